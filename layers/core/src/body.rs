@@ -1,0 +1,160 @@
+//! The one body type of the default stack.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+
+use crate::BoxError;
+
+/// A response body: bytes that are there, or a stream of them.
+///
+/// Bytes that are there cost no allocation. Layers stay generic over bodies
+/// (`ResBody: From<Bytes>`); this type appears where services meet.
+#[derive(Default)]
+pub struct Body(Kind);
+
+#[derive(Default)]
+enum Kind {
+    #[default]
+    Empty,
+    Full(Bytes),
+    Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+}
+
+impl Body {
+    /// A body without bytes.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self(Kind::Empty)
+    }
+
+    /// A body that passes on another one's frames as they come.
+    #[must_use]
+    pub fn wrap<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Self(Kind::Stream(Box::pin(Boxed { body })))
+    }
+
+    /// The bytes, if all of them are there.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Kind::Full(bytes) => Some(bytes),
+            Kind::Empty | Kind::Stream(_) => None,
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        if bytes.is_empty() { Self(Kind::Empty) } else { Self(Kind::Full(bytes)) }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = self.get_mut();
+        match &mut this.0 {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                this.0 = Kind::Empty;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+            Kind::Stream(body) => body.as_mut().poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Empty => true,
+            Kind::Full(_) => false,
+            Kind::Stream(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Stream(body) => body.size_hint(),
+        }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Empty => f.write_str("Body(empty)"),
+            Kind::Full(bytes) => write!(f, "Body({} bytes)", bytes.len()),
+            Kind::Stream(_) => f.write_str("Body(stream)"),
+        }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// Turns any body's error into [`BoxError`].
+    struct Boxed<B> {
+        #[pin]
+        body: B,
+    }
+}
+
+impl<B> http_body::Body for Boxed<B>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.project().body.poll_frame(cx).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body::Body as _;
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn gives_back_what_it_was_made_of() {
+        let full = Body::from(Bytes::from_static(b"abc"));
+        assert_eq!(full.size_hint().exact(), Some(3));
+        assert_eq!(full.collect().await.unwrap().to_bytes(), "abc");
+        let stream = Body::wrap(Full::new(Bytes::from_static(b"abc")));
+        assert_eq!(stream.collect().await.unwrap().to_bytes(), "abc");
+    }
+
+    #[test]
+    fn no_bytes_is_the_end_of_the_stream() {
+        assert!(Body::empty().is_end_stream());
+        assert!(Body::from(Bytes::new()).is_end_stream());
+    }
+}

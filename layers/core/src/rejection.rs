@@ -1,0 +1,294 @@
+//! The one refusal type. Who is at fault and what to do stands in the message.
+//!
+//! | Refusal | HTTP | JSON-RPC |
+//! |---|---|---|
+//! | [`Rejection::malformed`] | 400 | -32700 or -32600 |
+//! | [`Rejection::invalid_params`], [`Rejection::unknown_name`] | 400, 200 for stateful clients | -32602 |
+//! | [`Rejection::unknown_method`] | 404, 200 for stateful clients | -32601 |
+//! | [`Rejection::header_mismatch`] | 400 | -32020 |
+//! | [`Rejection::missing_capability`] | 400 | -32021 |
+//! | [`Rejection::unsupported_revision`] | 400 | -32022 |
+//! | [`Rejection::no_session`] | 404 | -32001 |
+//! | [`Rejection::foreign_host`] | 403 | -32600 |
+//! | [`Rejection::not_acceptable`], [`Rejection::unsupported_media_type`] | 406, 415 | -32600 |
+//! | [`Rejection::too_large`], [`Rejection::too_slow`] | 413, 408 | -32600 |
+//! | [`Rejection::overloaded`] | 503 and `Retry-After` | -32603 |
+//! | [`Rejection::backend_unavailable`], [`Rejection::backend_timed_out`] | 200 | -32603 |
+//! | [`Rejection::internal`] | 500 | -32603 |
+//!
+//! A failure of a backend is a JSON-RPC error in a 200: common clients take a 4xx or 5xx as the end
+//! of their connection or session.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use vmcp_wire::quote;
+
+use crate::mcp::{STATELESS, code};
+
+/// Why a message is not answered with a result.
+///
+/// Rendered as a JSON-RPC error response; the rejection itself stays in the response's extensions
+/// for whoever counts or records it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    status: StatusCode,
+    code: i32,
+    message: Cow<'static, str>,
+    data: Option<Bytes>,
+    retry_after: Option<u32>,
+}
+
+impl Rejection {
+    /// A refusal that has no constructor of its own. Prefer the named ones.
+    #[must_use]
+    pub fn new(status: StatusCode, code: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, code, message: message.into(), data: None, retry_after: None }
+    }
+
+    /// The body is no JSON-RPC message. `code` is -32700 or -32600.
+    #[must_use]
+    pub fn malformed(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message)
+    }
+
+    /// The parameters do not fit the method.
+    #[must_use]
+    pub fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code::INVALID_PARAMS, message)
+    }
+
+    /// A tool, prompt or resource that does not exist, or that this caller may not know of: the
+    /// answer is the same.
+    #[must_use]
+    pub fn unknown_name(kind: &str, name: &str) -> Self {
+        Self::invalid_params(format!("unknown {kind}: {name}"))
+    }
+
+    /// A method that this generation of the protocol does not have.
+    #[must_use]
+    pub fn unknown_method(method: &str) -> Self {
+        let method: String = method.chars().take(64).collect();
+        let message = format!("method not found: {method}");
+        Self::new(StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND, message)
+    }
+
+    /// A header that is missing or contradicts the body.
+    #[must_use]
+    pub fn header_mismatch(header: &str, problem: &str) -> Self {
+        let message = format!("{header} {problem}");
+        let mut data = b"{\"header\":".to_vec();
+        quote(header, &mut data);
+        data.push(b'}');
+        Self::new(StatusCode::BAD_REQUEST, code::HEADER_MISMATCH, message).with_data(data)
+    }
+
+    /// The client did not declare what answering it needs; `required` is the JSON object of
+    /// capabilities.
+    #[must_use]
+    pub fn missing_capability(required: &str, message: impl Into<Cow<'static, str>>) -> Self {
+        let data = format!("{{\"requiredCapabilities\":{required}}}");
+        Self::new(StatusCode::BAD_REQUEST, code::MISSING_CAPABILITY, message)
+            .with_data(data.into_bytes())
+    }
+
+    /// A revision that is not spoken here. The ones that are stand in the data.
+    #[must_use]
+    pub fn unsupported_revision(requested: &str) -> Self {
+        let requested: String = requested.chars().take(64).collect();
+        let mut data = format!("{{\"supported\":[\"{STATELESS}\"").into_bytes();
+        for revision in crate::mcp::STATEFUL {
+            data.push(b',');
+            quote(revision, &mut data);
+        }
+        data.extend_from_slice(b"],\"requested\":");
+        quote(&requested, &mut data);
+        data.push(b'}');
+        let message = format!("unsupported protocol version {requested}");
+        Self::new(StatusCode::BAD_REQUEST, code::UNSUPPORTED_REVISION, message).with_data(data)
+    }
+
+    /// The session is unknown, has ended, or belongs to somebody else: the answer is the same.
+    #[must_use]
+    pub fn no_session() -> Self {
+        let message = "session not found: initialize again";
+        Self::new(StatusCode::NOT_FOUND, code::SESSION, message)
+    }
+
+    /// A Host or Origin that this server does not serve.
+    #[must_use]
+    pub fn foreign_host(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, code::INVALID_REQUEST, message)
+    }
+
+    /// An `Accept` header that rules out every form the answer can have.
+    #[must_use]
+    pub fn not_acceptable(message: &'static str) -> Self {
+        Self::new(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, message)
+    }
+
+    /// A body that is not `application/json`.
+    #[must_use]
+    pub fn unsupported_media_type() -> Self {
+        let message = "send Content-Type: application/json";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, message)
+    }
+
+    /// A body over the limit, which is in bytes.
+    #[must_use]
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("the message is larger than {limit} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, message)
+    }
+
+    /// A body that did not arrive in time.
+    #[must_use]
+    pub fn too_slow() -> Self {
+        let message = "the message did not arrive in time";
+        Self::new(StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST, message)
+    }
+
+    /// A cap is reached. Retrying after `seconds` can help.
+    #[must_use]
+    pub fn overloaded(message: impl Into<Cow<'static, str>>, seconds: u32) -> Self {
+        let mut refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL, message);
+        refusal.retry_after = Some(seconds);
+        refusal
+    }
+
+    /// A backend that could not be reached or broke off. Retrying can help.
+    #[must_use]
+    pub fn backend_unavailable(backend: &str, problem: &str) -> Self {
+        let message = format!("backend {backend} {problem}");
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(retryable(backend))
+    }
+
+    /// A backend that did not answer within `timeouts.*`.
+    #[must_use]
+    pub fn backend_timed_out(backend: &str) -> Self {
+        let message = format!("backend {backend} did not answer in time");
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(retryable(backend))
+    }
+
+    /// A fault of the gateway. Details are in its log only.
+    #[must_use]
+    pub fn internal() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, code::INTERNAL, "internal error")
+    }
+
+    /// Adds the `data` member of the JSON-RPC error, which must be JSON.
+    #[must_use]
+    pub fn with_data(mut self, data: Vec<u8>) -> Self {
+        self.data = Some(data.into());
+        self
+    }
+
+    /// The same refusal as a stateful client expects it: JSON-RPC errors about what the message
+    /// asks for come with 200, since those clients take a 4xx as the end of the session.
+    #[must_use]
+    pub fn for_session(mut self) -> Self {
+        if matches!(self.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS) {
+            self.status = StatusCode::OK;
+        }
+        self
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The JSON-RPC error code.
+    #[must_use]
+    pub fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// What the client is told.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The JSON-RPC error response. Without an id the member is left out, never null.
+    #[must_use]
+    pub fn to_json(&self, id: Option<&[u8]>) -> Bytes {
+        let mut out = Vec::with_capacity(128);
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
+        if let Some(id) = id {
+            out.extend_from_slice(b"\"id\":");
+            out.extend_from_slice(id);
+            out.push(b',');
+        }
+        out.extend_from_slice(b"\"error\":{\"code\":");
+        out.extend_from_slice(self.code.to_string().as_bytes());
+        out.extend_from_slice(b",\"message\":");
+        quote(&self.message, &mut out);
+        if let Some(data) = &self.data {
+            out.extend_from_slice(b",\"data\":");
+            out.extend_from_slice(data);
+        }
+        out.extend_from_slice(b"}}");
+        out.into()
+    }
+
+    /// The HTTP response: status, JSON-RPC error, and the rejection in the extensions.
+    #[must_use]
+    pub fn into_response<B: From<Bytes>>(self, id: Option<&[u8]>) -> Response<B> {
+        let mut response = Response::new(B::from(self.to_json(id)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+fn retryable(backend: &str) -> Vec<u8> {
+    let mut data = b"{\"backend\":".to_vec();
+    quote(backend, &mut data);
+    data.extend_from_slice(b",\"retryable\":true}");
+    data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_id_is_left_out_rather_than_null() {
+        let body = Rejection::internal().to_json(None);
+        assert_eq!(
+            body,
+            r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"internal error"}}"#
+        );
+    }
+
+    #[test]
+    fn what_the_client_sent_cannot_break_out_of_the_message() {
+        let body = Rejection::unknown_name("tool", "a\"},\n").to_json(Some(b"\"x\""));
+        assert_eq!(
+            body,
+            r#"{"jsonrpc":"2.0","id":"x","error":{"code":-32602,"message":"unknown tool: a\"},\n"}}"#
+        );
+    }
+
+    #[test]
+    fn a_stateful_client_gets_protocol_errors_with_200() {
+        assert_eq!(Rejection::unknown_method("x").for_session().status(), 200);
+        assert_eq!(Rejection::no_session().for_session().status(), 404);
+    }
+
+    #[test]
+    fn the_rejection_stays_with_the_response() {
+        let response = Rejection::overloaded("too many sessions", 5).into_response::<Bytes>(None);
+        assert_eq!(response.headers()["retry-after"], "5");
+        assert!(response.extensions().get::<Rejection>().is_some());
+    }
+}
