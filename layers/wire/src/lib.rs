@@ -1,0 +1,34 @@
+#![doc = include_str!("../README.md")]
+#![allow(clippy::todo, unused_variables, dead_code)]
+
+pub mod sse;
+
+mod envelope;
+mod fault;
+mod head;
+mod members;
+mod params;
+mod quote;
+mod span;
+mod splice;
+
+pub use envelope::{Envelope, Outcome, scan, scan_params};
+pub use fault::{Fault, Refused};
+pub use head::{Head, HeadOutcome, head};
+pub use members::{Elements, Member, Members, RawStr, elements, find, members, validate};
+pub use params::{Key, Params};
+pub use quote::{quote, unquote};
+pub use span::{Span, Text};
+pub use splice::Splice;
+
+/// The deepest nesting that is read: this many objects and arrays inside each other, the message itself included.
+pub const MAX_DEPTH: usize = 128;
+
+/// The most members that an object of the envelope may have: the message, `params`, `params._meta` and `params.ref`.
+pub const MAX_MEMBERS: usize = 64;
+
+/// The longest `method`, in bytes of its value.
+pub const MAX_METHOD: usize = 256;
+
+/// The longest `id`, in bytes of its literal.
+pub const MAX_ID: usize = 1024;

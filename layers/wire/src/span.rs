@@ -1,0 +1,75 @@
+//! Where something stands in a message: byte ranges, and string values among them.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+use crate::quote;
+
+/// A byte range of the scanned message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// Offset just behind the last byte.
+    pub end: u32,
+}
+
+/// A JSON string value: where its literal stands, quotes included, and whether it contains escapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// The literal with its quotes.
+    pub span: Span,
+    /// Whether the literal contains a backslash. Without one, its bytes are its value.
+    pub escaped: bool,
+}
+
+impl Span {
+    /// The bytes at this range of `bytes`, which must be the message that was scanned. Empty when the range lies outside.
+    #[must_use]
+    pub fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// The same as [`Span::of`], sharing the storage of `bytes` instead of borrowing it.
+    #[must_use]
+    pub fn slice(self, bytes: &Bytes) -> Bytes {
+        if self.start <= self.end && self.end as usize <= bytes.len() {
+            bytes.slice(self.start as usize..self.end as usize)
+        } else {
+            Bytes::new()
+        }
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.end.saturating_sub(self.start) as usize
+    }
+
+    /// Whether the range contains nothing. A span of a JSON value never is.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.start >= self.end
+    }
+
+    /// The range `start..end`. Offsets beyond `u32` cannot come up: longer messages are refused before they are read.
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        let clamp = |offset| u32::try_from(offset).unwrap_or(u32::MAX);
+        Self { start: clamp(start), end: clamp(end) }
+    }
+}
+
+impl Text {
+    /// The value, unescaped; borrowed when there is nothing to unescape. `bytes` must be the message that was scanned.
+    #[must_use]
+    pub fn read(self, bytes: &[u8]) -> Cow<'_, str> {
+        quote::read(self.span.of(bytes))
+    }
+
+    /// Whether the value, unescaped, is exactly `expected` by code point.
+    #[must_use]
+    pub fn is(self, bytes: &[u8], expected: &str) -> bool {
+        quote::is(self.span.of(bytes), expected)
+    }
+}

@@ -1,0 +1,7 @@
+//! `text/event-stream` (WHATWG HTML 9.2), read and written as bytes.
+
+mod frame;
+mod reader;
+
+pub use frame::{KEEP_ALIVE, frame};
+pub use reader::{Event, Reader, TooLarge};
