@@ -21,7 +21,14 @@ enum Kind {
     #[default]
     Empty,
     Full(Bytes),
+    Chain(Chain),
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
+}
+
+/// Three pieces that go out one after the other, unjoined.
+struct Chain {
+    pieces: [Bytes; 3],
+    next: usize,
 }
 
 impl Body {
@@ -41,13 +48,36 @@ impl Body {
         Self(Kind::Stream(Box::pin(Boxed { body })))
     }
 
-    /// The bytes, if all of them are there.
+    /// Three pieces, sent one after the other without being copied together: what frames a large
+    /// prepared answer can differ from request to request.
+    #[must_use]
+    pub fn chain(pieces: [Bytes; 3]) -> Self {
+        Self(Kind::Chain(Chain { pieces, next: 0 }))
+    }
+
+    /// The bytes, if all of them are there in one piece.
     #[must_use]
     pub fn bytes(&self) -> Option<&Bytes> {
         match &self.0 {
             Kind::Full(bytes) => Some(bytes),
-            Kind::Empty | Kind::Stream(_) => None,
+            Kind::Empty | Kind::Chain(_) | Kind::Stream(_) => None,
         }
+    }
+}
+
+impl Chain {
+    fn take(&mut self) -> Option<Bytes> {
+        while let Some(piece) = self.pieces.get_mut(self.next) {
+            self.next += 1;
+            if !piece.is_empty() {
+                return Some(std::mem::take(piece));
+            }
+        }
+        None
+    }
+
+    fn left(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
     }
 }
 
@@ -73,6 +103,7 @@ impl http_body::Body for Body {
                 this.0 = Kind::Empty;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
+            Kind::Chain(chain) => Poll::Ready(chain.take().map(|piece| Ok(Frame::data(piece)))),
             Kind::Stream(body) => body.as_mut().poll_frame(cx),
         }
     }
@@ -81,6 +112,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Empty => true,
             Kind::Full(_) => false,
+            Kind::Chain(chain) => chain.left() == 0,
             Kind::Stream(body) => body.is_end_stream(),
         }
     }
@@ -89,6 +121,7 @@ impl http_body::Body for Body {
         match &self.0 {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Chain(chain) => SizeHint::with_exact(chain.left()),
             Kind::Stream(body) => body.size_hint(),
         }
     }
@@ -99,6 +132,7 @@ impl fmt::Debug for Body {
         match &self.0 {
             Kind::Empty => f.write_str("Body(empty)"),
             Kind::Full(bytes) => write!(f, "Body({} bytes)", bytes.len()),
+            Kind::Chain(chain) => write!(f, "Body({} bytes)", chain.left()),
             Kind::Stream(_) => f.write_str("Body(stream)"),
         }
     }
@@ -150,6 +184,13 @@ mod tests {
         assert_eq!(full.collect().await.unwrap().to_bytes(), "abc");
         let stream = Body::wrap(Full::new(Bytes::from_static(b"abc")));
         assert_eq!(stream.collect().await.unwrap().to_bytes(), "abc");
+    }
+
+    #[tokio::test]
+    async fn a_chain_goes_out_in_order_and_knows_its_length() {
+        let chain = Body::chain(["a".into(), Bytes::new(), "bc".into()]);
+        assert_eq!(chain.size_hint().exact(), Some(3));
+        assert_eq!(chain.collect().await.unwrap().to_bytes(), "abc");
     }
 
     #[test]

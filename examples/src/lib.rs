@@ -1,0 +1,1 @@
+//! Shared by nothing: see the files under `examples/`.

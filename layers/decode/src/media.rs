@@ -1,0 +1,107 @@
+//! `Content-Type` and `Accept` of a `POST` (MCP, Streamable HTTP, Sending Messages to the Server).
+
+use http::HeaderMap;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use vmcp_core::Rejection;
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+/// Refuses a body that is not JSON, and a client that cannot take both forms of an answer.
+///
+/// A client that sends no `Accept` takes anything (RFC 9110 section 12.5.1).
+pub(crate) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
+    let json = headers
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .is_some_and(|value| essence(value).eq_ignore_ascii_case(JSON));
+    if !json {
+        return Err(Rejection::unsupported_media_type());
+    }
+    if headers.contains_key(ACCEPT) && !(accepts(headers, JSON) && accepts(headers, EVENTS)) {
+        return Err(Rejection::not_acceptable(
+            "send Accept: application/json, text/event-stream",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether some media range of `Accept` covers `media`. A weight of zero excludes.
+fn accepts(headers: &HeaderMap, media: &str) -> bool {
+    let family = media.split_once('/').map_or("", |(family, _)| family);
+    headers
+        .get_all(ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter(|range| !excluded(range))
+        .map(essence)
+        .any(|range| {
+            range.eq_ignore_ascii_case(media)
+                || range == "*/*"
+                || range
+                    .strip_suffix("/*")
+                    .is_some_and(|start| start.eq_ignore_ascii_case(family))
+        })
+}
+
+fn essence(value: &str) -> &str {
+    value.split_once(';').map_or(value, |(essence, _)| essence).trim()
+}
+
+fn excluded(range: &str) -> bool {
+    range.split(';').skip(1).any(|parameter| {
+        let Some((name, weight)) = parameter.split_once('=') else { return false };
+        name.trim().eq_ignore_ascii_case("q")
+            && weight.trim().trim_end_matches('0').trim_end_matches('.').is_empty()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(accept: &[&'static str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, "Application/JSON; charset=utf-8".parse().unwrap());
+        for value in accept {
+            headers.append(ACCEPT, value.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn accepts_what_covers_both_forms() {
+        for accept in [
+            &[][..],
+            &["application/json, text/event-stream"],
+            &["text/event-stream", "application/json"],
+            &["*/*"],
+            &["application/*;q=0.5, text/*"],
+        ] {
+            assert_eq!(check(&headers(accept)), Ok(()), "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_a_client_that_rules_one_form_out() {
+        for accept in [
+            &["application/json"][..],
+            &["text/event-stream"],
+            &["application/json, text/event-stream;q=0"],
+            &["application/json, text/event-stream;q=0.000"],
+            &["text/html"],
+        ] {
+            assert_eq!(check(&headers(accept)).unwrap_err().status(), 406, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn refuses_a_body_that_is_not_json() {
+        let mut other = headers(&[]);
+        other.insert(CONTENT_TYPE, "text/plain".parse().unwrap());
+        assert_eq!(check(&other).unwrap_err().status(), 415);
+        other.remove(CONTENT_TYPE);
+        assert_eq!(check(&other).unwrap_err().status(), 415);
+    }
+}

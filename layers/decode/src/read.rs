@@ -1,0 +1,80 @@
+//! Takes in a body within bounds of size and time.
+
+use std::pin::pin;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::CONTENT_LENGTH;
+use http_body_util::BodyExt;
+use vmcp_core::{BoxError, Rejection, code};
+
+use crate::DecodeLayer;
+
+/// All of `body`. A body that comes in one piece is not copied.
+pub(crate) async fn body<B>(
+    body: B,
+    headers: &HeaderMap,
+    limits: DecodeLayer,
+) -> Result<Bytes, Rejection>
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    let announced = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok())
+        .and_then(|length| length.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > limits.max_bytes as u64) {
+        return Err(Rejection::too_large(limits.max_bytes));
+    }
+    let mut reading = pin!(collect(body, limits.max_bytes));
+    // A body that is already here needs no timer.
+    if let Some(done) = futures_ready(reading.as_mut()).await {
+        return done;
+    }
+    match tokio::time::timeout(limits.read_within, reading).await {
+        Ok(done) => done,
+        Err(_) => Err(Rejection::too_slow()),
+    }
+}
+
+/// Polls `future` once.
+async fn futures_ready<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    std::future::poll_fn(|cx| {
+        std::task::Poll::Ready(match future.as_mut().poll(cx) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+async fn collect<B>(body: B, limit: usize) -> Result<Bytes, Rejection>
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    let mut body = pin!(body);
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| {
+            Rejection::malformed(code::PARSE, "the body broke off before its end")
+        })?;
+        let Ok(mut data) = frame.into_data() else { continue };
+        let length = data.remaining();
+        if first.len() + rest.len() + length > limit {
+            return Err(Rejection::too_large(limit));
+        }
+        let data = data.copy_to_bytes(length);
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+        } else {
+            if rest.is_empty() {
+                rest.extend_from_slice(&std::mem::take(&mut first));
+            }
+            rest.extend_from_slice(&data);
+        }
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}

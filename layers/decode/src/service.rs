@@ -1,0 +1,109 @@
+//! The service: refuse what is not a message, hand on what is.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body_util::Full;
+use tower_service::Service;
+use vmcp_core::{BoxError, McpRequest, Rejection};
+use vmcp_wire::scan;
+
+use crate::{DecodeLayer, classify, media, read};
+
+/// Decodes the messages on the way to `S`. See the [crate docs](crate) for an example.
+///
+/// The future is boxed: the body is awaited before the inner service is called.
+#[derive(Clone, Debug)]
+pub struct Decode<S> {
+    inner: S,
+    layer: DecodeLayer,
+}
+
+impl<S> Decode<S> {
+    pub(crate) fn new(inner: S, layer: DecodeLayer) -> Self {
+        Self { inner, layer }
+    }
+
+    /// The wrapped service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Unwraps the service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Decode<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send,
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+    R: From<Bytes>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<R>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let clone = self.inner.clone();
+        let mut inner = mem::replace(&mut self.inner, clone);
+        let layer = self.layer;
+        Box::pin(async move {
+            if request.method() != Method::POST {
+                return inner.call(request.map(|_| Full::default())).await;
+            }
+            let (mut parts, body) = request.into_parts();
+            let message = match media::check(&parts.headers) {
+                Ok(()) => match read::body(body, &parts.headers, layer).await {
+                    Ok(bytes) => decode(&parts.headers, bytes),
+                    Err(refusal) => Err((refusal, None)),
+                },
+                Err(refusal) => Err((refusal, None)),
+            };
+            match message {
+                Ok(message) => {
+                    let body = Full::new(message.bytes.clone());
+                    parts.extensions.insert(message);
+                    inner.call(Request::from_parts(parts, body)).await
+                }
+                Err((refusal, id)) => Ok(refusal.into_response(id.as_deref())),
+            }
+        })
+    }
+}
+
+/// The message in `bytes`, or why it is none and the id that it had.
+fn decode(
+    headers: &http::HeaderMap,
+    bytes: Bytes,
+) -> Result<McpRequest, (Rejection, Option<Bytes>)> {
+    match scan(&bytes) {
+        Ok(envelope) => match classify::generation(headers, &bytes, &envelope) {
+            Ok(generation) => Ok(McpRequest { bytes, envelope, generation }),
+            Err(refusal) => {
+                let id = classify::id(&envelope).map(|span| span.slice(&bytes));
+                Err((refusal, id))
+            }
+        },
+        Err(refused) => {
+            let refusal = Rejection::malformed(refused.fault.code(), refused.fault.to_string());
+            Err((refusal, refused.id.map(|span| span.slice(&bytes))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use tower::{Layer, ServiceExt, service_fn};
+use vmcp_core::Generation;
+
+use super::*;
+
+const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+async fn send(headers: &[(&str, &str)], body: impl Into<Bytes>) -> Response<Bytes> {
+    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+        let message = request.extensions().get::<McpRequest>().unwrap();
+        let said = match message.generation {
+            Generation::Stateful => "stateful ",
+            Generation::Stateless => "stateless ",
+        };
+        Ok::<_, std::convert::Infallible>(Response::new(Bytes::from(
+            said.to_owned() + &message.method(),
+        )))
+    });
+    let mut request = Request::post("/mcp");
+    if !headers.iter().any(|(name, _)| *name == "content-type") {
+        request = request.header("content-type", "application/json");
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(body.into())).unwrap();
+    DecodeLayer::new().max_bytes(2000).layer(inner).oneshot(request).await.unwrap()
+}
+
+fn call(params: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{{{params}}}}}"#)
+}
+
+async fn refused(headers: &[(&str, &str)], body: &str, status: u16, code: i32) {
+    let response = send(headers, body.to_owned()).await;
+    let text = String::from_utf8_lossy(response.body()).into_owned();
+    assert_eq!(response.status(), status, "{body}: {text}");
+    assert!(text.contains(&format!("\"code\":{code},")), "{body}: {text}");
+}
+
+#[tokio::test]
+async fn a_message_without_signals_is_stateful() {
+    assert_eq!(send(&[], call(r#""name":"x""#)).await.body(), "stateful tools/call");
+    let headers = [("mcp-protocol-version", "2025-06-18")];
+    assert_eq!(send(&headers, call(r#""name":"x""#)).await.body(), "stateful tools/call");
+}
+
+#[tokio::test]
+async fn a_request_with_metadata_and_headers_is_stateless() {
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "=?base64?eMO8?="),
+    ];
+    let body = call(&format!(r#""name":"xü",{META}"#));
+    assert_eq!(send(&headers, body).await.body(), "stateless tools/call");
+}
+
+#[tokio::test]
+async fn a_handshake_is_stateful_whatever_else_it_carries() {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"initialize","params":{{"protocolVersion":"2026-07-28",{META}}}}}"#
+    );
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "initialize")];
+    assert_eq!(send(&headers, body).await.body(), "stateful initialize");
+}
+
+#[tokio::test]
+async fn headers_that_contradict_the_body_are_refused() {
+    let body = call(&format!(r#""name":"x",{META}"#));
+    let version = ("mcp-protocol-version", "2026-07-28");
+    for headers in [
+        &[version, ("mcp-method", "tools/list"), ("mcp-name", "x")][..],
+        &[version, ("mcp-name", "x")],
+        &[version, ("mcp-method", "Tools/Call"), ("mcp-name", "x")],
+        &[version, ("mcp-method", "tools/call")],
+        &[version, ("mcp-method", "tools/call"), ("mcp-name", "y")],
+        &[version, ("mcp-method", "tools/call"), ("mcp-name", "=?base64?eA?=")],
+        &[version, ("mcp-method", "tools/call"), ("mcp-name", "x"), ("mcp-name", "x")],
+        &[("mcp-method", "tools/call"), ("mcp-name", "x")],
+        &[("mcp-protocol-version", "2025-11-25"), ("mcp-method", "tools/call")],
+    ] {
+        refused(headers, &body, 400, -32020).await;
+    }
+}
+
+#[tokio::test]
+async fn missing_metadata_is_a_fault_of_the_parameters() {
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call")];
+    refused(&headers, &call(r#""name":"x""#), 400, -32602).await;
+    let without = META.replace(r#","io.modelcontextprotocol/clientCapabilities":{}"#, "");
+    refused(&headers, &call(&format!(r#""name":"x",{without}"#)), 400, -32602).await;
+    refused(&headers, &call(r#""_meta":3"#), 400, -32602).await;
+    let discover = r#"{"jsonrpc":"2.0","id":1,"method":"server/discover"}"#;
+    refused(&[], discover, 400, -32602).await;
+}
+
+#[tokio::test]
+async fn an_unknown_revision_is_told_the_known_ones() {
+    let headers = [("mcp-protocol-version", "v999")];
+    let body = call(&format!(r#""name":"x",{}"#, META.replace("2026-07-28", "v999")));
+    let response = send(&headers, body).await;
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+    let text = String::from_utf8_lossy(response.body()).into_owned();
+    assert!(text.contains(r#""supported":["2026-07-28","2025-11-25""#), "{text}");
+    assert!(text.contains(r#""requested":"v999""#), "{text}");
+    assert!(text.contains(r#""id":"a""#), "{text}");
+    refused(&headers, &call(r#""name":"x""#), 400, -32022).await;
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_refused_before_the_service() {
+    refused(&[], "{", 400, -32700).await;
+    refused(&[], "", 400, -32700).await;
+    refused(&[], r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, 400, -32600).await;
+    refused(&[], r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, 400, -32600).await;
+    refused(&[], r#"{"jsonrpc":"2.0","id":1,"id":1,"method":"ping"}"#, 400, -32600).await;
+    refused(&[], &call(r#""name":"x","Name":"y""#), 400, -32600).await;
+    refused(&[("content-type", "text/plain")], "{}", 415, -32600).await;
+    refused(&[("accept", "application/json")], "{}", 406, -32600).await;
+}
+
+#[tokio::test]
+async fn a_body_over_the_limit_is_refused() {
+    let body = call(&format!(r#""name":"{}""#, "x".repeat(3000)));
+    assert_eq!(send(&[], body).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_is_given_up() {
+    let (_sender, body) = http_body_util::channel::Channel::<Bytes, std::io::Error>::new(1);
+    let inner = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
+    });
+    let request =
+        Request::post("/").header("content-type", "application/json").body(body).unwrap();
+    let response = DecodeLayer::new().layer(inner).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
+}
+
+#[tokio::test]
+async fn other_methods_pass_through() {
+    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+        assert!(request.extensions().get::<McpRequest>().is_none());
+        Ok::<_, std::convert::Infallible>(Response::new(Bytes::from("through")))
+    });
+    let request = Request::get("/mcp").body(Full::<Bytes>::default()).unwrap();
+    let response = DecodeLayer::new().layer(inner).oneshot(request).await.unwrap();
+    assert_eq!(response.body(), "through");
+}

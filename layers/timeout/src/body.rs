@@ -1,0 +1,62 @@
+//! The wait for each further frame.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use vmcp_core::BoxError;
+
+use crate::Elapsed;
+use crate::clock::Clock;
+
+pin_project! {
+    /// A body that fails with [`Elapsed`] when its next frame takes too long.
+    #[derive(Debug)]
+    pub struct ResponseBody<B> {
+        #[pin]
+        inner: B,
+        clock: Option<Clock>,
+    }
+}
+
+impl<B> ResponseBody<B> {
+    pub(crate) fn new(inner: B, clock: Option<Clock>) -> Self {
+        Self { inner, clock }
+    }
+}
+
+impl<B> Body for ResponseBody<B>
+where
+    B: Body,
+    B::Error: Into<BoxError>,
+{
+    type Data = B::Data;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
+        let this = self.project();
+        if let Poll::Ready(frame) = this.inner.poll_frame(cx) {
+            if let Some(clock) = this.clock {
+                clock.restart();
+            }
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let Some(clock) = this.clock else { return Poll::Pending };
+        ready!(clock.poll_elapsed(cx));
+        let limit = clock.limit();
+        *this.clock = None;
+        Poll::Ready(Some(Err(Box::new(Elapsed { limit }))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

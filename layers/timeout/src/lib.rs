@@ -1,0 +1,14 @@
+#![doc = include_str!("../README.md")]
+
+mod body;
+mod clock;
+mod hold;
+mod layer;
+mod service;
+
+pub use self::{
+    body::ResponseBody,
+    hold::{Hold, Pause},
+    layer::TimeoutLayer,
+    service::{Elapsed, ResponseFuture, Timeout},
+};

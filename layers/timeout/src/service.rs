@@ -1,0 +1,104 @@
+//! The wait for the beginning of a response.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+use vmcp_core::{Backend, BoxError};
+
+use crate::clock::Clock;
+use crate::{Hold, ResponseBody, TimeoutLayer};
+
+/// The backend was silent for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no answer within {limit:?}")]
+pub struct Elapsed {
+    /// The time it had.
+    pub limit: Duration,
+}
+
+/// Bounds the wait for each frame that `S` answers with. See the [crate docs](crate) for an example.
+#[derive(Clone, Debug)]
+pub struct Timeout<S> {
+    inner: S,
+    layer: TimeoutLayer,
+}
+
+pin_project! {
+    /// Waits for the beginning of the response.
+    #[derive(Debug)]
+    pub struct ResponseFuture<F> {
+        #[pin]
+        inner: F,
+        clock: Option<Clock>,
+    }
+}
+
+impl<S> Timeout<S> {
+    pub(crate) fn new(inner: S, layer: TimeoutLayer) -> Self {
+        Self { inner, layer }
+    }
+
+    /// The wrapped service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Unwraps the service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Timeout<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: Into<BoxError>,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = BoxError;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let extensions = request.extensions();
+        let limit = self.layer.limit(extensions.get::<Backend>());
+        let clock = Clock::new(limit, extensions.get::<Hold>().cloned());
+        ResponseFuture { inner: self.inner.call(request), clock: Some(clock) }
+    }
+}
+
+impl<F, R, E> Future for ResponseFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    E: Into<BoxError>,
+{
+    type Output = Result<Response<ResponseBody<R>>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(answer) = this.inner.poll(cx) {
+            let clock = this.clock.take().map(|mut clock| {
+                clock.restart();
+                clock
+            });
+            return Poll::Ready(match answer {
+                Ok(response) => Ok(response.map(|body| ResponseBody::new(body, clock))),
+                Err(error) => Err(error.into()),
+            });
+        }
+        let Some(clock) = this.clock else { return Poll::Pending };
+        ready!(clock.poll_elapsed(cx));
+        Poll::Ready(Err(Box::new(Elapsed { limit: clock.limit() })))
+    }
+}
+
+#[cfg(test)]
+mod tests;

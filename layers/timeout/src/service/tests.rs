@@ -1,0 +1,82 @@
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use http_body_util::channel::Channel;
+use tokio::time::{Instant, advance};
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::*;
+
+type Frames = Channel<Bytes, std::io::Error>;
+
+fn silent() -> impl Service<
+    Request<()>,
+    Response = Response<Frames>,
+    Error = std::io::Error,
+    Future: Send,
+> + Clone {
+    service_fn(|_: Request<()>| std::future::pending())
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_backend_has_its_own_time() {
+    let slow = Backend::new("slow");
+    let layer = TimeoutLayer::new(Duration::from_secs(1))
+        .per_backend(HashMap::from([(slow.clone(), Duration::from_secs(9))]));
+    for (backend, seconds) in [(slow, 9), (Backend::new("other"), 1)] {
+        let began = Instant::now();
+        let mut request = Request::new(());
+        request.extensions_mut().insert(backend);
+        let error = layer.layer(silent()).oneshot(request).await.unwrap_err();
+        assert_eq!(error.downcast_ref::<Elapsed>().unwrap().limit.as_secs(), seconds);
+        assert_eq!(began.elapsed().as_secs(), seconds);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_stands_still_while_it_is_held() {
+    let hold = Hold::new();
+    let mut request = Request::new(());
+    request.extensions_mut().insert(hold.clone());
+    let pause = hold.pause();
+    let began = Instant::now();
+    let call = tokio::spawn(
+        TimeoutLayer::new(Duration::from_secs(2)).layer(silent()).oneshot(request),
+    );
+    advance(Duration::from_secs(61)).await;
+    tokio::task::yield_now().await;
+    drop(pause);
+    assert!(call.await.unwrap().unwrap_err().is::<Elapsed>());
+    let waited = began.elapsed().as_secs();
+    assert!((61..=65).contains(&waited), "{waited}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_may_last_as_long_as_something_comes() {
+    let (mut sender, body) = Frames::new(1);
+    let mut body = ResponseBody::new(body, Some(Clock::new(Duration::from_secs(2), None)));
+    let feeding = tokio::spawn(async move {
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            sender.send_data(Bytes::from_static(b"x")).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        drop(sender);
+    });
+    for _ in 0..10 {
+        assert!(body.frame().await.unwrap().is_ok());
+    }
+    assert!(body.frame().await.unwrap().unwrap_err().is::<Elapsed>());
+    feeding.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_in_time_passes() {
+    let inner = service_fn(|_: Request<()>| async {
+        tokio::time::sleep(Duration::from_millis(999)).await;
+        Ok::<_, std::io::Error>(Response::new(Frames::new(1).1))
+    });
+    let service = TimeoutLayer::new(Duration::from_secs(1)).layer(inner);
+    assert!(service.oneshot(Request::new(())).await.is_ok());
+}

@@ -1,0 +1,71 @@
+//! What a session is called.
+
+use std::fmt;
+
+/// 128 random bits, written as 32 hexadecimal digits: visible ASCII, as MCP requires of
+/// `Mcp-Session-Id`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId([u8; 16]);
+
+impl SessionId {
+    /// A new one from the operating system's random numbers; `None` if it has none to give.
+    #[must_use]
+    pub fn random() -> Option<Self> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+
+    /// Reads what [`fmt::Display`] wrote.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 16];
+        if text.len() != 32 {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+            *byte = (digit(pair[0])? << 4) | digit(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+
+    /// Which of `count` shards the session lives in.
+    pub(crate) fn shard(self, count: usize) -> usize {
+        usize::from(self.0[0]) % count
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A session id opens the session to its owner, so only its beginning is shown.
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({:02x}{:02x}…)", self.0[0], self.0[1])
+    }
+}
+
+fn digit(character: u8) -> Option<u8> {
+    match character {
+        b'0'..=b'9' => Some(character - b'0'),
+        b'a'..=b'f' => Some(character - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes_and_nothing_else() {
+        let id = SessionId::random().unwrap();
+        assert_eq!(SessionId::parse(id.to_string().as_bytes()), Some(id));
+        for bad in ["", "00", &"g".repeat(32), &"A".repeat(32), &"0".repeat(33)] {
+            assert_eq!(SessionId::parse(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}
