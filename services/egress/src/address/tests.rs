@@ -1,0 +1,135 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn public(address: &str) -> bool {
+    AddressPolicy::PublicOnly.admits(address.parse().unwrap())
+}
+
+#[test]
+fn refuses_both_ends_of_every_reserved_range() {
+    for range in [
+        ["0.0.0.0", "0.255.255.255"],
+        ["10.0.0.0", "10.255.255.255"],
+        ["100.64.0.0", "100.127.255.255"],
+        ["127.0.0.0", "127.255.255.255"],
+        ["169.254.0.0", "169.254.255.255"],
+        ["169.254.169.254", "169.254.170.2"],
+        ["172.16.0.0", "172.31.255.255"],
+        ["192.0.0.0", "192.0.0.255"],
+        ["192.0.2.0", "192.0.2.255"],
+        ["192.88.99.0", "192.88.99.255"],
+        ["192.168.0.0", "192.168.255.255"],
+        ["198.18.0.0", "198.19.255.255"],
+        ["198.51.100.0", "198.51.100.255"],
+        ["203.0.113.0", "203.0.113.255"],
+        ["224.0.0.0", "239.255.255.255"],
+        ["240.0.0.0", "255.255.255.255"],
+        ["::", "::1"],
+        ["::10.0.0.1", "::8.8.8.8"],
+        ["::ffff:0:8.8.8.8", "::ffff:0:10.0.0.1"],
+        ["64:ff9b:1::", "64:ff9b:1:ffff:ffff:ffff:ffff:ffff"],
+        ["100::", "100::ffff:ffff:ffff:ffff"],
+        ["2001::", "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff"],
+        ["2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"],
+        ["3fff::", "3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"],
+        ["5f00::", "5f00:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+        ["fc00::", "fdff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+        ["fe80::", "febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+        ["fec0::", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+        ["ff00::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"],
+        ["::ffff:127.0.0.1", "::ffff:192.168.1.1"],
+        ["64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254"],
+        ["2002:7f00:1::", "2002:c0a8:101::1"],
+        ["2002:a00:1::1", "2002:a9fe:a9fe::"],
+    ] {
+        for end in range {
+            assert!(!public(end), "{end} is not public");
+            assert!(AddressPolicy::Any.admits(end.parse().unwrap()));
+        }
+    }
+}
+
+#[test]
+fn admits_the_neighbours_of_every_reserved_range() {
+    for address in [
+        "1.0.0.0",
+        "9.255.255.255",
+        "11.0.0.0",
+        "100.63.255.255",
+        "100.128.0.0",
+        "126.255.255.255",
+        "128.0.0.0",
+        "169.253.255.255",
+        "169.255.0.0",
+        "172.15.255.255",
+        "172.32.0.0",
+        "192.0.1.0",
+        "192.0.3.0",
+        "192.88.98.255",
+        "192.88.100.0",
+        "192.167.255.255",
+        "192.169.0.0",
+        "198.17.255.255",
+        "198.20.0.0",
+        "198.51.99.255",
+        "198.51.101.0",
+        "203.0.112.255",
+        "203.0.114.0",
+        "223.255.255.255",
+        "2001:200::",
+        "2001:db7:ffff:ffff:ffff:ffff:ffff:ffff",
+        "2001:db9::",
+        "2606:4700:4700::1111",
+        "3ffe:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        "::ffff:8.8.8.8",
+        "64:ff9b::8.8.8.8",
+        "2002:808:808::1",
+    ] {
+        assert!(public(address), "{address} is public");
+    }
+}
+
+proptest! {
+    #[test]
+    fn judges_an_embedded_address_as_the_plain_one(bits: u32, tail: u64) {
+        let v4 = Ipv4Addr::from_bits(bits);
+        let plain = AddressPolicy::PublicOnly.admits(v4.into());
+        let [a, b, c, d] = v4.octets();
+        let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+        for embedded in [
+            v4.to_ipv6_mapped(),
+            Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low),
+            Ipv6Addr::from_bits(
+                0x2002 << 112 | u128::from(bits) << 80 | u128::from(tail),
+            ),
+        ] {
+            prop_assert_eq!(AddressPolicy::PublicOnly.admits(embedded.into()), plain);
+        }
+    }
+
+    #[test]
+    fn agrees_with_the_standard_library_where_it_has_a_word(bits: u32) {
+        let v4 = Ipv4Addr::from_bits(bits);
+        if v4.is_private()
+            || v4.is_loopback()
+            || v4.is_link_local()
+            || v4.is_broadcast()
+            || v4.is_documentation()
+            || v4.is_multicast()
+            || v4.is_unspecified()
+        {
+            prop_assert!(!AddressPolicy::PublicOnly.admits(v4.into()));
+        }
+    }
+
+    #[test]
+    fn never_admits_an_address_outside_global_unicast(bits: u128) {
+        let v6 = Ipv6Addr::from_bits(bits);
+        let [a, b, ..] = v6.segments();
+        let translated = v6.to_ipv4_mapped().is_some() || (a, b) == (0x64, 0xff9b);
+        if a & 0xe000 != 0x2000 && !translated {
+            prop_assert!(!AddressPolicy::PublicOnly.admits(v6.into()));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! One origin's client: takes a request, hands back a response.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{
+    Method, Request, Response, StatusCode, Uri, header,
+    uri::{PathAndQuery, Scheme},
+};
+use http_body::Body;
+use http_body_util::Full;
+use tower_service::Service;
+use vmcp_core::BoxError;
+
+use crate::{
+    Error, Incoming, Origin,
+    exchange::Failure,
+    pool::{Lease, Link, Pool},
+};
+
+/// What [`Client`] answers as a [`Service`].
+pub type ResponseFuture =
+    Pin<Box<dyn Future<Output = Result<Response<Incoming>, BoxError>> + Send>>;
+
+/// Sends requests to one origin. A clone shares its connections.
+///
+/// The request's URI is a path or an absolute URI of this origin. `Host` is set unless the request
+/// has one; `Content-Length` and `Transfer-Encoding` always follow from the body. Nothing else is
+/// added: no `Accept-Encoding`, no cookies, and no proxy of the environment is used.
+///
+/// A request is sent a second time, on a new connection, only if not one byte of it was written.
+#[derive(Clone)]
+pub struct Client {
+    pool: Arc<Pool>,
+    max_body: u64,
+}
+
+impl Client {
+    pub(crate) fn new(pool: Arc<Pool>, max_body: u64) -> Self {
+        Self { pool, max_body }
+    }
+
+    /// The same client with another cap on the bytes of a response's body.
+    #[must_use]
+    pub fn with_max_body(mut self, max_body: u64) -> Self {
+        self.max_body = max_body;
+        self
+    }
+
+    /// Where requests go.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.pool.origin
+    }
+
+    /// Sends `request`; the answer is there when its head has arrived.
+    ///
+    /// Dropping the future closes the connection it used. There is no deadline on the answer: that
+    /// is the caller's to set.
+    ///
+    /// # Errors
+    ///
+    /// Every variant of [`Error`] except [`Error::Redirected`]; [`Error::sent`] tells whether the
+    /// backend may have acted on the request.
+    pub async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Error> {
+        self.check(&request)?;
+        let headers = request.headers_mut();
+        headers.remove(header::CONTENT_LENGTH);
+        headers.remove(header::TRANSFER_ENCODING);
+
+        let lease = self.pool.lease().await?;
+        let mut link = lease.link().await?;
+        let mut again = true;
+        loop {
+            let outcome = match link {
+                Link::One(mut connection) => {
+                    self.in_origin_form(&mut request);
+                    let outcome = connection.send(request).await;
+                    outcome.map(|response| (response, Some(connection)))
+                }
+                Link::Many(mut connection) => {
+                    self.in_absolute_form(&mut request);
+                    let outcome = connection.send(request).await;
+                    outcome.map(|response| (response, None))
+                }
+            };
+            match outcome {
+                Ok((response, connection)) => return self.accept(response, connection, lease),
+                Err(Failure { unsent: Some(unsent), .. }) if again => {
+                    again = false;
+                    request = unsent;
+                    lease.forget_shared();
+                    link = lease.fresh_link().await?;
+                }
+                Err(Failure { error, .. }) => return Err(error),
+            }
+        }
+    }
+
+    fn check(&self, request: &Request<Full<Bytes>>) -> Result<(), Error> {
+        let uri = request.uri();
+        let ours = match (uri.scheme(), uri.authority()) {
+            (None, None) => request.method() != Method::CONNECT,
+            (Some(scheme), Some(authority)) => {
+                (*authority == self.pool.authority && *scheme == self.scheme())
+                    || self.pool.origin.covers(uri)
+            }
+            _ => false,
+        };
+        if ours { Ok(()) } else { Err(Error::WrongOrigin { origin: self.pool.origin.clone() }) }
+    }
+
+    fn scheme(&self) -> Scheme {
+        if self.pool.origin.is_secure() { Scheme::HTTPS } else { Scheme::HTTP }
+    }
+
+    fn in_origin_form(&self, request: &mut Request<Full<Bytes>>) {
+        if request.uri().authority().is_some() {
+            *request.uri_mut() = Uri::from(path_and_query(request.uri()));
+        }
+        if !request.headers().contains_key(header::HOST) {
+            request.headers_mut().insert(header::HOST, self.pool.host.clone());
+        }
+    }
+
+    /// HTTP/2 takes `:scheme` and `:authority` from the URI (RFC 9113, 8.3.1).
+    fn in_absolute_form(&self, request: &mut Request<Full<Bytes>>) {
+        let mut parts = http::uri::Parts::default();
+        parts.scheme = Some(self.scheme());
+        parts.authority = Some(self.pool.authority.clone());
+        parts.path_and_query = Some(path_and_query(request.uri()));
+        // All three parts are there, which is all that is asked of them.
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+        request.headers_mut().remove(header::HOST);
+    }
+
+    fn accept(
+        &self,
+        response: Response<hyper::body::Incoming>,
+        connection: Option<Box<crate::exchange::Connection>>,
+        lease: Lease,
+    ) -> Result<Response<Incoming>, Error> {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::Protocol { reason: "it switches protocols unasked", source: None });
+        }
+        let limit = (!is_event_stream(&response)).then_some(self.max_body);
+        if let Some(limit) = limit
+            && response.body().size_hint().lower() > limit
+        {
+            return Err(Error::BodyTooLarge { limit });
+        }
+        Ok(response.map(|body| match connection {
+            Some(connection) => Incoming::one(body, connection, lease, limit),
+            None => Incoming::many(body, lease, limit),
+        }))
+    }
+}
+
+impl Service<Request<Full<Bytes>>> for Client {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        // Waiting for a turn is part of the call: a turn that was taken here could be kept for
+        // ever.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> ResponseFuture {
+        let this = self.clone();
+        Box::pin(async move { this.send(request).await.map_err(BoxError::from) })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("origin", &self.pool.origin)
+            .field("max_body", &self.max_body)
+            .finish_non_exhaustive()
+    }
+}
+
+fn path_and_query(uri: &Uri) -> PathAndQuery {
+    uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
+}
+
+fn is_event_stream<B>(response: &Response<B>) -> bool {
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.as_bytes().get(..EVENT_STREAM.len()))
+        .is_some_and(|media| media.eq_ignore_ascii_case(EVENT_STREAM))
+}

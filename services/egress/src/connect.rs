@@ -1,0 +1,117 @@
+//! From an origin to an open stream: resolve, check, connect, encrypt. Every step has a deadline.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    net::{TcpStream, lookup_host},
+    time::{Instant, timeout, timeout_at},
+};
+use tokio_rustls::TlsConnector;
+use url::Host;
+
+use crate::{
+    AddressPolicy, ConnectCause, Error, Origin, Settings,
+    egress::Shared,
+    stream::Stream,
+    tls::{self, Trust},
+};
+
+/// A name with more addresses than this is tried at the first ones only.
+const MAX_ADDRESSES: usize = 16;
+
+/// The least time that one of several addresses gets before the next is tried.
+const MIN_ATTEMPT: Duration = Duration::from_millis(250);
+
+/// Finds out about a peer that vanished while a stream is silent, as event streams are for hours.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+pub(crate) async fn connect(
+    shared: &Shared,
+    origin: &Origin,
+    policy: AddressPolicy,
+    trust: Option<&Trust>,
+) -> Result<Stream, Error> {
+    let settings = &shared.settings;
+    let tcp = tcp(origin, policy, settings).await?;
+    let Some(trust) = trust else { return Ok(Stream::plain(tcp)) };
+
+    let failed = |source| Error::Tls { origin: origin.clone(), source };
+    let config = trust.config(shared).await.map_err(failed)?;
+    let name = tls::server_name(origin.host()).map_err(|error| failed(error.into()))?;
+    match timeout(settings.tls_timeout, TlsConnector::from(config).connect(name, tcp)).await {
+        Ok(Ok(stream)) => Ok(Stream::tls(stream)),
+        Ok(Err(error)) => Err(failed(error.into())),
+        Err(_elapsed) => Err(Error::ConnectTimeout { origin: origin.clone() }),
+    }
+}
+
+async fn tcp(
+    origin: &Origin,
+    policy: AddressPolicy,
+    settings: &Settings,
+) -> Result<TcpStream, Error> {
+    let deadline = Instant::now() + settings.connect_timeout;
+    let addresses = timeout_at(deadline, resolve(origin))
+        .await
+        .map_err(|_elapsed| Error::ConnectTimeout { origin: origin.clone() })??;
+    let admitted: Vec<_> =
+        addresses.into_iter().filter(|address| policy.admits(address.ip())).collect();
+
+    let mut last = Error::AddressRefused { origin: origin.clone() };
+    for (index, &address) in admitted.iter().enumerate() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let untried = u32::try_from(admitted.len() - index).unwrap_or(u32::MAX);
+        let patience = (left / untried).max(MIN_ATTEMPT).min(left);
+        last = match timeout(patience, TcpStream::connect(address)).await {
+            Ok(Ok(tcp)) => {
+                prepare(&tcp);
+                return Ok(tcp);
+            }
+            Ok(Err(source)) => {
+                let cause = match source.kind() {
+                    io::ErrorKind::ConnectionRefused => ConnectCause::Refused,
+                    _ => ConnectCause::Unreachable,
+                };
+                Error::Connect { origin: origin.clone(), cause, source }
+            }
+            Err(_elapsed) => Error::ConnectTimeout { origin: origin.clone() },
+        };
+    }
+    Err(last)
+}
+
+async fn resolve(origin: &Origin) -> Result<Vec<SocketAddr>, Error> {
+    let port = origin.port();
+    let failed =
+        |source| Error::Connect { origin: origin.clone(), cause: ConnectCause::Dns, source };
+    match origin.host() {
+        Host::Ipv4(v4) => Ok(vec![(IpAddr::from(*v4), port).into()]),
+        Host::Ipv6(v6) => Ok(vec![(IpAddr::from(*v6), port).into()]),
+        Host::Domain(name) => {
+            let found: Vec<_> = lookup_host((name.as_str(), port))
+                .await
+                .map_err(failed)?
+                .take(MAX_ADDRESSES)
+                .collect();
+            if found.is_empty() {
+                return Err(failed(io::Error::new(io::ErrorKind::NotFound, "no addresses")));
+            }
+            Ok(found)
+        }
+    }
+}
+
+fn prepare(tcp: &TcpStream) {
+    let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE);
+    // A socket that refuses an option still carries requests.
+    let nodelay = tcp.set_nodelay(true);
+    let keep_alive = SockRef::from(tcp).set_tcp_keepalive(&keep_alive);
+    if let Err(error) = nodelay.and(keep_alive) {
+        tracing::debug!(%error, "a socket option could not be set");
+    }
+}

@@ -1,0 +1,167 @@
+//! The factory of clients, and what they share: limits, system roots, gauges and the reaper.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use url::Url;
+
+use crate::{
+    AddressPolicy, Client, ConfigError, Origin, Settings,
+    pool::Pool,
+    tls::{SystemRoots, Trust},
+};
+
+/// The process's way out: makes one [`Client`] per backend and counts what all of them have open.
+///
+/// A clone is the same factory. Nothing is opened or loaded before the first request: the system's
+/// TLS roots are read when the first `https` origin connects.
+#[derive(Clone)]
+pub struct Egress {
+    shared: Arc<Shared>,
+}
+
+/// How a client finds and trusts its backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// A PEM file whose certificates are trusted in addition to the system's.
+    pub ca_bundle: Option<PathBuf>,
+    /// Which addresses may be connected to.
+    pub addresses: AddressPolicy,
+}
+
+/// How much is open, read at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// Connections, in use or not.
+    pub open: usize,
+    /// Connections that wait for their next request.
+    pub idle: usize,
+    /// Exchanges between the request and the end of the response's body.
+    pub in_flight: usize,
+}
+
+/// What all clients of one factory share.
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) roots: SystemRoots,
+    pub(crate) open: Arc<AtomicUsize>,
+    pub(crate) idle: AtomicUsize,
+    pub(crate) in_flight: AtomicUsize,
+    /// Whether a reaper task runs.
+    pub(crate) reaping: AtomicBool,
+    pub(crate) pools: Mutex<Vec<Weak<Pool>>>,
+}
+
+/// Counts a connection as open for as long as it lives.
+pub(crate) struct OpenGuard(Arc<AtomicUsize>);
+
+impl Egress {
+    /// A factory whose clients keep to `settings`.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                settings,
+                roots: SystemRoots::default(),
+                open: Arc::default(),
+                idle: AtomicUsize::new(0),
+                in_flight: AtomicUsize::new(0),
+                reaping: AtomicBool::new(false),
+                pools: Mutex::default(),
+            }),
+        }
+    }
+
+    /// A client for the origin of `url`, with connections of its own. Path and query of `url` are
+    /// not used. Clone the client instead of making a second one for the same backend.
+    ///
+    /// # Errors
+    ///
+    /// The URL isn't `http` or `https`, has no host or has user info, or the CA bundle can't be
+    /// used. Messages about the bundle name the file.
+    pub fn client(&self, url: &Url, target: Target) -> Result<Client, ConfigError> {
+        let Target { ca_bundle, addresses } = target;
+        let origin = Origin::of(url)?;
+        // Read also where it isn't used: a mistake in it must not wait for the day the URL becomes
+        // `https`.
+        let trust = Trust::new(ca_bundle.as_deref())?;
+        let trust = origin.is_secure().then_some(trust);
+        let pool = Pool::new(Arc::clone(&self.shared), origin, addresses, trust)?;
+        self.shared.register(&pool);
+        Ok(Client::new(pool, self.shared.settings.max_body))
+    }
+
+    /// How much is open now.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let Shared { open, idle, in_flight, .. } = &*self.shared;
+        Gauges {
+            open: open.load(Ordering::Relaxed),
+            idle: idle.load(Ordering::Relaxed),
+            in_flight: in_flight.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Self::new(Settings::default())
+    }
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress")
+            .field("settings", &self.shared.settings)
+            .field("gauges", &self.gauges())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    /// For URLs that somebody outside chose: public addresses and the system's roots only.
+    #[must_use]
+    pub fn public_only() -> Self {
+        Self { ca_bundle: None, addresses: AddressPolicy::PublicOnly }
+    }
+
+    /// For backends that the operator named: also connects to loopback, link-local (where clouds
+    /// keep instance credentials) and every other private address.
+    #[must_use]
+    pub fn allowing_private_addresses() -> Self {
+        Self { ca_bundle: None, addresses: AddressPolicy::Any }
+    }
+
+    /// Trusts the certificates of the PEM file at `path` in addition to the system's.
+    #[must_use]
+    pub fn with_ca_bundle(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca_bundle = Some(path.into());
+        self
+    }
+}
+
+impl Shared {
+    pub(crate) fn opened(&self) -> OpenGuard {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenGuard(Arc::clone(&self.open))
+    }
+
+    fn register(&self, pool: &Arc<Pool>) {
+        let mut pools = self.pools.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Reloads make new clients; the list must not keep those that are gone.
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(Arc::downgrade(pool));
+    }
+}
+
+impl Drop for OpenGuard {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,173 @@
+//! The body of a response, and the connection that it arrives on.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use vmcp_core::BoxError;
+
+use crate::{
+    Error,
+    exchange::{Connection, silent},
+    pool::Lease,
+};
+
+/// How much of a body that nobody reads to its end is skipped to keep the connection, provided
+/// that it has arrived already.
+const MAX_SKIPPED: usize = 16 * 1024;
+
+/// A response's body. Reading it moves the bytes of its connection; reading it to the end makes
+/// the connection available to other requests.
+///
+/// Dropping it before the end closes an HTTP/1.1 connection and resets an HTTP/2 stream, so the
+/// backend learns that nobody waits any more.
+///
+/// More bytes than the client's cap fail with [`Error::BodyTooLarge`]. A `text/event-stream` has
+/// no cap on the whole: it has no end, and its events are bounded by who reads them.
+pub struct Incoming {
+    body: hyper::body::Incoming,
+    /// `None` once the body has ended or failed.
+    source: Option<Source>,
+    limit: Option<u64>,
+    received: u64,
+}
+
+/// What has to be kept for as long as the body lasts.
+enum Source {
+    One { connection: Box<Connection>, lease: Lease },
+    Many { _lease: Lease },
+}
+
+impl Incoming {
+    /// The body of a response on a connection of its own.
+    pub(crate) fn one(
+        body: hyper::body::Incoming,
+        connection: Box<Connection>,
+        lease: Lease,
+        limit: Option<u64>,
+    ) -> Self {
+        let mut this =
+            Self { body, source: Some(Source::One { connection, lease }), limit, received: 0 };
+        if this.body.is_end_stream() {
+            this.release();
+        }
+        this
+    }
+
+    /// The body of a response on a shared connection.
+    pub(crate) fn many(body: hyper::body::Incoming, lease: Lease, limit: Option<u64>) -> Self {
+        let source = (!body.is_end_stream()).then_some(Source::Many { _lease: lease });
+        Self { body, source, limit, received: 0 }
+    }
+
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let mut body = Pin::new(&mut self.body);
+        match &mut self.source {
+            None => Poll::Ready(None),
+            Some(Source::Many { .. }) => body.poll_frame(cx),
+            Some(Source::One { connection, .. }) => {
+                connection.drive(&mut silent());
+                let ready = body.as_mut().poll_frame(&mut silent());
+                if ready.is_ready() {
+                    return ready;
+                }
+                connection.drive(cx);
+                body.poll_frame(&mut silent())
+            }
+        }
+    }
+
+    /// Counts a frame, and ends the exchange where it was the last.
+    fn accept(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, Error> {
+        self.received += frame.data_ref().map_or(0, |data| data.len() as u64);
+        if let Some(limit) = self.limit.filter(|limit| self.received > *limit) {
+            self.source = None;
+            return Err(Error::BodyTooLarge { limit });
+        }
+        // Who knows the length doesn't ask again, so the connection must go back now.
+        if self.body.is_end_stream() {
+            self.release();
+        }
+        Ok(frame)
+    }
+
+    fn release(&mut self) {
+        if let Some(Source::One { connection, lease }) = self.source.take() {
+            lease.release(connection);
+        }
+    }
+
+    /// Whether the rest of the body has arrived and is short enough to be skipped.
+    fn skip_to_end(&mut self) -> bool {
+        let Some(Source::One { connection, .. }) = &mut self.source else { return false };
+        let mut skipped = 0;
+        while skipped <= MAX_SKIPPED {
+            connection.drive_silently();
+            match Pin::new(&mut self.body).poll_frame(&mut silent()) {
+                Poll::Ready(None) => return true,
+                Poll::Ready(Some(Ok(frame))) => {
+                    skipped += frame.data_ref().map_or(0, Bytes::len).max(1);
+                }
+                Poll::Ready(Some(Err(_))) | Poll::Pending => return false,
+            }
+        }
+        false
+    }
+}
+
+impl Body for Incoming {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.poll_source(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => {
+                self.release();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Ok(frame))) => {
+                Poll::Ready(Some(self.accept(frame).map_err(BoxError::from)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                self.source = None;
+                Poll::Ready(Some(Err(Error::after_sending(error).into())))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.source.is_none() || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.source.is_none() { SizeHint::with_exact(0) } else { self.body.size_hint() }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        if self.skip_to_end() {
+            self.release();
+        }
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("received", &self.received)
+            .field("ended", &self.source.is_none())
+            .finish_non_exhaustive()
+    }
+}

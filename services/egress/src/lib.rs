@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+
+mod address;
+mod client;
+mod collect;
+mod connect;
+mod egress;
+mod error;
+mod exchange;
+mod incoming;
+mod multiplex;
+mod origin;
+mod pool;
+mod reaper;
+mod redirect;
+mod settings;
+mod stream;
+mod tls;
+
+pub use self::{
+    address::AddressPolicy,
+    client::{Client, ResponseFuture},
+    collect::collect,
+    egress::{Egress, Gauges, Target},
+    error::{ConfigError, ConnectCause, Error},
+    incoming::Incoming,
+    origin::Origin,
+    redirect::{Redirect, RedirectFuture, RedirectLayer},
+    settings::Settings,
+};

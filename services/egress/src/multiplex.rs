@@ -1,0 +1,64 @@
+//! The one HTTP/2 connection that all exchanges with an origin share (RFC 9113).
+//!
+//! Its driver serves many exchanges at once and so is a task. It ends with the connection: after a
+//! GOAWAY, a closed socket, unanswered pings, or when the pool lets go of the sender.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::{body::Incoming, client::conn::http2};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+
+use crate::{Error, egress::OpenGuard, exchange::Failure, stream::Stream};
+
+/// How often a connection with open streams is asked whether it still lives, and how long the
+/// answer may take.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A handle on the shared connection. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Multiplexed {
+    sender: http2::SendRequest<Full<Bytes>>,
+}
+
+impl Multiplexed {
+    pub(crate) async fn open(
+        stream: Stream,
+        max_head: usize,
+        open: OpenGuard,
+    ) -> Result<Self, Error> {
+        let (sender, driver) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .max_header_list_size(u32::try_from(max_head).unwrap_or(u32::MAX))
+            .handshake(stream)
+            .await
+            .map_err(|error| Error::from_hyper(error, false))?;
+        tokio::spawn(async move {
+            let _open = open;
+            if let Err(error) = driver.await {
+                tracing::debug!(%error, "an HTTP/2 connection ended");
+            }
+        });
+        Ok(Self { sender })
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    pub(crate) async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Failure> {
+        self.sender.try_send_request(request).await.map_err(|mut failure| {
+            let unsent = failure.take_message();
+            let error = Error::from_hyper(failure.into_error(), unsent.is_none());
+            Failure { error, unsent }
+        })
+    }
+}

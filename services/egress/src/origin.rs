@@ -1,0 +1,96 @@
+//! Where a client connects: scheme, host and port (RFC 6454), and nothing else of a URL.
+
+use std::fmt;
+
+use http::{HeaderValue, Uri, header::InvalidHeaderValue};
+use url::{Host, Url};
+
+use crate::ConfigError;
+
+/// Scheme, host and port of a URL. Its `Display` never shows user info, path or query.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Origin {
+    secure: bool,
+    host: Host,
+    port: u16,
+}
+
+impl Origin {
+    /// The origin of `url`.
+    ///
+    /// # Errors
+    ///
+    /// The URL is neither `http` nor `https`, has no host, or has user info, which would be
+    /// ignored.
+    pub fn of(url: &Url) -> Result<Self, ConfigError> {
+        let secure = match url.scheme() {
+            "http" => false,
+            "https" => true,
+            other => return Err(ConfigError::Scheme { found: other.to_owned() }),
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(ConfigError::UserInfo);
+        }
+        let host = url.host().ok_or(ConfigError::NoHost)?.to_owned();
+        let port = url.port_or_known_default().ok_or(ConfigError::NoHost)?;
+        Ok(Self { secure, host, port })
+    }
+
+    /// Whether connections to it use TLS.
+    #[must_use]
+    pub fn is_secure(&self) -> bool {
+        self.secure
+    }
+
+    /// The host: a name or an address.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The port, also where the URL left it to the scheme.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn authority(&self) -> Authority<'_> {
+        Authority(self)
+    }
+
+    pub(crate) fn host_header(&self) -> Result<HeaderValue, InvalidHeaderValue> {
+        HeaderValue::try_from(self.authority().to_string())
+    }
+
+    /// Whether an absolute `uri` is of this origin.
+    pub(crate) fn covers(&self, uri: &Uri) -> bool {
+        Url::parse(&uri.to_string()).is_ok_and(|url| Self::of(&url).is_ok_and(|it| it == *self))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.secure { "https" } else { "http" };
+        write!(f, "{scheme}://{}", self.authority())
+    }
+}
+
+impl fmt::Debug for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// `host` or `host:port`, as the Host header wants it.
+pub(crate) struct Authority<'a>(&'a Origin);
+
+impl fmt::Display for Authority<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Origin { secure, host, port } = self.0;
+        if *port == if *secure { 443 } else { 80 } {
+            write!(f, "{host}")
+        } else {
+            write!(f, "{host}:{port}")
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The connections of one client: who may use one, which are idle, and how a new one is made.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{HeaderValue, uri};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout},
+};
+
+use crate::{
+    AddressPolicy, ConfigError, Error, Origin, connect::connect, egress::Shared,
+    exchange::Connection, multiplex::Multiplexed, reaper, tls::Trust,
+};
+
+/// What a client's clones share.
+pub(crate) struct Pool {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) origin: Origin,
+    pub(crate) authority: uri::Authority,
+    pub(crate) host: HeaderValue,
+    policy: AddressPolicy,
+    /// `Some` for `https`.
+    trust: Option<Trust>,
+    /// One permit per exchange, handed out in the order of arrival. A connection is opened only
+    /// where none is idle, so there are never more of them than permits.
+    permits: Semaphore,
+    /// The last one in is the first one out, so that a pool that has become too large shrinks.
+    idle: Mutex<Vec<Idle>>,
+    multiplexed: Mutex<Option<Shareable>>,
+    /// Held while it is open whether a new connection can be shared.
+    opening: tokio::sync::Mutex<()>,
+    /// Whether the last TLS handshake chose HTTP/1.1: then connections are opened side by side.
+    one_by_one: AtomicBool,
+}
+
+struct Idle {
+    connection: Box<Connection>,
+    since: Instant,
+}
+
+struct Shareable {
+    connection: Multiplexed,
+    used: Instant,
+}
+
+/// The right to one exchange. Given back when dropped.
+pub(crate) struct Lease {
+    pool: Arc<Pool>,
+}
+
+/// What a lease is exercised on.
+pub(crate) enum Link {
+    One(Box<Connection>),
+    Many(Multiplexed),
+}
+
+impl Pool {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        origin: Origin,
+        policy: AddressPolicy,
+        trust: Option<Trust>,
+    ) -> Result<Arc<Self>, ConfigError> {
+        let authority = origin.authority().to_string();
+        let authority = uri::Authority::try_from(authority).map_err(|_| ConfigError::NoHost)?;
+        let host = origin.host_header().map_err(|_| ConfigError::NoHost)?;
+        let limit = shared.settings.max_connections_per_origin.clamp(1, Semaphore::MAX_PERMITS);
+        Ok(Arc::new(Self {
+            shared,
+            origin,
+            authority,
+            host,
+            policy,
+            trust,
+            permits: Semaphore::new(limit),
+            idle: Mutex::default(),
+            multiplexed: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+            one_by_one: AtomicBool::new(false),
+        }))
+    }
+
+    /// Waits for a turn.
+    pub(crate) async fn lease(self: &Arc<Self>) -> Result<Lease, Error> {
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(_none_left) => {
+                let settings = &self.shared.settings;
+                let overloaded = || Error::Overloaded {
+                    origin: self.origin.clone(),
+                    limit: settings.max_connections_per_origin,
+                };
+                timeout(settings.connect_timeout, self.permits.acquire())
+                    .await
+                    .map_err(|_elapsed| overloaded())?
+                    .map_err(|_closed| overloaded())?
+            }
+        };
+        permit.forget();
+        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
+        Ok(Lease { pool: Arc::clone(self) })
+    }
+
+    /// The idle connection used last that still works. Those that don't are closed on the way.
+    fn pop_idle(&self) -> Option<Box<Connection>> {
+        loop {
+            let mut connection = lock(&self.idle).pop()?.connection;
+            self.shared.idle.fetch_sub(1, Ordering::Relaxed);
+            if connection.is_reusable() {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn push_idle(&self, connection: Box<Connection>) {
+        let settings = &self.shared.settings;
+        {
+            let mut idle = lock(&self.idle);
+            if idle.len() >= settings.max_idle_per_origin {
+                return;
+            }
+            idle.push(Idle { connection, since: Instant::now() });
+        }
+        self.shared.idle.fetch_add(1, Ordering::Relaxed);
+        reaper::ensure(&self.shared);
+    }
+
+    /// The shared connection, if there is one that still works.
+    fn shareable(&self) -> Option<Multiplexed> {
+        let mut slot = lock(&self.multiplexed);
+        match &mut *slot {
+            Some(entry) if !entry.connection.is_closed() => {
+                entry.used = Instant::now();
+                Some(entry.connection.clone())
+            }
+            _ => {
+                *slot = None;
+                None
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Link, Error> {
+        let Self { shared, origin, policy, trust, .. } = self;
+        let max_head = shared.settings.max_head;
+        let stream = connect(shared, origin, *policy, trust.as_ref()).await?;
+        if !stream.speaks_http2() {
+            self.one_by_one.store(true, Ordering::Relaxed);
+            return Connection::open(stream, max_head, shared.opened()).await.map(Link::One);
+        }
+        self.one_by_one.store(false, Ordering::Relaxed);
+        let connection = Multiplexed::open(stream, max_head, shared.opened()).await?;
+        let entry = Shareable { connection: connection.clone(), used: Instant::now() };
+        *lock(&self.multiplexed) = Some(entry);
+        reaper::ensure(&self.shared);
+        Ok(Link::Many(connection))
+    }
+
+    /// Opens a connection, or takes the shared one that another exchange has opened meanwhile.
+    async fn open_or_share(&self) -> Result<Link, Error> {
+        if self.trust.is_none() || self.one_by_one.load(Ordering::Relaxed) {
+            return self.open().await;
+        }
+        let settings = &self.shared.settings;
+        let patience = settings.connect_timeout + settings.tls_timeout;
+        // Those who wait must not inherit the whole time that the one before them took.
+        timeout(patience, async {
+            let turn = self.opening.lock().await;
+            if let Some(connection) = self.shareable() {
+                return Ok(Link::Many(connection));
+            }
+            if self.one_by_one.load(Ordering::Relaxed) {
+                drop(turn);
+            }
+            self.open().await
+        })
+        .await
+        .unwrap_or_else(|_elapsed| Err(Error::ConnectTimeout { origin: self.origin.clone() }))
+    }
+
+    /// Closes what has been idle for longer than `age` or has been closed by the peer. Returns
+    /// whether anything idle is left.
+    pub(crate) fn reap(&self, age: Duration) -> bool {
+        let now = Instant::now();
+        let (left, removed) = {
+            let mut idle = lock(&self.idle);
+            let before = idle.len();
+            idle.retain_mut(|entry| {
+                now.duration_since(entry.since) < age && entry.connection.is_reusable()
+            });
+            (idle.len(), before - idle.len())
+        };
+        self.shared.idle.fetch_sub(removed, Ordering::Relaxed);
+
+        let mut slot = lock(&self.multiplexed);
+        let busy = self.permits.available_permits() < self.limit();
+        if slot.as_ref().is_some_and(|entry| {
+            entry.connection.is_closed() || !busy && now.duration_since(entry.used) >= age
+        }) {
+            *slot = None;
+        }
+        left > 0 || slot.is_some()
+    }
+
+    fn limit(&self) -> usize {
+        self.shared.settings.max_connections_per_origin.clamp(1, Semaphore::MAX_PERMITS)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let idle = self.idle.get_mut().unwrap_or_else(PoisonError::into_inner).len();
+        self.shared.idle.fetch_sub(idle, Ordering::Relaxed);
+    }
+}
+
+impl Lease {
+    /// A connection to exercise the lease on: an idle or shared one, or else a new one.
+    pub(crate) async fn link(&self) -> Result<Link, Error> {
+        if let Some(connection) = self.pool.pop_idle() {
+            return Ok(Link::One(connection));
+        }
+        if self.pool.trust.is_some()
+            && let Some(connection) = self.pool.shareable()
+        {
+            return Ok(Link::Many(connection));
+        }
+        self.fresh_link().await
+    }
+
+    /// A connection that no request has been sent on.
+    pub(crate) async fn fresh_link(&self) -> Result<Link, Error> {
+        // Boxed: connecting is rare and its future is large.
+        Box::pin(self.pool.open_or_share()).await
+    }
+
+    /// Gives up the shared connection, so that the next link is another one.
+    pub(crate) fn forget_shared(&self) {
+        *lock(&self.pool.multiplexed) = None;
+    }
+
+    /// Ends the exchange and keeps its connection for another one, if it can serve one.
+    pub(crate) fn release(self, mut connection: Box<Connection>) {
+        if connection.is_reusable() {
+            self.pool.push_idle(connection);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pool.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.pool.permits.add_permits(1);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing under these locks can panic halfway through a change.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
