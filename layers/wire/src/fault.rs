@@ -76,6 +76,12 @@ pub enum Fault {
         "more than 64 members in one object of the envelope: move what is not part of MCP into arguments"
     )]
     TooManyMembers,
+    /// The name of a member of such an object is longer than [`MAX_NAME`](crate::MAX_NAME) bytes.
+    #[error("the name of the member at byte {at} is longer than 256 bytes: shorten it")]
+    LongName {
+        /// Where the key begins.
+        at: u32,
+    },
     /// Parts of a request and of an answer, or both a result and an error.
     #[error("both a request and an answer, or both a result and an error: send one of them")]
     Ambiguous,
@@ -113,6 +119,7 @@ impl Fault {
             | Self::Duplicate { .. }
             | Self::Disguised { .. }
             | Self::TooManyMembers
+            | Self::LongName { .. }
             | Self::Ambiguous => -32600,
         }
     }

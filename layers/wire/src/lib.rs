@@ -1,11 +1,12 @@
 #![doc = include_str!("../README.md")]
-#![allow(clippy::todo, unused_variables, dead_code)]
 
 pub mod sse;
 
 mod envelope;
 mod fault;
 mod head;
+mod ledger;
+mod lexer;
 mod members;
 mod params;
 mod quote;
@@ -26,6 +27,9 @@ pub const MAX_DEPTH: usize = 128;
 
 /// The most members that an object of the envelope may have: the message, `params`, `params._meta` and `params.ref`.
 pub const MAX_MEMBERS: usize = 64;
+
+/// The longest name of a member of those objects, in bytes of its literal without the quotes.
+pub const MAX_NAME: usize = 256;
 
 /// The longest `method`, in bytes of its value.
 pub const MAX_METHOD: usize = 256;

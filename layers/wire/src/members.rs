@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::Fault;
+use crate::envelope::{check_text, finish};
+use crate::lexer::Lexer;
+use crate::{Fault, quote};
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,37 +28,55 @@ pub struct RawStr<'a> {
 /// The members of an object, in order. See [`members`].
 #[derive(Clone, Debug)]
 pub struct Members<'a> {
-    bytes: &'a [u8],
+    items: Items<'a>,
 }
 
 /// The elements of an array, in order. See [`elements`].
 #[derive(Clone, Debug)]
 pub struct Elements<'a> {
-    bytes: &'a [u8],
+    items: Items<'a>,
     offset: usize,
 }
 
+/// What members and elements have in common: brackets and commas.
+#[derive(Clone, Debug)]
+struct Items<'a> {
+    lexer: Lexer<'a>,
+    /// The opening bracket, or a comma, that has to come before the next item; 0 when there is none.
+    before: u8,
+    close: u8,
+}
+
 /// The members of a JSON object, in order, without allocation.
+///
+/// Trusts that `object` is valid JSON, as a span of a scanned message or what [`validate`] let pass; elsewhere the members end
+/// early. A value that is no object has no members.
 #[must_use]
 pub fn members(object: &[u8]) -> Members<'_> {
-    todo!()
+    Members { items: Items { lexer: Lexer::whole(object), before: b'{', close: b'}' } }
 }
 
-/// The elements of a JSON array.
+/// The elements of a JSON array, in order, without allocation; trusting like [`members`].
 #[must_use]
 pub fn elements(array: &[u8]) -> Elements<'_> {
-    todo!()
+    let items = Items { lexer: Lexer::whole(array), before: b'[', close: b']' };
+    Elements { items, offset: 0 }
 }
 
-/// The value of the first member whose unescaped name is `key`.
+/// The value of the first member whose unescaped name is `key`; trusting like [`members`].
+///
+/// Outside the objects whose members [`scan`](crate::scan) tells apart there may be a second one of that name.
 #[must_use]
 pub fn find<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
-    todo!()
+    members(object).find(|member| member.key.is(key)).map(|member| member.value)
 }
 
 /// Checks any JSON text by the same rules as [`scan`](crate::scan), apart from those on the envelope.
 pub fn validate(bytes: &[u8]) -> Result<(), Fault> {
-    todo!()
+    check_text(bytes)?;
+    let mut lexer = Lexer::whole(bytes);
+    lexer.space();
+    finish(lexer.value(0).map(drop), &mut lexer)
 }
 
 impl<'a> RawStr<'a> {
@@ -66,16 +86,16 @@ impl<'a> RawStr<'a> {
         self.literal
     }
 
-    /// The value, unescaped.
+    /// The value, unescaped; borrowed when there is nothing to unescape.
     #[must_use]
     pub fn read(self) -> Cow<'a, str> {
-        todo!()
+        quote::read(self.literal)
     }
 
     /// Whether the value, unescaped, is exactly `expected` by code point.
     #[must_use]
     pub fn is(self, expected: &str) -> bool {
-        todo!()
+        quote::is(self.literal, expected)
     }
 }
 
@@ -83,7 +103,17 @@ impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        todo!()
+        let lexer = self.items.next()?;
+        let key = lexer.key();
+        let value = key.and_then(|key| lexer.value(0).map(|value| (key, value)));
+        let Ok((key, value)) = value else { return self.items.stop() };
+        let bytes = self.items.lexer.bytes;
+        Some(Member {
+            key: RawStr { literal: key.span.of(bytes) },
+            value: value.span.of(bytes),
+            key_offset: key.span.start as usize,
+            value_offset: value.span.start as usize,
+        })
     }
 }
 
@@ -99,6 +129,33 @@ impl<'a> Iterator for Elements<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<Self::Item> {
-        todo!()
+        let value = self.items.next()?.value(0);
+        let Ok(value) = value else { return self.items.stop() };
+        self.offset = value.span.start as usize;
+        Some(value.span.of(self.items.lexer.bytes))
     }
 }
+
+impl<'a> Items<'a> {
+    /// The lexer at the next item.
+    fn next(&mut self) -> Option<&mut Lexer<'a>> {
+        self.lexer.space();
+        if self.before == 0 || self.lexer.expect(self.before).is_err() {
+            return self.stop();
+        }
+        self.lexer.space();
+        if self.before != b',' && self.lexer.peek() == Some(self.close) {
+            return self.stop();
+        }
+        self.before = b',';
+        Some(&mut self.lexer)
+    }
+
+    fn stop<T>(&mut self) -> Option<T> {
+        self.before = 0;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,22 @@
 //! The members of `params` that decide where a message goes.
 
-use crate::{Span, Text};
+use crate::ledger::Ledger;
+use crate::lexer::{Lexer, Stop};
+use crate::{Fault, Span, Text};
+
+/// The names of [`Key::ALL`].
+const NAMES: [&str; 16] = {
+    let mut names = [""; 16];
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = Key::ALL[index].name();
+        index += 1;
+    }
+    names
+};
+
+/// The members of `ref` that say what is completed.
+const REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
 /// A member of `params` that routing, authorization or rewriting reads ("routing key").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +91,7 @@ impl Key {
 
     /// The member's name as MCP spells it.
     #[must_use]
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Name => "name",
             Self::Uri => "uri",
@@ -121,4 +137,51 @@ impl Params {
 
     pub(crate) const ABSENT: Self =
         Self { span: None, values: [Span { start: 0, end: 0 }; 16], escaped: 0, members: 0 };
+
+    /// Reads the object at `lexer`, which `outer` containers enclose. Faults of the grammar stop the reading; the first other
+    /// fault goes to `fault`.
+    pub(crate) fn read(
+        lexer: &mut Lexer<'_>,
+        outer: usize,
+        fault: &mut Option<Fault>,
+    ) -> Result<Self, Stop> {
+        let mut params = Self::ABSENT;
+        let mut ledger = Ledger::new(&NAMES);
+        let bytes = lexer.bytes;
+        let span = lexer.object(outer, |lexer, name| {
+            let entered = ledger.enter(bytes, name);
+            let Ok(Some(index)) = entered.map_err(|found| _ = fault.get_or_insert(found)) else {
+                return lexer.value(outer + 1).map(drop);
+            };
+            let value = match (Key::ALL[index], lexer.peek()) {
+                (Key::Meta, Some(b'{')) => distinct(lexer, outer + 1, &[], fault)?,
+                (Key::Ref, Some(b'{')) => distinct(lexer, outer + 1, &REFERENCE, fault)?,
+                _ => lexer.value(outer + 1)?,
+            };
+            params.values[index] = value.span;
+            params.escaped |= u16::from(value.escaped) << index;
+            Ok(())
+        })?;
+        params.span = Some(span);
+        params.members = ledger.count();
+        Ok(params)
+    }
+}
+
+/// Reads an object whose members have to be told apart, though nobody asks here where they stand.
+fn distinct(
+    lexer: &mut Lexer<'_>,
+    outer: usize,
+    names: &'static [&'static str],
+    fault: &mut Option<Fault>,
+) -> Result<Text, Stop> {
+    let mut ledger = Ledger::new(names);
+    let bytes = lexer.bytes;
+    let span = lexer.object(outer, |lexer, name| {
+        if let Err(found) = ledger.enter(bytes, name) {
+            fault.get_or_insert(found);
+        }
+        lexer.value(outer + 1).map(drop)
+    })?;
+    Ok(Text { span, escaped: false })
 }

@@ -1,22 +1,135 @@
 //! JSON string literals: reading, comparing and writing them.
 
 use std::borrow::Cow;
+use std::str::Chars;
 
-/// The value of a JSON string literal given with its quotes, or `None` if it is none.
+use crate::lexer::Lexer;
+
+/// The characters of a literal's inside, unescaped.
+#[derive(Clone, Debug)]
+pub(crate) struct Unescaped<'a> {
+    rest: Chars<'a>,
+}
+
+/// The value of a JSON string literal given with its quotes, or `None` if `string` is no such literal, or holds half of a
+/// surrogate pair.
 #[must_use]
 pub fn unquote(string: &[u8]) -> Option<Cow<'_, str>> {
-    todo!()
+    let mut lexer = Lexer::whole(string);
+    let text = lexer.string().ok()?;
+    (lexer.at == string.len()).then_some(())?;
+    std::str::from_utf8(string).ok()?;
+    Some(text.read(string))
 }
 
 /// Appends `text` to `out` as a JSON string literal with its quotes.
 pub fn quote(text: &str, out: &mut Vec<u8>) {
-    todo!()
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
+        let (plain, special) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        if let Some((byte, behind)) = special.split_first() {
+            escape(*byte, out);
+            rest = behind;
+        }
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
 }
 
+fn escape(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    match byte {
+        b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+        0x08 => out.extend_from_slice(b"\\b"),
+        0x0C => out.extend_from_slice(b"\\f"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ => {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+        }
+    }
+}
+
+/// The value of a literal that was scanned.
 pub(crate) fn read(literal: &[u8]) -> Cow<'_, str> {
-    todo!()
+    let inside = inside(literal);
+    if memchr::memchr(b'\\', inside).is_none() {
+        return String::from_utf8_lossy(inside);
+    }
+    match std::str::from_utf8(inside) {
+        Ok(inside) => Cow::Owned(Unescaped::new(inside).collect()),
+        Err(_) => String::from_utf8_lossy(inside),
+    }
 }
 
+/// Whether a literal that was scanned has exactly this value.
 pub(crate) fn is(literal: &[u8], expected: &str) -> bool {
-    todo!()
+    let inside = inside(literal);
+    if memchr::memchr(b'\\', inside).is_none() {
+        return inside == expected.as_bytes();
+    }
+    std::str::from_utf8(inside).is_ok_and(|inside| Unescaped::new(inside).eq(expected.chars()))
 }
+
+/// What stands between the quotes.
+pub(crate) fn inside(literal: &[u8]) -> &[u8] {
+    match literal {
+        [b'"', inside @ .., b'"'] => inside,
+        _ => &[],
+    }
+}
+
+impl<'a> Unescaped<'a> {
+    /// `inside` is what stands between the quotes.
+    pub(crate) fn new(inside: &'a str) -> Self {
+        Self { rest: inside.chars() }
+    }
+
+    fn unit(&mut self) -> u32 {
+        let digits = self.rest.by_ref().take(4);
+        digits.filter_map(|digit| digit.to_digit(16)).fold(0, |unit, digit| unit << 4 | digit)
+    }
+
+    fn code_point(&mut self) -> char {
+        let mut code = self.unit();
+        if let 0xD800..=0xDBFF = code {
+            let mut behind = self.clone();
+            if behind.rest.next() == Some('\\') && behind.rest.next() == Some('u') {
+                let low = behind.unit();
+                if let 0xDC00..=0xDFFF = low {
+                    *self = behind;
+                    code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+                }
+            }
+        }
+        char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
+    }
+}
+
+impl Iterator for Unescaped<'_> {
+    type Item = char;
+
+    fn next(&mut self) -> Option<char> {
+        let first = self.rest.next()?;
+        if first != '\\' {
+            return Some(first);
+        }
+        Some(match self.rest.next()? {
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'u' => self.code_point(),
+            itself => itself,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::quote;
 
 /// A byte range of the scanned message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     /// Offset of the first byte.
     pub start: u32,
@@ -70,6 +70,11 @@ impl Text {
     /// Whether the value, unescaped, is exactly `expected` by code point.
     #[must_use]
     pub fn is(self, bytes: &[u8], expected: &str) -> bool {
-        quote::is(self.span.of(bytes), expected)
+        let literal = self.span.of(bytes);
+        if self.escaped {
+            quote::is(literal, expected)
+        } else {
+            literal.len() == expected.len() + 2 && quote::inside(literal) == expected.as_bytes()
+        }
     }
 }

@@ -1,52 +1,212 @@
 //! Changing a message without rebuilding it.
 
+mod edits;
+
 use std::borrow::Cow;
 
 use bytes::Bytes;
 
-use crate::Span;
+use self::edits::{Edit, Edits, Purpose};
+use crate::{Member, Span, members, quote};
 
-/// Edits of a message. See [`Splice::new`].
+/// Edits of a message: replacements and insertions at places of the original, applied in one copy. Everything that no edit
+/// touches survives byte for byte.
+///
+/// Places always count in the original, and edits may come in any order. Where two edits overlap, the later one wins and the
+/// earlier one is forgotten. Up to eight edits live without allocation.
+///
+/// The original has to be valid JSON where the methods on members are used; on other bytes they edit nothing sensible, but
+/// don't fail.
 #[derive(Debug)]
 pub struct Splice<'a> {
     original: &'a [u8],
+    edits: Edits<'a>,
 }
 
 impl<'a> Splice<'a> {
-    /// No edits yet. `original` is a message that was scanned.
+    /// No edits yet of `original`.
     #[must_use]
     pub fn new(original: &'a [u8]) -> Self {
-        todo!()
+        Self { original, edits: Edits::default() }
     }
 
     /// Puts `with` in the place of `span`.
     pub fn replace(&mut self, span: Span, with: impl Into<Cow<'a, [u8]>>) -> &mut Self {
-        todo!()
+        self.add(span, with.into(), Purpose::Text)
     }
 
     /// Puts `with` before the byte at `at`. Insertions at one place stand in the order of the calls.
     pub fn insert(&mut self, at: u32, with: impl Into<Cow<'a, [u8]>>) -> &mut Self {
-        todo!()
+        self.add(Span { start: at, end: at }, with.into(), Purpose::Text)
     }
 
-    /// Gives the member `key` of `object` the value `value` (JSON text): replaces it, or appends the member.
+    /// Gives the member `key` of `object` the value `value` (JSON text): replaces it, or appends the member. If the object has
+    /// several of that name, one remains.
     pub fn set_member(&mut self, object: Span, key: &str, value: &[u8]) -> &mut Self {
-        todo!()
+        let mut found = false;
+        for member in members(object.of(self.original)).filter(|member| member.key.is(key)) {
+            let (whole, span) = place(object, &member);
+            if found {
+                self.remove(object, whole);
+            } else {
+                self.add(span, Cow::Owned(value.to_vec()), Purpose::Text);
+            }
+            found = true;
+        }
+        if found { self } else { self.append_member(object, key, value) }
     }
 
-    /// Appends the member `key` to `object`, which has none of that name.
+    /// Appends the member `key` to `object`, of which the caller knows that it has none of that name, without looking through
+    /// the object. A member of that name that was appended by this splice is replaced.
     pub fn append_member(&mut self, object: Span, key: &str, value: &[u8]) -> &mut Self {
-        todo!()
+        let at = object.end.saturating_sub(1);
+        self.forget_appended(object, key);
+        let text = Cow::Owned(member_text(key, value));
+        self.add(Span { start: at, end: at }, text, Purpose::Appended { object })
     }
 
-    /// Removes the member `key` of `object` with its comma, if there is one.
+    /// Puts the member `key` first into the object that begins at `start`, of which the caller knows that it has none of that
+    /// name and whether it `has_members`. The object need not have come to its end.
+    pub fn prepend_member(
+        &mut self,
+        start: u32,
+        has_members: bool,
+        key: &str,
+        value: &[u8],
+    ) -> &mut Self {
+        let mut text = member_text(key, value);
+        if has_members {
+            text.push(b',');
+        }
+        self.insert(start.saturating_add(1), text)
+    }
+
+    /// Removes the member `key` of `object` with its comma, every one if there are several; nothing if there is none. A member
+    /// of that name that was appended by this splice goes too.
     pub fn remove_member(&mut self, object: Span, key: &str) -> &mut Self {
-        todo!()
+        self.forget_appended(object, key);
+        for member in members(object.of(self.original)).filter(|member| member.key.is(key)) {
+            self.remove(object, place(object, &member).0);
+        }
+        self
     }
 
     /// The edited message.
     #[must_use]
-    pub fn finish(self) -> Bytes {
-        todo!()
+    pub fn finish(mut self) -> Bytes {
+        self.settle();
+        let edits = self.edits.as_slice();
+        let added: usize = edits.iter().map(|edit| edit.with.len() + 1).sum();
+        let mut out = Vec::with_capacity(self.original.len() + added);
+        let mut copied = 0;
+        let mut appended_to = None;
+        for edit in edits {
+            let (start, end) = (edit.span.start as usize, edit.span.end as usize);
+            out.extend_from_slice(self.original.get(copied..start).unwrap_or_default());
+            copied = copied.max(end);
+            if let Purpose::Appended { object } = edit.purpose {
+                if appended_to == Some(object) || self.keeps_members(object) {
+                    out.push(b',');
+                }
+                appended_to = Some(object);
+            }
+            out.extend_from_slice(&edit.with);
+        }
+        out.extend_from_slice(self.original.get(copied..).unwrap_or_default());
+        Bytes::from(out)
+    }
+
+    fn forget_appended(&mut self, object: Span, key: &str) {
+        let (start, purpose) = (member_text(key, b""), Purpose::Appended { object });
+        self.edits.forget(|edit| edit.purpose == purpose && edit.with.starts_with(&start));
+    }
+
+    fn remove(&mut self, object: Span, member: Span) {
+        self.add(member, Cow::Borrowed(&[]), Purpose::Removed { object, settled: false });
+    }
+
+    fn add(&mut self, span: Span, with: Cow<'a, [u8]>, purpose: Purpose) -> &mut Self {
+        let length = Span::new(0, self.original.len()).end;
+        let end = span.end.min(length);
+        let span = Span { start: span.start.min(end), end };
+        self.edits.add(Edit { span, with, purpose });
+        self
+    }
+
+    /// Whether members of the original `object` survive.
+    fn keeps_members(&self, object: Span) -> bool {
+        let edits = self.edits.as_slice().iter();
+        let removed = edits.filter(|edit| edit.purpose.removes_from(object)).count();
+        members(object.of(self.original)).nth(removed).is_some()
+    }
+
+    /// Gives each removal its comma: the one before it, or, where no member before it remains, everything up to the next
+    /// member. So removals never overlap, and what remains is separated by one comma each.
+    fn settle(&mut self) {
+        let unsettled = |edit: &Edit<'_>| match edit.purpose {
+            Purpose::Removed { object, settled: false } => Some(object),
+            _ => None,
+        };
+        let mut next = 0;
+        while let Some(edit) = self.edits.as_slice().get(next) {
+            if let Some(object) = unsettled(edit) {
+                self.settle_object(object, next);
+            }
+            next += 1;
+        }
+    }
+
+    /// The removals from one object, of which the first is the edit at `index`.
+    fn settle_object(&mut self, object: Span, mut index: usize) {
+        let original = self.original;
+        let edits = self.edits.as_mut_slice();
+        let (mut remains, mut last_end) = (false, object.start);
+        // A removal that has to reach to the next member, if there is one.
+        let mut open: Option<usize> = None;
+        for member in members(object.of(original)) {
+            let (whole, _) = place(object, &member);
+            if let Some(edit) = open.take().and_then(|open| edits.get_mut(open)) {
+                edit.span.end = whole.start;
+            }
+            let theirs = |edit: &Edit<'_>| {
+                edit.purpose.removes_from(object) && edit.span.start >= whole.start
+            };
+            while edits.get(index).is_some_and(|edit| !theirs(edit)) {
+                index += 1;
+            }
+            match edits.get_mut(index) {
+                Some(edit) if edit.span.start == whole.start => {
+                    edit.purpose = Purpose::Removed { object, settled: true };
+                    if remains {
+                        edit.span.start = last_end;
+                    } else {
+                        open = Some(index);
+                    }
+                    index += 1;
+                }
+                _ => remains = true,
+            }
+            last_end = whole.end;
+        }
     }
 }
+
+/// Where a whole member of `object` and its value stand in the original.
+fn place(object: Span, member: &Member<'_>) -> (Span, Span) {
+    let base = object.start as usize;
+    let start = base + member.value_offset;
+    let value = Span::new(start, start + member.value.len());
+    (Span { start: Span::new(base + member.key_offset, 0).start, end: value.end }, value)
+}
+
+/// A member as JSON text.
+fn member_text(key: &str, value: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(key.len() + value.len() + 4);
+    quote(key, &mut text);
+    text.push(b':');
+    text.extend_from_slice(value);
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,3 +5,6 @@ mod reader;
 
 pub use frame::{KEEP_ALIVE, frame};
 pub use reader::{Event, Reader, TooLarge};
+
+#[cfg(test)]
+mod tests;

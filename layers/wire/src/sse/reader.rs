@@ -1,6 +1,6 @@
 //! Reading events from chunks as they come.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// One event that has data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub struct Event {
     pub data: Bytes,
     /// The field `event` of this event.
     pub event: Option<Bytes>,
-    /// The field `id` of this event.
+    /// The field `id` of this event; empty when it resets the stream's last id.
     pub id: Option<Bytes>,
     /// The field `retry` of this event, in milliseconds.
     pub retry: Option<u64>,
@@ -23,40 +23,205 @@ pub struct TooLarge {
     pub limit: usize,
 }
 
-/// Incremental reader of an event stream.
+/// Incremental reader of an event stream by WHATWG HTML 9.2.6.
+///
+/// Chunks may be cut anywhere. Lines end with CR, LF or both; a byte order mark at the beginning, comments and unknown fields
+/// are passed over. Blocks without data are no events, but their `id` and `retry` count. Bytes that are no UTF-8 pass through:
+/// whoever reads the data refuses them.
 #[derive(Debug)]
 pub struct Reader {
     max_event: usize,
+    /// What was pushed and not yet read.
+    chunk: Bytes,
+    /// The beginning of a line whose end has not come.
+    line: BytesMut,
+    /// Bytes in the lines of the current event so far, the unfinished one aside.
+    size: usize,
+    /// What the current event has so far.
+    current: Event,
+    data: Data,
+    mode: Mode,
+    /// The last byte was a CR: an LF that comes now belongs to it.
+    after_cr: bool,
+    /// No line has ended yet: the first may begin with a byte order mark.
+    at_start: bool,
+    last_id: Option<Bytes>,
+    retry: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+enum Data {
+    #[default]
+    None,
+    One(Bytes),
+    Joined(BytesMut),
+}
+
+/// What happens to the bytes of the current line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Read,
+    /// A comment is thrown away as it comes.
+    Comment,
+    /// The event was too large. Whether the current line has bytes: an empty one ends the event.
+    Skip {
+        filled: bool,
+    },
+}
+
+/// What became of the bytes up to the next line end.
+enum Step {
+    /// There is none yet.
+    Dry,
+    /// They were a comment or belonged to an event that is too large.
+    Passed,
+    Line(Bytes),
+    TooLarge(TooLarge),
 }
 
 impl Reader {
-    /// A reader at the beginning of a stream. `max_event` bounds the bytes of an event's lines.
+    /// A reader at the beginning of a stream. `max_event` bounds the bytes in the lines of one event, line ends and comments
+    /// aside; the reader holds little more than that and the pushed chunk.
     #[must_use]
     pub fn new(max_event: usize) -> Self {
-        todo!()
+        Self {
+            max_event,
+            chunk: Bytes::new(),
+            line: BytesMut::new(),
+            size: 0,
+            current: Event::default(),
+            data: Data::None,
+            mode: Mode::Read,
+            after_cr: false,
+            at_start: true,
+            last_id: None,
+            retry: None,
+        }
     }
 
-    /// Takes the next chunk of the stream; then call `next` until it gives `None`.
+    /// Takes the next chunk of the stream. Call `next` until it gives `None` before pushing another one, or both are copied
+    /// together.
     pub fn push(&mut self, chunk: Bytes) {
-        todo!()
+        if self.chunk.is_empty() {
+            self.chunk = chunk;
+        } else {
+            let mut both = BytesMut::from(std::mem::take(&mut self.chunk));
+            both.extend_from_slice(&chunk);
+            self.chunk = both.freeze();
+        }
     }
 
     /// Ends the stream: whether it ended between events. The data of an unfinished event is dropped, as WHATWG demands.
     #[must_use]
     pub fn finish(self) -> bool {
-        todo!()
+        let between = matches!(self.mode, Mode::Read | Mode::Comment) && self.size == 0;
+        self.chunk.is_empty() && self.line.is_empty() && between
     }
 
-    /// The last `id` of the stream, also of an event without data: what to resume behind.
+    /// The last `id` of the stream, also of a block without data: what to resume behind. Empty after a reset.
     #[must_use]
     pub fn last_id(&self) -> Option<&Bytes> {
-        todo!()
+        self.last_id.as_ref()
     }
 
-    /// The last `retry` of the stream, in milliseconds, also of an event without data.
+    /// The last `retry` of the stream, in milliseconds, also of a block without data.
     #[must_use]
     pub fn retry(&self) -> Option<u64> {
-        todo!()
+        self.retry
+    }
+
+    /// Reads to the next line end, or as far as bytes have come.
+    fn step(&mut self) -> Step {
+        if self.after_cr && !self.chunk.is_empty() {
+            self.after_cr = false;
+            if self.chunk.starts_with(b"\n") {
+                _ = self.chunk.split_to(1);
+            }
+        }
+        if self.mode == Mode::Read && self.line.is_empty() && self.chunk.starts_with(b":") {
+            self.mode = Mode::Comment;
+        }
+        let end = memchr::memchr2(b'\r', b'\n', &self.chunk);
+        let part = self.chunk.split_to(end.unwrap_or(self.chunk.len()));
+        if end.is_some() {
+            self.after_cr = self.chunk.split_to(1).starts_with(b"\r");
+        }
+        match self.mode {
+            Mode::Read => self.read(part, end.is_some()),
+            Mode::Comment if end.is_none() => Step::Dry,
+            Mode::Comment => {
+                self.mode = Mode::Read;
+                self.at_start = false;
+                Step::Passed
+            }
+            Mode::Skip { filled } => {
+                let filled = filled || !part.is_empty();
+                self.mode = match end {
+                    Some(_) if !filled => Mode::Read,
+                    Some(_) => Mode::Skip { filled: false },
+                    None => Mode::Skip { filled },
+                };
+                if end.is_some() { Step::Passed } else { Step::Dry }
+            }
+        }
+    }
+
+    /// Takes in `part` of a line, which may be its last one.
+    fn read(&mut self, part: Bytes, ended: bool) -> Step {
+        if self.size + self.line.len() + part.len() > self.max_event {
+            self.reset();
+            self.mode = Mode::Skip { filled: !ended };
+            return Step::TooLarge(TooLarge { limit: self.max_event });
+        }
+        if !ended {
+            self.line.extend_from_slice(&part);
+            return Step::Dry;
+        }
+        let mut line = if self.line.is_empty() {
+            part
+        } else {
+            self.line.extend_from_slice(&part);
+            self.line.split().freeze()
+        };
+        self.size += line.len();
+        if std::mem::take(&mut self.at_start) && line.starts_with(b"\xEF\xBB\xBF") {
+            _ = line.split_to(3);
+        }
+        Step::Line(line)
+    }
+
+    /// Takes in a line that is not empty.
+    fn field(&mut self, line: &Bytes) {
+        let colon = memchr::memchr(b':', line);
+        let name = line.slice(..colon.unwrap_or(line.len()));
+        let mut value = colon.map(|colon| line.slice(colon + 1..)).unwrap_or_default();
+        if value.starts_with(b" ") {
+            _ = value.split_to(1);
+        }
+        match &name[..] {
+            b"data" => self.data.add(value),
+            b"event" => self.current.event = Some(value),
+            b"id" if !value.contains(&0) => {
+                // A copy, so that a short id doesn't keep its chunk alive.
+                self.last_id = Some(Bytes::copy_from_slice(&value));
+                self.current.id = Some(value);
+            }
+            b"retry" if !value.is_empty() && value.iter().all(u8::is_ascii_digit) => {
+                let digits = std::str::from_utf8(&value).unwrap_or_default();
+                if let Ok(retry) = digits.parse() {
+                    self.retry = Some(retry);
+                    self.current.retry = Some(retry);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn reset(&mut self) -> (Event, Data) {
+        self.size = 0;
+        self.line.clear();
+        self.at_start = false;
+        (std::mem::take(&mut self.current), std::mem::take(&mut self.data))
     }
 }
 
@@ -65,6 +230,47 @@ impl Iterator for Reader {
 
     /// The next event that has come whole, or `None` until another chunk does.
     fn next(&mut self) -> Option<Self::Item> {
-        todo!()
+        loop {
+            match self.step() {
+                Step::Dry => return None,
+                Step::Passed => {}
+                Step::TooLarge(error) => return Some(Err(error)),
+                Step::Line(line) if !line.is_empty() => self.field(&line),
+                Step::Line(_) => {
+                    let (event, data) = self.reset();
+                    if let Some(data) = data.finish() {
+                        return Some(Ok(Event { data, ..event }));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Data {
+    fn add(&mut self, line: Bytes) {
+        *self = match std::mem::take(self) {
+            Self::None => Self::One(line),
+            Self::One(first) => {
+                let mut joined = BytesMut::with_capacity(first.len() + line.len() + 1);
+                joined.extend_from_slice(&first);
+                joined.extend_from_slice(b"\n");
+                joined.extend_from_slice(&line);
+                Self::Joined(joined)
+            }
+            Self::Joined(mut joined) => {
+                joined.extend_from_slice(b"\n");
+                joined.extend_from_slice(&line);
+                Self::Joined(joined)
+            }
+        };
+    }
+
+    fn finish(self) -> Option<Bytes> {
+        match self {
+            Self::None => None,
+            Self::One(data) => Some(data),
+            Self::Joined(data) => Some(data.freeze()),
+        }
     }
 }

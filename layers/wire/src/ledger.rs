@@ -1,0 +1,137 @@
+//! Telling the members of an object apart, so that every reader behind us sees the same ones.
+//!
+//! Readers differ: most take the last of two equal members, some the first; Go's `encoding/json` matches names without
+//! regard to case; some cut a name at NUL. An object that any two of them read differently is refused.
+
+use crate::quote::{Unescaped, inside};
+use crate::{Fault, MAX_MEMBERS, MAX_NAME, Text};
+
+/// The names that stood in one object so far.
+pub(crate) struct Ledger {
+    /// The names that are looked for, in lower camel case, at most 16.
+    names: &'static [&'static str],
+    /// One bit per name that was found.
+    found: u16,
+    count: u8,
+    others: u8,
+    /// Where the keys of the other members begin.
+    starts: [u32; MAX_MEMBERS],
+    /// One bit per other member whose key has escapes.
+    escaped: u64,
+}
+
+impl Ledger {
+    pub(crate) fn new(names: &'static [&'static str]) -> Self {
+        Self { names, found: 0, count: 0, others: 0, starts: [0; MAX_MEMBERS], escaped: 0 }
+    }
+
+    /// How many members were entered.
+    pub(crate) fn count(&self) -> u8 {
+        self.count
+    }
+
+    /// Notes one more member: the index of its name, or `None` when it is none of those looked for.
+    pub(crate) fn enter(&mut self, bytes: &[u8], key: Text) -> Result<Option<usize>, Fault> {
+        if usize::from(self.count) == MAX_MEMBERS {
+            return Err(Fault::TooManyMembers);
+        }
+        self.count += 1;
+        let at = key.span.start;
+        if key.span.len() > MAX_NAME + 2 {
+            return Err(Fault::LongName { at });
+        }
+        if let Some(index) = self.names.iter().position(|name| key.is(bytes, name)) {
+            if self.found & (1 << index) != 0 {
+                return Err(Fault::Duplicate { at });
+            }
+            self.found |= 1 << index;
+            return Ok(Some(index));
+        }
+        if let Some(key) = self.names.iter().find(|name| looks_like(bytes, key, name)) {
+            return Err(Fault::Disguised { key, at });
+        }
+        self.enter_other(bytes, key)?;
+        Ok(None)
+    }
+
+    fn enter_other(&mut self, bytes: &[u8], key: Text) -> Result<(), Fault> {
+        let literal = key.span.of(bytes);
+        let others = self.starts.iter().take(usize::from(self.others)).enumerate();
+        for (index, &start) in others {
+            let earlier = bytes.get(start as usize..).unwrap_or_default();
+            let same = if key.escaped || self.escaped & (1 << index) != 0 {
+                unescaped(literal).eq(unescaped(first_literal(earlier)))
+            } else {
+                earlier.starts_with(literal)
+            };
+            if same {
+                return Err(Fault::Duplicate { at: key.span.start });
+            }
+        }
+        if let Some(slot) = self.starts.get_mut(usize::from(self.others)) {
+            *slot = key.span.start;
+            self.escaped |= u64::from(key.escaped) << self.others;
+            self.others += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Whether some reader takes `key`, which is not `name`, for it.
+fn looks_like(bytes: &[u8], key: Text, name: &str) -> bool {
+    let literal = key.span.of(bytes);
+    let inside = inside(literal);
+    if !key.escaped && inside.is_ascii() {
+        return inside.eq_ignore_ascii_case(name.as_bytes());
+    }
+    let visible = unescaped(literal).take_while(|&char| char != '\0');
+    visible.flat_map(fold).eq(name.chars().flat_map(fold))
+}
+
+/// Case folding, as far as it leads to ASCII: the simple and the full foldings of Unicode, the Turkic ones, and whatever
+/// else becomes an ASCII letter by changing to lower or upper case.
+fn fold(char: char) -> impl Iterator<Item = char> {
+    let (letters, count) = match char {
+        'ı' | 'İ' => (['i', ' ', ' '], 1),
+        'ſ' => (['s', ' ', ' '], 1),
+        '\u{212A}' => (['k', ' ', ' '], 1),
+        'ß' | 'ẞ' => (['s', 's', ' '], 2),
+        'ﬀ' => (['f', 'f', ' '], 2),
+        'ﬁ' => (['f', 'i', ' '], 2),
+        'ﬂ' => (['f', 'l', ' '], 2),
+        'ﬃ' => (['f', 'f', 'i'], 3),
+        'ﬄ' => (['f', 'f', 'l'], 3),
+        'ﬅ' | 'ﬆ' => (['s', 't', ' '], 2),
+        other => ([other.to_ascii_lowercase(), ' ', ' '], 1),
+    };
+    letters.into_iter().take(count)
+}
+
+fn unescaped(literal: &[u8]) -> Unescaped<'_> {
+    Unescaped::new(std::str::from_utf8(inside(literal)).unwrap_or_default())
+}
+
+/// The string literal that `bytes` begins with, which was read before.
+fn first_literal(bytes: &[u8]) -> &[u8] {
+    let mut lexer = crate::lexer::Lexer::whole(bytes);
+    lexer.string().map_or(&[], |text| text.span.of(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folds_whatever_changes_case_into_ascii_letters() {
+        for char in ('\u{80}'..=char::MAX).filter(|char| char.is_alphabetic()) {
+            for changed in [char.to_lowercase().collect::<String>(), char.to_uppercase().collect()]
+            {
+                if changed.is_ascii() {
+                    let folded: String = fold(char).collect();
+                    assert_eq!(folded, changed.to_ascii_lowercase(), "{char:?}");
+                }
+            }
+        }
+        assert_eq!(fold('İ').collect::<String>(), "i");
+    }
+}

@@ -1,0 +1,367 @@
+//! The grammar of RFC 8259, read from left to right without recursion or allocation.
+
+use crate::{Fault, MAX_DEPTH, Span, Text};
+
+/// A place in JSON text. The text may be a prefix that goes on later; then running out of bytes is no mistake.
+#[derive(Clone, Debug)]
+pub(crate) struct Lexer<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
+    /// Whether nothing follows `bytes`: what ends a number at the very end.
+    whole: bool,
+}
+
+/// Why reading stopped early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The bytes ran out.
+    End,
+    /// The bytes are wrong.
+    Fault(Fault),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl<'a> Lexer<'a> {
+    /// At the beginning of a complete text.
+    pub(crate) fn whole(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, whole: true }
+    }
+
+    /// At the beginning of a text of which `bytes` have come so far.
+    pub(crate) fn prefix(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, whole: false }
+    }
+
+    /// The next byte.
+    #[inline]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// Skips whitespace (RFC 8259 2).
+    #[inline]
+    pub(crate) fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// The fault of a byte that does not fit, or of bytes that ran out.
+    #[cold]
+    pub(crate) fn stop(&self) -> Stop {
+        if self.at < self.bytes.len() { Stop::Fault(self.syntax()) } else { Stop::End }
+    }
+
+    /// [`Fault::Syntax`] at this place.
+    pub(crate) fn syntax(&self) -> Fault {
+        Fault::Syntax { at: self.offset() }
+    }
+
+    /// Steps over `byte`.
+    #[inline]
+    pub(crate) fn expect(&mut self, byte: u8) -> Result<(), Stop> {
+        if self.peek() != Some(byte) {
+            return Err(self.stop());
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Nothing but whitespace may follow.
+    pub(crate) fn end(&mut self) -> Result<(), Stop> {
+        self.space();
+        if self.at == self.bytes.len() { Ok(()) } else { Err(self.stop()) }
+    }
+
+    /// Reads a member's name and steps over its colon to the value.
+    #[inline]
+    pub(crate) fn key(&mut self) -> Result<Text, Stop> {
+        let key = self.string()?;
+        self.space();
+        self.expect(b':')?;
+        self.space();
+        Ok(key)
+    }
+
+    /// Walks the object at this place, which `outer` containers enclose. `member` gets each name and has to read its value.
+    pub(crate) fn object(
+        &mut self,
+        outer: usize,
+        mut member: impl FnMut(&mut Self, Text) -> Result<(), Stop>,
+    ) -> Result<Span, Stop> {
+        let start = self.at;
+        self.expect(b'{')?;
+        if outer >= MAX_DEPTH {
+            return Err(Fault::TooDeep.into());
+        }
+        self.space();
+        if self.peek() != Some(b'}') {
+            loop {
+                let key = self.key()?;
+                member(self, key)?;
+                self.space();
+                if self.peek() != Some(b',') {
+                    break;
+                }
+                self.at += 1;
+                self.space();
+            }
+        }
+        self.expect(b'}')?;
+        Ok(Span::new(start, self.at))
+    }
+
+    /// Reads any value, which `outer` containers enclose. `escaped` of the answer holds for strings only.
+    #[inline]
+    pub(crate) fn value(&mut self, outer: usize) -> Result<Text, Stop> {
+        match self.peek() {
+            Some(b'"') => self.string(),
+            Some(b'{' | b'[') => {
+                let start = self.at;
+                self.container(outer)?;
+                Ok(Text { span: Span::new(start, self.at), escaped: false })
+            }
+            _ => {
+                let start = self.at;
+                self.scalar()?;
+                Ok(Text { span: Span::new(start, self.at), escaped: false })
+            }
+        }
+    }
+
+    /// Skips an object or array with everything in it.
+    fn container(&mut self, outer: usize) -> Result<(), Stop> {
+        // One bit per open container, innermost lowest: whether it is an object.
+        let mut open = 0u128;
+        let mut depth = outer;
+        loop {
+            match self.peek() {
+                Some(byte @ (b'{' | b'[')) => {
+                    if depth == MAX_DEPTH {
+                        return Err(Fault::TooDeep.into());
+                    }
+                    depth += 1;
+                    open = open << 1 | u128::from(byte == b'{');
+                    self.at += 1;
+                    self.space();
+                    // '{' and '[' lie two below their counterparts.
+                    if self.peek() != Some(byte + 2) {
+                        if byte == b'{' {
+                            self.key()?;
+                        }
+                        continue;
+                    }
+                }
+                Some(b'"') => {
+                    self.string()?;
+                }
+                _ => self.scalar()?,
+            }
+            if self.close(outer, &mut depth, &mut open)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Behind a value: steps over closing brackets and the comma to the next value. Whether the outermost one was closed.
+    #[inline]
+    fn close(&mut self, outer: usize, depth: &mut usize, open: &mut u128) -> Result<bool, Stop> {
+        while *depth > outer {
+            let object = *open & 1 == 1;
+            self.space();
+            match self.peek() {
+                Some(b',') => {
+                    self.at += 1;
+                    self.space();
+                    if object {
+                        self.key()?;
+                    }
+                    return Ok(false);
+                }
+                Some(b'}') if object => {}
+                Some(b']') if !object => {}
+                _ => return Err(self.stop()),
+            }
+            self.at += 1;
+            *depth -= 1;
+            *open >>= 1;
+        }
+        Ok(true)
+    }
+
+    /// Skips a number or one of the three words.
+    fn scalar(&mut self) -> Result<(), Stop> {
+        match self.peek() {
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word(b"true"),
+            Some(b'f') => self.word(b"false"),
+            Some(b'n') => self.word(b"null"),
+            _ => Err(self.stop()),
+        }
+    }
+
+    fn word(&mut self, word: &[u8]) -> Result<(), Stop> {
+        for &byte in word {
+            self.expect(byte)?;
+        }
+        Ok(())
+    }
+
+    /// RFC 8259 6.
+    fn number(&mut self) -> Result<(), Stop> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        if self.at == self.bytes.len() && !self.whole { Err(Stop::End) } else { Ok(()) }
+    }
+
+    fn digits(&mut self) -> Result<(), Stop> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.stop()) } else { Ok(()) }
+    }
+
+    /// RFC 8259 7, and no half surrogate pairs.
+    #[inline]
+    pub(crate) fn string(&mut self) -> Result<Text, Stop> {
+        let start = self.at;
+        self.expect(b'"')?;
+        let mut escaped = false;
+        loop {
+            self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(Text { span: Span::new(start, self.at), escaped });
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                _ => return Err(self.stop()),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Stop> {
+        let start = self.offset();
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.at += 1;
+                Ok(())
+            }
+            Some(b'u') => match self.unit()? {
+                0xD800..=0xDBFF => self.low_surrogate(start),
+                0xDC00..=0xDFFF => Err(Fault::LoneSurrogate { at: start }.into()),
+                _ => Ok(()),
+            },
+            _ => Err(self.stop()),
+        }
+    }
+
+    /// The second half of a pair that began at `start`.
+    fn low_surrogate(&mut self, start: u32) -> Result<(), Stop> {
+        let lone = Fault::LoneSurrogate { at: start };
+        for byte in *b"\\u" {
+            match self.peek() {
+                Some(found) if found == byte => self.at += 1,
+                Some(_) => return Err(lone.into()),
+                None => return Err(Stop::End),
+            }
+        }
+        self.at -= 1;
+        if let 0xDC00..=0xDFFF = self.unit()? { Ok(()) } else { Err(lone.into()) }
+    }
+
+    /// The four digits behind the `u` at this place.
+    fn unit(&mut self) -> Result<u16, Stop> {
+        self.at += 1;
+        let mut unit = 0;
+        for _ in 0..4 {
+            let digit = match self.peek() {
+                Some(byte @ b'0'..=b'9') => byte - b'0',
+                Some(byte @ b'a'..=b'f') => byte - b'a' + 10,
+                Some(byte @ b'A'..=b'F') => byte - b'A' + 10,
+                _ => return Err(self.stop()),
+            };
+            unit = unit << 4 | u16::from(digit);
+            self.at += 1;
+        }
+        Ok(unit)
+    }
+
+    fn offset(&self) -> u32 {
+        u32::try_from(self.at).unwrap_or(u32::MAX)
+    }
+}
+
+/// How many bytes at the beginning are neither quote nor backslash nor control character.
+///
+/// Most strings are short, so words of eight bytes come first; then blocks that the compiler turns into vector code.
+#[inline]
+fn plain(bytes: &[u8]) -> usize {
+    let mut at = 0;
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let hits = special(u64::from_le_bytes(*word));
+        if hits != 0 {
+            return at + hits.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+        if at == 32 {
+            at += plain_blocks(bytes.get(at..).unwrap_or_default());
+            break;
+        }
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    at + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
+}
+
+/// How many bytes at the beginning make up whole blocks without a special byte.
+fn plain_blocks(bytes: &[u8]) -> usize {
+    const BLOCK: usize = 64;
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let clean =
+        |block: &[u8; BLOCK]| !block.iter().fold(false, |hit, &byte| hit | is_special(byte));
+    blocks.iter().take_while(|block| clean(block)).count() * BLOCK
+}
+
+#[inline]
+fn is_special(byte: u8) -> bool {
+    byte == b'"' || byte == b'\\' || byte < 0x20
+}
+
+/// The high bit of each byte of `word` that is special. Bits above the lowest one may be wrong, as borrows carry upward.
+#[inline]
+fn special(word: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word;
+    let quotes = zeros(word ^ (ONES * 0x22));
+    let backslashes = zeros(word ^ (ONES * 0x5C));
+    let controls = word.wrapping_sub(ONES * 0x20) & !word;
+    (quotes | backslashes | controls) & HIGHS
+}

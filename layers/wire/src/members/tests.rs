@@ -1,0 +1,53 @@
+use super::*;
+
+#[test]
+fn gives_members_in_order_with_their_places() {
+    let object = br#" { "a" : 1 , "b\n":[ 2 ],"a":{"c":null} } "#;
+    let found: Vec<_> = members(object)
+        .map(|member| {
+            assert!(object[member.key_offset..].starts_with(member.key.raw()));
+            assert!(object[member.value_offset..].starts_with(member.value));
+            (member.key.read().into_owned(), std::str::from_utf8(member.value).unwrap())
+        })
+        .collect();
+    let expected = [("a", "1"), ("b\n", "[ 2 ]"), ("a", r#"{"c":null}"#)];
+    assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value)));
+}
+
+#[test]
+fn gives_elements_in_order_with_their_places() {
+    let array = b"[ 1 ,\"]\",{\"a\":[]} ]";
+    let mut items = elements(array);
+    for (value, offset) in [(&b"1"[..], 2), (b"\"]\"", 5), (b"{\"a\":[]}", 9)] {
+        assert_eq!((items.next(), items.offset()), (Some(value), offset));
+    }
+    assert_eq!((items.next(), items.next()), (None, None));
+    assert_eq!(elements(b"[]").count(), 0);
+}
+
+#[test]
+fn finds_the_first_member_by_its_unescaped_name() {
+    let object = br#"{"\u0061":1,"a":2}"#;
+    assert_eq!(find(object, "a"), Some(&b"1"[..]));
+    assert_eq!(find(object, "b"), None);
+}
+
+#[test]
+fn ends_early_on_what_is_no_such_value() {
+    for bytes in [&b""[..], b"[", b"{", b"1", b"null", b"{\"a\"", b"{\"a\":}", b"{,}", b"\xff"] {
+        assert_eq!(members(bytes).count(), 0);
+    }
+    assert_eq!(members(b"{\"a\":1,\"b\"").count(), 1);
+    assert_eq!(members(b"{\"a\":1 \"b\":2}").count(), 1);
+    assert_eq!(elements(b"{\"a\":1}").count(), 0);
+    assert_eq!(elements(b"[1,").count(), 1);
+}
+
+#[test]
+fn validates_any_value() {
+    for text in ["1", "-0.5e+7", " \"a\" ", "[]", "{\"a\":[true,false,null]}", "[[],{},[{}]]"] {
+        assert_eq!(validate(text.as_bytes()), Ok(()), "{text}");
+    }
+    assert_eq!(validate(b"[1,2"), Err(Fault::Syntax { at: 4 }));
+    assert_eq!(validate(b"1 2"), Err(Fault::Syntax { at: 2 }));
+}

@@ -1,0 +1,48 @@
+use super::*;
+
+#[test]
+fn reads_back_what_it_wrote() {
+    let all: String =
+        (0..0x2000u32).filter_map(char::from_u32).chain("𝄞\u{10ffff}".chars()).collect();
+    for text in ["", "plain", "\"\\/", &all] {
+        let mut literal = Vec::new();
+        quote(text, &mut literal);
+        assert_eq!(unquote(&literal).unwrap(), text);
+        assert!(is(&literal, text));
+        assert_eq!(serde_json::from_slice::<String>(&literal).unwrap(), text);
+    }
+}
+
+#[test]
+fn borrows_what_has_no_escapes() {
+    assert!(matches!(unquote(b"\"abc\""), Some(Cow::Borrowed("abc"))));
+    assert!(matches!(unquote(b"\"a\\u0062c\""), Some(Cow::Owned(text)) if text == "abc"));
+}
+
+#[test]
+fn refuses_what_is_no_literal() {
+    for text in [
+        "",
+        "\"",
+        "a",
+        "\"a",
+        "\"a\" ",
+        " \"a\"",
+        "\"a\"b\"",
+        r#""\ud800""#,
+        "\"\u{1}\"",
+        r#""\x""#,
+    ] {
+        assert_eq!(unquote(text.as_bytes()), None, "{text}");
+    }
+    assert_eq!(unquote(b"\"\xff\""), None);
+}
+
+#[test]
+fn compares_by_value_and_not_by_spelling() {
+    assert!(is(br#""a\\b""#, r"a\b"));
+    assert!(!is(br#""a\\b""#, r"a\\b"));
+    assert!(is(br#""\ud834\udd1e""#, "𝄞"));
+    assert!(!is(b"\"a\"", "ab") && !is(b"\"ab\"", "a"));
+    assert!(!is(b"\"\xff\"", "\u{fffd}"));
+}
