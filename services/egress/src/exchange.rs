@@ -22,6 +22,9 @@ use tokio::task::coop::unconstrained;
 
 use crate::{Error, egress::OpenGuard, stream::Stream};
 
+/// How much is read of a body before somebody takes it, and so what an idle connection may hold.
+const READ_AHEAD: usize = 64 * 1024;
+
 /// A connection with its driver.
 pub(crate) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
@@ -43,7 +46,8 @@ impl Connection {
         open: OpenGuard,
     ) -> Result<Box<Self>, Error> {
         let (sender, driver) = http1::Builder::new()
-            .max_buf_size(max_head.max(8 * 1024))
+            .max_header_size(max_head)
+            .max_buf_size(READ_AHEAD.max(max_head))
             .handshake(stream)
             .await
             .map_err(|error| Error::from_hyper(error, false))?;

@@ -34,6 +34,8 @@ impl Multiplexed {
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_INTERVAL)
             .keep_alive_timeout(PING_TIMEOUT)
+            // The server's SETTINGS say how many streams it takes; more before would be refused.
+            .initial_max_send_streams(1)
             .max_header_list_size(u32::try_from(max_head).unwrap_or(u32::MAX))
             .handshake(stream)
             .await

@@ -102,6 +102,8 @@ where
             while let Some(uri) = destination(&origin, next.uri(), &response, followed)? {
                 followed += 1;
                 *next.uri_mut() = uri;
+                // Gives its connection back before the next request asks for one.
+                drop(response);
                 poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
                 response = inner.call(next.clone()).await.map_err(Into::into)?;
             }

@@ -35,9 +35,7 @@ pub struct Settings {
     /// How many bytes of a response's body are read. Event streams have no such end; see
     /// [`Incoming`](crate::Incoming).
     pub max_body: u64,
-    /// How many bytes the status line and the headers of a response may have. Values under 8 KiB
-    /// count as 8 KiB. The same amount bounds what is read ahead of a body, so it is also what an
-    /// idle connection can hold.
+    /// How many bytes the status line and the headers of a response may have.
     pub max_head: usize,
 }
 

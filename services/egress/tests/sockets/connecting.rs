@@ -1,0 +1,159 @@
+//! What keeps a connection from coming about, and how it is told.
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    time::Instant,
+};
+use url::Url;
+use vmcp_egress::{ConfigError, ConnectCause, Egress, Error, Target};
+
+use crate::support::{OK, Server, exchange};
+
+async fn failure(url: &str, target: Target) -> Error {
+    let client = Egress::default().client(&Url::parse(url).unwrap(), target).unwrap();
+    let error = exchange(&client, "a").await.unwrap_err();
+    assert!(error.is_connect() && !error.sent());
+    assert!(!error.to_string().contains("secret"), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn says_that_the_connection_was_refused() {
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let url = format!("http://{unused}/secret?secret");
+    let error = failure(&url, Target::allowing_private_addresses()).await;
+    assert!(matches!(error, Error::Connect { cause: ConnectCause::Refused, .. }), "{error:?}");
+    assert_eq!(error.to_string(), format!("cannot connect to http://{unused}: connection refused"));
+}
+
+#[tokio::test]
+async fn says_that_the_name_is_unknown() {
+    let error = failure("http://unknown.invalid/", Target::allowing_private_addresses()).await;
+    assert!(matches!(error, Error::Connect { cause: ConnectCause::Dns, .. }), "{error:?}");
+    assert_eq!(error.kind(), "connect");
+}
+
+#[tokio::test]
+async fn connects_by_name() {
+    let server = Server::answering(OK).await;
+    let url = server.url.as_str().replace("127.0.0.1", "localhost");
+    let egress = Egress::default();
+    let url = Url::parse(&url).unwrap();
+    let client = egress.client(&url, Target::allowing_private_addresses()).unwrap();
+    assert_eq!(exchange(&client, "a").await.unwrap(), "ok");
+}
+
+#[tokio::test]
+async fn public_only_refuses_private_addresses_however_they_are_written() {
+    let server = Server::answering(OK).await;
+    let port = server.url.port().unwrap();
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "0x7f000001",
+        "2130706433",
+        "[::ffff:127.0.0.1]",
+        "[::1]",
+        "[64:ff9b::127.0.0.1]",
+        "[2002:7f00:1::]",
+        "0.0.0.0",
+        "169.254.169.254",
+    ] {
+        let error = failure(&format!("http://{host}:{port}/"), Target::public_only()).await;
+        assert_eq!(error.kind(), "address_refused", "{host}");
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+/// An address whose listener's queue is full, so that a further connection gets no answer.
+async fn black_hole() -> (Vec<TcpStream>, TcpListener, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(Ok(stream)) =
+        tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(address)).await
+    {
+        queued.push(stream);
+    }
+    (queued, listener, address)
+}
+
+#[tokio::test(start_paused = true)]
+async fn gives_up_connecting_in_time() {
+    let (_queued, _listener, address) = black_hole().await;
+    let begun = Instant::now();
+    let error = failure(&format!("http://{address}/"), Target::allowing_private_addresses()).await;
+    assert_eq!(error.kind(), "connect_timeout");
+    assert!((10..11).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn gives_up_a_silent_tls_handshake_in_time() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let begun = Instant::now();
+    let error = failure(&format!("https://{address}/"), Target::allowing_private_addresses()).await;
+    assert_eq!(error.kind(), "connect_timeout", "{error:?}");
+    assert!((10..11).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn says_that_the_peer_speaks_no_tls() {
+    let server = Server::start(|mut peer| async move {
+        peer.stirred().await;
+        peer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    })
+    .await;
+    let url = server.url.as_str().replace("http:", "https:");
+    let error = failure(&url, Target::allowing_private_addresses()).await;
+    assert_eq!(error.kind(), "tls");
+}
+
+#[tokio::test]
+async fn refuses_urls_that_it_cannot_honour() {
+    for (url, expected) in [
+        ("ftp://host/", "the URL's scheme is \"ftp\"; it must be http or https"),
+        ("data:text/plain,secret", "the URL's scheme is \"data\"; it must be http or https"),
+        (
+            "http://user:secret@host/",
+            "the URL contains user info, which is not sent; configure a credential instead",
+        ),
+    ] {
+        let url = Url::parse(url).unwrap();
+        let error = Egress::default().client(&url, Target::public_only()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[tokio::test]
+async fn refuses_ca_bundles_that_it_cannot_use_and_names_the_file() {
+    let directory = std::env::temp_dir().join(format!("vmcp-egress-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let url = Url::parse("http://host/").unwrap();
+    let refusal = |name: &str, content: Option<&[u8]>| {
+        let path = directory.join(name);
+        if let Some(content) = content {
+            std::fs::write(&path, content).unwrap();
+        }
+        let target = Target::allowing_private_addresses().with_ca_bundle(&path);
+        let error = Egress::default().client(&url, target).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+        error
+    };
+    assert!(matches!(refusal("missing.crt", None), ConfigError::CaBundleUnreadable { .. }));
+    assert!(matches!(refusal("empty.crt", Some(b"")), ConfigError::CaBundleEmpty { .. }));
+    assert!(matches!(refusal("text.crt", Some(b"no PEM")), ConfigError::CaBundleEmpty { .. }));
+    for (name, content) in [
+        ("cut.crt", "-----BEGIN CERTIFICATE-----\nMIIB\n"),
+        ("base64.crt", "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n"),
+        ("der.crt", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
+    ] {
+        let error = refusal(name, Some(content.as_bytes()));
+        assert!(matches!(error, ConfigError::CaBundleInvalid { .. }), "{error:?}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}

@@ -1,0 +1,278 @@
+//! TLS with a private CA, and HTTP/2 over it.
+
+use std::{
+    convert::Infallible,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{body::Frame, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::{ServerConfig, pki_types::PrivateKeyDer};
+use tokio::{net::TcpListener, sync::Notify};
+use tokio_rustls::TlsAcceptor;
+use url::Url;
+use vmcp_egress::{Client, Egress, Error, Gauges, Settings, Target};
+
+use crate::support::{eventually, exchange, post};
+
+/// A CA in a file, and servers with certificates of it.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    file: PathBuf,
+}
+
+struct Server {
+    url: Url,
+    connections: Arc<AtomicUsize>,
+    /// Makes every connection send GOAWAY.
+    leave: Arc<Notify>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+        let file =
+            std::env::temp_dir().join(format!("vmcp-egress-{}-{name}.crt", std::process::id()));
+        std::fs::write(&file, issuer.pem()).unwrap();
+        Self { issuer, file }
+    }
+
+    fn target(&self) -> Target {
+        Target::allowing_private_addresses().with_ca_bundle(&self.file)
+    }
+
+    fn client(&self, server: &Server) -> Client {
+        Egress::default().client(&server.url, self.target()).unwrap()
+    }
+
+    async fn serve(&self, name: &str, protocols: &[&[u8]]) -> Server {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
+            )
+            .unwrap();
+        config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+        start(TlsAcceptor::from(Arc::new(config))).await
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Answers with what it was sent and how; `/stream` never ends.
+async fn answer(
+    request: Request<hyper::body::Incoming>,
+) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, Infallible> {
+    let version = request.version();
+    let (head, body) = request.into_parts();
+    let body = match head.uri.path() {
+        "/stream" => {
+            let first = futures_util::stream::iter([Ok(Frame::data(Bytes::from_static(b":\n")))]);
+            let never = futures_util::stream::pending();
+            StreamBody::new(futures_util::StreamExt::chain(first, never)).boxed_unsync()
+        }
+        "/slow" => {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            Full::new(Bytes::from_static(b"slow")).boxed_unsync()
+        }
+        _ => {
+            let got = body.collect().await.unwrap().to_bytes();
+            let host = head.headers.get("host").map(|it| it.to_str().unwrap().to_owned());
+            let authority = head.uri.authority().map(ToString::to_string);
+            let text = format!("{version:?} {host:?} {authority:?} {}", got.len());
+            Full::new(Bytes::from(text)).boxed_unsync()
+        }
+    };
+    Ok(Response::new(body))
+}
+
+async fn start(acceptor: TlsAcceptor) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let leave = Arc::new(Notify::new());
+    let server = Server {
+        url: Url::parse(&format!("https://localhost:{port}/mcp")).unwrap(),
+        connections: Arc::clone(&connections),
+        leave: Arc::clone(&leave),
+    };
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            connections.fetch_add(1, Ordering::SeqCst);
+            let (acceptor, leave) = (acceptor.clone(), Arc::clone(&leave));
+            tokio::spawn(async move {
+                let Ok(tls) = acceptor.accept(tcp).await else { return };
+                let mut builder =
+                    hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+                builder.http2().max_concurrent_streams(8);
+                let connection = builder.serve_connection(TokioIo::new(tls), service_fn(answer));
+                let mut connection = std::pin::pin!(connection);
+                loop {
+                    tokio::select! {
+                        _ = connection.as_mut() => return,
+                        () = leave.notified() => connection.as_mut().graceful_shutdown(),
+                    }
+                }
+            });
+        }
+    });
+    server
+}
+
+const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
+
+#[tokio::test]
+async fn trusts_the_bundle_and_speaks_http1_where_http2_is_not_offered() {
+    let authority = Authority::new("http1");
+    for protocols in [&[b"http/1.1".as_slice()][..], &[]] {
+        let server = authority.serve("localhost", protocols).await;
+        let client = authority.client(&server);
+        let port = server.url.port().unwrap();
+        for _ in 0..3 {
+            let answer = exchange(&client, "body").await.unwrap();
+            assert_eq!(answer, format!("HTTP/1.1 Some(\"localhost:{port}\") None 4"));
+        }
+        assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test]
+async fn refuses_a_certificate_of_somebody_else() {
+    let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
+    let server = theirs.serve("localhost", BOTH).await;
+    let error = exchange(&ours.client(&server), "a").await.unwrap_err();
+    assert!(matches!(error, Error::Tls { .. }) && !error.sent(), "{error:?}");
+
+    let client = Egress::default().client(&server.url, Target::allowing_private_addresses());
+    let error = exchange(&client.unwrap(), "a").await.unwrap_err();
+    assert_eq!(error.kind(), "tls", "the system doesn't trust it either");
+}
+
+#[tokio::test]
+async fn refuses_a_certificate_of_another_name() {
+    let authority = Authority::new("name");
+    let server = authority.serve("elsewhere.example", BOTH).await;
+    let error = exchange(&authority.client(&server), "a").await.unwrap_err();
+    assert_eq!(error.kind(), "tls");
+}
+
+#[tokio::test]
+async fn shares_one_http2_connection() {
+    let authority = Authority::new("http2");
+    let server = authority.serve("localhost", BOTH).await;
+    let egress = Egress::default();
+    let client = egress.client(&server.url, authority.target()).unwrap();
+    let exchanges: Vec<_> = (0..50)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let request = Request::post("/slow").body(Full::default()).unwrap();
+                let response = client.send(request).await.unwrap();
+                assert_eq!(response.version(), Version::HTTP_2);
+                assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "slow");
+            })
+        })
+        .collect();
+    for exchange in exchanges {
+        exchange.await.unwrap();
+    }
+    let port = server.url.port().unwrap();
+    let answer = exchange(&client, "body").await.unwrap();
+    assert_eq!(answer, format!("HTTP/2.0 None Some(\"localhost:{port}\") 4"));
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    assert_eq!(egress.gauges(), Gauges { open: 1, idle: 0, in_flight: 0 });
+}
+
+#[tokio::test]
+async fn moves_large_bodies_over_http2() {
+    let authority = Authority::new("large");
+    let server = authority.serve("localhost", BOTH).await;
+    let client = authority.client(&server);
+    let response = client.send(post(vec![b'x'; 5 << 20])).await.unwrap();
+    let answer = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(answer.ends_with(b" 5242880"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn opens_a_new_http2_connection_after_goaway() {
+    let authority = Authority::new("goaway");
+    let server = authority.serve("localhost", BOTH).await;
+    let egress = Egress::default();
+    let client = egress.client(&server.url, authority.target()).unwrap();
+    for expected in 1..=3 {
+        exchange(&client, "a").await.unwrap();
+        assert_eq!(server.connections.load(Ordering::SeqCst), expected);
+        server.leave.notify_one();
+        eventually(|| egress.gauges().open == 0).await;
+    }
+}
+
+#[tokio::test]
+async fn resets_the_stream_of_a_dropped_body_and_keeps_the_connection() {
+    let authority = Authority::new("reset");
+    let server = authority.serve("localhost", BOTH).await;
+    let egress = Egress::default();
+    let client = egress.client(&server.url, authority.target()).unwrap();
+    // More than the server allows at the same time.
+    for _ in 0..20 {
+        let request = Request::get("/stream").body(Full::default()).unwrap();
+        let mut body = client.send(request).await.unwrap().into_body();
+        body.frame().await.unwrap().unwrap();
+        assert_eq!(egress.gauges().in_flight, 1);
+    }
+    exchange(&client, "a").await.unwrap();
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    assert_eq!(egress.gauges().in_flight, 0);
+}
+
+#[tokio::test]
+async fn caps_bodies_over_http2() {
+    let authority = Authority::new("cap");
+    let server = authority.serve("localhost", BOTH).await;
+    let client = authority.client(&server).with_max_body(5);
+    let error = exchange(&client, "a").await.unwrap_err();
+    assert!(matches!(error, Error::BodyTooLarge { limit: 5 }), "{error:?}");
+}
+
+#[tokio::test]
+async fn closes_an_http2_connection_that_nobody_uses() {
+    let authority = Authority::new("idle");
+    let server = authority.serve("localhost", BOTH).await;
+    let egress = Egress::new(Settings {
+        idle_timeout: Duration::from_millis(30),
+        reap_interval: Duration::from_millis(10),
+        ..Settings::default()
+    });
+    let client = egress.client(&server.url, authority.target()).unwrap();
+    exchange(&client, "a").await.unwrap();
+    assert_eq!(egress.gauges().open, 1);
+    tokio::time::timeout(Duration::from_secs(5), async {
+        while egress.gauges().open > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+}

@@ -1,0 +1,321 @@
+//! One exchange: what is sent, when it is sent again, and what becomes of the connection.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::{BodyExt, Full};
+use tokio::sync::Notify;
+use vmcp_egress::{Error, Settings};
+
+use crate::support::{OK, Server, eventually, exchange, post};
+
+#[tokio::test]
+async fn keeps_a_connection_for_the_next_request() {
+    let server = Server::answering(OK).await;
+    let client = server.client();
+    for _ in 0..5 {
+        assert_eq!(exchange(&client, "a").await.unwrap(), "ok");
+    }
+    assert_eq!(server.connections(), 1);
+    assert_eq!(server.requests().len(), 5);
+}
+
+#[tokio::test]
+async fn gives_the_connection_back_with_the_last_byte_of_a_known_length() {
+    let server = Server::answering(OK).await;
+    let client = server.client();
+    let mut body = client.send(post("a")).await.unwrap().into_body();
+    let frame = body.frame().await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "ok");
+    exchange(&client, "b").await.unwrap();
+    drop(body);
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn sends_origin_form_with_host_and_the_true_length() {
+    let server = Server::answering(OK).await;
+    let client = server.client();
+    let request = Request::post(server.url.join("/a?b=c").unwrap().as_str())
+        .header(header::CONTENT_LENGTH, "999")
+        .header(header::TRANSFER_ENCODING, "chunked")
+        .body(Full::new(Bytes::from_static(b"body")))
+        .unwrap();
+    client.send(request).await.unwrap();
+    let host = server.url.authority();
+    assert_eq!(
+        server.requests(),
+        [format!("POST /a?b=c HTTP/1.1\r\nhost: {host}\r\ncontent-length: 4\r\n\r\nbody")]
+    );
+}
+
+#[tokio::test]
+async fn leaves_a_given_host_alone() {
+    let server = Server::answering(OK).await;
+    let request =
+        Request::get("/").header(header::HOST, "named.example").body(Full::default()).unwrap();
+    server.client().send(request).await.unwrap();
+    assert_eq!(server.requests(), ["GET / HTTP/1.1\r\nhost: named.example\r\n\r\n"]);
+}
+
+#[tokio::test]
+async fn refuses_a_request_for_another_origin() {
+    let server = Server::answering(OK).await;
+    let client = server.client();
+    for uri in [
+        "http://127.0.0.1:1/mcp".to_owned(),
+        server.url.as_str().replace("http:", "https:"),
+        server.url.as_str().replace("http://", "http://user@"),
+        server.url.as_str().replace("127.0.0.1", "localhost"),
+    ] {
+        let request = Request::post(uri).body(Full::default()).unwrap();
+        let error = client.send(request).await.unwrap_err();
+        assert_eq!((error.kind(), error.sent()), ("wrong_origin", false));
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn serves_concurrent_requests_on_as_many_connections() {
+    let server = Server::start(|mut peer| async move {
+        while let Some(request) = peer.request().await {
+            let body = request.split("\r\n\r\n").nth(1).unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            peer.write(head.as_bytes()).await;
+            peer.write(body.as_bytes()).await;
+        }
+    })
+    .await;
+    let client = server.client();
+    for _ in 0..3 {
+        let exchanges = (0..32).map(|n| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let body = "x".repeat(n);
+                let response = client.send(post(body.clone())).await.unwrap();
+                assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), body);
+            })
+        });
+        for exchange in exchanges.collect::<Vec<_>>() {
+            exchange.await.unwrap();
+        }
+    }
+    assert!(server.connections() <= 32);
+    assert_eq!(server.requests().len(), 96);
+}
+
+#[tokio::test]
+async fn replaces_an_idle_connection_that_the_backend_has_closed() {
+    let server = Server::start(|mut peer| async move {
+        peer.request().await;
+        peer.write(OK).await;
+    })
+    .await;
+    let client = server.client();
+    exchange(&client, "first").await.unwrap();
+    // Lets the server's close arrive.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    exchange(&client, "second").await.unwrap();
+    assert_eq!(server.connections(), 2);
+    assert_eq!(server.requests().iter().filter(|it| it.ends_with("second")).count(), 1);
+}
+
+#[tokio::test]
+async fn replaces_an_idle_connection_on_which_the_backend_spoke_unasked() {
+    let server = Server::start(|mut peer| async move {
+        while peer.request().await.is_some() {
+            peer.write(OK).await;
+            peer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil").await;
+        }
+    })
+    .await;
+    let client = server.client();
+    for _ in 0..3 {
+        assert_eq!(exchange(&client, "a").await.unwrap(), "ok");
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(server.connections(), 3);
+}
+
+#[tokio::test]
+async fn never_sends_again_what_may_have_been_read() {
+    for silent in [true, false] {
+        let server = Server::start(move |mut peer| async move {
+            if peer.index == 0 {
+                peer.request().await;
+                peer.write(OK).await;
+            }
+            peer.request().await;
+            if !silent {
+                peer.write(b"HTTP/1.1 200 O").await;
+            }
+        })
+        .await;
+        let client = server.client();
+        exchange(&client, "first").await.unwrap();
+        let error = exchange(&client, "second").await.unwrap_err();
+        assert_eq!((error.kind(), error.sent(), error.is_connect()), ("closed", true, false));
+        assert_eq!(server.requests().len(), 2, "{:?}", server.requests());
+        assert_eq!(server.connections(), 1);
+    }
+}
+
+#[tokio::test]
+async fn reports_a_body_that_breaks_off() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nhalf",
+    ] {
+        let server = Server::start(move |mut peer| async move {
+            peer.request().await;
+            peer.write(answer.as_bytes()).await;
+        })
+        .await;
+        let error = exchange(&server.client(), "a").await.unwrap_err();
+        assert!(matches!(error, Error::Closed { sent: true, .. }), "{error:?}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn closes_the_connection_when_a_body_is_dropped_early() {
+    let closed = Arc::new(Notify::new());
+    let notify = Arc::clone(&closed);
+    let server = Server::start(move |mut peer| {
+        let notify = Arc::clone(&notify);
+        async move {
+            peer.request().await;
+            peer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n").await;
+            peer.closed().await;
+            notify.notify_one();
+        }
+    })
+    .await;
+    let client = server.client();
+    let mut body = client.send(post("a")).await.unwrap().into_body();
+    body.frame().await.unwrap().unwrap();
+    drop(body);
+    closed.notified().await;
+}
+
+#[tokio::test]
+async fn closes_the_connection_when_nobody_waits_for_the_answer() {
+    let closed = Arc::new(Notify::new());
+    let notify = Arc::clone(&closed);
+    let server = Server::start(move |mut peer| {
+        let notify = Arc::clone(&notify);
+        async move {
+            peer.request().await;
+            peer.closed().await;
+            notify.notify_one();
+        }
+    })
+    .await;
+    let client = server.client();
+    let task = tokio::spawn(async move { client.send(post("a")).await });
+    eventually(|| server.requests().len() == 1).await;
+    task.abort();
+    closed.notified().await;
+}
+
+#[tokio::test]
+async fn keeps_the_connection_of_an_unread_body_that_has_arrived() {
+    let server = Server::answering(OK).await;
+    let client = server.client();
+    for _ in 0..3 {
+        drop(client.send(post("a")).await.unwrap());
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn moves_large_bodies_both_ways() {
+    const SIZE: usize = 3 << 20;
+    let server = Server::start(|mut peer| async move {
+        while let Some(request) = peer.request().await {
+            let body = request.split("\r\n\r\n").nth(1).unwrap();
+            peer.write(format!("HTTP/1.1 200 OK\r\ncontent-length: {SIZE}\r\n\r\n").as_bytes())
+                .await;
+            peer.write(body.as_bytes()).await;
+        }
+    })
+    .await;
+    let client = server.client();
+    for _ in 0..2 {
+        let response = client.send(post(vec![b'x'; SIZE])).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(body.len() == SIZE && body.iter().all(|&byte| byte == b'x'));
+    }
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn takes_an_answer_that_comes_before_the_request_was_read() {
+    let server = Server::start(|mut peer| async move {
+        peer.stirred().await;
+        peer.write(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 2\r\n\r\nno").await;
+        peer.closed().await;
+    })
+    .await;
+    let client = server.client();
+    for expected in 1..=2 {
+        let response = client.send(post(vec![0; 8 << 20])).await.unwrap();
+        assert_eq!(response.status(), 413);
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "no");
+        assert_eq!(server.connections(), expected, "a half-written request blocks its connection");
+    }
+}
+
+#[tokio::test]
+async fn refuses_bodies_over_the_cap() {
+    for answer in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n123456789",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n12345\r\n4\r\n6789\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\n\r\n123456789",
+    ] {
+        let server = Server::start(move |mut peer| async move {
+            peer.request().await;
+            peer.write(answer.as_bytes()).await;
+        })
+        .await;
+        let client = server.client_with(Settings { max_body: 8, ..Settings::default() });
+        let error = exchange(&client, "a").await.unwrap_err();
+        assert!(matches!(error, Error::BodyTooLarge { limit: 8 }), "{error:?}");
+        assert!(error.sent());
+
+        let client = client.with_max_body(9);
+        assert_eq!(exchange(&client, "a").await.unwrap(), "123456789");
+    }
+}
+
+#[tokio::test]
+async fn has_no_cap_on_a_whole_event_stream() {
+    let server = Server::start(|mut peer| async move {
+        peer.request().await;
+        peer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: Text/Event-Stream; charset=utf-8\r\n\r\ndata: 12345\n\n",
+        )
+        .await;
+    })
+    .await;
+    let client = server.client().with_max_body(3);
+    assert_eq!(exchange(&client, "a").await.unwrap(), "data: 12345\n\n");
+}
+
+#[tokio::test]
+async fn serves_as_a_tower_service() {
+    use tower::ServiceExt;
+
+    let server = Server::answering(OK).await;
+    let response = server.client().oneshot(post("a")).await.unwrap();
+    assert_eq!(response.status(), 200);
+
+    let error = server.client().oneshot(Request::connect("a:1").body(Full::default()).unwrap());
+    assert!(error.await.unwrap_err().downcast_ref::<Error>().is_some());
+}

@@ -1,0 +1,157 @@
+//! How a response ends, and what is no response.
+
+use http::Method;
+use http_body_util::BodyExt;
+
+use crate::support::{OK, Server, exchange, post};
+
+#[tokio::test]
+async fn reads_each_framing_and_keeps_the_connection_where_it_may() {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\n";
+    for (method, answer, body, kept) in [
+        (Method::POST, format!("{HEAD}content-length: 4\r\n\r\nbody"), "body", true),
+        (Method::POST, format!("{HEAD}content-length: 0\r\n\r\n"), "", true),
+        (
+            Method::POST,
+            format!("{HEAD}transfer-encoding: chunked\r\n\r\n2\r\nbo\r\n2\r\ndy\r\n0\r\n\r\n"),
+            "body",
+            true,
+        ),
+        (Method::POST, format!("{HEAD}transfer-encoding: chunked\r\n\r\n0\r\n\r\n"), "", true),
+        (Method::POST, "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".into(), "", true),
+        (Method::POST, "HTTP/1.1 204 No Content\r\n\r\n".into(), "", true),
+        (Method::POST, "HTTP/1.1 304 Not Modified\r\n\r\n".into(), "", true),
+        (Method::HEAD, format!("{HEAD}content-length: 400\r\n\r\n"), "", true),
+        (
+            Method::POST,
+            format!("{HEAD}connection: close\r\ncontent-length: 4\r\n\r\nbody"),
+            "body",
+            false,
+        ),
+        (Method::POST, "HTTP/1.0 200 OK\r\ncontent-length: 4\r\n\r\nbody".into(), "body", false),
+        (
+            Method::POST,
+            format!("HTTP/1.1 100 Continue\r\n\r\n{HEAD}content-length: 0\r\n\r\n"),
+            "",
+            true,
+        ),
+        (
+            Method::POST,
+            format!("HTTP/1.1 103 Early Hints\r\nlink: </>\r\n\r\n{HEAD}content-length: 0\r\n\r\n"),
+            "",
+            true,
+        ),
+    ] {
+        let what = format!("{method} {answer:?}");
+        let server = Server::start({
+            let answer = answer.clone();
+            move |mut peer| {
+                let answer = answer.clone();
+                async move {
+                    while peer.request().await.is_some() {
+                        peer.write(answer.as_bytes()).await;
+                    }
+                }
+            }
+        })
+        .await;
+        let client = server.client();
+        for _ in 0..2 {
+            let mut request = post("a");
+            *request.method_mut() = method.clone();
+            let response = client.send(request).await.expect(&what);
+            let got = response.into_body().collect().await.expect(&what).to_bytes();
+            assert_eq!(got, body, "{what}");
+        }
+        assert_eq!(server.connections(), if kept { 1 } else { 2 }, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn reads_a_body_that_ends_with_the_connection() {
+    let server = Server::start(|mut peer| async move {
+        peer.request().await;
+        peer.write(b"HTTP/1.1 200 OK\r\n\r\nuntil ").await;
+        tokio::task::yield_now().await;
+        peer.write(b"the end").await;
+    })
+    .await;
+    let client = server.client();
+    assert_eq!(exchange(&client, "a").await.unwrap(), "until the end");
+    assert_eq!(exchange(&client, "a").await.unwrap(), "until the end");
+    assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn hands_trailers_on_and_keeps_the_connection() {
+    let server = Server::answering(
+        b"HTTP/1.1 200 OK\r\ntrailer: x-sum\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nx-sum: 7\r\n\r\n",
+    )
+    .await;
+    let client = server.client();
+    for _ in 0..2 {
+        let collected = client.send(post("a")).await.unwrap().into_body().collect().await.unwrap();
+        assert_eq!(collected.trailers().unwrap()["x-sum"], "7");
+    }
+    // A reader that stops at the trailers has read everything, too.
+    let mut body = client.send(post("a")).await.unwrap().into_body();
+    while !body.frame().await.unwrap().unwrap().is_trailers() {}
+    drop(body);
+    exchange(&client, "a").await.unwrap();
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn streams_each_chunk_as_it_arrives() {
+    let server = Server::start(|mut peer| async move {
+        peer.request().await;
+        peer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
+        for _ in 0..3 {
+            peer.write(b"2\r\n:\n\r\n").await;
+            // The next chunk is only written when this one was acknowledged.
+            peer.acknowledged().await;
+        }
+        peer.write(b"0\r\n\r\n").await;
+        peer.request().await;
+        peer.write(OK).await;
+    })
+    .await;
+    let client = server.client();
+    let mut body = client.send(post("a")).await.unwrap().into_body();
+    for _ in 0..3 {
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), ":\n");
+        server.acknowledge();
+    }
+    assert!(body.frame().await.is_none());
+    exchange(&client, "b").await.unwrap();
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn refuses_what_is_no_valid_answer() {
+    let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\ncontent-length: 0\r\n\r\n", "y".repeat(70_000));
+    let many = format!("HTTP/1.1 200 OK\r\n{}content-length: 0\r\n\r\n", "x: y\r\n".repeat(200));
+    for answer in [
+        "SSH-2.0-OpenSSH_9.2.1-patched\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\nno colon\r\n\r\n".to_owned(),
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab".to_owned(),
+        "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n".to_owned(),
+        long,
+        many,
+    ] {
+        let server = Server::start({
+            let answer = answer.clone();
+            move |mut peer| {
+                let answer = answer.clone();
+                async move {
+                    peer.request().await;
+                    peer.write(answer.as_bytes()).await;
+                    peer.closed().await;
+                }
+            }
+        })
+        .await;
+        let error = exchange(&server.client(), "a").await.expect_err(&answer[..20]);
+        assert_eq!((error.kind(), error.sent()), ("protocol", true), "{error:?}");
+    }
+}
