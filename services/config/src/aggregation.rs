@@ -1,0 +1,328 @@
+//! Which tools are shown under which names (`aggregation`).
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
+
+use crate::{
+    context::Context,
+    reference::{NoRef, Reference},
+    shape::{Limit, Rule, Shape, alternative, choice, deserialize, section, section_with_default},
+    text::patterns,
+    tree::Node,
+};
+
+/// How the tools of all backends become one list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregation<R: Reference = NoRef> {
+    /// How names that several backends use are kept apart.
+    pub conflict_resolution: ConflictResolution,
+    /// Hides all backend tools from clients; composite tools still reach them.
+    pub exclude_all_tools: bool,
+    /// What is shown of a backend's tools and how, at most one entry per backend.
+    pub tools: Vec<WorkloadTools<R>>,
+}
+
+/// How names that several backends use are kept apart.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConflictResolution {
+    /// Every name gets its backend's prefix.
+    Prefix {
+        /// What the prefix looks like.
+        format: PrefixFormat,
+    },
+    /// The first backend in the order has the name; the others' tools of that name are dropped.
+    Priority {
+        /// Names of backends. Those not listed come last, by name.
+        order: Vec<String>,
+    },
+    /// Overrides say it for each conflict.
+    Manual,
+}
+
+/// What is put before a tool's name: text in which `{workload}` stands for the backend's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrefixFormat(String);
+
+section! {
+    /// What is shown of one backend's tools, and how.
+    pub struct WorkloadTools<R: Reference> {
+        /// Name of the backend.
+        pub workload: String, [Limit::NotEmpty];
+        /// Hides this backend's tools from clients; composite tools still reach them.
+        pub exclude_all: bool = false;
+        /// Names of the tools to show, after overrides and before prefixes. Empty shows all.
+        pub filter: Vec<String> = Vec::new();
+        /// Other names, descriptions and annotations, by the backend's own name of the tool.
+        pub overrides: BTreeMap<String, ToolOverride> = BTreeMap::new();
+        /// MCPToolConfig in the same namespace, instead of `filter` and `overrides`. In a resource only.
+        pub tool_config_ref: Option<R>;
+    }
+}
+
+section! {
+    /// What one tool is shown with instead of what its backend says.
+    pub struct ToolOverride {
+        /// The name to show and to call it by.
+        pub name: Option<String>, [Limit::NotEmpty];
+        /// The description to show.
+        pub description: Option<String>;
+        /// Annotations to show. Those that are absent are the backend's.
+        pub annotations: Option<ToolAnnotations>;
+    }
+    rules [Rule::AtLeastOne(&["name", "description", "annotations"])]
+}
+
+section_with_default! {
+    /// Annotations of a tool, as in MCP's ToolAnnotations.
+    pub struct ToolAnnotations {
+        /// Title for people.
+        pub title: Option<String>;
+        /// The tool changes nothing.
+        pub read_only_hint: Option<bool>;
+        /// The tool may destroy something.
+        pub destructive_hint: Option<bool>;
+        /// Calling it again with the same arguments has no further effect.
+        pub idempotent_hint: Option<bool>;
+        /// The tool deals with a world outside.
+        pub open_world_hint: Option<bool>;
+    }
+}
+
+choice! {
+    /// How names that several backends use are kept apart.
+    enum StrategyWord {
+        /// With a prefix.
+        Prefix = "prefix",
+        /// By the order of backends.
+        Priority = "priority",
+        /// By overrides.
+        Manual = "manual",
+    }
+}
+
+section! {
+    /// How the tools of all backends become one list.
+    struct AggregationForm<R: Reference> {
+        /// How names that several backends use are kept apart. prefix: every name gets its backend's prefix. priority:
+        /// the first backend in the order has the name. manual: overrides say it for each conflict.
+        conflict_resolution: StrategyWord = StrategyWord::Prefix;
+        /// Details of the conflict resolution.
+        conflict_resolution_config: ResolutionForm = ResolutionForm::default();
+        /// Hides all backend tools from clients; composite tools still reach them.
+        exclude_all_tools: bool = false;
+        /// What is shown of a backend's tools and how, at most one entry per backend.
+        tools: Vec<WorkloadTools<R>> = Vec::new();
+    }
+}
+
+section_with_default! {
+    /// Details of the conflict resolution.
+    struct ResolutionForm {
+        /// What is put before each name under `prefix`; {workload} stands for the backend's name.
+        prefix_format: PrefixFormat = PrefixFormat::default();
+        /// Names of backends under `priority`, the first wins. Those not listed come last, by name.
+        priority_order: Vec<String> = Vec::new(), [Limit::EachNotEmpty];
+    }
+}
+
+alternative!(Aggregation<R: Reference> as AggregationForm<R>);
+
+// === impl Aggregation ===
+
+impl<R: Reference> Aggregation<R> {
+    fn from_wire(wire: AggregationForm<R>, node: &Node, cx: &mut Context) -> Option<Self> {
+        let AggregationForm {
+            conflict_resolution: strategy,
+            conflict_resolution_config,
+            exclude_all_tools,
+            tools,
+        } = wire;
+        let before = cx.count();
+        check_config(strategy, &conflict_resolution_config, node, cx);
+        let ResolutionForm { prefix_format: format, priority_order: order } =
+            conflict_resolution_config;
+        let conflict_resolution = match strategy {
+            StrategyWord::Prefix => ConflictResolution::Prefix { format },
+            StrategyWord::Priority => ConflictResolution::Priority { order },
+            StrategyWord::Manual => ConflictResolution::Manual,
+        };
+        if strategy == StrategyWord::Manual && tools.is_empty() {
+            cx.refuse_key(
+                node,
+                "tools",
+                "no entry",
+                "at least one entry with conflictResolution: manual",
+            );
+        }
+        let mut seen = HashSet::new();
+        for (index, entry) in tools.iter().enumerate() {
+            if !seen.insert(entry.workload.as_str()) {
+                refuse_second(node, index, &entry.workload, cx);
+            }
+        }
+        (cx.count() == before).then_some(Self { conflict_resolution, exclude_all_tools, tools })
+    }
+
+    fn to_wire(&self) -> AggregationForm<R> {
+        let Self { conflict_resolution, exclude_all_tools, tools } = self.clone();
+        let mut config = ResolutionForm::default();
+        let strategy = match conflict_resolution {
+            ConflictResolution::Prefix { format } => {
+                config.prefix_format = format;
+                StrategyWord::Prefix
+            }
+            ConflictResolution::Priority { order } => {
+                config.priority_order = order;
+                StrategyWord::Priority
+            }
+            ConflictResolution::Manual => StrategyWord::Manual,
+        };
+        AggregationForm {
+            conflict_resolution: strategy,
+            conflict_resolution_config: config,
+            exclude_all_tools,
+            tools,
+        }
+    }
+}
+
+impl<R: Reference> Default for Aggregation<R> {
+    fn default() -> Self {
+        Self {
+            conflict_resolution: ConflictResolution::default(),
+            exclude_all_tools: false,
+            tools: Vec::new(),
+        }
+    }
+}
+
+/// What the chosen strategy would not read is refused. The default prefix may stand there: resources are defaulted.
+fn check_config(strategy: StrategyWord, config: &ResolutionForm, node: &Node, cx: &mut Context) {
+    let ResolutionForm { prefix_format, priority_order } = config;
+    let here = node.get("conflictResolutionConfig").unwrap_or(node);
+    cx.at_key("conflictResolutionConfig", |cx| {
+        if strategy != StrategyWord::Prefix && *prefix_format != PrefixFormat::default() {
+            let found = format!("prefixFormat with conflictResolution: {strategy}");
+            cx.refuse_key(
+                here,
+                "prefixFormat",
+                found,
+                "prefixFormat only with conflictResolution: prefix",
+            );
+        }
+        match (strategy, priority_order.is_empty()) {
+            (StrategyWord::Priority, true) => {
+                cx.refuse_key(
+                    here,
+                    "priorityOrder",
+                    "no backend",
+                    "at least one with conflictResolution: priority",
+                );
+            }
+            (StrategyWord::Prefix | StrategyWord::Manual, false) => {
+                let found = format!("priorityOrder with conflictResolution: {strategy}");
+                cx.refuse_key(
+                    here,
+                    "priorityOrder",
+                    found,
+                    "priorityOrder only with conflictResolution: priority",
+                );
+            }
+            (StrategyWord::Priority, false)
+            | (StrategyWord::Prefix | StrategyWord::Manual, true) => {}
+        }
+        let mut seen = HashSet::new();
+        for name in priority_order {
+            if !seen.insert(name) {
+                cx.refuse_key(
+                    here,
+                    "priorityOrder",
+                    format!("\"{name}\" twice"),
+                    "each backend once",
+                );
+            }
+        }
+    });
+}
+
+fn refuse_second(node: &Node, index: usize, workload: &str, cx: &mut Context) {
+    let found = format!("a second entry for \"{workload}\"");
+    cx.at_key("tools", |cx| {
+        cx.at_index(index, |cx| cx.refuse_key(node, "workload", found, "one entry per workload"));
+    });
+}
+
+// === impl ConflictResolution ===
+
+impl Default for ConflictResolution {
+    fn default() -> Self {
+        Self::Prefix { format: PrefixFormat::default() }
+    }
+}
+
+// === impl PrefixFormat ===
+
+impl PrefixFormat {
+    /// The prefix of `workload`: `{workload}_` makes `github_` of `github`.
+    #[must_use]
+    pub fn prefix(&self, workload: &str) -> String {
+        self.0.replace("{workload}", workload)
+    }
+
+    /// The format as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for PrefixFormat {
+    fn default() -> Self {
+        Self("{workload}_".to_owned())
+    }
+}
+
+impl fmt::Display for PrefixFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Shape for PrefixFormat {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let text = crate::shape::values::text(node, false, cx)?;
+        if !patterns::PREFIX_FORMAT.matches(text) {
+            cx.refuse(node, patterns::PREFIX_FORMAT.meaning);
+            return None;
+        }
+        Some(Self(text.to_owned()))
+    }
+}
+
+impl serde::Serialize for PrefixFormat {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for PrefixFormat {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer)
+    }
+}
+
+impl schemars::JsonSchema for PrefixFormat {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PrefixFormat".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": patterns::PREFIX_FORMAT.regex })
+    }
+}

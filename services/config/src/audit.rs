@@ -1,0 +1,79 @@
+//! What is recorded of what clients did (`audit`).
+
+use crate::shape::{Limit, choice, section_with_default};
+
+section_with_default! {
+    /// Records of MCP operations, one JSON line each.
+    pub struct Audit {
+        /// Whether there are any.
+        pub enabled: bool = false;
+        /// Name of the component in each record.
+        pub component: Option<String>;
+        /// Look at the beginning of a 2xx answer for a JSON-RPC error, whether or not answers are recorded.
+        pub detect_application_errors: bool = true;
+        /// Events to record. Empty records all.
+        pub event_types: Vec<EventType> = Vec::new();
+        /// Events not to record, whatever `eventTypes` says.
+        pub exclude_event_types: Vec<EventType> = Vec::new();
+        /// Record what was asked.
+        pub include_request_data: bool = false;
+        /// Record what was answered.
+        pub include_response_data: bool = false;
+        /// File to append to. Absent or empty is standard output.
+        pub log_file: Option<String>;
+        /// The most bytes of a request or an answer in one record.
+        pub max_data_size: u32 = 1024, [Limit::Range(1, 0xffff_ffff)];
+    }
+}
+
+choice! {
+    /// What a record is about.
+    pub enum EventType {
+        /// `initialize`.
+        McpInitialize = "mcp_initialize",
+        /// `tools/call`.
+        McpToolCall = "mcp_tool_call",
+        /// `tools/list`.
+        McpToolsList = "mcp_tools_list",
+        /// `resources/read`.
+        McpResourceRead = "mcp_resource_read",
+        /// `resources/list`.
+        McpResourcesList = "mcp_resources_list",
+        /// `prompts/get`.
+        McpPromptGet = "mcp_prompt_get",
+        /// `prompts/list`.
+        McpPromptsList = "mcp_prompts_list",
+        /// A notification.
+        McpNotification = "mcp_notification",
+        /// `ping`.
+        McpPing = "mcp_ping",
+        /// `logging/setLevel`.
+        McpLogging = "mcp_logging",
+        /// `completion/complete`.
+        McpCompletion = "mcp_completion",
+        /// `notifications/roots/list_changed`.
+        McpRootsListChanged = "mcp_roots_list_changed",
+        /// Any other MCP method.
+        McpRequest = "mcp_request",
+        /// An HTTP request that is not MCP.
+        HttpRequest = "http_request",
+        /// A stream was opened.
+        SseConnection = "sse_connection",
+        /// A composite tool began.
+        WorkflowStarted = "vmcp_workflow_started",
+        /// A composite tool ended well.
+        WorkflowCompleted = "vmcp_workflow_completed",
+        /// A composite tool failed.
+        WorkflowFailed = "vmcp_workflow_failed",
+        /// A composite tool took too long.
+        WorkflowTimedOut = "vmcp_workflow_timed_out",
+        /// A step began.
+        WorkflowStepStarted = "vmcp_workflow_step_started",
+        /// A step ended well.
+        WorkflowStepCompleted = "vmcp_workflow_step_completed",
+        /// A step failed.
+        WorkflowStepFailed = "vmcp_workflow_step_failed",
+        /// A step was skipped.
+        WorkflowStepSkipped = "vmcp_workflow_step_skipped",
+    }
+}

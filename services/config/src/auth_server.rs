@@ -1,0 +1,96 @@
+//! The embedded authorization server (`authServer` in the file, `spec.authServerConfig` in the resource).
+//!
+//! The type parameter says how a secret is found: [`SecretRef`] in the resource, [`SecretFile`] in the file.
+
+mod secret;
+mod storage;
+mod upstream;
+mod user_info;
+
+use std::collections::HashSet;
+
+pub use self::{
+    secret::{SecretFile, SecretLocation, SecretRef},
+    storage::{
+        Redis, RedisAcl, RedisAddress, RedisTls, Sentinel, SentinelNodes, SentinelService, Storage,
+    },
+    upstream::{
+        Client, Dcr, DcrEndpoint, Oauth2Upstream, OidcUpstream, TokenResponseMapping, Upstream,
+        UpstreamKind,
+    },
+    user_info::{FieldMapping, HttpMethod, UserInfo},
+};
+use crate::{
+    context::Context,
+    duration::Duration,
+    operational::positive,
+    shape::{Limit, section, section_with_default},
+    text::{Issuer, patterns},
+    tree::Node,
+};
+
+section! {
+    /// An OAuth 2.1 and OpenID issuer within the server, which lets users in through upstream identity providers.
+    pub struct AuthServer<S: SecretLocation> {
+        /// Issuer identifier: https, or http on loopback; no query, fragment or trailing slash (RFC 8414).
+        pub issuer: Issuer;
+        /// Base URL of the authorization endpoint in the discovery document. Absent is the issuer.
+        pub authorization_endpoint_base_url: Option<Issuer>;
+        /// Scopes that every registered client gets (RFC 7591). Keep it short.
+        pub baseline_client_scopes: Vec<String> = Vec::new(), [
+            Limit::MaxItems(10),
+            Limit::EachMatches(&patterns::SCOPE),
+        ];
+        /// Secrets that sign codes and refresh tokens, at least 32 random bytes each. The first signs, all verify. None
+        /// makes one up at each start, for development.
+        pub hmac_secret_refs: Vec<S> = Vec::new();
+        /// Keys that sign tokens. The first signs, all verify. None makes one up at each start, for development.
+        pub signing_key_secret_refs: Vec<S> = Vec::new(), [Limit::MaxItems(5)];
+        /// Where the server's state is kept.
+        pub storage: Storage<S> = Storage::Memory;
+        /// How long what is issued is valid.
+        pub token_lifespans: TokenLifespans = TokenLifespans::default();
+        /// Identity providers that users log in at, at least one.
+        pub upstream_providers: Vec<Upstream<S>>, [Limit::MinItems(1)];
+    }
+    check AuthServer::check
+}
+
+section_with_default! {
+    /// How long what is issued is valid.
+    pub struct TokenLifespans {
+        /// Access tokens.
+        pub access_token_lifespan: Duration = Duration::from_secs(3600);
+        /// Authorization codes.
+        pub auth_code_lifespan: Duration = Duration::from_secs(600);
+        /// Refresh tokens.
+        pub refresh_token_lifespan: Duration = Duration::from_secs(7 * 24 * 3600);
+    }
+    check TokenLifespans::check
+}
+
+impl<S: SecretLocation> AuthServer<S> {
+    fn check(&self, node: &Node, cx: &mut Context) {
+        let mut seen = HashSet::new();
+        let Some(list) = node.get("upstreamProviders") else { return };
+        for (index, upstream) in self.upstream_providers.iter().enumerate() {
+            if !seen.insert(&upstream.name) {
+                let found = format!("\"{}\" a second time", upstream.name);
+                cx.at_key("upstreamProviders", |cx| {
+                    cx.at_index(index, |cx| {
+                        cx.refuse_key(list, "name", found, "a name of its own")
+                    });
+                });
+            }
+        }
+    }
+}
+
+impl TokenLifespans {
+    fn check(&self, node: &Node, cx: &mut Context) {
+        let Self { access_token_lifespan, auth_code_lifespan, refresh_token_lifespan } = self;
+        positive(*access_token_lifespan, node, "accessTokenLifespan", cx);
+        positive(*auth_code_lifespan, node, "authCodeLifespan", cx);
+        positive(*refresh_token_lifespan, node, "refreshTokenLifespan", cx);
+    }
+}

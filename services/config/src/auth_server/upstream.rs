@@ -1,0 +1,369 @@
+//! The identity providers that users log in at.
+
+use std::collections::BTreeMap;
+
+use url::Url;
+
+use super::{SecretLocation, UserInfo};
+use crate::{
+    context::Context,
+    shape::{Limit, Rule, Variant, alternative, choice, section},
+    text::{ProviderName, patterns},
+    tree::Node,
+};
+
+/// An identity provider that users log in at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Upstream<S: SecretLocation> {
+    /// Unique name; routes and sessions refer to it.
+    pub name: ProviderName,
+    /// What it speaks.
+    pub kind: UpstreamKind<S>,
+}
+
+/// What an identity provider speaks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UpstreamKind<S: SecretLocation> {
+    /// OpenID Connect.
+    Oidc(OidcUpstream<S>),
+    /// OAuth 2.0 alone.
+    Oauth2(Box<Oauth2Upstream<S>>),
+}
+
+section! {
+    /// An OpenID provider.
+    pub struct OidcUpstream<S: SecretLocation> {
+        /// Its issuer, for discovery.
+        pub issuer_url: Url, [Limit::Matches(&patterns::HTTPS)];
+        /// The client that this server is there.
+        pub client_id: String, [Limit::NotEmpty];
+        /// That client's secret. Absent is a public client with PKCE.
+        pub client_secret_ref: Option<S>;
+        /// Where the provider sends users back to. Absent is `{resourceUrl}/oauth/callback`.
+        pub redirect_uri: Option<Url>;
+        /// Scopes to ask for.
+        pub scopes: Vec<String> = vec!["openid".to_owned(), "offline_access".to_owned()], [
+            Limit::EachMatches(&patterns::SCOPE),
+        ];
+        /// More parameters of the authorization request.
+        pub additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Limit::MaxItems(16)];
+        /// Where and how the provider says who the user is, instead of what discovery says.
+        pub user_info_override: Option<UserInfo>;
+    }
+    check OidcUpstream::check
+}
+
+/// A provider that speaks OAuth 2.0 alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Oauth2Upstream<S: SecretLocation> {
+    /// The authorization endpoint.
+    pub authorization_endpoint: Url,
+    /// The token endpoint.
+    pub token_endpoint: Url,
+    /// Who this server is there.
+    pub client: Client<S>,
+    /// Where the provider sends users back to. `None` is `{resourceUrl}/oauth/callback`.
+    pub redirect_uri: Option<Url>,
+    /// Scopes to ask for.
+    pub scopes: Vec<String>,
+    /// More parameters of the authorization request.
+    pub additional_authorization_params: BTreeMap<String, String>,
+    /// Where a token answer that is not RFC 6749's has its members.
+    pub token_response_mapping: Option<TokenResponseMapping>,
+    /// Where and how the provider says who the user is. `None` makes up a subject from the access token.
+    pub user_info: Option<UserInfo>,
+}
+
+/// Who this server is to an upstream provider.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Client<S: SecretLocation> {
+    /// A client that is known there.
+    Static {
+        /// Its identifier.
+        id: String,
+        /// Its secret. `None` is a public client with PKCE.
+        secret: Option<S>,
+    },
+    /// One that registers itself (RFC 7591).
+    Dynamic(Dcr<S>),
+}
+
+/// Dynamic client registration at an upstream provider (RFC 7591).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dcr<S: SecretLocation> {
+    /// Where to register.
+    pub endpoint: DcrEndpoint,
+    /// Bearer token of the registration request.
+    pub initial_access_token: Option<S>,
+    /// `software_id` of the registration.
+    pub software_id: Option<String>,
+    /// `software_statement` of the registration, a JWT.
+    pub software_statement: Option<String>,
+}
+
+/// Where to register.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DcrEndpoint {
+    /// Where this discovery document says (RFC 8414).
+    Discovery(Url),
+    /// Here.
+    Registration(Url),
+}
+
+section! {
+    /// Where a token answer that is not RFC 6749's has its members, in dot notation.
+    pub struct TokenResponseMapping {
+        /// The access token.
+        pub access_token_path: String, [Limit::NotEmpty];
+        /// Seconds until it expires.
+        pub expires_in_path: String = "expires_in".to_owned(), [Limit::NotEmpty];
+        /// The refresh token.
+        pub refresh_token_path: String = "refresh_token".to_owned(), [Limit::NotEmpty];
+        /// The granted scopes.
+        pub scope_path: String = "scope".to_owned(), [Limit::NotEmpty];
+    }
+}
+
+choice! {
+    /// What an identity provider speaks.
+    enum UpstreamWord {
+        /// OpenID Connect.
+        Oidc = "oidc",
+        /// OAuth 2.0 alone.
+        Oauth2 = "oauth2",
+    }
+}
+
+section! {
+    /// An identity provider that users log in at.
+    struct UpstreamForm<S: SecretLocation> {
+        /// Unique name; routes and sessions refer to it.
+        name: ProviderName;
+        /// oidc for OpenID Connect, oauth2 for OAuth 2.0 alone.
+        r#type: UpstreamWord;
+        /// Required with `type: oidc`.
+        oidc_config: Option<OidcUpstream<S>>;
+        /// Required with `type: oauth2`.
+        oauth2_config: Option<Oauth2Upstream<S>>;
+    }
+    rules [Rule::Variants {
+        tag: "type",
+        default: None,
+        variants: &[
+            Variant { value: "oidc", needs: &["oidcConfig"], refuses: &["oauth2Config"] },
+            Variant { value: "oauth2", needs: &["oauth2Config"], refuses: &["oidcConfig"] },
+        ],
+    }]
+}
+
+section! {
+    /// A provider that speaks OAuth 2.0 alone.
+    struct Oauth2Form<S: SecretLocation> {
+        /// The authorization endpoint.
+        authorization_endpoint: Url;
+        /// The token endpoint.
+        token_endpoint: Url;
+        /// The client that this server is there. Instead of `dcrConfig`.
+        client_id: Option<String>, [Limit::NotEmpty];
+        /// That client's secret. Absent is a public client with PKCE.
+        client_secret_ref: Option<S>;
+        /// Registers a client at the provider (RFC 7591). Instead of `clientId`.
+        dcr_config: Option<Dcr<S>>;
+        /// Where the provider sends users back to. Absent is `{resourceUrl}/oauth/callback`.
+        redirect_uri: Option<Url>;
+        /// Scopes to ask for.
+        scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
+        /// More parameters of the authorization request.
+        additional_authorization_params: BTreeMap<String, String> = BTreeMap::new(), [Limit::MaxItems(16)];
+        /// Where a token answer that is not RFC 6749's has its members.
+        token_response_mapping: Option<TokenResponseMapping>;
+        /// Where and how the provider says who the user is. Absent makes up a subject from the access token.
+        user_info: Option<UserInfo>;
+    }
+    rules [
+        Rule::ExactlyOne(&["clientId", "dcrConfig"]),
+        Rule::AtMostOne(&["clientSecretRef", "dcrConfig"]),
+    ]
+}
+
+section! {
+    /// Dynamic client registration at an upstream provider (RFC 7591).
+    struct DcrForm<S: SecretLocation> {
+        /// Discovery document that names the registration endpoint (RFC 8414).
+        discovery_url: Option<Url>, [Limit::Matches(&patterns::DISCOVERY), Limit::MaxLength(2048)];
+        /// The registration endpoint itself.
+        registration_endpoint: Option<Url>, [Limit::MaxLength(2048)];
+        /// Bearer token of the registration request.
+        initial_access_token_ref: Option<S>;
+        /// `software_id` of the registration.
+        software_id: Option<String>, [Limit::MaxLength(255)];
+        /// `software_statement` of the registration, a JWT.
+        software_statement: Option<String>, [Limit::MaxLength(16384)];
+    }
+    rules [Rule::ExactlyOne(&["discoveryUrl", "registrationEndpoint"])]
+}
+
+alternative!(Upstream<S: SecretLocation> as UpstreamForm<S>);
+alternative!(Oauth2Upstream<S: SecretLocation> as Oauth2Form<S>);
+alternative!(Dcr<S: SecretLocation> as DcrForm<S>);
+
+/// Parameters that the authorization request sets itself.
+const OWN_PARAMS: [&str; 8] = [
+    "response_type",
+    "client_id",
+    "redirect_uri",
+    "scope",
+    "state",
+    "code_challenge",
+    "code_challenge_method",
+    "nonce",
+];
+
+fn check_params(params: &BTreeMap<String, String>, node: &Node, cx: &mut Context) {
+    let here = node.get("additionalAuthorizationParams").unwrap_or(node);
+    cx.at_key("additionalAuthorizationParams", |cx| {
+        for name in params.keys().filter(|name| OWN_PARAMS.contains(&name.as_str())) {
+            let allowed =
+                format!("parameters other than {}", crate::shape::list(&OWN_PARAMS, "and"));
+            cx.refuse_key(here, name, "a parameter that the request sets itself", allowed);
+        }
+    });
+}
+
+// === impl Upstream ===
+
+impl<S: SecretLocation> Upstream<S> {
+    fn from_wire(wire: UpstreamForm<S>, _: &Node, _: &mut Context) -> Option<Self> {
+        let UpstreamForm { name, r#type, oidc_config, oauth2_config } = wire;
+        let kind = match r#type {
+            UpstreamWord::Oidc => UpstreamKind::Oidc(oidc_config?),
+            UpstreamWord::Oauth2 => UpstreamKind::Oauth2(Box::new(oauth2_config?)),
+        };
+        Some(Self { name, kind })
+    }
+
+    fn to_wire(&self) -> UpstreamForm<S> {
+        let Self { name, kind } = self.clone();
+        let (r#type, oidc_config, oauth2_config) = match kind {
+            UpstreamKind::Oidc(config) => (UpstreamWord::Oidc, Some(config), None),
+            UpstreamKind::Oauth2(config) => (UpstreamWord::Oauth2, None, Some(*config)),
+        };
+        UpstreamForm { name, r#type, oidc_config, oauth2_config }
+    }
+}
+
+// === impl OidcUpstream ===
+
+impl<S: SecretLocation> OidcUpstream<S> {
+    fn check(&self, node: &Node, cx: &mut Context) {
+        check_params(&self.additional_authorization_params, node, cx);
+    }
+}
+
+// === impl Oauth2Upstream ===
+
+impl<S: SecretLocation> Oauth2Upstream<S> {
+    fn from_wire(wire: Oauth2Form<S>, node: &Node, cx: &mut Context) -> Option<Self> {
+        let Oauth2Form {
+            authorization_endpoint,
+            token_endpoint,
+            client_id,
+            client_secret_ref: secret,
+            dcr_config,
+            redirect_uri,
+            scopes,
+            additional_authorization_params,
+            token_response_mapping,
+            user_info,
+        } = wire;
+        let before = cx.count();
+        check_params(&additional_authorization_params, node, cx);
+        if cx.count() > before {
+            return None;
+        }
+        let client = match (client_id, dcr_config) {
+            (Some(id), None) => Client::Static { id, secret },
+            (None, Some(dcr)) => Client::Dynamic(dcr),
+            (Some(_), Some(_)) | (None, None) => return None,
+        };
+        Some(Self {
+            authorization_endpoint,
+            token_endpoint,
+            client,
+            redirect_uri,
+            scopes,
+            additional_authorization_params,
+            token_response_mapping,
+            user_info,
+        })
+    }
+
+    fn to_wire(&self) -> Oauth2Form<S> {
+        let Self {
+            authorization_endpoint,
+            token_endpoint,
+            client,
+            redirect_uri,
+            scopes,
+            additional_authorization_params,
+            token_response_mapping,
+            user_info,
+        } = self.clone();
+        let (client_id, client_secret_ref, dcr_config) = match client {
+            Client::Static { id, secret } => (Some(id), secret, None),
+            Client::Dynamic(dcr) => (None, None, Some(dcr)),
+        };
+        Oauth2Form {
+            authorization_endpoint,
+            token_endpoint,
+            client_id,
+            client_secret_ref,
+            dcr_config,
+            redirect_uri,
+            scopes,
+            additional_authorization_params,
+            token_response_mapping,
+            user_info,
+        }
+    }
+}
+
+// === impl Dcr ===
+
+impl<S: SecretLocation> Dcr<S> {
+    fn from_wire(wire: DcrForm<S>, _: &Node, _: &mut Context) -> Option<Self> {
+        let DcrForm {
+            discovery_url,
+            registration_endpoint,
+            initial_access_token_ref,
+            software_id,
+            software_statement,
+        } = wire;
+        let endpoint = match (discovery_url, registration_endpoint) {
+            (Some(url), None) => DcrEndpoint::Discovery(url),
+            (None, Some(url)) => DcrEndpoint::Registration(url),
+            (Some(_), Some(_)) | (None, None) => return None,
+        };
+        Some(Self {
+            endpoint,
+            initial_access_token: initial_access_token_ref,
+            software_id,
+            software_statement,
+        })
+    }
+
+    fn to_wire(&self) -> DcrForm<S> {
+        let Self { endpoint, initial_access_token, software_id, software_statement } = self.clone();
+        let (discovery_url, registration_endpoint) = match endpoint {
+            DcrEndpoint::Discovery(url) => (Some(url), None),
+            DcrEndpoint::Registration(url) => (None, Some(url)),
+        };
+        DcrForm {
+            discovery_url,
+            registration_endpoint,
+            initial_access_token_ref: initial_access_token,
+            software_id,
+            software_statement,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The backends of a file: where they are and how they are spoken to (`backends`).
+
+use std::collections::BTreeMap;
+
+use url::Url;
+
+use crate::{
+    context::Context,
+    shape::{Limit, Rule, Variant, alternative, choice, section},
+    text::FilePath,
+    tree::Node,
+};
+
+/// One MCP server behind the gateway.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backend {
+    /// Unique in its document. Prefixes, timeouts and credentials refer to it.
+    pub name: String,
+    /// Where MCP is served.
+    pub url: Url,
+    /// How MCP is spoken there.
+    pub transport: Transport,
+    /// What stands there.
+    pub kind: BackendKind,
+    /// Free-form. The key `group` is set by the server, whatever stands here.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What a backend is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BackendKind {
+    /// A workload of ours or its proxy; no `type` in the document.
+    Workload,
+    /// A remote server that is connected to directly; `type: entry`.
+    Entry {
+        /// A PEM bundle to trust instead of the system's certificates.
+        ca_bundle_path: Option<FilePath>,
+    },
+}
+
+choice! {
+    /// How MCP is spoken to a backend.
+    pub enum Transport {
+        /// HTTP+SSE of the 2024-11-05 revision.
+        Sse = "sse",
+        /// Streamable HTTP.
+        StreamableHttp = "streamable-http",
+    }
+}
+
+choice! {
+    /// What a backend is, on paper.
+    enum KindWord {
+        /// No type.
+        Workload = "",
+        /// A remote server.
+        Entry = "entry",
+    }
+}
+
+section! {
+    /// One MCP server behind the gateway.
+    struct BackendForm {
+        /// Unique name of the backend. Prefixes, timeouts and credentials refer to it.
+        name: String, [Limit::NotEmpty];
+        /// Base URL where MCP is served.
+        url: Url;
+        /// How MCP is spoken to the backend: streamable-http, or sse for the deprecated HTTP+SSE.
+        transport: Transport;
+        /// `entry` for a remote server that is connected to directly; empty or absent for a workload.
+        r#type: KindWord = KindWord::Workload;
+        /// PEM bundle of certificates to trust for this backend. Only with `type: entry`.
+        ca_bundle_path: Option<FilePath>;
+        /// Free-form data shown in the status. The key `group` is set by the server.
+        metadata: BTreeMap<String, String> = BTreeMap::new();
+    }
+    rules [Rule::Variants {
+        tag: "type",
+        default: Some(""),
+        variants: &[
+            Variant { value: "", needs: &[], refuses: &["caBundlePath"] },
+            Variant { value: "entry", needs: &[], refuses: &[] },
+        ],
+    }]
+}
+
+alternative!(Backend as BackendForm);
+
+// === impl Backend ===
+
+impl Backend {
+    #[allow(clippy::unnecessary_wraps)] // The signature is that of every alternative.
+    fn from_wire(wire: BackendForm, _: &Node, _: &mut Context) -> Option<Self> {
+        let BackendForm { name, url, transport, r#type, ca_bundle_path, metadata } = wire;
+        let kind = match r#type {
+            KindWord::Workload => BackendKind::Workload,
+            KindWord::Entry => BackendKind::Entry { ca_bundle_path },
+        };
+        Some(Self { name, url, transport, kind, metadata })
+    }
+
+    fn to_wire(&self) -> BackendForm {
+        let Self { name, url, transport, kind, metadata } = self.clone();
+        let (r#type, ca_bundle_path) = match kind {
+            BackendKind::Workload => (KindWord::Workload, None),
+            BackendKind::Entry { ca_bundle_path } => (KindWord::Entry, ca_bundle_path),
+        };
+        BackendForm { name, url, transport, r#type, ca_bundle_path, metadata }
+    }
+}

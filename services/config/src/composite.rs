@@ -1,0 +1,35 @@
+//! Tools made of several steps (`compositeTools`).
+
+mod output;
+mod rules;
+mod step;
+
+use serde_json::{Map, Value};
+
+pub use self::{
+    output::{Output, OutputType, Property},
+    step::{Answer, AnswerAction, InnerStep, OnError, Step, StepKind},
+};
+use crate::{
+    duration::Duration,
+    shape::{Limit, section},
+};
+
+section! {
+    /// A tool made of several steps.
+    pub struct CompositeTool {
+        /// Unique name of the tool.
+        pub name: String, [Limit::NotEmpty];
+        /// What the tool does.
+        pub description: Option<String>;
+        /// JSON Schema of the arguments: `type: object` and what belongs to it.
+        pub parameters: Option<Map<String, Value>>;
+        /// The longest that the whole may take.
+        pub timeout: Option<Duration>;
+        /// The steps, at most 100.
+        pub steps: Vec<Step>, [Limit::MinItems(1), Limit::MaxItems(100)];
+        /// Structured output. Absent is the output of the last step.
+        pub output: Option<Output>;
+    }
+    check CompositeTool::check
+}

@@ -1,0 +1,76 @@
+//! What a composite tool answers with.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{
+    context::Context,
+    shape::{Limit, Rule, choice, section},
+    tree::Node,
+};
+
+section! {
+    /// Structured output of a composite tool.
+    pub struct Output {
+        /// The members of the output.
+        pub properties: BTreeMap<String, Property>, [Limit::MinItems(1)];
+        /// Members that have to be there.
+        pub required: Vec<String> = Vec::new();
+    }
+    check Output::check
+}
+
+section! {
+    /// One member of the output.
+    pub struct Property {
+        /// Type of the value.
+        pub r#type: OutputType;
+        /// What the value means.
+        pub description: Option<String>;
+        /// Template of the value, such as {{.steps.search.output.title}}; for an object, JSON text.
+        pub value: Option<String>, [Limit::NotEmpty];
+        /// Members of an object, instead of `value`.
+        pub properties: Option<BTreeMap<String, Property>>, [Limit::MinItems(1)];
+        /// The value when the template has none.
+        pub default: Option<Value>;
+    }
+    rules [Rule::ExactlyOne(&["value", "properties"])]
+    check Property::check
+}
+
+choice! {
+    /// Type of a value.
+    pub enum OutputType {
+        /// Text.
+        String = "string",
+        /// A whole number.
+        Integer = "integer",
+        /// A number.
+        Number = "number",
+        /// True or false.
+        Boolean = "boolean",
+        /// An object.
+        Object = "object",
+        /// An array.
+        Array = "array",
+    }
+}
+
+impl Output {
+    fn check(&self, node: &Node, cx: &mut Context) {
+        let Self { properties, required } = self;
+        for name in required.iter().filter(|name| !properties.contains_key(*name)) {
+            cx.refuse_key(node, "required", format!("\"{name}\""), "names of the properties");
+        }
+    }
+}
+
+impl Property {
+    fn check(&self, node: &Node, cx: &mut Context) {
+        if self.properties.is_some() && self.r#type != OutputType::Object {
+            let found = format!("properties with type: {}", self.r#type);
+            cx.refuse_key(node, "properties", found, "properties only with type: object");
+        }
+    }
+}

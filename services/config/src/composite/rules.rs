@@ -1,0 +1,111 @@
+//! Rules between the steps of one composite tool.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{CompositeTool, InnerStep, Step, StepKind};
+use crate::{context::Context, operational::positive, suggest::nearest, tree::Node};
+
+impl CompositeTool {
+    pub(super) fn check(&self, node: &Node, cx: &mut Context) {
+        let Self { name: _, description: _, parameters, timeout, steps, output: _ } = self;
+        if let Some(timeout) = timeout {
+            positive(*timeout, node, "timeout", cx);
+        }
+        if let Some(parameters) = parameters
+            && parameters.get("type").and_then(|kind| kind.as_str()) != Some("object")
+        {
+            let here = node.get("parameters").unwrap_or(node);
+            let found = here.get("type").map_or_else(|| "nothing".to_owned(), Node::describe);
+            cx.at_key("parameters", |cx| cx.refuse_key(here, "type", found, "object"));
+        }
+        let Some(list) = node.get("steps") else { return };
+        cx.at_key("steps", |cx| check_steps(steps, list, cx));
+    }
+}
+
+fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
+    let ids: HashSet<&str> = steps.iter().map(|step| step.id.as_str()).collect();
+    let mut seen = HashSet::new();
+    let mut clean = true;
+    for (index, step) in steps.iter().enumerate() {
+        let crate::tree::Kind::List(items) = &list.kind else { return };
+        let Some(node) = items.get(index) else { return };
+        cx.at_index(index, |cx| {
+            let before = cx.count();
+            if !seen.insert(step.id.as_str()) {
+                cx.refuse_key(
+                    node,
+                    "id",
+                    format!("\"{}\" a second time", step.id),
+                    "an id of its own",
+                );
+            }
+            for dependency in step.depends_on.iter().filter(|id| !ids.contains(id.as_str())) {
+                let suggestion = nearest(dependency, ids.iter().copied()).map(ToOwned::to_owned);
+                let at = node.get("dependsOn").unwrap_or(node);
+                cx.at_key("dependsOn", |cx| {
+                    cx.refuse_as(
+                        at,
+                        format!("\"{dependency}\""),
+                        "ids of steps of this tool",
+                        suggestion,
+                    );
+                });
+            }
+            check_step(step, node, cx);
+            clean &= cx.count() == before;
+        });
+    }
+    if clean && let Some(id) = cycle(steps) {
+        cx.refuse_as(
+            list,
+            format!("a circle of dependsOn through \"{id}\""),
+            "steps that come to an end",
+            None,
+        );
+    }
+}
+
+fn check_step(step: &Step, node: &Node, cx: &mut Context) {
+    if let Some(timeout) = step.timeout {
+        positive(timeout, node, "timeout", cx);
+    }
+    match &step.kind {
+        StepKind::Tool { tool, arguments: _ } => check_tool(tool, node, cx),
+        StepKind::Elicitation { .. } => {}
+        StepKind::ForEach { step: InnerStep { tool, .. }, .. } => {
+            let inner = node.get("step").unwrap_or(node);
+            cx.at_key("step", |cx| check_tool(tool, inner, cx));
+        }
+    }
+}
+
+fn check_tool(tool: &str, node: &Node, cx: &mut Context) {
+    let good = tool.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && tool.chars().all(|c| c.is_ascii_alphanumeric() || "._-/".contains(c));
+    if !good {
+        let allowed = "workload.tool_name: letters, digits, dots, underscores, hyphens and slashes";
+        cx.refuse_key(node, "tool", format!("\"{}\"", crate::tree::shorten(tool)), allowed);
+    }
+}
+
+/// A step that waits for itself, if there is one. Takes away steps that wait for nothing until none is left.
+fn cycle(steps: &[Step]) -> Option<&str> {
+    let mut waiting: HashMap<&str, HashSet<&str>> = steps
+        .iter()
+        .map(|step| (step.id.as_str(), step.depends_on.iter().map(String::as_str).collect()))
+        .collect();
+    loop {
+        let free: Vec<&str> =
+            waiting.iter().filter(|(_, on)| on.is_empty()).map(|(id, _)| *id).collect();
+        if free.is_empty() {
+            return steps.iter().map(|step| step.id.as_str()).find(|id| waiting.contains_key(id));
+        }
+        for id in free {
+            waiting.remove(id);
+            for on in waiting.values_mut() {
+                on.remove(id);
+            }
+        }
+    }
+}

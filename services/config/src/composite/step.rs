@@ -1,0 +1,380 @@
+//! One step of a composite tool.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    context::Context,
+    duration::Duration,
+    shape::{Limit, Rule, Variant, alternative, choice, section},
+    text::patterns,
+    tree::Node,
+};
+
+/// One step of a composite tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Unique in its tool.
+    pub id: String,
+    /// What is done.
+    pub kind: StepKind,
+    /// Template; the step is skipped unless it is true.
+    pub condition: Option<String>,
+    /// Steps that have to be through before.
+    pub depends_on: Vec<String>,
+    /// The longest that the step may take.
+    pub timeout: Option<Duration>,
+    /// Output when the step is skipped or fails and the tool goes on.
+    pub default_results: Option<Value>,
+    /// What happens when the step fails.
+    pub on_error: OnError,
+}
+
+/// What a step does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepKind {
+    /// Calls a tool.
+    Tool {
+        /// `workload.tool_name`.
+        tool: String,
+        /// Arguments; first-level text is a template.
+        arguments: Map<String, Value>,
+    },
+    /// Asks the user.
+    Elicitation {
+        /// Template of the question.
+        message: String,
+        /// JSON Schema of the answer.
+        schema: Map<String, Value>,
+        /// When the user declines.
+        on_decline: AnswerAction,
+        /// When the user closes the question.
+        on_cancel: AnswerAction,
+    },
+    /// Calls a tool for each item of a list.
+    ForEach {
+        /// Template of a JSON array.
+        collection: String,
+        /// What templates call the item.
+        item_var: String,
+        /// The most items, at most 1000.
+        max_iterations: u32,
+        /// The most calls at a time, at most 50.
+        max_parallel: u32,
+        /// What is done for each item.
+        step: InnerStep,
+    },
+}
+
+/// What happens when a step fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum OnError {
+    /// The tool fails.
+    #[default]
+    Abort,
+    /// The tool goes on, with `default_results`.
+    Continue,
+    /// The step is tried again.
+    Retry {
+        /// So many times.
+        count: u32,
+        /// After so long. `None` leaves it to the engine.
+        delay: Option<Duration>,
+    },
+}
+
+section! {
+    /// What is done for each item: a call of a tool.
+    pub struct InnerStep {
+        /// Name of the step in messages.
+        pub id: Option<String>;
+        /// Calls a tool; there is no other type here.
+        pub r#type: InnerType = InnerType::Tool;
+        /// The tool, as workload.tool_name.
+        pub tool: String, [Limit::NotEmpty];
+        /// Arguments; first-level text is a template.
+        pub arguments: Map<String, Value> = Map::new();
+        /// What happens when the call fails.
+        pub on_error: OnError = OnError::Abort;
+    }
+}
+
+choice! {
+    /// What an inner step does.
+    pub enum InnerType {
+        /// Calls a tool.
+        Tool = "tool",
+    }
+}
+
+choice! {
+    /// What happens when the user doesn't answer.
+    pub enum AnswerAction {
+        /// The tool ends here, well.
+        SkipRemaining = "skip_remaining",
+        /// The tool fails.
+        Abort = "abort",
+        /// The next step is done.
+        Continue = "continue",
+    }
+}
+
+section! {
+    /// What happens when the user doesn't answer.
+    pub struct Answer {
+        /// skip_remaining ends the tool, abort fails it, continue goes to the next step.
+        pub action: AnswerAction = AnswerAction::Abort;
+    }
+}
+
+choice! {
+    /// What a step does.
+    enum StepWord {
+        /// Calls a tool.
+        Tool = "tool",
+        /// Asks the user.
+        Elicitation = "elicitation",
+        /// Calls a tool for each item of a list.
+        ForEach = "forEach",
+    }
+}
+
+choice! {
+    /// What happens when a step fails.
+    enum ErrorWord {
+        /// The tool fails.
+        Abort = "abort",
+        /// The tool goes on.
+        Continue = "continue",
+        /// The step is tried again.
+        Retry = "retry",
+    }
+}
+
+section! {
+    /// One step of a composite tool.
+    struct StepForm {
+        /// Unique id of the step.
+        id: String, [Limit::NotEmpty];
+        /// tool calls a tool, elicitation asks the user, forEach calls a tool for each item of a list.
+        r#type: StepWord = StepWord::Tool;
+        /// The tool, as workload.tool_name. Only with `type: tool`.
+        tool: Option<String>, [Limit::NotEmpty];
+        /// Arguments; first-level text is a template over .params and .steps. Only with `type: tool`.
+        arguments: Option<Map<String, Value>>;
+        /// Template; the step is skipped unless it is true.
+        condition: Option<String>;
+        /// Ids of steps that have to be through before.
+        depends_on: Vec<String> = Vec::new();
+        /// The longest that the step may take.
+        timeout: Option<Duration>;
+        /// Output when the step is skipped, or fails and the tool goes on.
+        default_results: Option<Value>;
+        /// What happens when the step fails.
+        on_error: OnError = OnError::Abort;
+        /// Template of the question. Only with `type: elicitation`.
+        message: Option<String>, [Limit::NotEmpty];
+        /// JSON Schema of the answer. Only with `type: elicitation`.
+        schema: Option<Map<String, Value>>;
+        /// What happens when the user declines. Only with `type: elicitation`.
+        on_decline: Option<Answer>;
+        /// What happens when the user closes the question. Only with `type: elicitation`.
+        on_cancel: Option<Answer>;
+        /// Template of a JSON array. Only with `type: forEach`.
+        collection: Option<String>, [Limit::NotEmpty];
+        /// What templates call the item; `item` when absent. Only with `type: forEach`.
+        item_var: Option<String>, [Limit::Matches(&patterns::IDENTIFIER)];
+        /// The most items; 100 when absent. Only with `type: forEach`.
+        max_iterations: Option<u32>, [Limit::Range(1, 1000)];
+        /// The most calls at a time; 10 when absent. Only with `type: forEach`.
+        max_parallel: Option<u32>, [Limit::Range(1, 50)];
+        /// What is done for each item. Only with `type: forEach`.
+        step: Option<InnerStep>;
+    }
+    rules [Rule::Variants {
+        tag: "type",
+        default: Some("tool"),
+        variants: &[
+            Variant {
+                value: "tool",
+                needs: &["tool"],
+                refuses: &[
+                    "message", "schema", "onDecline", "onCancel",
+                    "collection", "itemVar", "maxIterations", "maxParallel", "step",
+                ],
+            },
+            Variant {
+                value: "elicitation",
+                needs: &["message", "schema"],
+                refuses: &["tool", "arguments", "collection", "itemVar", "maxIterations", "maxParallel", "step"],
+            },
+            Variant {
+                value: "forEach",
+                needs: &["collection", "step"],
+                refuses: &["tool", "arguments", "message", "schema", "onDecline", "onCancel"],
+            },
+        ],
+    }]
+}
+
+section! {
+    /// What happens when a step fails.
+    struct OnErrorForm {
+        /// abort fails the tool, continue goes on with defaultResults, retry tries again.
+        action: ErrorWord = ErrorWord::Abort;
+        /// How many times to try again, 1 to 10. Only with `action: retry`.
+        retry_count: Option<u32>, [Limit::Range(1, 10)];
+        /// How long to wait before. Only with `action: retry`.
+        retry_delay: Option<Duration>;
+    }
+    rules [Rule::Variants {
+        tag: "action",
+        default: Some("abort"),
+        variants: &[
+            Variant { value: "abort", needs: &[], refuses: &["retryCount", "retryDelay"] },
+            Variant { value: "continue", needs: &[], refuses: &["retryCount", "retryDelay"] },
+            Variant { value: "retry", needs: &["retryCount"], refuses: &[] },
+        ],
+    }]
+}
+
+alternative!(Step as StepForm);
+alternative!(OnError as OnErrorForm);
+
+// === impl Step ===
+
+impl Step {
+    fn from_wire(wire: StepForm, node: &Node, cx: &mut Context) -> Option<Self> {
+        let StepForm {
+            id,
+            r#type,
+            tool,
+            arguments,
+            condition,
+            depends_on,
+            timeout,
+            default_results,
+            on_error,
+            message,
+            schema,
+            on_decline,
+            on_cancel,
+            collection,
+            item_var,
+            max_iterations,
+            max_parallel,
+            step,
+        } = wire;
+        let kind = match r#type {
+            StepWord::Tool => {
+                StepKind::Tool { tool: tool?, arguments: arguments.unwrap_or_default() }
+            }
+            StepWord::Elicitation => StepKind::Elicitation {
+                message: message?,
+                schema: schema?,
+                on_decline: action(on_decline),
+                on_cancel: action(on_cancel),
+            },
+            StepWord::ForEach => {
+                let item_var = item_var.unwrap_or_else(|| "item".to_owned());
+                if item_var == "index" {
+                    cx.refuse_key(
+                        node,
+                        "itemVar",
+                        "\"index\"",
+                        "another name: index is the item's number",
+                    );
+                    return None;
+                }
+                StepKind::ForEach {
+                    collection: collection?,
+                    item_var,
+                    max_iterations: max_iterations.unwrap_or(100),
+                    max_parallel: max_parallel.unwrap_or(10),
+                    step: step?,
+                }
+            }
+        };
+        Some(Self { id, kind, condition, depends_on, timeout, default_results, on_error })
+    }
+
+    fn to_wire(&self) -> StepForm {
+        let Self { id, kind, condition, depends_on, timeout, default_results, on_error } =
+            self.clone();
+        let mut form = StepForm {
+            id,
+            r#type: StepWord::Tool,
+            tool: None,
+            arguments: None,
+            condition,
+            depends_on,
+            timeout,
+            default_results,
+            on_error,
+            message: None,
+            schema: None,
+            on_decline: None,
+            on_cancel: None,
+            collection: None,
+            item_var: None,
+            max_iterations: None,
+            max_parallel: None,
+            step: None,
+        };
+        form.describe(kind);
+        form
+    }
+}
+
+impl StepForm {
+    fn describe(&mut self, kind: StepKind) {
+        match kind {
+            StepKind::Tool { tool, arguments } => {
+                self.r#type = StepWord::Tool;
+                self.tool = Some(tool);
+                self.arguments = Some(arguments);
+            }
+            StepKind::Elicitation { message, schema, on_decline, on_cancel } => {
+                self.r#type = StepWord::Elicitation;
+                self.message = Some(message);
+                self.schema = Some(schema);
+                self.on_decline = Some(Answer { action: on_decline });
+                self.on_cancel = Some(Answer { action: on_cancel });
+            }
+            StepKind::ForEach { collection, item_var, max_iterations, max_parallel, step } => {
+                self.r#type = StepWord::ForEach;
+                self.collection = Some(collection);
+                self.item_var = Some(item_var);
+                self.max_iterations = Some(max_iterations);
+                self.max_parallel = Some(max_parallel);
+                self.step = Some(step);
+            }
+        }
+    }
+}
+
+fn action(answer: Option<Answer>) -> AnswerAction {
+    answer.map_or(AnswerAction::Abort, |answer| answer.action)
+}
+
+// === impl OnError ===
+
+impl OnError {
+    fn from_wire(wire: OnErrorForm, _: &Node, _: &mut Context) -> Option<Self> {
+        let OnErrorForm { action, retry_count, retry_delay } = wire;
+        match action {
+            ErrorWord::Abort => Some(Self::Abort),
+            ErrorWord::Continue => Some(Self::Continue),
+            ErrorWord::Retry => Some(Self::Retry { count: retry_count?, delay: retry_delay }),
+        }
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // The signature is that of every alternative.
+    fn to_wire(&self) -> OnErrorForm {
+        let (action, retry_count, retry_delay) = match *self {
+            Self::Abort => (ErrorWord::Abort, None, None),
+            Self::Continue => (ErrorWord::Continue, None, None),
+            Self::Retry { count, delay } => (ErrorWord::Retry, Some(count), delay),
+        };
+        OnErrorForm { action, retry_count, retry_delay }
+    }
+}

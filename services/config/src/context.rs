@@ -1,0 +1,106 @@
+//! Where reading has got to, and what was wrong so far.
+
+use crate::{
+    error::{Mistake, Mistakes},
+    tree::{Node, shorten},
+};
+
+/// The path to the value being read and the mistakes so far.
+#[derive(Debug, Default)]
+pub struct Context {
+    path: Vec<Step>,
+    mistakes: Vec<Mistake>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Context {
+    pub(crate) fn at_key<T>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(Step::Key(key.to_owned()));
+        let value = read(self);
+        self.path.pop();
+        value
+    }
+
+    pub(crate) fn at_index<T>(&mut self, index: usize, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(Step::Index(index));
+        let value = read(self);
+        self.path.pop();
+        value
+    }
+
+    /// Reports what `node` is and what it may be.
+    pub(crate) fn refuse(&mut self, node: &Node, allowed: impl Into<String>) {
+        self.refuse_as(node, node.describe(), allowed, None);
+    }
+
+    /// As [`Context::refuse`], with words of the caller's choice.
+    pub(crate) fn refuse_as(
+        &mut self,
+        node: &Node,
+        found: impl Into<String>,
+        allowed: impl Into<String>,
+        suggestion: Option<String>,
+    ) {
+        self.report(Mistake {
+            path: String::new(),
+            line: node.line,
+            found: found.into(),
+            allowed: allowed.into(),
+            suggestion,
+        });
+    }
+
+    /// As [`Context::refuse_as`] for the child `key` of `node`, which may be missing.
+    pub(crate) fn refuse_key(
+        &mut self,
+        node: &Node,
+        key: &str,
+        found: impl Into<String>,
+        allowed: impl Into<String>,
+    ) {
+        let at = node.get(key).unwrap_or(node);
+        self.at_key(key, |cx| cx.refuse_as(at, found, allowed, None));
+    }
+
+    /// Reports `mistake` at the current path.
+    pub(crate) fn report(&mut self, mistake: Mistake) {
+        let path = self.path();
+        self.mistakes.push(Mistake { path, ..mistake });
+    }
+
+    /// How many mistakes there are so far, to see whether a part added any.
+    pub(crate) fn count(&self) -> usize {
+        self.mistakes.len()
+    }
+
+    pub(crate) fn finish(self) -> Option<Mistakes> {
+        Mistakes::gather(self.mistakes)
+    }
+
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Key(key) => {
+                    let simple = !key.is_empty()
+                        && key.chars().all(|c| c.is_alphanumeric() || "_-/".contains(c));
+                    if !simple {
+                        path.push_str(&format!("[\"{}\"]", shorten(key)));
+                        continue;
+                    }
+                    if !path.is_empty() {
+                        path.push('.');
+                    }
+                    path.push_str(key);
+                }
+            }
+        }
+        path
+    }
+}

@@ -1,0 +1,105 @@
+//! Decimal fractions that are written as text, because a resource's numbers don't survive every tool on their way.
+
+use std::{fmt, str::FromStr};
+
+use crate::{
+    context::Context,
+    shape::{Shape, deserialize, values},
+    text::patterns,
+    tree::Node,
+};
+
+/// A decimal number that keeps the text it was written with: `"0.5"`, `".05"`, `"1"`.
+///
+/// Unquoted numbers are refused with the quoted form proposed: a resource's field is a string, and the same document has
+/// to mean the same in both places.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decimal {
+    text: String,
+    value: f64,
+}
+
+/// The text is no decimal number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a decimal number such as 0.5")]
+pub struct DecimalError;
+
+impl Decimal {
+    /// The number.
+    #[must_use]
+    pub fn get(&self) -> f64 {
+        self.value
+    }
+
+    /// A default of the configuration: `tenths` and `hundredths` after the point.
+    pub(crate) fn hundredths(whole: u8, hundredths: u8) -> Self {
+        let text = match hundredths {
+            0..10 => format!("{whole}.0{hundredths}"),
+            _ => format!("{whole}.{hundredths}"),
+        };
+        let text = if text.ends_with('0') {
+            text.strip_suffix('0').unwrap_or(&text).to_owned()
+        } else {
+            text
+        };
+        Self { text, value: f64::from(whole) + f64::from(hundredths) / 100.0 }
+    }
+}
+
+impl FromStr for Decimal {
+    type Err = DecimalError;
+
+    fn from_str(text: &str) -> Result<Self, DecimalError> {
+        if !patterns::DECIMAL.matches(text) {
+            return Err(DecimalError);
+        }
+        let value = text.parse().map_err(|_| DecimalError)?;
+        Ok(Self { text: text.to_owned(), value })
+    }
+}
+
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Shape for Decimal {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let text = values::text(node, false, cx)?;
+        let value = text.parse().ok();
+        if value.is_none() {
+            cx.refuse(node, patterns::DECIMAL.meaning);
+        }
+        value
+    }
+}
+
+impl serde::Serialize for Decimal {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Decimal {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer)
+    }
+}
+
+impl schemars::JsonSchema for Decimal {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Decimal".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": patterns::DECIMAL.regex })
+    }
+}
+
+#[cfg(test)]
+mod tests;

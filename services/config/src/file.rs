@@ -1,0 +1,133 @@
+//! The whole: the resource's inline configuration and the file that the server reads.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    Mistakes,
+    aggregation::Aggregation,
+    audit::Audit,
+    auth_server::{AuthServer, SecretFile},
+    backend::Backend,
+    composite::CompositeTool,
+    context::Context,
+    incoming_auth::IncomingAuth,
+    operational::Operational,
+    optimizer::Optimizer,
+    outgoing_auth::OutgoingAuth,
+    reference::ResourceRef,
+    session_storage::SessionStorage,
+    shape::{Limit, section},
+    telemetry::Telemetry,
+    tree::Node,
+};
+
+section! {
+    /// `VirtualMCPServer.spec.config`: what a resource says inline. The operator fills in the rest.
+    pub struct Config {
+        /// Name of the server. Absent is the resource's.
+        pub name: Option<String>;
+        /// Group of the backends. Filled in from the resource.
+        pub group_ref: Option<String>;
+        /// Free-form data shown in the status.
+        pub metadata: BTreeMap<String, String> = BTreeMap::new();
+        /// How the tools of all backends become one list.
+        pub aggregation: Aggregation<ResourceRef> = Aggregation::default();
+        /// Records of what clients did.
+        pub audit: Audit = Audit::default();
+        /// The backends, with `outgoingAuth.source: inline`.
+        pub backends: Vec<Backend> = Vec::new();
+        /// VirtualMCPCompositeToolDefinition resources in the same namespace.
+        pub composite_tool_refs: Vec<ResourceRef> = Vec::new();
+        /// Tools made of several steps.
+        pub composite_tools: Vec<CompositeTool> = Vec::new();
+        /// Who may connect. Overwritten from the resource.
+        pub incoming_auth: Option<IncomingAuth>;
+        /// Credentials shown to backends. Overwritten from the resource.
+        pub outgoing_auth: Option<OutgoingAuth>;
+        /// Timeouts, failure handling and logging.
+        pub operational: Operational = Operational::default();
+        /// Shows clients a search instead of all tools.
+        pub optimizer: Option<Optimizer>;
+        /// Where client sessions are kept. Overwritten from the resource.
+        pub session_storage: SessionStorage = SessionStorage::default();
+        /// Traces and metrics. Prefer a telemetry resource.
+        pub telemetry: Option<Telemetry>;
+    }
+}
+
+section! {
+    /// The configuration of one server: the file that `vmcp serve` reads.
+    pub struct File {
+        /// Name of the server.
+        pub name: String, [Limit::NotEmpty];
+        /// Group of the backends. Absent is the server's name.
+        pub group_ref: Option<String>;
+        /// Free-form data shown in the status.
+        pub metadata: BTreeMap<String, String> = BTreeMap::new();
+        /// How the tools of all backends become one list.
+        pub aggregation: Aggregation = Aggregation::default();
+        /// Records of what clients did.
+        pub audit: Audit = Audit::default();
+        /// The MCP servers behind this one.
+        pub backends: Vec<Backend> = Vec::new();
+        /// Tools made of several steps.
+        pub composite_tools: Vec<CompositeTool> = Vec::new();
+        /// Who may connect.
+        pub incoming_auth: IncomingAuth;
+        /// Credentials shown to backends.
+        pub outgoing_auth: OutgoingAuth = OutgoingAuth::default();
+        /// Timeouts, failure handling and logging.
+        pub operational: Operational = Operational::default();
+        /// Shows clients a search instead of all tools.
+        pub optimizer: Option<Optimizer>;
+        /// Where client sessions are kept.
+        pub session_storage: SessionStorage = SessionStorage::default();
+        /// Traces and metrics.
+        pub telemetry: Option<Telemetry>;
+        /// Embedded authorization server.
+        pub auth_server: Option<AuthServer<SecretFile>>;
+    }
+}
+
+/// How a document is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// YAML 1.2, and so JSON too.
+    #[default]
+    Yaml,
+    /// JSON, strictly.
+    Json,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads a resource's inline configuration.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of the document.
+    pub fn parse(text: &str, format: Format) -> Result<Self, Mistakes> {
+        crate::shape::parse(&tree(text, format)?)
+    }
+}
+
+// === impl File ===
+
+impl File {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes of the document.
+    pub fn parse(text: &str, format: Format) -> Result<Self, Mistakes> {
+        crate::shape::parse(&tree(text, format)?)
+    }
+}
+
+fn tree(text: &str, format: Format) -> Result<Node, Mistakes> {
+    match format {
+        Format::Yaml => crate::tree::parse_yaml(text),
+        Format::Json => crate::tree::parse_json(text),
+    }
+}

@@ -1,0 +1,251 @@
+//! Who may connect (`incomingAuth`).
+
+use url::Url;
+
+use crate::{
+    context::Context,
+    shape::{Limit, Rule, Variant, alternative, choice, section},
+    text::{EnvName, ProviderName, patterns},
+    tree::Node,
+};
+
+/// Who may connect, and what they may do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IncomingAuth {
+    /// How clients are authenticated.
+    pub method: IncomingMethod,
+    /// What the authenticated may do.
+    pub authz: Authz,
+}
+
+/// How clients are authenticated.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IncomingMethod {
+    /// Not at all.
+    Anonymous,
+    /// As the user of this machine.
+    Local,
+    /// By the tokens of an OpenID provider.
+    Oidc(Oidc),
+}
+
+/// What the authenticated may do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Authz {
+    /// Everything.
+    #[default]
+    None,
+    /// What Cedar policies permit.
+    Cedar(Cedar),
+}
+
+/// Cedar policies and what they are evaluated over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cedar {
+    /// Policies in Cedar's language, at least one.
+    pub policies: Vec<String>,
+    /// Cedar entities as JSON text, an array.
+    pub entities_json: String,
+    /// The upstream provider whose access token's claims are evaluated. `None` takes those of the token that the client
+    /// presented.
+    pub primary_upstream_provider: Option<ProviderName>,
+}
+
+section! {
+    /// Tokens of an OpenID provider.
+    pub struct Oidc {
+        /// The issuer of accepted tokens.
+        pub issuer: String, [Limit::Matches(&patterns::HTTP)];
+        /// The OAuth client that this server is at the issuer.
+        pub client_id: String, [Limit::NotEmpty];
+        /// The audience that a token has to name.
+        pub audience: String, [Limit::NotEmpty];
+        /// Environment variable with the client's secret.
+        pub client_secret_env: Option<EnvName>;
+        /// Scopes that a token has to have.
+        pub scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
+        /// Resource indicator (RFC 8707) in challenges and metadata (RFC 9728). Absent is the audience.
+        pub resource: Option<String>;
+        /// RFC 7662 endpoint for opaque tokens.
+        pub introspection_url: Option<Url>;
+        /// Where the issuer's keys are, instead of what discovery says.
+        pub jwks_url: Option<Url>;
+        /// Accept an issuer over http. For development.
+        pub insecure_allow_http: bool = false;
+        /// Fetch discovery documents and keys from private addresses too.
+        pub jwks_allow_private_ip: bool = false;
+        /// Let the protected resource be on a private address.
+        pub protected_resource_allow_private_ip: bool = false;
+    }
+    check Oidc::check
+}
+
+choice! {
+    /// How clients are authenticated.
+    enum MethodWord {
+        /// By tokens.
+        Oidc = "oidc",
+        /// As the user of this machine.
+        Local = "local",
+        /// Not at all.
+        Anonymous = "anonymous",
+    }
+}
+
+choice! {
+    /// Who decides.
+    enum AuthzWord {
+        /// Cedar policies.
+        Cedar = "cedar",
+        /// Nobody.
+        None = "none",
+    }
+}
+
+section! {
+    /// Who may connect, and what they may do.
+    struct IncomingAuthForm {
+        /// How clients are authenticated: by tokens (oidc), as the user of this machine (local), not at all (anonymous).
+        r#type: MethodWord;
+        /// The OpenID provider. Required with `type: oidc`.
+        oidc: Option<Oidc>;
+        /// What the authenticated may do. Absent is everything.
+        authz: Option<Authz>;
+    }
+    rules [Rule::Variants {
+        tag: "type",
+        default: None,
+        variants: &[
+            Variant { value: "oidc", needs: &["oidc"], refuses: &[] },
+            Variant { value: "local", needs: &[], refuses: &["oidc"] },
+            Variant { value: "anonymous", needs: &[], refuses: &["oidc"] },
+        ],
+    }]
+}
+
+section! {
+    /// What the authenticated may do.
+    struct AuthzForm {
+        /// `cedar` for policies, `none` for everything.
+        r#type: AuthzWord;
+        /// Cedar policies. Required with `type: cedar`.
+        policies: Option<Vec<String>>, [Limit::MinItems(1), Limit::EachNotEmpty];
+        /// Cedar entities as JSON text.
+        entities_json: Option<String>;
+        /// Upstream provider whose access token's claims the policies see. Absent takes those of the token that
+        /// the client presented. Needs an embedded authorization server with that upstream.
+        primary_upstream_provider: Option<ProviderName>;
+    }
+    rules [Rule::Variants {
+        tag: "type",
+        default: None,
+        variants: &[
+            Variant { value: "cedar", needs: &["policies"], refuses: &[] },
+            Variant { value: "none", needs: &[], refuses: &["policies", "entitiesJson", "primaryUpstreamProvider"] },
+        ],
+    }]
+}
+
+alternative!(IncomingAuth as IncomingAuthForm);
+alternative!(Authz as AuthzForm);
+
+// === impl IncomingAuth ===
+
+impl IncomingAuth {
+    /// Nobody is asked who they are, and everything is permitted.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Self { method: IncomingMethod::Anonymous, authz: Authz::None }
+    }
+
+    fn from_wire(wire: IncomingAuthForm, _: &Node, _: &mut Context) -> Option<Self> {
+        let IncomingAuthForm { r#type, oidc, authz } = wire;
+        let method = match r#type {
+            MethodWord::Oidc => IncomingMethod::Oidc(oidc?),
+            MethodWord::Local => IncomingMethod::Local,
+            MethodWord::Anonymous => IncomingMethod::Anonymous,
+        };
+        Some(Self { method, authz: authz.unwrap_or_default() })
+    }
+
+    fn to_wire(&self) -> IncomingAuthForm {
+        let Self { method, authz } = self.clone();
+        let (r#type, oidc) = match method {
+            IncomingMethod::Oidc(oidc) => (MethodWord::Oidc, Some(oidc)),
+            IncomingMethod::Local => (MethodWord::Local, None),
+            IncomingMethod::Anonymous => (MethodWord::Anonymous, None),
+        };
+        IncomingAuthForm { r#type, oidc, authz: Some(authz).filter(|authz| *authz != Authz::None) }
+    }
+}
+
+// === impl Oidc ===
+
+impl Oidc {
+    /// The resource indicator: `resource`, or else the audience.
+    #[must_use]
+    pub fn resource(&self) -> &str {
+        self.resource.as_deref().unwrap_or(&self.audience)
+    }
+
+    fn check(&self, node: &Node, cx: &mut Context) {
+        match Url::parse(&self.issuer) {
+            Ok(issuer) if issuer.scheme() == "http" && !self.insecure_allow_http => {
+                let allowed = "an https:// issuer, or insecureAllowHttp: true for development";
+                cx.refuse_key(node, "issuer", format!("\"{}\"", self.issuer), allowed);
+            }
+            Ok(issuer) if issuer.has_host() => {}
+            Ok(_) | Err(_) => {
+                cx.refuse_key(
+                    node,
+                    "issuer",
+                    format!("\"{}\"", self.issuer),
+                    patterns::HTTP.meaning,
+                );
+            }
+        }
+    }
+}
+
+// === impl Authz ===
+
+impl Authz {
+    fn from_wire(wire: AuthzForm, node: &Node, cx: &mut Context) -> Option<Self> {
+        let AuthzForm { r#type, policies, entities_json, primary_upstream_provider } = wire;
+        match r#type {
+            AuthzWord::None => Some(Self::None),
+            AuthzWord::Cedar => {
+                let entities_json = entities_json.unwrap_or_else(|| "[]".to_owned());
+                if serde_json::from_str::<Vec<serde_json::Value>>(&entities_json).is_err() {
+                    let found = format!("\"{}\"", crate::tree::shorten(&entities_json));
+                    cx.refuse_key(node, "entitiesJson", found, "a JSON array of Cedar entities");
+                    return None;
+                }
+                Some(Self::Cedar(Cedar {
+                    policies: policies?,
+                    entities_json,
+                    primary_upstream_provider,
+                }))
+            }
+        }
+    }
+
+    fn to_wire(&self) -> AuthzForm {
+        match self.clone() {
+            Self::None => AuthzForm {
+                r#type: AuthzWord::None,
+                policies: None,
+                entities_json: None,
+                primary_upstream_provider: None,
+            },
+            Self::Cedar(Cedar { policies, entities_json, primary_upstream_provider }) => {
+                AuthzForm {
+                    r#type: AuthzWord::Cedar,
+                    policies: Some(policies),
+                    entities_json: Some(entities_json),
+                    primary_upstream_provider,
+                }
+            }
+        }
+    }
+}

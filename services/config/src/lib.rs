@@ -1,0 +1,52 @@
+#![doc = include_str!("../README.md")]
+
+pub mod aggregation;
+pub mod audit;
+pub mod auth_server;
+pub mod backend;
+pub mod composite;
+mod context;
+mod decimal;
+mod duration;
+mod error;
+mod file;
+pub mod incoming_auth;
+pub mod operational;
+mod optimizer;
+pub mod outgoing_auth;
+mod reference;
+mod schema;
+mod session_storage;
+mod shape;
+mod suggest;
+mod telemetry;
+mod text;
+mod tree;
+mod warnings;
+
+pub use self::{
+    aggregation::{
+        Aggregation, ConflictResolution, PrefixFormat, ToolAnnotations, ToolOverride, WorkloadTools,
+    },
+    audit::Audit,
+    auth_server::{AuthServer, SecretFile, SecretRef},
+    backend::{Backend, BackendKind, Transport},
+    composite::CompositeTool,
+    decimal::{Decimal, DecimalError},
+    duration::{Duration, DurationError},
+    error::{Mistake, Mistakes, Warning},
+    file::{Config, File, Format},
+    incoming_auth::{Authz, IncomingAuth, IncomingMethod},
+    operational::{
+        CircuitBreaker, FailureHandling, LogLevel, Operational, PartialFailureMode, Timeouts,
+    },
+    optimizer::Optimizer,
+    outgoing_auth::{OutgoingAuth, Source, Strategy},
+    reference::{NoRef, Reference, ResourceRef},
+    schema::{config_schema, schema},
+    session_storage::{SessionRedis, SessionStorage},
+    telemetry::Telemetry,
+    text::{
+        EnvName, FilePath, HeaderName, HostPort, Issuer, ProviderName, Region, RoleArn, Secret,
+    },
+};

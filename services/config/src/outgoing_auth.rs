@@ -1,0 +1,126 @@
+//! What a backend is shown as credentials (`outgoingAuth`).
+
+mod aws_sts;
+mod forms;
+mod token_exchange;
+
+use std::collections::BTreeMap;
+
+pub use self::{
+    aws_sts::{AwsSts, RoleMapping, RoleMatch},
+    token_exchange::{ClientSecret, TokenExchange, TokenType},
+};
+use crate::{
+    shape::{choice, section, section_with_default},
+    text::{EnvName, HeaderName, ProviderName, Secret},
+};
+
+section_with_default! {
+    /// Credentials shown to backends.
+    pub struct OutgoingAuth {
+        /// `inline`: what stands here. `discovered`: what each backend's own resource says; under Kubernetes only.
+        pub source: Source;
+        /// For backends without an entry of their own. Absent shows no credentials.
+        pub default: Option<Strategy>;
+        /// By backend name.
+        pub backends: BTreeMap<String, Strategy> = BTreeMap::new();
+    }
+}
+
+choice! {
+    /// Where credentials come from.
+    pub enum Source {
+        /// From this document.
+        Inline = "inline",
+        /// From each backend's own resource.
+        Discovered = "discovered",
+    }
+}
+
+/// What one backend is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Strategy {
+    /// Nothing.
+    Unauthenticated,
+    /// A header.
+    HeaderInjection(HeaderInjection),
+    /// A token that the caller's was exchanged for (RFC 8693).
+    TokenExchange(TokenExchange),
+    /// The caller's token of an upstream provider.
+    UpstreamInject(UpstreamInject),
+    /// A signature with the credentials of an AWS role.
+    AwsSts(AwsSts),
+}
+
+/// A header with a value that is the same for all callers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeaderInjection {
+    /// Name of the header.
+    pub header_name: HeaderName,
+    /// Where its value is.
+    pub value: HeaderValue,
+}
+
+/// Where a header's value is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HeaderValue {
+    /// In the document.
+    Literal(Secret),
+    /// In an environment variable.
+    Env(EnvName),
+}
+
+section! {
+    /// The caller's token of an upstream provider, as `Authorization: Bearer`.
+    pub struct UpstreamInject {
+        /// Name of an upstream provider of the embedded authorization server.
+        pub provider_name: ProviderName;
+    }
+}
+
+// === impl OutgoingAuth ===
+
+impl OutgoingAuth {
+    /// What `backend` is shown: its own entry, or else the default.
+    #[must_use]
+    pub fn of(&self, backend: &str) -> Option<&Strategy> {
+        self.backends.get(backend).or(self.default.as_ref())
+    }
+
+    /// Every strategy with the path to it.
+    pub(crate) fn strategies(&self) -> impl Iterator<Item = (String, &Strategy)> {
+        let default =
+            self.default.iter().map(|strategy| ("outgoingAuth.default".to_owned(), strategy));
+        let own = self.backends.iter();
+        default
+            .chain(own.map(|(name, strategy)| (format!("outgoingAuth.backends.{name}"), strategy)))
+    }
+}
+
+impl Default for Source {
+    /// What holds without the section. With the section, the key is required.
+    fn default() -> Self {
+        Self::Inline
+    }
+}
+
+// === impl Strategy ===
+
+impl Strategy {
+    /// The upstream provider that it names.
+    pub(crate) fn provider(&self) -> Option<(&'static str, &ProviderName)> {
+        match self {
+            Self::Unauthenticated | Self::HeaderInjection(_) => None,
+            Self::UpstreamInject(inject) => {
+                Some(("upstreamInject.providerName", &inject.provider_name))
+            }
+            Self::TokenExchange(exchange) => exchange
+                .subject_provider_name
+                .as_ref()
+                .map(|name| ("tokenExchange.subjectProviderName", name)),
+            Self::AwsSts(sts) => {
+                sts.subject_provider_name.as_ref().map(|name| ("awsSts.subjectProviderName", name))
+            }
+        }
+    }
+}

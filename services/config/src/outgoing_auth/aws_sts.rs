@@ -1,0 +1,104 @@
+//! Signing requests with the credentials of an AWS role that the caller's token may assume.
+
+use crate::{
+    context::Context,
+    shape::{Limit, Rule, alternative, section},
+    text::{ProviderName, Region, RoleArn},
+    tree::Node,
+};
+
+section! {
+    /// Signs requests with the credentials of an AWS role that the caller's token may assume.
+    pub struct AwsSts {
+        /// Region of the STS endpoint and of the service.
+        pub region: Region;
+        /// The role when no mapping matches. At least one of `fallbackRoleArn` and `roleMappings` is needed.
+        pub fallback_role_arn: Option<RoleArn>;
+        /// Claim that `roleMappings[].claim` looks into.
+        pub role_claim: String = "groups".to_owned(), [Limit::NotEmpty];
+        /// Which claims lead to which role.
+        pub role_mappings: Vec<RoleMapping> = Vec::new();
+        /// Service that requests are signed for.
+        pub service: String = "aws-mcp".to_owned(), [Limit::NotEmpty];
+        /// How long the credentials are valid, in seconds.
+        pub session_duration: u32 = 3600, [Limit::Range(900, 43200)];
+        /// Claim whose value names the session.
+        pub session_name_claim: String = "sub".to_owned(), [Limit::NotEmpty];
+        /// Upstream provider whose token is presented to STS instead of the caller's own. Absent with an embedded
+        /// authorization server takes its first upstream.
+        pub subject_provider_name: Option<ProviderName>;
+    }
+    rules [Rule::AtLeastOne(&["fallbackRoleArn", "roleMappings"])]
+    check AwsSts::check
+}
+
+/// Which claims lead to a role.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoleMapping {
+    /// The role.
+    pub role_arn: RoleArn,
+    /// Whom it is for.
+    pub matches: RoleMatch,
+    /// Lower comes first. `None` comes last; equal ones in the order of the document.
+    pub priority: Option<u32>,
+}
+
+/// Whom a role is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RoleMatch {
+    /// Callers whose role claim is or contains this value.
+    Claim(String),
+    /// Callers for whose `claims` this CEL expression is true.
+    Matcher(String),
+}
+
+section! {
+    /// Which claims lead to a role.
+    struct RoleMappingForm {
+        /// The role.
+        role_arn: RoleArn;
+        /// A value of the role claim.
+        claim: Option<String>, [Limit::NotEmpty];
+        /// CEL expression over `claims`, a map of all claims.
+        matcher: Option<String>, [Limit::NotEmpty];
+        /// Lower comes first. Absent comes last; equal ones in the order of the document.
+        priority: Option<u32>, [Limit::Range(0, 0x7fff_ffff)];
+    }
+    rules [Rule::ExactlyOne(&["claim", "matcher"])]
+}
+
+alternative!(RoleMapping as RoleMappingForm);
+
+// === impl AwsSts ===
+
+impl AwsSts {
+    fn check(&self, node: &Node, cx: &mut Context) {
+        if self.fallback_role_arn.is_none() && self.role_mappings.is_empty() {
+            cx.refuse_key(
+                node,
+                "roleMappings",
+                "no role",
+                "fallbackRoleArn, or at least one mapping",
+            );
+        }
+    }
+}
+
+// === impl RoleMapping ===
+
+impl RoleMapping {
+    fn from_wire(wire: RoleMappingForm, _: &Node, _: &mut Context) -> Option<Self> {
+        let RoleMappingForm { role_arn, claim, matcher, priority } = wire;
+        let matches = claim.map(RoleMatch::Claim).or_else(|| matcher.map(RoleMatch::Matcher))?;
+        Some(Self { role_arn, matches, priority })
+    }
+
+    fn to_wire(&self) -> RoleMappingForm {
+        let Self { role_arn, matches, priority } = self.clone();
+        let (claim, matcher) = match matches {
+            RoleMatch::Claim(claim) => (Some(claim), None),
+            RoleMatch::Matcher(matcher) => (None, Some(matcher)),
+        };
+        RoleMappingForm { role_arn, claim, matcher, priority }
+    }
+}

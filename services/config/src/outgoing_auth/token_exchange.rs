@@ -1,0 +1,144 @@
+//! Exchanging the caller's token for one that the backend accepts (RFC 8693).
+
+use url::Url;
+
+use crate::{
+    context::Context,
+    shape::{Limit, Rule, alternative, choice, section},
+    text::{EnvName, HeaderName, ProviderName, Secret, patterns},
+    tree::Node,
+};
+
+/// How the caller's token is exchanged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenExchange {
+    /// The token endpoint.
+    pub token_url: Url,
+    /// For whom the new token is meant.
+    pub audience: Option<String>,
+    /// The OAuth client that asks.
+    pub client_id: Option<String>,
+    /// That client's secret.
+    pub client_secret: Option<ClientSecret>,
+    /// Scopes to ask for.
+    pub scopes: Vec<String>,
+    /// What kind of token is exchanged.
+    pub subject_token_type: TokenType,
+    /// The upstream provider whose token is exchanged instead of the caller's own.
+    pub subject_provider_name: Option<ProviderName>,
+    /// The header for the new token. `None` is `Authorization: Bearer`.
+    pub external_token_header_name: Option<HeaderName>,
+}
+
+/// Where a client's secret is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientSecret {
+    /// In the document.
+    Literal(Secret),
+    /// In an environment variable.
+    Env(EnvName),
+}
+
+choice! {
+    /// What kind of token is exchanged (RFC 8693, section 3).
+    pub enum TokenType {
+        /// An access token.
+        AccessToken = "urn:ietf:params:oauth:token-type:access_token" | "access_token" | "",
+        /// An OpenID Connect ID token.
+        IdToken = "urn:ietf:params:oauth:token-type:id_token" | "id_token",
+        /// A JWT of whatever kind.
+        Jwt = "urn:ietf:params:oauth:token-type:jwt" | "jwt",
+    }
+}
+
+section! {
+    /// Exchanges the caller's token for one that the backend accepts (RFC 8693).
+    struct TokenExchangeForm {
+        /// The token endpoint.
+        token_url: Url;
+        /// For whom the new token is meant.
+        audience: Option<String>;
+        /// The OAuth client that asks.
+        client_id: Option<String>;
+        /// That client's secret itself. Prefer `clientSecretEnv`.
+        client_secret: Option<Secret>, [Limit::NotEmpty];
+        /// Environment variable with that client's secret.
+        client_secret_env: Option<EnvName>;
+        /// Scopes to ask for.
+        scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
+        /// What kind of token is exchanged.
+        subject_token_type: TokenType = TokenType::AccessToken;
+        /// Upstream provider whose token is exchanged instead of the caller's own. Absent with an embedded authorization
+        /// server takes its first upstream.
+        subject_provider_name: Option<ProviderName>;
+        /// Header for the new token. Absent replaces Authorization.
+        external_token_header_name: Option<HeaderName>;
+    }
+    rules [Rule::AtMostOne(&["clientSecret", "clientSecretEnv"])]
+}
+
+alternative!(TokenExchange as TokenExchangeForm);
+
+// === impl TokenExchange ===
+
+impl TokenExchange {
+    fn from_wire(wire: TokenExchangeForm, node: &Node, cx: &mut Context) -> Option<Self> {
+        let TokenExchangeForm {
+            token_url,
+            audience,
+            client_id,
+            client_secret,
+            client_secret_env,
+            scopes,
+            subject_token_type,
+            subject_provider_name,
+            external_token_header_name,
+        } = wire;
+        let client_secret = client_secret
+            .map(ClientSecret::Literal)
+            .or_else(|| client_secret_env.map(ClientSecret::Env));
+        if client_secret.is_some() && client_id.is_none() {
+            cx.refuse_key(node, "clientId", "nothing", "the client whose secret is given");
+            return None;
+        }
+        Some(Self {
+            token_url,
+            audience,
+            client_id,
+            client_secret,
+            scopes,
+            subject_token_type,
+            subject_provider_name,
+            external_token_header_name,
+        })
+    }
+
+    fn to_wire(&self) -> TokenExchangeForm {
+        let Self {
+            token_url,
+            audience,
+            client_id,
+            client_secret,
+            scopes,
+            subject_token_type,
+            subject_provider_name,
+            external_token_header_name,
+        } = self.clone();
+        let (client_secret, client_secret_env) = match client_secret {
+            Some(ClientSecret::Literal(secret)) => (Some(secret), None),
+            Some(ClientSecret::Env(env)) => (None, Some(env)),
+            None => (None, None),
+        };
+        TokenExchangeForm {
+            token_url,
+            audience,
+            client_id,
+            client_secret,
+            client_secret_env,
+            scopes,
+            subject_token_type,
+            subject_provider_name,
+            external_token_header_name,
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Where client sessions are kept (`sessionStorage`).
+
+use crate::{
+    context::Context,
+    shape::{Limit, Rule, Variant, alternative, choice, section},
+    tree::Node,
+};
+
+/// Where client sessions are kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum SessionStorage {
+    /// In the process.
+    #[default]
+    Memory,
+    /// In Redis, so that several processes share them.
+    Redis(SessionRedis),
+}
+
+/// The Redis that holds client sessions. Its password is in the environment variable `VMCP_SESSION_REDIS_PASSWORD`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionRedis {
+    /// Address of the server.
+    pub address: String,
+    /// Number of the database.
+    pub db: u32,
+    /// What all keys begin with.
+    pub key_prefix: Option<String>,
+}
+
+choice! {
+    /// Where client sessions are kept.
+    enum ProviderWord {
+        /// In the process.
+        Memory = "memory",
+        /// In Redis.
+        Redis = "redis",
+    }
+}
+
+section! {
+    /// Where client sessions are kept. The Redis password is in the environment variable VMCP_SESSION_REDIS_PASSWORD.
+    struct SessionStorageForm {
+        /// `memory` for one process, `redis` for several that share sessions.
+        provider: ProviderWord;
+        /// Address of the Redis server. Required with `provider: redis`.
+        address: Option<String>, [Limit::NotEmpty];
+        /// Number of the Redis database.
+        db: Option<u32>, [Limit::Range(0, 0x7fff_ffff)];
+        /// What all keys in Redis begin with.
+        key_prefix: Option<String>;
+    }
+    rules [Rule::Variants {
+        tag: "provider",
+        default: None,
+        variants: &[
+            Variant { value: "memory", needs: &[], refuses: &["address", "db", "keyPrefix"] },
+            Variant { value: "redis", needs: &["address"], refuses: &[] },
+        ],
+    }]
+}
+
+alternative!(SessionStorage as SessionStorageForm);
+
+impl SessionStorage {
+    fn from_wire(wire: SessionStorageForm, _: &Node, _: &mut Context) -> Option<Self> {
+        let SessionStorageForm { provider, address, db, key_prefix } = wire;
+        match provider {
+            ProviderWord::Memory => Some(Self::Memory),
+            ProviderWord::Redis => Some(Self::Redis(SessionRedis {
+                address: address?,
+                db: db.unwrap_or(0),
+                key_prefix,
+            })),
+        }
+    }
+
+    fn to_wire(&self) -> SessionStorageForm {
+        match self.clone() {
+            Self::Memory => SessionStorageForm {
+                provider: ProviderWord::Memory,
+                address: None,
+                db: None,
+                key_prefix: None,
+            },
+            Self::Redis(SessionRedis { address, db, key_prefix }) => SessionStorageForm {
+                provider: ProviderWord::Redis,
+                address: Some(address),
+                db: Some(db),
+                key_prefix,
+            },
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! How a field is read from a tree, written, and described in the JSON Schema, in one place for all three.
+//!
+//! [`section!`] describes an object once: names, types, defaults, limits, documentation. Reader, writer and schema follow
+//! from that one description, so they cannot disagree. [`alternative!`] does the same for types that are an enum in Rust
+//! and a flat object with a discriminating key on paper.
+
+mod choice;
+mod fields;
+mod rules;
+mod section;
+pub(crate) mod values;
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserializer, Serialize, de::Error as _};
+
+pub(crate) use self::{
+    choice::choice,
+    fields::{Fields, ObjectSchema},
+    rules::{Limit, Rule, Variant, list},
+    section::{alternative, section, section_with_default},
+};
+use crate::{context::Context, tree::Node};
+
+/// A value of the configuration.
+pub trait Shape: Serialize + JsonSchema + Sized {
+    /// Reads `node`. `None` means that the mistakes have been reported.
+    fn read(node: &Node, cx: &mut Context) -> Option<Self>;
+
+    /// The value when the key is absent. `None` means that it is required.
+    fn absent() -> Option<Self> {
+        None
+    }
+
+    /// Whether the key is left out when written.
+    fn is_absent(&self) -> bool {
+        false
+    }
+
+    /// Whether messages must not quote the value.
+    fn is_secret() -> bool {
+        false
+    }
+
+    /// Whether `""` for an optional field says the same as leaving it out.
+    fn empty_is_absent() -> bool {
+        false
+    }
+
+    /// The schema where a field has this type.
+    fn field_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Self>()
+    }
+}
+
+/// Reads from any serde format, with all mistakes in the error's text.
+pub(crate) fn deserialize<'de, T: Shape, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    let node: Node = serde::Deserialize::deserialize(deserializer)?;
+    parse(&node).map_err(D::Error::custom)
+}
+
+/// Reads a whole document.
+pub(crate) fn parse<T: Shape>(node: &Node) -> Result<T, crate::Mistakes> {
+    let mut cx = Context::default();
+    node.check_keys(&mut cx);
+    let value = T::read(node, &mut cx);
+    match (value, cx.finish()) {
+        (Some(value), None) => Ok(value),
+        (_, Some(mistakes)) => Err(mistakes),
+        (None, None) => Err(crate::Mistakes::one(crate::Mistake {
+            path: String::new(),
+            line: node.line,
+            found: node.describe(),
+            allowed: "a complete configuration".to_owned(),
+            suggestion: None,
+        })),
+    }
+}
+
+/// `failure_threshold` as it is spelt on paper: `failureThreshold`.
+pub(crate) fn camel(field: &'static str) -> Cow<'static, str> {
+    let field = field.strip_prefix("r#").unwrap_or(field);
+    if !field.contains('_') {
+        return Cow::Borrowed(field);
+    }
+    let mut camel = String::with_capacity(field.len());
+    let mut upper = false;
+    for letter in field.chars() {
+        if letter == '_' {
+            upper = true;
+        } else if std::mem::take(&mut upper) {
+            camel.push(letter.to_ascii_uppercase());
+        } else {
+            camel.push(letter);
+        }
+    }
+    Cow::Owned(camel)
+}
+
+/// The lines of a documentation comment as one description.
+pub(crate) fn description(lines: &[&str]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        let line = line.trim();
+        if !text.is_empty() && !line.is_empty() {
+            text.push(if text.ends_with('\n') { '\n' } else { ' ' });
+        }
+        text.push_str(line);
+    }
+    text
+}

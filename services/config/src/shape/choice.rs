@@ -1,0 +1,73 @@
+//! Enumerations: a closed list of words.
+
+/// An enum whose variants are words on paper.
+macro_rules! choice {
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis enum $name:ident {
+            $( $(#[doc = $variant_doc:literal])* $variant:ident = $word:literal $(| $alias:literal)*, )+
+        }
+    ) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        $vis enum $name {
+            $( $(#[doc = $variant_doc])* $variant, )+
+        }
+
+        impl $name {
+            /// The word for it in a document.
+            #[must_use]
+            $vis fn as_str(self) -> &'static str {
+                match self { $( Self::$variant => $word, )+ }
+            }
+
+            const WORDS: &'static [&'static str] = &[$( $word, $($alias,)* )+];
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl $crate::shape::Shape for $name {
+            fn read(node: &$crate::tree::Node, cx: &mut $crate::context::Context) -> Option<Self> {
+                match node.text() {
+                    $( Some($word $(| $alias)*) => Some(Self::$variant), )+
+                    _ => {
+                        $crate::shape::values::refuse_word(node, Self::WORDS, cx);
+                        None
+                    }
+                }
+            }
+        }
+
+        impl ::serde::Serialize for $name {
+            fn serialize<Ser: ::serde::Serializer>(&self, serializer: Ser) -> Result<Ser::Ok, Ser::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> ::serde::Deserialize<'de> for $name {
+            fn deserialize<De: ::serde::Deserializer<'de>>(deserializer: De) -> Result<Self, De::Error> {
+                $crate::shape::deserialize(deserializer)
+            }
+        }
+
+        impl ::schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> ::std::borrow::Cow<'static, str> {
+                ::std::borrow::Cow::Borrowed(stringify!($name))
+            }
+
+            fn json_schema(_: &mut ::schemars::SchemaGenerator) -> ::schemars::Schema {
+                ::schemars::json_schema!({ "type": "string", "enum": Self::WORDS })
+            }
+        }
+    };
+}
+
+pub(crate) use choice;

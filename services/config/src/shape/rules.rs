@@ -1,0 +1,301 @@
+//! Limits of one value and rules between the keys of one object, checked and described from the same data.
+
+use schemars::Schema;
+use serde_json::{Map, Value, json};
+
+use crate::{
+    context::Context,
+    text::Pattern,
+    tree::{Kind, Node},
+};
+
+/// A limit of one value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    /// Whole numbers, inclusive.
+    Range(i64, i64),
+    /// Text of at least one character.
+    NotEmpty,
+    /// Characters of a text.
+    MaxLength(usize),
+    /// Text, or each text of a list.
+    Matches(&'static Pattern),
+    /// Items of a list or entries of a map, inclusive.
+    MinItems(usize),
+    MaxItems(usize),
+    /// The same for each item of a list.
+    EachNotEmpty,
+    EachMatches(&'static Pattern),
+}
+
+/// A rule between the keys of one object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rule {
+    /// `tag` decides which other keys are needed and which are refused.
+    Variants { tag: &'static str, default: Option<&'static str>, variants: &'static [Variant] },
+    /// At most one of the keys.
+    AtMostOne(&'static [&'static str]),
+    /// Exactly one of the keys.
+    ExactlyOne(&'static [&'static str]),
+    /// One of the keys or more.
+    AtLeastOne(&'static [&'static str]),
+    /// The first key only together with the second.
+    Needs(&'static str, &'static str),
+}
+
+/// What one value of a discriminating key asks of the others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Variant {
+    pub(crate) value: &'static str,
+    pub(crate) needs: &'static [&'static str],
+    pub(crate) refuses: &'static [&'static str],
+}
+
+// === impl Limit ===
+
+impl Limit {
+    /// Whether `node` keeps to the limit; reports it if not. Values of another type are the reader's business.
+    pub(crate) fn check(self, node: &Node, secret: bool, cx: &mut Context) -> bool {
+        let broken = match (self, &node.kind) {
+            (Self::Range(least, most), Kind::Plain(_)) => {
+                node.to_json().as_f64().is_some_and(|n| n < as_f64(least) || n > as_f64(most))
+            }
+            (Self::NotEmpty, Kind::Text(text)) => text.is_empty(),
+            (Self::MaxLength(most), Kind::Text(text) | Kind::Plain(text)) => {
+                text.chars().nth(most).is_some()
+            }
+            (Self::Matches(pattern), Kind::Text(text) | Kind::Plain(text)) => {
+                !pattern.matches(text)
+            }
+            (Self::MinItems(least), Kind::List(items)) => items.len() < least,
+            (Self::MinItems(least), Kind::Map(entries)) => entries.len() < least,
+            (Self::MaxItems(most), Kind::List(items)) => items.len() > most,
+            (Self::MaxItems(most), Kind::Map(entries)) => entries.len() > most,
+            (Self::EachNotEmpty | Self::EachMatches(_), Kind::List(items)) => {
+                let limit = self.of_item();
+                let mut good = true;
+                for (index, item) in items.iter().enumerate() {
+                    good &= cx.at_index(index, |cx| limit.check(item, secret, cx));
+                }
+                return good;
+            }
+            _ => false,
+        };
+        if broken {
+            let found = if secret { node.describe_kind().to_owned() } else { self.found(node) };
+            cx.refuse_as(node, found, self.allowed(), None);
+        }
+        !broken
+    }
+
+    fn of_item(self) -> Self {
+        match self {
+            Self::EachNotEmpty => Self::NotEmpty,
+            Self::EachMatches(pattern) => Self::Matches(pattern),
+            other => other,
+        }
+    }
+
+    fn found(self, node: &Node) -> String {
+        match &node.kind {
+            Kind::List(items) => format!("a list of {}", items.len()),
+            Kind::Map(entries) => format!("a map of {}", entries.len()),
+            Kind::Text(_) | Kind::Plain(_) => node.describe(),
+        }
+    }
+
+    fn allowed(self) -> String {
+        match self {
+            Self::Range(least, i64::MAX) => format!("a whole number of at least {least}"),
+            Self::Range(least, most) => format!("a whole number from {least} to {most}"),
+            Self::NotEmpty => "text that is not empty".to_owned(),
+            Self::MaxLength(most) => format!("at most {most} characters"),
+            Self::Matches(pattern) => pattern.meaning.to_owned(),
+            Self::MinItems(least) => format!("at least {least} of them"),
+            Self::MaxItems(most) => format!("at most {most} of them"),
+            Self::EachNotEmpty | Self::EachMatches(_) => self.of_item().allowed(),
+        }
+    }
+
+    pub(crate) fn describe(self, schema: &mut Map<String, Value>) {
+        let of_map = schema.get("type") == Some(&json!("object"));
+        match self {
+            Self::Range(least, most) => {
+                schema.insert("minimum".to_owned(), json!(least));
+                if most != i64::MAX {
+                    schema.insert("maximum".to_owned(), json!(most));
+                }
+            }
+            Self::NotEmpty => {
+                schema.insert("minLength".to_owned(), json!(1));
+            }
+            Self::MaxLength(most) => {
+                schema.insert("maxLength".to_owned(), json!(most));
+            }
+            Self::Matches(pattern) => {
+                schema.insert("pattern".to_owned(), json!(pattern.regex));
+            }
+            Self::MinItems(least) => {
+                let key = if of_map { "minProperties" } else { "minItems" };
+                schema.insert(key.to_owned(), json!(least));
+            }
+            Self::MaxItems(most) => {
+                let key = if of_map { "maxProperties" } else { "maxItems" };
+                schema.insert(key.to_owned(), json!(most));
+            }
+            Self::EachNotEmpty | Self::EachMatches(_) => {
+                if let Some(Value::Object(items)) = schema.get_mut("items") {
+                    self.of_item().describe(items);
+                }
+            }
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss)] // Limits are small; only their comparison with a document's number matters.
+fn as_f64(number: i64) -> f64 {
+    number as f64
+}
+
+// === impl Rule ===
+
+impl Rule {
+    pub(crate) fn check(&self, node: &Node, cx: &mut Context) {
+        let present = |keys: &[&'static str]| -> Vec<&'static str> {
+            keys.iter().copied().filter(|key| node.get(key).is_some()).collect()
+        };
+        match self {
+            Self::Variants { tag, default, variants } => {
+                check_variants(node, cx, tag, *default, variants)
+            }
+            Self::AtMostOne(keys) | Self::ExactlyOne(keys) if present(keys).len() > 1 => {
+                let second = present(keys).get(1).copied().unwrap_or_default();
+                let found = format!("{} together", list(&present(keys), "and"));
+                cx.refuse_key(node, second, found, format!("one of {}", list(keys, "and")));
+            }
+            Self::ExactlyOne(keys) | Self::AtLeastOne(keys) if present(keys).is_empty() => {
+                let found = format!("neither {}", list(keys, "nor"));
+                let count =
+                    if matches!(self, Self::ExactlyOne(_)) { "exactly" } else { "at least" };
+                cx.refuse_as(node, found, format!("{count} one of them"), None);
+            }
+            Self::Needs(key, other) if node.get(key).is_some() && node.get(other).is_none() => {
+                cx.refuse_key(
+                    node,
+                    key,
+                    format!("{key} without {other}"),
+                    format!("{key} together with {other}"),
+                );
+            }
+            Self::AtMostOne(_) | Self::ExactlyOne(_) | Self::AtLeastOne(_) | Self::Needs(..) => {}
+        }
+    }
+
+    pub(crate) fn describe(&self, schema: &mut Schema) {
+        let needs = |key: &&str| json!({ "required": [key] });
+        let none_two = |keys: &[&str]| -> Vec<Value> {
+            let mut pairs = Vec::new();
+            for (index, left) in keys.iter().enumerate() {
+                for right in &keys[index + 1..] {
+                    pairs.push(json!({ "not": { "required": [left, right] } }));
+                }
+            }
+            pairs
+        };
+        let mut all = Vec::new();
+        match self {
+            Self::Variants { tag, default, variants } => {
+                all.extend(variants.iter().map(|variant| describe_variant(tag, *default, variant)));
+            }
+            Self::AtMostOne(keys) => all.extend(none_two(keys)),
+            Self::ExactlyOne(keys) => {
+                all.extend(none_two(keys));
+                all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));
+            }
+            Self::AtLeastOne(keys) => {
+                all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }))
+            }
+            Self::Needs(key, other) => {
+                all.push(json!({ "dependentRequired": { (*key): [other] } }))
+            }
+        }
+        let object = schema.ensure_object();
+        match object.get_mut("allOf") {
+            Some(Value::Array(present)) => present.extend(all),
+            _ => {
+                object.insert("allOf".to_owned(), Value::Array(all));
+            }
+        }
+    }
+}
+
+fn check_variants(
+    node: &Node,
+    cx: &mut Context,
+    tag: &'static str,
+    default: Option<&'static str>,
+    variants: &[Variant],
+) {
+    let chosen = match node.get(tag) {
+        Some(value) => value.text(),
+        None => default,
+    };
+    // A missing or misspelt tag is reported by its own reader.
+    let Some(chosen) = chosen else { return };
+    let Some(variant) = variants.iter().find(|variant| variant.value == chosen) else { return };
+    for key in variant.needs {
+        if node.get(key).is_none() {
+            let found = format!("{tag}: {} without {key}", quoted(chosen));
+            cx.at_key(key, |cx| cx.refuse_as(node, found, format!("{key} is required here"), None));
+        }
+    }
+    for key in variant.refuses {
+        if node.get(key).is_some() {
+            let others: Vec<_> = variants
+                .iter()
+                .filter(|other| !other.refuses.contains(key))
+                .map(|other| other.value)
+                .collect();
+            let found = format!("{key} with {tag}: {}", quoted(chosen));
+            cx.refuse_key(
+                node,
+                key,
+                found,
+                format!("{key} only with {tag}: {}", list(&others, "or")),
+            );
+        }
+    }
+}
+
+fn describe_variant(tag: &str, default: Option<&str>, variant: &Variant) -> Value {
+    let mut when = json!({ "properties": { (tag): { "const": variant.value } } });
+    if default != Some(variant.value) {
+        when["required"] = json!([tag]);
+    }
+    let mut then = Map::new();
+    if !variant.needs.is_empty() {
+        then.insert("required".to_owned(), json!(variant.needs));
+    }
+    if !variant.refuses.is_empty() {
+        let refused: Map<_, _> =
+            variant.refuses.iter().map(|key| ((*key).to_owned(), Value::Bool(false))).collect();
+        then.insert("properties".to_owned(), Value::Object(refused));
+    }
+    json!({ "if": when, "then": then })
+}
+
+fn quoted(value: &str) -> String {
+    if value.is_empty() { "\"\"".to_owned() } else { value.to_owned() }
+}
+
+/// `a, b and c`.
+pub(crate) fn list(words: &[&str], last: &str) -> String {
+    match words {
+        [] => String::new(),
+        [word] => quoted(word),
+        [most @ .., word] => {
+            let most: Vec<_> = most.iter().map(|word| quoted(word)).collect();
+            format!("{} {last} {}", most.join(", "), quoted(word))
+        }
+    }
+}

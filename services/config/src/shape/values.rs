@@ -1,0 +1,237 @@
+//! How values without fields of their own are read: text, numbers, lists, maps.
+
+use std::collections::BTreeMap;
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde_json::Value;
+use url::Url;
+
+use super::{Shape, rules::list};
+use crate::{
+    context::Context,
+    suggest::nearest,
+    text::patterns,
+    tree::{Kind, Node, Plain, resolve, shorten},
+};
+
+/// The text of `node`; anything else is refused, with the quoted form proposed where that is what is missing.
+pub(crate) fn text<'a>(node: &'a Node, secret: bool, cx: &mut Context) -> Option<&'a str> {
+    if let Some(text) = node.text() {
+        return Some(text);
+    }
+    let found = if secret { node.describe_kind().to_owned() } else { node.describe() };
+    match &node.kind {
+        Kind::Plain(plain) if resolve(plain) != Plain::Null => {
+            let suggestion = (!secret).then(|| format!("\"{}\"", shorten(plain)));
+            cx.refuse_as(
+                node,
+                found,
+                "text; a number or boolean that is meant as text needs quotes",
+                suggestion,
+            );
+        }
+        Kind::Plain(_) => cx.refuse_as(node, found, "text, or leave the key out", None),
+        Kind::Text(_) | Kind::List(_) | Kind::Map(_) => cx.refuse_as(node, found, "text", None),
+    }
+    None
+}
+
+/// Refuses what is none of `words`.
+pub(crate) fn refuse_word(node: &Node, words: &[&str], cx: &mut Context) {
+    let suggestion = node.text().and_then(|text| nearest(text, words.iter().copied()));
+    cx.refuse_as(node, node.describe(), list(words, "or"), suggestion.map(ToOwned::to_owned));
+}
+
+impl Shape for bool {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        if let Kind::Plain(text) = &node.kind
+            && let Plain::Bool(value) = resolve(text)
+        {
+            return Some(value);
+        }
+        let suggestion = match node.text().map(str::to_lowercase).as_deref() {
+            Some("yes" | "on" | "true" | "y") => Some("true".to_owned()),
+            Some("no" | "off" | "false" | "n") => Some("false".to_owned()),
+            _ => None,
+        };
+        cx.refuse_as(node, node.describe(), "true or false", suggestion);
+        None
+    }
+}
+
+impl Shape for u32 {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let value = match &node.kind {
+            Kind::Plain(text) => match resolve(text) {
+                Plain::Number(number) => whole(&number),
+                Plain::Null | Plain::Bool(_) | Plain::NotFinite | Plain::Text => None,
+            },
+            Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
+        };
+        if value.is_none() {
+            cx.refuse(node, format!("a whole number from 0 to {}", u32::MAX));
+        }
+        value
+    }
+
+    fn field_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "integer", "minimum": 0, "maximum": u32::MAX })
+    }
+}
+
+/// JSON Schema counts `8.0` as an integer, and so do we.
+fn whole(number: &serde_json::Number) -> Option<u32> {
+    if let Some(value) = number.as_u64() {
+        return u32::try_from(value).ok();
+    }
+    let value = number.as_f64().filter(|value| value.fract() == 0.0)?;
+    if !(0.0..=f64::from(u32::MAX)).contains(&value) {
+        return None;
+    }
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    // The range was checked above.
+    Some(value as u32)
+}
+
+impl Shape for String {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        text(node, false, cx).map(ToOwned::to_owned)
+    }
+
+    fn empty_is_absent() -> bool {
+        true
+    }
+}
+
+impl Shape for Url {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let text = text(node, false, cx)?;
+        let allowed = "an absolute http:// or https:// URL with a host";
+        match Url::parse(text) {
+            Ok(url) if patterns::HTTP.matches(text) && url.has_host() => Some(url),
+            Ok(_) => {
+                cx.refuse(node, allowed);
+                None
+            }
+            Err(error) => {
+                cx.refuse_as(node, format!("{} ({error})", node.describe()), allowed, None);
+                None
+            }
+        }
+    }
+
+    fn field_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "format": "uri", "pattern": patterns::HTTP.regex })
+    }
+}
+
+/// Any JSON value.
+impl Shape for Value {
+    fn read(node: &Node, _: &mut Context) -> Option<Self> {
+        Some(node.to_json())
+    }
+}
+
+/// A JSON object of any content.
+impl Shape for serde_json::Map<String, Value> {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        match node.to_json() {
+            Value::Object(map) => Some(map),
+            _ => {
+                cx.refuse(node, "a map");
+                None
+            }
+        }
+    }
+
+    fn field_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object" })
+    }
+}
+
+impl<T: Shape> Shape for Option<T> {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        if T::empty_is_absent() && node.text() == Some("") {
+            return Some(None);
+        }
+        T::read(node, cx).map(Some)
+    }
+
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+
+    fn is_absent(&self) -> bool {
+        self.is_none()
+    }
+
+    fn is_secret() -> bool {
+        T::is_secret()
+    }
+
+    fn field_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::field_schema(generator)
+    }
+}
+
+impl<T: Shape> Shape for Box<T> {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        T::read(node, cx).map(Box::new)
+    }
+
+    fn field_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::field_schema(generator)
+    }
+}
+
+impl<T: Shape> Shape for Vec<T> {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let Kind::List(items) = &node.kind else {
+            let found =
+                if T::is_secret() { node.describe_kind().to_owned() } else { node.describe() };
+            cx.refuse_as(node, found, "a list", None);
+            return None;
+        };
+        let read: Vec<Option<T>> = items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| cx.at_index(index, |cx| T::read(item, cx)))
+            .collect();
+        read.into_iter().collect()
+    }
+
+    fn is_secret() -> bool {
+        T::is_secret()
+    }
+
+    fn field_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "array", "items": T::field_schema(generator) })
+    }
+}
+
+impl<T: Shape> Shape for BTreeMap<String, T> {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let Kind::Map(entries) = &node.kind else {
+            let found =
+                if T::is_secret() { node.describe_kind().to_owned() } else { node.describe() };
+            cx.refuse_as(node, found, "a map", None);
+            return None;
+        };
+        let read: Vec<Option<(String, T)>> = entries
+            .iter()
+            .map(|entry| {
+                let value = cx.at_key(&entry.key, |cx| T::read(&entry.value, cx))?;
+                Some((entry.key.clone(), value))
+            })
+            .collect();
+        read.into_iter().collect()
+    }
+
+    fn is_secret() -> bool {
+        T::is_secret()
+    }
+
+    fn field_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "additionalProperties": T::field_schema(generator) })
+    }
+}

@@ -1,0 +1,66 @@
+//! Traces and metrics (`telemetry`).
+
+use std::collections::BTreeMap;
+
+use crate::{
+    context::Context,
+    decimal::Decimal,
+    optimizer::at_most,
+    shape::section_with_default,
+    text::{EnvName, FilePath, Secret},
+    tree::Node,
+};
+
+section_with_default! {
+    /// Traces and metrics.
+    pub struct Telemetry {
+        /// OTLP endpoint.
+        pub endpoint: Option<String>;
+        /// Speak to it over http instead of https.
+        pub insecure: bool = false;
+        /// PEM bundle of certificates to trust there.
+        pub ca_cert_path: Option<FilePath>;
+        /// Headers to send there, for authentication.
+        pub headers: BTreeMap<String, Secret> = BTreeMap::new();
+        /// Trace requests. Needs an endpoint.
+        pub tracing_enabled: bool = false;
+        /// Share of traces that are kept, "0.0" to "1.0".
+        pub sampling_rate: Decimal = Decimal::hundredths(0, 5);
+        /// Send metrics over OTLP. Independent of `enablePrometheusMetricsPath`.
+        pub metrics_enabled: bool = false;
+        /// Serve `/metrics` for Prometheus on the main port.
+        pub enable_prometheus_metrics_path: bool = false;
+        /// Name of the service in all signals. Absent is the server's name.
+        pub service_name: Option<String>;
+        /// Version of the service in all signals. Absent is the server's version.
+        pub service_version: Option<String>;
+        /// Resource attributes of all signals.
+        pub custom_attributes: BTreeMap<String, String> = BTreeMap::new();
+        /// Environment variables to copy into spans. No others are read.
+        pub environment_variables: Vec<EnvName> = Vec::new();
+        /// Write the older attribute names too.
+        pub use_legacy_attributes: bool = true;
+    }
+    check Telemetry::check
+}
+
+impl Telemetry {
+    fn check(&self, node: &Node, cx: &mut Context) {
+        at_most(&self.sampling_rate, 1.0, node, "samplingRate", cx);
+        let sends = self.tracing_enabled || self.metrics_enabled;
+        if self.endpoint.is_some() && !sends {
+            let allowed = "an endpoint together with tracingEnabled or metricsEnabled";
+            cx.refuse_key(node, "endpoint", "an endpoint that nothing is sent to", allowed);
+        }
+        if self.insecure && self.ca_cert_path.is_some() {
+            cx.refuse_key(node, "caCertPath", "caCertPath with insecure: true", "one of them");
+        }
+        for name in self.headers.keys() {
+            if crate::text::HeaderName::new(name).is_none() {
+                let at = node.get("headers").unwrap_or(node);
+                let allowed = crate::text::patterns::HEADER_NAME.meaning;
+                cx.at_key("headers", |cx| cx.refuse_key(at, name, "the key", allowed));
+            }
+        }
+    }
+}

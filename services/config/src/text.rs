@@ -1,0 +1,341 @@
+//! Text with a form: what a name, a path, an ARN may look like, checked once where it is read.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use regex_lite::Regex;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+
+use crate::{
+    context::Context,
+    shape::{Shape, deserialize, values},
+    tree::Node,
+};
+
+/// A form that text may be required to have.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    /// As the JSON Schema shows it (ECMA-262).
+    pub(crate) regex: &'static str,
+    /// As a message says it.
+    pub(crate) meaning: &'static str,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+/// The patterns of the configuration.
+pub(crate) mod patterns {
+    use super::Pattern;
+
+    pub(crate) static HTTP: Pattern =
+        Pattern::new("^https?://", "an absolute http:// or https:// URL with a host");
+    pub(crate) static HTTPS: Pattern =
+        Pattern::new("^https://", "an absolute https:// URL with a host");
+    pub(crate) static DISCOVERY: Pattern = Pattern::new(
+        "^https://[^\\s?#]+[^/\\s?#]$",
+        "an https:// URL without query, fragment or trailing slash",
+    );
+    pub(crate) static ISSUER: Pattern = Pattern::new(
+        r"^https?://[^\s?#]+[^/\s?#]$",
+        "an https:// URL (http:// on loopback) without query, fragment or trailing slash (RFC 8414)",
+    );
+    pub(crate) static DNS_LABEL: Pattern = Pattern::new(
+        "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$",
+        "lower-case letters, digits and hyphens, with a letter or digit at both ends",
+    );
+    pub(crate) static DURATION: Pattern = Pattern::new(
+        r"^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$",
+        "a duration such as 500ms, 30s, 1m30s or 168h",
+    );
+    pub(crate) static DECIMAL: Pattern =
+        Pattern::new("^([0-9]*[.])?[0-9]+$", "a decimal number in quotes, such as \"0.5\"");
+    pub(crate) static ENV_NAME: Pattern = Pattern::new(
+        "^[A-Za-z_][A-Za-z0-9_]*$",
+        "the name of an environment variable: letters, digits and underscores, not starting with a digit",
+    );
+    pub(crate) static HEADER_NAME: Pattern = Pattern::new(
+        "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$",
+        "the name of an HTTP header field (RFC 9110, section 5.1)",
+    );
+    pub(crate) static REGION: Pattern =
+        Pattern::new("^[a-z]{2}(-[a-z]+)+-[0-9]+$", "an AWS region such as eu-central-1");
+    pub(crate) static ROLE_ARN: Pattern = Pattern::new(
+        r"^arn:(aws|aws-cn|aws-us-gov):iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$",
+        "an IAM role such as arn:aws:iam::123456789012:role/name",
+    );
+    pub(crate) static PREFIX_FORMAT: Pattern = Pattern::new(
+        r"^([^{}]|\{workload\})+$",
+        "text in which {workload} stands for the backend's name; there is no other placeholder",
+    );
+    pub(crate) static IDENTIFIER: Pattern = Pattern::new(
+        "^[A-Za-z_][A-Za-z0-9_]*$",
+        "a variable name: letters, digits and underscores, not starting with a digit",
+    );
+    pub(crate) static SCOPE: Pattern = Pattern::new(
+        "^[\\x21\\x23-\\x5B\\x5D-\\x7E]+$",
+        "a scope: printable ASCII without spaces, quotes and backslashes (RFC 6749, section 3.3)",
+    );
+    pub(crate) static HOST_PORT: Pattern =
+        Pattern::new(r"^(\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):[0-9]{1,5}$", "host:port");
+    pub(crate) static ABSOLUTE_PATH: Pattern =
+        Pattern::new("^/", "an absolute path without .. and control characters");
+}
+
+impl Pattern {
+    pub(crate) const fn new(regex: &'static str, meaning: &'static str) -> Self {
+        Self { regex, meaning, compiled: OnceLock::new() }
+    }
+
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        // All patterns compile (a test says so); one that did not would accept nothing.
+        self.compiled
+            .get_or_init(|| Regex::new(self.regex).ok())
+            .as_ref()
+            .is_some_and(|regex| regex.is_match(text))
+    }
+}
+
+/// A text type of the form that `$pattern` gives.
+macro_rules! text_type {
+    ($(#[doc = $doc:literal])* $name:ident, $pattern:expr $(, and $also:expr)? $(, max $max:literal)?) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The text, exactly as it was written.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+
+            /// Checks the form of `text`; `None` if it doesn't have it.
+            #[must_use]
+            pub fn new(text: &str) -> Option<Self> {
+                let good = $pattern.matches(text) $(&& $also(text))? $(&& text.chars().nth($max).is_none())?;
+                good.then(|| Self(text.to_owned()))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl Shape for $name {
+            fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+                let text = values::text(node, false, cx)?;
+                let value = Self::new(text);
+                if value.is_none() {
+                    let allowed = $pattern.meaning.to_owned() $(+ concat!(", at most ", $max, " characters"))?;
+                    cx.refuse(node, allowed);
+                }
+                value
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserialize(deserializer)
+            }
+        }
+
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({ "type": "string", "pattern": $pattern.regex $(, "maxLength": $max)? })
+            }
+        }
+    };
+}
+
+text_type! {
+    /// The name of an environment variable. The configuration names secrets, it doesn't hold them.
+    EnvName, patterns::ENV_NAME
+}
+
+text_type! {
+    /// The name of an HTTP header field (RFC 9110, section 5.1), spelt as it was written.
+    HeaderName, patterns::HEADER_NAME
+}
+
+text_type! {
+    /// An issuer identifier (RFC 8414): https, or http on loopback; compared as text, so kept as text.
+    Issuer, patterns::ISSUER, and secure_issuer
+}
+
+text_type! {
+    /// The name of an upstream identity provider: a DNS label of at most 63 characters.
+    ProviderName, patterns::DNS_LABEL, max 63
+}
+
+text_type! {
+    /// An AWS region.
+    Region, patterns::REGION
+}
+
+text_type! {
+    /// The ARN of an IAM role.
+    RoleArn, patterns::ROLE_ARN
+}
+
+text_type! {
+    /// The address of a TCP server, `host:port`; IPv6 addresses in brackets.
+    HostPort, patterns::HOST_PORT, and valid_port
+}
+
+/// The absolute path of a file, without `..`: what a mount put there, not what a relative path happens to reach.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FilePath(PathBuf);
+
+/// A secret that stands in the configuration itself. `Debug` hides it; writing the configuration writes it.
+#[derive(Clone)]
+pub struct Secret(SecretString);
+
+fn secure_issuer(text: &str) -> bool {
+    let Ok(url) = url::Url::parse(text) else { return false };
+    let plain = url.username().is_empty() && url.password().is_none();
+    plain && (url.scheme() == "https" || is_loopback(&url))
+}
+
+/// Whether `url` names this machine: `localhost` or a loopback address.
+pub(crate) fn is_loopback(url: &url::Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+fn valid_port(text: &str) -> bool {
+    text.rsplit_once(':')
+        .and_then(|(_, port)| port.parse::<u16>().ok())
+        .is_some_and(|port| port > 0)
+}
+
+// === impl FilePath ===
+
+impl FilePath {
+    /// The path.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Shape for FilePath {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let text = values::text(node, false, cx)?;
+        let climbs = text.split('/').any(|part| part == "..");
+        if !patterns::ABSOLUTE_PATH.matches(text) || climbs || text.chars().any(char::is_control) {
+            cx.refuse(node, patterns::ABSOLUTE_PATH.meaning);
+            return None;
+        }
+        Some(Self(PathBuf::from(text)))
+    }
+}
+
+impl Serialize for FilePath {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for FilePath {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer)
+    }
+}
+
+impl schemars::JsonSchema for FilePath {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "FilePath".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": patterns::ABSOLUTE_PATH.regex })
+    }
+}
+
+// === impl Secret ===
+
+impl Secret {
+    /// The secret, for the layer that sends it.
+    #[must_use]
+    pub fn secret(&self) -> &SecretString {
+        &self.0
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose_secret() == other.0.expose_secret()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Shape for Secret {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        values::text(node, true, cx).map(|text| Self(SecretString::from(text)))
+    }
+
+    fn is_secret() -> bool {
+        true
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.expose_secret())
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Secret {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize(deserializer)
+    }
+}
+
+impl schemars::JsonSchema for Secret {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Secret".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string" })
+    }
+}
+
+#[cfg(test)]
+mod tests;

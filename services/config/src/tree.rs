@@ -1,0 +1,236 @@
+//! A document before it has meaning: scalars with their exact text, lists, maps, line numbers.
+//!
+//! YAML and JSON both become this tree, so a field is read in one way wherever it came from, and text such as `1.10` or
+//! `012` is never a number on its way to a field that wants to talk about it.
+
+mod json;
+mod yaml;
+
+use serde_json::{Number, Value};
+
+use crate::{context::Context, error::Mistake};
+
+pub(crate) use self::{json::parse as parse_json, yaml::parse as parse_yaml};
+
+/// The largest document, in bytes.
+pub(crate) const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The deepest nesting of lists and maps.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// The most values in a document, those that aliases repeat included.
+pub(crate) const MAX_NODES: usize = 200_000;
+
+/// One value and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub(crate) line: Option<usize>,
+    pub(crate) kind: Kind,
+}
+
+/// What a value is, before a field says what it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Kind {
+    /// Quoted, or a block of text: always text.
+    Text(String),
+    /// Unquoted: text, number, boolean or null by its spelling.
+    Plain(String),
+    List(Vec<Node>),
+    Map(Vec<Entry>),
+}
+
+/// One `key: value` of a map. Keys may still be there twice.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) line: Option<usize>,
+    pub(crate) value: Node,
+}
+
+/// What an unquoted scalar means in the YAML 1.2 core schema (section 10.3.2).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Plain {
+    Null,
+    Bool(bool),
+    Number(Number),
+    /// A number that JSON cannot write: `.inf`, `.nan`.
+    NotFinite,
+    Text,
+}
+
+// === impl Node ===
+
+impl Node {
+    /// The text, if this is text.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Text(text) => Some(text),
+            Kind::Plain(text) if resolve(text) == Plain::Text => Some(text),
+            Kind::Plain(_) | Kind::List(_) | Kind::Map(_) => None,
+        }
+    }
+
+    /// The value of `key`, if this is a map that has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        match &self.kind {
+            Kind::Map(entries) => entries.iter().find(|e| e.key == key).map(|e| &e.value),
+            Kind::Text(_) | Kind::Plain(_) | Kind::List(_) => None,
+        }
+    }
+
+    /// The same value in JSON's terms, for fields that take anything.
+    pub(crate) fn to_json(&self) -> Value {
+        match &self.kind {
+            Kind::Text(text) => Value::String(text.clone()),
+            Kind::Plain(text) => match resolve(text) {
+                Plain::Null => Value::Null,
+                Plain::Bool(value) => Value::Bool(value),
+                Plain::Number(number) => Value::Number(number),
+                Plain::NotFinite | Plain::Text => Value::String(text.clone()),
+            },
+            Kind::List(items) => items.iter().map(Node::to_json).collect(),
+            Kind::Map(entries) => {
+                Value::Object(entries.iter().map(|e| (e.key.clone(), e.value.to_json())).collect())
+            }
+        }
+    }
+
+    /// How a message names this value. Never longer than a line.
+    pub(crate) fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Text(text) => format!("\"{}\"", shorten(text)),
+            Kind::Plain(text) => match resolve(text) {
+                Plain::Null => "nothing".to_owned(),
+                Plain::Bool(_) => format!("the boolean {text}"),
+                Plain::Number(_) | Plain::NotFinite => format!("the number {}", shorten(text)),
+                Plain::Text => format!("\"{}\"", shorten(text)),
+            },
+            Kind::List(_) | Kind::Map(_) => self.describe_kind().to_owned(),
+        }
+    }
+
+    /// As [`Node::describe`], without the value: for secrets.
+    pub(crate) fn describe_kind(&self) -> &'static str {
+        match &self.kind {
+            Kind::Text(_) => "text",
+            Kind::Plain(text) => match resolve(text) {
+                Plain::Null => "nothing",
+                Plain::Bool(_) => "a boolean",
+                Plain::Number(_) | Plain::NotFinite => "a number",
+                Plain::Text => "text",
+            },
+            Kind::List(_) => "a list",
+            Kind::Map(_) => "a map",
+        }
+    }
+
+    /// Reports keys that a map has twice, and YAML merge keys, which no map may have.
+    pub(crate) fn check_keys(&self, cx: &mut Context) {
+        match &self.kind {
+            Kind::Text(_) | Kind::Plain(_) => {}
+            Kind::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    cx.at_index(index, |cx| item.check_keys(cx));
+                }
+            }
+            Kind::Map(entries) => {
+                let mut seen = std::collections::HashMap::new();
+                for entry in entries {
+                    if let Some(first) = seen.insert(entry.key.as_str(), entry.line) {
+                        cx.at_key(&entry.key, |cx| cx.report(duplicate(entry, first)));
+                    }
+                    if entry.key == "<<" {
+                        cx.at_key(&entry.key, |cx| cx.report(merge_key(entry)));
+                    }
+                    cx.at_key(&entry.key, |cx| entry.value.check_keys(cx));
+                }
+            }
+        }
+    }
+}
+
+fn duplicate(entry: &Entry, first: Option<usize>) -> Mistake {
+    let found = match first {
+        Some(line) => format!("the key a second time (first on line {line})"),
+        None => "the key a second time".to_owned(),
+    };
+    Mistake {
+        path: String::new(),
+        line: entry.line,
+        found,
+        allowed: "each key once".to_owned(),
+        suggestion: None,
+    }
+}
+
+fn merge_key(entry: &Entry) -> Mistake {
+    Mistake {
+        path: String::new(),
+        line: entry.line,
+        found: "a merge key".to_owned(),
+        allowed: "keys written out; an alias (*name) may repeat a whole value".to_owned(),
+        suggestion: None,
+    }
+}
+
+/// What the unquoted scalar `text` means.
+pub(crate) fn resolve(text: &str) -> Plain {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Plain::Null,
+        "true" | "True" | "TRUE" => return Plain::Bool(true),
+        "false" | "False" | "FALSE" => return Plain::Bool(false),
+        ".nan" | ".NaN" | ".NAN" => return Plain::NotFinite,
+        _ => {}
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") {
+        return Plain::NotFinite;
+    }
+    let whole = !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit());
+    let radix = |prefix, radix| {
+        text.strip_prefix(prefix)
+            .filter(|digits| digits.bytes().all(|byte| char::from(byte).is_digit(radix)))
+            .and_then(|digits| u64::from_str_radix(digits, radix).ok())
+    };
+    if whole && let Ok(value) = text.parse::<i64>() {
+        return Plain::Number(value.into());
+    }
+    if whole && let Ok(value) = text.parse::<u64>() {
+        return Plain::Number(value.into());
+    }
+    if let Some(value) = radix("0x", 16).or_else(|| radix("0o", 8)) {
+        return Plain::Number(value.into());
+    }
+    if !is_float(unsigned) {
+        return Plain::Text;
+    }
+    text.parse().ok().and_then(Number::from_f64).map_or(Plain::NotFinite, Plain::Number)
+}
+
+/// `( \. [0-9]+ | [0-9]+ ( \. [0-9]* )? ) ( [eE] [-+]? [0-9]+ )?`
+fn is_float(text: &str) -> bool {
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    if let Some(exponent) = exponent {
+        let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+        if exponent.is_empty() || !digits(exponent) {
+            return false;
+        }
+    }
+    match mantissa.split_once('.') {
+        Some(("", fraction)) => !fraction.is_empty() && digits(fraction),
+        Some((whole, fraction)) => digits(whole) && digits(fraction),
+        None => !mantissa.is_empty() && digits(mantissa),
+    }
+}
+
+pub(crate) fn shorten(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let line: String =
+        text.chars().take(LONGEST).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(LONGEST).is_some() { format!("{line}…") } else { line }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,243 @@
+//! YAML text to a [`Node`], bounded: one document, no deeper and no larger than the limits, aliases counted as what they
+//! repeat, so a small file cannot become a large tree.
+
+use std::collections::HashMap;
+
+use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Tag, options};
+
+use super::{Entry, Kind, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node};
+use crate::error::{Mistake, Mistakes};
+
+/// Reads the one document in `text`.
+pub(crate) fn parse(text: &str) -> Result<Node, Mistakes> {
+    let mut builder = Builder::default();
+    for next in Parser::new_from_str_with_options(text, limits()) {
+        let (event, span) = next.map_err(|error| syntax(&error))?;
+        let line = span.start.line();
+        builder.take(event, line).map_err(|mistake| Mistakes::one(*mistake))?;
+    }
+    builder.root.ok_or_else(|| Mistakes::one(*mistake(1, "an empty document", "a map of settings")))
+}
+
+#[derive(Default)]
+struct Builder {
+    open: Vec<Open>,
+    /// Finished values by anchor. An anchor still being read is absent, so a value cannot contain itself.
+    anchors: HashMap<usize, Anchored>,
+    root: Option<Node>,
+    documents: usize,
+    nodes: usize,
+    bytes: usize,
+}
+
+struct Open {
+    line: usize,
+    anchor: usize,
+    holds: Holds,
+}
+
+enum Holds {
+    List(Vec<Node>),
+    Map { entries: Vec<Entry>, key: Option<(String, usize)> },
+}
+
+struct Anchored {
+    node: Node,
+    nodes: usize,
+    bytes: usize,
+    depth: usize,
+}
+
+// Boxed: a mistake is five words, and every event of a large document passes this result.
+type Step = Result<(), Box<Mistake>>;
+
+// === impl Builder ===
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, line: usize) -> Step {
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    return Err(mistake(line, "a second document", "one document per file"));
+                }
+                Ok(())
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let kind = scalar(text.into_owned(), style, tag.as_deref(), line)?;
+                self.finish(Node { line: Some(line), kind }, anchor)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                collection_tag(tag.as_deref(), "seq", line)?;
+                self.start(line, anchor, Holds::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                collection_tag(tag.as_deref(), "map", line)?;
+                self.start(line, anchor, Holds::Map { entries: Vec::new(), key: None })
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(Open { line, anchor, holds }) => {
+                    let kind = match holds {
+                        Holds::List(items) => Kind::List(items),
+                        Holds::Map { entries, key: _ } => Kind::Map(entries),
+                    };
+                    self.finish(Node { line: Some(line), kind }, anchor)
+                }
+                None => Ok(()),
+            },
+            Event::Alias(anchor) => self.repeat(anchor, line),
+            // Stream marks and comments carry no value; the enum may grow.
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self, line: usize, anchor: usize, holds: Holds) -> Step {
+        let as_key =
+            matches!(self.open.last(), Some(Open { holds: Holds::Map { key: None, .. }, .. }));
+        if as_key {
+            return Err(mistake(line, "a list or map as a key", "text as a key"));
+        }
+        self.deep_enough(line, 1)?;
+        self.open.push(Open { line, anchor, holds });
+        Ok(())
+    }
+
+    fn repeat(&mut self, anchor: usize, line: usize) -> Step {
+        let Some(found) = self.anchors.get(&anchor) else {
+            return Err(mistake(
+                line,
+                "an alias to a value that contains it",
+                "an alias to an earlier value",
+            ));
+        };
+        let (nodes, bytes, depth) = (found.nodes, found.bytes, found.depth);
+        self.deep_enough(line, depth)?;
+        self.count(line, nodes, bytes)?;
+        let Some(found) = self.anchors.get(&anchor) else { return Ok(()) };
+        let node = Node { line: Some(line), kind: found.node.kind.clone() };
+        self.place(node)
+    }
+
+    fn finish(&mut self, node: Node, anchor: usize) -> Step {
+        let own = match &node.kind {
+            Kind::Text(text) | Kind::Plain(text) => text.len(),
+            Kind::List(_) | Kind::Map(_) => 0,
+        };
+        self.count(node.line.unwrap_or(1), 1, own)?;
+        if anchor != 0 {
+            let (nodes, bytes, depth) = measure(&node);
+            // An anchored value is held a second time, so it counts a second time.
+            self.count(node.line.unwrap_or(1), nodes, bytes)?;
+            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, bytes, depth });
+        }
+        self.place(node)
+    }
+
+    fn place(&mut self, node: Node) -> Step {
+        let Some(open) = self.open.last_mut() else {
+            self.root.get_or_insert(node);
+            return Ok(());
+        };
+        match &mut open.holds {
+            Holds::List(items) => items.push(node),
+            Holds::Map { entries, key } => match key.take() {
+                Some((key, line)) => entries.push(Entry { key, line: Some(line), value: node }),
+                None => {
+                    let line = node.line.unwrap_or(1);
+                    let (Kind::Text(text) | Kind::Plain(text)) = node.kind else {
+                        return Err(mistake(line, "a list or map as a key", "text as a key"));
+                    };
+                    *key = Some((text, line));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    fn deep_enough(&self, line: usize, more: usize) -> Step {
+        if self.open.len() + more > MAX_DEPTH {
+            let allowed = format!("at most {MAX_DEPTH} lists and maps within each other");
+            return Err(mistake(line, "a value nested too deeply", &allowed));
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, line: usize, nodes: usize, bytes: usize) -> Step {
+        self.nodes = self.nodes.saturating_add(nodes);
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.nodes > MAX_NODES || self.bytes > 2 * MAX_BYTES {
+            let allowed = format!("at most {MAX_NODES} values, those that aliases repeat included");
+            return Err(mistake(line, "too many values", &allowed));
+        }
+        Ok(())
+    }
+}
+
+fn measure(node: &Node) -> (usize, usize, usize) {
+    let add = |(nodes, bytes, depth): (usize, usize, usize), more: (usize, usize, usize)| {
+        (nodes + more.0, bytes + more.1, depth.max(more.2))
+    };
+    match &node.kind {
+        Kind::Text(text) | Kind::Plain(text) => (1, text.len(), 0),
+        Kind::List(items) => {
+            let (nodes, bytes, depth) = items.iter().map(measure).fold((1, 0, 0), add);
+            (nodes, bytes, depth + 1)
+        }
+        Kind::Map(entries) => {
+            let (nodes, bytes, depth) = entries
+                .iter()
+                .map(|entry| add(measure(&entry.value), (1, entry.key.len(), 0)))
+                .fold((1, 0, 0), add);
+            (nodes, bytes, depth + 1)
+        }
+    }
+}
+
+fn scalar(
+    text: String,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    line: usize,
+) -> Result<Kind, Box<Mistake>> {
+    let plain = matches!(style, ScalarStyle::Plain);
+    match tag.map(|tag| (tag, tag.core_suffix())) {
+        None if plain => Ok(Kind::Plain(text)),
+        None | Some((_, Some("str"))) => Ok(Kind::Text(text)),
+        Some((_, Some("null" | "bool" | "int" | "float"))) => Ok(Kind::Plain(text)),
+        Some((tag, _)) => Err(unknown_tag(tag, line)),
+    }
+}
+
+fn collection_tag(tag: Option<&Tag>, own: &str, line: usize) -> Step {
+    match tag {
+        Some(tag) if tag.core_suffix() != Some(own) => Err(unknown_tag(tag, line)),
+        _ => Ok(()),
+    }
+}
+
+fn unknown_tag(tag: &Tag, line: usize) -> Box<Mistake> {
+    mistake(line, &format!("the tag {}", super::shorten(&tag.original())), "values without tags")
+}
+
+fn limits() -> Options {
+    options! {
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH + 1,
+        block_nesting_limit: MAX_DEPTH + 1,
+    }
+}
+
+fn syntax(error: &ScanError) -> Mistakes {
+    let found = format!("broken YAML, {}", super::shorten(&error.info()));
+    Mistakes::one(*mistake(error.marker().line(), &found, "YAML 1.2"))
+}
+
+fn mistake(line: usize, found: &str, allowed: &str) -> Box<Mistake> {
+    Box::new(Mistake {
+        path: String::new(),
+        line: Some(line),
+        found: found.to_owned(),
+        allowed: allowed.to_owned(),
+        suggestion: None,
+    })
+}

@@ -1,0 +1,102 @@
+//! What is legal and probably not what was meant.
+
+use std::collections::HashSet;
+
+use crate::{
+    Config, File, Warning,
+    aggregation::{Aggregation, ConflictResolution, WorkloadTools},
+    backend::Backend,
+    operational::Operational,
+    outgoing_auth::{ClientSecret, OutgoingAuth, Source, Strategy},
+    reference::Reference,
+    suggest::nearest,
+};
+
+impl File {
+    /// What is legal and probably not what was meant: names of backends that there are none of, and the like.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let Self { backends, aggregation, outgoing_auth, operational, .. } = self;
+        // Discovered backends are not known here.
+        let known = (outgoing_auth.source == Source::Inline).then_some(backends.as_slice());
+        gather(known, backends, aggregation, Some(outgoing_auth), operational)
+    }
+}
+
+impl Config {
+    /// As [`File::warnings`]; names are compared only where the resource itself lists its backends.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        let Self { backends, aggregation, outgoing_auth, operational, .. } = self;
+        let known = (!backends.is_empty()).then_some(backends.as_slice());
+        gather(known, backends, aggregation, outgoing_auth.as_ref(), operational)
+    }
+}
+
+fn gather<R: Reference>(
+    known: Option<&[Backend]>,
+    backends: &[Backend],
+    aggregation: &Aggregation<R>,
+    outgoing_auth: Option<&OutgoingAuth>,
+    operational: &Operational,
+) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    if let Some(known) = known {
+        unknown_names(known, aggregation, outgoing_auth, operational, &mut warnings);
+    }
+    for (index, backend) in backends.iter().enumerate() {
+        if backend.metadata.contains_key("group") {
+            warnings.push(Warning {
+                path: format!("backends[{index}].metadata.group"),
+                message: "the server sets this key; the value is not used".to_owned(),
+                suggestion: None,
+            });
+        }
+    }
+    for (path, strategy) in outgoing_auth.into_iter().flat_map(OutgoingAuth::strategies) {
+        if let Strategy::TokenExchange(exchange) = strategy
+            && let Some(ClientSecret::Literal(_)) = exchange.client_secret
+        {
+            warnings.push(Warning {
+                path: format!("{path}.tokenExchange.clientSecret"),
+                message: "a secret in the configuration itself".to_owned(),
+                suggestion: Some("clientSecretEnv".to_owned()),
+            });
+        }
+    }
+    warnings
+}
+
+fn unknown_names<R: Reference>(
+    known: &[Backend],
+    aggregation: &Aggregation<R>,
+    outgoing_auth: Option<&OutgoingAuth>,
+    operational: &Operational,
+    warnings: &mut Vec<Warning>,
+) {
+    let names: HashSet<&str> = known.iter().map(|backend| backend.name.as_str()).collect();
+    let mut look = |path: String, name: &str| {
+        if !names.contains(name) {
+            warnings.push(Warning {
+                path,
+                message: format!("no backend is called \"{}\"", crate::tree::shorten(name)),
+                suggestion: nearest(name, names.iter().copied()).map(ToOwned::to_owned),
+            });
+        }
+    };
+    let Aggregation { conflict_resolution, exclude_all_tools: _, tools } = aggregation;
+    for (index, WorkloadTools { workload, .. }) in tools.iter().enumerate() {
+        look(format!("aggregation.tools[{index}].workload"), workload);
+    }
+    if let ConflictResolution::Priority { order } = conflict_resolution {
+        for (index, name) in order.iter().enumerate() {
+            look(format!("aggregation.conflictResolutionConfig.priorityOrder[{index}]"), name);
+        }
+    }
+    for name in operational.timeouts.per_workload.keys() {
+        look(format!("operational.timeouts.perWorkload.{name}"), name);
+    }
+    for name in outgoing_auth.iter().flat_map(|auth| auth.backends.keys()) {
+        look(format!("outgoingAuth.backends.{name}"), name);
+    }
+}
