@@ -115,6 +115,7 @@ section! {
         /// What is shown of a backend's tools and how, at most one entry per backend.
         tools: Vec<WorkloadTools<R>> = Vec::new();
     }
+    rules [Rule::Unique("tools", "workload")]
 }
 
 section_with_default! {
@@ -156,16 +157,10 @@ impl<R: Reference> Aggregation<R> {
                 "at least one entry with conflictResolution: manual",
             );
         }
-        let mut seen = HashSet::new();
-        for (index, entry) in tools.iter().enumerate() {
-            if !seen.insert(entry.workload.as_str()) {
-                refuse_second(node, index, &entry.workload, cx);
-            }
-        }
         (cx.count() == before).then_some(Self { conflict_resolution, exclude_all_tools, tools })
     }
 
-    fn to_wire(&self) -> AggregationForm<R> {
+    fn wire(&self) -> AggregationForm<R> {
         let Self { conflict_resolution, exclude_all_tools, tools } = self.clone();
         let mut config = ResolutionForm::default();
         let strategy = match conflict_resolution {
@@ -244,13 +239,6 @@ fn check_config(strategy: StrategyWord, config: &ResolutionForm, node: &Node, cx
                 );
             }
         }
-    });
-}
-
-fn refuse_second(node: &Node, index: usize, workload: &str, cx: &mut Context) {
-    let found = format!("a second entry for \"{workload}\"");
-    cx.at_key("tools", |cx| {
-        cx.at_index(index, |cx| cx.refuse_key(node, "workload", found, "one entry per workload"));
     });
 }
 

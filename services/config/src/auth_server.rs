@@ -7,8 +7,6 @@ mod storage;
 mod upstream;
 mod user_info;
 
-use std::collections::HashSet;
-
 pub use self::{
     secret::{SecretFile, SecretLocation, SecretRef},
     storage::{
@@ -24,7 +22,7 @@ use crate::{
     context::Context,
     duration::Duration,
     operational::positive,
-    shape::{Limit, section, section_with_default},
+    shape::{Limit, Rule, section, section_with_default},
     text::{Issuer, patterns},
     tree::Node,
 };
@@ -53,7 +51,7 @@ section! {
         /// Identity providers that users log in at, at least one.
         pub upstream_providers: Vec<Upstream<S>>, [Limit::MinItems(1)];
     }
-    check AuthServer::check
+    rules [Rule::Unique("upstreamProviders", "name")]
 }
 
 section_with_default! {
@@ -67,23 +65,6 @@ section_with_default! {
         pub refresh_token_lifespan: Duration = Duration::from_secs(7 * 24 * 3600);
     }
     check TokenLifespans::check
-}
-
-impl<S: SecretLocation> AuthServer<S> {
-    fn check(&self, node: &Node, cx: &mut Context) {
-        let mut seen = HashSet::new();
-        let Some(list) = node.get("upstreamProviders") else { return };
-        for (index, upstream) in self.upstream_providers.iter().enumerate() {
-            if !seen.insert(&upstream.name) {
-                let found = format!("\"{}\" a second time", upstream.name);
-                cx.at_key("upstreamProviders", |cx| {
-                    cx.at_index(index, |cx| {
-                        cx.refuse_key(list, "name", found, "a name of its own")
-                    });
-                });
-            }
-        }
-    }
 }
 
 impl TokenLifespans {

@@ -99,7 +99,7 @@ impl Backend {
         Some(Self { name, url, transport, kind, metadata })
     }
 
-    fn to_wire(&self) -> BackendForm {
+    fn wire(&self) -> BackendForm {
         let Self { name, url, transport, kind, metadata } = self.clone();
         let (r#type, ca_bundle_path) = match kind {
             BackendKind::Workload => (KindWord::Workload, None),

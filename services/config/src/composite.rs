@@ -12,7 +12,7 @@ pub use self::{
 };
 use crate::{
     duration::Duration,
-    shape::{Limit, section},
+    shape::{Limit, Rule, section},
 };
 
 section! {
@@ -31,5 +31,6 @@ section! {
         /// Structured output. Absent is the output of the last step.
         pub output: Option<Output>;
     }
+    rules [Rule::Unique("steps", "id")]
     check CompositeTool::check
 }

@@ -33,6 +33,13 @@ impl Context {
         value
     }
 
+    pub(crate) fn at_keys<T>(&mut self, keys: &[&str], read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.extend(keys.iter().map(|key| Step::Key((*key).to_owned())));
+        let value = read(self);
+        self.path.truncate(self.path.len() - keys.len());
+        value
+    }
+
     /// Reports what `node` is and what it may be.
     pub(crate) fn refuse(&mut self, node: &Node, allowed: impl Into<String>) {
         self.refuse_as(node, node.describe(), allowed, None);
@@ -86,12 +93,12 @@ impl Context {
         let mut path = String::new();
         for step in &self.path {
             match step {
-                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Index(index) => path.extend(["[", &index.to_string(), "]"]),
                 Step::Key(key) => {
                     let simple = !key.is_empty()
                         && key.chars().all(|c| c.is_alphanumeric() || "_-/".contains(c));
                     if !simple {
-                        path.push_str(&format!("[\"{}\"]", shorten(key)));
+                        path.extend(["[\"", &shorten(key), "\"]"]);
                         continue;
                     }
                     if !path.is_empty() {

@@ -89,6 +89,11 @@ impl Mistakes {
         &self.list
     }
 
+    /// The mistakes, one by one.
+    pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
+        self.list.iter()
+    }
+
     /// How many there are, with those that were not kept.
     #[must_use]
     pub fn count(&self) -> usize {

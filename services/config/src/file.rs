@@ -1,24 +1,27 @@
 //! The whole: the resource's inline configuration and the file that the server reads.
 
+mod rules;
+
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::{
-    Mistakes,
+    Mistake, Mistakes,
     aggregation::Aggregation,
     audit::Audit,
     auth_server::{AuthServer, SecretFile},
     backend::Backend,
     composite::CompositeTool,
-    context::Context,
     incoming_auth::IncomingAuth,
     operational::Operational,
     optimizer::Optimizer,
     outgoing_auth::OutgoingAuth,
     reference::ResourceRef,
     session_storage::SessionStorage,
-    shape::{Limit, section},
+    shape::{Limit, Rule, section},
     telemetry::Telemetry,
-    tree::Node,
+    tree::{MAX_BYTES, Node},
 };
 
 section! {
@@ -53,6 +56,13 @@ section! {
         /// Traces and metrics. Prefer a telemetry resource.
         pub telemetry: Option<Telemetry>;
     }
+    rules [
+        Rule::Elsewhere("authServer", "the authorization server of a resource in spec.authServerConfig"),
+        Rule::Unique("backends", "name"),
+        Rule::Unique("compositeTools", "name"),
+        Rule::Unique("compositeToolRefs", "name"),
+        Rule::Also(rules::discovered),
+    ]
 }
 
 section! {
@@ -87,7 +97,20 @@ section! {
         /// Embedded authorization server.
         pub auth_server: Option<AuthServer<SecretFile>>;
     }
+    rules [
+        Rule::Elsewhere("compositeToolRefs", "compositeTools written out: references are resolved by the operator only"),
+        Rule::Unique("backends", "name"),
+        Rule::Unique("compositeTools", "name"),
+        Rule::Also(rules::discovered),
+        Rule::Also(rules::issuer),
+        Rule::Also(rules::providers),
+    ]
 }
+
+/// The configuration could not be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot write the configuration as YAML: {0}")]
+pub struct WriteError(String);
 
 /// How a document is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +133,15 @@ impl Config {
     pub fn parse(text: &str, format: Format) -> Result<Self, Mistakes> {
         crate::shape::parse(&tree(text, format)?)
     }
+
+    /// Writes the configuration as YAML, with every default spelt out and secrets in it in plain text.
+    ///
+    /// # Errors
+    ///
+    /// The YAML writer's, in words.
+    pub fn to_yaml(&self) -> Result<String, WriteError> {
+        write(self)
+    }
 }
 
 // === impl File ===
@@ -123,9 +155,31 @@ impl File {
     pub fn parse(text: &str, format: Format) -> Result<Self, Mistakes> {
         crate::shape::parse(&tree(text, format)?)
     }
+
+    /// Writes the configuration as YAML, with every default spelt out and secrets in it in plain text.
+    ///
+    /// # Errors
+    ///
+    /// The YAML writer's, in words.
+    pub fn to_yaml(&self) -> Result<String, WriteError> {
+        write(self)
+    }
+}
+
+fn write<T: Serialize>(value: &T) -> Result<String, WriteError> {
+    serde_saphyr::to_string(value).map_err(|error| WriteError(error.to_string()))
 }
 
 fn tree(text: &str, format: Format) -> Result<Node, Mistakes> {
+    if text.len() > MAX_BYTES {
+        return Err(Mistakes::one(Mistake {
+            path: String::new(),
+            line: None,
+            found: format!("{} bytes", text.len()),
+            allowed: format!("at most {MAX_BYTES} bytes"),
+            suggestion: None,
+        }));
+    }
     match format {
         Format::Yaml => crate::tree::parse_yaml(text),
         Format::Json => crate::tree::parse_json(text),

@@ -26,7 +26,7 @@ pub enum IncomingMethod {
     /// As the user of this machine.
     Local,
     /// By the tokens of an OpenID provider.
-    Oidc(Oidc),
+    Oidc(Box<Oidc>),
 }
 
 /// What the authenticated may do.
@@ -161,17 +161,17 @@ impl IncomingAuth {
     fn from_wire(wire: IncomingAuthForm, _: &Node, _: &mut Context) -> Option<Self> {
         let IncomingAuthForm { r#type, oidc, authz } = wire;
         let method = match r#type {
-            MethodWord::Oidc => IncomingMethod::Oidc(oidc?),
+            MethodWord::Oidc => IncomingMethod::Oidc(Box::new(oidc?)),
             MethodWord::Local => IncomingMethod::Local,
             MethodWord::Anonymous => IncomingMethod::Anonymous,
         };
         Some(Self { method, authz: authz.unwrap_or_default() })
     }
 
-    fn to_wire(&self) -> IncomingAuthForm {
+    fn wire(&self) -> IncomingAuthForm {
         let Self { method, authz } = self.clone();
         let (r#type, oidc) = match method {
-            IncomingMethod::Oidc(oidc) => (MethodWord::Oidc, Some(oidc)),
+            IncomingMethod::Oidc(oidc) => (MethodWord::Oidc, Some(*oidc)),
             IncomingMethod::Local => (MethodWord::Local, None),
             IncomingMethod::Anonymous => (MethodWord::Anonymous, None),
         };
@@ -230,7 +230,7 @@ impl Authz {
         }
     }
 
-    fn to_wire(&self) -> AuthzForm {
+    fn wire(&self) -> AuthzForm {
         match self.clone() {
             Self::None => AuthzForm {
                 r#type: AuthzWord::None,

@@ -35,7 +35,7 @@ pub use self::{
     decimal::{Decimal, DecimalError},
     duration::{Duration, DurationError},
     error::{Mistake, Mistakes, Warning},
-    file::{Config, File, Format},
+    file::{Config, File, Format, WriteError},
     incoming_auth::{Authz, IncomingAuth, IncomingMethod},
     operational::{
         CircuitBreaker, FailureHandling, LogLevel, Operational, PartialFailureMode, Timeouts,

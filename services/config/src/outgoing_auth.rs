@@ -103,24 +103,3 @@ impl Default for Source {
         Self::Inline
     }
 }
-
-// === impl Strategy ===
-
-impl Strategy {
-    /// The upstream provider that it names.
-    pub(crate) fn provider(&self) -> Option<(&'static str, &ProviderName)> {
-        match self {
-            Self::Unauthenticated | Self::HeaderInjection(_) => None,
-            Self::UpstreamInject(inject) => {
-                Some(("upstreamInject.providerName", &inject.provider_name))
-            }
-            Self::TokenExchange(exchange) => exchange
-                .subject_provider_name
-                .as_ref()
-                .map(|name| ("tokenExchange.subjectProviderName", name)),
-            Self::AwsSts(sts) => {
-                sts.subject_provider_name.as_ref().map(|name| ("awsSts.subjectProviderName", name))
-            }
-        }
-    }
-}

@@ -30,6 +30,10 @@ impl Shape for NoRef {
         );
         None
     }
+
+    fn is_never() -> bool {
+        true
+    }
 }
 
 impl serde::Serialize for NoRef {

@@ -74,7 +74,7 @@ impl SessionStorage {
         }
     }
 
-    fn to_wire(&self) -> SessionStorageForm {
+    fn wire(&self) -> SessionStorageForm {
         match self.clone() {
             Self::Memory => SessionStorageForm {
                 provider: ProviderWord::Memory,

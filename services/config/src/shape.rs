@@ -48,6 +48,11 @@ pub trait Shape: Serialize + JsonSchema + Sized {
         false
     }
 
+    /// Whether there is no such value, so that the schema leaves the field out.
+    fn is_never() -> bool {
+        false
+    }
+
     /// The schema where a field has this type.
     fn field_schema(generator: &mut SchemaGenerator) -> Schema {
         generator.subschema_for::<Self>()

@@ -189,7 +189,7 @@ impl<S: SecretLocation> Storage<S> {
         }
     }
 
-    fn to_wire(&self) -> StorageForm<S> {
+    fn wire(&self) -> StorageForm<S> {
         match self.clone() {
             Self::Memory => StorageForm { r#type: StorageWord::Memory, redis: None },
             Self::Redis(redis) => StorageForm { r#type: StorageWord::Redis, redis: Some(*redis) },
@@ -232,7 +232,7 @@ impl<S: SecretLocation> Redis<S> {
         Some(Self { acl_user_config, address, dial_timeout, read_timeout, write_timeout, tls })
     }
 
-    fn to_wire(&self) -> RedisForm<S> {
+    fn wire(&self) -> RedisForm<S> {
         let Self { acl_user_config, address, dial_timeout, read_timeout, write_timeout, tls } =
             self.clone();
         let (addr, cluster_mode, sentinel_config, sentinel_tls) = match address {
@@ -265,7 +265,7 @@ impl Sentinel {
         Some(Self { master_name, db, nodes })
     }
 
-    fn to_wire(&self) -> SentinelForm {
+    fn wire(&self) -> SentinelForm {
         let Self { master_name, db, nodes } = self.clone();
         let (sentinel_addrs, sentinel_service) = match nodes {
             SentinelNodes::Addresses(addresses) => (Some(addresses), None),

@@ -25,7 +25,7 @@ pub struct Upstream<S: SecretLocation> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum UpstreamKind<S: SecretLocation> {
     /// OpenID Connect.
-    Oidc(OidcUpstream<S>),
+    Oidc(Box<OidcUpstream<S>>),
     /// OAuth 2.0 alone.
     Oauth2(Box<Oauth2Upstream<S>>),
 }
@@ -236,16 +236,16 @@ impl<S: SecretLocation> Upstream<S> {
     fn from_wire(wire: UpstreamForm<S>, _: &Node, _: &mut Context) -> Option<Self> {
         let UpstreamForm { name, r#type, oidc_config, oauth2_config } = wire;
         let kind = match r#type {
-            UpstreamWord::Oidc => UpstreamKind::Oidc(oidc_config?),
+            UpstreamWord::Oidc => UpstreamKind::Oidc(Box::new(oidc_config?)),
             UpstreamWord::Oauth2 => UpstreamKind::Oauth2(Box::new(oauth2_config?)),
         };
         Some(Self { name, kind })
     }
 
-    fn to_wire(&self) -> UpstreamForm<S> {
+    fn wire(&self) -> UpstreamForm<S> {
         let Self { name, kind } = self.clone();
         let (r#type, oidc_config, oauth2_config) = match kind {
-            UpstreamKind::Oidc(config) => (UpstreamWord::Oidc, Some(config), None),
+            UpstreamKind::Oidc(config) => (UpstreamWord::Oidc, Some(*config), None),
             UpstreamKind::Oauth2(config) => (UpstreamWord::Oauth2, None, Some(*config)),
         };
         UpstreamForm { name, r#type, oidc_config, oauth2_config }
@@ -298,7 +298,7 @@ impl<S: SecretLocation> Oauth2Upstream<S> {
         })
     }
 
-    fn to_wire(&self) -> Oauth2Form<S> {
+    fn wire(&self) -> Oauth2Form<S> {
         let Self {
             authorization_endpoint,
             token_endpoint,
@@ -352,7 +352,7 @@ impl<S: SecretLocation> Dcr<S> {
         })
     }
 
-    fn to_wire(&self) -> DcrForm<S> {
+    fn wire(&self) -> DcrForm<S> {
         let Self { endpoint, initial_access_token, software_id, software_statement } = self.clone();
         let (discovery_url, registration_endpoint) = match endpoint {
             DcrEndpoint::Discovery(url) => (Some(url), None),

@@ -25,21 +25,12 @@ impl CompositeTool {
 
 fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
     let ids: HashSet<&str> = steps.iter().map(|step| step.id.as_str()).collect();
-    let mut seen = HashSet::new();
     let mut clean = true;
     for (index, step) in steps.iter().enumerate() {
         let crate::tree::Kind::List(items) = &list.kind else { return };
         let Some(node) = items.get(index) else { return };
         cx.at_index(index, |cx| {
             let before = cx.count();
-            if !seen.insert(step.id.as_str()) {
-                cx.refuse_key(
-                    node,
-                    "id",
-                    format!("\"{}\" a second time", step.id),
-                    "an id of its own",
-                );
-            }
             for dependency in step.depends_on.iter().filter(|id| !ids.contains(id.as_str())) {
                 let suggestion = nearest(dependency, ids.iter().copied()).map(ToOwned::to_owned);
                 let at = node.get("dependsOn").unwrap_or(node);

@@ -297,7 +297,7 @@ impl Step {
         Some(Self { id, kind, condition, depends_on, timeout, default_results, on_error })
     }
 
-    fn to_wire(&self) -> StepForm {
+    fn wire(&self) -> StepForm {
         let Self { id, kind, condition, depends_on, timeout, default_results, on_error } =
             self.clone();
         let mut form = StepForm {
@@ -359,6 +359,7 @@ fn action(answer: Option<Answer>) -> AnswerAction {
 // === impl OnError ===
 
 impl OnError {
+    #[allow(clippy::needless_pass_by_value)] // The signature is that of every alternative.
     fn from_wire(wire: OnErrorForm, _: &Node, _: &mut Context) -> Option<Self> {
         let OnErrorForm { action, retry_count, retry_delay } = wire;
         match action {
@@ -369,7 +370,7 @@ impl OnError {
     }
 
     #[allow(clippy::trivially_copy_pass_by_ref)] // The signature is that of every alternative.
-    fn to_wire(&self) -> OnErrorForm {
+    fn wire(&self) -> OnErrorForm {
         let (action, retry_count, retry_delay) = match *self {
             Self::Abort => (ErrorWord::Abort, None, None),
             Self::Continue => (ErrorWord::Continue, None, None),

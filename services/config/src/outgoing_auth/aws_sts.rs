@@ -93,7 +93,7 @@ impl RoleMapping {
         Some(Self { role_arn, matches, priority })
     }
 
-    fn to_wire(&self) -> RoleMappingForm {
+    fn wire(&self) -> RoleMappingForm {
         let Self { role_arn, matches, priority } = self.clone();
         let (claim, matcher) = match matches {
             RoleMatch::Claim(claim) => (Some(claim), None),

@@ -102,7 +102,7 @@ impl Strategy {
         }
     }
 
-    fn to_wire(&self) -> StrategyForm {
+    fn wire(&self) -> StrategyForm {
         let mut form = StrategyForm {
             r#type: StrategyWord::Unauthenticated,
             header_injection: None,
@@ -146,7 +146,7 @@ impl HeaderInjection {
         Some(Self { header_name, value })
     }
 
-    fn to_wire(&self) -> HeaderInjectionForm {
+    fn wire(&self) -> HeaderInjectionForm {
         let Self { header_name, value } = self.clone();
         let (header_value, header_value_env) = match value {
             HeaderValue::Literal(secret) => (Some(secret), None),

@@ -113,7 +113,7 @@ impl TokenExchange {
         })
     }
 
-    fn to_wire(&self) -> TokenExchangeForm {
+    fn wire(&self) -> TokenExchangeForm {
         let Self {
             token_url,
             audience,

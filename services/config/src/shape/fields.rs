@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
             }),
             None => default.or_else(T::absent).or_else(|| {
                 cx.at_key(&key, |cx| {
-                    cx.refuse_as(self.node, "nothing", "a value: the key is required", None)
+                    cx.refuse_as(self.node, "nothing", "a value: the key is required", None);
                 });
                 None
             }),
@@ -68,7 +68,13 @@ impl<'a> Fields<'a> {
     pub(crate) fn finish(self, rules: &[Rule], cx: &mut Context) {
         if let Kind::Map(entries) = &self.node.kind {
             for entry in entries {
-                if self.known.iter().any(|known| *known == entry.key) || entry.key == "<<" {
+                let elsewhere = rules
+                    .iter()
+                    .any(|rule| matches!(rule, Rule::Elsewhere(key, _) if *key == entry.key));
+                if elsewhere
+                    || self.known.iter().any(|known| *known == entry.key)
+                    || entry.key == "<<"
+                {
                     continue;
                 }
                 let absent = self.known.iter().filter(|known| self.node.get(known).is_none());
@@ -80,7 +86,7 @@ impl<'a> Fields<'a> {
                     Node { line: entry.line.or(entry.value.line), kind: Kind::List(Vec::new()) };
                 let allowed = known.join(", ");
                 cx.at_key(&entry.key, |cx| {
-                    cx.refuse_as(&at, "an unknown key", allowed, suggestion)
+                    cx.refuse_as(&at, "an unknown key", allowed, suggestion);
                 });
             }
         }
@@ -105,6 +111,9 @@ impl ObjectSchema {
         default: Option<T>,
         limits: &[Limit],
     ) {
+        if T::is_never() {
+            return;
+        }
         let key = camel(field).into_owned();
         if default.is_none() && T::absent().is_none() {
             self.required.push(key.clone());

@@ -1,12 +1,14 @@
 //! Limits of one value and rules between the keys of one object, checked and described from the same data.
 
+use std::collections::HashSet;
+
 use schemars::Schema;
 use serde_json::{Map, Value, json};
 
 use crate::{
     context::Context,
     text::Pattern,
-    tree::{Kind, Node},
+    tree::{Kind, Node, shorten},
 };
 
 /// A limit of one value.
@@ -41,6 +43,12 @@ pub(crate) enum Rule {
     AtLeastOne(&'static [&'static str]),
     /// The first key only together with the second.
     Needs(&'static str, &'static str),
+    /// In the list under the first key, no two items have the same text under the second.
+    Unique(&'static str, &'static str),
+    /// A key that belongs elsewhere, and where.
+    Elsewhere(&'static str, &'static str),
+    /// What no other rule can say. Sees the tree, so it holds beside other mistakes.
+    Also(fn(&Node, &mut Context)),
 }
 
 /// What one value of a discriminating key asks of the others.
@@ -82,7 +90,7 @@ impl Limit {
             _ => false,
         };
         if broken {
-            let found = if secret { node.describe_kind().to_owned() } else { self.found(node) };
+            let found = if secret { node.describe_kind().to_owned() } else { Self::found(node) };
             cx.refuse_as(node, found, self.allowed(), None);
         }
         !broken
@@ -96,7 +104,7 @@ impl Limit {
         }
     }
 
-    fn found(self, node: &Node) -> String {
+    fn found(node: &Node) -> String {
         match &node.kind {
             Kind::List(items) => format!("a list of {}", items.len()),
             Kind::Map(entries) => format!("a map of {}", entries.len()),
@@ -166,7 +174,7 @@ impl Rule {
         };
         match self {
             Self::Variants { tag, default, variants } => {
-                check_variants(node, cx, tag, *default, variants)
+                check_variants(node, cx, tag, *default, variants);
             }
             Self::AtMostOne(keys) | Self::ExactlyOne(keys) if present(keys).len() > 1 => {
                 let second = present(keys).get(1).copied().unwrap_or_default();
@@ -187,7 +195,16 @@ impl Rule {
                     format!("{key} together with {other}"),
                 );
             }
-            Self::AtMostOne(_) | Self::ExactlyOne(_) | Self::AtLeastOne(_) | Self::Needs(..) => {}
+            Self::Unique(key, name) => check_unique(node, key, name, cx),
+            Self::Elsewhere(key, place) if node.get(key).is_some() => {
+                cx.refuse_key(node, key, "the key here", *place);
+            }
+            Self::Also(check) => check(node, cx),
+            Self::AtMostOne(_)
+            | Self::ExactlyOne(_)
+            | Self::AtLeastOne(_)
+            | Self::Needs(..)
+            | Self::Elsewhere(..) => {}
         }
     }
 
@@ -213,11 +230,16 @@ impl Rule {
                 all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));
             }
             Self::AtLeastOne(keys) => {
-                all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }))
+                all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));
             }
             Self::Needs(key, other) => {
-                all.push(json!({ "dependentRequired": { (*key): [other] } }))
+                all.push(json!({ "dependentRequired": { (*key): [other] } }));
             }
+            // A schema cannot compare items; an unknown key it refuses anyway.
+            Self::Unique(..) | Self::Elsewhere(..) | Self::Also(_) => {}
+        }
+        if all.is_empty() {
+            return;
         }
         let object = schema.ensure_object();
         match object.get_mut("allOf") {
@@ -225,6 +247,22 @@ impl Rule {
             _ => {
                 object.insert("allOf".to_owned(), Value::Array(all));
             }
+        }
+    }
+}
+
+fn check_unique(node: &Node, key: &str, name: &str, cx: &mut Context) {
+    let Some(Node { kind: Kind::List(items), .. }) = node.get(key) else { return };
+    let mut seen = HashSet::new();
+    for (index, item) in items.iter().enumerate() {
+        let Some(value) = item.get(name).and_then(Node::text) else { continue };
+        if !seen.insert(value) {
+            let found = format!("\"{}\" a second time", shorten(value));
+            cx.at_key(key, |cx| {
+                cx.at_index(index, |cx| {
+                    cx.refuse_key(item, name, found, "a value that no other entry has");
+                });
+            });
         }
     }
 }

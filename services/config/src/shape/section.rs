@@ -18,6 +18,7 @@ macro_rules! section {
     ) => {
         $(#[doc = $doc])*
         #[derive(Clone, Debug, PartialEq)]
+        #[allow(clippy::struct_field_names)] // The names are the document's.
         $vis struct $name $(<$generic: $bound>)? {
             $( $(#[doc = $field_doc])* $field_vis $field: $type, )*
         }
@@ -127,7 +128,7 @@ macro_rules! section_with_default {
 }
 
 /// A type that is written as the section `$wire` and read through `fn from_wire(wire, &Node, &mut Context) -> Option<Self>`
-/// and `fn to_wire(&self) -> $wire`.
+/// and `fn wire(&self) -> $wire`.
 macro_rules! alternative {
     ($name:ident $(<$generic:ident: $bound:path>)? as $wire:ty) => {
         impl $(<$generic: $bound>)? $crate::shape::Shape for $name $(<$generic>)? {
@@ -141,7 +142,7 @@ macro_rules! alternative {
 
         impl $(<$generic: $bound>)? ::serde::Serialize for $name $(<$generic>)? {
             fn serialize<Ser: ::serde::Serializer>(&self, serializer: Ser) -> Result<Ser::Ok, Ser::Error> {
-                self.to_wire().serialize(serializer)
+                self.wire().serialize(serializer)
             }
         }
 

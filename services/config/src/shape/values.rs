@@ -135,13 +135,11 @@ impl Shape for Value {
 /// A JSON object of any content.
 impl Shape for serde_json::Map<String, Value> {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        match node.to_json() {
-            Value::Object(map) => Some(map),
-            _ => {
-                cx.refuse(node, "a map");
-                None
-            }
-        }
+        let Value::Object(map) = node.to_json() else {
+            cx.refuse(node, "a map");
+            return None;
+        };
+        Some(map)
     }
 
     fn field_schema(_: &mut SchemaGenerator) -> Schema {
@@ -163,6 +161,10 @@ impl<T: Shape> Shape for Option<T> {
 
     fn is_absent(&self) -> bool {
         self.is_none()
+    }
+
+    fn is_never() -> bool {
+        T::is_never()
     }
 
     fn is_secret() -> bool {

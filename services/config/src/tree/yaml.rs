@@ -14,9 +14,9 @@ pub(crate) fn parse(text: &str) -> Result<Node, Mistakes> {
     for next in Parser::new_from_str_with_options(text, limits()) {
         let (event, span) = next.map_err(|error| syntax(&error))?;
         let line = span.start.line();
-        builder.take(event, line).map_err(|mistake| Mistakes::one(*mistake))?;
+        builder.take(event, line).map_err(Mistakes::one)?;
     }
-    builder.root.ok_or_else(|| Mistakes::one(*mistake(1, "an empty document", "a map of settings")))
+    builder.root.ok_or_else(|| Mistakes::one(mistake(1, "an empty document", "a map of settings")))
 }
 
 #[derive(Default)]
@@ -48,8 +48,7 @@ struct Anchored {
     depth: usize,
 }
 
-// Boxed: a mistake is five words, and every event of a large document passes this result.
-type Step = Result<(), Box<Mistake>>;
+type Step = Result<(), Mistake>;
 
 // === impl Builder ===
 
@@ -140,16 +139,17 @@ impl Builder {
         };
         match &mut open.holds {
             Holds::List(items) => items.push(node),
-            Holds::Map { entries, key } => match key.take() {
-                Some((key, line)) => entries.push(Entry { key, line: Some(line), value: node }),
-                None => {
+            Holds::Map { entries, key } => {
+                if let Some((key, line)) = key.take() {
+                    entries.push(Entry { key, line: Some(line), value: node });
+                } else {
                     let line = node.line.unwrap_or(1);
                     let (Kind::Text(text) | Kind::Plain(text)) = node.kind else {
                         return Err(mistake(line, "a list or map as a key", "text as a key"));
                     };
                     *key = Some((text, line));
                 }
-            },
+            }
         }
         Ok(())
     }
@@ -198,7 +198,7 @@ fn scalar(
     style: ScalarStyle,
     tag: Option<&Tag>,
     line: usize,
-) -> Result<Kind, Box<Mistake>> {
+) -> Result<Kind, Mistake> {
     let plain = matches!(style, ScalarStyle::Plain);
     match tag.map(|tag| (tag, tag.core_suffix())) {
         None if plain => Ok(Kind::Plain(text)),
@@ -215,7 +215,7 @@ fn collection_tag(tag: Option<&Tag>, own: &str, line: usize) -> Step {
     }
 }
 
-fn unknown_tag(tag: &Tag, line: usize) -> Box<Mistake> {
+fn unknown_tag(tag: &Tag, line: usize) -> Mistake {
     mistake(line, &format!("the tag {}", super::shorten(&tag.original())), "values without tags")
 }
 
@@ -229,15 +229,15 @@ fn limits() -> Options {
 
 fn syntax(error: &ScanError) -> Mistakes {
     let found = format!("broken YAML, {}", super::shorten(&error.info()));
-    Mistakes::one(*mistake(error.marker().line(), &found, "YAML 1.2"))
+    Mistakes::one(mistake(error.marker().line(), &found, "YAML 1.2"))
 }
 
-fn mistake(line: usize, found: &str, allowed: &str) -> Box<Mistake> {
-    Box::new(Mistake {
+fn mistake(line: usize, found: &str, allowed: &str) -> Mistake {
+    Mistake {
         path: String::new(),
         line: Some(line),
         found: found.to_owned(),
         allowed: allowed.to_owned(),
         suggestion: None,
-    })
+    }
 }

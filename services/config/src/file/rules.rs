@@ -1,0 +1,90 @@
+//! Rules between the sections of a document. They see the tree, so they are reported beside the mistakes of a section.
+
+use crate::{
+    context::Context,
+    suggest::nearest,
+    tree::{Kind, Node, shorten},
+};
+
+/// With discovered credentials the backends are discovered too, so none stand in the document (seed 2.9.3).
+pub(super) fn discovered(node: &Node, cx: &mut Context) {
+    let discovered =
+        at(node, &["outgoingAuth", "source"]).and_then(Node::text) == Some("discovered");
+    let some = matches!(node.get("backends"), Some(Node { kind: Kind::List(items), .. }) if !items.is_empty());
+    if discovered && some {
+        let found = "backends with outgoingAuth.source: discovered";
+        cx.refuse_key(node, "backends", found, "backends only with outgoingAuth.source: inline");
+    }
+}
+
+/// The embedded authorization server is the provider that clients are authenticated by (seed 5.1).
+pub(super) fn issuer(node: &Node, cx: &mut Context) {
+    let Some(own) = at(node, &["authServer", "issuer"]).and_then(Node::text) else { return };
+    let Some(incoming) = node.get("incomingAuth") else { return };
+    if let Some(other) = incoming.get("type").and_then(Node::text).filter(|kind| *kind != "oidc") {
+        let found = format!("type: {} with authServer", shorten(other));
+        cx.at_key("incomingAuth", |cx| {
+            cx.refuse_key(incoming, "type", found, "oidc, with the issuer of authServer");
+        });
+        return;
+    }
+    let Some(oidc) = incoming.get("oidc") else { return };
+    if let Some(other) = oidc.get("issuer").and_then(Node::text).filter(|issuer| *issuer != own) {
+        let found = format!("\"{}\"", shorten(other));
+        cx.at_key("incomingAuth", |cx| {
+            cx.at_key("oidc", |cx| {
+                cx.refuse_key(
+                    oidc,
+                    "issuer",
+                    found,
+                    format!("authServer.issuer, \"{}\"", shorten(own)),
+                );
+            });
+        });
+    }
+}
+
+/// Providers are upstreams of the embedded authorization server (seed 2.3, 2.9.5, 2.9.6).
+pub(super) fn providers(node: &Node, cx: &mut Context) {
+    let mut names = Vec::new();
+    if let Some(Node { kind: Kind::List(upstreams), .. }) =
+        at(node, &["authServer", "upstreamProviders"])
+    {
+        names.extend(
+            upstreams.iter().filter_map(|upstream| upstream.get("name")).filter_map(Node::text),
+        );
+    }
+    check_provider(node, &["incomingAuth", "authz", "primaryUpstreamProvider"], &names, cx);
+    check_strategy(node, &["outgoingAuth", "default"], &names, cx);
+    if let Some(Node { kind: Kind::Map(entries), .. }) = at(node, &["outgoingAuth", "backends"]) {
+        for entry in entries {
+            check_strategy(node, &["outgoingAuth", "backends", &entry.key], &names, cx);
+        }
+    }
+}
+
+fn check_strategy(node: &Node, path: &[&str], names: &[&str], cx: &mut Context) {
+    const FIELDS: [[&str; 2]; 3] = [
+        ["upstreamInject", "providerName"],
+        ["tokenExchange", "subjectProviderName"],
+        ["awsSts", "subjectProviderName"],
+    ];
+    for field in FIELDS {
+        check_provider(node, &[path, field.as_slice()].concat(), names, cx);
+    }
+}
+
+fn check_provider(node: &Node, path: &[&str], names: &[&str], cx: &mut Context) {
+    let Some(place) = at(node, path) else { return };
+    let Some(name) = place.text().filter(|name| !names.contains(name)) else { return };
+    let allowed = match names {
+        [] => "an upstream of authServer, of which there is none".to_owned(),
+        names => format!("an upstream of authServer: {}", crate::shape::list(names, "or")),
+    };
+    let suggestion = nearest(name, names.iter().copied()).map(ToOwned::to_owned);
+    cx.at_keys(path, |cx| cx.refuse_as(place, place.describe(), allowed, suggestion));
+}
+
+fn at<'a>(node: &'a Node, path: &[&str]) -> Option<&'a Node> {
+    path.iter().try_fold(node, |node, key| node.get(key))
+}
