@@ -4,7 +4,7 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -51,11 +51,9 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) roots: SystemRoots,
     pub(crate) open: Arc<AtomicUsize>,
-    pub(crate) idle: AtomicUsize,
-    pub(crate) in_flight: AtomicUsize,
     /// Whether a reaper task runs.
     pub(crate) reaping: AtomicBool,
-    pub(crate) pools: Mutex<Vec<Weak<Pool>>>,
+    pools: Mutex<Vec<Weak<Pool>>>,
 }
 
 /// Counts a connection as open for as long as it lives.
@@ -70,8 +68,6 @@ impl Egress {
                 settings,
                 roots: SystemRoots::default(),
                 open: Arc::default(),
-                idle: AtomicUsize::new(0),
-                in_flight: AtomicUsize::new(0),
                 reaping: AtomicBool::new(false),
                 pools: Mutex::default(),
             }),
@@ -97,15 +93,16 @@ impl Egress {
         Ok(Client::new(pool, self.shared.settings.max_body))
     }
 
-    /// How much is open now.
+    /// How much is open now. Asks every client, so it is for a scrape and not for a request.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
-        let Shared { open, idle, in_flight, .. } = &*self.shared;
-        Gauges {
-            open: open.load(Ordering::Relaxed),
-            idle: idle.load(Ordering::Relaxed),
-            in_flight: in_flight.load(Ordering::Relaxed),
-        }
+        let open = self.shared.open.load(Ordering::Relaxed);
+        let none = Gauges { open, ..Gauges::default() };
+        self.shared.pools().iter().fold(none, |Gauges { open, idle, in_flight }, pool| Gauges {
+            open,
+            idle: idle + pool.idle(),
+            in_flight: in_flight + pool.in_flight(),
+        })
     }
 }
 
@@ -152,11 +149,20 @@ impl Shared {
         OpenGuard(Arc::clone(&self.open))
     }
 
+    /// The clients that are still in use.
+    pub(crate) fn pools(&self) -> Vec<Arc<Pool>> {
+        self.lock_pools().iter().filter_map(Weak::upgrade).collect()
+    }
+
     fn register(&self, pool: &Arc<Pool>) {
-        let mut pools = self.pools.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut pools = self.lock_pools();
         // Reloads make new clients; the list must not keep those that are gone.
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(pool));
+    }
+
+    fn lock_pools(&self) -> MutexGuard<'_, Vec<Weak<Pool>>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: http1::Connection<Stream, Full<Bytes>>,
     finished: bool,
+    /// Whether no task is registered with it.
+    silent: bool,
     _open: OpenGuard,
 }
 
@@ -51,9 +53,10 @@ impl Connection {
             .handshake(stream)
             .await
             .map_err(|error| Error::from_hyper(error, false))?;
-        let mut this = Box::new(Self { sender, driver, finished: false, _open: open });
+        let mut this =
+            Box::new(Self { sender, driver, finished: false, silent: true, _open: open });
         // hyper takes a request only once its driver has asked for one.
-        this.is_reusable();
+        this.is_usable();
         Ok(this)
     }
 
@@ -62,18 +65,20 @@ impl Connection {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Failure> {
+        // Outside the task's budget: an answer that is there must not be taken for a missing one.
         let mut response = pin!(unconstrained(self.sender.try_send_request(request)));
-        // The first poll writes, and an answer cannot be there yet: no use in a silent one.
-        let mut silently = false;
+        // The first poll writes, and an answer cannot be there yet.
+        let mut written = false;
         poll_fn(|cx| {
-            if std::mem::replace(&mut silently, true) {
-                drive(&mut self.driver, &mut self.finished, &mut silent());
-                let ready = response.as_mut().poll(&mut silent());
-                if ready.is_ready() {
-                    return ready;
+            if written {
+                self.drive_silently();
+                let answer = response.as_mut().poll(&mut silent());
+                if answer.is_ready() {
+                    return answer;
                 }
             }
-            drive(&mut self.driver, &mut self.finished, cx);
+            written = true;
+            self.drive(cx);
             response.as_mut().poll(&mut silent())
         })
         .await
@@ -86,43 +91,52 @@ impl Connection {
 
     /// Moves bytes; `cx` is woken when there may be more to move.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
-        drive(&mut self.driver, &mut self.finished, cx);
+        self.silent = false;
+        self.poll_driver(cx);
     }
 
-    /// Moves the bytes that are there and registers nobody.
+    /// Moves the bytes that are there and registers nobody. With the task's budget exhausted it
+    /// moves none, so [`Self::drive`] has to follow where nothing comes of it.
     pub(crate) fn drive_silently(&mut self) {
-        // Outside the task's budget: an exhausted budget would look like a silent socket.
-        let driving = unconstrained(poll_fn(|cx| {
-            drive(&mut self.driver, &mut self.finished, cx);
-            Poll::Ready(())
-        }));
-        let _: Poll<()> = pin!(driving).poll(&mut silent());
+        self.silent = true;
+        self.poll_driver(&mut silent());
     }
 
     /// Whether the peer is still there, has sent nothing unasked, and the connection can take a
-    /// request. Forgets the task that used it last, so that a pooled connection wakes nobody.
-    pub(crate) fn is_reusable(&mut self) -> bool {
-        self.drive_silently();
+    /// request.
+    pub(crate) fn is_usable(&mut self) -> bool {
+        // Outside the task's budget: an exhausted one would make every peer look alive.
+        let looking = unconstrained(poll_fn(|_| {
+            self.drive_silently();
+            Poll::Ready(())
+        }));
+        let _: Poll<()> = pin!(looking).poll(&mut silent());
+        self.is_at_rest()
+    }
+
+    /// Whether the connection can take a request, as far as the last drive knows. Forgets the task
+    /// that drove it, so that a pooled connection neither wakes a task nor keeps its memory.
+    pub(crate) fn comes_to_rest(&mut self) -> bool {
+        if self.silent { self.is_at_rest() } else { self.is_usable() }
+    }
+
+    fn is_at_rest(&self) -> bool {
         !self.finished && self.sender.is_ready()
+    }
+
+    fn poll_driver(&mut self, cx: &mut Context<'_>) {
+        if self.finished {
+            return;
+        }
+        if let Poll::Ready(outcome) = Pin::new(&mut self.driver).poll(cx) {
+            self.finished = true;
+            if let Err(error) = outcome {
+                tracing::debug!(%error, "an idle connection ended");
+            }
+        }
     }
 }
 
 pub(crate) fn silent() -> Context<'static> {
     Context::from_waker(Waker::noop())
-}
-
-fn drive(
-    driver: &mut http1::Connection<Stream, Full<Bytes>>,
-    finished: &mut bool,
-    cx: &mut Context<'_>,
-) {
-    if *finished {
-        return;
-    }
-    if let Poll::Ready(outcome) = Pin::new(driver).poll(cx) {
-        *finished = true;
-        if let Err(error) = outcome {
-            tracing::debug!(%error, "an idle connection ended");
-        }
-    }
 }

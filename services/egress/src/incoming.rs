@@ -73,7 +73,12 @@ impl Incoming {
             None => Poll::Ready(None),
             Some(Source::Many { .. }) => body.poll_frame(cx),
             Some(Source::One { connection, .. }) => {
-                connection.drive(&mut silent());
+                // The end of a short response arrives with its head.
+                let ready = body.as_mut().poll_frame(&mut silent());
+                if ready.is_ready() {
+                    return ready;
+                }
+                connection.drive_silently();
                 let ready = body.as_mut().poll_frame(&mut silent());
                 if ready.is_ready() {
                     return ready;

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    AddressPolicy, ConfigError, Error, Origin, connect::connect, egress::Shared,
+    AddressPolicy, ConfigError, Error, Origin, Settings, connect::connect, egress::Shared,
     exchange::Connection, multiplex::Multiplexed, reaper, tls::Trust,
 };
 
@@ -71,7 +71,7 @@ impl Pool {
         let authority = origin.authority().to_string();
         let authority = uri::Authority::try_from(authority).map_err(|_| ConfigError::NoHost)?;
         let host = origin.host_header().map_err(|_| ConfigError::NoHost)?;
-        let limit = shared.settings.max_connections_per_origin.clamp(1, Semaphore::MAX_PERMITS);
+        let permits = Semaphore::new(limit(&shared.settings));
         Ok(Arc::new(Self {
             shared,
             origin,
@@ -79,7 +79,7 @@ impl Pool {
             host,
             policy,
             trust,
-            permits: Semaphore::new(limit),
+            permits,
             idle: Mutex::default(),
             multiplexed: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
@@ -93,10 +93,8 @@ impl Pool {
             Ok(permit) => permit,
             Err(_none_left) => {
                 let settings = &self.shared.settings;
-                let overloaded = || Error::Overloaded {
-                    origin: self.origin.clone(),
-                    limit: settings.max_connections_per_origin,
-                };
+                let overloaded =
+                    || Error::Overloaded { origin: self.origin.clone(), limit: limit(settings) };
                 timeout(settings.connect_timeout, self.permits.acquire())
                     .await
                     .map_err(|_elapsed| overloaded())?
@@ -104,7 +102,6 @@ impl Pool {
             }
         };
         permit.forget();
-        self.shared.in_flight.fetch_add(1, Ordering::Relaxed);
         Ok(Lease { pool: Arc::clone(self) })
     }
 
@@ -112,8 +109,7 @@ impl Pool {
     fn pop_idle(&self) -> Option<Box<Connection>> {
         loop {
             let mut connection = lock(&self.idle).pop()?.connection;
-            self.shared.idle.fetch_sub(1, Ordering::Relaxed);
-            if connection.is_reusable() {
+            if connection.is_usable() {
                 return Some(connection);
             }
         }
@@ -128,7 +124,6 @@ impl Pool {
             }
             idle.push(Idle { connection, since: Instant::now() });
         }
-        self.shared.idle.fetch_add(1, Ordering::Relaxed);
         reaper::ensure(&self.shared);
     }
 
@@ -185,39 +180,36 @@ impl Pool {
         .unwrap_or_else(|_elapsed| Err(Error::ConnectTimeout { origin: self.origin.clone() }))
     }
 
-    /// Closes what has been idle for longer than `age` or has been closed by the peer. Returns
-    /// whether anything idle is left.
-    pub(crate) fn reap(&self, age: Duration) -> bool {
+    /// Closes what has been idle for longer than `age` or has been closed by the peer.
+    pub(crate) fn reap(&self, age: Duration) {
         let now = Instant::now();
-        let (left, removed) = {
-            let mut idle = lock(&self.idle);
-            let before = idle.len();
-            idle.retain_mut(|entry| {
-                now.duration_since(entry.since) < age && entry.connection.is_reusable()
-            });
-            (idle.len(), before - idle.len())
-        };
-        self.shared.idle.fetch_sub(removed, Ordering::Relaxed);
+        lock(&self.idle).retain_mut(|entry| {
+            now.duration_since(entry.since) < age && entry.connection.is_usable()
+        });
 
         let mut slot = lock(&self.multiplexed);
-        let busy = self.permits.available_permits() < self.limit();
+        let busy = self.in_flight() > 0;
         if slot.as_ref().is_some_and(|entry| {
             entry.connection.is_closed() || !busy && now.duration_since(entry.used) >= age
         }) {
             *slot = None;
         }
-        left > 0 || slot.is_some()
     }
 
-    fn limit(&self) -> usize {
-        self.shared.settings.max_connections_per_origin.clamp(1, Semaphore::MAX_PERMITS)
+    /// How many connections wait for their next request.
+    pub(crate) fn idle(&self) -> usize {
+        let shared = usize::from(lock(&self.multiplexed).is_some() && self.in_flight() == 0);
+        lock(&self.idle).len() + shared
     }
-}
 
-impl Drop for Pool {
-    fn drop(&mut self) {
-        let idle = self.idle.get_mut().unwrap_or_else(PoisonError::into_inner).len();
-        self.shared.idle.fetch_sub(idle, Ordering::Relaxed);
+    /// How many exchanges there are.
+    pub(crate) fn in_flight(&self) -> usize {
+        limit(&self.shared.settings).saturating_sub(self.permits.available_permits())
+    }
+
+    /// Whether there is anything that the reaper has to come back for.
+    pub(crate) fn needs_reaping(&self) -> bool {
+        !lock(&self.idle).is_empty() || lock(&self.multiplexed).is_some()
     }
 }
 
@@ -248,7 +240,7 @@ impl Lease {
 
     /// Ends the exchange and keeps its connection for another one, if it can serve one.
     pub(crate) fn release(self, mut connection: Box<Connection>) {
-        if connection.is_reusable() {
+        if connection.comes_to_rest() {
             self.pool.push_idle(connection);
         }
     }
@@ -256,9 +248,12 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.pool.shared.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.pool.permits.add_permits(1);
     }
+}
+
+fn limit(settings: &Settings) -> usize {
+    settings.max_connections_per_origin.clamp(1, Semaphore::MAX_PERMITS)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

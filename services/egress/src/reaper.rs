@@ -4,7 +4,10 @@
 //! has left. One task per factory looks at all of them now and then. It begins with the first idle
 //! connection and ends when none is left or the factory and its clients are gone.
 
-use std::sync::{Arc, PoisonError, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::{
     runtime::Handle,
@@ -23,7 +26,7 @@ pub(crate) fn ensure(shared: &Arc<Shared>) {
         shared.reaping.store(false, Ordering::SeqCst);
         return;
     };
-    let period = shared.settings.reap_interval.max(std::time::Duration::from_millis(1));
+    let period = shared.settings.reap_interval.max(Duration::from_millis(1));
     let shared = Arc::downgrade(shared);
     runtime.spawn(async move {
         let mut ticks = interval(period);
@@ -32,26 +35,24 @@ pub(crate) fn ensure(shared: &Arc<Shared>) {
         loop {
             ticks.tick().await;
             let Some(shared) = shared.upgrade() else { return };
-            if !sweep(&shared) && !resume(&shared) {
+            for pool in shared.pools() {
+                pool.reap(shared.settings.idle_timeout);
+            }
+            if is_done(&shared) {
                 return;
             }
         }
     });
 }
 
-/// Looks at every pool. Returns whether anything idle is left.
-fn sweep(shared: &Shared) -> bool {
-    let pools: Vec<_> = {
-        let mut pools = shared.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        pools.retain(|pool| pool.strong_count() > 0);
-        pools.iter().filter_map(std::sync::Weak::upgrade).collect()
-    };
-    // No short-circuit: every pool is swept.
-    pools.iter().fold(false, |left, pool| pool.reap(shared.settings.idle_timeout) | left)
-}
-
-/// Ends the task's duty, unless a connection became idle since the sweep.
-fn resume(shared: &Shared) -> bool {
+/// Ends the task's duty if nothing is left, unless something became idle at the same moment.
+fn is_done(shared: &Shared) -> bool {
+    let anything_left = || shared.pools().iter().any(|pool| pool.needs_reaping());
+    if anything_left() {
+        return false;
+    }
+    // Who makes a connection idle looks at this after it has released the pool's lock, which is
+    // taken again below: one of the two sees the other.
     shared.reaping.store(false, Ordering::SeqCst);
-    shared.idle.load(Ordering::SeqCst) > 0 && !shared.reaping.swap(true, Ordering::SeqCst)
+    !anything_left() || shared.reaping.swap(true, Ordering::SeqCst)
 }

@@ -202,7 +202,7 @@ async fn shares_one_http2_connection() {
     let answer = exchange(&client, "body").await.unwrap();
     assert_eq!(answer, format!("HTTP/2.0 None Some(\"localhost:{port}\") 4"));
     assert_eq!(server.connections.load(Ordering::SeqCst), 1);
-    assert_eq!(egress.gauges(), Gauges { open: 1, idle: 0, in_flight: 0 });
+    assert_eq!(egress.gauges(), Gauges { open: 1, idle: 1, in_flight: 0 });
 }
 
 #[tokio::test]

@@ -1,0 +1,326 @@
+//! Compares this client with hyper-util's pooled client in one interleaved run.
+//!
+//! ```text
+//! cargo run --release -p vmcp-egress --example versus_legacy [seconds per turn] [turns]
+//! ```
+//!
+//! 64 callers send POSTs of 200 bytes to an echo server in another process: first from tasks of
+//! this process, then through this process as a reverse proxy, with the callers in a third process.
+//! Requests per second and this process's CPU time per request; the last line of each table is the
+//! ratio of ours to the other's. Only the ratios mean anything.
+
+use std::{
+    future::Future,
+    io::{BufRead, BufReader},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::{BodyExt, Full};
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo},
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use url::Url;
+use vmcp_core::BoxError;
+use vmcp_egress::{Client, Egress, Target};
+
+const CALLERS: usize = 64;
+const SIZE: usize = 200;
+
+type Legacy = legacy::Client<HttpConnector, Full<Bytes>>;
+
+/// Ends the process it belongs to.
+struct Helper(Child);
+
+#[derive(Default)]
+struct Tally {
+    requests: u64,
+    seconds: f64,
+    cpu: f64,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("serve") => serve().await,
+        Some("load") => load(&arguments).await,
+        _ => compare(&arguments).await,
+    }
+}
+
+async fn compare(arguments: &[String]) -> Result<(), BoxError> {
+    let number = |index: usize, default: u64| {
+        arguments.get(index).map_or(Ok(default), |argument| argument.parse())
+    };
+    let (seconds, turns) = (number(0, 2)?, number(1, 5)?);
+    let (_server, url) = Helper::start(&["serve"])?;
+    let url = Url::parse(url.trim())?;
+    let (ours, theirs) = (ours(&url)?, theirs());
+
+    let (mut a, mut b) = (Tally::default(), Tally::default());
+    for _ in 0..turns {
+        a.add(measure(seconds, |stop, count| call(ours.clone(), url.clone(), stop, count)).await?);
+        b.add(
+            measure(seconds, |stop, count| call_legacy(theirs.clone(), url.clone(), stop, count))
+                .await?,
+        );
+    }
+    print("called by tasks", &a, &b);
+
+    let front = proxy({
+        let (client, path) = (ours.clone(), url.path().to_owned());
+        move |body| {
+            let (client, path) = (client.clone(), path.clone());
+            async move { Ok(client.send(Request::post(path).body(Full::new(body))?).await?) }
+        }
+    })
+    .await?;
+    let legacy_front = proxy(move |body| {
+        let request = Request::post(url.as_str()).body(Full::new(body));
+        let client = theirs.clone();
+        async move { Ok(client.request(request?).await?) }
+    })
+    .await?;
+    let (mut a, mut b) = (Tally::default(), Tally::default());
+    for _ in 0..turns {
+        a.add(proxied(&front, seconds).await?);
+        b.add(proxied(&legacy_front, seconds).await?);
+    }
+    print("as a reverse proxy", &a, &b);
+    Ok(())
+}
+
+fn ours(url: &Url) -> Result<Client, BoxError> {
+    Ok(Egress::default().client(url, Target::allowing_private_addresses())?)
+}
+
+fn theirs() -> Legacy {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    legacy::Client::builder(TokioExecutor::new()).build(connector)
+}
+
+async fn call(
+    client: Client,
+    url: Url,
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+) -> Result<(), BoxError> {
+    while !stop.load(Ordering::Relaxed) {
+        let request = Request::post(url.path()).body(Full::new(payload()))?;
+        read(client.send(request).await?).await?;
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+async fn call_legacy(
+    client: Legacy,
+    url: Url,
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+) -> Result<(), BoxError> {
+    while !stop.load(Ordering::Relaxed) {
+        let request = Request::post(url.as_str()).body(Full::new(payload()))?;
+        read(client.request(request).await?).await?;
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn payload() -> Bytes {
+    Bytes::from_static(&[b'x'; SIZE])
+}
+
+async fn read<B>(response: Response<B>) -> Result<(), BoxError>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let body = response.into_body().collect().await.map_err(Into::into)?.to_bytes();
+    if body.len() == SIZE { Ok(()) } else { Err("the echo has another length".into()) }
+}
+
+/// Runs 64 callers for some seconds and says what they did and what it cost.
+async fn measure<F>(
+    seconds: u64,
+    caller: impl Fn(Arc<AtomicBool>, Arc<AtomicU64>) -> F,
+) -> Result<Tally, BoxError>
+where
+    F: Future<Output = Result<(), BoxError>> + Send + 'static,
+{
+    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let begun = cpu()?;
+    let mut callers = JoinSet::new();
+    for _ in 0..CALLERS {
+        callers.spawn(caller(Arc::clone(&stop), Arc::clone(&count)));
+    }
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    stop.store(true, Ordering::Relaxed);
+    for outcome in callers.join_all().await {
+        outcome?;
+    }
+    let requests = count.load(Ordering::Relaxed);
+    Ok(Tally { requests, seconds: as_float(seconds), cpu: cpu()? - begun })
+}
+
+/// Has another process call the proxy at `url`.
+async fn proxied(url: &Url, seconds: u64) -> Result<Tally, BoxError> {
+    let begun = cpu()?;
+    let (url, text) = (url.to_string(), seconds.to_string());
+    let requests = tokio::task::spawn_blocking(move || {
+        Helper::start(&["load", &url, &text]).map(|(_helper, line)| line)
+    })
+    .await??;
+    Ok(Tally {
+        requests: requests.trim().parse()?,
+        seconds: as_float(seconds),
+        cpu: cpu()? - begun,
+    })
+}
+
+/// User and system time of this process in seconds (proc(5), `/proc/pid/stat`).
+fn cpu() -> Result<f64, BoxError> {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // The command name may contain spaces; it ends with the last parenthesis.
+    let rest = stat.rsplit_once(')').ok_or("no stat")?.1;
+    let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<u32>);
+    Ok(f64::from(ticks.sum::<Result<u32, _>>()?) / TICKS_PER_SECOND)
+}
+
+async fn load(arguments: &[String]) -> Result<(), BoxError> {
+    let [_, url, seconds] = arguments else { return Err("load needs a URL and seconds".into()) };
+    let url = Url::parse(url)?;
+    let client = ours(&url)?;
+    let seconds = seconds.parse()?;
+    let tally = measure(seconds, |stop, count| call(client.clone(), url.clone(), stop, count));
+    println!("{}", tally.await?.requests);
+    Ok(())
+}
+
+async fn serve() -> Result<(), BoxError> {
+    let url = accept(|request: Request<hyper::body::Incoming>| async move {
+        let body = request.into_body().collect().await?.to_bytes();
+        Ok(Response::new(Full::new(body)))
+    })
+    .await?;
+    println!("{url}");
+    std::future::pending().await
+}
+
+/// Serves requests with what `forward` makes of their bodies.
+async fn proxy<F, B>(
+    forward: impl Fn(Bytes) -> F + Clone + Send + Sync + 'static,
+) -> Result<Url, BoxError>
+where
+    F: Future<Output = Result<Response<B>, BoxError>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    accept(move |request: Request<hyper::body::Incoming>| {
+        let forward = forward.clone();
+        async move { forward(request.into_body().collect().await?.to_bytes()).await }
+    })
+    .await
+}
+
+async fn accept<F, B>(
+    answer: impl Fn(Request<hyper::body::Incoming>) -> F + Clone + Send + 'static,
+) -> Result<Url, BoxError>
+where
+    F: Future<Output = Result<Response<B>, BoxError>> + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = Url::parse(&format!("http://{}/mcp", listener.local_addr()?))?;
+    tokio::spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            tokio::spawn(connection(tcp, answer.clone()));
+        }
+    });
+    Ok(url)
+}
+
+async fn connection<F, B>(
+    tcp: TcpStream,
+    answer: impl Fn(Request<hyper::body::Incoming>) -> F,
+) -> Result<(), BoxError>
+where
+    F: Future<Output = Result<Response<B>, BoxError>>,
+    B: Body<Data = Bytes> + 'static,
+    B::Error: Into<BoxError>,
+{
+    tcp.set_nodelay(true)?;
+    Ok(http1::Builder::new().serve_connection(TokioIo::new(tcp), service_fn(answer)).await?)
+}
+
+fn print(title: &str, ours: &Tally, theirs: &Tally) {
+    println!("{title:<20} requests/s   CPU/request");
+    for (name, tally) in [("this client", ours), ("hyper-util legacy", theirs)] {
+        println!("{name:<20} {:>10.0} {:>10.2} µs", tally.rate(), tally.cost() * 1e6);
+    }
+    println!(
+        "{:<20} {:>10.3} {:>10.3}\n",
+        "ratio",
+        ours.rate() / theirs.rate(),
+        ours.cost() / theirs.cost()
+    );
+}
+
+fn as_float(count: u64) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.seconds += other.seconds;
+        self.cpu += other.cpu;
+    }
+
+    fn rate(&self) -> f64 {
+        as_float(self.requests) / self.seconds
+    }
+
+    fn cost(&self) -> f64 {
+        self.cpu / as_float(self.requests)
+    }
+}
+
+impl Helper {
+    /// Starts this program in another role and waits for its first line.
+    fn start(arguments: &[&str]) -> Result<(Self, String), BoxError> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().ok_or("no output")?;
+        let helper = Self(child);
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        Ok((helper, line))
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
