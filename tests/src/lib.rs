@@ -1,3 +1,4 @@
-//! What the tests of vmcp share: an MCP server to stand behind the gateway, and the installed counterparts around it.
+#![doc = include_str!("../README.md")]
 
+pub mod counterparts;
 pub mod fixture;

@@ -1,0 +1,108 @@
+//! The real MCP clients, servers and test suite that vmcp is tested with, installed and run by the tests themselves.
+//!
+//! Everything is pinned in `tests/tools`, and installed once into `target/counterparts`. Where Node.js or Python is
+//! missing the tests fail, unless `VMCP_TEST_SKIP_REAL=1` says that this is intended.
+
+mod clients;
+mod gateway;
+mod http;
+mod install;
+mod process;
+mod servers;
+mod suite;
+
+pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
+pub use gateway::Gateway;
+pub use http::{Reply, get, post};
+pub use install::{Npm, Python, npm, python};
+pub use process::Process;
+pub use servers::{Backend, Fixture};
+pub use suite::{Check, Lost, Report, Revision, Status, run_suite};
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs, io};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep};
+
+/// Why a counterpart could not be used. Tests only print it.
+pub type Fault = Box<dyn Error + Send + Sync>;
+
+/// Between two looks at something that is not ready yet.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Whether the tests against real counterparts are to be skipped.
+#[must_use]
+pub fn skipped() -> bool {
+    let skipped = env::var_os("VMCP_TEST_SKIP_REAL").is_some_and(|value| value == "1");
+    if skipped {
+        eprintln!("skipped: VMCP_TEST_SKIP_REAL=1");
+    }
+    skipped
+}
+
+/// A TCP port on the loopback interface that nobody listens on right now.
+///
+/// # Errors
+/// When the system has none.
+pub async fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port())
+}
+
+/// Waits until somebody accepts connections on the loopback port.
+///
+/// # Errors
+/// When nobody does within the time given, or the process that should has ended.
+pub async fn until_listening(
+    port: u16,
+    process: &mut Process,
+    within: Duration,
+) -> Result<(), Fault> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let deadline = Instant::now() + within;
+    while TcpStream::connect(address).await.is_err() {
+        if let Some(end) = process.ended()? {
+            return Err(format!(
+                "{process} ended with {end} before it listened:\n{}",
+                process.log()
+            )
+            .into());
+        }
+        if Instant::now() > deadline {
+            return Err(format!(
+                "{process} does not listen on {address} after {within:?}:\n{}",
+                process.log()
+            )
+            .into());
+        }
+        sleep(GLANCE).await;
+    }
+    Ok(())
+}
+
+/// The build directory that the running test was built into.
+///
+/// # Errors
+/// When the running program is not a test of Cargo's.
+fn profile_dir() -> Result<PathBuf, Fault> {
+    let program = env::current_exe()?;
+    let dir = program.parent().ok_or("the running program has no folder")?;
+    let dir = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
+    Ok(dir.to_owned())
+}
+
+/// Where installations and the output of runs go.
+fn scratch_dir() -> Result<PathBuf, Fault> {
+    let profile = profile_dir()?;
+    let dir = profile.parent().unwrap_or(&profile).join("counterparts");
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+/// `tests/tools` of the source tree.
+fn tools_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tools")
+}

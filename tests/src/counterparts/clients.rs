@@ -1,0 +1,322 @@
+//! Real MCP clients, driven by the scripts in `tests/tools`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::io::{BufReader, Lines};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::process::output;
+use super::{Fault, Npm, Process, npm, python, scratch_dir};
+
+/// Until a client has connected and subscribed; interpreters start slowly on a busy machine.
+const START: Duration = Duration::from_secs(30);
+
+/// A client that somebody else wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// The Python SDK.
+    PythonMcp,
+    /// FastMCP.
+    FastMcp,
+    /// Version 1 of the TypeScript SDK.
+    TypeScript1,
+    /// Version 2 of the TypeScript SDK.
+    TypeScript2,
+    /// The Inspector's command line.
+    Inspector,
+}
+
+/// How a client decides which generation of MCP it speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Era {
+    /// With a session, whatever the server could do.
+    Legacy,
+    /// Without, whatever the server could do.
+    Modern,
+    /// It asks the server.
+    Auto,
+}
+
+/// What a client is to do once it has listed everything.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// A tool to call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// A resource to read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// A prompt to get.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Its arguments.
+    pub prompt_arguments: BTreeMap<String, String>,
+}
+
+/// What a client saw.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Seen {
+    /// The revision, if the client tells.
+    pub protocol: Option<String>,
+    /// Names of tools.
+    pub tools: Vec<String>,
+    /// URIs of resources.
+    pub resources: Vec<String>,
+    /// Names of prompts.
+    pub prompts: Vec<String>,
+    /// The text that the tool answered.
+    pub call: Option<String>,
+    /// Whether the tool failed.
+    pub failed: bool,
+    /// The text of the resource.
+    pub resource: Option<String>,
+    /// The text of the prompt.
+    pub prompt: Option<String>,
+}
+
+/// A connected client that waits for changes.
+#[derive(Debug)]
+pub struct Watcher {
+    lines: Lines<BufReader<ChildStdout>>,
+    process: Process,
+    // The scripts end when this does.
+    _input: ChildStdin,
+}
+
+/// A change that a client heard of.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Change {
+    /// The notification, without `notifications/`; or `ready`, `error`, `ended`.
+    pub event: String,
+    /// When, in milliseconds since the epoch.
+    pub at: f64,
+    /// Which resource.
+    #[serde(default)]
+    pub uri: Option<String>,
+}
+
+/// What a client was asked, and what its calls came to.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Asked {
+    /// The messages of the questions, as they came.
+    pub asked: Vec<String>,
+    /// Each call's own message and what the tool answered.
+    pub answers: Vec<Answer>,
+}
+
+/// One call of [`Asked`].
+#[derive(Debug, Clone, Deserialize)]
+pub struct Answer {
+    /// The message that the call was to ask.
+    pub message: String,
+    /// The text of the result.
+    pub answer: String,
+}
+
+impl Client {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::PythonMcp, Self::FastMcp, Self::TypeScript1, Self::TypeScript2, Self::Inspector];
+
+    /// The eras that the client can be told to speak.
+    #[must_use]
+    pub fn eras(self) -> &'static [Era] {
+        match self {
+            Self::TypeScript1 => &[Era::Legacy],
+            _ => &[Era::Legacy, Era::Modern, Era::Auto],
+        }
+    }
+
+    /// Connects, lists, does what the plan says, and ends.
+    ///
+    /// # Errors
+    /// When the client cannot be installed, or fails; the message has what it said.
+    pub async fn run(self, url: &str, era: Era, plan: &Plan) -> Result<Seen, Fault> {
+        let script = match self {
+            Self::PythonMcp => "drive.py",
+            Self::FastMcp => "drive_fastmcp.py",
+            Self::TypeScript1 => "drive-v1.mjs",
+            Self::TypeScript2 => "drive-v2.mjs",
+            Self::Inspector => return inspect(url, era, plan).await,
+        };
+        let mut command = script_command(script).await?;
+        command.args([url, era.name(), &serde_json::to_string(plan)?]);
+        last_line(&output(&format!("{self:?} in era {}", era.name()), command).await?)
+    }
+}
+
+impl Era {
+    /// What the scripts call it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Legacy => "legacy",
+            Self::Modern => "modern",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl Watcher {
+    /// Connects a client, subscribes it to every change of lists and to the resource, and waits until it stands.
+    ///
+    /// # Errors
+    /// When the client has no such script, or fails.
+    pub async fn start(client: Client, url: &str, era: Era, resource: &str) -> Result<Self, Fault> {
+        let script = match client {
+            Client::PythonMcp => "watch.py",
+            Client::TypeScript1 => "watch-v1.mjs",
+            Client::TypeScript2 => "watch-v2.mjs",
+            Client::FastMcp | Client::Inspector => {
+                return Err(format!("{client:?} cannot watch").into());
+            }
+        };
+        let mut command = script_command(script).await?;
+        command.args([url, era.name(), resource]);
+        let mut process = Process::start(script, command, true)?;
+        let (lines, input) = process.lines()?;
+        let mut watcher = Self { lines, process, _input: input };
+        watcher.next("ready", START).await?;
+        Ok(watcher)
+    }
+
+    /// The next change of this kind; others before it are passed over.
+    ///
+    /// # Errors
+    /// When it does not come in time, or the client ends.
+    pub async fn next(&mut self, event: &str, within: Duration) -> Result<Change, Fault> {
+        let wait = async {
+            while let Some(line) = self.lines.next_line().await? {
+                let change: Change = serde_json::from_str(&line)?;
+                if change.event == event {
+                    return Ok(change);
+                }
+            }
+            Err(format!("{} ended", self.process).into())
+        };
+        let heard = timeout(within, wait)
+            .await
+            .unwrap_or_else(|_| Err(format!("no {event} within {within:?}").into()));
+        heard.map_err(|fault: Fault| {
+            format!("{}: {fault}\n{}", self.process, self.process.log()).into()
+        })
+    }
+}
+
+/// Calls a tool that asks, `calls` times at once, and answers each question after a while.
+///
+/// # Errors
+/// When the client cannot be installed, or fails.
+pub async fn ask(
+    url: &str,
+    era: Era,
+    tool: &str,
+    name: &str,
+    calls: usize,
+    delay: Duration,
+) -> Result<Asked, Fault> {
+    let mut command = script_command("ask.py").await?;
+    command.args([url, era.name(), tool, name, &calls.to_string(), &delay.as_millis().to_string()]);
+    last_line(&output(&format!("the answering client {name}"), command).await?)
+}
+
+/// The command that runs one of our scripts, by its extension.
+async fn script_command(script: &str) -> Result<Command, Fault> {
+    let (interpreter, path) =
+        if PathBuf::from(script).extension().is_some_and(|extension| extension == "py") {
+            let python = python().await?;
+            (python.interpreter(), python.script(script))
+        } else {
+            let npm = npm().await?;
+            (npm.node24(), npm.script(script))
+        };
+    let mut command = Command::new(interpreter);
+    command.arg(path).env("PYTHONDONTWRITEBYTECODE", "1");
+    Ok(command)
+}
+
+fn last_line<T: for<'de> Deserialize<'de>>(said: &str) -> Result<T, Fault> {
+    let line = said.lines().last().ok_or("the client said nothing")?;
+    serde_json::from_str(line).map_err(|error| format!("{error} in {line}").into())
+}
+
+async fn inspect(url: &str, era: Era, plan: &Plan) -> Result<Seen, Fault> {
+    let npm = npm().await?;
+    let inspector = Inspector { npm, url, era };
+    let names = |listed: &Value, member: &str, key: &str| -> Vec<String> {
+        let items = listed[member].as_array().into_iter().flatten();
+        items.filter_map(|item| item[key].as_str()).map(str::to_owned).collect()
+    };
+    let mut seen = Seen {
+        tools: names(&inspector.ask(&["tools/list"]).await?, "tools", "name"),
+        ..Seen::default()
+    };
+    if let Some(uri) = &plan.resource {
+        seen.resources = names(&inspector.ask(&["resources/list"]).await?, "resources", "uri");
+        let read = inspector.ask(&["resources/read", "--uri", uri]).await?;
+        seen.resource = Some(names(&read, "contents", "text").concat());
+    }
+    if let Some(prompt) = &plan.prompt {
+        seen.prompts = names(&inspector.ask(&["prompts/list"]).await?, "prompts", "name");
+        let pairs: Vec<String> =
+            plan.prompt_arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut arguments = vec!["prompts/get", "--prompt-name", prompt];
+        arguments.extend(pairs.iter().flat_map(|pair| ["--prompt-args", pair]));
+        let got = inspector.ask(&arguments).await?;
+        let messages = got["messages"].as_array().into_iter().flatten();
+        seen.prompt =
+            Some(messages.filter_map(|message| message["content"]["text"].as_str()).collect());
+    }
+    if let Some(tool) = &plan.tool {
+        let pairs: Vec<String> =
+            plan.arguments.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut arguments = vec!["tools/call", "--tool-name", tool];
+        arguments.extend(pairs.iter().flat_map(|pair| ["--tool-arg", pair]));
+        let called = inspector.ask(&arguments).await?;
+        seen.call = Some(names(&called, "content", "text").concat());
+        seen.failed = called["isError"] == true;
+    }
+    Ok(seen)
+}
+
+/// The Inspector makes one request and ends.
+struct Inspector<'a> {
+    npm: Npm,
+    url: &'a str,
+    era: Era,
+}
+
+impl Inspector<'_> {
+    async fn ask(&self, arguments: &[&str]) -> Result<Value, Fault> {
+        let home = scratch_dir()?.join("inspector-home");
+        fs::create_dir_all(&home)?;
+        let mut command = Command::new(self.npm.node24());
+        command
+            .arg(self.npm.module("@modelcontextprotocol/inspector/clients/launcher/build/index.js"))
+            .args([
+                "--cli",
+                self.url,
+                "--transport",
+                "http",
+                "--protocol-era",
+                self.era.name(),
+                "--method",
+            ])
+            .args(arguments)
+            .env("HOME", home);
+        let said =
+            output(&format!("the Inspector in era {}: {arguments:?}", self.era.name()), command)
+                .await?;
+        serde_json::from_str(&said).map_err(|error| format!("{error} in {said}").into())
+    }
+}

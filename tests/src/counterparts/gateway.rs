@@ -1,0 +1,165 @@
+//! The gateway as it is shipped: the `vmcp` program, with a configuration file.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use http::StatusCode;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep};
+
+use super::{Fault, GLANCE, Process, free_port, get, profile_dir, scratch_dir};
+
+/// Until `/readyz` answers 200.
+const START: Duration = Duration::from_secs(20);
+
+static STARTED: AtomicU64 = AtomicU64::new(0);
+
+/// A running `vmcp serve`.
+#[derive(Debug)]
+pub struct Gateway {
+    url: String,
+    config: PathBuf,
+    process: Process,
+}
+
+impl Gateway {
+    /// Starts the gateway with this configuration and waits until it is ready.
+    ///
+    /// # Errors
+    /// When the program cannot be built, refuses the configuration, or is not ready in time; the message has its log.
+    pub async fn start(yaml: &str) -> Result<Self, Fault> {
+        let program = program().await?;
+        let dir = scratch_dir()?.join("gateways");
+        fs::create_dir_all(&dir)?;
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let config = dir.join(format!("{}-{number}.yaml", std::process::id()));
+        fs::write(&config, yaml)?;
+        let port = free_port().await?;
+        let address = format!("127.0.0.1:{port}");
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--config").arg(&config).args(["--bind", &address]);
+        let process = Process::start("vmcp", command, false)?;
+        let mut gateway = Self { url: format!("http://{address}/mcp"), config, process };
+        gateway.until_ready(&format!("http://{address}/readyz")).await?;
+        Ok(gateway)
+    }
+
+    /// A gateway in front of one MCP endpoint, that shows its names as they are.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn before(backend: &str) -> Result<Self, Fault> {
+        Self::start(&format!(
+            "name: tests\n\
+             incomingAuth: {{type: anonymous}}\n\
+             backends:\n\
+             - {{name: fixture, url: \"{backend}\", transport: streamable-http}}\n\
+             aggregation:\n  \
+               conflictResolution: priority\n  \
+               conflictResolutionConfig: {{priorityOrder: [fixture]}}\n"
+        ))
+        .await
+    }
+
+    /// Its MCP endpoint.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// The file that it was configured with, for tests that change it.
+    #[must_use]
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// The end of its log.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    async fn until_ready(&mut self, url: &str) -> Result<(), Fault> {
+        let deadline = Instant::now() + START;
+        loop {
+            if get(url).await.is_ok_and(|reply| reply.status == StatusCode::OK) {
+                return Ok(());
+            }
+            if let Some(end) = self.process.ended()? {
+                return Err(format!("the gateway ended with {end}:\n{}", self.log()).into());
+            }
+            if Instant::now() > deadline {
+                return Err(
+                    format!("the gateway is not ready after {START:?}:\n{}", self.log()).into()
+                );
+            }
+            sleep(GLANCE).await;
+        }
+    }
+}
+
+/// The program of the package `vmcp`: `VMCP_BIN` if that is set, else what lies beside the running test, built anew
+/// when one of its sources is younger.
+async fn program() -> Result<PathBuf, Fault> {
+    static DONE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let found = || DONE.get_or_init(|| find().map_err(|fault| fault.to_string())).clone();
+    Ok(tokio::task::spawn_blocking(found).await??)
+}
+
+fn find() -> Result<PathBuf, Fault> {
+    if let Some(program) = env::var_os("VMCP_BIN") {
+        return Ok(program.into());
+    }
+    let profile = profile_dir()?;
+    let program = profile.join("vmcp");
+    // Two test programs must not both find it stale and build.
+    let guard = fs::File::create(scratch_dir()?.join("vmcp.lock"))?;
+    guard.lock()?;
+    if !is_fresh(&program).unwrap_or(false) {
+        build(&profile)?;
+    }
+    Ok(program)
+}
+
+/// Whether the program is younger than every source that its dependency file names.
+fn is_fresh(program: &Path) -> Option<bool> {
+    let built = modified(program)?;
+    let listed = fs::read_to_string(program.with_extension("d")).ok()?;
+    let (_, sources) = listed.split_once(": ")?;
+    // Spaces within a path are escaped; such a path is then not found, and the program counts as stale.
+    let fresh = |source| modified(Path::new(source)).is_some_and(|changed| changed <= built);
+    Some(sources.split_whitespace().all(fresh))
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|data| data.modified()).ok()
+}
+
+fn build(profile: &Path) -> Result<(), Fault> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = std::process::Command::new(cargo);
+    command
+        .args(["build", "--package", "vmcp", "--bin", "vmcp"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    if profile.ends_with("release") {
+        command.arg("--release");
+    }
+    if let Some(target) = profile.parent() {
+        command.arg("--target-dir").arg(target);
+    }
+    let out = command.output()?;
+    if out.status.success() {
+        return Ok(());
+    }
+    Err(format!("the gateway does not build:\n{}", String::from_utf8_lossy(&out.stderr)).into())
+}

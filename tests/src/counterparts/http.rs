@@ -1,0 +1,101 @@
+//! Just enough of an HTTP client for tests: one connection for each request, no redirects, the whole answer at once.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Fault;
+
+/// A test that waits longer than this for an answer has found a fault.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its whole body.
+    pub body: Bytes,
+}
+
+impl Reply {
+    /// The JSON-RPC answer: the body, or of an event stream the last event that has data.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn message(&self) -> Result<Value, Fault> {
+        let text = std::str::from_utf8(&self.body)?;
+        let is_stream = self
+            .headers
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|it| it.as_bytes().starts_with(b"text/ev"));
+        let json = if is_stream {
+            let mut data =
+                text.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+            data.rfind(|data| !data.is_empty()).unwrap_or_default()
+        } else {
+            text
+        };
+        serde_json::from_str(json)
+            .map_err(|error| format!("{}: {error} in {text:?}", self.status).into())
+    }
+}
+
+/// Gets a page.
+///
+/// # Errors
+/// When there is no whole answer in time.
+pub async fn get(url: &str) -> Result<Reply, Fault> {
+    exchange(Method::GET, url, &HeaderMap::new(), Bytes::new()).await
+}
+
+/// Posts a JSON message as an MCP client does.
+///
+/// # Errors
+/// When there is no whole answer in time.
+pub async fn post(url: &str, extra: &HeaderMap, message: &Value) -> Result<Reply, Fault> {
+    let mut headers = extra.clone();
+    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    headers.insert(
+        header::ACCEPT,
+        header::HeaderValue::from_static("application/json, text/event-stream"),
+    );
+    exchange(Method::POST, url, &headers, Bytes::from(message.to_string())).await
+}
+
+async fn exchange(
+    method: Method,
+    url: &str,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Reply, Fault> {
+    let uri: Uri = url.parse()?;
+    let authority = uri.authority().ok_or("the URL names no host")?.clone();
+    let mut request =
+        Request::builder().method(method).uri(uri.path()).header(header::HOST, authority.as_str());
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let request = request.body(Full::new(body))?;
+    let answer = async {
+        let stream = TcpStream::connect(authority.as_str()).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let driver = tokio::spawn(connection);
+        let (parts, body) = sender.send_request(request).await?.into_parts();
+        let body = body.collect().await?.to_bytes();
+        driver.abort();
+        Ok::<_, Fault>(Reply { status: parts.status, headers: parts.headers, body })
+    };
+    timeout(PATIENCE, answer)
+        .await
+        .map_err(|_| format!("no answer from {url} within {PATIENCE:?}"))?
+}

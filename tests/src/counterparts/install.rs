@@ -1,0 +1,175 @@
+//! Installing what the lock files name, once for all test programs.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::{Fault, scratch_dir, tools_dir};
+
+const SKIP: &str = "install it, or set VMCP_TEST_SKIP_REAL=1 to leave these tests out";
+
+/// The installed npm packages.
+#[derive(Debug, Clone)]
+pub struct Npm {
+    root: PathBuf,
+}
+
+/// The installed Python packages.
+#[derive(Debug, Clone)]
+pub struct Python {
+    root: PathBuf,
+}
+
+impl Npm {
+    /// Node.js 24, which some packages need and the system's may not be.
+    #[must_use]
+    pub fn node24(&self) -> PathBuf {
+        self.root.join("node_modules/node/bin/node")
+    }
+
+    /// A file of an installed package.
+    #[must_use]
+    pub fn module(&self, path: &str) -> PathBuf {
+        self.root.join("node_modules").join(path)
+    }
+
+    /// One of our scripts in `tests/tools/npm`, at a place from where it finds the packages.
+    #[must_use]
+    pub fn script(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+}
+
+impl Python {
+    /// The interpreter that sees the packages.
+    #[must_use]
+    pub fn interpreter(&self) -> PathBuf {
+        self.root.join("bin/python")
+    }
+
+    /// One of our scripts in `tests/tools/python`.
+    #[must_use]
+    pub fn script(&self, name: &str) -> PathBuf {
+        tools_dir().join("python").join(name)
+    }
+}
+
+/// The npm packages, installed if they are not yet.
+///
+/// # Errors
+/// When Node.js or npm is missing, or the registry cannot be reached.
+pub async fn npm() -> Result<Npm, Fault> {
+    static DONE: OnceLock<Result<Npm, String>> = OnceLock::new();
+    once(&DONE, install_npm).await
+}
+
+/// The Python packages, installed if they are not yet.
+///
+/// # Errors
+/// When Python or its `venv` module is missing, or the registry cannot be reached.
+pub async fn python() -> Result<Python, Fault> {
+    static DONE: OnceLock<Result<Python, String>> = OnceLock::new();
+    once(&DONE, install_python).await
+}
+
+async fn once<T: Clone + Send + Sync>(
+    done: &'static OnceLock<Result<T, String>>,
+    install: fn() -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let installed = tokio::task::spawn_blocking(move || {
+        done.get_or_init(|| install().map_err(|fault| fault.to_string())).clone()
+    });
+    Ok(installed.await??)
+}
+
+fn install_npm() -> Result<Npm, Fault> {
+    let from = tools_dir().join("npm");
+    let locks = ["package.json", "package-lock.json", ".npmrc"];
+    let root = install("npm", &from, &locks, |root| {
+        for lock in locks {
+            fs::copy(from.join(lock), root.join(lock))?;
+        }
+        require("node", "Node.js 20 or newer with npm")?;
+        run(Command::new("npm").args(["ci", "--no-progress"]).current_dir(root))
+    })?;
+    for entry in fs::read_dir(&from)? {
+        let path = entry?.path();
+        if let (Some(name), true) =
+            (path.file_name(), path.extension().is_some_and(|extension| extension == "mjs"))
+        {
+            publish(&path, &root.join(name))?;
+        }
+    }
+    Ok(Npm { root })
+}
+
+fn install_python() -> Result<Python, Fault> {
+    let from = tools_dir().join("python");
+    let root = install("python", &from, &["requirements.txt"], |root| {
+        require("python3", "Python 3.10 or newer")?;
+        run(Command::new("python3").args(["-m", "venv"]).arg(root))?;
+        let pip =
+            ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
+        run(Command::new(root.join("bin/python")).args(pip).arg(from.join("requirements.txt")))
+    })?;
+    Ok(Python { root })
+}
+
+/// Fills a folder of its own for this state of the lock files, unless that is done already. Other test programs wait.
+fn install(
+    kind: &str,
+    from: &Path,
+    locks: &[&str],
+    fill: impl FnOnce(&Path) -> Result<(), Fault>,
+) -> Result<PathBuf, Fault> {
+    let mut hasher = DefaultHasher::new();
+    for lock in locks {
+        hasher.write(&fs::read(from.join(lock))?);
+    }
+    let root = scratch_dir()?.join(format!("{kind}-{:016x}", hasher.finish()));
+    let guard = File::create(root.with_extension("lock"))?;
+    guard.lock()?;
+    let complete = root.join(".complete");
+    if !complete.exists() {
+        if root.exists() {
+            fs::remove_dir_all(&root)?;
+        }
+        fs::create_dir_all(&root)?;
+        fill(&root)?;
+        File::create(complete)?;
+    }
+    Ok(root)
+}
+
+/// Copies a script so that a program that starts at this moment sees the old or the new one, but whole.
+fn publish(from: &Path, to: &Path) -> Result<(), Fault> {
+    let script = fs::read(from)?;
+    if fs::read(to).ok().as_ref() != Some(&script) {
+        let beside = to.with_extension(format!("{}.new", std::process::id()));
+        fs::write(&beside, script)?;
+        fs::rename(beside, to)?;
+    }
+    Ok(())
+}
+
+fn require(program: &str, what: &str) -> Result<(), Fault> {
+    match Command::new(program).arg("--version").output() {
+        Ok(out) if out.status.success() => Ok(()),
+        _ => Err(format!(
+            "{what} is needed for the tests against real MCP clients and servers: {SKIP}"
+        )
+        .into()),
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), Fault> {
+    let out = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    if out.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&out.stdout);
+    let complained = String::from_utf8_lossy(&out.stderr);
+    Err(format!("{command:?} failed with {}:\n{complained}\n{said}", out.status).into())
+}

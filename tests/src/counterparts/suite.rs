@@ -1,0 +1,241 @@
+//! Running the MCP conformance suite, and comparing what two runs found.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Deserialize;
+use tokio::process::Command;
+
+use super::process::output;
+use super::{Fault, npm, scratch_dir};
+
+const PACKAGE: &str = "@modelcontextprotocol/conformance";
+
+/// `-2026-11-21T09-41-10-549Z`, which the suite appends to the folder of each scenario.
+const STAMP: usize = 25;
+
+static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// A revision of MCP that the suite has requirements for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Revision {
+    /// The last one with sessions.
+    V2025_11_25,
+    /// The first one without.
+    V2026_07_28,
+}
+
+/// What a check came to; the order is from best to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Status {
+    /// It holds.
+    Success,
+    /// Nothing was checked, something was noted.
+    Info,
+    /// It doesn't apply.
+    Skipped,
+    /// It doesn't hold, but only should.
+    Warning,
+    /// It doesn't hold.
+    Failure,
+}
+
+/// One requirement, as one scenario found it.
+#[derive(Debug, Clone)]
+pub struct Check {
+    /// The scenario that looked.
+    pub scenario: String,
+    /// The suite's id of the requirement.
+    pub id: String,
+    /// What it came to; where a scenario looks several times, the worst.
+    pub status: Status,
+    /// What the suite says about it.
+    pub error: Option<String>,
+}
+
+/// What one run of the suite found, as far as the revision scores it.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The checks, ordered by scenario and id.
+    pub checks: Vec<Check>,
+}
+
+/// A check that held in one run and does not in another.
+#[derive(Debug, Clone)]
+pub struct Lost {
+    /// The check as the worse run has it; none if it was not made there at all.
+    pub now: Option<Check>,
+    /// The check as the better run has it.
+    pub before: Check,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Written {
+    id: String,
+    status: Status,
+    error_message: Option<String>,
+}
+
+impl Revision {
+    /// The date that names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V2025_11_25 => "2025-11-25",
+            Self::V2026_07_28 => "2026-07-28",
+        }
+    }
+}
+
+impl Report {
+    /// How many checks hold.
+    #[must_use]
+    pub fn passed(&self) -> usize {
+        self.checks.iter().filter(|check| check.status == Status::Success).count()
+    }
+
+    /// How many checks were really made.
+    #[must_use]
+    pub fn made(&self) -> usize {
+        self.checks
+            .iter()
+            .filter(|check| !matches!(check.status, Status::Info | Status::Skipped))
+            .count()
+    }
+
+    /// The checks that should hold and do not.
+    pub fn unmet(&self) -> impl Iterator<Item = &Check> {
+        self.checks.iter().filter(|check| check.status >= Status::Warning)
+    }
+
+    /// The checks that held before and do not here.
+    #[must_use]
+    pub fn lost(&self, before: &Self) -> Vec<Lost> {
+        let key = |check: &Check| (check.scenario.clone(), check.id.clone());
+        let now: BTreeMap<_, _> = self.checks.iter().map(|check| (key(check), check)).collect();
+        let held = before.checks.iter().filter(|check| check.status == Status::Success);
+        held.filter_map(|before| {
+            let now = now.get(&key(before)).copied();
+            let lost = now.is_none_or(|now| now.status != Status::Success);
+            lost.then(|| Lost { now: now.cloned(), before: before.clone() })
+        })
+        .collect()
+    }
+
+    /// Lost checks as lines for a reader, each with the suite's reason.
+    #[must_use]
+    pub fn diff(&self, before: &Self) -> String {
+        let lost = self.lost(before);
+        let mut lines = format!("{self}, {} lost against {before}\n", lost.len());
+        for lost in lost {
+            // Writing to a string cannot fail.
+            let _ = writeln!(lines, "  {lost}");
+        }
+        lines
+    }
+
+    fn read(dir: &Path, scored: &[String]) -> Result<Self, Fault> {
+        let mut worst: BTreeMap<(String, String), Check> = BTreeMap::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let folder = entry.file_name().to_string_lossy().into_owned();
+            let scenario = folder
+                .strip_prefix("server-")
+                .and_then(|rest| rest.get(..rest.len().checked_sub(STAMP)?));
+            let Some(scenario) = scenario.filter(|scenario| scored.iter().any(|it| it == scenario))
+            else {
+                continue;
+            };
+            let checks = fs::read(entry.path().join("checks.json"))?;
+            for Written { id, status, error_message } in
+                serde_json::from_slice::<Vec<Written>>(&checks)?
+            {
+                let check = Check {
+                    scenario: scenario.to_owned(),
+                    id: id.clone(),
+                    status,
+                    error: error_message,
+                };
+                let entry = worst.entry((scenario.to_owned(), id)).or_insert_with(|| check.clone());
+                if check.status > entry.status {
+                    *entry = check;
+                }
+            }
+        }
+        Ok(Self { checks: worst.into_values().collect() })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} checks", self.passed(), self.made())
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scenario, id, status, error } = self;
+        let reason = error.as_deref().unwrap_or("no reason given");
+        let reason: String = reason.replace('\n', " ").chars().take(600).collect();
+        write!(f, "{scenario} / {id}: {status:?}: {reason}")
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.now {
+            Some(now) => now.fmt(f),
+            None => write!(f, "{} / {}: not made", self.before.scenario, self.before.id),
+        }
+    }
+}
+
+/// Runs the suite's server requirements against an MCP endpoint.
+///
+/// # Errors
+/// When the suite cannot be installed or does not finish; unmet requirements are no error here.
+pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
+    let npm = npm().await?;
+    let requirements =
+        npm.module(PACKAGE).join("requirements").join(format!("{}.yaml", revision.name()));
+    let scored = scored(&fs::read_to_string(requirements)?);
+    let number = RUNS.fetch_add(1, Ordering::Relaxed);
+    let dir = scratch_dir()?.join("runs").join(format!("{}-{number}", std::process::id()));
+    let mut command = Command::new(npm.node24());
+    command
+        .arg(npm.module(PACKAGE).join("dist/index.js"))
+        .args([
+            "server",
+            "--url",
+            url,
+            "--requirements",
+            revision.name(),
+            "--timeout",
+            "15000",
+            "-o",
+        ])
+        .arg(&dir);
+    // The exit code counts scenarios that are not scored, so a failure says nothing by itself.
+    let said = output("the conformance suite", command).await;
+    let report = Report::read(&dir, &scored).map_err(|fault| match said {
+        Ok(_) => fault,
+        Err(said) => said,
+    })?;
+    fs::remove_dir_all(dir)?;
+    if report.checks.is_empty() {
+        return Err("the conformance suite made no check".into());
+    }
+    Ok(report)
+}
+
+/// The scenarios below `server:` in the suite's list of requirements.
+fn scored(requirements: &str) -> Vec<String> {
+    let section = requirements.lines().skip_while(|line| *line != "server:").skip(1);
+    let names = section.map_while(|line| line.trim_start().strip_prefix("- "));
+    names.map(|name| name.trim().to_owned()).collect()
+}

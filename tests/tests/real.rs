@@ -1,0 +1,16 @@
+//! The gateway among real MCP clients, servers and the conformance suite.
+//!
+//! One test program for all of them, so that the counterparts are installed once. See `vmcp_tests::counterparts`.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+#[path = "real/change.rs"]
+mod change;
+#[path = "real/clients.rs"]
+mod clients;
+#[path = "real/conformance.rs"]
+mod conformance;
+#[path = "real/questions.rs"]
+mod questions;
+#[path = "real/servers.rs"]
+mod servers;

@@ -1,0 +1,127 @@
+//! The MCP conformance suite, directly against the fixture and through the gateway in all four cells.
+
+use vmcp_tests::counterparts::{Fixture, Gateway, Report, Revision, run_suite, skipped};
+use vmcp_tests::fixture::Generation;
+
+/// How many checks each revision makes of a server that can everything.
+const CHECKS_2025_11_25: usize = 70;
+const CHECKS_2026_07_28: usize = 119;
+
+async fn directly(generation: Generation, revision: Revision) -> Report {
+    let fixture = Fixture::start(generation).await.unwrap();
+    run_suite(fixture.url(), revision).await.unwrap()
+}
+
+async fn through_the_gateway(generation: Generation, revision: Revision) -> Report {
+    let fixture = Fixture::start(generation).await.unwrap();
+    let gateway = Gateway::before(fixture.url()).await.unwrap();
+    run_suite(gateway.url(), revision).await.unwrap()
+}
+
+fn assert_full_marks(report: &Report, checks: usize) {
+    let unmet: Vec<String> = report.unmet().map(ToString::to_string).collect();
+    assert!(unmet.is_empty(), "{report}:\n{}", unmet.join("\n"));
+    assert_eq!((report.passed(), report.made()), (checks, checks));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fixture_scores_full_marks_directly_2025_11_25() {
+    if skipped() {
+        return;
+    }
+    for generation in [Generation::Both, Generation::Stateful] {
+        assert_full_marks(&directly(generation, Revision::V2025_11_25).await, CHECKS_2025_11_25);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_fixture_scores_full_marks_directly_2026_07_28() {
+    if skipped() {
+        return;
+    }
+    for generation in [Generation::Both, Generation::Stateless] {
+        assert_full_marks(&directly(generation, Revision::V2026_07_28).await, CHECKS_2026_07_28);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn through_the_gateway_2025_11_25_scores_the_same() {
+    if skipped() {
+        return;
+    }
+    assert_full_marks(
+        &through_the_gateway(Generation::Stateful, Revision::V2025_11_25).await,
+        CHECKS_2025_11_25,
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn through_the_gateway_2026_07_28_scores_the_same() {
+    if skipped() {
+        return;
+    }
+    assert_full_marks(
+        &through_the_gateway(Generation::Stateless, Revision::V2026_07_28).await,
+        CHECKS_2026_07_28,
+    );
+}
+
+/// Prints every check that the mixed cell loses, and fails when it is one without a reason in the list.
+async fn assert_only_known_losses(
+    generation: Generation,
+    revision: Revision,
+    known: &[(&str, &str)],
+) {
+    let before = directly(Generation::Both, revision).await;
+    let now = through_the_gateway(generation, revision).await;
+    eprintln!("{}", now.diff(&before));
+    let lost = now.lost(&before);
+    for (id, reason) in known.iter().filter(|(id, _)| lost.iter().any(|lost| lost.before.id == *id))
+    {
+        eprintln!("  {id} cannot hold: {reason}");
+    }
+    let unexplained: Vec<String> = lost
+        .iter()
+        .filter(|lost| !known.iter().any(|(id, _)| lost.before.id == *id))
+        .map(ToString::to_string)
+        .collect();
+    assert!(unexplained.is_empty(), "lost without a reason:\n{}", unexplained.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stateful_client_stateless_backend_prints_each_lost_check() {
+    if skipped() {
+        return;
+    }
+    assert_only_known_losses(Generation::Stateless, Revision::V2025_11_25, &[]).await;
+}
+
+/// What a backend from before 2026-07-28 cannot know, whoever stands in front of it.
+const BEYOND_A_STATEFUL_BACKEND: &[(&str, &str)] = &[
+    (
+        "sep-2575-server-rejects-undeclared-capability",
+        "the older revision has no such error: the backend says in its own words that the client lacks sampling",
+    ),
+    ("sep-2575-missing-capability-http-400", "the older revision has no such error"),
+    (
+        "sep-2322-missing-response-rerequests",
+        "the suite answers a question that the backend has not asked yet; the older revision cannot carry that",
+    ),
+    (
+        "sep-2322-ignore-unexpected-params",
+        "the suite answers a question that the backend has not asked yet; the older revision cannot carry that",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stateless_client_stateful_backend_prints_each_lost_check() {
+    if skipped() {
+        return;
+    }
+    assert_only_known_losses(
+        Generation::Stateful,
+        Revision::V2026_07_28,
+        BEYOND_A_STATEFUL_BACKEND,
+    )
+    .await;
+}

@@ -1,0 +1,95 @@
+//! Servers that somebody else wrote, as backends.
+
+use serde_json::json;
+use vmcp_tests::counterparts::{Backend, Client, Era, Gateway, Plan, Seen, skipped};
+
+struct Backends {
+    everything_http: Backend,
+    everything_sse: Backend,
+    time: Backend,
+    memory: Backend,
+}
+
+impl Backends {
+    async fn start() -> Self {
+        let everything_http = Backend::everything_http();
+        let (everything_http, everything_sse, time, memory) = tokio::join!(
+            everything_http,
+            Backend::everything_sse(),
+            Backend::time(),
+            Backend::memory()
+        );
+        Self {
+            everything_http: everything_http.unwrap(),
+            everything_sse: everything_sse.unwrap(),
+            time: time.unwrap(),
+            memory: memory.unwrap(),
+        }
+    }
+
+    fn config(&self) -> String {
+        let backend = |name: &str, backend: &Backend, transport: &str| {
+            format!("- {{name: {name}, url: \"{}\", transport: {transport}}}\n", backend.url())
+        };
+        [
+            "name: tests\nincomingAuth: {type: anonymous}\nbackends:\n".to_owned(),
+            backend("everything", &self.everything_http, "streamable-http"),
+            backend("oldthing", &self.everything_sse, "sse"),
+            backend("time", &self.time, "streamable-http"),
+            backend("memory", &self.memory, "streamable-http"),
+        ]
+        .concat()
+    }
+}
+
+async fn call(url: &str, era: Era, tool: &str, arguments: serde_json::Value) -> Seen {
+    let arguments = arguments.as_object().cloned().unwrap_or_default();
+    let plan = Plan { tool: Some(tool.to_owned()), arguments, ..Plan::default() };
+    Client::PythonMcp.run(url, era, &plan).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_servers_answer_directly() {
+    if skipped() {
+        return;
+    }
+    let Backends { everything_http, everything_sse, time, memory } = Backends::start().await;
+    let seen = call(everything_http.url(), Era::Auto, "echo", json!({ "message": "hello" })).await;
+    assert_eq!(seen.call.as_deref(), Some("Echo: hello"));
+    let seen =
+        call(time.url(), Era::Modern, "get_current_time", json!({ "timezone": "UTC" })).await;
+    assert!(seen.call.unwrap().contains("\"UTC\""));
+    let seen = call(memory.url(), Era::Legacy, "read_graph", json!({})).await;
+    assert!(seen.call.unwrap().contains("entities"));
+    // No client of ours speaks the deprecated transport; that it listens is checked at its start.
+    drop(everything_sse);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_servers_answer_through_the_gateway() {
+    if skipped() {
+        return;
+    }
+    let backends = Backends::start().await;
+    let gateway = Gateway::start(&backends.config()).await.unwrap();
+    for era in [Era::Legacy, Era::Modern] {
+        for backend in ["everything", "oldthing"] {
+            let seen =
+                call(gateway.url(), era, &format!("{backend}_echo"), json!({ "message": backend }))
+                    .await;
+            assert_eq!(seen.call, Some(format!("Echo: {backend}")), "{era:?}");
+        }
+        let seen =
+            call(gateway.url(), era, "time_get_current_time", json!({ "timezone": "UTC" })).await;
+        assert!(seen.call.unwrap().contains("\"UTC\""), "{era:?}");
+        let seen = call(gateway.url(), era, "memory_read_graph", json!({})).await;
+        assert!(seen.call.unwrap().contains("entities"), "{era:?}");
+        for prefix in ["everything_", "oldthing_", "time_", "memory_"] {
+            assert!(
+                seen.tools.iter().any(|tool| tool.starts_with(prefix)),
+                "{era:?}: {:?}",
+                seen.tools
+            );
+        }
+    }
+}
