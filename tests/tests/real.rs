@@ -10,6 +10,8 @@ mod change;
 mod clients;
 #[path = "real/conformance.rs"]
 mod conformance;
+#[path = "real/fixture.rs"]
+mod fixture;
 #[path = "real/questions.rs"]
 mod questions;
 #[path = "real/servers.rs"]

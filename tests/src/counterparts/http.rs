@@ -99,3 +99,29 @@ async fn exchange(
         .await
         .map_err(|_| format!("no answer from {url} within {PATIENCE:?}"))?
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(media_type: &'static str, body: &'static str) -> Reply {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media_type));
+        Reply { status: StatusCode::OK, headers, body: Bytes::from_static(body.as_bytes()) }
+    }
+
+    #[test]
+    fn the_message_of_a_stream_is_its_last_data() {
+        let reply = reply(
+            "text/event-stream",
+            "id: 0\ndata: \n\ndata: {\"id\":1}\n\ndata:{\"id\":2}\n\n: bye\n\n",
+        );
+        assert_eq!(reply.message().unwrap()["id"], 2);
+    }
+
+    #[test]
+    fn a_page_that_is_no_message_is_quoted() {
+        let fault = reply("application/json", "<html>").message().unwrap_err().to_string();
+        assert!(fault.contains("<html>"), "{fault}");
+    }
+}

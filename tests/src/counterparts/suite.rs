@@ -239,3 +239,36 @@ fn scored(requirements: &str) -> Vec<String> {
     let names = section.map_while(|line| line.trim_start().strip_prefix("- "));
     names.map(|name| name.trim().to_owned()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(id: &str, status: Status) -> Check {
+        Check { scenario: "scenario".to_owned(), id: id.to_owned(), status, error: None }
+    }
+
+    #[test]
+    fn scored_scenarios_end_where_the_next_section_begins() {
+        let requirements =
+            "# server:\n\nserver:\n  - ping\n  - tools-list\n\nclient:\n  - initialize\n";
+        assert_eq!(scored(requirements), ["ping", "tools-list"]);
+    }
+
+    #[test]
+    fn a_check_that_was_not_made_is_lost() {
+        let before = Report { checks: vec![check("a", Status::Success), check("b", Status::Info)] };
+        let now = Report { checks: vec![] };
+        let lost = now.lost(&before);
+        assert_eq!(lost.len(), 1);
+        assert_eq!(lost[0].to_string(), "scenario / a: not made");
+    }
+
+    #[test]
+    fn notes_do_not_count() {
+        let checks = [Status::Success, Status::Info, Status::Skipped, Status::Warning]
+            .map(|it| check("a", it));
+        let report = Report { checks: checks.into() };
+        assert_eq!((report.passed(), report.made(), report.unmet().count()), (1, 2, 1));
+    }
+}
