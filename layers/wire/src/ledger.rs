@@ -3,8 +3,9 @@
 //! Readers differ: most take the last of two equal members, some the first; Go's `encoding/json` matches names without
 //! regard to case; some cut a name at NUL. An object that any two of them read differently is refused.
 
+use crate::lexer::Lexer;
 use crate::quote::{Unescaped, inside};
-use crate::{Fault, MAX_MEMBERS, MAX_NAME, Text};
+use crate::{Fault, MAX_MEMBERS, MAX_NAME, Text, quote};
 
 /// The names that stood in one object so far.
 pub(crate) struct Ledger {
@@ -40,18 +41,27 @@ impl Ledger {
         if key.span.len() > MAX_NAME + 2 {
             return Err(Fault::LongName { at });
         }
-        if let Some(index) = self.names.iter().position(|name| key.is(bytes, name)) {
+        let literal = key.span.of(bytes);
+        if let Some(index) = self.index_of(literal, key.escaped) {
             if self.found & (1 << index) != 0 {
                 return Err(Fault::Duplicate { at });
             }
             self.found |= 1 << index;
             return Ok(Some(index));
         }
-        if let Some(key) = self.names.iter().find(|name| looks_like(bytes, key, name)) {
+        if let Some(key) = self.names.iter().find(|name| looks_like(literal, key.escaped, name)) {
             return Err(Fault::Disguised { key, at });
         }
         self.enter_other(bytes, key)?;
         Ok(None)
+    }
+
+    fn index_of(&self, literal: &[u8], escaped: bool) -> Option<usize> {
+        if escaped {
+            return self.names.iter().position(|name| quote::is(literal, name));
+        }
+        let inside = inside(literal);
+        self.names.iter().position(|name| name.as_bytes() == inside)
     }
 
     fn enter_other(&mut self, bytes: &[u8], key: Text) -> Result<(), Fault> {
@@ -77,11 +87,10 @@ impl Ledger {
     }
 }
 
-/// Whether some reader takes `key`, which is not `name`, for it.
-fn looks_like(bytes: &[u8], key: Text, name: &str) -> bool {
-    let literal = key.span.of(bytes);
+/// Whether some reader takes the key `literal`, which is not `name`, for it.
+fn looks_like(literal: &[u8], escaped: bool, name: &str) -> bool {
     let inside = inside(literal);
-    if !key.escaped && inside.is_ascii() {
+    if !escaped && inside.is_ascii() {
         return inside.eq_ignore_ascii_case(name.as_bytes());
     }
     let visible = unescaped(literal).take_while(|&char| char != '\0');
@@ -113,7 +122,7 @@ fn unescaped(literal: &[u8]) -> Unescaped<'_> {
 
 /// The string literal that `bytes` begins with, which was read before.
 fn first_literal(bytes: &[u8]) -> &[u8] {
-    let mut lexer = crate::lexer::Lexer::whole(bytes);
+    let mut lexer = Lexer::whole(bytes);
     lexer.string().map_or(&[], |text| text.span.of(bytes))
 }
 

@@ -365,3 +365,32 @@ fn special(word: u64) -> u64 {
     let controls = word.wrapping_sub(ONES * 0x20) & !word;
     (quotes | backslashes | controls) & HIGHS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_at_each_special_byte_wherever_it_stands() {
+        for byte in 0..=u8::MAX {
+            for length in [1, 7, 8, 9, 31, 32, 33, 95, 96, 97, 200] {
+                for at in 0..length {
+                    let mut bytes = vec![b'a'; length];
+                    bytes[at] = byte;
+                    let special = matches!(byte, b'"' | b'\\' | 0..0x20);
+                    assert_eq!(plain(&bytes), if special { at } else { length }, "{byte} at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn stops_at_the_first_of_several_special_bytes() {
+        for (first, second) in [(b'"', b'\\'), (0x1F, b'"'), (b'\\', 0), (b' ', b'"'), (b'!', b'"')]
+        {
+            let bytes = [b'x', first, second, b'y', b'z', 0xFF, 0x80, b'#', b'"'];
+            let expected = bytes.iter().position(|&byte| is_special(byte)).unwrap();
+            assert_eq!(plain(&bytes), expected);
+        }
+    }
+}

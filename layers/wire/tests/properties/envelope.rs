@@ -1,5 +1,7 @@
 //! The scanner, against serde_json and against lenient readers.
 
+use std::borrow::Cow;
+
 use serde::de::IgnoredAny;
 use vmcp_wire::{
     Envelope, Fault, Head, HeadOutcome, Key, Outcome, Params, elements, find, head, members, scan,
@@ -17,14 +19,14 @@ pub(crate) fn check(bytes: &[u8]) {
         assert!(scan(bytes).is_err());
         return;
     };
-    match valid {
-        Err(Fault::LoneSurrogate { .. } | Fault::TooDeep) => assert!(scan(bytes).is_err()),
-        _ => {
-            let theirs = serde_json::from_str::<IgnoredAny>(text);
-            assert_eq!(valid.is_ok(), theirs.is_ok(), "{text:?}: {valid:?}, {theirs:?}");
-            if let Some(accepts) = accepts(text) {
-                assert_eq!(scan(bytes).is_ok(), accepts, "{text:?}: {:?}", scan(bytes));
-            }
+    // Stricter than serde_json on purpose.
+    if let Err(Fault::LoneSurrogate { .. } | Fault::TooDeep) = valid {
+        assert!(scan(bytes).is_err());
+    } else {
+        let theirs = serde_json::from_str::<IgnoredAny>(text);
+        assert_eq!(valid.is_ok(), theirs.is_ok(), "{text:?}: {valid:?}, {theirs:?}");
+        if let Some(accepts) = accepts(text) {
+            assert_eq!(scan(bytes).is_ok(), accepts, "{text:?}: {:?}", scan(bytes));
         }
     }
     if let Ok(envelope) = scan(bytes) {
@@ -63,7 +65,7 @@ fn look_into(bytes: &[u8]) {
     _ = (find(bytes, "name"), scan_params(bytes));
     let theirs = std::str::from_utf8(bytes).ok().filter(|text| text.starts_with('"'));
     let theirs = theirs.and_then(|text| serde_json::from_str::<String>(text).ok());
-    let ours = unquote(bytes).map(|text| text.into_owned());
+    let ours = unquote(bytes).map(Cow::into_owned);
     assert_eq!(ours, theirs.filter(|_| bytes.ends_with(b"\"")));
 }
 
@@ -134,36 +136,32 @@ fn check_params(bytes: &[u8], envelope: Envelope) {
 fn check_heads(bytes: &[u8]) {
     let mut before = Head::default();
     for end in 0..=bytes.len().min(400) {
-        match head(&bytes[..end]) {
-            Ok(now) => {
-                let context = String::from_utf8_lossy(&bytes[..end]);
-                assert!(before.id.is_none() || before.id == now.id, "{context}");
-                assert!(before.method.is_none() || before.method == now.method, "{context}");
-                assert!(
-                    before.result_type.is_none() || before.result_type == now.result_type,
-                    "{context}"
-                );
-                assert!(
-                    before.result_has_members.is_none()
-                        || before.result_has_members == now.result_has_members
-                );
-                assert!(grew(before.outcome, now.outcome), "{context}");
-                before = now;
-            }
-            Err(_) => {
-                assert!(head(bytes).is_err(), "a fault went away");
-                break;
-            }
-        }
+        let Ok(now) = head(&bytes[..end]) else {
+            assert!(head(bytes).is_err(), "a fault went away");
+            break;
+        };
+        let context = String::from_utf8_lossy(&bytes[..end]);
+        assert!(before.id.is_none() || before.id == now.id, "{context}");
+        assert!(before.method.is_none() || before.method == now.method, "{context}");
+        assert!(before.result_type.is_none() || before.result_type == now.result_type, "{context}");
+        let has_members = before.result_has_members;
+        assert!(has_members.is_none() || has_members == now.result_has_members, "{context}");
+        assert!(grew(before.outcome, now.outcome), "{context}");
+        before = now;
     }
-    let (Ok(envelope), Ok(head)) = (scan(bytes), head(bytes)) else { return };
+    let Ok(envelope) = scan(bytes) else { return };
+    let head = match head(bytes) {
+        // Of `resultType` or `code`, which the scanner doesn't look for.
+        Err(Fault::Duplicate { .. }) => return,
+        head => head.unwrap(),
+    };
     assert!(head.complete);
     match envelope {
         Envelope::Request { id, method, .. } => {
-            assert_eq!((head.id, head.method), (Some(id), Some(method)))
+            assert_eq!((head.id, head.method), (Some(id), Some(method)));
         }
         Envelope::Notification { method, .. } => {
-            assert_eq!((head.id, head.method), (None, Some(method)))
+            assert_eq!((head.id, head.method), (None, Some(method)));
         }
         Envelope::Answer { id, outcome } => {
             assert_eq!(head.id.filter(|id| id.of(bytes) != b"null"), id);
@@ -175,9 +173,9 @@ fn check_heads(bytes: &[u8]) {
                 }
                 (Outcome::Error(span), Some(HeadOutcome::Error { start, code })) => {
                     assert_eq!(span.start, start);
-                    let theirs = find(span.of(bytes), "code")
-                        .and_then(|code| serde_json::from_slice(code).ok());
-                    assert_eq!(code, theirs);
+                    let theirs = find(span.of(bytes), "code").filter(|code| *code != b"-0");
+                    let theirs = theirs.and_then(|code| serde_json::from_slice(code).ok());
+                    assert_eq!(code.filter(|code| *code != 0), theirs.filter(|code| *code != 0));
                 }
                 other => panic!("{other:?}"),
             }

@@ -57,9 +57,11 @@ fn check_members(script: &[u8; SCRIPT], object: &[u8]) {
             before.get(index).map_or_else(|| format!("new\n{}", index % 4), |(key, _)| key.clone());
         let value = format!("[{byte}]");
         let there = expected.iter().position(|(name, _)| *name == key);
-        touched.push(key.clone());
+        if byte & 7 != 0 {
+            touched.push(key.clone());
+        }
         match (byte & 7, there) {
-            (0, _) => continue,
+            (0, _) => {}
             (1..=3, _) => {
                 splice.remove_member(span, &key);
                 expected.retain(|(name, _)| *name != key);

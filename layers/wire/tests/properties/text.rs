@@ -1,5 +1,7 @@
 //! Generated JSON and event streams, spelled in every way that the grammars allow and in some that they don't.
 
+use std::fmt::Write as _;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -113,7 +115,7 @@ pub(crate) fn event_stream() -> impl Strategy<Value = String> {
     let end = select(vec!["\n", "\n", "\r", "\r\n", "\n\n", "\r\r", "\r\n\r\n"]);
     let line = (start, "[0-9a: \0]{0,8}", end);
     vec(line, 0..20).prop_map(|lines| {
-        lines.into_iter().map(|(start, text, end)| format!("{start}{text}{end}")).collect()
+        lines.iter().flat_map(|(start, text, end)| [start, text.as_str(), end]).collect()
     })
 }
 
@@ -176,7 +178,7 @@ fn spell(text: &str, escapes: u32) -> String {
             char if escape || char < ' ' => {
                 let mut units = [0; 2];
                 for unit in char.encode_utf16(&mut units) {
-                    literal.push_str(&format!("\\u{unit:04X}"));
+                    write!(literal, "\\u{unit:04X}").unwrap();
                 }
             }
             char => literal.push(char),
