@@ -26,6 +26,15 @@ pub(crate) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
     Ok(())
 }
 
+/// Refuses a client that opens a stream without taking one (MCP 2025-11-25, Streamable HTTP,
+/// Listening for Messages from the Server).
+pub fn accepts_events(headers: &HeaderMap) -> Result<(), Rejection> {
+    if headers.contains_key(ACCEPT) && accepts(headers, EVENTS) {
+        return Ok(());
+    }
+    Err(Rejection::not_acceptable("send Accept: text/event-stream"))
+}
+
 /// Whether some media range of `Accept` covers `media`. A weight of zero excludes.
 fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let family = media.split_once('/').map_or("", |(family, _)| family);
@@ -53,7 +62,7 @@ fn excluded(range: &str) -> bool {
     range.split(';').skip(1).any(|parameter| {
         let Some((name, weight)) = parameter.split_once('=') else { return false };
         name.trim().eq_ignore_ascii_case("q")
-            && weight.trim().trim_end_matches('0').trim_end_matches('.').is_empty()
+            && weight.trim().parse::<f32>().is_ok_and(|weight| weight <= 0.0)
     })
 }
 

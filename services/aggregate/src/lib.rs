@@ -1,1 +1,23 @@
 #![doc = include_str!("../README.md")]
+
+mod backend;
+mod call;
+mod catalog;
+mod client;
+mod gateway;
+mod hello;
+mod hub;
+mod listen;
+mod lists;
+mod relay;
+mod seal;
+mod session;
+pub mod settings;
+pub mod status;
+mod stream;
+
+pub use self::{
+    catalog::Conflict,
+    gateway::Gateway,
+    seal::{NoRandom, Seal},
+};

@@ -1,0 +1,135 @@
+//! One MCP server behind the gateway: what it speaks, what it offers, how it is asked.
+
+pub(crate) mod ask;
+pub(crate) mod events;
+pub(crate) mod failure;
+pub(crate) mod fetch;
+pub(crate) mod handshake;
+pub(crate) mod observe;
+pub(crate) mod request;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::Full;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tower::ServiceExt;
+use vmcp_core::{Backend, Body, BoxError, Generation};
+
+use crate::catalog::Offer;
+use crate::settings::{BackendSettings, BackendService, Transport};
+
+/// A backend and everything that is remembered of it. It survives reloads that leave it as it is.
+pub(crate) struct Link {
+    pub(crate) backend: Backend,
+    pub(crate) uri: Uri,
+    pub(crate) transport: Transport,
+    pub(crate) fingerprint: u64,
+    service: BackendService,
+    /// 0 unknown, 1 stateful, 2 stateless.
+    speaks: AtomicU8,
+    /// The last good one.
+    pub(crate) offer: ArcSwapOption<Offer>,
+    status: watch::Sender<Status>,
+    /// Wakes the observer: somebody has reason to believe that what is known is out of date.
+    pub(crate) nudge: Notify,
+    /// Numbers the gateway's own requests.
+    serial: AtomicU64,
+}
+
+/// How the fetching of a backend's offer stands.
+#[derive(Clone, Debug)]
+pub(crate) enum Status {
+    /// Nothing has come of the first attempt yet.
+    Fetching {
+        since: Instant,
+    },
+    Ready,
+    /// The last attempt failed; an older offer may still be there.
+    Failed {
+        reason: String,
+    },
+}
+
+impl Link {
+    pub(crate) fn new(settings: BackendSettings) -> Arc<Self> {
+        let BackendSettings { backend, uri, transport, service, fingerprint } = settings;
+        let speaks = u8::from(transport == Transport::Sse);
+        Arc::new(Self {
+            backend,
+            uri,
+            transport,
+            fingerprint,
+            service,
+            speaks: AtomicU8::new(speaks),
+            offer: ArcSwapOption::empty(),
+            status: watch::Sender::new(Status::Fetching { since: Instant::now() }),
+            nudge: Notify::new(),
+            serial: AtomicU64::new(1),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.backend.name()
+    }
+
+    /// The generation that the backend speaks; `None` while nobody has asked it.
+    pub(crate) fn speaks(&self) -> Option<Generation> {
+        match self.speaks.load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(Generation::Stateful),
+            _ => Some(Generation::Stateless),
+        }
+    }
+
+    pub(crate) fn learn(&self, generation: Option<Generation>) {
+        let speaks = match generation {
+            None => 0,
+            Some(Generation::Stateful) => 1,
+            Some(Generation::Stateless) => 2,
+        };
+        self.speaks.store(speaks, Ordering::Release);
+    }
+
+    /// Sends a request through the backend's outgoing stack.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Body>, BoxError> {
+        request.extensions_mut().insert(self.backend.clone());
+        self.service.clone().oneshot(request).await
+    }
+
+    /// An id for a request of the gateway itself.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        self.status.borrow().clone()
+    }
+
+    pub(crate) fn set_status(&self, status: Status) {
+        self.status.send_replace(status);
+    }
+
+    /// Waits until the first attempt to fetch the offer has ended, but not past `deadline` after it
+    /// began.
+    pub(crate) async fn settled(&self, patience: std::time::Duration) {
+        let Status::Fetching { since } = self.status() else { return };
+        let mut watching = self.status.subscribe();
+        let settled = watching.wait_for(|status| !matches!(status, Status::Fetching { .. }));
+        _ = tokio::time::timeout_at(since + patience, settled).await;
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("backend", &self.backend).finish_non_exhaustive()
+    }
+}

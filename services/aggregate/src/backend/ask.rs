@@ -1,0 +1,139 @@
+//! Requests that the gateway itself makes: one message out, one answer in, both held whole.
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use vmcp_core::{Body, BoxError};
+use vmcp_wire::{Envelope, Outcome, find, scan, unquote};
+
+use super::events::Events;
+use super::failure::Failure;
+use super::Link;
+
+/// The largest answer that the gateway reads for itself, in bytes.
+pub(crate) const LARGEST: usize = 64 << 20;
+
+/// The answer to a request of the gateway.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) headers: HeaderMap,
+    /// The value of `result`.
+    pub(crate) result: Bytes,
+}
+
+/// Sends `request`, whose id is `id`, and waits for its result.
+pub(crate) async fn ask(
+    link: &Link,
+    request: Request<Full<Bytes>>,
+    id: &str,
+) -> Result<Reply, BoxError> {
+    let response = link.send(request).await?;
+    let (parts, body) = response.into_parts();
+    let message = match media(&parts.headers) {
+        Media::Events => streamed(body, id).await?,
+        Media::Json => whole(body).await?,
+        Media::Other if parts.status.is_success() => return Err(Failure::ContentType.into()),
+        Media::Other => return Err(status(parts.status).into()),
+    };
+    match outcome(&message, id) {
+        Ok(result) => Ok(Reply { headers: parts.headers, result }),
+        // A JSON body that is no answer, such as a proxy's own error document.
+        Err(Failure::Malformed(_)) if !parts.status.is_success() => {
+            Err(status(parts.status).into())
+        }
+        Err(_) if parts.status == StatusCode::NOT_FOUND && sessionless(&message) => {
+            Err(Failure::SessionGone.into())
+        }
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// Sends a notification or an answer, to which there is no answer.
+pub(crate) async fn tell(link: &Link, request: Request<Full<Bytes>>) -> Result<(), BoxError> {
+    let response: Response<Body> = link.send(request).await?;
+    let code = response.status();
+    // Read to its end, the connection can be used again.
+    _ = Limited::new(response.into_body(), 64 << 10).collect().await;
+    if code.is_success() { Ok(()) } else { Err(status(code).into()) }
+}
+
+/// What a response's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Media {
+    Json,
+    Events,
+    Other,
+}
+
+pub(crate) fn media(headers: &HeaderMap) -> Media {
+    let Some(value) = headers.get(CONTENT_TYPE) else { return Media::Other };
+    let value = value.as_bytes();
+    let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if essence.eq_ignore_ascii_case(b"application/json") {
+        Media::Json
+    } else if essence.eq_ignore_ascii_case(b"text/event-stream") {
+        Media::Events
+    } else {
+        Media::Other
+    }
+}
+
+pub(crate) fn status(code: StatusCode) -> Failure {
+    if code == StatusCode::NOT_FOUND { Failure::SessionGone } else { Failure::Status(code) }
+}
+
+async fn whole(body: Body) -> Result<Bytes, BoxError> {
+    let collected = Limited::new(body, LARGEST).collect().await.map_err(|error| {
+        if error.is::<http_body_util::LengthLimitError>() {
+            Failure::TooLarge { limit: LARGEST }.into()
+        } else {
+            error
+        }
+    })?;
+    Ok(collected.to_bytes())
+}
+
+/// The event that answers `id`; what comes before it was not asked for.
+async fn streamed(body: Body, id: &str) -> Result<Bytes, BoxError> {
+    let mut events = Events::new(body, LARGEST);
+    while let Some(event) = events.next().await {
+        let event = event?;
+        let answers = matches!(
+            scan(&event.data),
+            Ok(Envelope::Answer { id: Some(span), .. }) if span.of(&event.data) == id.as_bytes()
+        );
+        if answers {
+            return Ok(event.data);
+        }
+    }
+    Err(Failure::Ended.into())
+}
+
+/// The result in `message`, which has to answer `id`.
+fn outcome(message: &Bytes, id: &str) -> Result<Bytes, Failure> {
+    let Ok(Envelope::Answer { id: span, outcome }) = scan(message) else {
+        return Err(Failure::Malformed("no JSON-RPC answer"));
+    };
+    match outcome {
+        Outcome::Error(error) => Err(rpc(error.of(message))),
+        Outcome::Result(_) if span.map(|span| span.of(message)) != Some(id.as_bytes()) => {
+            Err(Failure::Malformed("the answer to another request"))
+        }
+        Outcome::Result(result) => Ok(result.slice(message)),
+    }
+}
+
+/// The error object of an answer.
+pub(crate) fn rpc(error: &[u8]) -> Failure {
+    let code = find(error, "code").and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
+    let message = find(error, "message").and_then(unquote).unwrap_or_default();
+    Failure::Rpc { code: code.unwrap_or(0), message: message.chars().take(200).collect() }
+}
+
+/// Whether a 404's body speaks of something else than a missing session: a method that does not
+/// exist is a 404 too.
+fn sessionless(message: &[u8]) -> bool {
+    let error = find(message, "error").unwrap_or_default();
+    find(error, "code") != Some(b"-32601")
+}

@@ -1,0 +1,113 @@
+//! Reads what a backend offers.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
+use vmcp_core::{BoxError, cause};
+use vmcp_wire::{find, unquote};
+
+use super::ask::ask;
+use super::failure::Failure;
+use super::handshake::{self, Introduction, Live};
+use super::request::post;
+use super::Link;
+use crate::catalog::{Item, Kind, Offer};
+use crate::catalog::define_literal;
+
+/// The most pages that are read of one list.
+const MOST_PAGES: usize = 1000;
+
+/// The most items that are kept of one list.
+const MOST_ITEMS: usize = 100_000;
+
+/// How the lists are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Speaker<'a> {
+    Stateful(&'a Live),
+    /// With the result of `server/discover`, if there was one.
+    Stateless(Option<&'a Bytes>, Introduction<'a>),
+}
+
+impl Speaker<'_> {
+    fn offers(&self, kind: Kind) -> bool {
+        match self {
+            Self::Stateful(live) => live.offers(kind.capability()),
+            Self::Stateless(None, _) => true,
+            Self::Stateless(Some(found), _) => find(found, "capabilities")
+                .is_some_and(|capabilities| find(capabilities, kind.capability()).is_some()),
+        }
+    }
+
+    fn instructions(&self) -> Option<String> {
+        let said = match self {
+            Self::Stateful(live) => &live.welcome,
+            Self::Stateless(found, _) => (*found)?,
+        };
+        find(said, "instructions").and_then(unquote).map(std::borrow::Cow::into_owned)
+    }
+
+    fn request(&self, link: &Link, kind: Kind, cursor: Option<&str>) -> (Request<Full<Bytes>>, String) {
+        let cursor = cursor.map(|cursor| String::from_utf8_lossy(&define_literal(cursor)).into_owned());
+        match self {
+            Self::Stateful(live) => {
+                let id = format!("\"vmcp:{}\"", link.serial());
+                let params = cursor
+                    .map_or_else(|| "{}".to_owned(), |cursor| format!("{{\"cursor\":{cursor}}}"));
+                let method = kind.method();
+                let message = format!(
+                    r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
+                );
+                (live.sign(post(link, message.into())), id)
+            }
+            Self::Stateless(_, who) => {
+                let members = cursor
+                    .map_or_else(String::new, |cursor| format!("\"cursor\":{cursor},"));
+                handshake::request(link, kind.method(), &members, *who)
+            }
+        }
+    }
+}
+
+/// Everything that the backend offers.
+pub(crate) async fn offer(link: &Link, speaker: Speaker<'_>) -> Result<Offer, BoxError> {
+    let mut offer = Offer { instructions: speaker.instructions(), ..Offer::default() };
+    for kind in Kind::ALL {
+        offer.set(kind, list(link, speaker, kind).await?);
+    }
+    Ok(offer)
+}
+
+/// One list, all pages of it. A backend without it has an empty one.
+pub(crate) async fn list(
+    link: &Link,
+    speaker: Speaker<'_>,
+    kind: Kind,
+) -> Result<Vec<Item>, BoxError> {
+    let mut items = Vec::new();
+    if !speaker.offers(kind) {
+        return Ok(items);
+    }
+    let mut seen = HashSet::new();
+    let mut cursors = HashSet::new();
+    let mut cursor: Option<String> = None;
+    for _ in 0..MOST_PAGES {
+        let (request, id) = speaker.request(link, kind, cursor.as_deref());
+        let result = match ask(link, request, &id).await {
+            Ok(reply) => reply.result,
+            Err(error) => match cause::<Failure>(error.as_ref()) {
+                Some(Failure::Rpc { code: -32601, .. }) => return Ok(items),
+                _ => return Err(error),
+            },
+        };
+        items.extend(crate::catalog::items(kind, &result, &mut seen));
+        cursor = find(&result, "nextCursor").and_then(unquote).map(std::borrow::Cow::into_owned);
+        match &cursor {
+            Some(next) if items.len() < MOST_ITEMS && cursors.insert(next.clone()) => {}
+            Some(_) => return Err(Failure::Malformed("a list without an end").into()),
+            None => return Ok(items),
+        }
+    }
+    Err(Failure::Malformed("a list without an end").into())
+}

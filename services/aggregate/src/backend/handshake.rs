@@ -1,0 +1,159 @@
+//! How a backend is met: which generation it speaks, and the handshake of the stateful one.
+
+use bytes::Bytes;
+use http::{HeaderValue, Request};
+use http_body_util::Full;
+use vmcp_core::{BoxError, Generation, LATEST_STATEFUL, STATEFUL, STATELESS, cause};
+use vmcp_wire::{elements, find, unquote};
+
+use super::ask::{ask, tell};
+use super::failure::Failure;
+use super::request::{REVISION, SESSION, delete, post, stateless};
+use super::Link;
+
+/// An open session with a stateful backend.
+#[derive(Debug)]
+pub(crate) struct Live {
+    /// `None` when the backend keeps none.
+    session: Option<HeaderValue>,
+    revision: HeaderValue,
+    /// The value of `result` of the handshake.
+    pub(crate) welcome: Bytes,
+}
+
+/// What a backend is told about who is behind the gateway. All three are JSON.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Introduction<'a> {
+    pub(crate) capabilities: &'a [u8],
+    pub(crate) client: &'a [u8],
+}
+
+/// Opens a session (MCP 2025-11-25, Lifecycle).
+pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<Live, BoxError> {
+    let id = format!("\"vmcp:{}\"", link.serial());
+    let mut message = Vec::with_capacity(256);
+    // No `_meta`, not even an empty one: servers of both generations classify by it.
+    for piece in [
+        br#"{"jsonrpc":"2.0","id":"#,
+        id.as_bytes(),
+        br#","method":"initialize","params":{"protocolVersion":""#,
+        LATEST_STATEFUL.as_bytes(),
+        br#"","capabilities":"#,
+        who.capabilities,
+        br#","clientInfo":"#,
+        who.client,
+        b"}}",
+    ] as [&[u8]; 9]
+    {
+        message.extend_from_slice(piece);
+    }
+    let reply = ask(link, post(link, message.into()), &id).await?;
+    let spoken = find(&reply.result, "protocolVersion").and_then(unquote).unwrap_or_default();
+    let revision = STATEFUL
+        .into_iter()
+        .find(|revision| *revision == spoken)
+        .map(HeaderValue::from_static)
+        .ok_or(Failure::Revision)?;
+    let session = reply.headers.get(SESSION).cloned();
+    let live = Live { session, revision, welcome: reply.result };
+    let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+    tell(link, live.sign(post(link, ready))).await?;
+    Ok(live)
+}
+
+impl Live {
+    /// Puts a request into the session.
+    pub(crate) fn sign(&self, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+        let headers = request.headers_mut();
+        if let Some(session) = &self.session {
+            headers.insert(SESSION, session.clone());
+        }
+        headers.insert(REVISION, self.revision.clone());
+        request
+    }
+
+    /// Whether the backend can forget it.
+    pub(crate) fn can_end(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Whether the backend declared a capability in the handshake.
+    pub(crate) fn offers(&self, capability: &str) -> bool {
+        find(&self.welcome, "capabilities")
+            .is_some_and(|capabilities| find(capabilities, capability).is_some())
+    }
+
+    /// Tells the backend that the session is over. That it may not listen changes nothing.
+    pub(crate) async fn close(&self, link: &Link) {
+        if self.session.is_some() {
+            _ = tell(link, self.sign(delete(link))).await;
+        }
+    }
+}
+
+/// The `_meta` of a stateless request.
+pub(crate) fn meta(who: Introduction<'_>) -> Vec<u8> {
+    let mut meta = Vec::with_capacity(256);
+    for piece in [
+        br#"{"io.modelcontextprotocol/protocolVersion":""#,
+        STATELESS.as_bytes(),
+        br#"","io.modelcontextprotocol/clientInfo":"#,
+        who.client,
+        br#","io.modelcontextprotocol/clientCapabilities":"#,
+        who.capabilities,
+        b"}",
+    ] as [&[u8]; 7]
+    {
+        meta.extend_from_slice(piece);
+    }
+    meta
+}
+
+/// A request of the gateway to a stateless backend. `members` are further members of `params`, each
+/// with a comma behind it.
+pub(crate) fn request(
+    link: &Link,
+    method: &str,
+    members: &str,
+    who: Introduction<'_>,
+) -> (Request<Full<Bytes>>, String) {
+    let id = link.serial().to_string();
+    let meta = String::from_utf8_lossy(&meta(who)).into_owned();
+    let message = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{members}"_meta":{meta}}}}}"#
+    );
+    let mut request = post(link, message.into());
+    stateless(request.headers_mut(), method, None);
+    (request, id)
+}
+
+/// Asks a backend what it speaks. `Ok(None)` when it could not say.
+///
+/// The `discover` result comes along when there is one.
+pub(crate) async fn probe(
+    link: &Link,
+    who: Introduction<'_>,
+) -> Result<(Generation, Option<Bytes>), BoxError> {
+    let (request, id) = request(link, "server/discover", "", who);
+    match ask(link, request, &id).await {
+        Ok(reply) => {
+            let versions = find(&reply.result, "supportedVersions").unwrap_or_default();
+            let speaks = elements(versions)
+                .any(|version| unquote(version).is_some_and(|version| version == STATELESS));
+            let generation = if speaks { Generation::Stateless } else { Generation::Stateful };
+            Ok((generation, speaks.then_some(reply.result)))
+        }
+        Err(error) => match cause::<Failure>(error.as_ref()) {
+            // Only a stateless server knows these two.
+            Some(Failure::Rpc { code: -32020 | -32021, .. }) => Ok((Generation::Stateless, None)),
+            Some(Failure::Status(status))
+                if status.is_server_error()
+                    || matches!(status.as_u16(), 401 | 403 | 407 | 408 | 429) =>
+            {
+                Err(error)
+            }
+            Some(Failure::TooLarge { .. } | Failure::Ended) | None => Err(error),
+            Some(_) => Ok((Generation::Stateful, None)),
+        },
+    }
+}

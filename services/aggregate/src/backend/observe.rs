@@ -1,0 +1,230 @@
+//! The one standing relation to each backend: fetch what it offers, hear when that changes, come back
+//! when it was away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+use vmcp_core::{BoxError, Generation};
+use vmcp_wire::{Envelope, find, scan};
+
+use super::ask::{Media, media, tell};
+use super::events::Events;
+use super::fetch::{self, Speaker};
+use super::handshake::{self, Live};
+use super::request::{listen, post};
+use super::{Link, Status};
+use crate::catalog::{Kind, Offer};
+use crate::hub::Hub;
+use crate::settings::Transport;
+
+/// The first and the longest pause between attempts.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+
+/// How often a backend that doesn't tell of changes is asked.
+const POLL: Duration = Duration::from_secs(30);
+
+/// The largest event of a notification stream, in bytes.
+const LARGEST_EVENT: usize = 4 << 20;
+
+/// Keeps the offer of `link` current for as long as the task lives.
+pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
+    let mut pause = PAUSE.0;
+    loop {
+        let mut fetched = false;
+        if let Err(error) = watch(&hub, &link, &mut fetched).await {
+            let reason = super::failure::rejection(link.name(), &error).message().to_owned();
+            tracing::warn!(backend = link.name(), %error, "cannot observe the backend");
+            link.set_status(Status::Failed { reason });
+        }
+        if fetched {
+            pause = PAUSE.0;
+        }
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = link.nudge.notified() => {}
+        }
+        pause = PAUSE.1.min(pause * 2);
+    }
+}
+
+/// Fetches, then follows changes until something breaks.
+async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(), BoxError> {
+    let who = hub.introduction();
+    let (generation, found) = match link.transport {
+        Transport::Sse => (Generation::Stateful, None),
+        Transport::StreamableHttp => handshake::probe(link, who.get()).await?,
+    };
+    link.learn(Some(generation));
+    match generation {
+        Generation::Stateful => {
+            let live = handshake::open(link, who.get()).await?;
+            let result = follow_session(hub, link, &live, fetched).await;
+            live.close(link).await;
+            result
+        }
+        Generation::Stateless => {
+            let speaker = Speaker::Stateless(found.as_ref(), who.get());
+            publish(hub, link, fetch::offer(link, speaker).await?).await;
+            *fetched = true;
+            follow_listen(hub, link, speaker, found.as_ref()).await
+        }
+    }
+}
+
+async fn follow_session(
+    hub: &Arc<Hub>,
+    link: &Arc<Link>,
+    live: &Live,
+    fetched: &mut bool,
+) -> Result<(), BoxError> {
+    let speaker = Speaker::Stateful(live);
+    let mut last: Option<Bytes> = None;
+    let mut pause = PAUSE.0;
+    loop {
+        // The stream is opened first, so that no change falls between fetching and listening.
+        let response = link.send(live.sign(listen(link, last.as_ref()))).await?;
+        publish(hub, link, fetch::offer(link, speaker).await?).await;
+        *fetched = true;
+        if !response.status().is_success() || media(response.headers()) != Media::Events {
+            wait_for_next_poll(link).await;
+            continue;
+        }
+        let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+        while let Some(Ok(event)) = events.next().await {
+            pause = PAUSE.0;
+            heard(hub, link, speaker, live, &event.data).await?;
+        }
+        last = events.last_id().cloned();
+        // A stream that ends at once must not be reopened without end in between.
+        sleep(pause).await;
+        pause = PAUSE.1.min(pause * 2);
+    }
+}
+
+async fn follow_listen(
+    hub: &Arc<Hub>,
+    link: &Arc<Link>,
+    speaker: Speaker<'_>,
+    found: Option<&Bytes>,
+) -> Result<(), BoxError> {
+    let filter = filter(found);
+    if filter.is_empty() {
+        loop {
+            wait_for_next_poll(link).await;
+            publish(hub, link, fetch::offer(link, speaker).await?).await;
+        }
+    }
+    let members = format!("\"notifications\":{{{filter}}},");
+    let who = hub.introduction();
+    let (mut request, _) =
+        handshake::request(link, "subscriptions/listen", &members, who.get());
+    let hold = vmcp_timeout::Hold::new();
+    hold.forever();
+    request.extensions_mut().insert(hold);
+    let response = link.send(request).await?;
+    if media(response.headers()) != Media::Events {
+        wait_for_next_poll(link).await;
+        return Ok(());
+    }
+    let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+    let mut acknowledged = false;
+    while let Some(event) = events.next().await {
+        let event = event?;
+        match kind_of_change(&event.data) {
+            Some(kind) => refresh(hub, link, speaker, kind).await?,
+            // What changed before the acknowledgement may not have been told.
+            None if !acknowledged => {
+                acknowledged = true;
+                publish(hub, link, fetch::offer(link, speaker).await?).await;
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// The notifications that a stateless backend says it has.
+fn filter(found: Option<&Bytes>) -> String {
+    let Some(capabilities) = found.and_then(|found| find(found, "capabilities")) else {
+        return String::new();
+    };
+    let changes = |capability| {
+        find(capabilities, capability).and_then(|object| find(object, "listChanged"))
+            == Some(b"true")
+    };
+    ["tools", "prompts", "resources"]
+        .into_iter()
+        .filter(|capability| changes(capability))
+        .map(|capability| format!("\"{capability}ListChanged\":true"))
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+async fn wait_for_next_poll(link: &Link) {
+    tokio::select! {
+        () = sleep(POLL) => {}
+        () = link.nudge.notified() => {}
+    }
+}
+
+/// A message on the observer's stream of a stateful backend.
+async fn heard(
+    hub: &Arc<Hub>,
+    link: &Arc<Link>,
+    speaker: Speaker<'_>,
+    live: &Live,
+    message: &Bytes,
+) -> Result<(), BoxError> {
+    if let Some(kind) = kind_of_change(message) {
+        return refresh(hub, link, speaker, kind).await;
+    }
+    let Ok(Envelope::Request { id, method, .. }) = scan(message) else { return Ok(()) };
+    let id = String::from_utf8_lossy(id.of(message)).into_owned();
+    let answer = if method.is(message, "ping") {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+    } else {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#
+        )
+    };
+    tell(link, live.sign(post(link, answer.into()))).await
+}
+
+/// Which list a notification says has changed.
+pub(crate) fn kind_of_change(message: &[u8]) -> Option<Kind> {
+    let Ok(Envelope::Notification { method, .. }) = scan(message) else { return None };
+    match &*method.read(message) {
+        "notifications/tools/list_changed" => Some(Kind::Tools),
+        "notifications/prompts/list_changed" => Some(Kind::Prompts),
+        "notifications/resources/list_changed" => Some(Kind::Resources),
+        _ => None,
+    }
+}
+
+async fn refresh(
+    hub: &Arc<Hub>,
+    link: &Arc<Link>,
+    speaker: Speaker<'_>,
+    kind: Kind,
+) -> Result<(), BoxError> {
+    let mut offer = link.offer.load().as_deref().cloned().unwrap_or_default();
+    offer.set(kind, fetch::list(link, speaker, kind).await?);
+    if kind == Kind::Resources {
+        offer.set(Kind::Templates, fetch::list(link, speaker, Kind::Templates).await?);
+    }
+    publish(hub, link, offer).await;
+    Ok(())
+}
+
+/// Makes an offer part of the catalog, then says that it is there: who waits for the one sees the
+/// other.
+async fn publish(hub: &Arc<Hub>, link: &Arc<Link>, offer: Offer) {
+    let same = link.offer.load().as_deref() == Some(&offer);
+    if !same {
+        link.offer.store(Some(Arc::new(offer)));
+        hub.rebuild().await;
+    }
+    link.set_status(Status::Ready);
+}

@@ -1,0 +1,89 @@
+//! Requests that one backend answers: routed by name, forwarded with as few bytes changed as possible.
+//!
+//! Each pair of generations has its own file. What they have in common is here: who is asked, and
+//! what the request looks like in the backend's own names.
+
+pub(crate) mod answer;
+mod live_on;
+mod route;
+mod session_to_session;
+mod session_to_stateless;
+mod stateless_to_session;
+mod stateless_to_stateless;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use vmcp_core::{Body, BoxError, Generation, Identity, McpRequest, Rejection};
+
+pub(crate) use self::answer::result;
+pub(crate) use self::route::Target;
+pub(crate) use self::session_to_session::event_stream;
+use crate::backend::failure::rejection;
+use crate::backend::{Link, handshake};
+use crate::hub::{Hub, Snapshot};
+use crate::session::Session;
+
+/// A request of a client, and everything that answering it may need.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) caller: Identity,
+    /// `None` for stateless clients.
+    pub(crate) session: Option<Arc<Session>>,
+    pub(crate) message: McpRequest,
+    pub(crate) headers: Arc<HeaderMap>,
+}
+
+impl Call {
+    /// The client's id for the request, as JSON.
+    pub(crate) fn id(&self) -> Bytes {
+        self.message.id().map(|id| self.message.bytes.slice_ref(id)).unwrap_or_default()
+    }
+
+    /// Answers a request that names what it is about.
+    pub(crate) async fn forward(self, method: &'static str) -> Result<Response<Body>, Rejection> {
+        let target = Target::find(&self, method).await?;
+        let link = Arc::clone(&target.link);
+        let answered = match self.meet(&link).await {
+            Ok(generation) => self.exchange(target, generation).await,
+            Err(error) => Err(error),
+        };
+        answered.unwrap_or_else(|error| {
+            tracing::debug!(backend = link.name(), %error, "a call failed");
+            // Whoever keeps the catalog looks again.
+            link.nudge.notify_one();
+            Err(rejection(link.name(), &error))
+        })
+    }
+
+    /// The generation that a backend speaks; asked, if nobody has yet.
+    async fn meet(&self, link: &Arc<Link>) -> Result<Generation, BoxError> {
+        if let Some(generation) = link.speaks() {
+            return Ok(generation);
+        }
+        let who = self.hub.introduction();
+        let (generation, _) = handshake::probe(link, who.get()).await?;
+        link.learn(Some(generation));
+        Ok(generation)
+    }
+
+    async fn exchange(
+        self,
+        target: Target,
+        backend: Generation,
+    ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+        match (self.session.clone(), backend) {
+            (Some(session), Generation::Stateful) => {
+                session_to_session::call(self, session, target).await
+            }
+            (Some(session), Generation::Stateless) => {
+                session_to_stateless::call(self, session, target).await
+            }
+            (None, Generation::Stateless) => stateless_to_stateless::call(self, target).await,
+            (None, Generation::Stateful) => stateless_to_session::call(self, target).await,
+        }
+    }
+}

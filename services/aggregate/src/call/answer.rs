@@ -1,0 +1,301 @@
+//! A backend's answer on its way to the client. As little as possible is held: the head of the
+//! message tells whether it is the answer that was asked for, the rest passes as it comes.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt;
+use vmcp_core::{Body, BoxError, Generation, code};
+use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, head, scan};
+
+use crate::backend::failure::Failure;
+
+/// How much of an answer is held to find out what it is.
+const HEAD: usize = 16 << 10;
+
+/// What an answer has to be, and for whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    /// The id that the backend was given, as JSON.
+    pub(crate) id: Bytes,
+    /// The id that the client gave, as JSON.
+    pub(crate) client_id: Bytes,
+    pub(crate) client: Generation,
+    pub(crate) backend: Generation,
+    /// Whether a list or resource is answered, whose result says how long it may be kept.
+    pub(crate) cacheable: bool,
+    /// Whether the backend may ask for input instead.
+    pub(crate) may_ask: bool,
+    /// The most bytes that are held.
+    pub(crate) most: usize,
+}
+
+/// What came of the answer.
+#[derive(Debug)]
+pub(crate) enum Shaped {
+    /// Ready for the client.
+    Ready(Response<Body>),
+    /// The backend wants input (2026-07-28): the whole message.
+    InputRequired(Bytes),
+}
+
+impl Expected {
+    /// Whether the bytes of the answer can go out as they are.
+    fn untouched(&self) -> bool {
+        self.client == self.backend && self.id == self.client_id
+    }
+}
+
+/// Shapes a JSON answer.
+pub(crate) async fn json(
+    status: StatusCode,
+    mut body: Body,
+    expected: &Expected,
+) -> Result<Shaped, BoxError> {
+    let mut held = Held::default();
+    loop {
+        let ended = match body.frame().await {
+            Some(frame) => {
+                if let Ok(data) = frame?.into_data() {
+                    held.push(data);
+                }
+                body.is_end_stream()
+            }
+            None => true,
+        };
+        if ended {
+            return whole(status, held.take(), expected);
+        }
+        // Past a few heads' length the answer is one that has to be held anyway.
+        if expected.untouched() && held.bytes().len() <= 4 * HEAD {
+            let found = head(held.bytes())
+                .map_err(|_| Failure::Malformed("something that is no JSON"))?;
+            if passes(&found, held.bytes().len(), expected) {
+                check(&found, held.bytes(), expected)?;
+                let status = outgoing(status, &found, expected);
+                let body = Body::wrap(Rest { held: held.take(), body });
+                return Ok(Shaped::Ready(response(status, body)));
+            }
+        }
+        if held.bytes().len() > expected.most {
+            return Err(Failure::TooLarge { limit: expected.most }.into());
+        }
+    }
+}
+
+/// Shapes an answer that is there as a whole.
+pub(crate) fn whole(
+    status: StatusCode,
+    message: Bytes,
+    expected: &Expected,
+) -> Result<Shaped, BoxError> {
+    let found = head(&message).map_err(|_| Failure::Malformed("something that is no JSON"))?;
+    if !found.complete {
+        return Err(Failure::Ended.into());
+    }
+    check(&found, &message, expected)?;
+    if asks(&found, &message, expected) {
+        return Ok(Shaped::InputRequired(message));
+    }
+    let status = outgoing(status, &found, expected);
+    let message = translate(message, &found, expected)?;
+    Ok(Shaped::Ready(response(status, Body::from(message))))
+}
+
+/// Whether the backend wants input instead of having answered.
+pub(crate) fn asks(found: &Head, message: &[u8], expected: &Expected) -> bool {
+    expected.may_ask
+        && expected.backend == Generation::Stateless
+        && found.result_type.is_some_and(|kind| kind.is(message, "input_required"))
+}
+
+/// The message as the client's generation and id want it.
+pub(crate) fn translate(
+    message: Bytes,
+    found: &Head,
+    expected: &Expected,
+) -> Result<Bytes, BoxError> {
+    let anonymous = found.id.is_none_or(|id| id.of(&message) == b"null");
+    if expected.untouched() && !anonymous {
+        return Ok(message);
+    }
+    let Ok(Envelope::Answer { outcome, .. }) = scan(&message) else {
+        return Err(Failure::Malformed("no JSON-RPC answer").into());
+    };
+    let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+    let mut splice = Splice::new(&message);
+    match found.id {
+        Some(id) => _ = splice.replace(id, expected.client_id.to_vec()),
+        None => _ = splice.set_member(whole, "id", &expected.client_id),
+    }
+    if expected.client == Generation::Stateless && expected.backend == Generation::Stateful {
+        match outcome {
+            Outcome::Result(result) => {
+                splice.set_member(result, "resultType", b"\"complete\"");
+                if expected.cacheable {
+                    splice.set_member(result, "ttlMs", b"0");
+                    splice.set_member(result, "cacheScope", b"\"private\"");
+                }
+            }
+            Outcome::Error(error) => {
+                // What does not exist has another code there.
+                if error_code(found) == Some(i64::from(code::RESOURCE_NOT_FOUND)) {
+                    splice.set_member(error, "code", b"-32602");
+                }
+            }
+        }
+    }
+    Ok(splice.finish())
+}
+
+/// Whether enough is known to let the rest pass unread.
+fn passes(found: &Head, held: usize, expected: &Expected) -> bool {
+    if !expected.untouched() {
+        return false;
+    }
+    let result = matches!(found.outcome, Some(HeadOutcome::Result { .. }));
+    if expected.may_ask && expected.backend == Generation::Stateless {
+        // An answer that may turn out to be a question is held until it says which it is.
+        return result && found.result_type.is_some() && (found.id.is_some() || held >= HEAD);
+    }
+    result && (found.id.is_some() || held >= HEAD)
+}
+
+/// Refuses what is not the answer to the request.
+fn check(found: &Head, message: &[u8], expected: &Expected) -> Result<(), BoxError> {
+    if found.method.is_some() {
+        return Err(Failure::Malformed("a request instead of an answer").into());
+    }
+    let right = found.id.is_none_or(|id| id.of(message) == expected.id);
+    match found.outcome {
+        None => Err(Failure::Malformed("no JSON-RPC answer").into()),
+        Some(HeadOutcome::Result { .. }) if found.id.is_some() && right => Ok(()),
+        Some(HeadOutcome::Result { .. }) if found.id.is_none() && !found.complete => Ok(()),
+        // An error may have been found before the id was.
+        Some(HeadOutcome::Error { .. })
+            if right || found.id.is_some_and(|id| id.of(message) == b"null") =>
+        {
+            Ok(())
+        }
+        Some(_) => Err(Failure::Malformed("the answer to another request").into()),
+    }
+}
+
+/// The code of a JSON-RPC error.
+pub(crate) fn error_code(found: &Head) -> Option<i64> {
+    match found.outcome {
+        Some(HeadOutcome::Error { code, .. }) => code,
+        Some(HeadOutcome::Result { .. }) | None => None,
+    }
+}
+
+/// The HTTP status for the client. A backend of its own generation has chosen it already; to a
+/// stateful client an error of the message is no error of HTTP.
+fn outgoing(status: StatusCode, found: &Head, expected: &Expected) -> StatusCode {
+    match (expected.client, expected.backend) {
+        (Generation::Stateful, _) => StatusCode::OK,
+        (Generation::Stateless, Generation::Stateless)
+            if status.is_success() || matches!(status.as_u16(), 400 | 404) =>
+        {
+            status
+        }
+        (Generation::Stateless, _) => {
+            let code = error_code(found).and_then(|code| i32::try_from(code).ok());
+            code.map_or(StatusCode::OK, status_of)
+        }
+    }
+}
+
+/// The HTTP status that goes with an error to a stateless client.
+pub(crate) fn status_of(error: i32) -> StatusCode {
+    match error {
+        code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        code::INVALID_PARAMS
+        | code::RESOURCE_NOT_FOUND
+        | code::HEADER_MISMATCH
+        | code::MISSING_CAPABILITY
+        | code::UNSUPPORTED_REVISION => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+pub(crate) fn response(status: StatusCode, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// An answer of the gateway's own.
+pub(crate) fn result(id: &[u8], result: &[u8]) -> Response<Body> {
+    let message = [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], id, b",\"result\":", result, b"}"].concat();
+    response(StatusCode::OK, Body::from(Bytes::from(message)))
+}
+
+/// Chunks so far; a single one is not copied.
+#[derive(Default)]
+struct Held {
+    first: Bytes,
+    joined: BytesMut,
+}
+
+impl Held {
+    fn push(&mut self, data: Bytes) {
+        if self.bytes().is_empty() {
+            self.first = data;
+            return;
+        }
+        if self.joined.is_empty() {
+            self.joined.extend_from_slice(&std::mem::take(&mut self.first));
+        }
+        self.joined.extend_from_slice(&data);
+    }
+
+    fn bytes(&self) -> &[u8] {
+        if self.joined.is_empty() { &self.first } else { &self.joined }
+    }
+
+    fn take(self) -> Bytes {
+        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
+    }
+}
+
+/// What was held, and then what follows.
+struct Rest {
+    held: Bytes,
+    body: Body,
+}
+
+impl http_body::Body for Rest {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if !self.held.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.held)))));
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.held.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let held = self.held.len() as u64;
+        let rest = self.body.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower() + held);
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper + held);
+        }
+        hint
+    }
+}

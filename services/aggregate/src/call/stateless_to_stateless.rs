@@ -1,0 +1,224 @@
+//! Stateless client, stateless backend: the request passes with another name, the answer as it is.
+//! Only what the client has to carry to the next round is sealed.
+
+use std::borrow::Cow;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::{Response, StatusCode};
+use http_body::Frame;
+use vmcp_core::{Body, BoxError, Generation, Rejection};
+use vmcp_wire::{Envelope, Head, Key, Outcome, Splice, head, members, scan, sse, unquote};
+
+use super::answer::{self, Expected, Shaped};
+use super::session_to_session::event_stream;
+use super::{Call, Target};
+use crate::backend::ask::{Media, media, status};
+use crate::backend::events::Events;
+use crate::backend::failure::Failure;
+use crate::backend::request::{post, stateless};
+use crate::catalog::{add_headers, define_literal};
+use crate::seal::Purpose;
+
+pub(crate) async fn call(
+    call: Call,
+    target: Target,
+) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+    let message = match unsealed(&call, &target) {
+        Ok(message) => message,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let link = &target.link;
+    let mut request = post(link, message);
+    let headers = request.headers_mut();
+    stateless(headers, target.method, names(target.method).then_some(&*target.name));
+    add_headers(&target.headers, headers, call.message.param(Key::Arguments));
+    let response = link.send(request).await?;
+    let (parts, body) = response.into_parts();
+    let expected = Expected {
+        id: call.id(),
+        client_id: call.id(),
+        client: Generation::Stateless,
+        backend: Generation::Stateless,
+        cacheable: false,
+        may_ask: target.method != "completion/complete",
+        most: call.hub.limits.held_bytes,
+    };
+    match media(&parts.headers) {
+        Media::Json => Ok(Ok(match answer::json(parts.status, body, &expected).await? {
+            Shaped::Ready(response) => response,
+            Shaped::InputRequired(message) => {
+                let message = sealed(&call, &target, message)?;
+                answer::response(StatusCode::OK, Body::from(message))
+            }
+        })),
+        Media::Events => begin(call, target, expected, body).await.map(Ok),
+        Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
+        Media::Other => Err(status(parts.status).into()),
+    }
+}
+
+/// Whether a method's target travels in `Mcp-Name`.
+pub(crate) fn names(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
+}
+
+/// Looks at how a stream begins: an answer alone needs no stream, and an error has a status.
+async fn begin(
+    call: Call,
+    target: Target,
+    expected: Expected,
+    body: Body,
+) -> Result<Response<Body>, BoxError> {
+    let mut events = Events::new(body, expected.most);
+    let first = match events.next().await {
+        Some(event) => event?.data,
+        None => return Err(Failure::Ended.into()),
+    };
+    if let Ok(Envelope::Answer { .. }) = scan(&first) {
+        return match answer::whole(StatusCode::OK, first.clone(), &expected)? {
+            Shaped::Ready(mut response) => {
+                if let Some(code) = head(&first).ok().as_ref().and_then(answer::error_code) {
+                    *response.status_mut() =
+                        i32::try_from(code).map_or(StatusCode::OK, answer::status_of);
+                }
+                Ok(response)
+            }
+            Shaped::InputRequired(message) => {
+                let message = sealed(&call, &target, message)?;
+                Ok(answer::response(StatusCode::OK, Body::from(message)))
+            }
+        };
+    }
+    let passing = Passing { call, target, expected, events, first: Some(first), over: false };
+    Ok(event_stream(Body::wrap(passing)))
+}
+
+/// The rest of a stream, event by event, driven by the client's connection: when the client goes,
+/// the request to the backend goes too, which is how a stateless request is cancelled.
+struct Passing {
+    call: Call,
+    target: Target,
+    expected: Expected,
+    events: Events,
+    first: Option<Bytes>,
+    over: bool,
+}
+
+impl http_body::Body for Passing {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        loop {
+            if this.over {
+                return Poll::Ready(None);
+            }
+            let message = match this.first.take() {
+                Some(message) => message,
+                None => match ready!(this.events.poll_next(cx)) {
+                    Some(Ok(event)) => event.data,
+                    Some(Err(error)) => this.fail(&error),
+                    None => this.fail(&Failure::Ended.into()),
+                },
+            };
+            if let Some(message) = this.pass(message) {
+                let mut out = BytesMut::with_capacity(message.len() + 16);
+                sse::frame(None, None, &message, &mut out);
+                return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
+            }
+        }
+    }
+}
+
+impl Passing {
+    /// What the client gets to see of a message.
+    fn pass(&mut self, message: Bytes) -> Option<Bytes> {
+        match scan(&message) {
+            Ok(Envelope::Notification { .. }) => Some(message),
+            Ok(Envelope::Answer { id, .. }) => {
+                let ours = id.is_none_or(|id| id.of(&message) == self.expected.id);
+                if !ours {
+                    return None;
+                }
+                self.over = true;
+                Some(self.answer(message))
+            }
+            // A stateless server has nobody to ask on a stream.
+            Ok(Envelope::Request { .. }) | Err(_) => None,
+        }
+    }
+
+    fn answer(&mut self, message: Bytes) -> Bytes {
+        let shaped = head(&message).map_err(BoxError::from).and_then(|found: Head| {
+            if answer::asks(&found, &message, &self.expected) {
+                sealed(&self.call, &self.target, message.clone())
+            } else {
+                answer::translate(message, &found, &self.expected)
+            }
+        });
+        shaped.unwrap_or_else(|error| self.fail(&error))
+    }
+
+    /// The error that ends the stream.
+    fn fail(&mut self, error: &BoxError) -> Bytes {
+        self.over = true;
+        let refusal = crate::backend::failure::rejection(self.target.link.name(), error);
+        refusal.to_json(Some(&self.expected.client_id))
+    }
+}
+
+/// The message with the state that the backend gave, as the client carried it here sealed.
+pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection> {
+    let Ok(Envelope::Request { params, .. }) = scan(&target.message) else {
+        return Ok(target.message.clone());
+    };
+    let Some(text) = params.text(&target.message, Key::RequestState) else {
+        return Ok(target.message.clone());
+    };
+    let sealed = text.read(&target.message);
+    let state = call.hub.seal.open(&sealed, purpose(call, target)).ok_or_else(|| {
+        Rejection::invalid_params(
+            "params.requestState is not one that was given for this request, or is too old: \
+             start the request anew",
+        )
+    })?;
+    let mut splice = Splice::new(&target.message);
+    splice.replace(text.span, define_literal(&state));
+    Ok(splice.finish())
+}
+
+/// The backend's question with its state sealed.
+fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxError> {
+    let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message) else {
+        return Err(Failure::Malformed("no JSON-RPC answer").into());
+    };
+    let object = result.of(&message);
+    let state = members(object)
+        .find(|member| member.key.is("requestState"))
+        .and_then(|member| unquote(member.value).map(Cow::into_owned));
+    let Some(state) = state else { return Ok(message) };
+    let sealed = call.hub.seal.seal(&state, purpose(call, target))?;
+    let mut splice = Splice::new(&message);
+    splice.set_member(result, "requestState", &define_literal(&sealed));
+    Ok(splice.finish())
+}
+
+/// A state is good for the same request of the same caller only.
+pub(crate) fn purpose<'a>(call: &'a Call, target: &'a Target) -> Purpose<'a> {
+    Purpose {
+        principal: (
+            call.caller.issuer().unwrap_or_default(),
+            call.caller.subject().unwrap_or_default(),
+        ),
+        backend: target.link.name(),
+        method: target.method,
+        target: &target.name,
+        arguments: call.message.param(Key::Arguments).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,125 @@
+use std::collections::HashSet;
+
+use super::*;
+
+fn offer(tools: &[&str]) -> Offer {
+    let item = |name: &&str| Item {
+        key: (*name).into(),
+        raw: Bytes::from(format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#)),
+    };
+    Offer { tools: tools.iter().map(item).collect(), ..Offer::default() }
+}
+
+fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> Catalog<String> {
+    let parts: Vec<_> = offers
+        .iter()
+        .map(|(name, offer)| Part { name, link: (*name).to_owned(), offer })
+        .collect();
+    combine(&parts, rules)
+}
+
+fn names(catalog: &Catalog<String>) -> Vec<&str> {
+    catalog.list(Kind::Tools).keys().collect()
+}
+
+fn target(catalog: &Catalog<String>, name: &str) -> (String, String, bool) {
+    let route = &catalog.tools[name];
+    (route.link.clone(), String::from_utf8(route.name.to_vec()).unwrap(), route.shown)
+}
+
+fn with(conflicts: Conflicts) -> Rules {
+    Rules { conflicts, ..Rules::default() }
+}
+
+#[test]
+fn every_name_gets_its_backends_prefix_even_without_a_conflict() {
+    let catalog = catalog(&[("b", offer(&["x", "y"])), ("a", offer(&["x"]))], &Rules::default());
+    assert_eq!(names(&catalog), ["a_x", "b_x", "b_y"]);
+    assert_eq!(target(&catalog, "b_x"), ("b".into(), "\"x\"".into(), true));
+    assert_eq!(catalog.conflicts, []);
+}
+
+#[test]
+fn equal_names_after_prefixing_go_to_the_first_backend() {
+    let offers = [("a_b", offer(&["c"])), ("a", offer(&["b_c"]))];
+    let catalog = catalog(&offers, &Rules::default());
+    assert_eq!(names(&catalog), ["a_b_c"]);
+    assert_eq!(target(&catalog, "a_b_c").0, "a_b");
+    assert_eq!(catalog.conflicts[0].contenders, ["a_b", "a"]);
+}
+
+#[test]
+fn under_priority_the_listed_come_first_and_the_rest_by_name() {
+    let rules = with(Conflicts::Priority(vec!["z".to_owned()]));
+    let offers =
+        [("b", offer(&["x", "w"])), ("a", offer(&["x", "w"])), ("z", offer(&["x"]))];
+    let catalog = catalog(&offers, &rules);
+    assert_eq!(names(&catalog), ["w", "x"]);
+    assert_eq!(target(&catalog, "x").0, "z");
+    assert_eq!(target(&catalog, "w").0, "a");
+}
+
+#[test]
+fn under_manual_unsettled_tools_are_left_out_and_reported() {
+    let mut rules = with(Conflicts::Manual);
+    let offers = [("a", offer(&["x", "y"])), ("b", offer(&["x", "y"]))];
+    let rename = Override { name: Some("bx".to_owned()), ..Override::default() };
+    let workload =
+        WorkloadRules { overrides: [("x".to_owned(), rename)].into(), ..WorkloadRules::default() };
+    rules.workloads.insert("b".to_owned(), workload);
+    let catalog = catalog(&offers, &rules);
+    assert_eq!(names(&catalog), ["bx", "x"]);
+    assert_eq!(target(&catalog, "bx"), ("b".into(), "\"x\"".into(), true));
+    assert_eq!(catalog.conflicts.len(), 1);
+    assert_eq!(catalog.conflicts[0].name, "y");
+}
+
+#[test]
+fn a_filter_looks_at_the_overridden_name_and_hides_without_unrouting() {
+    let mut rules = Rules::default();
+    let rename = Override { name: Some("new".to_owned()), ..Override::default() };
+    let workload = WorkloadRules {
+        filter: Some(HashSet::from(["new".to_owned()])),
+        overrides: [("old".to_owned(), rename)].into(),
+        ..WorkloadRules::default()
+    };
+    rules.workloads.insert("a".to_owned(), workload);
+    let catalog = catalog(&[("a", offer(&["old", "other"]))], &rules);
+    assert_eq!(names(&catalog), ["a_new"]);
+    assert_eq!(target(&catalog, "a_other"), ("a".into(), "\"other\"".into(), false));
+}
+
+#[test]
+fn a_hidden_tool_never_takes_a_shown_ones_name() {
+    let mut rules = with(Conflicts::Priority(vec!["a".to_owned()]));
+    let hidden = WorkloadRules { exclude_all: true, ..WorkloadRules::default() };
+    rules.workloads.insert("a".to_owned(), hidden);
+    let catalog = catalog(&[("a", offer(&["x"])), ("b", offer(&["x"]))], &rules);
+    assert_eq!(target(&catalog, "x"), ("b".into(), "\"x\"".into(), true));
+    assert_eq!(catalog.conflicts, []);
+}
+
+#[test]
+fn all_tools_can_be_hidden_and_stay_routable() {
+    let rules = Rules { exclude_all_tools: true, ..Rules::default() };
+    let catalog = catalog(&[("a", offer(&["x"]))], &rules);
+    assert!(names(&catalog).is_empty());
+    assert!(!catalog.tools["a_x"].shown);
+}
+
+#[test]
+fn the_first_backend_answers_for_a_uri_that_two_have() {
+    let item = Item { key: "file:///x".into(), raw: Bytes::from_static(b"{}") };
+    let offer = Offer { resources: vec![item], ..Offer::default() };
+    let catalog = catalog(&[("b", offer.clone()), ("a", offer)], &Rules::default());
+    assert_eq!(catalog.resource("file:///x").as_deref(), Some("b"));
+    assert_eq!(catalog.list(Kind::Resources).len(), 1);
+    assert_eq!(catalog.conflicts[0].contenders, ["b", "a"]);
+}
+
+#[test]
+fn instructions_stand_under_their_backends_names() {
+    let said = |text: &str| Offer { instructions: Some(text.to_owned()), ..Offer::default() };
+    let catalog = catalog(&[("b", said("Use it.")), ("a", said(" "))], &Rules::default());
+    assert_eq!(catalog.instructions.as_deref(), Some("## b\n\nUse it."));
+}

@@ -1,0 +1,146 @@
+//! Arguments that travel in headers too: `x-mcp-header` in a tool's input schema (MCP 2026-07-28).
+
+use std::collections::HashSet;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use memchr::memmem;
+use serde_json::Value;
+use vmcp_core::Rejection;
+use vmcp_decode::name;
+use vmcp_wire::{find, unquote};
+
+const ANNOTATION: &str = "x-mcp-header";
+
+/// The deepest chain of properties that is followed.
+const DEEPEST: usize = 64;
+
+/// One argument that is repeated in a header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ParamHeader {
+    header: HeaderName,
+    /// Property names from the arguments to the value.
+    path: Vec<String>,
+}
+
+/// The annotations of a tool; `None` if they break the rules, which makes the tool unusable for
+/// clients of the stateless generation.
+pub(crate) fn of(tool: &[u8]) -> Option<Vec<ParamHeader>> {
+    // Nearly no tool has any: the schema is only read when the word is there.
+    memmem::find(tool, ANNOTATION.as_bytes()).map_or(Some(Vec::new()), |_| {
+        let schema: Value = serde_json::from_slice(find(tool, "inputSchema")?).ok()?;
+        let mut found = Vec::new();
+        collect(&schema, &mut Vec::new(), &mut found)?;
+        let mut seen = HashSet::new();
+        found.iter().all(|param: &ParamHeader| seen.insert(param.header.clone())).then_some(found)
+    })
+}
+
+fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<ParamHeader>) -> Option<()> {
+    if path.len() > DEEPEST {
+        return None;
+    }
+    let Some(Value::Object(properties)) = schema.get("properties") else { return Some(()) };
+    for (property, schema) in properties {
+        path.push(property.clone());
+        if let Some(annotation) = schema.get(ANNOTATION) {
+            let header = format!("mcp-param-{}", annotation.as_str().filter(|h| !h.is_empty())?);
+            let header = HeaderName::from_bytes(header.as_bytes()).ok()?;
+            let kind = schema.get("type").and_then(Value::as_str)?;
+            if !matches!(kind, "string" | "integer" | "boolean") {
+                return None;
+            }
+            found.push(ParamHeader { header, path: path.clone() });
+        }
+        collect(schema, path, found)?;
+        path.pop();
+    }
+    Some(())
+}
+
+/// Refuses a request whose headers say something else than its arguments.
+pub(crate) fn check(
+    params: &[ParamHeader],
+    headers: &HeaderMap,
+    arguments: Option<&[u8]>,
+) -> Result<(), Rejection> {
+    for param in params {
+        let said = param.value(arguments);
+        let mut values = headers.get_all(&param.header).iter();
+        let (first, second) = (values.next(), values.next());
+        let problem = match (first, said) {
+            _ if second.is_some() => "appears more than once",
+            (None, None) => continue,
+            (None, Some(_)) => "is missing",
+            (Some(_), None) => "is there, but not the argument",
+            (Some(value), Some(said)) => match name::decode(value) {
+                Some(text) if text == said => continue,
+                Some(_) => "differs from the argument",
+                None => "is not valid base64 text",
+            },
+        };
+        return Err(Rejection::header_mismatch(param.header.as_str(), problem));
+    }
+    Ok(())
+}
+
+/// Puts the annotated arguments into the headers of a request to the backend.
+pub(crate) fn add(params: &[ParamHeader], headers: &mut HeaderMap, arguments: Option<&[u8]>) {
+    for param in params {
+        let value: Option<HeaderValue> = param.value(arguments).and_then(|text| name::encode(&text));
+        if let Some(value) = value {
+            headers.insert(param.header.clone(), value);
+        }
+    }
+}
+
+impl ParamHeader {
+    /// The argument as text; `None` when it is absent, null, or nothing that a header can repeat.
+    fn value(&self, arguments: Option<&[u8]>) -> Option<String> {
+        let mut value = arguments?;
+        for property in &self.path {
+            value = find(value, property)?;
+        }
+        match value.first()? {
+            b'"' => unquote(value).map(std::borrow::Cow::into_owned),
+            b'n' | b'{' | b'[' => None,
+            _ => std::str::from_utf8(value).ok().map(str::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOOL: &[u8] = br#"{"name":"q","inputSchema":{"type":"object","properties":{
+        "region":{"type":"string","x-mcp-header":"Region"},
+        "deep":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}}}}}"#;
+
+    #[test]
+    fn arguments_and_headers_have_to_agree() {
+        let params = of(TOOL).unwrap();
+        let arguments: &[u8] = br#"{"region":"gr\u00fcn","deep":{"n":3}}"#;
+        let mut headers = HeaderMap::new();
+        assert!(check(&params, &headers, Some(arguments)).is_err());
+        add(&params, &mut headers, Some(arguments));
+        assert_eq!(headers["mcp-param-n"], "3");
+        assert_eq!(check(&params, &headers, Some(arguments)), Ok(()));
+        assert!(check(&params, &headers, Some(b"{}")).is_err());
+        headers.insert("mcp-param-n", HeaderValue::from_static("4"));
+        assert_eq!(check(&params, &headers, Some(arguments)).unwrap_err().code(), -32020);
+    }
+
+    #[test]
+    fn annotations_that_break_the_rules_are_told() {
+        for bad in [
+            r#"{"a":{"type":"object","x-mcp-header":"A"}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":""}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":"a b"}}"#,
+            r#"{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}"#,
+        ] {
+            let tool = format!(r#"{{"name":"t","inputSchema":{{"properties":{bad}}}}}"#);
+            assert_eq!(of(tool.as_bytes()), None, "{bad}");
+        }
+        assert_eq!(of(br#"{"name":"t","inputSchema":{}}"#), Some(Vec::new()));
+    }
+}

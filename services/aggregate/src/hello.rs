@@ -1,0 +1,97 @@
+//! How clients are met: `initialize` of the stateful generation, `server/discover` of the stateless
+//! one. Neither waits for a backend.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Response};
+use vmcp_core::{Body, Identity, LATEST_STATEFUL, Rejection, STATEFUL, STATELESS};
+use vmcp_wire::Key;
+
+use crate::backend::request::SESSION;
+use crate::call::{Call, result};
+use crate::catalog::define_literal;
+use crate::hub::Hub;
+use crate::session::Session;
+
+/// What the gateway can do, whatever its backends can.
+const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
+
+/// The most bytes of a client's introduction that are kept.
+const LONGEST_INTRODUCTION: usize = 16 << 10;
+
+/// Opens a session (MCP 2025-11-25, Lifecycle).
+pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
+    let message = &call.message;
+    let Some(asked) = message.text(Key::ProtocolVersion) else {
+        return Err(Rejection::invalid_params("initialize needs params.protocolVersion, a string"));
+    };
+    let asked = asked.read(&message.bytes);
+    let revision =
+        STATEFUL.into_iter().find(|known| *known == asked).unwrap_or(LATEST_STATEFUL);
+    let capabilities = object(call, Key::Capabilities)?.unwrap_or(b"{}");
+    let client = object(call, Key::ClientInfo)?.unwrap_or(br#"{"name":"unknown","version":"0"}"#);
+    if capabilities.len() + client.len() > LONGEST_INTRODUCTION {
+        return Err(Rejection::invalid_params("capabilities and clientInfo are too long"));
+    }
+    let session = Session::new(revision, capabilities, client);
+    let (id, _) = call
+        .hub
+        .sessions
+        .open(call.caller.clone(), session)
+        .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
+    let snapshot = &call.snapshot;
+    let mut out = format!(r#"{{"protocolVersion":"{revision}","capabilities":{CAPABILITIES},"#).into_bytes();
+    out.extend_from_slice(b"\"serverInfo\":");
+    out.extend_from_slice(&server(&call.hub));
+    append_instructions(&mut out, snapshot);
+    out.push(b'}');
+    let mut response = result(&call.id(), &out);
+    let id = HeaderValue::from_str(&id.to_string()).map_err(|_| Rejection::internal())?;
+    response.headers_mut().insert(SESSION, id);
+    Ok(response)
+}
+
+/// Says what is spoken here (MCP 2026-07-28, Discovery).
+pub(crate) fn discover(call: &Call) -> Response<Body> {
+    let mut out = format!(
+        r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"private","supportedVersions":["{STATELESS}""#
+    )
+    .into_bytes();
+    for revision in STATEFUL {
+        out.extend_from_slice(format!(",\"{revision}\"").as_bytes());
+    }
+    out.extend_from_slice(format!("],\"capabilities\":{CAPABILITIES},").as_bytes());
+    out.extend_from_slice(b"\"_meta\":{\"io.modelcontextprotocol/serverInfo\":");
+    out.extend_from_slice(&server(&call.hub));
+    out.push(b'}');
+    append_instructions(&mut out, &call.snapshot);
+    out.push(b'}');
+    result(&call.id(), &out)
+}
+
+fn append_instructions(out: &mut Vec<u8>, snapshot: &crate::hub::Snapshot) {
+    if let Some(instructions) = &snapshot.catalog().instructions {
+        out.extend_from_slice(b",\"instructions\":");
+        out.extend_from_slice(&define_literal(instructions));
+    }
+}
+
+/// `serverInfo`.
+fn server(hub: &Arc<Hub>) -> Vec<u8> {
+    hub.introduction().into_bytes()
+}
+
+/// A member of `params` that has to be an object.
+fn object(call: &Call, key: Key) -> Result<Option<&[u8]>, Rejection> {
+    match call.message.param(key) {
+        Some(value) if value.first() != Some(&b'{') => {
+            Err(Rejection::invalid_params(format!("params.{} must be an object", key.name())))
+        }
+        value => Ok(value),
+    }
+}
+
+/// Who calls, as authentication found out.
+pub(crate) fn caller(extensions: &http::Extensions) -> Identity {
+    extensions.get::<Identity>().cloned().unwrap_or_else(Identity::anonymous)
+}

@@ -1,0 +1,203 @@
+//! What everything in the service shares: the current snapshot, the sessions, the listeners.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tokio::task::AbortHandle;
+use vmcp_core::Backend;
+use vmcp_session::Sessions;
+
+use crate::backend::handshake::Introduction;
+use crate::backend::observe::observe;
+use crate::backend::Link;
+use crate::catalog::{Catalog, Kind, Part, combine, define_literal};
+use crate::listen::Listeners;
+use crate::session::Session;
+use crate::settings::{Limits, PartialFailure, Rules, Settings};
+
+/// The catalog of everything, with the backends as handles.
+pub(crate) type Everything = Catalog<Arc<Link>>;
+
+/// One configuration. A request runs to its end on the one it began with; the catalog in it changes
+/// as the backends do.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) partial_failure: PartialFailure,
+    rules: Rules,
+    pub(crate) links: Vec<Arc<Link>>,
+    catalog: ArcSwap<Everything>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    snapshot: ArcSwap<Snapshot>,
+    /// Held while a catalog is made, so that none overtakes a newer one.
+    rebuilding: tokio::sync::Mutex<()>,
+    observers: Mutex<HashMap<(Backend, u64), AbortHandle>>,
+    pub(crate) sessions: Sessions<Session>,
+    pub(crate) listeners: Listeners,
+    pub(crate) limits: Limits,
+    pub(crate) seal: crate::seal::Seal,
+}
+
+/// Who the gateway says it is, to backends that nobody asked for yet.
+#[derive(Debug)]
+pub(crate) struct Myself(Vec<u8>);
+
+impl Myself {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    pub(crate) fn get(&self) -> Introduction<'_> {
+        Introduction { capabilities: b"{}", client: &self.0 }
+    }
+}
+
+impl Snapshot {
+    fn new(settings: Settings, old: Option<&Self>) -> Self {
+        let Settings { name, version, backends, rules, partial_failure } = settings;
+        let kept: HashMap<_, _> = old
+            .iter()
+            .flat_map(|old| &old.links)
+            .map(|link| ((link.backend.clone(), link.fingerprint), Arc::clone(link)))
+            .collect();
+        let links = backends
+            .into_iter()
+            .map(|backend| {
+                let same = (backend.backend.clone(), backend.fingerprint);
+                kept.get(&same).cloned().unwrap_or_else(|| Link::new(backend))
+            })
+            .collect();
+        let snapshot = Self {
+            name,
+            version,
+            partial_failure,
+            rules,
+            links,
+            catalog: ArcSwap::from_pointee(Everything::default()),
+        };
+        snapshot.catalog.store(Arc::new(snapshot.combine()));
+        snapshot
+    }
+
+    pub(crate) fn catalog(&self) -> Arc<Everything> {
+        self.catalog.load_full()
+    }
+
+    fn combine(&self) -> Everything {
+        let offers: Vec<_> = self.links.iter().map(|link| link.offer.load_full()).collect();
+        let parts: Vec<_> = self
+            .links
+            .iter()
+            .zip(&offers)
+            .filter_map(|(link, offer)| {
+                Some(Part { name: link.name(), link: Arc::clone(link), offer: offer.as_deref()? })
+            })
+            .collect();
+        combine(&parts, &self.rules)
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(settings: Settings, limits: Limits, seal: crate::seal::Seal) -> Arc<Self> {
+        let hub = Arc::new(Self {
+            snapshot: ArcSwap::from_pointee(Snapshot::new(settings, None)),
+            rebuilding: tokio::sync::Mutex::default(),
+            observers: Mutex::default(),
+            sessions: Sessions::new(limits.sessions, limits.session_ttl),
+            listeners: Listeners::new(limits.listeners),
+            limits,
+            seal,
+        });
+        hub.observe_all();
+        hub
+    }
+
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Takes over another configuration. Backends that are the same keep everything.
+    pub(crate) async fn reload(self: &Arc<Self>, settings: Settings) {
+        let guard = self.rebuilding.lock().await;
+        let old = self.snapshot();
+        let new = Arc::new(Snapshot::new(settings, Some(&old)));
+        let changes = new.catalog().changes(&old.catalog());
+        self.snapshot.store(Arc::clone(&new));
+        drop(guard);
+        self.observe_all();
+        self.tell(&changes);
+        self.sessions.for_each(|session| session.keep_only(&new.links));
+        self.listeners.keep_only(&new.links);
+    }
+
+    /// Makes the catalog anew from what the backends offer now, and tells whoever wants to know.
+    pub(crate) async fn rebuild(self: &Arc<Self>) {
+        let _guard = self.rebuilding.lock().await;
+        let snapshot = self.snapshot();
+        let making = Arc::clone(&snapshot);
+        // Hundreds of definitions are rewritten: not something to do beside requests.
+        let Ok(catalog) = tokio::task::spawn_blocking(move || making.combine()).await else {
+            return;
+        };
+        let old = snapshot.catalog();
+        let changes = catalog.changes(&old);
+        for conflict in catalog.conflicts.iter().filter(|found| !old.conflicts.contains(found)) {
+            tracing::warn!(
+                kind = conflict.kind,
+                name = conflict.name,
+                contenders = conflict.contenders.join(", "),
+                "several backends want the same name: {}",
+                conflict.settled
+            );
+        }
+        snapshot.catalog.store(Arc::new(catalog));
+        self.tell(&changes);
+    }
+
+    fn tell(&self, changes: &[Kind]) {
+        if changes.is_empty() {
+            return;
+        }
+        self.sessions.for_each(|session| session.lists_changed(changes));
+        self.listeners.lists_changed(changes);
+    }
+
+    /// What the gateway says of itself in `clientInfo`.
+    pub(crate) fn introduction(&self) -> Myself {
+        let snapshot = self.snapshot.load();
+        let mut info = b"{\"name\":".to_vec();
+        info.extend_from_slice(&define_literal(&snapshot.name));
+        info.extend_from_slice(b",\"version\":");
+        info.extend_from_slice(&define_literal(&snapshot.version));
+        info.push(b'}');
+        Myself(info)
+    }
+
+    /// One observer for each backend of the snapshot, none for others.
+    fn observe_all(self: &Arc<Self>) {
+        let snapshot = self.snapshot();
+        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut old = std::mem::take(&mut *observers);
+        for link in &snapshot.links {
+            let key = (link.backend.clone(), link.fingerprint);
+            let task = old.remove(&key).unwrap_or_else(|| {
+                tokio::spawn(observe(Arc::clone(self), Arc::clone(link))).abort_handle()
+            });
+            observers.insert(key, task);
+        }
+        old.into_values().for_each(|task| task.abort());
+    }
+
+    /// Ends everything that runs by itself.
+    pub(crate) fn shut_down(&self) {
+        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
+        observers.drain().for_each(|(_, task)| task.abort());
+        self.sessions.for_each(|session| session.end());
+    }
+}

@@ -1,0 +1,274 @@
+//! What clients hear without asking: changed lists and updated resources, on the standing stream of a
+//! stateful client and on the `subscriptions/listen` streams of stateless ones.
+
+mod follow;
+mod subscribe;
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Frame;
+use tokio::task::AbortHandle;
+use vmcp_core::{Body, BoxError, Rejection};
+use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
+
+pub(crate) use self::follow::follow;
+pub(crate) use self::subscribe::subscribe;
+use crate::backend::Link;
+use crate::call::Call;
+use crate::call::event_stream;
+use crate::catalog::{Kind, define_literal};
+use crate::session::{lock, methods};
+use crate::stream::{Class, Connection, Opening, Stream};
+
+/// The most resources that one stream can be about.
+const MOST_RESOURCES: usize = 1024;
+
+/// The open `subscriptions/listen` streams.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    open: Mutex<HashMap<u64, Arc<Listener>>>,
+    serial: AtomicU64,
+    most: usize,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    stream: Arc<Stream>,
+    /// The id of the request, as JSON: what every notification is tagged with.
+    id: Bytes,
+    /// The lists whose changes are wanted.
+    kinds: Vec<Kind>,
+    tasks: Mutex<Vec<(Arc<Link>, AbortHandle)>>,
+}
+
+impl Listeners {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { open: Mutex::default(), serial: AtomicU64::new(0), most }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.open).len()
+    }
+
+    fn add(&self, listener: Arc<Listener>) -> Option<u64> {
+        let mut open = lock(&self.open);
+        if open.len() >= self.most {
+            return None;
+        }
+        let number = self.serial.fetch_add(1, Ordering::Relaxed);
+        open.insert(number, listener);
+        Some(number)
+    }
+
+    fn remove(&self, number: u64) {
+        if let Some(listener) = lock(&self.open).remove(&number) {
+            listener.stop();
+        }
+    }
+
+    pub(crate) fn lists_changed(&self, changes: &[Kind]) {
+        let open: Vec<_> = lock(&self.open).values().cloned().collect();
+        for listener in open {
+            let wanted: Vec<_> =
+                changes.iter().copied().filter(|kind| listener.wants(*kind)).collect();
+            for method in methods(&wanted) {
+                let message =
+                    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{}}}}"#);
+                listener.push(&message.into());
+            }
+        }
+    }
+
+    /// Stops listening to backends that are no longer there.
+    pub(crate) fn keep_only(&self, links: &[Arc<Link>]) {
+        let open: Vec<_> = lock(&self.open).values().cloned().collect();
+        for listener in open {
+            lock(&listener.tasks).retain(|(link, task)| {
+                let kept = links.iter().any(|known| Arc::ptr_eq(known, link));
+                if !kept {
+                    task.abort();
+                }
+                kept
+            });
+        }
+    }
+
+    /// Ends all streams, each with its result.
+    pub(crate) fn end(&self) {
+        let open: Vec<_> = lock(&self.open).drain().map(|(_, listener)| listener).collect();
+        for listener in open {
+            listener.stop();
+            let id = String::from_utf8_lossy(&listener.id).into_owned();
+            let message = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
+            );
+            listener.stream.push(message.into(), Class::Kept);
+            listener.stream.end();
+        }
+    }
+}
+
+impl Listener {
+    fn wants(&self, kind: Kind) -> bool {
+        let kind = if kind == Kind::Templates { Kind::Resources } else { kind };
+        self.kinds.contains(&kind)
+    }
+
+    /// Sends a notification, tagged with the subscription.
+    fn push(&self, message: &Bytes) {
+        if let Some(message) = tagged(message, &self.id) {
+            self.stream.push(message, Class::Kept);
+        }
+    }
+
+    fn stop(&self) {
+        lock(&self.tasks).drain(..).for_each(|(_, task)| task.abort());
+    }
+}
+
+/// A notification with the subscription's id in its `_meta`.
+fn tagged(message: &Bytes, id: &[u8]) -> Option<Bytes> {
+    const TAG: &str = "io.modelcontextprotocol/subscriptionId";
+    let Ok(Envelope::Notification { params, .. }) = scan(message) else { return None };
+    let mut splice = Splice::new(message);
+    match (params.get(Key::Meta), params.span) {
+        (Some(meta), _) => _ = splice.set_member(meta, TAG, id),
+        (None, Some(object)) => {
+            let meta = [b"{\"", TAG.as_bytes(), b"\":", id, b"}"].concat();
+            splice.set_member(object, "_meta", &meta);
+        }
+        (None, None) => {
+            let meta = [b"{\"_meta\":{\"", TAG.as_bytes(), b"\":", id, b"}}"].concat();
+            let whole = Span { start: 0, end: u32::try_from(message.len()).ok()? };
+            splice.set_member(whole, "params", &meta);
+        }
+    }
+    Some(splice.finish())
+}
+
+/// What a listen request asks for.
+struct Wanted {
+    kinds: Vec<Kind>,
+    resources: Vec<String>,
+}
+
+fn wanted(call: &Call) -> Result<Wanted, Rejection> {
+    let filter = call
+        .message
+        .param(Key::Notifications)
+        .filter(|filter| filter.first() == Some(&b'{'))
+        .ok_or_else(|| {
+            Rejection::invalid_params("subscriptions/listen needs params.notifications, an object")
+        })?;
+    let on = |member| find(filter, member) == Some(b"true");
+    let kinds = [
+        ("toolsListChanged", Kind::Tools),
+        ("promptsListChanged", Kind::Prompts),
+        ("resourcesListChanged", Kind::Resources),
+    ];
+    let kinds = kinds.into_iter().filter(|(member, _)| on(member)).map(|(_, kind)| kind).collect();
+    let uris = find(filter, "resourceSubscriptions").unwrap_or_default();
+    let mut resources: Vec<String> =
+        elements(uris).filter_map(unquote).map(std::borrow::Cow::into_owned).collect();
+    resources.sort();
+    resources.dedup();
+    if resources.len() > MOST_RESOURCES {
+        return Err(Rejection::invalid_params(format!(
+            "subscriptions/listen takes at most {MOST_RESOURCES} resources"
+        )));
+    }
+    Ok(Wanted { kinds, resources })
+}
+
+/// Answers `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
+pub(crate) async fn listen(call: Call) -> Result<Response<Body>, Rejection> {
+    let Wanted { kinds, resources } = wanted(&call)?;
+    let catalog = call.snapshot.catalog();
+    if !resources.is_empty() {
+        call.snapshot.settle(&catalog).await;
+    }
+    let catalog = call.snapshot.catalog();
+    // What nobody has cannot be listened to: the acknowledgement names what is left.
+    let mut owners: Vec<(Arc<Link>, Vec<String>)> = Vec::new();
+    for uri in resources {
+        let Some(link) = catalog.resource(&uri) else { continue };
+        match owners.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &link)) {
+            Some((_, uris)) => uris.push(uri),
+            None => owners.push((link, vec![uri])),
+        }
+    }
+    let stream = Stream::unnumbered();
+    let listener = Arc::new(Listener {
+        stream: Arc::clone(&stream),
+        id: call.id(),
+        kinds,
+        tasks: Mutex::default(),
+    });
+    let Some(number) = call.hub.listeners.add(Arc::clone(&listener)) else {
+        return Err(Rejection::overloaded("all subscription streams are in use", 30));
+    };
+    let hub = Arc::clone(&call.hub);
+    let guard = Guard { hub, number, connection: stream.connect(None, Opening::Plain) };
+    listener.push(&acknowledgement(&listener, &owners).into());
+    for (link, uris) in owners {
+        let task = follow::for_listener(Arc::clone(&listener), Arc::clone(&link), uris);
+        lock(&listener.tasks).push((link, tokio::spawn(task).abort_handle()));
+    }
+    Ok(event_stream(Body::wrap(guard)))
+}
+
+fn acknowledgement(listener: &Listener, owners: &[(Arc<Link>, Vec<String>)]) -> String {
+    let mut members: Vec<String> = [
+        ("toolsListChanged", Kind::Tools),
+        ("promptsListChanged", Kind::Prompts),
+        ("resourcesListChanged", Kind::Resources),
+    ]
+    .into_iter()
+    .filter(|(_, kind)| listener.wants(*kind))
+    .map(|(member, _)| format!("\"{member}\":true"))
+    .collect();
+    let uris: Vec<String> = owners
+        .iter()
+        .flat_map(|(_, uris)| uris)
+        .map(|uri| String::from_utf8_lossy(&define_literal(uri)).into_owned())
+        .collect();
+    if !uris.is_empty() {
+        members.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+    }
+    format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"notifications":{{{}}}}}}}"#,
+        members.join(",")
+    )
+}
+
+/// The body of the response: when the client goes, the subscription goes.
+struct Guard {
+    hub: Arc<crate::hub::Hub>,
+    number: u64,
+    connection: Connection,
+}
+
+impl http_body::Body for Guard {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        Pin::new(&mut self.connection).poll_frame(cx)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.hub.listeners.remove(self.number);
+    }
+}

@@ -1,0 +1,232 @@
+//! The tasks that listen to backends on behalf of one client.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+use vmcp_core::{BoxError, Generation};
+use vmcp_timeout::Hold;
+use vmcp_wire::{Envelope, scan};
+
+use super::Listener;
+use crate::backend::ask::{Media, media, tell};
+use crate::backend::events::Events;
+use crate::backend::handshake::{self, Introduction, Live};
+use crate::backend::request::{listen, post};
+use crate::backend::Link;
+use crate::catalog::define_literal;
+use crate::relay::Relay;
+use crate::session::{Session, Upstream};
+use crate::stream::{Class, Stream};
+
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+const LARGEST_EVENT: usize = 16 << 20;
+
+/// Who a listener of a stateless client is to a backend: it asks for nothing but notifications.
+const NOBODY: Introduction<'static> =
+    Introduction { capabilities: b"{}", client: br#"{"name":"vmcp","version":"1"}"# };
+
+/// Listens to a backend for a stateful client, if that has a reason to: an open stream of its own,
+/// or a subscription.
+pub(crate) fn follow(session: &Arc<Session>, upstream: &Arc<Upstream>) {
+    let Some(talk) = session.has_talk() else { return };
+    if talk.listening().is_none() && upstream.subscriptions().is_empty() {
+        return;
+    }
+    let start = || {
+        let session = Arc::clone(session);
+        let upstream = Arc::clone(upstream);
+        let stream = talk.standing();
+        tokio::spawn(async move {
+            match upstream.link.speaks() {
+                Some(Generation::Stateless) => for_subscriber(session, upstream, stream).await,
+                Some(Generation::Stateful) | None => for_session(session, upstream, stream).await,
+            }
+        })
+        .abort_handle()
+    };
+    upstream.listen_with(start);
+}
+
+/// Stateful client, stateful backend: the backend's standing stream becomes part of the client's.
+async fn for_session(session: Arc<Session>, upstream: Arc<Upstream>, stream: Arc<Stream>) {
+    let mut pause = PAUSE.0;
+    loop {
+        let level = session.level();
+        let round = async {
+            let live = upstream.live(session.introduction(), level.as_deref()).await?;
+            let relay = Relay {
+                session: Arc::clone(&session),
+                upstream: Arc::clone(&upstream),
+                live: Arc::clone(&live),
+                stream: Arc::clone(&stream),
+                expected: None,
+                hold: None,
+            };
+            read(&upstream, &live, &mut pause, |message| {
+                let relay = relay.clone();
+                async move { _ = relay.pass(message).await }
+            })
+            .await
+        };
+        if round.await.is_ok_and(|said| said == Said::Never) {
+            return;
+        }
+        sleep(pause).await;
+        pause = PAUSE.1.min(pause * 2);
+    }
+}
+
+/// Whether a backend has a stream at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Something,
+    Never,
+}
+
+/// Reads one connection of a stateful backend's standing stream to its end.
+async fn read<F: Future<Output = ()>>(
+    upstream: &Upstream,
+    live: &Arc<Live>,
+    pause: &mut Duration,
+    mut each: impl FnMut(Bytes) -> F,
+) -> Result<Said, BoxError> {
+    let link = &upstream.link;
+    let response = link.send(live.sign(listen(link, None))).await?;
+    let status = response.status().as_u16();
+    if status == 404 || status == 400 && live.can_end() {
+        upstream.gone(live);
+        return Ok(Said::Something);
+    }
+    if status == 405 {
+        return Ok(Said::Never);
+    }
+    if media(response.headers()) != Media::Events {
+        return Ok(Said::Something);
+    }
+    *pause = PAUSE.0;
+    let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+    while let Some(event) = events.next().await {
+        each(event?.data).await;
+    }
+    Ok(Said::Something)
+}
+
+/// Stateful client, stateless backend: updates of the resources that the client subscribed to.
+async fn for_subscriber(session: Arc<Session>, upstream: Arc<Upstream>, stream: Arc<Stream>) {
+    let uris: Vec<String> = upstream.subscriptions().iter().map(ToString::to_string).collect();
+    if uris.is_empty() {
+        return;
+    }
+    let who = session.introduction();
+    updates(&upstream.link, &uris, who, |message| {
+        if let Some(message) = untagged(&message) {
+            stream.push(message, Class::Kept);
+        }
+    })
+    .await;
+}
+
+/// A stateless client's updates from one backend, of either generation.
+pub(super) async fn for_listener(listener: Arc<Listener>, link: Arc<Link>, uris: Vec<String>) {
+    if link.speaks() == Some(Generation::Stateless) {
+        return updates(&link, &uris, NOBODY, |message| listener.push(&message)).await;
+    }
+    let upstream = Arc::new(Upstream::new(Arc::clone(&link)));
+    uris.iter().for_each(|uri| _ = upstream.subscribe(uri, true));
+    let closing = Closing(Arc::clone(&upstream));
+    let mut pause = PAUSE.0;
+    loop {
+        let round = async {
+            let live = upstream.live(NOBODY, None).await?;
+            let refuse = |message: Bytes| refuse(Arc::clone(&link), Arc::clone(&live), message);
+            read(&upstream, &live, &mut pause, |message| {
+                let updated = is_update(&message);
+                if updated {
+                    listener.push(&message);
+                }
+                let answering = (!updated).then(|| refuse(message));
+                async move {
+                    if let Some(answering) = answering {
+                        answering.await;
+                    }
+                }
+            })
+            .await
+        };
+        if round.await.is_ok_and(|said| said == Said::Never) {
+            break;
+        }
+        sleep(pause).await;
+        pause = PAUSE.1.min(pause * 2);
+    }
+    drop(closing);
+}
+
+/// Ends the backend's session with the task.
+struct Closing(Arc<Upstream>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        Arc::clone(&self.0).close();
+    }
+}
+
+/// Nobody is there who could answer a question.
+async fn refuse(link: Arc<Link>, live: Arc<Live>, message: Bytes) {
+    let Ok(Envelope::Request { id, method, .. }) = scan(&message) else { return };
+    let id = String::from_utf8_lossy(id.of(&message)).into_owned();
+    let answer = if method.is(&message, "ping") {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+    } else {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#)
+    };
+    _ = tell(&link, live.sign(post(&link, answer.into()))).await;
+}
+
+/// Reads a stateless backend's `subscriptions/listen` stream, again and again.
+async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: impl FnMut(Bytes)) {
+    let uris: Vec<String> = uris
+        .iter()
+        .map(|uri| String::from_utf8_lossy(&define_literal(uri)).into_owned())
+        .collect();
+    let members = format!("\"notifications\":{{\"resourceSubscriptions\":[{}]}},", uris.join(","));
+    let mut pause = PAUSE.0;
+    loop {
+        let (mut request, _) = handshake::request(link, "subscriptions/listen", &members, who);
+        let hold = Hold::new();
+        hold.forever();
+        request.extensions_mut().insert(hold);
+        if let Ok(response) = link.send(request).await
+            && media(response.headers()) == Media::Events
+        {
+            let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+            while let Some(Ok(event)) = events.next().await {
+                pause = PAUSE.0;
+                if is_update(&event.data) {
+                    each(event.data);
+                }
+            }
+        }
+        sleep(pause).await;
+        pause = PAUSE.1.min(pause * 2);
+    }
+}
+
+fn is_update(message: &[u8]) -> bool {
+    matches!(
+        scan(message),
+        Ok(Envelope::Notification { method, .. }) if method.is(message, "notifications/resources/updated")
+    )
+}
+
+/// A notification without the tag of a subscription that the client knows nothing of.
+fn untagged(message: &Bytes) -> Option<Bytes> {
+    let Ok(Envelope::Notification { params, .. }) = scan(message) else { return None };
+    let Some(meta) = params.get(vmcp_wire::Key::Meta) else { return Some(message.clone()) };
+    let mut splice = vmcp_wire::Splice::new(message);
+    splice.remove_member(meta, "io.modelcontextprotocol/subscriptionId");
+    Some(splice.finish())
+}

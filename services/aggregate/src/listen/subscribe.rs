@@ -1,0 +1,42 @@
+//! `resources/subscribe` and `resources/unsubscribe` of stateful clients.
+
+use std::sync::Arc;
+
+use http::Response;
+use vmcp_core::{Body, Generation, Rejection};
+use vmcp_wire::Key;
+
+use super::follow;
+use crate::call::{Call, Target, result};
+use crate::session::Session;
+
+/// Subscribes at the backend that has the resource; from then on its updates come on the client's
+/// standing stream.
+pub(crate) async fn subscribe(
+    call: Call,
+    session: Arc<Session>,
+    method: &'static str,
+) -> Result<Response<Body>, Rejection> {
+    let target = Target::find(&call, method).await?;
+    let Some(uri) = call.message.text(Key::Uri).map(|uri| uri.read(&call.message.bytes)) else {
+        return Err(Rejection::invalid_params("params.uri must be a string"));
+    };
+    let upstream = session.upstream(&target.link);
+    let wanted = method == "resources/subscribe";
+    if !upstream.subscribe(&uri, wanted) {
+        return Err(Rejection::invalid_params("too many subscriptions of this session"));
+    }
+    // The client's stream may come later: what is said until then waits for it.
+    session.talk().standing();
+    if target.link.speaks() == Some(Generation::Stateless) {
+        // Another set of resources is another stream.
+        upstream.stop_listening();
+        follow::follow(&session, &upstream);
+        return Ok(result(&call.id(), b"{}"));
+    }
+    let answer = call.clone().forward(method).await;
+    if answer.as_ref().is_ok_and(|response| response.status().is_success()) {
+        follow::follow(&session, &upstream);
+    }
+    answer
+}

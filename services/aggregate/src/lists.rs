@@ -1,0 +1,71 @@
+//! Lists: cut out of the catalog, framed for the client's generation, never copied.
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::Response;
+use vmcp_core::{Body, Rejection};
+use vmcp_wire::Key;
+
+use crate::backend::Status;
+use crate::call::Call;
+use crate::catalog::{Kind, define_literal};
+use crate::hub::Snapshot;
+use crate::settings::PartialFailure;
+
+/// Answers a list request.
+pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Rejection> {
+    let cursor = match (call.message.param(Key::Cursor), call.message.text(Key::Cursor)) {
+        (None | Some(b"null"), _) => None,
+        (Some(_), Some(text)) => Some(text.read(&call.message.bytes)),
+        (Some(_), None) => return Err(Rejection::invalid_params("params.cursor must be a string")),
+    };
+    call.snapshot.settle(&call.snapshot.catalog()).await;
+    call.snapshot.complete()?;
+    let catalog = call.snapshot.catalog();
+    let page = catalog.list(kind).page(kind, cursor.as_deref()).ok_or_else(|| {
+        Rejection::invalid_params("params.cursor is not one of this list: start without one")
+    })?;
+    let mut head = Vec::with_capacity(160);
+    head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    head.extend_from_slice(&call.id());
+    head.extend_from_slice(b",\"result\":{");
+    if call.session.is_none() {
+        head.extend_from_slice(b"\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\",");
+    }
+    head.push(b'"');
+    head.extend_from_slice(kind.member().as_bytes());
+    head.extend_from_slice(b"\":[");
+    let mut tail = b"]".to_vec();
+    if let Some(next) = page.next {
+        tail.extend_from_slice(b",\"nextCursor\":");
+        tail.extend_from_slice(&define_literal(&next));
+    }
+    tail.extend_from_slice(b"}}");
+    let body = Body::chain([Bytes::from(head), page.items, Bytes::from(tail)]);
+    let mut response = Response::new(body);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(response)
+}
+
+impl Snapshot {
+    /// Refuses a list that would be silently short (seed section 2.9.7, `partialFailureMode: fail`).
+    fn complete(&self) -> Result<(), Rejection> {
+        if self.partial_failure == PartialFailure::BestEffort {
+            return Ok(());
+        }
+        let missing = self.links.iter().find(|link| link.offer.load().is_none());
+        match missing.map(|link| (link, link.status())) {
+            None => Ok(()),
+            Some((_, Status::Failed { reason })) => {
+                Err(Rejection::overloaded(format!("{reason}; partialFailureMode is fail"), 5))
+            }
+            Some((link, Status::Fetching { .. } | Status::Ready)) => {
+                let message = format!(
+                    "backend {} has not said yet what it offers; partialFailureMode is fail",
+                    link.name()
+                );
+                Err(Rejection::overloaded(message, 5))
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a stateful backend says on a stream, passed on to a stateful client: notifications as they
+//! are, questions under ids of the gateway's own, since two backends may both ask with id 1.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vmcp_core::{Rejection, code};
+use vmcp_timeout::Hold;
+use vmcp_wire::{Envelope, Key, Params, Span, Splice, scan};
+
+use crate::backend::ask::tell;
+use crate::backend::handshake::Live;
+use crate::backend::observe::kind_of_change;
+use crate::backend::request::post;
+use crate::session::{Question, Session, Upstream};
+use crate::stream::{Class, Stream};
+
+/// From one backend session to one stream of a client session.
+#[derive(Clone, Debug)]
+pub(crate) struct Relay {
+    pub(crate) session: Arc<Session>,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) live: Arc<Live>,
+    pub(crate) stream: Arc<Stream>,
+    /// The id of the request that the stream belongs to, as JSON.
+    pub(crate) expected: Option<Bytes>,
+    /// Stops the call's time while the client is asked.
+    pub(crate) hold: Option<Hold>,
+}
+
+/// Whether more is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    More,
+    Answered,
+}
+
+impl Relay {
+    /// Passes on one message.
+    pub(crate) async fn pass(&self, message: Bytes) -> Step {
+        match scan(&message) {
+            Ok(Envelope::Answer { id, .. }) => {
+                let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
+                if self.expected.is_some() && (ours || id.is_none()) {
+                    let message = if ours { message } else { self.adopt(&message) };
+                    self.stream.push(message, Class::Kept);
+                    return Step::Answered;
+                }
+                tracing::debug!(backend = self.upstream.link.name(), "an answer nobody waits for");
+            }
+            Ok(Envelope::Notification { method, params }) => {
+                let method = method.read(&message).into_owned();
+                self.notify(&method, &params, message);
+            }
+            Ok(Envelope::Request { id, method, .. }) => {
+                let ping = method.is(&message, "ping");
+                self.ask(message, id, ping).await;
+            }
+            Err(refused) => {
+                tracing::warn!(
+                    backend = self.upstream.link.name(),
+                    fault = %refused.fault,
+                    "an event that is no message"
+                );
+            }
+        }
+        Step::More
+    }
+
+    /// An error that does not say which request it answers.
+    fn adopt(&self, message: &Bytes) -> Bytes {
+        let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+        let mut splice = Splice::new(message);
+        splice.set_member(whole, "id", self.expected.as_deref().unwrap_or(b"0"));
+        splice.finish()
+    }
+
+    fn notify(&self, method: &str, params: &Params, message: Bytes) {
+        // Changes of lists are observed once for everybody, and told when the catalog has them.
+        if kind_of_change(&message).is_some() {
+            self.upstream.link.nudge.notify_one();
+            return;
+        }
+        let class = match method {
+            "notifications/progress" | "notifications/message" => Class::Droppable,
+            "notifications/cancelled" => {
+                return self.withdraw(params, &message);
+            }
+            _ => Class::Kept,
+        };
+        self.stream.push(message, class);
+    }
+
+    /// The backend no longer wants its question answered.
+    fn withdraw(&self, params: &Params, message: &Bytes) {
+        let Some(span) = params.get(Key::RequestId) else { return };
+        if let Some(number) = self.session.talk().withdraw(&self.live, span.of(message)) {
+            let mut splice = Splice::new(message);
+            splice.replace(span, number.to_string().into_bytes());
+            self.stream.push(splice.finish(), Class::Kept);
+        }
+    }
+
+    async fn ask(&self, message: Bytes, id: Span, ping: bool) {
+        let theirs = id.slice(&message);
+        if ping {
+            let answer = [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], &theirs, b",\"result\":{}}"].concat();
+            return self.reply(answer.into()).await;
+        }
+        let question = Question::Backend {
+            upstream: Arc::clone(&self.upstream),
+            live: Arc::clone(&self.live),
+            id: theirs.clone(),
+            pause: self.hold.as_ref().map(Hold::pause),
+        };
+        let asked = self.session.talk().ask(question).is_some_and(|number| {
+            let mut splice = Splice::new(&message);
+            splice.replace(id, number.to_string().into_bytes());
+            let taken = self.stream.push(splice.finish(), Class::Kept);
+            if !taken {
+                drop(self.session.talk().take(number));
+            }
+            taken
+        });
+        if !asked {
+            let refusal = Rejection::new(
+                http::StatusCode::OK,
+                code::INTERNAL,
+                "the client has too many questions to answer",
+            );
+            self.reply(refusal.to_json(Some(&theirs))).await;
+        }
+    }
+
+    async fn reply(&self, answer: Bytes) {
+        let link = &self.upstream.link;
+        if let Err(error) = tell(link, self.live.sign(post(link, answer))).await {
+            tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Seals what a stateless client carries from one round to the next (MCP 2026-07-28, multi round-trip
+//! requests): the client can neither read nor change it, nor use it for another request, as somebody
+//! else, or later than it is good for.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What stands before every sealed text, so that a key ring of another kind can be told apart.
+const VERSION: &str = "v1.";
+const NONCE: usize = 12;
+
+/// The longest sealed text that is opened, in bytes.
+const LONGEST: usize = 1 << 20;
+
+/// The keys: the first seals, all open.
+#[derive(Debug)]
+pub struct Seal {
+    keys: Vec<LessSafeKey>,
+    lifetime: Duration,
+}
+
+/// The system has no random numbers to make a key or nonce of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system has no random numbers")]
+pub struct NoRandom;
+
+/// What a sealed text is good for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Purpose<'a> {
+    /// Issuer and subject of the caller; empty for an anonymous one.
+    pub(crate) principal: (&'a str, &'a str),
+    pub(crate) backend: &'a str,
+    pub(crate) method: &'a str,
+    /// The name or URI that the request is about.
+    pub(crate) target: &'a str,
+    /// The arguments, as the client wrote them.
+    pub(crate) arguments: &'a [u8],
+}
+
+impl Seal {
+    /// One random key, good for as long as the process lives: enough for one replica.
+    pub fn ephemeral(lifetime: Duration) -> Result<Self, NoRandom> {
+        let mut key = [0; 32];
+        aws_lc_rs::rand::fill(&mut key).map_err(|_| NoRandom)?;
+        Ok(Self::new(&[key], lifetime))
+    }
+
+    /// The given keys: the first seals, all open. What is sealed can be opened for `lifetime`.
+    #[must_use]
+    pub fn new(keys: &[[u8; 32]], lifetime: Duration) -> Self {
+        let key = |key: &[u8; 32]| UnboundKey::new(&AES_256_GCM, key).ok().map(LessSafeKey::new);
+        Self { keys: keys.iter().filter_map(key).collect(), lifetime }
+    }
+
+    /// `text`, sealed for a purpose.
+    pub(crate) fn seal(&self, text: &str, purpose: Purpose<'_>) -> Result<String, NoRandom> {
+        let mut nonce = [0; NONCE];
+        aws_lc_rs::rand::fill(&mut nonce).map_err(|_| NoRandom)?;
+        let key = self.keys.first().ok_or(NoRandom)?;
+        let expires = now() + self.lifetime.as_secs();
+        let mut sealed = expires.to_be_bytes().to_vec();
+        sealed.extend_from_slice(text.as_bytes());
+        let nonce_value = Nonce::assume_unique_for_key(nonce);
+        key.seal_in_place_append_tag(nonce_value, Aad::from(purpose.bind()), &mut sealed)
+            .map_err(|_| NoRandom)?;
+        let mut out = nonce.to_vec();
+        out.append(&mut sealed);
+        Ok(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(out))
+    }
+
+    /// What was sealed, if it was for this purpose and is not too old.
+    pub(crate) fn open(&self, sealed: &str, purpose: Purpose<'_>) -> Option<String> {
+        if sealed.len() > LONGEST {
+            return None;
+        }
+        let bytes = BASE64_URL_SAFE_NO_PAD.decode(sealed.strip_prefix(VERSION)?).ok()?;
+        let (nonce, sealed) = bytes.split_at_checked(NONCE)?;
+        let aad = purpose.bind();
+        let opened = self.keys.iter().find_map(|key| {
+            let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+            let mut text = sealed.to_vec();
+            let length = key.open_in_place(nonce, Aad::from(aad), &mut text).ok()?.len();
+            text.truncate(length);
+            Some(text)
+        })?;
+        let (expires, text) = opened.split_at_checked(8)?;
+        if u64::from_be_bytes(expires.try_into().ok()?) < now() {
+            return None;
+        }
+        String::from_utf8(text.to_vec()).ok()
+    }
+}
+
+impl Purpose<'_> {
+    /// A fixed-size digest; each part is preceded by its length, so that no two purposes are alike.
+    fn bind(&self) -> [u8; 32] {
+        let parts = [
+            self.principal.0.as_bytes(),
+            self.principal.1.as_bytes(),
+            self.backend.as_bytes(),
+            self.method.as_bytes(),
+            self.target.as_bytes(),
+            self.arguments,
+        ];
+        let mut all = Vec::new();
+        for part in parts {
+            all.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            all.extend_from_slice(part);
+        }
+        let mut bound = [0; 32];
+        bound.copy_from_slice(digest(&SHA256, &all).as_ref());
+        bound
+    }
+}
+
+/// Seconds since 1970: replicas have to agree on when something is too old.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PURPOSE: Purpose<'_> = Purpose {
+        principal: ("iss", "sub"),
+        backend: "be",
+        method: "tools/call",
+        target: "x",
+        arguments: b"{}",
+    };
+
+    fn seal(keys: &[[u8; 32]]) -> Seal {
+        Seal::new(keys, Duration::from_secs(60))
+    }
+
+    #[test]
+    fn what_is_sealed_opens_for_its_purpose_only() {
+        let seal = seal(&[[1; 32]]);
+        let sealed = seal.seal("state", PURPOSE).unwrap();
+        assert_eq!(seal.open(&sealed, PURPOSE).as_deref(), Some("state"));
+        for other in [
+            Purpose { principal: ("iss", "other"), ..PURPOSE },
+            Purpose { principal: ("is", "ssub"), ..PURPOSE },
+            Purpose { backend: "other", ..PURPOSE },
+            Purpose { method: "prompts/get", ..PURPOSE },
+            Purpose { target: "y", ..PURPOSE },
+            Purpose { arguments: b"{\"a\":1}", ..PURPOSE },
+        ] {
+            assert_eq!(seal.open(&sealed, other), None);
+        }
+    }
+
+    #[test]
+    fn a_changed_text_does_not_open() {
+        let seal = seal(&[[1; 32]]);
+        let sealed = seal.seal("state", PURPOSE).unwrap();
+        assert_eq!(seal.open(&format!("{sealed}-TAMPERED"), PURPOSE), None);
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(seal.open(&String::from_utf8(changed).unwrap(), PURPOSE), None, "{at}");
+        }
+        assert_eq!(seal.open("v1.", PURPOSE), None);
+    }
+
+    #[test]
+    fn older_keys_open_and_the_first_one_seals() {
+        let old = seal(&[[1; 32]]).seal("state", PURPOSE).unwrap();
+        let both = seal(&[[2; 32], [1; 32]]);
+        assert_eq!(both.open(&old, PURPOSE).as_deref(), Some("state"));
+        let new = both.seal("state", PURPOSE).unwrap();
+        assert_eq!(seal(&[[1; 32]]).open(&new, PURPOSE), None);
+    }
+
+    #[test]
+    fn what_is_too_old_does_not_open() {
+        let seal = Seal::new(&[[1; 32]], Duration::ZERO);
+        let sealed = seal.seal("state", PURPOSE).unwrap();
+        assert_eq!(seal.open(&sealed, PURPOSE).as_deref(), Some("state"), "good in its second");
+        let mut late = BASE64_URL_SAFE_NO_PAD.decode(&sealed[3..]).unwrap();
+        late.truncate(NONCE);
+        assert_eq!(seal.open(&(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(late)), PURPOSE), None);
+    }
+}

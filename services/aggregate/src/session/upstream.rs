@@ -1,0 +1,143 @@
+//! One client session's relation to one stateful backend: a session there, opened at its first use.
+
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwapOption;
+use tokio::task::AbortHandle;
+use vmcp_core::{BoxError, cause};
+
+use super::lock;
+use crate::backend::Link;
+use crate::backend::ask::ask;
+use crate::backend::failure::Failure;
+use crate::backend::handshake::{self, Introduction, Live};
+use crate::backend::request::post;
+use crate::catalog::define_literal;
+
+/// The most resources that one session can subscribe to at one backend.
+const MOST_SUBSCRIPTIONS: usize = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) link: Arc<Link>,
+    live: ArcSwapOption<Live>,
+    /// Held while the session is opened, so that it is opened once.
+    opening: tokio::sync::Mutex<()>,
+    extra: Mutex<Option<Box<Extra>>>,
+}
+
+/// What few sessions need.
+#[derive(Debug, Default)]
+struct Extra {
+    /// Resources that the client wants to hear of.
+    subscriptions: Vec<Box<str>>,
+    listener: Option<AbortHandle>,
+}
+
+impl Upstream {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        Self {
+            link,
+            live: ArcSwapOption::empty(),
+            opening: tokio::sync::Mutex::const_new(()),
+            extra: Mutex::new(None),
+        }
+    }
+
+    /// The session, opened if there is none.
+    pub(crate) async fn live(
+        &self,
+        who: Introduction<'_>,
+        level: Option<&[u8]>,
+    ) -> Result<Arc<Live>, BoxError> {
+        if let Some(live) = self.live.load_full() {
+            return Ok(live);
+        }
+        let _guard = self.opening.lock().await;
+        if let Some(live) = self.live.load_full() {
+            return Ok(live);
+        }
+        let live = Arc::new(handshake::open(&self.link, who).await?);
+        if let Some(level) = level.filter(|_| live.offers("logging")) {
+            let level = String::from_utf8_lossy(level);
+            _ = self.set(&live, "logging/setLevel", &format!("{{\"level\":{level}}}")).await;
+        }
+        for uri in self.subscriptions() {
+            let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
+            _ = self.set(&live, "resources/subscribe", &format!("{{\"uri\":{uri}}}")).await;
+        }
+        self.live.store(Some(Arc::clone(&live)));
+        Ok(live)
+    }
+
+    /// The session, if it is open.
+    pub(crate) fn open(&self) -> Option<Arc<Live>> {
+        self.live.load_full()
+    }
+
+    /// Forgets a session that the backend has forgotten. Whether it was still the current one.
+    pub(crate) fn gone(&self, live: &Arc<Live>) -> bool {
+        let current = self.live.compare_and_swap(live, None);
+        current.as_ref().is_some_and(|current| Arc::ptr_eq(current, live))
+    }
+
+    /// Makes a small request of the gateway's own.
+    pub(crate) async fn set(&self, live: &Live, method: &str, params: &str) -> Result<(), BoxError> {
+        let id = format!("\"vmcp:{}\"", self.link.serial());
+        let message =
+            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
+        ask(&self.link, live.sign(post(&self.link, message.into())), &id).await.map(drop)
+    }
+
+    /// Remembers that the client wants to hear of a resource, or no longer does. `false` when there
+    /// are too many.
+    pub(crate) fn subscribe(&self, uri: &str, wanted: bool) -> bool {
+        let mut extra = lock(&self.extra);
+        let subscriptions = &mut extra.get_or_insert_default().subscriptions;
+        subscriptions.retain(|known| **known != *uri);
+        if wanted {
+            if subscriptions.len() >= MOST_SUBSCRIPTIONS {
+                return false;
+            }
+            subscriptions.push(uri.into());
+        }
+        true
+    }
+
+    pub(crate) fn subscriptions(&self) -> Vec<Box<str>> {
+        lock(&self.extra).as_ref().map(|extra| extra.subscriptions.clone()).unwrap_or_default()
+    }
+
+    /// Starts listening to the backend with `start`, unless somebody does.
+    pub(crate) fn listen_with(&self, start: impl FnOnce() -> AbortHandle) {
+        let mut extra = lock(&self.extra);
+        let listener = &mut extra.get_or_insert_default().listener;
+        if listener.as_ref().is_none_or(AbortHandle::is_finished) {
+            *listener = Some(start());
+        }
+    }
+
+    /// Stops listening.
+    pub(crate) fn stop_listening(&self) {
+        if let Some(extra) = &mut *lock(&self.extra)
+            && let Some(listener) = extra.listener.take()
+        {
+            listener.abort();
+        }
+    }
+
+    /// Ends the session; the backend is told in the background.
+    pub(crate) fn close(self: Arc<Self>) {
+        self.stop_listening();
+        if let Some(live) = self.live.swap(None).filter(|live| live.can_end()) {
+            let link = Arc::clone(&self.link);
+            tokio::spawn(async move { live.close(&link).await });
+        }
+    }
+}
+
+/// Whether a failure means that the backend has forgotten the session.
+pub(crate) fn forgotten(error: &BoxError) -> bool {
+    matches!(cause::<Failure>(error.as_ref()), Some(Failure::SessionGone))
+}

@@ -1,0 +1,150 @@
+//! What the service is told: backends, how their names are brought together, limits. Plain data that
+//! whoever assembles the server fills from its configuration.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use http_body_util::Full;
+use tower::util::BoxCloneSyncService;
+use vmcp_core::{Backend, Body, BoxError};
+
+/// The outgoing stack of one backend: credentials, timeout, breaker and connection.
+pub type BackendService = BoxCloneSyncService<Request<Full<Bytes>>, Response<Body>, BoxError>;
+
+/// One MCP server behind this one.
+#[derive(Clone, Debug)]
+pub struct BackendSettings {
+    /// Its name, which prefixes its tools.
+    pub backend: Backend,
+    /// Its MCP endpoint.
+    pub uri: Uri,
+    /// How it is spoken to.
+    pub transport: Transport,
+    /// What reaches it.
+    pub service: BackendService,
+    /// Changes when anything that makes its connections and sessions worthless changes: a backend
+    /// whose fingerprint is the same survives a reload with its sessions and catalog.
+    pub fingerprint: u64,
+}
+
+/// How a backend is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// The deprecated HTTP+SSE transport of revision 2024-11-05.
+    Sse,
+    /// Streamable HTTP of either generation.
+    StreamableHttp,
+}
+
+/// How the backends' offers become one (seed section 2.9.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    /// What happens to equal names.
+    pub conflicts: Conflicts,
+    /// Hides all tools; they stay routable for composite tools.
+    pub exclude_all_tools: bool,
+    /// Filters and overrides by backend name.
+    pub workloads: HashMap<String, WorkloadRules>,
+}
+
+/// How equal names of several backends are told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conflicts {
+    /// Each tool and prompt name gets a prefix; `{workload}` in it stands for the backend's name.
+    Prefix(String),
+    /// Names stay bare; of equal ones the backend that comes first here wins.
+    Priority(Vec<String>),
+    /// Names stay bare; equal ones are told apart by overrides or left out.
+    Manual,
+}
+
+/// What is done to one backend's tools.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WorkloadRules {
+    /// Hides all of its tools; they stay routable.
+    pub exclude_all: bool,
+    /// The names, after overrides, that are shown; `None` shows all.
+    pub filter: Option<HashSet<String>>,
+    /// Changes to single tools, by the backend's own name.
+    pub overrides: HashMap<String, Override>,
+}
+
+/// What is changed in one tool's definition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Override {
+    /// A new name.
+    pub name: Option<String>,
+    /// A new description.
+    pub description: Option<String>,
+    /// Annotations to set, by their name in MCP; others stay as the backend has them.
+    pub annotations: Vec<(&'static str, serde_json::Value)>,
+}
+
+/// What a list does when a backend has nothing to show (seed section 2.9.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartialFailure {
+    /// The list fails, naming the backend.
+    Fail,
+    /// The list shows the others.
+    BestEffort,
+}
+
+/// Everything that a reload may change.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The server's name, as clients see it in `serverInfo`.
+    pub name: String,
+    /// The server's version, likewise.
+    pub version: String,
+    /// The backends, in the order of the configuration.
+    pub backends: Vec<BackendSettings>,
+    /// How their offers become one.
+    pub rules: Rules,
+    /// What a list does when a backend has nothing to show.
+    pub partial_failure: PartialFailure,
+}
+
+/// What stays as it is while the process lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most sessions of stateful clients.
+    pub sessions: usize,
+    /// How long an unused session lives.
+    pub session_ttl: Duration,
+    /// The most open streams of stateless clients (`subscriptions/listen`).
+    pub listeners: usize,
+    /// The most calls that wait for a stateless client's answer, in all.
+    pub parked: usize,
+    /// The most calls that wait for one identity's answers.
+    pub parked_per_identity: usize,
+    /// How long such a call waits.
+    pub parked_for: Duration,
+    /// The largest answer of a backend that has to be held in memory, in bytes.
+    pub held_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions: 10_000,
+            session_ttl: Duration::from_secs(30 * 60),
+            listeners: 4096,
+            parked: 1024,
+            parked_per_identity: 16,
+            parked_for: Duration::from_secs(600),
+            held_bytes: 16 << 20,
+        }
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            conflicts: Conflicts::Prefix("{workload}_".to_owned()),
+            exclude_all_tools: false,
+            workloads: HashMap::new(),
+        }
+    }
+}

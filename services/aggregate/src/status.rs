@@ -1,0 +1,112 @@
+//! What is known of the backends and of what they offer together, for people and their dashboards.
+
+use std::sync::Arc;
+
+use vmcp_core::{Generation, LATEST_STATEFUL, STATELESS};
+
+use crate::backend::Status;
+use crate::catalog::{Conflict, Kind};
+use crate::hub::Hub;
+use crate::settings::Transport;
+
+/// A snapshot of everything that is worth showing.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The server's name.
+    pub name: String,
+    /// The backends, in the order of the configuration.
+    pub backends: Vec<BackendReport>,
+    /// What clients are offered.
+    pub entries: Vec<Entry>,
+    /// Names that several backends wanted.
+    pub conflicts: Vec<Conflict>,
+    /// Sessions of stateful clients.
+    pub sessions: usize,
+    /// Open `subscriptions/listen` streams of stateless clients.
+    pub listeners: usize,
+}
+
+/// One backend.
+#[derive(Clone, Debug)]
+pub struct BackendReport {
+    /// Its name.
+    pub name: String,
+    /// How it is spoken to.
+    pub transport: Transport,
+    /// The generation it speaks, by its newest revision; `None` while that is unknown.
+    pub revision: Option<&'static str>,
+    /// Whether what it offers is known, if only from before.
+    pub offered: bool,
+    /// Why it could not be asked the last time, if it could not.
+    pub failure: Option<String>,
+    /// Whether its first answer is still awaited.
+    pub pending: bool,
+}
+
+/// Something on offer, or hidden.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// `tool`, `prompt`, `resource` or `resource template`.
+    pub kind: &'static str,
+    /// What clients call it.
+    pub name: String,
+    /// Whose it is.
+    pub backend: String,
+    /// What the backend calls it.
+    pub original: String,
+    /// Whether clients see it.
+    pub shown: bool,
+}
+
+pub(crate) fn report(hub: &Arc<Hub>) -> Report {
+    let snapshot = hub.snapshot();
+    let catalog = snapshot.catalog();
+    let backends = snapshot.links.iter().map(|link| {
+        let status = link.status();
+        BackendReport {
+            name: link.name().to_owned(),
+            transport: link.transport,
+            revision: link.speaks().map(|generation| match generation {
+                Generation::Stateful => LATEST_STATEFUL,
+                Generation::Stateless => STATELESS,
+            }),
+            offered: link.offer.load().is_some(),
+            pending: matches!(status, Status::Fetching { .. }),
+            failure: match status {
+                Status::Failed { reason } => Some(reason),
+                Status::Fetching { .. } | Status::Ready => None,
+            },
+        }
+    });
+    let named = [("tool", &catalog.tools), ("prompt", &catalog.prompts)];
+    let mut entries: Vec<Entry> = named
+        .into_iter()
+        .flat_map(|(kind, routes)| {
+            routes.iter().map(move |(name, route)| Entry {
+                kind,
+                name: name.to_string(),
+                backend: route.link.name().to_owned(),
+                original: vmcp_wire::unquote(&route.name).unwrap_or_default().into_owned(),
+                shown: route.shown,
+            })
+        })
+        .collect();
+    for (kind, list) in [("resource", Kind::Resources), ("resource template", Kind::Templates)] {
+        entries.extend(catalog.list(list).keys().map(|uri| Entry {
+            kind,
+            name: uri.to_owned(),
+            backend: catalog.resource(uri).map(|link| link.name().to_owned()).unwrap_or_default(),
+            original: uri.to_owned(),
+            shown: true,
+        }));
+    }
+    entries.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+    Report {
+        name: snapshot.name.clone(),
+        backends: backends.collect(),
+        entries,
+        conflicts: catalog.conflicts.clone(),
+        sessions: hub.sessions.len(),
+        listeners: hub.listeners.len(),
+    }
+}

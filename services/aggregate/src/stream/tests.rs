@@ -1,0 +1,107 @@
+use http_body_util::BodyExt;
+use tokio::time::advance;
+
+use super::*;
+
+fn push(stream: &Stream, data: &str, class: Class) -> bool {
+    stream.push(Bytes::copy_from_slice(data.as_bytes()), class)
+}
+
+async fn read(connection: &mut Connection) -> String {
+    let frame = connection.frame().await.unwrap().unwrap();
+    String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_connection_is_resumed_where_it_broke() {
+    let stream = Stream::new(7);
+    let mut first = stream.connect(None, Opening::Primed);
+    assert_eq!(read(&mut first).await, "id: 7-0\nretry: 1000\ndata: \n\n");
+    push(&stream, "a", Class::Kept);
+    push(&stream, "b", Class::Kept);
+    assert_eq!(read(&mut first).await, "id: 7-1\ndata: a\n\nid: 7-2\ndata: b\n\n");
+    drop(first);
+    push(&stream, "c", Class::Kept);
+    stream.end();
+    let (number, next) = parse_id("7-1").unwrap();
+    assert_eq!(number, 7);
+    let mut second = stream.connect(Some(next), Opening::Plain);
+    assert_eq!(read(&mut second).await, "id: 7-2\ndata: b\n\nid: 7-3\ndata: c\n\n");
+    assert!(second.frame().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_connection_ends_the_first() {
+    let stream = Stream::new(0);
+    let mut first = stream.connect(None, Opening::Plain);
+    let mut second = stream.connect(None, Opening::Plain);
+    push(&stream, "a", Class::Kept);
+    assert!(first.frame().await.is_none());
+    assert_eq!(read(&mut second).await, "id: 0-1\ndata: a\n\n");
+    drop(first);
+    assert!(stream.connected());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_progress_the_oldest_is_dropped_and_results_never_are() {
+    let stream = Stream::new(0);
+    push(&stream, "result", Class::Kept);
+    for n in 0..100 {
+        push(&stream, &format!("p{n}"), Class::Droppable);
+    }
+    assert_eq!(stream.dropped(), 37);
+    stream.end();
+    let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    assert!(text.contains("data: result\n"), "{text}");
+    assert!(!text.contains("data: p36\n"), "{text}");
+    assert!(text.contains("data: p37\n"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_loses_its_connection_not_its_messages() {
+    let stream = Stream::new(0);
+    let mut slow = stream.connect(None, Opening::Plain);
+    for n in 0..=QUEUE {
+        assert!(push(&stream, &n.to_string(), Class::Kept));
+    }
+    assert!(slow.frame().await.is_none());
+    stream.end();
+    let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
+    assert_eq!(body.windows(6).filter(|window| *window == b"data: ").count(), QUEUE + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_grows_without_end_behind_a_client_that_never_comes_back() {
+    let stream = Stream::new(0);
+    let taken = (0..10_000).filter(|n| push(&stream, &n.to_string(), Class::Kept)).count();
+    assert_eq!(taken, 8 * QUEUE);
+    let wide = Stream::new(1);
+    let megabyte = "x".repeat(1 << 20);
+    assert_eq!((0..100).filter(|_| push(&wide, &megabyte, Class::Kept)).count(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_shows_that_it_is_alive() {
+    let stream = Stream::new(0);
+    let mut connection = stream.connect(None, Opening::Plain);
+    let began = Instant::now();
+    assert_eq!(read(&mut connection).await, ": keep-alive\n\n");
+    assert_eq!(began.elapsed(), KEEP_ALIVE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_ended_lives_on_for_a_while() {
+    let stream = Stream::new(0);
+    stream.end();
+    assert!(!stream.is_over());
+    advance(AFTERLIFE).await;
+    assert!(stream.is_over());
+}
+
+#[test]
+fn ids_of_others_are_no_ids() {
+    for bad in ["", "x", "1", "1-", "-1", "1-2-3", "99999999999-1"] {
+        assert_eq!(parse_id(bad), None, "{bad}");
+    }
+}
