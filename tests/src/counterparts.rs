@@ -23,16 +23,35 @@ use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{env, fs, io};
+use std::{env, fmt, fs, io};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep};
 
-/// Why a counterpart could not be used. Tests only print it.
-pub type Fault = Box<dyn Error + Send + Sync>;
+/// Why a counterpart could not be used. Tests only print it, so it shows as plain text wherever it is shown: what a
+/// program logged keeps its lines.
+pub struct Fault(Box<dyn Error + Send + Sync>);
 
 /// Between two looks at something that is not ready yet.
 const GLANCE: Duration = Duration::from_millis(20);
+
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for Fault {
+    fn from(cause: E) -> Self {
+        Self(cause.into())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// Whether the tests against real counterparts are to be skipped.
 #[must_use]
