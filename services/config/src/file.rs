@@ -156,6 +156,12 @@ impl File {
         crate::shape::parse(&tree(text, format)?)
     }
 
+    /// The group of the backends: `groupRef`, or else the server's name, since a file alone belongs to no group resource.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.group_ref.as_deref().unwrap_or(&self.name)
+    }
+
     /// Writes the configuration as YAML, with every default spelt out and secrets in it in plain text.
     ///
     /// # Errors

@@ -67,8 +67,8 @@ pub(crate) mod patterns {
         "an IAM role such as arn:aws:iam::123456789012:role/name",
     );
     pub(crate) static PREFIX_FORMAT: Pattern = Pattern::new(
-        r"^([^{}]|\{workload\})+$",
-        "text in which {workload} stands for the backend's name; there is no other placeholder",
+        r"^([!-z|~]|\{workload\})+$",
+        "printable ASCII in which {workload} stands for the backend's name; there is no other placeholder",
     );
     pub(crate) static IDENTIFIER: Pattern = Pattern::new(
         "^[A-Za-z_][A-Za-z0-9_]*$",

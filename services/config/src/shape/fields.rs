@@ -77,10 +77,13 @@ impl<'a> Fields<'a> {
                 {
                     continue;
                 }
-                let absent = self.known.iter().filter(|known| self.node.get(known).is_none());
+                let known = || self.known.iter().map(AsRef::as_ref);
+                // A key that is there already is the less likely meaning.
                 let suggestion =
-                    nearest(&entry.key, absent.map(AsRef::as_ref)).map(ToOwned::to_owned);
-                let mut known: Vec<&str> = self.known.iter().map(AsRef::as_ref).collect();
+                    nearest(&entry.key, known().filter(|key| self.node.get(key).is_none()))
+                        .or_else(|| nearest(&entry.key, known()))
+                        .map(ToOwned::to_owned);
+                let mut known: Vec<&str> = known().collect();
                 known.sort_unstable();
                 let at =
                     Node { line: entry.line.or(entry.value.line), kind: Kind::List(Vec::new()) };

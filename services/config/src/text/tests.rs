@@ -1,1 +1,131 @@
+use proptest::prelude::*;
 
+use super::{
+    EnvName, HeaderName, HostPort, Issuer, ProviderName, Region, RoleArn, Secret, patterns,
+};
+
+#[test]
+fn every_pattern_compiles_and_matches_what_its_message_shows() {
+    for (pattern, example) in [
+        (&patterns::HTTP, "http://a"),
+        (&patterns::HTTPS, "https://a"),
+        (&patterns::ISSUER, "https://a/b"),
+        (&patterns::DISCOVERY, "https://a/b"),
+        (&patterns::DNS_LABEL, "a-b"),
+        (&patterns::DURATION, "1m30s"),
+        (&patterns::DECIMAL, "0.5"),
+        (&patterns::ENV_NAME, "A_1"),
+        (&patterns::HEADER_NAME, "X-Api-Key"),
+        (&patterns::REGION, "eu-central-1"),
+        (&patterns::ROLE_ARN, "arn:aws:iam::123456789012:role/name"),
+        (&patterns::PREFIX_FORMAT, "{workload}_"),
+        (&patterns::IDENTIFIER, "item"),
+        (&patterns::SCOPE, "read:all"),
+        (&patterns::HOST_PORT, "redis:6379"),
+        (&patterns::ABSOLUTE_PATH, "/etc"),
+    ] {
+        assert!(pattern.matches(example), "{}", pattern.regex);
+        assert!(!pattern.matches(""), "{}", pattern.regex);
+        assert!(!pattern.matches("\n"), "{}", pattern.regex);
+    }
+}
+
+#[test]
+fn an_issuer_is_https_or_http_on_loopback_without_trailing_slash_query_or_fragment() {
+    for good in [
+        "https://a.example",
+        "https://a.example/realms/x",
+        "http://localhost:8080",
+        "http://127.0.0.1:1",
+        "http://[::1]:1",
+    ] {
+        assert_eq!(Issuer::new(good).as_ref().map(Issuer::as_str), Some(good));
+    }
+    for bad in [
+        "",
+        "https://a/",
+        "https://a?b",
+        "https://a#b",
+        "http://a.example",
+        "ftp://a",
+        "https://u:p@a",
+        "https://a b",
+        "a",
+    ] {
+        assert_eq!(Issuer::new(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn a_provider_name_is_a_dns_label_of_at_most_63_characters() {
+    assert!(ProviderName::new(&"a".repeat(63)).is_some());
+    for bad in ["", "A", "-a", "a-", "a_b", "a.b", &"a".repeat(64)] {
+        assert_eq!(ProviderName::new(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn names_of_variables_and_headers_have_the_form_that_their_systems_ask_for() {
+    assert!(EnvName::new("_A1").is_some());
+    for bad in ["", "1A", "A-B", "A=B", "A B"] {
+        assert_eq!(EnvName::new(bad), None, "{bad}");
+    }
+    assert!(HeaderName::new("X-Api-Key").is_some());
+    for bad in ["", "X Y", "X:", "X\r\nY", "Ä"] {
+        assert_eq!(HeaderName::new(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn aws_names_have_the_form_of_the_reference() {
+    for good in ["us-east-1", "us-gov-west-1", "ap-southeast-12"] {
+        assert!(Region::new(good).is_some(), "{good}");
+    }
+    for bad in ["", "useast1", "US-EAST-1", "us-east", "u-east-1"] {
+        assert_eq!(Region::new(bad), None, "{bad}");
+    }
+    for good in
+        ["arn:aws:iam::123456789012:role/a", "arn:aws-cn:iam::123456789012:role/p/a+b=c,d.e@f-g_h"]
+    {
+        assert!(RoleArn::new(good).is_some(), "{good}");
+    }
+    for bad in [
+        "arn:aws:iam::12345678901:role/a",
+        "arn:aws:iam::123456789012:user/a",
+        "arn:aws:iam::123456789012:role/",
+        "arn:aws:iam::12345678901٣:role/a",
+    ] {
+        assert_eq!(RoleArn::new(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn an_address_has_a_host_and_a_port() {
+    for good in ["redis:6379", "10.0.0.1:1", "[::1]:65535", "a.b-c:80"] {
+        assert!(HostPort::new(good).is_some(), "{good}");
+    }
+    for bad in
+        ["", "redis", "redis:", ":6379", "redis:0", "redis:65536", "::1:80", "redis://a:1", "a b:1"]
+    {
+        assert_eq!(HostPort::new(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn a_secret_does_not_show_in_debug_output() {
+    let secret = Secret(secrecy::SecretString::from("sesame"));
+    assert_eq!(format!("{secret:?}"), "Secret(..)");
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics_a_reader_of_names(text in ".{0,80}") {
+        let _ = (Issuer::new(&text), HostPort::new(&text), RoleArn::new(&text), ProviderName::new(&text));
+    }
+
+    #[test]
+    fn a_provider_name_starts_and_ends_with_a_letter_or_digit(text in "[a-z0-9-]{1,70}") {
+        let expected = !text.starts_with('-') && !text.ends_with('-') && text.len() <= 63;
+        prop_assert_eq!(ProviderName::new(&text).is_some(), expected);
+    }
+}

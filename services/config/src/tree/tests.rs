@@ -1,1 +1,162 @@
+use proptest::prelude::*;
+use serde_json::json;
 
+use super::{Kind, MAX_DEPTH, Node, Plain, parse_json, parse_yaml, resolve};
+use crate::Mistakes;
+
+fn refusal(text: &str) -> String {
+    parse_yaml(text).unwrap_err().to_string()
+}
+
+fn json_of(text: &str) -> serde_json::Value {
+    parse_yaml(text).unwrap().to_json()
+}
+
+#[test]
+fn unquoted_scalars_mean_what_the_core_schema_says() {
+    for (text, expected) in [
+        ("true", json!(true)),
+        ("False", json!(false)),
+        ("yes", json!("yes")),
+        ("012", json!(12)),
+        ("0o14", json!(12)),
+        ("0x1F", json!(31)),
+        ("-3", json!(-3)),
+        ("1.10", json!(1.1)),
+        (".5", json!(0.5)),
+        ("5.", json!(5.0)),
+        ("1e3", json!(1000.0)),
+        ("~", json!(null)),
+        ("null", json!(null)),
+        ("2025-11-25", json!("2025-11-25")),
+        ("1.2.3", json!("1.2.3")),
+        ("1e", json!("1e")),
+        (".", json!(".")),
+        ("18446744073709551615", json!(18_446_744_073_709_551_615_u64)),
+        ("\"012\"", json!("012")),
+        ("'true'", json!("true")),
+        ("!!str 012", json!("012")),
+    ] {
+        assert_eq!(json_of(&format!("k: {text}"))["k"], expected, "{text}");
+    }
+}
+
+#[test]
+fn infinities_are_no_numbers_that_json_could_write() {
+    for text in [".inf", "-.Inf", ".nan", "1e999"] {
+        assert_eq!(resolve(text), Plain::NotFinite, "{text}");
+    }
+}
+
+#[test]
+fn knows_the_line_of_each_key_and_value() {
+    let root = parse_yaml("# first\na: 1\nb:\n  - x\n  - y\n").unwrap();
+    assert_eq!(root.get("a").unwrap().line, Some(2));
+    let Kind::List(items) = &root.get("b").unwrap().kind else { panic!("a list") };
+    assert_eq!(items[1].line, Some(5));
+}
+
+#[test]
+fn an_alias_repeats_the_value_it_names() {
+    assert_eq!(
+        json_of("a: &x {k: [1, two]}\nb: *x\n"),
+        json!({"a": {"k": [1, "two"]}, "b": {"k": [1, "two"]}})
+    );
+}
+
+#[test]
+fn refuses_an_alias_within_the_value_that_it_names() {
+    assert!(refusal("a: &x [*x]\n").contains("an alias to a value that contains it"));
+}
+
+#[test]
+fn refuses_aliases_that_multiply_a_small_document() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let below = format!("*a{}", level - 1);
+        text.push_str(&format!("a{level}: &a{level} [{}]\n", vec![below; 10].join(", ")));
+    }
+    assert!(refusal(&text).contains("too many values"), "{}", refusal(&text));
+}
+
+#[test]
+fn refuses_an_alias_that_would_nest_too_deeply() {
+    let half = MAX_DEPTH / 2;
+    let open = "[".repeat(half);
+    let close = "]".repeat(half);
+    let text = format!("a: &x {open}1{close}\nb: {open}*x{close}\n");
+    assert!(refusal(&text).contains("nested too deeply"), "{}", refusal(&text));
+}
+
+#[test]
+fn refuses_a_document_that_is_nested_too_deeply() {
+    for deep in [MAX_DEPTH + 1, 100_000] {
+        let text = format!("a: {}", "[".repeat(deep));
+        assert!(parse_yaml(&text).is_err());
+        let text = format!("{}1{}", "[".repeat(deep), "]".repeat(deep));
+        assert!(parse_json(&text).is_err());
+    }
+    let block: String = (0..=MAX_DEPTH).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+    assert!(parse_yaml(&block).is_err());
+}
+
+#[test]
+fn refuses_a_second_document_and_an_empty_one() {
+    assert!(refusal("a: 1\n---\nb: 2\n").contains("line 2: found a second document"));
+    assert!(refusal("").contains("an empty document"));
+    assert!(refusal("# nothing\n").contains("an empty document"));
+}
+
+#[test]
+fn refuses_tags_and_keys_that_are_no_text() {
+    assert!(refusal("a: !secret x\n").contains("the tag !secret"));
+    assert!(refusal("a: !!binary aGk=\n").contains("the tag !!binary"));
+    assert!(refusal("? [a]\n: 1\n").contains("a list or map as a key"));
+    assert!(refusal("{[a]: 1}\n").contains("a list or map as a key"));
+}
+
+#[test]
+fn broken_text_is_reported_with_its_line() {
+    assert!(refusal("a: 1\nb: [1,\n").contains("broken YAML"));
+    let broken = parse_json("{\n \"a\": 1,\n}").unwrap_err().to_string();
+    assert!(broken.starts_with("line 3: found broken JSON"), "{broken}");
+}
+
+#[test]
+fn json_and_yaml_make_the_same_tree_of_the_same_document() {
+    let text = r#"{"a": [1, 2.5, true, null, "x"], "b": {"c": "012"}}"#;
+    let yaml = parse_yaml(text).unwrap();
+    let json = parse_json(text).unwrap();
+    assert_eq!(yaml.to_json(), json.to_json());
+}
+
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(json!(null)),
+        any::<bool>().prop_map(|value| json!(value)),
+        any::<i64>().prop_map(|value| json!(value)),
+        (-1e9..1e9).prop_map(|value: f64| json!(value)),
+        ".{0,12}".prop_map(|value| json!(value)),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(serde_json::Value::Array),
+            prop::collection::btree_map("[a-z]{1,4}", inner, 0..5)
+                .prop_map(|map| serde_json::Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn json_survives_the_tree(value in any_json()) {
+        let node: Result<Node, Mistakes> = parse_json(&value.to_string());
+        prop_assert_eq!(node.unwrap().to_json(), value);
+    }
+
+    #[test]
+    fn no_text_panics(text in "[-a-c:&*!{}\\[\\]#|>'\" \n0-9.,?<]{0,60}") {
+        let _ = parse_yaml(&text);
+        let _ = parse_json(&text);
+    }
+}

@@ -1,0 +1,154 @@
+//! `aggregation`.
+
+use vmcp_config::{Aggregation, ConflictResolution, ToolAnnotations};
+
+use crate::support::{file, one};
+
+fn resolution(text: &str) -> ConflictResolution {
+    file(&format!("aggregation: {text}\n")).aggregation.conflict_resolution
+}
+
+fn tools(text: &str) -> String {
+    format!("aggregation: {{tools: [{text}]}}\n")
+}
+
+#[test]
+fn the_section_is_optional_and_prefixes_by_default() {
+    assert_eq!(file("").aggregation, Aggregation::default());
+    for text in ["{}", "{conflictResolution: prefix}", "{conflictResolutionConfig: {}}"] {
+        let ConflictResolution::Prefix { format } = resolution(text) else {
+            panic!("prefix: {text}")
+        };
+        assert_eq!(format.prefix("github"), "github_");
+    }
+}
+
+#[test]
+fn the_prefix_replaces_every_workload_placeholder_and_nothing_else() {
+    for (format, prefix) in
+        [("{workload}.", "a."), ("x-", "x-"), ("{workload}/{workload}_", "a/a_")]
+    {
+        let text = format!("{{conflictResolutionConfig: {{prefixFormat: '{format}'}}}}");
+        let ConflictResolution::Prefix { format } = resolution(&text) else { panic!("prefix") };
+        assert_eq!(format.prefix("a"), prefix);
+    }
+    for bad in ["", "{tool}_", "{workload", "workload}", "{}", "{{workload}}", "{Workload}_", "a b"]
+    {
+        one(
+            &format!("aggregation: {{conflictResolutionConfig: {{prefixFormat: '{bad}'}}}}\n"),
+            "aggregation.conflictResolutionConfig.prefixFormat",
+            "there is no other placeholder",
+        );
+    }
+}
+
+#[test]
+fn priority_needs_an_order_that_names_each_backend_once() {
+    let text = "{conflictResolution: priority, conflictResolutionConfig: {prefixFormat: '{workload}_', priorityOrder: [b, a]}}";
+    assert_eq!(
+        resolution(text),
+        ConflictResolution::Priority { order: vec!["b".into(), "a".into()] }
+    );
+    let path = "aggregation.conflictResolutionConfig.priorityOrder";
+    one("aggregation: {conflictResolution: priority}\n", path, "at least one");
+    for (order, words) in [("[]", "at least one"), ("[a, a]", "each backend once")] {
+        let text = format!(
+            "aggregation: {{conflictResolution: priority, conflictResolutionConfig: {{priorityOrder: {order}}}}}\n"
+        );
+        one(&text, path, words);
+    }
+    let text = "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [a, '']}}\n";
+    one(text, &format!("{path}[1]"), "not empty");
+}
+
+#[test]
+fn what_the_strategy_would_not_read_is_refused() {
+    one(
+        "aggregation: {conflictResolutionConfig: {priorityOrder: [a]}}\n",
+        "aggregation.conflictResolutionConfig.priorityOrder",
+        "only with conflictResolution: priority",
+    );
+    one(
+        "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [a], prefixFormat: x}}\n",
+        "aggregation.conflictResolutionConfig.prefixFormat",
+        "only with conflictResolution: prefix",
+    );
+}
+
+#[test]
+fn manual_needs_an_entry_for_some_backend() {
+    assert_eq!(
+        resolution("{conflictResolution: manual, tools: [{workload: a}]}"),
+        ConflictResolution::Manual
+    );
+    one("aggregation: {conflictResolution: manual}\n", "aggregation.tools", "at least one entry");
+}
+
+#[test]
+fn there_is_no_other_strategy() {
+    one(
+        "aggregation: {conflictResolution: random}\n",
+        "aggregation.conflictResolution",
+        "prefix, priority or manual",
+    );
+}
+
+#[test]
+fn each_backend_has_one_entry_with_a_name() {
+    one(&tools("{workload: a}, {workload: a}"), "aggregation.tools[1].workload", "a second time");
+    one(&tools("{workload: ''}"), "aggregation.tools[0].workload", "not empty");
+    one(&tools("{filter: [a]}"), "aggregation.tools[0].workload", "required");
+}
+
+#[test]
+fn tools_are_hidden_filtered_and_overridden_as_written() {
+    let text = "aggregation:\n  excludeAllTools: true\n  tools:\n    - {workload: a, excludeAll: true, filter: [x, y]}\n";
+    let aggregation = file(text).aggregation;
+    assert!(aggregation.exclude_all_tools && aggregation.tools[0].exclude_all);
+    assert_eq!(aggregation.tools[0].filter, ["x", "y"]);
+    let defaults = &file(&tools("{workload: a}")).aggregation.tools[0];
+    assert!(!defaults.exclude_all && defaults.filter.is_empty() && defaults.overrides.is_empty());
+}
+
+#[test]
+fn an_override_says_a_name_a_description_or_annotations_alone() {
+    for (text, good) in [
+        ("{name: x}", true),
+        ("{description: x}", true),
+        ("{annotations: {readOnlyHint: true}}", true),
+        ("{annotations: {}}", true),
+    ] {
+        let file = file(&tools(&format!("{{workload: a, overrides: {{t: {text}}}}}")));
+        assert_eq!(file.aggregation.tools[0].overrides.contains_key("t"), good);
+    }
+    one(
+        &tools("{workload: a, overrides: {t: {}}}"),
+        "aggregation.tools[0].overrides.t",
+        "at least one of them",
+    );
+    one(
+        &tools("{workload: a, overrides: {t: {name: ''}}}"),
+        "aggregation.tools[0].overrides.t.name",
+        "not empty",
+    );
+}
+
+#[test]
+fn annotations_have_the_five_names_of_the_protocol() {
+    let text = "{title: T, readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false}";
+    let file = file(&tools(&format!("{{workload: a, overrides: {{t: {{annotations: {text}}}}}}}")));
+    let annotations = file.aggregation.tools[0].overrides["t"].annotations.clone().unwrap();
+    let expected = ToolAnnotations {
+        title: Some("T".into()),
+        read_only_hint: Some(true),
+        destructive_hint: Some(false),
+        idempotent_hint: Some(true),
+        open_world_hint: Some(false),
+    };
+    assert_eq!(annotations, expected);
+    one(
+        &tools("{workload: a, overrides: {t: {annotations: {readOnly: true}}}}"),
+        "aggregation.tools[0].overrides.t.annotations.readOnly",
+        "an unknown key",
+    );
+}

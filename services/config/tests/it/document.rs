@@ -1,0 +1,218 @@
+//! Rules of the document as a whole.
+
+use vmcp_config::{Config, File, Format};
+
+use crate::support::{FULL, LEAST, config, file, mistakes, one, whole};
+
+#[test]
+fn the_least_file_has_a_name_and_says_who_may_connect() {
+    let file = file("");
+    assert_eq!(file.name, "x");
+    assert_eq!(file.group(), "x");
+    assert_eq!(file.backends, []);
+}
+
+#[test]
+fn a_document_with_every_key_is_accepted() {
+    let file = File::parse(FULL, Format::Yaml).unwrap();
+    assert_eq!(file.backends.len(), 5);
+    assert_eq!(file.group(), "engineering-team");
+}
+
+#[test]
+fn name_and_incoming_auth_are_required() {
+    let list = whole("backends: []\n");
+    assert_eq!(list.len(), 2, "{list:#?}");
+    assert!(list[0].contains("name: found nothing"), "{list:#?}");
+    assert!(list[1].contains("incomingAuth: found nothing"), "{list:#?}");
+}
+
+#[test]
+fn an_empty_name_is_refused() {
+    let list = whole("name: ''\nincomingAuth: {type: anonymous}\n");
+    assert!(
+        list[0].contains("line 1: name: found \"\"; allowed: text that is not empty"),
+        "{list:#?}"
+    );
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once_with_line_path_found_allowed_and_suggestion() {
+    let text = "\
+name: 7
+incomingAuth: {type: anonymus}
+backend: []
+backends:
+  - {name: a, url: ftp://x, transport: stdio}
+  - {name: b, url: 'http://x', transport: sse, caBundlePath: /x}
+  - {name: b, url: 'http://x', trasnport: sse}
+operational:
+  timeouts: {default: 30}
+";
+    let list = whole(text);
+    let expected = [
+        "line 1: name: found the number 7; allowed: text; a number or boolean that is meant as text needs quotes (did you mean \"7\"?)",
+        "line 2: incomingAuth.type: found \"anonymus\"; allowed: oidc, local or anonymous (did you mean anonymous?)",
+        "line 3: backend: found an unknown key; allowed: ",
+        "line 5: backends[0].url: found \"ftp://x\"; allowed: an absolute http:// or https:// URL with a host",
+        "line 5: backends[0].transport: found \"stdio\"; allowed: sse or streamable-http",
+        "line 6: backends[1].caBundlePath: found caBundlePath with type: \"\"; allowed: caBundlePath only with type: entry",
+        "line 7: backends[2].transport: found nothing; allowed: a value: the key is required",
+        "line 7: backends[2].trasnport: found an unknown key; allowed: caBundlePath, metadata, name, transport, type, url (did you mean transport?)",
+        "line 7: backends[2].name: found \"b\" a second time",
+        "line 9: operational.timeouts.default: found the number 30; allowed: a duration such as 500ms, 30s, 1m30s or 168h",
+    ];
+    assert_eq!(list.len(), expected.len(), "{list:#?}");
+    for (line, expected) in list.iter().zip(expected) {
+        assert!(line.starts_with(expected), "{line}\n{expected}");
+    }
+    assert!(list[2].ends_with("(did you mean backends?)"), "{}", list[2]);
+}
+
+#[test]
+fn mistakes_serialise_for_machines() {
+    let mistakes =
+        File::parse("name: x\nincomingAuth: {type: anonymus}\n", Format::Yaml).unwrap_err();
+    let json = serde_json::to_value(&mistakes).unwrap();
+    assert_eq!(
+        json,
+        serde_json::json!([{
+            "path": "incomingAuth.type",
+            "line": 2,
+            "found": "\"anonymus\"",
+            "allowed": "oidc, local or anonymous",
+            "suggestion": "anonymous",
+        }])
+    );
+}
+
+#[test]
+fn a_duplicate_key_is_refused_with_both_lines() {
+    one("metadata: {a: b}\nmetadata: {c: d}\n", "metadata", "a second time (first on line 3)");
+    one("metadata:\n  a: b\n  a: c\n", "metadata.a", "a second time");
+    let mistakes = File::parse(
+        r#"{"name": "x", "name": "y", "incomingAuth": {"type": "anonymous"}}"#,
+        Format::Json,
+    );
+    assert_eq!(mistakes.unwrap_err().count(), 1);
+}
+
+#[test]
+fn merge_keys_are_refused() {
+    let list = mistakes("metadata: &m {a: b}\noperational:\n  <<: *m\n");
+    assert!(list.iter().any(|line| line.contains("found a merge key")), "{list:#?}");
+}
+
+#[test]
+fn keys_are_camel_case_only() {
+    one("group_ref: x\n", "group_ref", "did you mean groupRef?");
+    one("GroupRef: x\n", "GroupRef", "did you mean groupRef?");
+}
+
+#[test]
+fn a_key_without_a_value_is_refused() {
+    one("backends:\n", "backends", "found nothing; allowed: a list");
+    one("groupRef: ~\n", "groupRef", "found nothing; allowed: text, or leave the key out");
+}
+
+#[test]
+fn unquoted_numbers_and_booleans_are_not_text() {
+    one("metadata: {team: 012}\n", "metadata.team", "did you mean \"012\"?");
+    one("metadata: {team: 1.10}\n", "metadata.team", "did you mean \"1.10\"?");
+    one("metadata: {team: true}\n", "metadata.team", "did you mean \"true\"?");
+    assert_eq!(file("metadata: {team: yes, day: 2025-11-25}\n").metadata["team"], "yes");
+    assert_eq!(file("metadata: {team: '012'}\n").metadata["team"], "012");
+}
+
+#[test]
+fn words_for_booleans_of_older_yaml_are_refused_with_the_right_one() {
+    one(
+        "aggregation: {excludeAllTools: yes}\n",
+        "aggregation.excludeAllTools",
+        "did you mean true?",
+    );
+    one(
+        "aggregation: {excludeAllTools: 'off'}\n",
+        "aggregation.excludeAllTools",
+        "did you mean false?",
+    );
+}
+
+#[test]
+fn a_document_that_is_no_map_is_refused() {
+    for text in ["[]", "x", "7"] {
+        assert_eq!(whole(text).len(), 1, "{text}");
+    }
+}
+
+#[test]
+fn a_document_beyond_four_mebibytes_is_refused_unread() {
+    let text = format!("{LEAST}#{}\n", "x".repeat(4 * 1024 * 1024));
+    assert!(whole(&text)[0].contains("allowed: at most 4194304 bytes"));
+}
+
+#[test]
+fn two_hundred_mistakes_are_kept_and_the_rest_is_counted() {
+    let text = format!("{LEAST}{}", (0..300).map(|n| format!("zzz{n}: 1\n")).collect::<String>());
+    let mistakes = File::parse(&text, Format::Yaml).unwrap_err();
+    assert_eq!((mistakes.as_slice().len(), mistakes.count()), (200, 300));
+    assert!(mistakes.to_string().ends_with("and 100 more"));
+}
+
+#[test]
+fn a_file_refuses_what_only_the_operator_resolves() {
+    one("compositeToolRefs: [{name: a}]\n", "compositeToolRefs", "resolved by the operator only");
+    one(
+        "aggregation: {tools: [{workload: a, toolConfigRef: {name: b}}]}\n",
+        "aggregation.tools[0].toolConfigRef",
+        "resolved by the operator only",
+    );
+}
+
+#[test]
+fn a_resource_has_references_and_no_authorization_server() {
+    let config = config(
+        "compositeToolRefs: [{name: a}]\naggregation: {tools: [{workload: a, toolConfigRef: {name: b}}]}\n",
+    );
+    assert_eq!(config.composite_tool_refs[0].name, "a");
+    assert_eq!(config.aggregation.tools[0].tool_config_ref.as_ref().unwrap().name, "b");
+    let mistakes = Config::parse("authServer: {}\n", Format::Yaml).unwrap_err();
+    assert_eq!(mistakes.count(), 1);
+    assert!(mistakes.to_string().contains("spec.authServerConfig"), "{mistakes}");
+}
+
+#[test]
+fn a_resource_may_say_nothing_and_gets_the_defaults() {
+    let config = config("{}");
+    assert_eq!(config.name, None);
+    assert_eq!(config.incoming_auth, None);
+    assert_eq!(config.operational, vmcp_config::Operational::default());
+}
+
+#[test]
+fn a_reference_needs_a_name_and_each_is_named_once() {
+    for (text, words) in [
+        ("compositeToolRefs: [{name: ''}]\n", "compositeToolRefs[0].name: found \"\""),
+        ("compositeToolRefs: [{}]\n", "compositeToolRefs[0].name: found nothing"),
+        (
+            "compositeToolRefs: [{name: a}, {name: a}]\n",
+            "compositeToolRefs[1].name: found \"a\" a second time",
+        ),
+    ] {
+        let mistakes = Config::parse(text, Format::Yaml).unwrap_err().to_string();
+        assert!(mistakes.contains(words), "{mistakes}");
+    }
+}
+
+#[test]
+fn serde_reads_the_same_as_the_parser() {
+    let file: File =
+        serde_json::from_str(r#"{"name": "x", "incomingAuth": {"type": "anonymous"}}"#).unwrap();
+    assert_eq!(file, crate::support::file(""));
+    let error =
+        serde_json::from_str::<Config>(r#"{"backend": [], "audits": {}}"#).unwrap_err().to_string();
+    assert!(
+        error.contains("did you mean backends?") && error.contains("did you mean audit?"),
+        "{error}"
+    );
+}

@@ -1,0 +1,135 @@
+//! `incomingAuth`.
+
+use vmcp_config::{Authz, IncomingAuth, IncomingMethod};
+
+use crate::support::{file, whole};
+
+fn incoming(text: &str) -> Vec<String> {
+    whole(&format!("name: x\nincomingAuth: {text}\n"))
+}
+
+fn refused(text: &str, path: &str, words: &str) {
+    let list = incoming(text);
+    assert_eq!(list.len(), 1, "{list:#?}");
+    assert!(list[0].contains(&format!(": {path}: ")) && list[0].contains(words), "{list:#?}");
+}
+
+fn accepted(text: &str) -> IncomingAuth {
+    let text = format!("name: x\nincomingAuth: {text}\n");
+    vmcp_config::File::parse(&text, vmcp_config::Format::Yaml).unwrap().incoming_auth
+}
+
+const OIDC: &str = "issuer: 'https://idp', clientId: c, audience: a";
+
+#[test]
+fn anonymous_and_local_have_nothing_more_to_say() {
+    assert_eq!(file("").incoming_auth, IncomingAuth::anonymous());
+    assert_eq!(accepted("{type: local}").method, IncomingMethod::Local);
+    refused(
+        &format!("{{type: anonymous, oidc: {{{OIDC}}}}}"),
+        "incomingAuth.oidc",
+        "oidc only with type: oidc",
+    );
+}
+
+#[test]
+fn oidc_needs_its_block_with_issuer_client_and_audience() {
+    refused("{type: oidc}", "incomingAuth.oidc", "oidc is required here");
+    let list = incoming("{type: oidc, oidc: {}}");
+    assert_eq!(list.len(), 3, "{list:#?}");
+    for (line, key) in list.iter().zip(["issuer", "clientId", "audience"]) {
+        assert!(line.contains(&format!("incomingAuth.oidc.{key}: found nothing")), "{line}");
+    }
+}
+
+#[test]
+fn the_defaults_of_oidc_are_those_of_the_reference() {
+    let IncomingMethod::Oidc(oidc) = accepted(&format!("{{type: oidc, oidc: {{{OIDC}}}}}")).method
+    else {
+        panic!("oidc")
+    };
+    assert_eq!(oidc.resource(), "a");
+    assert!(
+        !oidc.insecure_allow_http
+            && !oidc.jwks_allow_private_ip
+            && !oidc.protected_resource_allow_private_ip
+    );
+    assert_eq!((oidc.jwks_url.as_ref(), oidc.introspection_url.as_ref()), (None, None));
+    let with = accepted(&format!("{{type: oidc, oidc: {{{OIDC}, resource: 'https://r'}}}}")).method;
+    let IncomingMethod::Oidc(oidc) = with else { panic!("oidc") };
+    assert_eq!(oidc.resource(), "https://r");
+}
+
+#[test]
+fn an_http_issuer_has_to_be_allowed() {
+    let text = "issuer: 'http://idp', clientId: c, audience: a";
+    refused(
+        &format!("{{type: oidc, oidc: {{{text}}}}}"),
+        "incomingAuth.oidc.issuer",
+        "insecureAllowHttp: true",
+    );
+    accepted(&format!("{{type: oidc, oidc: {{{text}, insecureAllowHttp: true}}}}"));
+    refused(
+        "{type: oidc, oidc: {issuer: idp, clientId: c, audience: a}}",
+        "incomingAuth.oidc.issuer",
+        "an absolute http",
+    );
+}
+
+#[test]
+fn the_client_secret_is_named_by_its_variable() {
+    accepted(&format!("{{type: oidc, oidc: {{{OIDC}, clientSecretEnv: A_B}}}}"));
+    refused(
+        &format!("{{type: oidc, oidc: {{{OIDC}, clientSecretEnv: a-b}}}}"),
+        "incomingAuth.oidc.clientSecretEnv",
+        "the name of an environment variable",
+    );
+}
+
+#[test]
+fn scopes_are_single_words() {
+    refused(
+        &format!("{{type: oidc, oidc: {{{OIDC}, scopes: [a, 'b c']}}}}"),
+        "incomingAuth.oidc.scopes[1]",
+        "a scope",
+    );
+}
+
+#[test]
+fn cedar_needs_a_policy_and_none_takes_none() {
+    let authz = accepted("{type: anonymous, authz: {type: cedar, policies: ['permit(principal, action, resource);']}}").authz;
+    let Authz::Cedar(cedar) = authz else { panic!("cedar") };
+    assert_eq!((cedar.entities_json.as_str(), cedar.policies.len()), ("[]", 1));
+    assert_eq!(accepted("{type: anonymous, authz: {type: none}}").authz, Authz::None);
+    let path = "incomingAuth.authz.policies";
+    refused("{type: anonymous, authz: {type: cedar}}", path, "required here");
+    refused("{type: anonymous, authz: {type: cedar, policies: []}}", path, "at least 1");
+    refused(
+        "{type: anonymous, authz: {type: cedar, policies: ['']}}",
+        "incomingAuth.authz.policies[0]",
+        "not empty",
+    );
+    refused("{type: anonymous, authz: {type: none, policies: [a]}}", path, "only with type: cedar");
+}
+
+#[test]
+fn cedar_entities_are_a_json_array() {
+    for bad in ["'{}'", "'['", "'x'"] {
+        refused(
+            &format!(
+                "{{type: anonymous, authz: {{type: cedar, policies: [p], entitiesJson: {bad}}}}}"
+            ),
+            "incomingAuth.authz.entitiesJson",
+            "a JSON array",
+        );
+    }
+}
+
+#[test]
+fn the_primary_provider_is_an_upstream_of_the_authorization_server() {
+    refused(
+        "{type: anonymous, authz: {type: cedar, policies: [p], primaryUpstreamProvider: okta}}",
+        "incomingAuth.authz.primaryUpstreamProvider",
+        "an upstream of authServer, of which there is none",
+    );
+}

@@ -1,0 +1,125 @@
+//! `operational`.
+
+use vmcp_config::{LogLevel, PartialFailureMode};
+
+use crate::support::{file, one};
+
+#[test]
+fn the_defaults_are_those_of_the_reference() {
+    let operational = file("").operational;
+    assert_eq!(operational.log_level, None);
+    assert_eq!(operational.timeouts.default.to_string(), "30s");
+    let failure = operational.failure_handling;
+    assert_eq!(failure.health_check_interval.to_string(), "30s");
+    assert_eq!(failure.health_check_timeout.to_string(), "10s");
+    assert_eq!(failure.unhealthy_threshold, 3);
+    assert_eq!(failure.partial_failure_mode, PartialFailureMode::Fail);
+    assert_eq!(failure.status_reporting_interval.to_string(), "30s");
+    assert!(!failure.circuit_breaker.enabled);
+    assert_eq!(failure.circuit_breaker.failure_threshold, 5);
+    assert_eq!(failure.circuit_breaker.timeout.to_string(), "1m0s");
+}
+
+#[test]
+fn the_log_level_is_debug_or_absent() {
+    assert_eq!(
+        file("operational: {logLevel: debug}\n").operational.log_level,
+        Some(LogLevel::Debug)
+    );
+    one("operational: {logLevel: info}\n", "operational.logLevel", "allowed: debug");
+}
+
+#[test]
+fn a_workload_has_its_own_timeout_or_the_default() {
+    let timeouts =
+        file("operational: {timeouts: {default: 5s, perWorkload: {a: 1m}}}\n").operational.timeouts;
+    assert_eq!(timeouts.of("a").to_string(), "1m0s");
+    assert_eq!(timeouts.of("b").to_string(), "5s");
+}
+
+#[test]
+fn no_timeout_and_no_interval_is_zero() {
+    for (text, path) in [
+        ("timeouts: {default: 0s}", "timeouts.default"),
+        ("timeouts: {perWorkload: {a: 0s}}", "timeouts.perWorkload.a"),
+        ("failureHandling: {healthCheckInterval: 0s}", "failureHandling.healthCheckInterval"),
+        ("failureHandling: {healthCheckTimeout: 0s}", "failureHandling.healthCheckTimeout"),
+        (
+            "failureHandling: {statusReportingInterval: 0s}",
+            "failureHandling.statusReportingInterval",
+        ),
+    ] {
+        one(&format!("operational: {{{text}}}\n"), &format!("operational.{path}"), "more than 0s");
+    }
+}
+
+#[test]
+fn durations_have_units() {
+    for bad in ["30", "'30'", "1d", "-1s", "''", "[1s]"] {
+        one(
+            &format!("operational: {{timeouts: {{default: {bad}}}}}\n"),
+            "operational.timeouts.default",
+            "a duration such as",
+        );
+    }
+    one(
+        "operational: {timeouts: {default: 9999999h}}\n",
+        "operational.timeouts.default",
+        "longer than",
+    );
+}
+
+#[test]
+fn the_health_check_timeout_is_below_the_interval() {
+    let path = "operational.failureHandling.healthCheckTimeout";
+    one(
+        "operational: {failureHandling: {healthCheckTimeout: 30s}}\n",
+        path,
+        "less than healthCheckInterval, which is 30s",
+    );
+    one(
+        "operational: {failureHandling: {healthCheckInterval: 5s}}\n",
+        path,
+        "found 10s (the default)",
+    );
+    file("operational: {failureHandling: {healthCheckInterval: 5s, healthCheckTimeout: 4.9s}}\n");
+}
+
+#[test]
+fn thresholds_are_at_least_one() {
+    let path = "operational.failureHandling.unhealthyThreshold";
+    for bad in ["0", "-1", "1.5", "'3'", "99999999999"] {
+        one(
+            &format!("operational: {{failureHandling: {{unhealthyThreshold: {bad}}}}}\n"),
+            path,
+            "a whole number",
+        );
+    }
+    let breaker =
+        |text| format!("operational: {{failureHandling: {{circuitBreaker: {{{text}}}}}}}\n");
+    one(
+        &breaker("failureThreshold: 0"),
+        "operational.failureHandling.circuitBreaker.failureThreshold",
+        "a whole number from 1",
+    );
+    one(
+        &breaker("timeout: 999ms"),
+        "operational.failureHandling.circuitBreaker.timeout",
+        "found 999ms; allowed: at least 1s",
+    );
+    file(&breaker("timeout: 1s, failureThreshold: 1, enabled: true"));
+}
+
+#[test]
+fn the_partial_failure_mode_is_one_of_two() {
+    let text = "operational: {failureHandling: {partialFailureMode: best_effort}}\n";
+    assert_eq!(
+        file(text).operational.failure_handling.partial_failure_mode,
+        PartialFailureMode::BestEffort
+    );
+    one(
+        "operational: {failureHandling: {partialFailureMode: bestEffort}}\n",
+        "operational.failureHandling.partialFailureMode",
+        "did you mean best_effort?",
+    );
+}

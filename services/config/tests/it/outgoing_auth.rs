@@ -1,0 +1,238 @@
+//! `outgoingAuth`.
+
+use vmcp_config::{
+    OutgoingAuth, Source, Strategy,
+    outgoing_auth::{ClientSecret, HeaderValue, RoleMatch, TokenType},
+};
+
+use crate::support::{file, mistakes, one};
+
+fn default(strategy: &str) -> String {
+    format!("outgoingAuth: {{source: inline, default: {strategy}}}\n")
+}
+
+fn strategy(text: &str) -> Strategy {
+    file(&default(text)).outgoing_auth.default.unwrap()
+}
+
+fn header(fields: &str) -> String {
+    default(&format!("{{type: header_injection, headerInjection: {{{fields}}}}}"))
+}
+
+fn exchange(fields: &str) -> String {
+    format!("{{type: token_exchange, tokenExchange: {{tokenUrl: 'https://t'{fields}}}}}")
+}
+
+fn sts(fields: &str) -> String {
+    format!("{{type: aws_sts, awsSts: {{region: eu-central-1{fields}}}}}")
+}
+
+const ROLE: &str = "arn:aws:iam::123456789012:role/a";
+
+#[test]
+fn without_the_section_nothing_is_shown_to_backends() {
+    let auth = file("").outgoing_auth;
+    assert_eq!(auth, OutgoingAuth::default());
+    assert_eq!((auth.source, auth.of("a")), (Source::Inline, None));
+}
+
+#[test]
+fn with_the_section_the_source_is_required() {
+    one("outgoingAuth: {}\n", "outgoingAuth.source", "required");
+    one("outgoingAuth: {source: inlined}\n", "outgoingAuth.source", "did you mean inline?");
+    assert_eq!(
+        file("outgoingAuth: {source: discovered}\n").outgoing_auth.source,
+        Source::Discovered
+    );
+}
+
+#[test]
+fn a_backend_has_its_own_strategy_or_the_default() {
+    let text = "outgoingAuth:\n  source: inline\n  default: {type: unauthenticated}\n  backends:\n    a: {type: header_injection, headerInjection: {headerName: X, headerValueEnv: Y}}\n";
+    let auth = file(text).outgoing_auth;
+    assert_eq!(auth.of("b"), Some(&Strategy::Unauthenticated));
+    assert!(matches!(auth.of("a"), Some(Strategy::HeaderInjection(_))));
+}
+
+#[test]
+fn each_type_needs_its_own_object_and_refuses_the_others() {
+    for (kind, object) in [
+        ("header_injection", "headerInjection"),
+        ("token_exchange", "tokenExchange"),
+        ("upstream_inject", "upstreamInject"),
+        ("aws_sts", "awsSts"),
+    ] {
+        one(
+            &default(&format!("{{type: {kind}}}")),
+            &format!("outgoingAuth.default.{object}"),
+            "required here",
+        );
+    }
+    one(
+        &default("{type: unauthenticated, headerInjection: {headerName: X, headerValueEnv: Y}}"),
+        "outgoingAuth.default.headerInjection",
+        "only with type: header_injection",
+    );
+    one(
+        &default("{type: obo}"),
+        "outgoingAuth.default.type",
+        "unauthenticated, header_injection, token_exchange",
+    );
+    one(&default("{}"), "outgoingAuth.default.type", "required");
+}
+
+#[test]
+fn a_header_has_a_value_or_a_variable_and_not_both() {
+    let Strategy::HeaderInjection(literal) =
+        file(&header("headerName: X, headerValue: v")).outgoing_auth.default.unwrap()
+    else {
+        panic!("a header")
+    };
+    assert!(matches!(literal.value, HeaderValue::Literal(_)));
+    one(&header("headerName: X"), "outgoingAuth.default.headerInjection", "exactly one of them");
+    one(
+        &header("headerName: X, headerValue: a, headerValueEnv: B"),
+        "outgoingAuth.default.headerInjection.headerValueEnv",
+        "headerValue and headerValueEnv together",
+    );
+    one(
+        &header("headerName: 'X Y', headerValueEnv: B"),
+        "outgoingAuth.default.headerInjection.headerName",
+        "RFC 9110",
+    );
+    one(
+        &header("headerName: X, headerValue: ''"),
+        "outgoingAuth.default.headerInjection.headerValue",
+        "not empty",
+    );
+}
+
+#[test]
+fn secrets_are_quoted_in_no_message_and_in_no_debug_output() {
+    for text in
+        [header("headerName: X, headerValue: [sesame]"), header("headerName: X, headerValue: 4711")]
+    {
+        let list = mistakes(&text).join("\n");
+        assert!(!list.contains("sesame") && !list.contains("4711"), "{list}");
+    }
+    let file = file(&header("headerName: X, headerValue: sesame"));
+    assert!(!format!("{file:?}").contains("sesame"));
+}
+
+#[test]
+fn a_token_exchange_knows_three_kinds_of_token_by_short_and_long_names() {
+    for (word, expected) in [
+        ("access_token", TokenType::AccessToken),
+        ("urn:ietf:params:oauth:token-type:access_token", TokenType::AccessToken),
+        ("id_token", TokenType::IdToken),
+        ("urn:ietf:params:oauth:token-type:id_token", TokenType::IdToken),
+        ("jwt", TokenType::Jwt),
+        ("urn:ietf:params:oauth:token-type:jwt", TokenType::Jwt),
+        ("''", TokenType::AccessToken),
+    ] {
+        let Strategy::TokenExchange(exchange) =
+            strategy(&exchange(&format!(", subjectTokenType: {word}")))
+        else {
+            panic!("an exchange")
+        };
+        assert_eq!(exchange.subject_token_type, expected, "{word}");
+    }
+    one(
+        &default(&exchange(", subjectTokenType: saml2")),
+        "outgoingAuth.default.tokenExchange.subjectTokenType",
+        "access_token",
+    );
+}
+
+#[test]
+fn a_token_exchange_has_one_secret_and_the_client_it_belongs_to() {
+    let Strategy::TokenExchange(plain) = strategy(&exchange("")) else { panic!("an exchange") };
+    assert_eq!((plain.client_secret, plain.external_token_header_name), (None, None));
+    let Strategy::TokenExchange(own) =
+        strategy(&exchange(", clientId: c, clientSecretEnv: S, externalTokenHeaderName: X-T"))
+    else {
+        panic!("an exchange")
+    };
+    assert!(matches!(own.client_secret, Some(ClientSecret::Env(_))));
+    assert_eq!(own.external_token_header_name.unwrap().as_str(), "X-T");
+    let path = "outgoingAuth.default.tokenExchange";
+    one(
+        &default(&exchange(", clientId: c, clientSecret: s, clientSecretEnv: S")),
+        &format!("{path}.clientSecretEnv"),
+        "together",
+    );
+    one(
+        &default(&exchange(", clientSecretEnv: S")),
+        &format!("{path}.clientId"),
+        "the client whose secret is given",
+    );
+    one(
+        &default("{type: token_exchange, tokenExchange: {}}"),
+        &format!("{path}.tokenUrl"),
+        "required",
+    );
+}
+
+#[test]
+fn an_injected_upstream_token_names_an_upstream_of_the_authorization_server() {
+    one(
+        &default("{type: upstream_inject, upstreamInject: {providerName: okta}}"),
+        "outgoingAuth.default.upstreamInject.providerName",
+        "an upstream of authServer, of which there is none",
+    );
+    one(
+        "outgoingAuth: {source: inline, backends: {a: {type: token_exchange, tokenExchange: {tokenUrl: 'https://t', subjectProviderName: okta}}}}\n",
+        "outgoingAuth.backends.a.tokenExchange.subjectProviderName",
+        "an upstream of authServer",
+    );
+}
+
+#[test]
+fn sts_needs_a_region_and_a_role() {
+    let Strategy::AwsSts(aws) = strategy(&sts(&format!(", fallbackRoleArn: '{ROLE}'"))) else {
+        panic!("sts")
+    };
+    assert_eq!((aws.role_claim.as_str(), aws.service.as_str()), ("groups", "aws-mcp"));
+    assert_eq!((aws.session_duration, aws.session_name_claim.as_str()), (3600, "sub"));
+    let path = "outgoingAuth.default.awsSts";
+    one(&default(&sts("")), path, "neither fallbackRoleArn nor roleMappings");
+    one(&default(&sts(", roleMappings: []")), &format!("{path}.roleMappings"), "no role");
+    let elsewhere = format!("{{type: aws_sts, awsSts: {{region: EU, fallbackRoleArn: '{ROLE}'}}}}");
+    one(&default(&elsewhere), &format!("{path}.region"), "an AWS region");
+    one(
+        &default(&sts(", fallbackRoleArn: admin")),
+        &format!("{path}.fallbackRoleArn"),
+        "an IAM role",
+    );
+}
+
+#[test]
+fn an_sts_session_lasts_fifteen_minutes_to_twelve_hours() {
+    for (seconds, good) in [(899, false), (900, true), (43200, true), (43201, false)] {
+        let text =
+            default(&sts(&format!(", fallbackRoleArn: '{ROLE}', sessionDuration: {seconds}")));
+        if good {
+            file(&text);
+        } else {
+            one(&text, "outgoingAuth.default.awsSts.sessionDuration", "from 900 to 43200");
+        }
+    }
+}
+
+#[test]
+fn a_role_mapping_has_a_claim_or_a_matcher() {
+    let mapping =
+        |fields: &str| default(&sts(&format!(", roleMappings: [{{roleArn: '{ROLE}'{fields}}}]")));
+    let Some(Strategy::AwsSts(aws)) =
+        file(&mapping(", claim: a, priority: 0")).outgoing_auth.default
+    else {
+        panic!("sts")
+    };
+    assert_eq!(aws.role_mappings[0].matches, RoleMatch::Claim("a".into()));
+    assert_eq!(aws.role_mappings[0].priority, Some(0));
+    let path = "outgoingAuth.default.awsSts.roleMappings[0]";
+    one(&mapping(""), path, "exactly one of them");
+    one(&mapping(", claim: a, matcher: b"), &format!("{path}.matcher"), "together");
+    one(&mapping(", claim: a, priority: -1"), &format!("{path}.priority"), "a whole number");
+    one(&mapping(", claim: ''"), &format!("{path}.claim"), "not empty");
+}
