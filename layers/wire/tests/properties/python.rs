@@ -19,7 +19,7 @@ for line in sys.stdin:
     print(json.dumps([message['method'], name if isinstance(name, str) else None]))
 ";
 
-const MESSAGES: usize = 2000;
+const MESSAGES: usize = 500;
 
 #[test]
 fn names_the_same_tool_as_python() {
