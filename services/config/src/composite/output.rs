@@ -39,6 +39,8 @@ section! {
     check Property::check
 }
 
+const MAX_NESTING: usize = 10;
+
 choice! {
     /// Type of a value.
     pub enum OutputType {
@@ -60,6 +62,10 @@ choice! {
 impl Output {
     fn check(&self, node: &Node, cx: &mut Context) {
         let Self { properties, required } = self;
+        if properties.values().map(Property::depth).max() > Some(MAX_NESTING) {
+            let allowed = format!("at most {MAX_NESTING} properties within each other");
+            cx.refuse_as(node, "properties nested too deeply", allowed, None);
+        }
         for name in required.iter().filter(|name| !properties.contains_key(*name)) {
             cx.refuse_key(node, "required", format!("\"{name}\""), "names of the properties");
         }
@@ -67,6 +73,10 @@ impl Output {
 }
 
 impl Property {
+    fn depth(&self) -> usize {
+        1 + self.properties.iter().flat_map(BTreeMap::values).map(Self::depth).max().unwrap_or(0)
+    }
+
     fn check(&self, node: &Node, cx: &mut Context) {
         if self.properties.is_some() && self.r#type != OutputType::Object {
             let found = format!("properties with type: {}", self.r#type);

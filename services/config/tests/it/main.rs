@@ -1,9 +1,9 @@
 //! The configuration from the outside: documents in, values or mistakes out.
 
 mod aggregation;
-// mod auth_server;
+mod auth_server;
 mod backends;
-// mod composite;
+mod composite;
 mod document;
 mod incoming_auth;
 // mod leaves;
@@ -11,7 +11,7 @@ mod operational;
 mod outgoing_auth;
 // mod roundtrip;
 // mod schema;
-// mod sections;
+mod sections;
 // mod smoke;
 mod support;
-// mod warnings;
+mod warnings;

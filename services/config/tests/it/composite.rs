@@ -1,0 +1,236 @@
+//! `compositeTools`.
+
+use vmcp_config::{
+    CompositeTool,
+    composite::{AnswerAction, OnError, StepKind},
+};
+
+use crate::support::{file, mistakes, one};
+
+fn tool(rest: &str) -> String {
+    format!("compositeTools:\n  - name: t\n{rest}")
+}
+
+fn steps(list: &str) -> String {
+    tool(&format!("    steps: [{list}]\n"))
+}
+
+fn read(list: &str) -> CompositeTool {
+    file(&steps(list)).composite_tools.remove(0)
+}
+
+const PATH: &str = "compositeTools[0]";
+
+#[test]
+fn a_tool_has_a_unique_name_and_a_step() {
+    one("compositeTools: [{steps: [{id: a, tool: w.t}]}]\n", "compositeTools[0].name", "required");
+    one(&tool("    steps: []\n"), "compositeTools[0].steps", "at least 1");
+    one(&tool(""), "compositeTools[0].steps", "required");
+    one(
+        "compositeTools: [{name: t, steps: [{id: a, tool: w.t}]}, {name: t, steps: [{id: a, tool: w.t}]}]\n",
+        "compositeTools[1].name",
+        "\"t\" a second time",
+    );
+    assert_eq!(read("{id: a, tool: w.t}").description, None);
+}
+
+#[test]
+fn a_tool_has_at_most_a_hundred_steps() {
+    let list: Vec<_> = (0..101).map(|n| format!("{{id: s{n}, tool: w.t}}")).collect();
+    assert_eq!(read(&list[..100].join(", ")).steps.len(), 100);
+    one(&steps(&list.join(", ")), &format!("{PATH}.steps"), "at most 100");
+}
+
+#[test]
+fn a_step_without_a_type_calls_a_tool() {
+    let StepKind::Tool { tool, arguments } =
+        &read("{id: a, tool: w.t, arguments: {n: 1}}").steps[0].kind
+    else {
+        panic!("a tool")
+    };
+    assert_eq!((tool.as_str(), arguments["n"].as_i64()), ("w.t", Some(1)));
+    one(&steps("{id: a}"), &format!("{PATH}.steps[0].tool"), "required here");
+    one(
+        &steps("{id: a, tool: w.t, message: m}"),
+        &format!("{PATH}.steps[0].message"),
+        "only with type: elicitation",
+    );
+    one(&steps("{id: a, tool: '-x'}"), &format!("{PATH}.steps[0].tool"), "workload.tool_name");
+    one(
+        &steps("{id: a, tool: w.t, type: foreach}"),
+        &format!("{PATH}.steps[0].type"),
+        "did you mean forEach?",
+    );
+}
+
+#[test]
+fn an_elicitation_needs_a_message_and_a_schema_and_aborts_by_default() {
+    let kind = &read("{id: a, type: elicitation, message: m, schema: {type: object}, onCancel: {action: continue}}").steps[0].kind;
+    let StepKind::Elicitation { on_decline, on_cancel, .. } = kind else { panic!("a question") };
+    assert_eq!((*on_decline, *on_cancel), (AnswerAction::Abort, AnswerAction::Continue));
+    let list = mistakes(&steps("{id: a, type: elicitation}"));
+    assert_eq!(list.len(), 2, "{list:#?}");
+    one(
+        &steps("{id: a, type: elicitation, message: m, schema: {}, onDecline: {action: retry}}"),
+        &format!("{PATH}.steps[0].onDecline.action"),
+        "skip_remaining, abort or continue",
+    );
+}
+
+#[test]
+fn a_loop_has_the_defaults_and_caps_of_the_reference() {
+    let kind = &read("{id: a, type: forEach, collection: c, step: {tool: w.t}}").steps[0].kind;
+    let StepKind::ForEach { item_var, max_iterations, max_parallel, .. } = kind else {
+        panic!("a loop")
+    };
+    assert_eq!((item_var.as_str(), *max_iterations, *max_parallel), ("item", 100, 10));
+    let path = format!("{PATH}.steps[0]");
+    let with = |fields: &str| {
+        steps(&format!("{{id: a, type: forEach, collection: c, step: {{tool: w.t}}, {fields}}}"))
+    };
+    one(&with("maxIterations: 1001"), &format!("{path}.maxIterations"), "from 1 to 1000");
+    one(&with("maxParallel: 0"), &format!("{path}.maxParallel"), "from 1 to 50");
+    one(&with("itemVar: a-b"), &format!("{path}.itemVar"), "a variable name");
+    one(&with("itemVar: index"), &format!("{path}.itemVar"), "index is the item's number");
+    let list = mistakes(&steps("{id: a, type: forEach}"));
+    assert_eq!(list.len(), 2, "{list:#?}");
+}
+
+#[test]
+fn the_step_of_a_loop_calls_a_tool_and_nothing_else() {
+    let inner = |fields: &str| {
+        steps(&format!("{{id: a, type: forEach, collection: c, step: {{{fields}}}}}"))
+    };
+    let path = format!("{PATH}.steps[0].step");
+    one(&inner("tool: w.t, type: elicitation"), &format!("{path}.type"), "allowed: tool");
+    one(&inner("tool: w.t, timeout: 1s"), &format!("{path}.timeout"), "an unknown key");
+    one(&inner("id: b"), &format!("{path}.tool"), "required");
+    one(&inner("tool: ' '"), &format!("{path}.tool"), "workload.tool_name");
+}
+
+#[test]
+fn a_failing_step_aborts_unless_it_says_otherwise() {
+    assert_eq!(read("{id: a, tool: w.t}").steps[0].on_error, OnError::Abort);
+    assert_eq!(
+        read("{id: a, tool: w.t, onError: {action: continue}}").steps[0].on_error,
+        OnError::Continue
+    );
+    let retry = read("{id: a, tool: w.t, onError: {action: retry, retryCount: 2, retryDelay: 1s}}");
+    assert!(matches!(retry.steps[0].on_error, OnError::Retry { count: 2, delay: Some(_) }));
+    let path = format!("{PATH}.steps[0].onError");
+    one(
+        &steps("{id: a, tool: w.t, onError: {action: retry}}"),
+        &format!("{path}.retryCount"),
+        "required here",
+    );
+    one(
+        &steps("{id: a, tool: w.t, onError: {action: retry, retryCount: 0}}"),
+        &format!("{path}.retryCount"),
+        "from 1 to 10",
+    );
+    one(
+        &steps("{id: a, tool: w.t, onError: {retryDelay: 1s}}"),
+        &format!("{path}.retryDelay"),
+        "only with action: retry",
+    );
+}
+
+#[test]
+fn step_ids_are_unique_and_dependencies_name_them() {
+    one(
+        &steps("{id: a, tool: w.t}, {id: a, tool: w.t}"),
+        &format!("{PATH}.steps[1].id"),
+        "\"a\" a second time",
+    );
+    one(&steps("{id: '', tool: w.t}"), &format!("{PATH}.steps[0].id"), "not empty");
+    one(
+        &steps("{id: first, tool: w.t}, {id: b, tool: w.t, dependsOn: [frist]}"),
+        &format!("{PATH}.steps[1].dependsOn"),
+        "did you mean first?",
+    );
+}
+
+#[test]
+fn dependencies_come_to_an_end() {
+    read(
+        "{id: a, tool: w.t}, {id: b, tool: w.t, dependsOn: [a]}, {id: c, tool: w.t, dependsOn: [a, b]}",
+    );
+    for list in [
+        "{id: a, tool: w.t, dependsOn: [a]}",
+        "{id: a, tool: w.t, dependsOn: [b]}, {id: b, tool: w.t, dependsOn: [a]}",
+    ] {
+        one(&steps(list), &format!("{PATH}.steps"), "a circle of dependsOn through \"a\"");
+    }
+}
+
+#[test]
+fn parameters_describe_an_object() {
+    let with =
+        |text: &str| tool(&format!("    parameters: {text}\n    steps: [{{id: a, tool: w.t}}]\n"));
+    file(&with("{type: object, properties: {a: {type: string}}}"));
+    one(
+        &with("{type: array}"),
+        &format!("{PATH}.parameters.type"),
+        "found \"array\"; allowed: object",
+    );
+    one(&with("{}"), &format!("{PATH}.parameters.type"), "found nothing");
+    one(&with("[]"), &format!("{PATH}.parameters"), "a map");
+}
+
+#[test]
+fn no_timeout_is_zero() {
+    one(
+        &tool("    timeout: 0s\n    steps: [{id: a, tool: w.t}]\n"),
+        &format!("{PATH}.timeout"),
+        "more than 0s",
+    );
+    one(
+        &steps("{id: a, tool: w.t, timeout: 0s}"),
+        &format!("{PATH}.steps[0].timeout"),
+        "more than 0s",
+    );
+}
+
+#[test]
+fn output_properties_have_a_template_or_members_and_a_known_type() {
+    let with =
+        |text: &str| tool(&format!("    steps: [{{id: a, tool: w.t}}]\n    output: {text}\n"));
+    let path = format!("{PATH}.output");
+    file(&with("{properties: {a: {type: string, value: x}}, required: [a]}"));
+    one(&with("{properties: {}}"), &format!("{path}.properties"), "at least 1");
+    one(
+        &with("{properties: {a: {type: string, value: x}}, required: [b]}"),
+        &format!("{path}.required"),
+        "names of the properties",
+    );
+    one(
+        &with("{properties: {a: {type: text, value: x}}}"),
+        &format!("{path}.properties.a.type"),
+        "string, integer",
+    );
+    one(
+        &with("{properties: {a: {type: string}}}"),
+        &format!("{path}.properties.a"),
+        "exactly one of them",
+    );
+    one(
+        &with("{properties: {a: {type: string, properties: {b: {type: string, value: x}}}}}"),
+        &format!("{path}.properties.a.properties"),
+        "only with type: object",
+    );
+}
+
+#[test]
+fn output_is_nested_at_most_ten_deep() {
+    let nest = |depth: usize| {
+        let mut text = "{type: string, value: x}".to_owned();
+        for _ in 1..depth {
+            text = format!("{{type: object, properties: {{a: {text}}}}}");
+        }
+        tool(&format!(
+            "    steps: [{{id: a, tool: w.t}}]\n    output: {{properties: {{a: {text}}}}}\n"
+        ))
+    };
+    file(&nest(10));
+    one(&nest(11), &format!("{PATH}.output"), "at most 10");
+}

@@ -1,0 +1,187 @@
+//! `audit`, `optimizer`, `telemetry` and `sessionStorage`.
+
+use vmcp_config::{Audit, SessionRedis, SessionStorage, Telemetry, audit::EventType};
+
+use crate::support::{file, one};
+
+#[test]
+fn audit_is_off_and_has_the_defaults_of_the_reference() {
+    let Audit {
+        enabled,
+        component,
+        detect_application_errors,
+        event_types,
+        exclude_event_types,
+        include_request_data,
+        include_response_data,
+        log_file,
+        max_data_size,
+    } = file("").audit;
+    assert!(
+        !enabled && detect_application_errors && !include_request_data && !include_response_data
+    );
+    assert_eq!((component, log_file, max_data_size), (None, None, 1024));
+    assert!(event_types.is_empty() && exclude_event_types.is_empty());
+}
+
+#[test]
+fn an_empty_component_or_log_file_is_none() {
+    let audit = file("audit: {component: '', logFile: ''}\n").audit;
+    assert_eq!((audit.component, audit.log_file), (None, None));
+}
+
+#[test]
+fn audit_events_have_known_names() {
+    let audit = file(
+        "audit: {eventTypes: [mcp_tool_call, sse_connection], excludeEventTypes: [mcp_ping]}\n",
+    )
+    .audit;
+    assert_eq!(audit.event_types, [EventType::McpToolCall, EventType::SseConnection]);
+    assert_eq!(audit.exclude_event_types, [EventType::McpPing]);
+    one(
+        "audit: {eventTypes: [mcp_tool_calls]}\n",
+        "audit.eventTypes[0]",
+        "did you mean mcp_tool_call?",
+    );
+    one("audit: {maxDataSize: 0}\n", "audit.maxDataSize", "a whole number from 1");
+}
+
+#[test]
+fn the_optimizer_has_the_defaults_of_the_reference() {
+    assert_eq!(file("").optimizer, None);
+    let optimizer = file("optimizer: {}\n").optimizer.unwrap();
+    assert_eq!(optimizer.embedding_service, None);
+    assert_eq!(optimizer.embedding_service_timeout.to_string(), "30s");
+    assert_eq!(optimizer.hybrid_search_semantic_ratio.to_string(), "0.5");
+    assert_eq!(optimizer.semantic_distance_threshold.to_string(), "1.0");
+    assert_eq!(optimizer.tools(), 8);
+}
+
+#[test]
+fn a_search_finds_one_to_fifty_tools_and_eight_when_zero_is_said() {
+    for (text, tools) in [("0", 8), ("1", 1), ("50", 50)] {
+        assert_eq!(
+            file(&format!("optimizer: {{maxToolsToReturn: {text}}}\n")).optimizer.unwrap().tools(),
+            tools
+        );
+    }
+    one("optimizer: {maxToolsToReturn: 51}\n", "optimizer.maxToolsToReturn", "from 0 to 50");
+}
+
+#[test]
+fn ratio_and_threshold_are_quoted_decimals_within_their_ranges() {
+    file("optimizer: {hybridSearchSemanticRatio: '1.0', semanticDistanceThreshold: '2'}\n");
+    one(
+        "optimizer: {hybridSearchSemanticRatio: '1.01'}\n",
+        "optimizer.hybridSearchSemanticRatio",
+        "from 0 to 1",
+    );
+    one(
+        "optimizer: {semanticDistanceThreshold: '2.1'}\n",
+        "optimizer.semanticDistanceThreshold",
+        "from 0 to 2",
+    );
+    one(
+        "optimizer: {hybridSearchSemanticRatio: half}\n",
+        "optimizer.hybridSearchSemanticRatio",
+        "a decimal number",
+    );
+    one(
+        "optimizer: {hybridSearchSemanticRatio: 0.5}\n",
+        "optimizer.hybridSearchSemanticRatio",
+        "did you mean \"0.5\"?",
+    );
+}
+
+#[test]
+fn the_embedding_service_is_a_url_with_time_to_answer() {
+    one(
+        "optimizer: {embeddingService: 'tei:80'}\n",
+        "optimizer.embeddingService",
+        "an absolute http",
+    );
+    one(
+        "optimizer: {embeddingServiceTimeout: 0s}\n",
+        "optimizer.embeddingServiceTimeout",
+        "more than 0s",
+    );
+}
+
+#[test]
+fn telemetry_has_the_defaults_of_the_reference() {
+    let telemetry = file("telemetry: {}\n").telemetry.unwrap();
+    assert_eq!(telemetry, Telemetry::default());
+    assert_eq!(telemetry.sampling_rate.to_string(), "0.05");
+    assert!(telemetry.use_legacy_attributes);
+    assert!(
+        !telemetry.tracing_enabled
+            && !telemetry.metrics_enabled
+            && !telemetry.enable_prometheus_metrics_path
+    );
+}
+
+#[test]
+fn the_sampling_rate_is_a_quoted_decimal_from_zero_to_one() {
+    file("telemetry: {samplingRate: '1.0'}\n");
+    one("telemetry: {samplingRate: '1.5'}\n", "telemetry.samplingRate", "from 0 to 1");
+    one("telemetry: {samplingRate: 0.05}\n", "telemetry.samplingRate", "did you mean \"0.05\"?");
+    one("telemetry: {samplingRate: '-1'}\n", "telemetry.samplingRate", "a decimal number");
+}
+
+#[test]
+fn an_endpoint_that_nothing_is_sent_to_is_refused() {
+    one(
+        "telemetry: {endpoint: 'otel:4318'}\n",
+        "telemetry.endpoint",
+        "together with tracingEnabled or metricsEnabled",
+    );
+    file("telemetry: {endpoint: 'otel:4318', tracingEnabled: true}\n");
+    file("telemetry: {endpoint: 'otel:4318', metricsEnabled: true}\n");
+    one(
+        "telemetry: {insecure: true, caCertPath: /ca.pem}\n",
+        "telemetry.caCertPath",
+        "one of them",
+    );
+}
+
+#[test]
+fn telemetry_headers_and_variables_have_legal_names() {
+    one("telemetry: {headers: {'a b': c}}\n", "telemetry.headers[\"a b\"]", "RFC 9110");
+    one(
+        "telemetry: {environmentVariables: [a-b]}\n",
+        "telemetry.environmentVariables[0]",
+        "the name of an environment",
+    );
+}
+
+#[test]
+fn sessions_are_in_memory_unless_redis_is_asked_for() {
+    assert_eq!(file("").session_storage, SessionStorage::Memory);
+    assert_eq!(
+        file("sessionStorage: {provider: memory}\n").session_storage,
+        SessionStorage::Memory
+    );
+    let redis = SessionRedis { address: "redis:6379".into(), db: 0, key_prefix: None };
+    assert_eq!(
+        file("sessionStorage: {provider: redis, address: 'redis:6379'}\n").session_storage,
+        SessionStorage::Redis(redis)
+    );
+    one("sessionStorage: {}\n", "sessionStorage.provider", "required");
+    one("sessionStorage: {provider: redis}\n", "sessionStorage.address", "required here");
+    one("sessionStorage: {provider: redis, address: ''}\n", "sessionStorage.address", "not empty");
+    one(
+        "sessionStorage: {provider: redis, address: a, db: -1}\n",
+        "sessionStorage.db",
+        "a whole number",
+    );
+    one(
+        "sessionStorage: {provider: memory, db: 1}\n",
+        "sessionStorage.db",
+        "db only with provider: redis",
+    );
+    one(
+        "sessionStorage: {provider: redis, address: a, passwordRef: {}}\n",
+        "sessionStorage.passwordRef",
+        "an unknown key",
+    );
+}
