@@ -3,6 +3,8 @@
 //! Readers differ: most take the last of two equal members, some the first; Go's `encoding/json` matches names without
 //! regard to case; some cut a name at NUL. An object that any two of them read differently is refused.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use crate::lexer::Lexer;
 use crate::quote::{Unescaped, inside};
 use crate::{Fault, MAX_MEMBERS, MAX_NAME, Text, quote};
@@ -17,13 +19,23 @@ pub(crate) struct Ledger {
     others: u8,
     /// Where the keys of the other members begin.
     starts: [u32; MAX_MEMBERS],
-    /// One bit per other member whose key has escapes.
-    escaped: u64,
+    /// Hashes of the other members' unescaped names, once one of them has escapes. Comparing those character by character is
+    /// slow, and a sender who could predict the hashes would choose names that need it.
+    hashes: [u16; MAX_MEMBERS],
+    seed: Option<RandomState>,
 }
 
 impl Ledger {
     pub(crate) fn new(names: &'static [&'static str]) -> Self {
-        Self { names, found: 0, count: 0, others: 0, starts: [0; MAX_MEMBERS], escaped: 0 }
+        Self {
+            names,
+            found: 0,
+            count: 0,
+            others: 0,
+            starts: [0; MAX_MEMBERS],
+            hashes: [0; MAX_MEMBERS],
+            seed: None,
+        }
     }
 
     /// How many members were entered.
@@ -66,21 +78,30 @@ impl Ledger {
 
     fn enter_other(&mut self, bytes: &[u8], key: Text) -> Result<(), Fault> {
         let literal = key.span.of(bytes);
-        let others = self.starts.iter().take(usize::from(self.others)).enumerate();
-        for (index, &start) in others {
-            let earlier = bytes.get(start as usize..).unwrap_or_default();
-            let same = if key.escaped || self.escaped & (1 << index) != 0 {
-                unescaped(literal).eq(unescaped(first_literal(earlier)))
-            } else {
-                earlier.starts_with(literal)
+        let others = usize::from(self.others);
+        if key.escaped && self.seed.is_none() {
+            let seed = self.seed.insert(RandomState::new());
+            for (hash, &start) in self.hashes.iter_mut().zip(&self.starts).take(others) {
+                *hash = hash_of(seed, literal_at(bytes, start));
+            }
+        }
+        let hash = self.seed.as_ref().map(|seed| hash_of(seed, literal));
+        for (&start, &earlier_hash) in self.starts.iter().zip(&self.hashes).take(others) {
+            let same = match hash {
+                Some(hash) => {
+                    hash == earlier_hash
+                        && unescaped(literal).eq(unescaped(literal_at(bytes, start)))
+                }
+                None => from(bytes, start).starts_with(literal),
             };
             if same {
                 return Err(Fault::Duplicate { at: key.span.start });
             }
         }
-        if let Some(slot) = self.starts.get_mut(usize::from(self.others)) {
-            *slot = key.span.start;
-            self.escaped |= u64::from(key.escaped) << self.others;
+        if let (Some(start), Some(slot)) =
+            (self.starts.get_mut(others), self.hashes.get_mut(others))
+        {
+            (*start, *slot) = (key.span.start, hash.unwrap_or_default());
             self.others += 1;
         }
         Ok(())
@@ -120,10 +141,22 @@ fn unescaped(literal: &[u8]) -> Unescaped<'_> {
     Unescaped::new(std::str::from_utf8(inside(literal)).unwrap_or_default())
 }
 
-/// The string literal that `bytes` begins with, which was read before.
-fn first_literal(bytes: &[u8]) -> &[u8] {
-    let mut lexer = Lexer::whole(bytes);
-    lexer.string().map_or(&[], |text| text.span.of(bytes))
+/// A hash of the unescaped name.
+fn hash_of(seed: &RandomState, literal: &[u8]) -> u16 {
+    let mut hasher = seed.build_hasher();
+    unescaped(literal).for_each(|char| hasher.write_u32(char.into()));
+    let [low, high, ..] = hasher.finish().to_le_bytes();
+    u16::from_le_bytes([low, high])
+}
+
+fn from(bytes: &[u8], start: u32) -> &[u8] {
+    bytes.get(start as usize..).unwrap_or_default()
+}
+
+/// The string literal at `start`, which was read before.
+fn literal_at(bytes: &[u8], start: u32) -> &[u8] {
+    let bytes = from(bytes, start);
+    Lexer::whole(bytes).string().map_or(&[], |text| text.span.of(bytes))
 }
 
 #[cfg(test)]

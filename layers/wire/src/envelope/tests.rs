@@ -221,6 +221,8 @@ fn refuses_a_duplicate_member() {
         request(r#"{"n\u0061me":"a","name":"b"}"#),
         request(r#"{"x":1,"\u0078":2}"#),
         request(r#"{"\u0078":1,"x":2}"#),
+        request(r#"{"x":1,"y":2,"\u007a":3,"z":4}"#),
+        request(r#"{"x":1,"y":2,"\u007a":3,"y":4}"#),
         request(r#"{"_meta":{"a/b":1,"a\/b":2}}"#),
         request(r#"{"ref":{"type":"ref/prompt","name":"a","name":"b"}}"#),
     ];
