@@ -47,6 +47,7 @@ pub use self::{
     session_storage::{SessionRedis, SessionStorage},
     telemetry::Telemetry,
     text::{
-        EnvName, FilePath, HeaderName, HostPort, Issuer, ProviderName, Region, RoleArn, Secret,
+        EnvName, ExactHttpsUrl, ExactUrl, FilePath, HeaderName, HostPort, Issuer, ProviderName,
+        Region, RoleArn, Secret,
     },
 };

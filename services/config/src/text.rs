@@ -187,6 +187,16 @@ text_type! {
 }
 
 text_type! {
+    /// An http:// or https:// URL that somebody else compares as text, so kept as text.
+    ExactUrl, patterns::HTTP, and has_host
+}
+
+text_type! {
+    /// An https:// URL that somebody else compares as text, so kept as text.
+    ExactHttpsUrl, patterns::HTTPS, and has_host
+}
+
+text_type! {
     /// An AWS region.
     Region, patterns::REGION
 }
@@ -208,6 +218,10 @@ pub struct FilePath(PathBuf);
 /// A secret that stands in the configuration itself. `Debug` hides it; writing the configuration writes it.
 #[derive(Clone)]
 pub struct Secret(SecretString);
+
+fn has_host(text: &str) -> bool {
+    url::Url::parse(text).is_ok_and(|url| url.has_host())
+}
 
 fn secure_issuer(text: &str) -> bool {
     let Ok(url) = url::Url::parse(text) else { return false };

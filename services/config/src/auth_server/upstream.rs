@@ -8,7 +8,7 @@ use super::{SecretLocation, UserInfo};
 use crate::{
     context::Context,
     shape::{Limit, Rule, Variant, alternative, choice, section},
-    text::{ProviderName, patterns},
+    text::{ExactHttpsUrl, ExactUrl, ProviderName, patterns},
     tree::Node,
 };
 
@@ -34,13 +34,13 @@ section! {
     /// An OpenID provider.
     pub struct OidcUpstream<S: SecretLocation> {
         /// Its issuer, for discovery.
-        pub issuer_url: Url, [Limit::Matches(&patterns::HTTPS)];
+        pub issuer_url: ExactHttpsUrl;
         /// The client that this server is there.
         pub client_id: String, [Limit::NotEmpty];
         /// That client's secret. Absent is a public client with PKCE.
         pub client_secret_ref: Option<S>;
         /// Where the provider sends users back to. Absent is `{resourceUrl}/oauth/callback`.
-        pub redirect_uri: Option<Url>;
+        pub redirect_uri: Option<ExactUrl>;
         /// Scopes to ask for.
         pub scopes: Vec<String> = vec!["openid".to_owned(), "offline_access".to_owned()], [
             Limit::EachMatches(&patterns::SCOPE),
@@ -63,7 +63,7 @@ pub struct Oauth2Upstream<S: SecretLocation> {
     /// Who this server is there.
     pub client: Client<S>,
     /// Where the provider sends users back to. `None` is `{resourceUrl}/oauth/callback`.
-    pub redirect_uri: Option<Url>,
+    pub redirect_uri: Option<ExactUrl>,
     /// Scopes to ask for.
     pub scopes: Vec<String>,
     /// More parameters of the authorization request.
@@ -105,7 +105,7 @@ pub struct Dcr<S: SecretLocation> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum DcrEndpoint {
     /// Where this discovery document says (RFC 8414).
-    Discovery(Url),
+    Discovery(ExactHttpsUrl),
     /// Here.
     Registration(Url),
 }
@@ -170,7 +170,7 @@ section! {
         /// Registers a client at the provider (RFC 7591). Instead of `clientId`.
         dcr_config: Option<Dcr<S>>;
         /// Where the provider sends users back to. Absent is `{resourceUrl}/oauth/callback`.
-        redirect_uri: Option<Url>;
+        redirect_uri: Option<ExactUrl>;
         /// Scopes to ask for.
         scopes: Vec<String> = Vec::new(), [Limit::EachMatches(&patterns::SCOPE)];
         /// More parameters of the authorization request.
@@ -190,7 +190,7 @@ section! {
     /// Dynamic client registration at an upstream provider (RFC 7591).
     struct DcrForm<S: SecretLocation> {
         /// Discovery document that names the registration endpoint (RFC 8414).
-        discovery_url: Option<Url>, [Limit::Matches(&patterns::DISCOVERY), Limit::MaxLength(2048)];
+        discovery_url: Option<ExactHttpsUrl>, [Limit::Matches(&patterns::DISCOVERY), Limit::MaxLength(2048)];
         /// The registration endpoint itself.
         registration_endpoint: Option<Url>, [Limit::MaxLength(2048)];
         /// Bearer token of the registration request.

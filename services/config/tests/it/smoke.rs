@@ -1,0 +1,80 @@
+//! The fuzz target of the YAML entry, driven on stable Rust with damaged and made-up documents.
+
+#[path = "../../../../tests/fuzz/fuzz_targets/config_yaml.rs"]
+mod config_yaml;
+
+use proptest::prelude::*;
+
+use crate::support::{FULL, LEAST};
+
+#[test]
+fn whole_documents_survive() {
+    config_yaml::run(FULL);
+    config_yaml::run(LEAST);
+}
+
+#[test]
+fn a_document_cut_off_at_many_places_is_read_or_refused() {
+    for (end, _) in FULL.char_indices().step_by(11) {
+        config_yaml::run(&FULL[..end]);
+    }
+}
+
+#[test]
+fn a_document_without_one_of_its_lines_is_read_or_refused() {
+    let lines: Vec<&str> = FULL.lines().collect();
+    for left_out in (0..lines.len()).step_by(3) {
+        let text: Vec<&str> = lines
+            .iter()
+            .enumerate()
+            .filter(|(n, _)| *n != left_out)
+            .map(|(_, line)| *line)
+            .collect();
+        config_yaml::run(&text.join("\n"));
+    }
+}
+
+fn damaged() -> impl Strategy<Value = String> {
+    let place = 0..FULL.len();
+    let junk = prop::sample::select(vec![
+        "", " ", "\n", "\t", "-", ":", "&a ", "*a", "!!str ", "{", "}", "[", "]", "#", "|", ">",
+        "'", "\"", "---\n", "\0", "\u{feff}", "0x1", "~", "é",
+    ]);
+    prop::collection::vec((place, 0..4_usize, junk), 1..6).prop_map(|damages| {
+        let mut text = FULL.to_owned();
+        for (place, length, junk) in damages {
+            let mut start = place.min(text.len());
+            while !text.is_char_boundary(start) {
+                start -= 1;
+            }
+            let mut end = (start + length).min(text.len());
+            while !text.is_char_boundary(end) {
+                end += 1;
+            }
+            text.replace_range(start..end, junk);
+        }
+        text
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_damaged_document_is_read_or_refused(text in damaged()) {
+        config_yaml::run(&text);
+    }
+
+    #[test]
+    fn arbitrary_text_is_read_or_refused(text in "\\PC{0,200}") {
+        config_yaml::run(&text);
+    }
+
+    #[test]
+    fn arbitrary_names_survive(name in "\\PC{1,30}", value in "(?s).{0,30}") {
+        let document = serde_json::json!({
+            "name": name,
+            "incomingAuth": {"type": "anonymous"},
+            "metadata": {(value.clone()): value},
+        });
+        config_yaml::run(&document.to_string());
+    }
+}
