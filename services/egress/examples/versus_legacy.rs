@@ -1,10 +1,10 @@
 //! Compares this client with hyper-util's pooled client in one interleaved run.
 //!
 //! ```text
-//! cargo run --release -p vmcp-egress --example versus_legacy [seconds per turn] [turns]
+//! cargo run --release -p vmcp-egress --example versus_legacy [seconds per turn] [turns] [size]
 //! ```
 //!
-//! 64 callers send POSTs of 200 bytes to an echo server in another process: first from tasks of
+//! 64 callers send POSTs of 200 bytes (or `size`) to an echo server in another process: first from tasks of
 //! this process, then through this process as a reverse proxy, with the callers in a third process.
 //! Requests per second and this process's CPU time per request; the last line of each table is the
 //! ratio of ours to the other's. Only the ratios mean anything.
@@ -12,6 +12,7 @@
 use std::{
     future::Future,
     io::{BufRead, BufReader},
+    pin::pin,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -38,14 +39,22 @@ use vmcp_core::BoxError;
 use vmcp_egress::{Client, Egress, Target};
 
 const CALLERS: usize = 64;
-const SIZE: usize = 200;
 
 type Legacy = legacy::Client<HttpConnector, Full<Bytes>>;
 
 /// Ends the process it belongs to.
 struct Helper(Child);
 
-#[derive(Default)]
+/// What a set of callers does.
+#[derive(Clone)]
+struct Job {
+    url: Url,
+    payload: Bytes,
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicU64>,
+}
+
+#[derive(Clone, Copy, Default)]
 struct Tally {
     requests: u64,
     seconds: f64,
@@ -67,16 +76,16 @@ async fn compare(arguments: &[String]) -> Result<(), BoxError> {
         arguments.get(index).map_or(Ok(default), |argument| argument.parse())
     };
     let (seconds, turns) = (number(0, 2)?, number(1, 5)?);
+    let size = usize::try_from(number(2, 200)?)?;
     let (_server, url) = Helper::start(&["serve"])?;
     let url = Url::parse(url.trim())?;
     let (ours, theirs) = (ours(&url)?, theirs());
 
     let (mut a, mut b) = (Tally::default(), Tally::default());
     for _ in 0..turns {
-        a.add(measure(seconds, |stop, count| call(ours.clone(), url.clone(), stop, count)).await?);
+        a.add(measure(seconds, Job::new(&url, size), |job| call(ours.clone(), job)).await?);
         b.add(
-            measure(seconds, |stop, count| call_legacy(theirs.clone(), url.clone(), stop, count))
-                .await?,
+            measure(seconds, Job::new(&url, size), |job| call_legacy(theirs.clone(), job)).await?,
         );
     }
     print("called by tasks", &a, &b);
@@ -97,8 +106,8 @@ async fn compare(arguments: &[String]) -> Result<(), BoxError> {
     .await?;
     let (mut a, mut b) = (Tally::default(), Tally::default());
     for _ in 0..turns {
-        a.add(proxied(&front, seconds).await?);
-        b.add(proxied(&legacy_front, seconds).await?);
+        a.add(proxied(&front, seconds, size).await?);
+        b.add(proxied(&legacy_front, seconds, size).await?);
     }
     print("as a reverse proxy", &a, &b);
     Ok(())
@@ -114,76 +123,47 @@ fn theirs() -> Legacy {
     legacy::Client::builder(TokioExecutor::new()).build(connector)
 }
 
-async fn call(
-    client: Client,
-    url: Url,
-    stop: Arc<AtomicBool>,
-    count: Arc<AtomicU64>,
-) -> Result<(), BoxError> {
-    while !stop.load(Ordering::Relaxed) {
-        let request = Request::post(url.path()).body(Full::new(payload()))?;
-        read(client.send(request).await?).await?;
-        count.fetch_add(1, Ordering::Relaxed);
+async fn call(client: Client, job: Job) -> Result<(), BoxError> {
+    while job.goes_on() {
+        let request = Request::post(job.url.path()).body(Full::new(job.payload.clone()))?;
+        job.check(client.send(request).await?).await?;
     }
     Ok(())
 }
 
-async fn call_legacy(
-    client: Legacy,
-    url: Url,
-    stop: Arc<AtomicBool>,
-    count: Arc<AtomicU64>,
-) -> Result<(), BoxError> {
-    while !stop.load(Ordering::Relaxed) {
-        let request = Request::post(url.as_str()).body(Full::new(payload()))?;
-        read(client.request(request).await?).await?;
-        count.fetch_add(1, Ordering::Relaxed);
+async fn call_legacy(client: Legacy, job: Job) -> Result<(), BoxError> {
+    while job.goes_on() {
+        let request = Request::post(job.url.as_str()).body(Full::new(job.payload.clone()))?;
+        job.check(client.request(request).await?).await?;
     }
     Ok(())
-}
-
-fn payload() -> Bytes {
-    Bytes::from_static(&[b'x'; SIZE])
-}
-
-async fn read<B>(response: Response<B>) -> Result<(), BoxError>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
-    let body = response.into_body().collect().await.map_err(Into::into)?.to_bytes();
-    if body.len() == SIZE { Ok(()) } else { Err("the echo has another length".into()) }
 }
 
 /// Runs 64 callers for some seconds and says what they did and what it cost.
-async fn measure<F>(
-    seconds: u64,
-    caller: impl Fn(Arc<AtomicBool>, Arc<AtomicU64>) -> F,
-) -> Result<Tally, BoxError>
+async fn measure<F>(seconds: u64, job: Job, caller: impl Fn(Job) -> F) -> Result<Tally, BoxError>
 where
     F: Future<Output = Result<(), BoxError>> + Send + 'static,
 {
-    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let begun = cpu()?;
     let mut callers = JoinSet::new();
     for _ in 0..CALLERS {
-        callers.spawn(caller(Arc::clone(&stop), Arc::clone(&count)));
+        callers.spawn(caller(job.clone()));
     }
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    stop.store(true, Ordering::Relaxed);
+    job.stop.store(true, Ordering::Relaxed);
     for outcome in callers.join_all().await {
         outcome?;
     }
-    let requests = count.load(Ordering::Relaxed);
+    let requests = job.count.load(Ordering::Relaxed);
     Ok(Tally { requests, seconds: as_float(seconds), cpu: cpu()? - begun })
 }
 
 /// Has another process call the proxy at `url`.
-async fn proxied(url: &Url, seconds: u64) -> Result<Tally, BoxError> {
+async fn proxied(url: &Url, seconds: u64, size: usize) -> Result<Tally, BoxError> {
     let begun = cpu()?;
-    let (url, text) = (url.to_string(), seconds.to_string());
+    let (url, text, size) = (url.to_string(), seconds.to_string(), size.to_string());
     let requests = tokio::task::spawn_blocking(move || {
-        Helper::start(&["load", &url, &text]).map(|(_helper, line)| line)
+        Helper::start(&["load", &url, &text, &size]).map(|(_helper, line)| line)
     })
     .await??;
     Ok(Tally {
@@ -204,12 +184,13 @@ fn cpu() -> Result<f64, BoxError> {
 }
 
 async fn load(arguments: &[String]) -> Result<(), BoxError> {
-    let [_, url, seconds] = arguments else { return Err("load needs a URL and seconds".into()) };
+    let [_, url, seconds, size] = arguments else {
+        return Err("load needs a URL, seconds and a size".into());
+    };
     let url = Url::parse(url)?;
-    let client = ours(&url)?;
-    let seconds = seconds.parse()?;
-    let tally = measure(seconds, |stop, count| call(client.clone(), url.clone(), stop, count));
-    println!("{}", tally.await?.requests);
+    let (client, job) = (ours(&url)?, Job::new(&url, size.parse()?));
+    let tally = measure(seconds.parse()?, job, |job| call(client.clone(), job)).await?;
+    println!("{}", tally.requests);
     Ok(())
 }
 
@@ -285,6 +266,35 @@ fn print(title: &str, ours: &Tally, theirs: &Tally) {
 
 fn as_float(count: u64) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+impl Job {
+    fn new(url: &Url, size: usize) -> Self {
+        let (stop, count) = (Arc::default(), Arc::default());
+        Self { url: url.clone(), payload: vec![b'x'; size].into(), stop, count }
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Reads the echo and counts it.
+    async fn check<B>(&self, response: Response<B>) -> Result<(), BoxError>
+    where
+        B: Body<Data = Bytes>,
+        B::Error: Into<BoxError>,
+    {
+        let mut body = pin!(response.into_body());
+        let mut length = 0;
+        while let Some(frame) = body.frame().await {
+            length += frame.map_err(Into::into)?.data_ref().map_or(0, Bytes::len);
+        }
+        if length != self.payload.len() {
+            return Err("the echo has another length".into());
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 impl Tally {

@@ -48,3 +48,48 @@ where
     }
     Ok(if rest.is_empty() { first } else { rest.freeze() })
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body::Frame;
+    use http_body_util::{BodyExt, Full, StreamBody};
+
+    use super::*;
+
+    async fn collected(chunks: &[&'static str], limit: usize) -> Result<Bytes, BoxError> {
+        let frames = chunks
+            .iter()
+            .map(|chunk| Ok::<_, BoxError>(Frame::data(Bytes::from_static(chunk.as_bytes()))));
+        let frames: Vec<_> = frames.collect();
+        collect(StreamBody::new(futures_util::stream::iter(frames)), limit).await
+    }
+
+    #[tokio::test]
+    async fn does_not_copy_a_single_chunk() {
+        let chunk = Bytes::from(vec![b'x'; 100]);
+        let whole = collect(Full::new(chunk.clone()), 100).await.unwrap();
+        assert_eq!(whole.as_ptr(), chunk.as_ptr());
+    }
+
+    #[tokio::test]
+    async fn joins_chunks_up_to_the_cap() {
+        assert_eq!(collected(&[], 0).await.unwrap(), "");
+        assert_eq!(collected(&["", "ab", "", "c", "def"], 6).await.unwrap(), "abcdef");
+        let error = collected(&["ab", "c", "def"], 5).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Error::BodyTooLarge { limit: 5 })));
+    }
+
+    #[tokio::test]
+    async fn refuses_an_announced_length_without_reading() {
+        let error = collect(Full::new(Bytes::from_static(b"abc")), 2).await.unwrap_err();
+        assert!(matches!(error.downcast_ref(), Some(Error::BodyTooLarge { limit: 2 })));
+    }
+
+    #[tokio::test]
+    async fn reports_what_the_body_reports() {
+        let body = StreamBody::new(futures_util::stream::iter([Err::<Frame<Bytes>, BoxError>(
+            "broken".into(),
+        )]));
+        assert_eq!(collect(body.boxed_unsync(), 9).await.unwrap_err().to_string(), "broken");
+    }
+}

@@ -106,6 +106,13 @@ impl Egress {
     }
 }
 
+#[cfg(test)]
+impl Egress {
+    pub(crate) fn opened(&self) -> OpenGuard {
+        self.shared.opened()
+    }
+}
+
 impl Default for Egress {
     fn default() -> Self {
         Self::new(Settings::default())

@@ -17,13 +17,17 @@ use std::{
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::{body::Incoming, client::conn::http1};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http1},
+};
 use tokio::task::coop::unconstrained;
 
 use crate::{Error, egress::OpenGuard, stream::Stream};
 
-/// How much is read of a body before somebody takes it, and so what an idle connection may hold.
-const READ_AHEAD: usize = 64 * 1024;
+/// How much is read of a body before somebody takes it: a 64 KiB answer with its head in one call. Also
+/// what an idle connection may hold, if its answers were that large.
+const READ_AHEAD: usize = 96 * 1024;
 
 /// A connection with its driver.
 pub(crate) struct Connection {
@@ -69,24 +73,33 @@ impl Connection {
         let mut response = pin!(unconstrained(self.sender.try_send_request(request)));
         // The first poll writes, and an answer cannot be there yet.
         let mut written = false;
-        poll_fn(|cx| {
+        let answer = poll_fn(|cx| {
             if written {
                 self.drive_silently();
                 let answer = response.as_mut().poll(&mut silent());
                 if answer.is_ready() {
-                    return answer;
+                    return answer.map(Some);
                 }
             }
             written = true;
             self.drive(cx);
-            response.as_mut().poll(&mut silent())
-        })
-        .await
-        .map_err(|mut failure| {
-            let unsent = failure.take_message();
-            let error = Error::from_hyper(failure.into_error(), unsent.is_none());
-            Failure { error, unsent }
-        })
+            match response.as_mut().poll(&mut silent()) {
+                // Nobody is left who could bring the answer.
+                Poll::Pending if self.finished => Poll::Ready(None),
+                answer => answer.map(Some),
+            }
+        });
+        match answer.await {
+            Some(answer) => answer.map_err(Failure::from),
+            None => {
+                Err(Failure { error: Error::Closed { sent: true, source: None }, unsent: None })
+            }
+        }
+    }
+
+    /// Whether the driver has ended: what has not arrived will not arrive any more.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
     }
 
     /// Moves bytes; `cx` is woken when there may be more to move.
@@ -137,6 +150,17 @@ impl Connection {
     }
 }
 
+impl From<TrySendError<Request<Full<Bytes>>>> for Failure {
+    fn from(mut failure: TrySendError<Request<Full<Bytes>>>) -> Self {
+        let unsent = failure.take_message();
+        let error = Error::from_hyper(failure.into_error(), unsent.is_none());
+        Self { error, unsent }
+    }
+}
+
 pub(crate) fn silent() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
+
+#[cfg(test)]
+mod tests;

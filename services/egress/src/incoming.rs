@@ -64,29 +64,30 @@ impl Incoming {
         Self { body, source, limit, received: 0 }
     }
 
-    fn poll_source(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
         let mut body = Pin::new(&mut self.body);
-        match &mut self.source {
-            None => Poll::Ready(None),
+        let polled = match &mut self.source {
+            None => return Poll::Ready(None),
             Some(Source::Many { .. }) => body.poll_frame(cx),
             Some(Source::One { connection, .. }) => {
-                // The end of a short response arrives with its head.
-                let ready = body.as_mut().poll_frame(&mut silent());
-                if ready.is_ready() {
-                    return ready;
+                // A short body is there with its head, and then nothing has to be driven.
+                let mut polled = body.as_mut().poll_frame(&mut silent());
+                if polled.is_pending() {
+                    connection.drive_silently();
+                    polled = body.as_mut().poll_frame(&mut silent());
                 }
-                connection.drive_silently();
-                let ready = body.as_mut().poll_frame(&mut silent());
-                if ready.is_ready() {
-                    return ready;
+                if polled.is_pending() {
+                    connection.drive(cx);
+                    polled = body.poll_frame(&mut silent());
                 }
-                connection.drive(cx);
-                body.poll_frame(&mut silent())
+                if polled.is_pending() && connection.is_finished() {
+                    let closed = Error::Closed { sent: true, source: None };
+                    return Poll::Ready(Some(Err(closed)));
+                }
+                polled
             }
-        }
+        };
+        polled.map(|frame| frame.map(|frame| frame.map_err(Error::after_sending)))
     }
 
     /// Counts a frame, and ends the exchange where it was the last.
@@ -146,7 +147,7 @@ impl Body for Incoming {
             }
             Poll::Ready(Some(Err(error))) => {
                 self.source = None;
-                Poll::Ready(Some(Err(Error::after_sending(error).into())))
+                Poll::Ready(Some(Err(error.into())))
             }
         }
     }

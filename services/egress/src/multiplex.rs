@@ -57,10 +57,6 @@ impl Multiplexed {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Failure> {
-        self.sender.try_send_request(request).await.map_err(|mut failure| {
-            let unsent = failure.take_message();
-            let error = Error::from_hyper(failure.into_error(), unsent.is_none());
-            Failure { error, unsent }
-        })
+        self.sender.try_send_request(request).await.map_err(Failure::from)
     }
 }

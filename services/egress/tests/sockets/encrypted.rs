@@ -16,13 +16,19 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Frame, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use rustls::{ServerConfig, pki_types::PrivateKeyDer};
-use tokio::{net::TcpListener, sync::Notify};
+use rustls::{
+    ALL_VERSIONS, ServerConfig, SupportedProtocolVersion, pki_types::PrivateKeyDer, version::TLS12,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::Notify,
+};
 use tokio_rustls::TlsAcceptor;
 use url::Url;
 use vmcp_egress::{Client, Egress, Error, Gauges, Settings, Target};
 
-use crate::support::{eventually, exchange, post};
+use crate::support::{OK, eventually, exchange, post};
 
 /// A CA in a file, and servers with certificates of it.
 struct Authority {
@@ -57,12 +63,21 @@ impl Authority {
     }
 
     async fn serve(&self, name: &str, protocols: &[&[u8]]) -> Server {
+        start(self.acceptor(name, protocols, ALL_VERSIONS)).await
+    }
+
+    fn acceptor(
+        &self,
+        name: &str,
+        protocols: &[&[u8]],
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(versions)
             .unwrap()
             .with_no_client_auth()
             .with_single_cert(
@@ -71,7 +86,7 @@ impl Authority {
             )
             .unwrap();
         config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
-        start(TlsAcceptor::from(Arc::new(config))).await
+        TlsAcceptor::from(Arc::new(config))
     }
 }
 
@@ -275,4 +290,31 @@ async fn closes_an_http2_connection_that_nobody_uses() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn sends_on_a_new_connection_what_a_closed_one_took_no_byte_of() {
+    let authority = Authority::new("again");
+    // With TLS 1.2 the server has the last word in the handshake, so its close arrives before the
+    // client can write.
+    let acceptor = authority.acceptor("localhost", &[], &[&TLS12]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let served = tokio::spawn(async move {
+        let (tcp, _) = listener.accept().await.unwrap();
+        let mut first = acceptor.accept(tcp).await.unwrap();
+        first.shutdown().await.unwrap();
+        drop(first);
+
+        let (tcp, _) = listener.accept().await.unwrap();
+        let mut second = acceptor.accept(tcp).await.unwrap();
+        let mut request = [0; 1024];
+        let length = second.read(&mut request).await.unwrap();
+        second.write_all(OK).await.unwrap();
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    });
+    let url = Url::parse(&format!("https://localhost:{port}/")).unwrap();
+    let client = Egress::default().client(&url, authority.target()).unwrap();
+    assert_eq!(exchange(&client, "body").await.unwrap(), "ok");
+    assert!(served.await.unwrap().ends_with("\r\n\r\nbody"));
 }

@@ -105,6 +105,53 @@ async fn serves_concurrent_requests_on_as_many_connections() {
     assert_eq!(server.requests().len(), 96);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn never_mixes_answers_whatever_becomes_of_the_others() {
+    let server = Server::start(|mut peer| async move {
+        let mut served = 0;
+        while let Some(request) = peer.request().await {
+            let body = request.split("\r\n\r\n").nth(1).unwrap();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+            if !peer.try_write(head.as_bytes()).await || !peer.try_write(body.as_bytes()).await {
+                return;
+            }
+            served += 1;
+            if served % 7 == 0 {
+                return;
+            }
+        }
+    })
+    .await;
+    let client = server.client();
+    let tasks = (0..16).map(|task| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            let mut answered = 0;
+            for round in 0..100 {
+                let body = format!("{task}-{round}-").repeat(1 + round * 9);
+                let response = match client.send(post(body.clone())).await {
+                    Ok(response) => response,
+                    Err(Error::Closed { .. }) => continue,
+                    Err(error) => panic!("{error:?}"),
+                };
+                if round % 5 == 0 {
+                    drop(response);
+                    continue;
+                }
+                let got = response.into_body().collect().await.unwrap().to_bytes();
+                assert!(got == body, "an answer of another request");
+                answered += 1;
+            }
+            answered
+        })
+    });
+    let mut answered = 0;
+    for task in tasks.collect::<Vec<_>>() {
+        answered += task.await.unwrap();
+    }
+    assert!(answered > 16 * 50, "{answered}");
+}
+
 #[tokio::test]
 async fn replaces_an_idle_connection_that_the_backend_has_closed() {
     let server = Server::start(|mut peer| async move {

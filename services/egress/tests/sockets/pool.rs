@@ -38,7 +38,7 @@ async fn two_part() -> Server {
     Server::start(|mut peer| async move {
         while peer.request().await.is_some() {
             peer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n").await;
-            peer.write(&[b'x'; 100_000]).await;
+            peer.write(&vec![b'x'; 100_000]).await;
         }
     })
     .await

@@ -111,12 +111,10 @@ impl Peer {
         let mut seen = Vec::new();
         let mut wanted = None;
         while wanted.is_none_or(|wanted| seen.len() < wanted) {
-            let mut chunk = [0; 16 * 1024];
-            let n = self.stream.read(&mut chunk).await.ok()?;
-            if n == 0 {
+            seen.reserve(16 * 1024);
+            if self.stream.read_buf(&mut seen).await.ok()? == 0 {
                 return None;
             }
-            seen.extend_from_slice(&chunk[..n]);
             if wanted.is_none()
                 && let Some(end) = seen.windows(4).position(|four| four == b"\r\n\r\n")
             {
@@ -137,6 +135,11 @@ impl Peer {
     pub(crate) async fn write(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
         self.stream.flush().await.unwrap();
+    }
+
+    /// Writes unless the client has closed the connection.
+    pub(crate) async fn try_write(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).await.is_ok()
     }
 
     /// Waits for [`Server::acknowledge`].
