@@ -35,6 +35,16 @@ pub fn accepts_events(headers: &HeaderMap) -> Result<(), Rejection> {
     Err(Rejection::not_acceptable("send Accept: text/event-stream"))
 }
 
+/// Whether a client that takes both forms of an answer names the stream first.
+#[must_use]
+pub fn prefers_events(headers: &HeaderMap) -> bool {
+    let Some(first) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
+        return false;
+    };
+    let first = first.split(',').next().unwrap_or_default();
+    essence(first).eq_ignore_ascii_case(EVENTS) && !excluded(first)
+}
+
 /// Whether some media range of `Accept` covers `media`. A weight of zero excludes.
 fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let family = media.split_once('/').map_or("", |(family, _)| family);

@@ -18,7 +18,7 @@ pub(crate) use self::{
     combine::{Part, combine},
     define::literal as define_literal,
     item::{Item, Kind, Offer, items},
-    list::{List, Page},
+    list::List,
     params::{ParamHeader, add as add_headers, check as check_headers},
     template::matches,
 };

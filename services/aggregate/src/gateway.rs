@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 use tower_service::Service;
 use vmcp_core::{Body, Generation, McpRequest, Rejection, code};
 use vmcp_session::SessionId;
-use vmcp_wire::{Envelope, Key};
+use vmcp_wire::Envelope;
 
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::call::{Call, event_stream, result};

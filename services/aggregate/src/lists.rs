@@ -7,7 +7,7 @@ use vmcp_core::{Body, Rejection};
 use vmcp_wire::Key;
 
 use crate::backend::Status;
-use crate::call::Call;
+use crate::call::{Call, event_stream};
 use crate::catalog::{Kind, define_literal};
 use crate::hub::Snapshot;
 use crate::settings::PartialFailure;
@@ -41,10 +41,26 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         tail.extend_from_slice(&define_literal(&next));
     }
     tail.extend_from_slice(b"}}");
+    if vmcp_decode::prefers_events(&call.headers) {
+        head.splice(0..0, *b"data: ");
+        tail.extend_from_slice(b"\n\n");
+        // A backend may have written its definitions over several lines.
+        let items = single_line(page.items);
+        return Ok(event_stream(Body::chain([Bytes::from(head), items, Bytes::from(tail)])));
+    }
     let body = Body::chain([Bytes::from(head), page.items, Bytes::from(tail)]);
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
+}
+
+/// Line ends in JSON stand between tokens only: a space does as well.
+fn single_line(items: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &items).is_none() {
+        return items;
+    }
+    let line = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
+    items.iter().map(line).collect()
 }
 
 impl Snapshot {

@@ -41,7 +41,8 @@ impl Gateway {
         let port = free_port().await?;
         let address = format!("127.0.0.1:{port}");
         let mut command = Command::new(program);
-        command.arg("serve").arg("--config").arg(&config).args(["--bind", &address]);
+        command.arg("serve").arg("--config").arg(&config);
+        command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
         let process = Process::start("vmcp", command, false)?;
         let mut gateway = Self { url: format!("http://{address}/mcp"), config, process };
         gateway.until_ready(&format!("http://{address}/readyz")).await?;

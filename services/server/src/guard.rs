@@ -1,0 +1,11 @@
+//! Small layers that stand before the message is read.
+
+mod crowd;
+mod hosts;
+mod panic;
+
+pub use self::{
+    crowd::{Crowd, CrowdLayer},
+    hosts::{Hosts, HostsLayer},
+    panic::{CatchPanic, CatchPanicLayer},
+};

@@ -1,0 +1,245 @@
+//! Middleware that serves known hosts and origins only, and answers CORS preflights.
+//!
+//! A page that a browser loads from somewhere can make requests to a server on the same machine. It
+//! gives itself away by `Host` (DNS rebinding) or `Origin` (MCP 2025-11-25, Streamable HTTP, Security
+//! Warning).
+
+use std::future::Future;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Uri};
+use tower_layer::Layer;
+use tower_service::Service;
+use vmcp_core::Rejection;
+
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, \
+     mcp-method, mcp-name",
+);
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+const EXPOSED: HeaderValue =
+    HeaderValue::from_static("mcp-session-id, www-authenticate, retry-after");
+
+/// Makes [`Hosts`].
+#[derive(Clone, Debug)]
+pub struct HostsLayer(Arc<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// Hosts besides those of the loopback interface; `None` serves any host.
+    hosts: Option<Vec<String>>,
+    origins: Vec<String>,
+}
+
+/// Refuses foreign hosts and origins with 403.
+#[derive(Clone, Debug)]
+pub struct Hosts<S> {
+    inner: S,
+    layer: HostsLayer,
+}
+
+/// The service's future, or what was answered in its place.
+#[derive(Debug)]
+pub enum ResponseFuture<F, R> {
+    /// For the origin, if there is one, that may read the answer.
+    Serving(F, Option<HeaderValue>),
+    /// Answered.
+    Answered(Option<Response<R>>),
+}
+
+impl HostsLayer {
+    /// For a server that only this machine reaches: loopback names and `hosts` are served.
+    #[must_use]
+    pub fn loopback(hosts: Vec<String>, origins: Vec<String>) -> Self {
+        Self(Arc::new(Known { hosts: Some(hosts), origins }))
+    }
+
+    /// For a server on a network: any host is served, or only `hosts` if there are some.
+    #[must_use]
+    pub fn network(hosts: Vec<String>, origins: Vec<String>) -> Self {
+        let hosts = (!hosts.is_empty()).then_some(hosts);
+        Self(Arc::new(Known { hosts, origins }))
+    }
+
+    /// The origin that may read the answer, if the request names one.
+    ///
+    /// # Errors
+    /// A 403 for a host or origin that is not served.
+    pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Rejection> {
+        let host = headers
+            .get(header::HOST)
+            .map(|host| host.to_str().unwrap_or_default())
+            .or_else(|| uri.authority().map(http::uri::Authority::as_str))
+            .unwrap_or_default();
+        if let Some(hosts) = &self.0.hosts
+            && !is_loopback(host)
+            && !hosts.iter().any(|known| same_host(known, host))
+        {
+            return Err(Rejection::foreign_host(
+                "this Host is not served here: see --allow-host",
+            ));
+        }
+        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
+        let text = origin.to_str().unwrap_or_default();
+        let place = text.split_once("://").map_or("", |(_, place)| place);
+        let known = self.0.origins.iter().any(|known| known.eq_ignore_ascii_case(text) || known == "*")
+            || !place.is_empty() && place.eq_ignore_ascii_case(host)
+            || is_loopback(place) && is_loopback(host);
+        if known {
+            return Ok(Some(origin.clone()));
+        }
+        Err(Rejection::foreign_host("this Origin is not served here: see --allow-origin"))
+    }
+}
+
+/// Whether a host, with or without port, is this machine's own loopback interface.
+fn is_loopback(host: &str) -> bool {
+    let name = name_of(host);
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+        || name.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// A host without its port and brackets.
+fn name_of(host: &str) -> &str {
+    if let Some(rest) = host.strip_prefix('[') {
+        return rest.split_once(']').map_or("", |(name, _)| name);
+    }
+    host.rsplit_once(':').map_or(host, |(name, _)| name)
+}
+
+/// A known host without a port stands for all ports.
+fn same_host(known: &str, host: &str) -> bool {
+    known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(name_of(host))
+}
+
+impl<S> Layer<S> for HostsLayer {
+    type Service = Hosts<S>;
+
+    fn layer(&self, inner: S) -> Hosts<S> {
+        Hosts { inner, layer: self.clone() }
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Hosts<S>
+where
+    S: Service<Request<B>, Response = Response<R>, Future: Unpin>,
+    R: From<Bytes> + Unpin,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, R>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match self.layer.check(request.uri(), request.headers()) {
+            Ok(Some(origin)) if is_preflight(&request) => {
+                ResponseFuture::Answered(Some(preflight(origin)))
+            }
+            Ok(origin) => ResponseFuture::Serving(self.inner.call(request), origin),
+            Err(refusal) => ResponseFuture::Answered(Some(refusal.into_response(None))),
+        }
+    }
+}
+
+impl<F, R, E> Future for ResponseFuture<F, R>
+where
+    F: Future<Output = Result<Response<R>, E>> + Unpin,
+    R: Unpin,
+{
+    type Output = Result<Response<R>, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Serving(future, origin) => Pin::new(future).poll(cx).map_ok(|mut response| {
+                if let Some(origin) = origin.take() {
+                    readable_by(origin, response.headers_mut());
+                }
+                response
+            }),
+            Self::Answered(response) => match response.take() {
+                Some(response) => Poll::Ready(Ok(response)),
+                None => Poll::Pending,
+            },
+        }
+    }
+}
+
+fn is_preflight<B>(request: &Request<B>) -> bool {
+    request.method() == Method::OPTIONS
+        && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+fn preflight<R: From<Bytes>>(origin: HeaderValue) -> Response<R> {
+    let mut response = Response::new(R::from(Bytes::new()));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    readable_by(origin, headers);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    response
+}
+
+/// Lets a page of `origin` read the response.
+fn readable_by(origin: HeaderValue, headers: &mut HeaderMap) {
+    let pairs: [(HeaderName, HeaderValue); 3] = [
+        (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
+        (header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED),
+        (header::VARY, HeaderValue::from_static("origin")),
+    ];
+    headers.extend(pairs.map(|(name, value)| (Some(name), value)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(layer: &HostsLayer, host: &str, origin: Option<&str>) -> Option<u16> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        layer.check(&Uri::from_static("/mcp"), &headers).err().map(|no| no.status().as_u16())
+    }
+
+    #[test]
+    fn a_server_on_the_loopback_interface_serves_its_own_names_only() {
+        let layer = HostsLayer::loopback(vec!["gateway.test".to_owned()], Vec::new());
+        for host in ["localhost", "LOCALHOST:4483", "127.0.0.1:1", "[::1]:4483", "gateway.test:9"] {
+            assert_eq!(check(&layer, host, None), None, "{host}");
+        }
+        for host in ["evil.example.com", "127.0.0.1.evil.com:80", "localhost.evil.com", ""] {
+            assert_eq!(check(&layer, host, None), Some(403), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_a_foreign_origin_is_refused() {
+        let layer = HostsLayer::loopback(Vec::new(), vec!["https://app.test".to_owned()]);
+        let host = "127.0.0.1:4483";
+        for origin in ["http://localhost:6274", "http://127.0.0.1:4483", "https://app.test"] {
+            assert_eq!(check(&layer, host, Some(origin)), None, "{origin}");
+        }
+        for origin in ["http://evil.example.com", "null", "https://app.test.evil.com"] {
+            assert_eq!(check(&layer, host, Some(origin)), Some(403), "{origin}");
+        }
+    }
+
+    #[test]
+    fn on_a_network_a_page_of_somebodys_own_machine_is_foreign_too() {
+        let layer = HostsLayer::network(Vec::new(), Vec::new());
+        assert_eq!(check(&layer, "mcp.example.com", None), None);
+        assert_eq!(check(&layer, "mcp.example.com", Some("https://mcp.example.com")), None);
+        assert_eq!(check(&layer, "mcp.example.com", Some("http://localhost:1")), Some(403));
+    }
+}

@@ -1,0 +1,8 @@
+#![doc = include_str!("../README.md")]
+
+pub mod cli;
+mod guard;
+pub mod parts;
+mod routes;
+pub mod serve;
+pub mod stack;

@@ -1,0 +1,50 @@
+//! `aggregation`: how the backends' offers become one.
+
+use vmcp_aggregate::settings::{Conflicts, Override, Rules, WorkloadRules};
+use vmcp_config::{
+    Aggregation, ConflictResolution, NoRef, ToolAnnotations, ToolOverride, WorkloadTools,
+};
+
+pub(super) fn rules(aggregation: Aggregation) -> Rules {
+    let Aggregation { conflict_resolution, exclude_all_tools, tools } = aggregation;
+    Rules {
+        conflicts: match conflict_resolution {
+            ConflictResolution::Prefix { format } => Conflicts::Prefix(format.to_string()),
+            ConflictResolution::Priority { order } => Conflicts::Priority(order),
+            ConflictResolution::Manual => Conflicts::Manual,
+        },
+        exclude_all_tools,
+        workloads: tools.into_iter().map(workload).collect(),
+    }
+}
+
+fn workload(tools: WorkloadTools<NoRef>) -> (String, WorkloadRules) {
+    // A file cannot hold a `toolConfigRef`: its type has no values.
+    let WorkloadTools { workload, exclude_all, filter, overrides, tool_config_ref: None } = tools;
+    let rules = WorkloadRules {
+        exclude_all,
+        filter: (!filter.is_empty()).then(|| filter.into_iter().collect()),
+        overrides: overrides.into_iter().map(|(name, change)| (name, overridden(change))).collect(),
+    };
+    (workload, rules)
+}
+
+fn overridden(change: ToolOverride) -> Override {
+    let ToolOverride { name, description, annotations } = change;
+    let ToolAnnotations {
+        title,
+        read_only_hint,
+        destructive_hint,
+        idempotent_hint,
+        open_world_hint,
+    } = annotations.unwrap_or_default();
+    let hints = [
+        ("title", title.map(Into::into)),
+        ("readOnlyHint", read_only_hint.map(Into::into)),
+        ("destructiveHint", destructive_hint.map(Into::into)),
+        ("idempotentHint", idempotent_hint.map(Into::into)),
+        ("openWorldHint", open_world_hint.map(Into::into)),
+    ];
+    let annotations = hints.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    Override { name, description, annotations }
+}

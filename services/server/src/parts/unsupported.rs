@@ -1,0 +1,116 @@
+//! Sections whose runtime this version does not have. They are refused rather than ignored: nothing
+//! that is accepted is without effect.
+
+use std::fmt;
+
+use vmcp_config::{
+    Authz, CircuitBreaker, FailureHandling, File, IncomingAuth, IncomingMethod, Operational,
+    OutgoingAuth, SessionStorage, Source, Strategy,
+};
+
+/// A section that nothing in this version would read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Where it stands in the configuration.
+    pub path: String,
+    /// What to do instead.
+    pub instead: &'static str,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: not supported by this version: {}", self.path, self.instead)
+    }
+}
+
+pub(super) fn describe(all: &[Unsupported]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// All of them.
+pub(super) fn find(file: &File) -> Vec<Unsupported> {
+    let File {
+        name: _,
+        group_ref: _,
+        metadata: _,
+        aggregation: _,
+        audit,
+        backends: _,
+        composite_tools,
+        incoming_auth,
+        outgoing_auth,
+        operational,
+        optimizer,
+        session_storage,
+        telemetry,
+        auth_server,
+    } = file;
+    let mut found = Vec::new();
+    let mut refuse = |given: bool, path: &str, instead| {
+        if given {
+            found.push(Unsupported { path: path.to_owned(), instead });
+        }
+    };
+    const LEAVE_OUT: &str = "leave it out";
+    refuse(*audit != vmcp_config::Audit::default(), "audit", LEAVE_OUT);
+    refuse(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);
+    refuse(optimizer.is_some(), "optimizer", LEAVE_OUT);
+    refuse(telemetry.is_some(), "telemetry", LEAVE_OUT);
+    refuse(auth_server.is_some(), "authServer", LEAVE_OUT);
+    let redis = !matches!(session_storage, SessionStorage::Memory);
+    refuse(redis, "sessionStorage", "use provider: memory");
+    let IncomingAuth { method, authz } = incoming_auth;
+    let named = !matches!(method, IncomingMethod::Anonymous);
+    refuse(named, "incomingAuth.type", "use type: anonymous");
+    refuse(matches!(authz, Authz::Cedar(_)), "incomingAuth.authz", "use type: none");
+    outgoing(outgoing_auth, &mut refuse);
+    health(operational, &mut refuse);
+    found
+}
+
+fn outgoing(outgoing: &OutgoingAuth, refuse: &mut impl FnMut(bool, &str, &'static str)) {
+    const UNAUTHENTICATED: &str = "use type: unauthenticated";
+    let OutgoingAuth { source, default, backends } = outgoing;
+    let discovered = matches!(source, Source::Discovered);
+    refuse(discovered, "outgoingAuth.source", "use source: inline");
+    let sends = |strategy: &Strategy| !matches!(strategy, Strategy::Unauthenticated);
+    refuse(default.as_ref().is_some_and(sends), "outgoingAuth.default", UNAUTHENTICATED);
+    for (name, strategy) in backends {
+        refuse(sends(strategy), &format!("outgoingAuth.backends.{name}"), UNAUTHENTICATED);
+    }
+}
+
+fn health(operational: &Operational, refuse: &mut impl FnMut(bool, &str, &'static str)) {
+    const DEFAULT: &str = "leave it at its default";
+    let defaults = FailureHandling::default();
+    let FailureHandling {
+        health_check_interval,
+        health_check_timeout,
+        unhealthy_threshold,
+        partial_failure_mode: _,
+        status_reporting_interval,
+        circuit_breaker,
+    } = &operational.failure_handling;
+    let at = |key: &str| format!("operational.failureHandling.{key}");
+    refuse(
+        *health_check_interval != defaults.health_check_interval,
+        &at("healthCheckInterval"),
+        DEFAULT,
+    );
+    refuse(
+        *health_check_timeout != defaults.health_check_timeout,
+        &at("healthCheckTimeout"),
+        DEFAULT,
+    );
+    refuse(
+        *unhealthy_threshold != defaults.unhealthy_threshold,
+        &at("unhealthyThreshold"),
+        DEFAULT,
+    );
+    refuse(
+        *status_reporting_interval != defaults.status_reporting_interval,
+        &at("statusReportingInterval"),
+        DEFAULT,
+    );
+    refuse(*circuit_breaker != CircuitBreaker::default(), &at("circuitBreaker"), "leave it out");
+}

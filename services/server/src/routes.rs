@@ -1,0 +1,179 @@
+//! What is answered at which path.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+use serde_json::{Value, json};
+use tower_service::Service;
+use vmcp_aggregate::Gateway;
+use vmcp_core::Body;
+
+use crate::guard::HostsLayer;
+use crate::parts::About;
+use crate::serve::Reloads;
+use crate::stack::McpService;
+
+/// Everything that a connection needs to answer requests.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    pub(crate) mcp: McpService,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the small endpoints show.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) gateway: Gateway,
+    pub(crate) hosts: HostsLayer,
+    pub(crate) about: arc_swap::ArcSwap<About>,
+    pub(crate) reloads: Reloads,
+    pub(crate) draining: AtomicBool,
+    pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+impl hyper::service::Service<Request<Incoming>> for Routes {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        if request.uri().path() == "/mcp" {
+            return Answering::Mcp(self.mcp.clone().call(request));
+        }
+        Answering::Done(Some(self.small(&request)))
+    }
+}
+
+/// The MCP service's future, or an answer that is there.
+pub enum Answering {
+    /// From the MCP endpoint.
+    Mcp(<McpService as Service<Request<Incoming>>>::Future),
+    /// From one of the others.
+    Done(Option<Response<Body>>),
+}
+
+impl Future for Answering {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Self::Output> {
+        match &mut *self {
+            Self::Mcp(future) => Pin::new(future).poll(cx),
+            Self::Done(response) => response
+                .take()
+                .map_or(std::task::Poll::Pending, |response| std::task::Poll::Ready(Ok(response))),
+        }
+    }
+}
+
+impl Routes {
+    /// The endpoints beside MCP. None of them waits for anything.
+    fn small(&self, request: &Request<Incoming>) -> Response<Body> {
+        let shared = &self.shared;
+        match request.uri().path() {
+            "/livez" | "/health" | "/ping" => document(StatusCode::OK, &json!({"status": "ok"})),
+            "/readyz" if shared.draining.load(Ordering::Acquire) => {
+                document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}))
+            }
+            "/readyz" => {
+                document(StatusCode::OK, &json!({"status": "ready", "mode": "static"}))
+            }
+            "/status" => match shared.hosts.check(request.uri(), request.headers()) {
+                Ok(_) => document(StatusCode::OK, &shared.status()),
+                Err(refusal) => refusal.into_response(None),
+            },
+            // Clients look here for an authorization server: there is none, in a form they can read.
+            _ => document(StatusCode::NOT_FOUND, &json!({"error": "not_found"})),
+        }
+    }
+}
+
+impl Shared {
+    /// What `/status` shows.
+    fn status(&self) -> Value {
+        let report = self.gateway.report();
+        let about = self.about.load();
+        let backends: Vec<Value> = report
+            .backends
+            .iter()
+            .map(|backend| {
+                let known = about.backends.get(&backend.name).cloned().unwrap_or_default();
+                json!({
+                    "name": backend.name,
+                    "url": known.url,
+                    "type": if known.entry { "entry" } else { "" },
+                    "transport": transport(backend.transport),
+                    "status": condition(backend),
+                    "message": backend.failure,
+                    "auth_type": "unauthenticated",
+                    "mcp_revision": backend.revision,
+                    "metadata": known.metadata,
+                })
+            })
+            .collect();
+        let ready = report.backends.iter().filter(|backend| backend.offered).count();
+        let shown = |kind| {
+            report.entries.iter().filter(|entry| entry.kind == kind && entry.shown).count()
+        };
+        json!({
+            "name": about.name,
+            "version": env!("CARGO_PKG_VERSION"),
+            "group_ref": about.group,
+            "metadata": about.metadata,
+            "healthy": ready > 0,
+            "backends": backends,
+            "offered": {
+                "tools": shown("tool"),
+                "prompts": shown("prompt"),
+                "resources": shown("resource"),
+                "resource_templates": shown("resource template"),
+            },
+            "conflicts": report.conflicts.iter().map(|conflict| json!({
+                "kind": conflict.kind,
+                "name": conflict.name,
+                "contenders": conflict.contenders,
+                "settled": conflict.settled,
+            })).collect::<Vec<_>>(),
+            "sessions": report.sessions,
+            "subscription_streams": report.listeners,
+            "connections": self.connections.load(Ordering::Relaxed),
+            "configuration": self.reloads.to_json(),
+        })
+    }
+}
+
+/// A backend's condition in the words of the resource's status (seed section 2.10).
+pub(crate) fn condition(backend: &vmcp_aggregate::status::BackendReport) -> &'static str {
+    match (backend.offered, &backend.failure) {
+        (true, None) => "ready",
+        (true, Some(_)) => "degraded",
+        (false, Some(_)) => "unavailable",
+        (false, None) => "unknown",
+    }
+}
+
+pub(crate) fn transport(transport: vmcp_aggregate::settings::Transport) -> &'static str {
+    match transport {
+        vmcp_aggregate::settings::Transport::Sse => "sse",
+        vmcp_aggregate::settings::Transport::StreamableHttp => "streamable-http",
+    }
+}
+
+fn document(status: StatusCode, value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(value.to_string())));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

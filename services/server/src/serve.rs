@@ -1,0 +1,213 @@
+//! Listens, reloads, drains.
+
+mod reload;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use vmcp_aggregate::settings::Limits;
+use vmcp_aggregate::{Gateway, Seal};
+use vmcp_decode::DecodeLayer;
+use vmcp_egress::Egress;
+
+pub use self::reload::Reloads;
+use crate::guard::{CrowdLayer, HostsLayer};
+use crate::parts::Parts;
+use crate::routes::{Routes, Shared};
+use crate::stack::Incoming;
+
+/// How a server listens and what bounds it. Everything else is in its configuration.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Hosts that are served besides those of the loopback interface.
+    pub allowed_hosts: Vec<String>,
+    /// Origins whose pages may use the server.
+    pub allowed_origins: Vec<String>,
+    /// The most connections.
+    pub connections: usize,
+    /// The most requests under way.
+    pub requests: usize,
+    /// The largest message of a client, in bytes.
+    pub message_bytes: usize,
+    /// How long connections may go on after the server was told to stop.
+    pub drain: Duration,
+    /// Limits of the aggregating service.
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            address: SocketAddr::from(([127, 0, 0, 1], 4483)),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            connections: 4096,
+            requests: 4096,
+            message_bytes: 8 << 20,
+            drain: Duration::from_secs(10),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// A server that listens already and answers once it is run.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    routes: Routes,
+    options: Options,
+    egress: Egress,
+}
+
+/// Why a server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// There is no randomness to make keys of.
+    #[error(transparent)]
+    Random(#[from] vmcp_aggregate::NoRandom),
+}
+
+/// How long a client may take for the head of a request, and how long a connection may be idle.
+const HEAD: Duration = Duration::from_secs(75);
+
+/// The largest head of a request, in bytes.
+const HEAD_BYTES: usize = 64 << 10;
+
+impl Server {
+    /// Listens and starts to look at the backends.
+    ///
+    /// # Errors
+    /// When the address is taken, or the system has no random numbers.
+    pub async fn start(parts: Parts, egress: Egress, options: Options) -> Result<Self, ServeError> {
+        let address = options.address;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|source| ServeError::Listen { address, source })?;
+        let Parts { settings, about, debug: _ } = parts;
+        let seal = Seal::ephemeral(options.limits.parked_for)?;
+        let gateway = Gateway::new(settings, options.limits, seal);
+        let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
+        let hosts = if address.ip().is_loopback() {
+            HostsLayer::loopback(hosts, origins)
+        } else {
+            HostsLayer::network(hosts, origins)
+        };
+        let incoming = Incoming {
+            crowd: CrowdLayer::new(options.requests),
+            hosts: hosts.clone(),
+            decode: DecodeLayer::new().max_bytes(options.message_bytes),
+        };
+        let shared = Arc::new(Shared {
+            gateway: gateway.clone(),
+            hosts,
+            about: arc_swap::ArcSwap::from_pointee(about),
+            reloads: Reloads::default(),
+            draining: AtomicBool::new(false),
+            connections: Arc::new(AtomicUsize::new(0)),
+        });
+        let routes = Routes { mcp: incoming.stack(gateway), shared };
+        Ok(Self { listener, routes, options, egress })
+    }
+
+    /// Where it listens: the port is the real one even if port 0 was asked for.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// The service behind it.
+    #[must_use]
+    pub fn gateway(&self) -> &Gateway {
+        &self.routes.shared.gateway
+    }
+
+    /// Reloads its configuration from `path` when that changes or the process gets SIGHUP.
+    pub fn watch(&self, path: PathBuf) {
+        reload::watch(path, Arc::clone(&self.routes.shared), self.egress.clone());
+    }
+
+    /// Answers until `stop` is ready, then drains.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { listener, routes, options, egress: _ } = self;
+        let seats = Arc::new(Semaphore::new(options.connections));
+        let graceful = GracefulShutdown::new();
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let seat = tokio::select! {
+                () = &mut stop => break,
+                seat = Arc::clone(&seats).acquire_owned() => seat,
+            };
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let serving = connection(stream, routes.clone(), &graceful);
+                    tokio::spawn(async move {
+                        serving.await;
+                        drop(seat);
+                    });
+                }
+                Err(error) => {
+                    // Most often: too many open files. It passes.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        drop(listener);
+        let shared = &routes.shared;
+        shared.draining.store(true, Ordering::Release);
+        shared.gateway.drain();
+        let connections = shared.connections.load(Ordering::Relaxed);
+        tracing::info!(connections, "stopping");
+        if tokio::time::timeout(options.drain, graceful.shutdown()).await.is_err() {
+            tracing::warn!("connections were still open when the time to stop ran out");
+        }
+    }
+}
+
+fn connection(
+    stream: TcpStream,
+    routes: Routes,
+    graceful: &GracefulShutdown,
+) -> impl Future<Output = ()> + use<> {
+    // Answers are small and wanted at once. If it cannot be set, they are only later.
+    _ = stream.set_nodelay(true);
+    let connections = Arc::clone(&routes.shared.connections);
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .max_buf_size(HEAD_BYTES)
+        .serve_connection(TokioIo::new(stream), routes);
+    let watched = graceful.watch(served);
+    async move {
+        connections.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = watched.await {
+            tracing::debug!(%error, "a connection ended");
+        }
+        connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,112 @@
+//! Takes over a changed configuration file: parsed and built as a whole first, swapped only if nothing
+//! is wrong with it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use vmcp_config::{File, Format};
+use vmcp_egress::Egress;
+
+use crate::parts::Parts;
+use crate::routes::Shared;
+
+/// How often the file is looked at. A mounted ConfigMap changes by a swapped link, which file events
+/// miss and a look does not.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What became of the changes so far.
+#[derive(Debug, Default)]
+pub struct Reloads(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    taken: u64,
+    refused: u64,
+    last_error: Option<String>,
+}
+
+impl Reloads {
+    pub(crate) fn to_json(&self) -> Value {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        json!({
+            "reloads": state.taken,
+            "refused_reloads": state.refused,
+            "last_error": state.last_error,
+        })
+    }
+
+    fn note(&self, outcome: Result<(), String>) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome {
+            Ok(()) => {
+                state.taken += 1;
+                state.last_error = None;
+            }
+            Err(error) => {
+                state.refused += 1;
+                state.last_error = Some(error);
+            }
+        }
+    }
+}
+
+/// Watches `path` for as long as the process lives.
+pub(crate) fn watch(path: PathBuf, shared: Arc<Shared>, egress: Egress) {
+    tokio::spawn(async move {
+        let mut hangup = signal(SignalKind::hangup()).ok();
+        let mut seen = stamp(&path);
+        let mut text = std::fs::read_to_string(&path).unwrap_or_default();
+        loop {
+            let asked = tokio::select! {
+                () = tokio::time::sleep(LOOK) => false,
+                () = hung_up(&mut hangup) => true,
+            };
+            let now = stamp(&path);
+            if !asked && now == seen {
+                continue;
+            }
+            seen = now;
+            let outcome = match tokio::fs::read_to_string(&path).await {
+                // Touched, not changed.
+                Ok(new) if !asked && new == text => continue,
+                Ok(new) => {
+                    text = new;
+                    take(&text, &shared, &egress).await
+                }
+                Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+            };
+            match &outcome {
+                Ok(()) => tracing::info!("took over the changed configuration"),
+                Err(error) => {
+                    tracing::error!("the changed configuration is not used:\n{error}");
+                }
+            }
+            shared.reloads.note(outcome);
+        }
+    });
+}
+
+async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {
+    match signal {
+        Some(signal) => _ = signal.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String> {
+    let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
+    let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
+    let Parts { settings, about, debug } = parts;
+    crate::cli::log::set_debug(debug);
+    shared.gateway.reload(settings).await;
+    shared.about.store(Arc::new(about));
+    Ok(())
+}
