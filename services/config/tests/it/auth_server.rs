@@ -123,7 +123,7 @@ fn lists_are_bounded() {
         ".baselineClientScopes",
         "at most 10",
     );
-    let keys = vec!["{file: /k}"; 6].join(", ");
+    let keys = ["{file: /k}"; 6].join(", ");
     refused(
         &format!("signingKeySecretRefs: [{keys}], "),
         OKTA,

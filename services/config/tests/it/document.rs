@@ -153,7 +153,8 @@ fn a_document_beyond_four_mebibytes_is_refused_unread() {
 
 #[test]
 fn two_hundred_mistakes_are_kept_and_the_rest_is_counted() {
-    let text = format!("{LEAST}{}", (0..300).map(|n| format!("zzz{n}: 1\n")).collect::<String>());
+    let unknown: Vec<_> = (0..300).map(|n| format!("zzz{n}: 1")).collect();
+    let text = format!("{LEAST}{}\n", unknown.join("\n"));
     let mistakes = File::parse(&text, Format::Yaml).unwrap_err();
     assert_eq!((mistakes.as_slice().len(), mistakes.count()), (200, 300));
     assert!(mistakes.to_string().ends_with("and 100 more"));

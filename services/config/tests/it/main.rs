@@ -1,12 +1,14 @@
 //! The configuration from the outside: documents in, values or mistakes out.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
+
 mod aggregation;
 mod auth_server;
 mod backends;
 mod composite;
 mod document;
 mod incoming_auth;
-// mod leaves;
+mod leaves;
 mod operational;
 mod outgoing_auth;
 mod roundtrip;
@@ -14,4 +16,5 @@ mod schema;
 mod sections;
 mod smoke;
 mod support;
+mod survives;
 mod warnings;

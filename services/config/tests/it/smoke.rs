@@ -1,22 +1,22 @@
 //! The fuzz target of the YAML entry, driven on stable Rust with damaged and made-up documents.
 
-#[path = "../../../../tests/fuzz/fuzz_targets/config_yaml.rs"]
-mod config_yaml;
-
 use proptest::prelude::*;
 
-use crate::support::{FULL, LEAST};
+use crate::{
+    support::{FULL, LEAST},
+    survives,
+};
 
 #[test]
 fn whole_documents_survive() {
-    config_yaml::run(FULL);
-    config_yaml::run(LEAST);
+    survives::check(FULL);
+    survives::check(LEAST);
 }
 
 #[test]
 fn a_document_cut_off_at_many_places_is_read_or_refused() {
     for (end, _) in FULL.char_indices().step_by(11) {
-        config_yaml::run(&FULL[..end]);
+        survives::check(&FULL[..end]);
     }
 }
 
@@ -30,7 +30,7 @@ fn a_document_without_one_of_its_lines_is_read_or_refused() {
             .filter(|(n, _)| *n != left_out)
             .map(|(_, line)| *line)
             .collect();
-        config_yaml::run(&text.join("\n"));
+        survives::check(&text.join("\n"));
     }
 }
 
@@ -60,12 +60,12 @@ fn damaged() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn a_damaged_document_is_read_or_refused(text in damaged()) {
-        config_yaml::run(&text);
+        survives::check(&text);
     }
 
     #[test]
     fn arbitrary_text_is_read_or_refused(text in "\\PC{0,200}") {
-        config_yaml::run(&text);
+        survives::check(&text);
     }
 
     #[test]
@@ -75,6 +75,6 @@ proptest! {
             "incomingAuth": {"type": "anonymous"},
             "metadata": {(value.clone()): value},
         });
-        config_yaml::run(&document.to_string());
+        survives::check(&document.to_string());
     }
 }

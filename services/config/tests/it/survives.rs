@@ -1,0 +1,11 @@
+//! What holds for any text: no panic, and what is accepted is written and read again as the same.
+
+use vmcp_config::{File, Format};
+
+/// Panics if it doesn't hold for `text`.
+pub(crate) fn check(text: &str) {
+    let Ok(file) = File::parse(text, Format::Yaml) else { return };
+    let written = file.to_yaml().expect("what was read can be written");
+    assert_eq!(File::parse(&written, Format::Yaml).as_ref(), Ok(&file), "{written}");
+    let _ = file.warnings();
+}
