@@ -56,6 +56,7 @@ impl Server {
         };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
+                stream.set_nodelay(true).unwrap();
                 let index = connections.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(script(Peer {
                     stream,
