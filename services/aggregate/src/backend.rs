@@ -31,7 +31,7 @@ pub(crate) struct Link {
     pub(crate) transport: Transport,
     pub(crate) fingerprint: u64,
     service: BackendService,
-    /// 0 unknown, 1 stateful, 2 stateless.
+    /// One bit for each generation that it is known to speak.
     speaks: AtomicU8,
     /// The last good one.
     pub(crate) offer: ArcSwapOption<Offer>,
@@ -40,6 +40,14 @@ pub(crate) struct Link {
     pub(crate) nudge: Notify,
     /// Numbers the gateway's own requests.
     serial: AtomicU64,
+}
+
+/// The generations that a backend speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    Stateful,
+    Stateless,
+    Both,
 }
 
 /// How the fetching of a backend's offer stands.
@@ -54,6 +62,17 @@ pub(crate) enum Status {
     Failed {
         reason: String,
     },
+}
+
+impl Speaks {
+    /// The generation to speak to it in: the client's own, if it can.
+    pub(crate) fn with(self, client: Generation) -> Generation {
+        match self {
+            Self::Stateful => Generation::Stateful,
+            Self::Stateless => Generation::Stateless,
+            Self::Both => client,
+        }
+    }
 }
 
 impl Link {
@@ -78,22 +97,23 @@ impl Link {
         self.backend.name()
     }
 
-    /// The generation that the backend speaks; `None` while nobody has asked it.
-    pub(crate) fn speaks(&self) -> Option<Generation> {
+    /// What the backend speaks; `None` while nobody has asked it.
+    pub(crate) fn speaks(&self) -> Option<Speaks> {
         match self.speaks.load(Ordering::Acquire) {
             0 => None,
-            1 => Some(Generation::Stateful),
-            _ => Some(Generation::Stateless),
+            1 => Some(Speaks::Stateful),
+            2 => Some(Speaks::Stateless),
+            _ => Some(Speaks::Both),
         }
     }
 
-    pub(crate) fn learn(&self, generation: Option<Generation>) {
-        let speaks = match generation {
-            None => 0,
-            Some(Generation::Stateful) => 1,
-            Some(Generation::Stateless) => 2,
+    pub(crate) fn learn(&self, speaks: Speaks) {
+        let bits = match speaks {
+            Speaks::Stateful => 1,
+            Speaks::Stateless => 2,
+            Speaks::Both => 3,
         };
-        self.speaks.store(speaks, Ordering::Release);
+        self.speaks.store(bits, Ordering::Release);
     }
 
     /// Sends a request through the backend's outgoing stack.

@@ -59,15 +59,16 @@ impl Call {
         })
     }
 
-    /// The generation that a backend speaks; asked, if nobody has yet.
+    /// The generation to speak to a backend in; asked, if nobody has yet.
     async fn meet(&self, link: &Arc<Link>) -> Result<Generation, BoxError> {
-        if let Some(generation) = link.speaks() {
-            return Ok(generation);
+        let client = self.message.generation;
+        if let Some(speaks) = link.speaks() {
+            return Ok(speaks.with(client));
         }
         let who = self.hub.introduction();
-        let (generation, _) = handshake::probe(link, who.get()).await?;
-        link.learn(Some(generation));
-        Ok(generation)
+        let (speaks, _) = handshake::probe(link, who.get()).await?;
+        link.learn(speaks);
+        Ok(speaks.with(client))
     }
 
     async fn exchange(

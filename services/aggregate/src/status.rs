@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use vmcp_core::{Generation, LATEST_STATEFUL, STATELESS};
+use vmcp_core::{LATEST_STATEFUL, STATELESS};
 
-use crate::backend::Status;
+use crate::backend::{Speaks, Status};
 use crate::catalog::{Conflict, Kind};
 use crate::hub::Hub;
 use crate::settings::Transport;
@@ -33,7 +33,7 @@ pub struct BackendReport {
     pub name: String,
     /// How it is spoken to.
     pub transport: Transport,
-    /// The generation it speaks, by its newest revision; `None` while that is unknown.
+    /// The newest revision that it speaks, as far as the gateway speaks it too; `None` while that is unknown.
     pub revision: Option<&'static str>,
     /// Whether what it offers is known, if only from before.
     pub offered: bool,
@@ -66,9 +66,9 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
         BackendReport {
             name: link.name().to_owned(),
             transport: link.transport,
-            revision: link.speaks().map(|generation| match generation {
-                Generation::Stateful => LATEST_STATEFUL,
-                Generation::Stateless => STATELESS,
+            revision: link.speaks().map(|speaks| match speaks {
+                Speaks::Stateful => LATEST_STATEFUL,
+                Speaks::Stateless | Speaks::Both => STATELESS,
             }),
             offered: link.offer.load().is_some(),
             pending: matches!(status, Status::Fetching { .. }),

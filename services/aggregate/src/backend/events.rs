@@ -32,8 +32,8 @@ impl Events {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Event, BoxError>>> {
         loop {
-            if let Some(event) = self.reader.next() {
-                return Poll::Ready(Some(event.map_err(Into::into)));
+            if let Some(event) = self.buffered() {
+                return Poll::Ready(Some(event));
             }
             match ready!(self.poll_chunk(cx)) {
                 Some(Ok(())) => {}
@@ -43,9 +43,13 @@ impl Events {
         }
     }
 
-    /// What has come without waiting for the network: the next event, if it is there.
+    /// What has come without waiting for the network: the next event, if it is there. One without
+    /// data only says where the stream can be resumed.
     pub(crate) fn buffered(&mut self) -> Option<Result<Event, BoxError>> {
-        self.reader.next().map(|event| event.map_err(Into::into))
+        let has_data = |event: &Result<Event, _>| {
+            event.as_ref().map_or(true, |event: &Event| !event.data.is_empty())
+        };
+        self.reader.by_ref().find(has_data).map(|event| event.map_err(Into::into))
     }
 
     /// Takes in the next chunk; `None` at the end.

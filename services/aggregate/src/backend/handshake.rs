@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::Full;
-use vmcp_core::{BoxError, Generation, LATEST_STATEFUL, STATEFUL, STATELESS, cause};
+use vmcp_core::{BoxError, LATEST_STATEFUL, STATEFUL, STATELESS, cause};
 use vmcp_wire::{elements, find, unquote};
 
 use super::ask::{ask, tell};
 use super::failure::Failure;
 use super::request::{REVISION, SESSION, delete, post, stateless};
-use super::Link;
+use super::{Link, Speaks};
 
 /// An open session with a stateful backend.
 #[derive(Debug)]
@@ -127,25 +127,29 @@ pub(crate) fn request(
     (request, id)
 }
 
-/// Asks a backend what it speaks. `Ok(None)` when it could not say.
-///
-/// The `discover` result comes along when there is one.
+/// Asks a backend what it speaks. The `discover` result comes along when there is one.
 pub(crate) async fn probe(
     link: &Link,
     who: Introduction<'_>,
-) -> Result<(Generation, Option<Bytes>), BoxError> {
+) -> Result<(Speaks, Option<Bytes>), BoxError> {
     let (request, id) = request(link, "server/discover", "", who);
     match ask(link, request, &id).await {
         Ok(reply) => {
             let versions = find(&reply.result, "supportedVersions").unwrap_or_default();
-            let speaks = elements(versions)
-                .any(|version| unquote(version).is_some_and(|version| version == STATELESS));
-            let generation = if speaks { Generation::Stateless } else { Generation::Stateful };
-            Ok((generation, speaks.then_some(reply.result)))
+            let lists = |known: &dyn Fn(&str) -> bool| {
+                elements(versions).filter_map(unquote).any(|version| known(&version))
+            };
+            let stateless = lists(&|version| version == STATELESS);
+            let stateful = lists(&|version| STATEFUL.contains(&version));
+            match (stateless, stateful) {
+                (true, true) => Ok((Speaks::Both, Some(reply.result))),
+                (true, false) => Ok((Speaks::Stateless, Some(reply.result))),
+                (false, _) => Ok((Speaks::Stateful, None)),
+            }
         }
         Err(error) => match cause::<Failure>(error.as_ref()) {
             // Only a stateless server knows these two.
-            Some(Failure::Rpc { code: -32020 | -32021, .. }) => Ok((Generation::Stateless, None)),
+            Some(Failure::Rpc { code: -32020 | -32021, .. }) => Ok((Speaks::Stateless, None)),
             Some(Failure::Status(status))
                 if status.is_server_error()
                     || matches!(status.as_u16(), 401 | 403 | 407 | 408 | 429) =>
@@ -153,7 +157,7 @@ pub(crate) async fn probe(
                 Err(error)
             }
             Some(Failure::TooLarge { .. } | Failure::Ended) | None => Err(error),
-            Some(_) => Ok((Generation::Stateful, None)),
+            Some(_) => Ok((Speaks::Stateful, None)),
         },
     }
 }

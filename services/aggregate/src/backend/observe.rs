@@ -14,7 +14,7 @@ use super::events::Events;
 use super::fetch::{self, Speaker};
 use super::handshake::{self, Live};
 use super::request::{listen, post};
-use super::{Link, Status};
+use super::{Link, Speaks, Status};
 use crate::catalog::{Kind, Offer};
 use crate::hub::Hub;
 use crate::settings::Transport;
@@ -52,12 +52,12 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
 /// Fetches, then follows changes until something breaks.
 async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(), BoxError> {
     let who = hub.introduction();
-    let (generation, found) = match link.transport {
-        Transport::Sse => (Generation::Stateful, None),
+    let (speaks, found) = match link.transport {
+        Transport::Sse => (Speaks::Stateful, None),
         Transport::StreamableHttp => handshake::probe(link, who.get()).await?,
     };
-    link.learn(Some(generation));
-    match generation {
+    link.learn(speaks);
+    match speaks.with(Generation::Stateless) {
         Generation::Stateful => {
             let live = handshake::open(link, who.get()).await?;
             let result = follow_session(hub, link, &live, fetched).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::{BoxError, Generation};
+use vmcp_core::BoxError;
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, scan};
 
@@ -15,7 +15,7 @@ use crate::backend::ask::{Media, media, tell};
 use crate::backend::events::Events;
 use crate::backend::handshake::{self, Introduction, Live};
 use crate::backend::request::{listen, post};
-use crate::backend::Link;
+use crate::backend::{Link, Speaks};
 use crate::catalog::define_literal;
 use crate::relay::Relay;
 use crate::session::{Session, Upstream};
@@ -40,9 +40,10 @@ pub(crate) fn follow(session: &Arc<Session>, upstream: &Arc<Upstream>) {
         let upstream = Arc::clone(upstream);
         let stream = talk.standing();
         tokio::spawn(async move {
-            match upstream.link.speaks() {
-                Some(Generation::Stateless) => for_subscriber(session, upstream, stream).await,
-                Some(Generation::Stateful) | None => for_session(session, upstream, stream).await,
+            if upstream.link.speaks() == Some(Speaks::Stateless) {
+                for_subscriber(session, upstream, stream).await;
+            } else {
+                for_session(session, upstream, stream).await;
             }
         })
         .abort_handle()
@@ -131,7 +132,7 @@ async fn for_subscriber(session: Arc<Session>, upstream: Arc<Upstream>, stream: 
 
 /// A stateless client's updates from one backend, of either generation.
 pub(super) async fn for_listener(listener: Arc<Listener>, link: Arc<Link>, uris: Vec<String>) {
-    if link.speaks() == Some(Generation::Stateless) {
+    if link.speaks().is_some_and(|speaks| speaks != Speaks::Stateful) {
         return updates(&link, &uris, NOBODY, |message| listener.push(&message)).await;
     }
     let upstream = Arc::new(Upstream::new(Arc::clone(&link)));

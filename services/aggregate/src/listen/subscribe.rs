@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use http::Response;
-use vmcp_core::{Body, Generation, Rejection};
+use vmcp_core::{Body, Rejection};
 use vmcp_wire::Key;
 
 use super::follow;
+use crate::backend::Speaks;
 use crate::call::{Call, Target, result};
 use crate::session::Session;
 
@@ -28,7 +29,7 @@ pub(crate) async fn subscribe(
     }
     // The client's stream may come later: what is said until then waits for it.
     session.talk().standing();
-    if target.link.speaks() == Some(Generation::Stateless) {
+    if target.link.speaks() == Some(Speaks::Stateless) {
         // Another set of resources is another stream.
         upstream.stop_listening();
         follow::follow(&session, &upstream);
