@@ -109,7 +109,7 @@ section! {
         /// the first backend in the order has the name. manual: overrides say it for each conflict.
         conflict_resolution: StrategyWord = StrategyWord::Prefix;
         /// Details of the conflict resolution.
-        conflict_resolution_config: ResolutionForm = ResolutionForm::default();
+        conflict_resolution_config: ConflictResolutionConfig = ConflictResolutionConfig::default();
         /// Hides all backend tools from clients; composite tools still reach them.
         exclude_all_tools: bool = false;
         /// What is shown of a backend's tools and how, at most one entry per backend.
@@ -120,7 +120,7 @@ section! {
 
 section_with_default! {
     /// Details of the conflict resolution.
-    struct ResolutionForm {
+    struct ConflictResolutionConfig {
         /// What is put before each name under `prefix`; {workload} stands for the backend's name.
         prefix_format: PrefixFormat = PrefixFormat::default();
         /// Names of backends under `priority`, the first wins. Those not listed come last, by name.
@@ -142,7 +142,7 @@ impl<R: Reference> Aggregation<R> {
         } = wire;
         let before = cx.count();
         check_config(strategy, &conflict_resolution_config, node, cx);
-        let ResolutionForm { prefix_format: format, priority_order: order } =
+        let ConflictResolutionConfig { prefix_format: format, priority_order: order } =
             conflict_resolution_config;
         let conflict_resolution = match strategy {
             StrategyWord::Prefix => ConflictResolution::Prefix { format },
@@ -162,7 +162,7 @@ impl<R: Reference> Aggregation<R> {
 
     fn wire(&self) -> AggregationForm<R> {
         let Self { conflict_resolution, exclude_all_tools, tools } = self.clone();
-        let mut config = ResolutionForm::default();
+        let mut config = ConflictResolutionConfig::default();
         let strategy = match conflict_resolution {
             ConflictResolution::Prefix { format } => {
                 config.prefix_format = format;
@@ -194,8 +194,13 @@ impl<R: Reference> Default for Aggregation<R> {
 }
 
 /// What the chosen strategy would not read is refused. The default prefix may stand there: resources are defaulted.
-fn check_config(strategy: StrategyWord, config: &ResolutionForm, node: &Node, cx: &mut Context) {
-    let ResolutionForm { prefix_format, priority_order } = config;
+fn check_config(
+    strategy: StrategyWord,
+    config: &ConflictResolutionConfig,
+    node: &Node,
+    cx: &mut Context,
+) {
+    let ConflictResolutionConfig { prefix_format, priority_order } = config;
     let here = node.get("conflictResolutionConfig").unwrap_or(node);
     cx.at_key("conflictResolutionConfig", |cx| {
         if strategy != StrategyWord::Prefix && *prefix_format != PrefixFormat::default() {

@@ -1,7 +1,7 @@
 //! Where reading has got to, and what was wrong so far.
 
 use crate::{
-    error::{Mistake, Mistakes},
+    error::{KEPT, Mistake, Mistakes},
     tree::{Node, shorten},
 };
 
@@ -10,6 +10,8 @@ use crate::{
 pub struct Context {
     path: Vec<Step>,
     mistakes: Vec<Mistake>,
+    /// Mistakes that were counted and not kept.
+    beyond: usize,
 }
 
 #[derive(Debug)]
@@ -76,17 +78,26 @@ impl Context {
 
     /// Reports `mistake` at the current path.
     pub(crate) fn report(&mut self, mistake: Mistake) {
+        if self.is_full() {
+            self.beyond += 1;
+            return;
+        }
         let path = self.path();
         self.mistakes.push(Mistake { path, ..mistake });
     }
 
     /// How many mistakes there are so far, to see whether a part added any.
     pub(crate) fn count(&self) -> usize {
-        self.mistakes.len()
+        self.mistakes.len() + self.beyond
+    }
+
+    /// Whether further mistakes are only counted, so that looking for good words is in vain.
+    pub(crate) fn is_full(&self) -> bool {
+        self.mistakes.len() >= KEPT
     }
 
     pub(crate) fn finish(self) -> Option<Mistakes> {
-        Mistakes::gather(self.mistakes)
+        Mistakes::gather(self.mistakes, self.beyond)
     }
 
     fn path(&self) -> String {

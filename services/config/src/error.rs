@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 /// Mistakes beyond this number are counted, not kept: nobody fixes two hundred at a time.
-const KEPT: usize = 200;
+pub(crate) const KEPT: usize = 200;
 
 /// One thing in a document that has to be changed before it can be used.
 ///
@@ -68,14 +68,12 @@ impl fmt::Display for Mistake {
 // === impl Mistakes ===
 
 impl Mistakes {
-    pub(crate) fn gather(mut list: Vec<Mistake>) -> Option<Self> {
+    pub(crate) fn gather(mut list: Vec<Mistake>, beyond: usize) -> Option<Self> {
         if list.is_empty() {
             return None;
         }
         // Stable: mistakes on one line stay in the order in which the fields are described.
         list.sort_by_key(|mistake| mistake.line.unwrap_or(0));
-        let beyond = list.len().saturating_sub(KEPT);
-        list.truncate(KEPT);
         Some(Self { list, beyond })
     }
 

@@ -2,7 +2,7 @@
 
 mod rules;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use serde::Serialize;
 
@@ -120,6 +120,19 @@ pub enum Format {
     Yaml,
     /// JSON, strictly.
     Json,
+}
+
+// === impl Format ===
+
+impl Format {
+    /// What the name of a file says: `.json` is JSON, everything else YAML.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        match path.extension() {
+            Some(extension) if extension.eq_ignore_ascii_case("json") => Self::Json,
+            Some(_) | None => Self::Yaml,
+        }
+    }
 }
 
 // === impl Config ===

@@ -6,6 +6,7 @@ use crate::{
     Config, File, Warning,
     aggregation::{Aggregation, ConflictResolution, WorkloadTools},
     backend::Backend,
+    error::KEPT,
     operational::Operational,
     outgoing_auth::{ClientSecret, OutgoingAuth, Source, Strategy},
     reference::Reference,
@@ -13,7 +14,8 @@ use crate::{
 };
 
 impl File {
-    /// What is legal and probably not what was meant: names of backends that there are none of, and the like.
+    /// What is legal and probably not what was meant: names of backends that there are none of, and the like. Of
+    /// unknown names the first 200.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let Self { backends, aggregation, outgoing_auth, operational, .. } = self;
@@ -76,7 +78,7 @@ fn unknown_names<R: Reference>(
 ) {
     let names: HashSet<&str> = known.iter().map(|backend| backend.name.as_str()).collect();
     let mut look = |path: String, name: &str| {
-        if !names.contains(name) {
+        if !names.contains(name) && warnings.len() < KEPT {
             warnings.push(Warning {
                 path,
                 message: format!("no backend is called \"{}\"", crate::tree::shorten(name)),

@@ -1,5 +1,7 @@
 //! Rules between the sections of a document. They see the tree, so they are reported beside the mistakes of a section.
 
+use std::collections::BTreeSet;
+
 use crate::{
     context::Context,
     suggest::nearest,
@@ -46,7 +48,7 @@ pub(super) fn issuer(node: &Node, cx: &mut Context) {
 
 /// Providers are upstreams of the embedded authorization server (seed 2.3, 2.9.5, 2.9.6).
 pub(super) fn providers(node: &Node, cx: &mut Context) {
-    let mut names = Vec::new();
+    let mut names = BTreeSet::new();
     if let Some(Node { kind: Kind::List(upstreams), .. }) =
         at(node, &["authServer", "upstreamProviders"])
     {
@@ -63,7 +65,7 @@ pub(super) fn providers(node: &Node, cx: &mut Context) {
     }
 }
 
-fn check_strategy(node: &Node, path: &[&str], names: &[&str], cx: &mut Context) {
+fn check_strategy(node: &Node, path: &[&str], names: &BTreeSet<&str>, cx: &mut Context) {
     const FIELDS: [[&str; 2]; 3] = [
         ["upstreamInject", "providerName"],
         ["tokenExchange", "subjectProviderName"],
@@ -74,14 +76,18 @@ fn check_strategy(node: &Node, path: &[&str], names: &[&str], cx: &mut Context) 
     }
 }
 
-fn check_provider(node: &Node, path: &[&str], names: &[&str], cx: &mut Context) {
+fn check_provider(node: &Node, path: &[&str], names: &BTreeSet<&str>, cx: &mut Context) {
     let Some(place) = at(node, path) else { return };
     let Some(name) = place.text().filter(|name| !names.contains(name)) else { return };
-    let allowed = match names {
+    let suggestion = if cx.is_full() {
+        None
+    } else {
+        nearest(name, names.iter().copied()).map(ToOwned::to_owned)
+    };
+    let allowed = match names.iter().copied().collect::<Vec<_>>().as_slice() {
         [] => "an upstream of authServer, of which there is none".to_owned(),
         names => format!("an upstream of authServer: {}", crate::shape::list(names, "or")),
     };
-    let suggestion = nearest(name, names.iter().copied()).map(ToOwned::to_owned);
     cx.at_keys(path, |cx| cx.refuse_as(place, place.describe(), allowed, suggestion));
 }
 

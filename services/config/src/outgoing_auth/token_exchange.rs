@@ -74,7 +74,11 @@ section! {
         /// Header for the new token. Absent replaces Authorization.
         external_token_header_name: Option<HeaderName>;
     }
-    rules [Rule::AtMostOne(&["clientSecret", "clientSecretEnv"])]
+    rules [
+        Rule::AtMostOne(&["clientSecret", "clientSecretEnv"]),
+        Rule::Needs("clientSecret", "clientId"),
+        Rule::Needs("clientSecretEnv", "clientId"),
+    ]
 }
 
 alternative!(TokenExchange as TokenExchangeForm);
@@ -82,7 +86,8 @@ alternative!(TokenExchange as TokenExchangeForm);
 // === impl TokenExchange ===
 
 impl TokenExchange {
-    fn from_wire(wire: TokenExchangeForm, node: &Node, cx: &mut Context) -> Option<Self> {
+    #[allow(clippy::unnecessary_wraps)] // The signature is that of every alternative.
+    fn from_wire(wire: TokenExchangeForm, _: &Node, _: &mut Context) -> Option<Self> {
         let TokenExchangeForm {
             token_url,
             audience,
@@ -97,10 +102,6 @@ impl TokenExchange {
         let client_secret = client_secret
             .map(ClientSecret::Literal)
             .or_else(|| client_secret_env.map(ClientSecret::Env));
-        if client_secret.is_some() && client_id.is_none() {
-            cx.refuse_key(node, "clientId", "nothing", "the client whose secret is given");
-            return None;
-        }
         Some(Self {
             token_url,
             audience,

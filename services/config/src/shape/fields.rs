@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 use super::{Limit, Rule, Shape, camel, description};
 use crate::{
     context::Context,
+    error::Mistake,
     suggest::nearest,
-    tree::{Kind, Node},
+    tree::{Entry, Kind, Node},
 };
 
 /// The keys of one object, taken one by one.
@@ -67,34 +68,38 @@ impl<'a> Fields<'a> {
     /// Reports keys that no field took, and rules between those that were.
     pub(crate) fn finish(self, rules: &[Rule], cx: &mut Context) {
         if let Kind::Map(entries) = &self.node.kind {
-            for entry in entries {
-                let elsewhere = rules
-                    .iter()
-                    .any(|rule| matches!(rule, Rule::Elsewhere(key, _) if *key == entry.key));
-                if elsewhere
-                    || self.known.iter().any(|known| *known == entry.key)
-                    || entry.key == "<<"
-                {
-                    continue;
-                }
-                let known = || self.known.iter().map(AsRef::as_ref);
-                // A key that is there already is the less likely meaning.
-                let suggestion =
-                    nearest(&entry.key, known().filter(|key| self.node.get(key).is_none()))
-                        .or_else(|| nearest(&entry.key, known()))
-                        .map(ToOwned::to_owned);
-                let mut known: Vec<&str> = known().collect();
-                known.sort_unstable();
-                let at =
-                    Node { line: entry.line.or(entry.value.line), kind: Kind::List(Vec::new()) };
-                let allowed = known.join(", ");
-                cx.at_key(&entry.key, |cx| {
-                    cx.refuse_as(&at, "an unknown key", allowed, suggestion);
-                });
-            }
+            self.refuse_unknown(entries, rules, cx);
         }
         for rule in rules {
             rule.check(self.node, cx);
+        }
+    }
+
+    fn refuse_unknown(&self, entries: &[Entry], rules: &[Rule], cx: &mut Context) {
+        let mut known: Vec<&str> = self.known.iter().map(AsRef::as_ref).collect();
+        known.sort_unstable();
+        // A key that is there already is the less likely meaning of a misspelt one.
+        let (present, absent): (Vec<&str>, Vec<&str>) =
+            known.iter().partition(|key| self.node.get(key).is_some());
+        for Entry { key, line, value } in entries {
+            let elsewhere = |rule: &Rule| matches!(rule, Rule::Elsewhere(other, _) if other == key);
+            if known.contains(&key.as_str()) || key == "<<" || rules.iter().any(elsewhere) {
+                continue;
+            }
+            let mut mistake = Mistake {
+                path: String::new(),
+                line: line.or(value.line),
+                found: "an unknown key".to_owned(),
+                allowed: String::new(),
+                suggestion: None,
+            };
+            if !cx.is_full() {
+                mistake.allowed = known.join(", ");
+                mistake.suggestion = nearest(key, absent.iter().copied())
+                    .or_else(|| nearest(key, present.iter().copied()))
+                    .map(ToOwned::to_owned);
+            }
+            cx.at_key(key, |cx| cx.report(mistake));
         }
     }
 }

@@ -222,7 +222,10 @@ impl Rule {
         let mut all = Vec::new();
         match self {
             Self::Variants { tag, default, variants } => {
-                all.extend(variants.iter().map(|variant| describe_variant(tag, *default, variant)));
+                let telling =
+                    |variant: &&Variant| !variant.needs.is_empty() || !variant.refuses.is_empty();
+                let telling = variants.iter().filter(telling);
+                all.extend(telling.map(|variant| describe_variant(tag, *default, variant)));
             }
             Self::AtMostOne(keys) => all.extend(none_two(keys)),
             Self::ExactlyOne(keys) => {

@@ -106,8 +106,12 @@ impl Shape for String {
 impl Shape for Url {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let text = text(node, false, cx)?;
-        let allowed = "an absolute http:// or https:// URL with a host";
+        let allowed = "an absolute http:// or https:// URL with a host, without user and password";
         match Url::parse(text) {
+            Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+                cx.refuse_as(node, "a URL with user or password", allowed, None);
+                None
+            }
             Ok(url) if patterns::HTTP.matches(text) && url.has_host() => Some(url),
             Ok(_) => {
                 cx.refuse(node, allowed);

@@ -308,6 +308,6 @@ fn a_file_finds_secrets_in_files_and_a_resource_in_kubernetes_secrets() {
 fn a_misspelt_provider_is_suggested() {
     let text = FULL.replace("primaryUpstreamProvider: okta", "primaryUpstreamProvider: otka");
     assert!(
-        whole(&text)[0].contains("an upstream of authServer: okta or hub (did you mean okta?)")
+        whole(&text)[0].contains("an upstream of authServer: hub or okta (did you mean okta?)")
     );
 }

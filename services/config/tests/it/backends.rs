@@ -45,6 +45,12 @@ fn the_url_is_absolute_http_or_https_with_a_host() {
 }
 
 #[test]
+fn a_url_with_credentials_is_refused_and_not_repeated() {
+    let text = "backends: [{name: a, url: 'http://u:sesame@a/', transport: sse}]\n";
+    one(text, "backends[0].url", "found a URL with user or password");
+}
+
+#[test]
 fn the_transport_is_one_of_two() {
     one(
         "backends: [{name: a, url: 'http://a', transport: streamable_http}]\n",

@@ -104,6 +104,18 @@ fn merge_keys_are_refused() {
 }
 
 #[test]
+fn the_format_is_json_by_name_and_yaml_otherwise() {
+    for (name, format) in [
+        ("a.json", Format::Json),
+        ("a.JSON", Format::Json),
+        ("a.yaml", Format::Yaml),
+        ("a", Format::Yaml),
+    ] {
+        assert_eq!(Format::of(name.as_ref()), format, "{name}");
+    }
+}
+
+#[test]
 fn keys_are_camel_case_only() {
     one("group_ref: x\n", "group_ref", "did you mean groupRef?");
     one("GroupRef: x\n", "GroupRef", "did you mean groupRef?");
@@ -158,6 +170,27 @@ fn two_hundred_mistakes_are_kept_and_the_rest_is_counted() {
     let mistakes = File::parse(&text, Format::Yaml).unwrap_err();
     assert_eq!((mistakes.as_slice().len(), mistakes.count()), (200, 300));
     assert!(mistakes.to_string().ends_with("and 100 more"));
+}
+
+#[test]
+fn a_hostile_document_is_refused_in_few_words() {
+    let unknown: Vec<_> = (0..90_000).map(|n| format!("zzz{n}: 1")).collect();
+    let text = format!("{LEAST}{}\n", unknown.join("\n"));
+    assert_eq!(File::parse(&text, Format::Yaml).unwrap_err().count(), 90_000);
+    let entries: Vec<_> = (0..30_000).map(|n| format!("{{workload: w{n}}}")).collect();
+    let text = format!("{LEAST}aggregation: {{tools: [{}]}}\n", entries.join(", "));
+    assert_eq!(File::parse(&text, Format::Yaml).unwrap().warnings().len(), 200);
+}
+
+#[test]
+fn line_ends_byte_order_marks_and_tabs_in_json_do_no_harm() {
+    let text = format!("\u{feff}{}", LEAST.replace('\n', "\r\n"));
+    assert_eq!(File::parse(&text, Format::Yaml).unwrap(), file(""));
+    let json =
+        "{\n\t\"name\": \"x\",\n\t\"incomingAuth\": {\n\t\t\"type\": \"anonymous\"\n\t}\n}\n";
+    for format in [Format::Yaml, Format::Json] {
+        assert_eq!(File::parse(json, format).unwrap(), file(""), "{format:?}");
+    }
 }
 
 #[test]

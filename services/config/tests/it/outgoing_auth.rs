@@ -163,8 +163,8 @@ fn a_token_exchange_has_one_secret_and_the_client_it_belongs_to() {
     );
     one(
         &default(&exchange(", clientSecretEnv: S")),
-        &format!("{path}.clientId"),
-        "the client whose secret is given",
+        &format!("{path}.clientSecretEnv"),
+        "clientSecretEnv together with clientId",
     );
     one(
         &default("{type: token_exchange, tokenExchange: {}}"),

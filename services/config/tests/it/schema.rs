@@ -32,7 +32,6 @@ const BEYOND_THE_SCHEMA: &[&str] = &[
     "prefixFormat only with",
     "priorityOrder only with",
     "backends only with outgoingAuth.source: inline",
-    "the client whose secret is given",
     "fallbackRoleArn, or at least one mapping",
     "clusterMode together with addr",
     "parameters other than",
