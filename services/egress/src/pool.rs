@@ -188,11 +188,13 @@ impl Pool {
         });
 
         let mut slot = lock(&self.multiplexed);
-        let busy = self.in_flight() > 0;
-        if slot.as_ref().is_some_and(|entry| {
-            entry.connection.is_closed() || !busy && now.duration_since(entry.used) >= age
-        }) {
-            *slot = None;
+        if let Some(entry) = &mut *slot {
+            if self.in_flight() > 0 {
+                entry.used = now;
+            }
+            if entry.connection.is_closed() || now.duration_since(entry.used) >= age {
+                *slot = None;
+            }
         }
     }
 
