@@ -53,7 +53,12 @@ impl Telemetry {
             cx.refuse_key(node, "endpoint", "an endpoint that nothing is sent to", allowed);
         }
         if self.insecure && self.ca_cert_path.is_some() {
-            cx.refuse_key(node, "caCertPath", "caCertPath with insecure: true", "one of them");
+            cx.refuse_key(
+                node,
+                "caCertPath",
+                "caCertPath with insecure: true",
+                "caCertPath only without insecure",
+            );
         }
         for name in self.headers.keys() {
             if crate::text::HeaderName::new(name).is_none() {

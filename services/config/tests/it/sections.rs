@@ -140,7 +140,7 @@ fn an_endpoint_that_nothing_is_sent_to_is_refused() {
     one(
         "telemetry: {insecure: true, caCertPath: /ca.pem}\n",
         "telemetry.caCertPath",
-        "one of them",
+        "only without insecure",
     );
 }
 
