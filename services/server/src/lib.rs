@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cli;
-mod guard;
+pub mod guard;
 pub mod parts;
 mod routes;
 pub mod serve;

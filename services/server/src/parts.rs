@@ -92,7 +92,7 @@ impl Parts {
             auth_server: _,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
-        let (timeouts, partial_failure) = (waiting(timeouts), patience(failure_handling));
+        let (timeouts, partial_failure) = (waiting(timeouts), patience(&failure_handling));
         let about = About {
             name: name.clone(),
             group: group.clone(),
@@ -118,7 +118,7 @@ fn waiting(timeouts: Timeouts) -> TimeoutLayer {
     TimeoutLayer::new(default.into()).per_backend(per_backend)
 }
 
-fn patience(failures: FailureHandling) -> PartialFailure {
+fn patience(failures: &FailureHandling) -> PartialFailure {
     let FailureHandling {
         health_check_interval: _,
         health_check_timeout: _,

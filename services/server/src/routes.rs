@@ -22,7 +22,7 @@ use crate::stack::McpService;
 
 /// Everything that a connection needs to answer requests.
 #[derive(Clone, Debug)]
-pub struct Routes {
+pub(crate) struct Routes {
     pub(crate) mcp: McpService,
     pub(crate) shared: Arc<Shared>,
 }
@@ -52,7 +52,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
 }
 
 /// The MCP service's future, or an answer that is there.
-pub enum Answering {
+pub(crate) enum Answering {
     /// From the MCP endpoint.
     Mcp(<McpService as Service<Request<Incoming>>>::Future),
     /// From one of the others.
@@ -84,9 +84,7 @@ impl Routes {
             "/readyz" if shared.draining.load(Ordering::Acquire) => {
                 document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}))
             }
-            "/readyz" => {
-                document(StatusCode::OK, &json!({"status": "ready", "mode": "static"}))
-            }
+            "/readyz" => document(StatusCode::OK, &json!({"status": "ready", "mode": "static"})),
             "/status" => match shared.hosts.check(request.uri(), request.headers()) {
                 Ok(_) => document(StatusCode::OK, &shared.status()),
                 Err(refusal) => refusal.into_response(None),
@@ -121,9 +119,8 @@ impl Shared {
             })
             .collect();
         let ready = report.backends.iter().filter(|backend| backend.offered).count();
-        let shown = |kind| {
-            report.entries.iter().filter(|entry| entry.kind == kind && entry.shown).count()
-        };
+        let shown =
+            |kind| report.entries.iter().filter(|entry| entry.kind == kind && entry.shown).count();
         json!({
             "name": about.name,
             "version": env!("CARGO_PKG_VERSION"),

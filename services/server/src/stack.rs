@@ -30,6 +30,7 @@ pub struct Incoming {
 
 impl Incoming {
     /// The incoming stack, outermost first.
+    #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
         let Self { crowd, hosts, decode } = self;
         ServiceBuilder::new()
@@ -47,6 +48,7 @@ impl Incoming {
 }
 
 /// The outgoing stack of one backend, outermost first.
+#[must_use]
 pub fn outgoing(timeouts: TimeoutLayer, client: Client) -> BackendService {
     let origin = client.origin().clone();
     let stack = ServiceBuilder::new()

@@ -60,8 +60,8 @@ impl Serve {
             .map_err(|mistakes| format!("{}:\n{mistakes}", config.display()))?;
         let warnings = file.warnings();
         let egress = Egress::new(Settings::default());
-        let parts = Parts::new(file, &egress)
-            .map_err(|error| format!("{}:\n{error}", config.display()))?;
+        let parts =
+            Parts::new(file, &egress).map_err(|error| format!("{}:\n{error}", config.display()))?;
         log::start(parts.debug);
         for warning in warnings {
             tracing::warn!("{warning}");
@@ -73,7 +73,8 @@ impl Serve {
             limits: Limits { session_ttl: session_ttl.into(), ..Limits::default() },
             ..Options::default()
         };
-        let server = Server::start(parts, egress, options).await.map_err(|error| error.to_string())?;
+        let server =
+            Server::start(parts, egress, options).await.map_err(|error| error.to_string())?;
         let address = server.address().map_err(|error| error.to_string())?;
         tracing::info!("listening on http://{address}/mcp");
         server.watch(config);
@@ -84,10 +85,11 @@ impl Serve {
 
 /// Ready when the process is asked to stop.
 pub(crate) async fn stopped() {
-    let mut signals: Vec<_> = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()]
-        .into_iter()
-        .filter_map(|kind| signal(kind).ok())
-        .collect();
+    let mut signals: Vec<_> =
+        [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()]
+            .into_iter()
+            .filter_map(|kind| signal(kind).ok())
+            .collect();
     std::future::poll_fn(|cx| {
         let any = signals.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
         if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }

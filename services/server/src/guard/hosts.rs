@@ -80,16 +80,15 @@ impl HostsLayer {
             && !is_loopback(host)
             && !hosts.iter().any(|known| same_host(known, host))
         {
-            return Err(Rejection::foreign_host(
-                "this Host is not served here: see --allow-host",
-            ));
+            return Err(Rejection::foreign_host("this Host is not served here: see --allow-host"));
         }
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
         let text = origin.to_str().unwrap_or_default();
         let place = text.split_once("://").map_or("", |(_, place)| place);
-        let known = self.0.origins.iter().any(|known| known.eq_ignore_ascii_case(text) || known == "*")
-            || !place.is_empty() && place.eq_ignore_ascii_case(host)
-            || is_loopback(place) && is_loopback(host);
+        let known =
+            self.0.origins.iter().any(|known| known.eq_ignore_ascii_case(text) || known == "*")
+                || !place.is_empty() && place.eq_ignore_ascii_case(host)
+                || is_loopback(place) && is_loopback(host);
         if known {
             return Ok(Some(origin.clone()));
         }

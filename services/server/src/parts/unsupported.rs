@@ -8,6 +8,10 @@ use vmcp_config::{
     OutgoingAuth, SessionStorage, Source, Strategy,
 };
 
+const LEAVE_OUT: &str = "leave it out";
+const UNAUTHENTICATED: &str = "use type: unauthenticated";
+const DEFAULT: &str = "leave it at its default";
+
 /// A section that nothing in this version would read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
@@ -51,7 +55,6 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
             found.push(Unsupported { path: path.to_owned(), instead });
         }
     };
-    const LEAVE_OUT: &str = "leave it out";
     refuse(*audit != vmcp_config::Audit::default(), "audit", LEAVE_OUT);
     refuse(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);
     refuse(optimizer.is_some(), "optimizer", LEAVE_OUT);
@@ -69,7 +72,6 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
 }
 
 fn outgoing(outgoing: &OutgoingAuth, refuse: &mut impl FnMut(bool, &str, &'static str)) {
-    const UNAUTHENTICATED: &str = "use type: unauthenticated";
     let OutgoingAuth { source, default, backends } = outgoing;
     let discovered = matches!(source, Source::Discovered);
     refuse(discovered, "outgoingAuth.source", "use source: inline");
@@ -81,7 +83,6 @@ fn outgoing(outgoing: &OutgoingAuth, refuse: &mut impl FnMut(bool, &str, &'stati
 }
 
 fn health(operational: &Operational, refuse: &mut impl FnMut(bool, &str, &'static str)) {
-    const DEFAULT: &str = "leave it at its default";
     let defaults = FailureHandling::default();
     let FailureHandling {
         health_check_interval,
