@@ -264,10 +264,7 @@ mod tests {
     #[test]
     fn an_unknown_id_is_left_out_rather_than_null() {
         let body = Rejection::internal().to_json(None);
-        assert_eq!(
-            body,
-            r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"internal error"}}"#
-        );
+        assert_eq!(body, r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"internal error"}}"#);
     }
 
     #[test]

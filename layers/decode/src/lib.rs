@@ -7,4 +7,8 @@ pub mod name;
 mod read;
 mod service;
 
-pub use self::{layer::DecodeLayer, media::{accepts_events, prefers_events}, service::Decode};
+pub use self::{
+    layer::DecodeLayer,
+    media::{accepts_events, prefers_events},
+    service::Decode,
+};

@@ -19,9 +19,7 @@ pub(crate) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
         return Err(Rejection::unsupported_media_type());
     }
     if headers.contains_key(ACCEPT) && !(accepts(headers, JSON) && accepts(headers, EVENTS)) {
-        return Err(Rejection::not_acceptable(
-            "send Accept: application/json, text/event-stream",
-        ));
+        return Err(Rejection::not_acceptable("send Accept: application/json, text/event-stream"));
     }
     Ok(())
 }
@@ -58,9 +56,7 @@ fn accepts(headers: &HeaderMap, media: &str) -> bool {
         .any(|range| {
             range.eq_ignore_ascii_case(media)
                 || range == "*/*"
-                || range
-                    .strip_suffix("/*")
-                    .is_some_and(|start| start.eq_ignore_ascii_case(family))
+                || range.strip_suffix("/*").is_some_and(|start| start.eq_ignore_ascii_case(family))
         })
 }
 

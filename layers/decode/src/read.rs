@@ -58,9 +58,8 @@ where
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| {
-            Rejection::malformed(code::PARSE, "the body broke off before its end")
-        })?;
+        let frame = frame
+            .map_err(|_| Rejection::malformed(code::PARSE, "the body broke off before its end"))?;
         let Ok(mut data) = frame.into_data() else { continue };
         let length = data.remaining();
         if first.len() + rest.len() + length > limit {

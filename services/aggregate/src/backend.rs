@@ -22,7 +22,7 @@ use tower::ServiceExt;
 use vmcp_core::{Backend, Body, BoxError, Generation};
 
 use crate::catalog::Offer;
-use crate::settings::{BackendSettings, BackendService, Transport};
+use crate::settings::{BackendService, BackendSettings, Transport};
 
 /// A backend and everything that is remembered of it. It survives reloads that leave it as it is.
 pub(crate) struct Link {

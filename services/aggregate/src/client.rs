@@ -73,7 +73,8 @@ pub(crate) async fn notify(
 
 /// Ids are the client's own on its own session, so the notification is right as it is.
 async fn cancel(call: &Call, session: &Arc<Session>) {
-    let Some(running) = call.message.param(Key::RequestId).and_then(|id| session.running(id)) else {
+    let Some(running) = call.message.param(Key::RequestId).and_then(|id| session.running(id))
+    else {
         return;
     };
     running.cancelled.notify_one();

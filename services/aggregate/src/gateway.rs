@@ -55,6 +55,7 @@ impl Gateway {
                 tokio::time::sleep(SWEEP).await;
                 sweeping.sessions.sweep().iter().for_each(|session| session.end());
                 sweeping.sessions.for_each(|session| session.prune());
+                sweeping.shared.sweep();
             }
         });
         let running = Running { hub: Arc::clone(&hub), sweeper: sweeper.abort_handle() };

@@ -26,8 +26,7 @@ pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
         return Err(Rejection::invalid_params("initialize needs params.protocolVersion, a string"));
     };
     let asked = asked.read(&message.bytes);
-    let revision =
-        STATEFUL.into_iter().find(|known| *known == asked).unwrap_or(LATEST_STATEFUL);
+    let revision = STATEFUL.into_iter().find(|known| *known == asked).unwrap_or(LATEST_STATEFUL);
     let capabilities = object(call, Key::Capabilities)?.unwrap_or(b"{}");
     let client = object(call, Key::ClientInfo)?.unwrap_or(br#"{"name":"unknown","version":"0"}"#);
     if capabilities.len() + client.len() > LONGEST_INTRODUCTION {
@@ -40,7 +39,8 @@ pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
         .open(call.caller.clone(), session)
         .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
     let snapshot = &call.snapshot;
-    let mut out = format!(r#"{{"protocolVersion":"{revision}","capabilities":{CAPABILITIES},"#).into_bytes();
+    let mut out =
+        format!(r#"{{"protocolVersion":"{revision}","capabilities":{CAPABILITIES},"#).into_bytes();
     out.extend_from_slice(b"\"serverInfo\":");
     out.extend_from_slice(&server(&call.hub));
     append_instructions(&mut out, snapshot);

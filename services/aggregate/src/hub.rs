@@ -8,13 +8,15 @@ use tokio::task::AbortHandle;
 use vmcp_core::Backend;
 use vmcp_session::Sessions;
 
+use crate::backend::Link;
 use crate::backend::handshake::Introduction;
 use crate::backend::observe::observe;
-use crate::backend::Link;
 use crate::catalog::{Catalog, Kind, Part, combine, define_literal};
 use crate::listen::Listeners;
+use crate::park::Parked;
 use crate::session::Session;
 use crate::settings::{Limits, PartialFailure, Rules, Settings};
+use crate::shared::SharedSessions;
 
 /// The catalog of everything, with the backends as handles.
 pub(crate) type Everything = Catalog<Arc<Link>>;
@@ -40,6 +42,8 @@ pub(crate) struct Hub {
     observers: Mutex<HashMap<(Backend, u64), AbortHandle>>,
     pub(crate) sessions: Sessions<Session>,
     pub(crate) listeners: Listeners,
+    pub(crate) shared: SharedSessions,
+    pub(crate) parked: Parked,
     pub(crate) limits: Limits,
     pub(crate) seal: crate::seal::Seal,
 }
@@ -111,6 +115,8 @@ impl Hub {
             observers: Mutex::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl),
             listeners: Listeners::new(limits.listeners),
+            shared: SharedSessions::default(),
+            parked: Parked::new(limits.parked, limits.parked_per_identity),
             limits,
             seal,
         });
@@ -134,6 +140,7 @@ impl Hub {
         self.tell(&changes);
         self.sessions.for_each(|session| session.keep_only(&new.links));
         self.listeners.keep_only(&new.links);
+        self.shared.keep_only(&new.links);
     }
 
     /// Makes the catalog anew from what the backends offer now, and tells whoever wants to know.
@@ -199,5 +206,6 @@ impl Hub {
         let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
         observers.drain().for_each(|(_, task)| task.abort());
         self.sessions.for_each(|session| session.end());
+        self.shared.end();
     }
 }

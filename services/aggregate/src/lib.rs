@@ -9,10 +9,12 @@ mod hello;
 mod hub;
 mod listen;
 mod lists;
+mod park;
 mod relay;
 mod seal;
 mod session;
 pub mod settings;
+mod shared;
 pub mod status;
 mod stream;
 

@@ -79,8 +79,7 @@ impl Listeners {
             let wanted: Vec<_> =
                 changes.iter().copied().filter(|kind| listener.wants(*kind)).collect();
             for method in methods(&wanted) {
-                let message =
-                    format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{}}}}"#);
+                let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{}}}}"#);
                 listener.push(&message.into());
             }
         }

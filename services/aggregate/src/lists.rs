@@ -1,8 +1,8 @@
 //! Lists: cut out of the catalog, framed for the client's generation, never copied.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
 use http::Response;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use vmcp_core::{Body, Rejection};
 use vmcp_wire::Key;
 
@@ -30,7 +30,9 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     head.extend_from_slice(&call.id());
     head.extend_from_slice(b",\"result\":{");
     if call.session.is_none() {
-        head.extend_from_slice(b"\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\",");
+        head.extend_from_slice(
+            b"\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\",",
+        );
     }
     head.push(b'"');
     head.extend_from_slice(kind.member().as_bytes());

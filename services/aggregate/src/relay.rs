@@ -104,7 +104,8 @@ impl Relay {
     async fn ask(&self, message: Bytes, id: Span, ping: bool) {
         let theirs = id.slice(&message);
         if ping {
-            let answer = [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], &theirs, b",\"result\":{}}"].concat();
+            let answer =
+                [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], &theirs, b",\"result\":{}}"].concat();
             return self.reply(answer.into()).await;
         }
         let question = Question::Backend {

@@ -183,6 +183,9 @@ mod tests {
         assert_eq!(seal.open(&sealed, PURPOSE).as_deref(), Some("state"), "good in its second");
         let mut late = BASE64_URL_SAFE_NO_PAD.decode(&sealed[3..]).unwrap();
         late.truncate(NONCE);
-        assert_eq!(seal.open(&(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(late)), PURPOSE), None);
+        assert_eq!(
+            seal.open(&(VERSION.to_owned() + &BASE64_URL_SAFE_NO_PAD.encode(late)), PURPOSE),
+            None
+        );
     }
 }

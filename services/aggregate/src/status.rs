@@ -22,6 +22,10 @@ pub struct Report {
     pub conflicts: Vec<Conflict>,
     /// Sessions of stateful clients.
     pub sessions: usize,
+    /// Sessions with stateful backends on behalf of stateless clients.
+    pub shared_sessions: usize,
+    /// Calls that wait for a stateless client's answer.
+    pub parked_calls: usize,
     /// Open `subscriptions/listen` streams of stateless clients.
     pub listeners: usize,
 }
@@ -107,6 +111,8 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
         entries,
         conflicts: catalog.conflicts.clone(),
         sessions: hub.sessions.len(),
+        shared_sessions: hub.shared.len(),
+        parked_calls: hub.parked.len(),
         listeners: hub.listeners.len(),
     }
 }

@@ -109,7 +109,9 @@ impl Stream {
             state.connection += 1;
             state.connected = false;
         }
-        if state.waiting() >= 8 * QUEUE || state.bytes + data.len() > MOST_BYTES && state.waiting() > 0 {
+        if state.waiting() >= 8 * QUEUE
+            || state.bytes + data.len() > MOST_BYTES && state.waiting() > 0
+        {
             state.ended = Some(Instant::now());
             state.wake();
             return false;

@@ -134,8 +134,7 @@ async fn a_body_that_never_ends_is_given_up() {
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
     });
-    let request =
-        Request::post("/").header("content-type", "application/json").body(body).unwrap();
+    let request = Request::post("/").header("content-type", "application/json").body(body).unwrap();
     let response = DecodeLayer::new().layer(inner).oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
 }

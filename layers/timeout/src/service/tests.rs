@@ -10,12 +10,9 @@ use super::*;
 
 type Frames = Channel<Bytes, std::io::Error>;
 
-fn silent() -> impl Service<
-    Request<()>,
-    Response = Response<Frames>,
-    Error = std::io::Error,
-    Future: Send,
-> + Clone {
+fn silent()
+-> impl Service<Request<()>, Response = Response<Frames>, Error = std::io::Error, Future: Send> + Clone
+{
     service_fn(|_: Request<()>| std::future::pending())
 }
 
@@ -41,9 +38,8 @@ async fn the_time_stands_still_while_it_is_held() {
     request.extensions_mut().insert(hold.clone());
     let pause = hold.pause();
     let began = Instant::now();
-    let call = tokio::spawn(
-        TimeoutLayer::new(Duration::from_secs(2)).layer(silent()).oneshot(request),
-    );
+    let call =
+        tokio::spawn(TimeoutLayer::new(Duration::from_secs(2)).layer(silent()).oneshot(request));
     advance(Duration::from_secs(61)).await;
     tokio::task::yield_now().await;
     drop(pause);

@@ -7,9 +7,9 @@ use http_body_util::{BodyExt, Full, Limited};
 use vmcp_core::{Body, BoxError};
 use vmcp_wire::{Envelope, Outcome, find, scan, unquote};
 
+use super::Link;
 use super::events::Events;
 use super::failure::Failure;
-use super::Link;
 
 /// The largest answer that the gateway reads for itself, in bytes.
 pub(crate) const LARGEST: usize = 64 << 20;

@@ -24,15 +24,10 @@ pub(crate) enum Failure {
     Ended,
     /// The answer is an error of JSON-RPC.
     #[error("answered with error {code}: {message}")]
-    Rpc {
-        code: i64,
-        message: String,
-    },
+    Rpc { code: i64, message: String },
     /// The answer, or one of its events, is larger than what is held.
     #[error("answered with more than {limit} bytes")]
-    TooLarge {
-        limit: usize,
-    },
+    TooLarge { limit: usize },
     /// None of the revisions that the gateway speaks.
     #[error("speaks no revision that the gateway speaks")]
     Revision,
@@ -70,7 +65,10 @@ mod tests {
         assert_eq!(told(elapsed), "backend be did not answer in time");
         let refused = std::io::Error::other("connect 10.0.0.7:80: refused");
         assert_eq!(told(refused), "backend be could not be reached");
-        assert_eq!(told(Failure::Status(StatusCode::BAD_GATEWAY)), "backend be answered HTTP 502 Bad Gateway");
+        assert_eq!(
+            told(Failure::Status(StatusCode::BAD_GATEWAY)),
+            "backend be answered HTTP 502 Bad Gateway"
+        );
         assert_eq!(told(Failure::Ended), "backend be ended its stream before the answer");
     }
 }

@@ -8,13 +8,13 @@ use http_body_util::Full;
 use vmcp_core::{BoxError, cause};
 use vmcp_wire::{find, unquote};
 
+use super::Link;
 use super::ask::ask;
 use super::failure::Failure;
 use super::handshake::{self, Introduction, Live};
 use super::request::post;
-use super::Link;
-use crate::catalog::{Item, Kind, Offer};
 use crate::catalog::define_literal;
+use crate::catalog::{Item, Kind, Offer};
 
 /// The most pages that are read of one list.
 const MOST_PAGES: usize = 1000;
@@ -48,8 +48,14 @@ impl Speaker<'_> {
         find(said, "instructions").and_then(unquote).map(std::borrow::Cow::into_owned)
     }
 
-    fn request(&self, link: &Link, kind: Kind, cursor: Option<&str>) -> (Request<Full<Bytes>>, String) {
-        let cursor = cursor.map(|cursor| String::from_utf8_lossy(&define_literal(cursor)).into_owned());
+    fn request(
+        &self,
+        link: &Link,
+        kind: Kind,
+        cursor: Option<&str>,
+    ) -> (Request<Full<Bytes>>, String) {
+        let cursor =
+            cursor.map(|cursor| String::from_utf8_lossy(&define_literal(cursor)).into_owned());
         match self {
             Self::Stateful(live) => {
                 let id = format!("\"vmcp:{}\"", link.serial());
@@ -62,8 +68,8 @@ impl Speaker<'_> {
                 (live.sign(post(link, message.into())), id)
             }
             Self::Stateless(_, who) => {
-                let members = cursor
-                    .map_or_else(String::new, |cursor| format!("\"cursor\":{cursor},"));
+                let members =
+                    cursor.map_or_else(String::new, |cursor| format!("\"cursor\":{cursor},"));
                 handshake::request(link, kind.method(), &members, *who)
             }
         }

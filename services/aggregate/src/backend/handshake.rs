@@ -91,22 +91,18 @@ impl Live {
     }
 }
 
-/// The `_meta` of a stateless request.
-pub(crate) fn meta(who: Introduction<'_>) -> Vec<u8> {
-    let mut meta = Vec::with_capacity(256);
-    for piece in [
-        br#"{"io.modelcontextprotocol/protocolVersion":""#,
-        STATELESS.as_bytes(),
-        br#"","io.modelcontextprotocol/clientInfo":"#,
-        who.client,
-        br#","io.modelcontextprotocol/clientCapabilities":"#,
-        who.capabilities,
-        b"}",
-    ] as [&[u8]; 7]
-    {
-        meta.extend_from_slice(piece);
-    }
-    meta
+/// What the `_meta` of a stateless request says of the client.
+pub(crate) fn meta_members(
+    who: Introduction<'_>,
+    level: Option<&[u8]>,
+) -> Vec<(&'static str, Vec<u8>)> {
+    let mut members = vec![
+        ("io.modelcontextprotocol/protocolVersion", format!("\"{STATELESS}\"").into_bytes()),
+        ("io.modelcontextprotocol/clientInfo", who.client.to_vec()),
+        ("io.modelcontextprotocol/clientCapabilities", who.capabilities.to_vec()),
+    ];
+    members.extend(level.map(|level| ("io.modelcontextprotocol/logLevel", level.to_vec())));
+    members
 }
 
 /// A request of the gateway to a stateless backend. `members` are further members of `params`, each
@@ -118,9 +114,13 @@ pub(crate) fn request(
     who: Introduction<'_>,
 ) -> (Request<Full<Bytes>>, String) {
     let id = link.serial().to_string();
-    let meta = String::from_utf8_lossy(&meta(who)).into_owned();
+    let meta: Vec<String> = meta_members(who, None)
+        .iter()
+        .map(|(key, value)| format!("\"{key}\":{}", String::from_utf8_lossy(value)))
+        .collect();
+    let meta = meta.join(",");
     let message = format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{members}"_meta":{meta}}}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{members}"_meta":{{{meta}}}}}}}"#
     );
     let mut request = post(link, message.into());
     stateless(request.headers_mut(), method, None);

@@ -118,8 +118,7 @@ async fn follow_listen(
     }
     let members = format!("\"notifications\":{{{filter}}},");
     let who = hub.introduction();
-    let (mut request, _) =
-        handshake::request(link, "subscriptions/listen", &members, who.get());
+    let (mut request, _) = handshake::request(link, "subscriptions/listen", &members, who.get());
     let hold = vmcp_timeout::Hold::new();
     hold.forever();
     request.extensions_mut().insert(hold);

@@ -29,7 +29,8 @@ impl<T: Send + 'static> Future for LiveOn<T> {
 
 impl<T: Send + 'static> Drop for LiveOn<T> {
     fn drop(&mut self) {
-        if let (Some(future), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+        if let (Some(future), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
+        {
             runtime.spawn(future);
         }
     }

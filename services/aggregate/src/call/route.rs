@@ -15,7 +15,7 @@ use crate::hub::Everything;
 use crate::settings::PartialFailure;
 
 /// Where a request goes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) link: Arc<Link>,
     pub(crate) method: &'static str,
@@ -79,7 +79,8 @@ impl Target {
     /// What a completion is for: a prompt by its name, or a resource or template by its URI.
     fn completion(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
         let message = &call.message;
-        let span = message.span(Key::Ref).ok_or_else(|| refuse("completion/complete needs params.ref"))?;
+        let span =
+            message.span(Key::Ref).ok_or_else(|| refuse("completion/complete needs params.ref"))?;
         let reference = span.of(&message.bytes);
         let kind = find(reference, "type").and_then(unquote).unwrap_or_default();
         let member = if kind == "ref/prompt" { "name" } else { "uri" };
@@ -91,7 +92,9 @@ impl Target {
             ));
         }
         let value = find(reference, member);
-        let named = value.and_then(unquote).ok_or_else(|| refuse(format!("params.ref needs {member}, a string")))?;
+        let named = value
+            .and_then(unquote)
+            .ok_or_else(|| refuse(format!("params.ref needs {member}, a string")))?;
         if kind == "ref/resource" {
             let link = all.resource(&named).ok_or_else(|| unknown("resource", &named))?;
             return Ok(Self::kept(call, method, link, named.into_owned()));
@@ -106,7 +109,9 @@ impl Target {
 
     fn located(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
         let message = &call.message;
-        let text = message.text(Key::Uri).ok_or_else(|| refuse(format!("{method} needs params.uri, a string")))?;
+        let text = message
+            .text(Key::Uri)
+            .ok_or_else(|| refuse(format!("{method} needs params.uri, a string")))?;
         let uri: Cow<'_, str> = text.read(&message.bytes);
         match all.resource(&uri) {
             Some(link) => Ok(Self::kept(call, method, link, uri.into_owned())),

@@ -42,7 +42,10 @@ pub(crate) async fn call(
     let cancelled = Arc::new(Notify::new());
     let running = Running { id: id.clone(), upstream: Arc::clone(&upstream), cancelled };
     let Some(guard) = session.run(running) else {
-        return Ok(Err(Rejection::overloaded("too many requests of this session are under way", 1)));
+        return Ok(Err(Rejection::overloaded(
+            "too many requests of this session are under way",
+            1,
+        )));
     };
     let hold = Hold::new();
     let exchange = Exchange { call, session, upstream, target, id, hold };
@@ -126,7 +129,9 @@ impl Exchange {
         }
         match media(&parts.headers) {
             Media::Json => ready(answer::json(code, body, &self.expected()).await?),
-            Media::Events => self.begin(live, Events::new(body, self.call.hub.limits.held_bytes)).await,
+            Media::Events => {
+                self.begin(live, Events::new(body, self.call.hub.limits.held_bytes)).await
+            }
             Media::Other if code.is_success() => Err(Failure::ContentType.into()),
             Media::Other => Err(status(code).into()),
         }
@@ -156,16 +161,17 @@ impl Exchange {
     }
 
     /// Answers with a stream that a task feeds: it goes on when the client's connection breaks.
-    fn stream(self, streaming: Streaming, guard: RunningGuard) -> Result<Response<Body>, Rejection> {
+    fn stream(
+        self,
+        streaming: Streaming,
+        guard: RunningGuard,
+    ) -> Result<Response<Body>, Rejection> {
         let talk = self.session.talk();
         let Some(stream) = talk.open_stream() else {
             return Err(Rejection::overloaded("too many streams of this session are open", 1));
         };
-        let opening = if self.session.revision == LATEST_STATEFUL {
-            Opening::Primed
-        } else {
-            Opening::Plain
-        };
+        let opening =
+            if self.session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
         let response = event_stream(Body::wrap(stream.connect(None, opening)));
         let session = Arc::clone(&self.session);
         let feeding = tokio::spawn(async move { self.feed(streaming, stream, guard).await });
@@ -244,9 +250,11 @@ fn ready(shaped: Shaped) -> Result<Outcome, BoxError> {
 
 /// Whether a refusal means that the session is unknown. Revision 2025-11-25 says 404; servers in use
 /// answer 400 with an error that belongs to no request.
-fn forgotten(code: StatusCode, body: &[u8]) -> bool {
+pub(crate) fn forgotten(code: StatusCode, body: &[u8]) -> bool {
     let error = match scan(body) {
-        Ok(Envelope::Answer { id: None, outcome: vmcp_wire::Outcome::Error(error) }) => error.of(body),
+        Ok(Envelope::Answer { id: None, outcome: vmcp_wire::Outcome::Error(error) }) => {
+            error.of(body)
+        }
         Ok(_) => return false,
         Err(_) => return code == StatusCode::NOT_FOUND,
     };

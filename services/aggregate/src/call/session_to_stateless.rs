@@ -1,7 +1,325 @@
-//! Stateful client, stateless backend.
+//! Stateful client, stateless backend: the gateway puts what the client said at its handshake into
+//! every request, and asks the client on its session what the backend wants to know.
+
 use std::sync::Arc;
-use http::Response;
-use vmcp_core::{Body, BoxError, Rejection};
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::{Response, StatusCode};
+use tokio::sync::{Notify, oneshot};
+use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, Rejection};
+use vmcp_timeout::Hold;
+use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
+
+use super::answer::{self, Expected, Shaped};
+use super::session_to_session::event_stream;
+use super::stateless_to_stateless::names;
 use super::{Call, Target};
-use crate::session::Session;
-pub(crate) async fn call(_: Call, _: Arc<Session>, _: Target) -> Result<Result<Response<Body>, Rejection>, BoxError> { Ok(Err(Rejection::internal())) }
+use crate::backend::ask::{Media, media, status};
+use crate::backend::events::Events;
+use crate::backend::failure::{Failure, rejection};
+use crate::backend::handshake::meta_members;
+use crate::backend::observe::kind_of_change;
+use crate::backend::request::{post, stateless};
+use crate::catalog::{add_headers, define_literal};
+use crate::session::{Question, Running, RunningGuard, Session};
+use crate::stream::{Class, Opening, Stream};
+
+/// How often a backend may ask within one request.
+const MOST_ROUNDS: usize = 10;
+
+pub(crate) async fn call(
+    call: Call,
+    session: Arc<Session>,
+    target: Target,
+) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+    let upstream = session.upstream(&target.link);
+    let id = call.id();
+    let cancelled = Arc::new(Notify::new());
+    let running = Running { id: id.clone(), upstream, cancelled: Arc::clone(&cancelled) };
+    let Some(guard) = session.run(running) else {
+        return Ok(Err(Rejection::overloaded(
+            "too many requests of this session are under way",
+            1,
+        )));
+    };
+    let bridge = Bridge { call, session, target, id, hold: Hold::new() };
+    let first = bridge.introduced();
+    let state = tokio::select! {
+        state = bridge.send(first) => state?,
+        () = cancelled.notified() => return Err(Failure::Question("was not waited for: the client cancelled").into()),
+    };
+    match state {
+        State::Ready(response) => Ok(Ok(response)),
+        state @ (State::Asked(_) | State::Streams(..)) => {
+            Ok(bridge.stream(state, guard, cancelled))
+        }
+    }
+}
+
+struct Bridge {
+    call: Call,
+    session: Arc<Session>,
+    target: Target,
+    id: Bytes,
+    hold: Hold,
+}
+
+/// How a request stands.
+enum State {
+    /// Answered with JSON.
+    Ready(Response<Body>),
+    /// The backend wants input: the whole message.
+    Asked(Bytes),
+    /// The backend streams; the first message was read.
+    Streams(Events, Option<Bytes>),
+}
+
+impl Bridge {
+    /// The client's request with what a stateless server wants to know of the client.
+    fn introduced(&self) -> Bytes {
+        let message = &self.target.message;
+        let Ok(Envelope::Request { params, .. }) = scan(message) else { return message.clone() };
+        let level = self.session.level();
+        let add = meta_members(self.session.introduction(), level.as_deref());
+        let mut splice = Splice::new(message);
+        match (params.get(Key::Meta), params.span) {
+            (Some(object), _) => {
+                for (key, value) in &add {
+                    splice.set_member(object, key, value);
+                }
+            }
+            (None, Some(object)) => _ = splice.set_member(object, "_meta", &object_of(&add)),
+            (None, None) => {
+                let whole =
+                    Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+                let params = [b"{\"_meta\":", &object_of(&add)[..], b"}"].concat();
+                splice.set_member(whole, "params", &params);
+            }
+        }
+        splice.finish()
+    }
+
+    fn expected(&self) -> Expected {
+        Expected {
+            id: self.id.clone(),
+            client_id: self.id.clone(),
+            client: Generation::Stateful,
+            backend: Generation::Stateless,
+            cacheable: false,
+            may_ask: names(self.target.method),
+            most: self.call.hub.limits.held_bytes,
+        }
+    }
+
+    async fn send(&self, message: Bytes) -> Result<State, BoxError> {
+        let link = &self.target.link;
+        let mut request = post(link, message);
+        request.extensions_mut().insert(self.hold.clone());
+        let headers = request.headers_mut();
+        let target = names(self.target.method).then_some(&*self.target.name);
+        stateless(headers, self.target.method, target);
+        let arguments = self.call.message.param(Key::Arguments);
+        add_headers(&self.target.headers, headers, arguments);
+        let (parts, body) = link.send(request).await?.into_parts();
+        let expected = self.expected();
+        match media(&parts.headers) {
+            Media::Json => state(answer::json(parts.status, body, &expected).await?),
+            Media::Events => {
+                let mut events = Events::new(body, expected.most);
+                let first = events.next().await.ok_or(Failure::Ended)??.data;
+                if let Ok(Envelope::Answer { .. }) = scan(&first) {
+                    return state(answer::whole(StatusCode::OK, first, &expected)?);
+                }
+                Ok(State::Streams(events, Some(first)))
+            }
+            Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
+            Media::Other => Err(status(parts.status).into()),
+        }
+    }
+
+    /// Answers with a stream that a task feeds.
+    fn stream(
+        self,
+        state: State,
+        guard: RunningGuard,
+        cancelled: Arc<Notify>,
+    ) -> Result<Response<Body>, Rejection> {
+        let talk = self.session.talk();
+        let Some(stream) = talk.open_stream() else {
+            return Err(Rejection::overloaded("too many streams of this session are open", 1));
+        };
+        let opening =
+            if self.session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
+        let response = event_stream(Body::wrap(stream.connect(None, opening)));
+        let session = Arc::clone(&self.session);
+        let feeding = tokio::spawn(async move {
+            let _guard = guard;
+            tokio::select! {
+                outcome = self.feed(state, &stream) => {
+                    let message = outcome.unwrap_or_else(|error| {
+                        rejection(self.target.link.name(), &error).to_json(Some(&self.id))
+                    });
+                    stream.push(message, Class::Kept);
+                }
+                // Dropping the request is how a stateless one is cancelled.
+                () = cancelled.notified() => {}
+            }
+            stream.end();
+        });
+        session.talk().own(feeding.abort_handle());
+        Ok(response)
+    }
+
+    /// Goes on until there is an answer.
+    async fn feed(&self, mut state: State, stream: &Stream) -> Result<Bytes, BoxError> {
+        let mut rounds = 0;
+        loop {
+            state = match state {
+                State::Ready(response) => {
+                    let body = response.into_body();
+                    return Ok(http_body_util::BodyExt::collect(body).await?.to_bytes());
+                }
+                State::Streams(events, first) => self.read(events, first, stream).await?,
+                State::Asked(message) => {
+                    rounds += 1;
+                    if rounds > MOST_ROUNDS {
+                        return Err(Failure::Question("asked the client too often").into());
+                    }
+                    let next = self.round(&message, stream).await?;
+                    self.send(next).await?
+                }
+            };
+        }
+    }
+
+    /// Passes on what a stream says until the answer.
+    async fn read(
+        &self,
+        mut events: Events,
+        mut first: Option<Bytes>,
+        stream: &Stream,
+    ) -> Result<State, BoxError> {
+        let expected = self.expected();
+        loop {
+            let message = match first.take() {
+                Some(message) => message,
+                None => events.next().await.ok_or(Failure::Ended)??.data,
+            };
+            match scan(&message) {
+                Ok(Envelope::Answer { .. }) => {
+                    return state(answer::whole(StatusCode::OK, message, &expected)?);
+                }
+                Ok(Envelope::Notification { method, .. }) if kind_of_change(&message).is_none() => {
+                    let droppable = matches!(
+                        &*method.read(&message),
+                        "notifications/progress" | "notifications/message"
+                    );
+                    let class = if droppable { Class::Droppable } else { Class::Kept };
+                    stream.push(message, class);
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Asks the client all that the backend wants to know, and makes the request that answers it.
+    async fn round(&self, message: &Bytes, stream: &Stream) -> Result<Bytes, BoxError> {
+        let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(message) else {
+            return Err(Failure::Malformed("no JSON-RPC answer").into());
+        };
+        let result = result.of(message);
+        let questions = find(result, "inputRequests").unwrap_or_default();
+        let _pause = self.hold.pause();
+        let mut asked = Vec::new();
+        for question in members(questions) {
+            let answer = self.ask(question.value, stream)?;
+            asked.push(async move { Ok::<_, BoxError>((question.key.raw(), answer.await)) });
+        }
+        let mut responses = vec![b'{'];
+        for answered in join_all(asked).await {
+            let (key, answer) = answered?;
+            let answer = answer.map_err(|_| Failure::Question("asked, but the client is gone"))?;
+            let Ok(Envelope::Answer { outcome: Outcome::Result(given), .. }) = scan(&answer) else {
+                return Err(Failure::Question("asked, and the client refused to answer").into());
+            };
+            if responses.len() > 1 {
+                responses.push(b',');
+            }
+            responses.extend_from_slice(key);
+            responses.push(b':');
+            responses.extend_from_slice(given.of(&answer));
+        }
+        responses.push(b'}');
+        Ok(self.retry(result, &responses))
+    }
+
+    /// Puts one question to the client.
+    fn ask(&self, question: &[u8], stream: &Stream) -> Result<oneshot::Receiver<Bytes>, BoxError> {
+        let method = find(question, "method").and_then(vmcp_wire::unquote).unwrap_or_default();
+        let capability = needed(&method).ok_or(Failure::Question("asked something unknown"))?;
+        if find(self.session.introduction().capabilities, capability).is_none() {
+            let problem = "asked something that the client did not declare to be able to answer";
+            return Err(Failure::Question(problem).into());
+        }
+        let (sender, receiver) = oneshot::channel();
+        let number = self.session.talk().ask(Question::Call(sender));
+        let number = number.ok_or(Failure::Question("asked more than the client can be asked"))?;
+        let params = find(question, "params").unwrap_or(b"{}");
+        let method = define_literal(&method);
+        let message = [
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":{number},\"method\":").as_bytes(),
+            &method,
+            b",\"params\":",
+            params,
+            b"}",
+        ]
+        .concat();
+        stream.push(message.into(), Class::Kept);
+        Ok(receiver)
+    }
+
+    /// The request anew, with the answers and the backend's state.
+    fn retry(&self, asked: &[u8], responses: &[u8]) -> Bytes {
+        let first = self.introduced();
+        let Ok(Envelope::Request { params, .. }) = scan(&first) else { return first };
+        let Some(object) = params.span else { return first };
+        let mut splice = Splice::new(&first);
+        splice.set_member(object, "inputResponses", responses);
+        if let Some(state) = find(asked, "requestState") {
+            splice.set_member(object, "requestState", state);
+        }
+        splice.finish()
+    }
+}
+
+/// The capability that a client needs to be asked something.
+pub(crate) fn needed(method: &str) -> Option<&'static str> {
+    match method {
+        "elicitation/create" => Some("elicitation"),
+        "sampling/createMessage" => Some("sampling"),
+        "roots/list" => Some("roots"),
+        _ => None,
+    }
+}
+
+fn state(shaped: Shaped) -> Result<State, BoxError> {
+    Ok(match shaped {
+        Shaped::Ready(response) => State::Ready(response),
+        Shaped::InputRequired(message) => State::Asked(message),
+    })
+}
+
+fn object_of(add: &[(&'static str, Vec<u8>)]) -> Vec<u8> {
+    let mut object = vec![b'{'];
+    for (key, value) in add {
+        if object.len() > 1 {
+            object.push(b',');
+        }
+        object.extend_from_slice(&define_literal(key));
+        object.push(b':');
+        object.extend_from_slice(value);
+    }
+    object.push(b'}');
+    object
+}

@@ -1,5 +1,334 @@
-//! Stateless client, stateful backend.
-use http::Response;
-use vmcp_core::{Body, BoxError, Rejection};
+//! Stateless client, stateful backend: the call goes into a session of the client's identity. When
+//! the backend asks something meanwhile, the call is parked and the client gets the question; its
+//! next request resumes the call where it stands.
+
+mod running;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http::{Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Limited};
+use tokio::sync::mpsc;
+use vmcp_core::{Body, BoxError, Generation, Rejection};
+use vmcp_timeout::Hold;
+use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
+
+use self::running::{Cancelling, RunningCall};
+use super::answer::{self, Expected, Shaped};
+use super::session_to_session::{event_stream, forgotten};
+use super::stateless_to_stateless::purpose;
 use super::{Call, Target};
-pub(crate) async fn call(_: Call, _: Target) -> Result<Result<Response<Body>, Rejection>, BoxError> { Ok(Err(Rejection::internal())) }
+use crate::backend::ask::{Media, media, status};
+use crate::backend::events::Events;
+use crate::backend::failure::{Failure, rejection};
+use crate::backend::handshake::{Introduction, Live};
+use crate::backend::request::post;
+use crate::catalog::define_literal;
+use crate::park::{Handle, Out, Resume};
+use crate::session::Upstream;
+use crate::shared::Key as SharedKey;
+
+/// How many messages may wait for the client.
+const QUEUE: usize = 64;
+
+/// The largest body of a refusal that is read to the end.
+const REFUSAL: usize = 64 << 10;
+
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const LEVEL: &str = "io.modelcontextprotocol/logLevel";
+
+pub(crate) async fn call(
+    call: Call,
+    target: Target,
+) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+    if let Some(state) = call.message.text(Key::RequestState) {
+        let state = state.read(&call.message.bytes).into_owned();
+        return Ok(resume(call, target, &state).await);
+    }
+    let upstream = upstream(&call, &target);
+    for last in [false, true] {
+        let crossing = Crossing::begin(&call, &target, &upstream).await?;
+        if let Some(answer) = crossing.finish(&call, &target, &upstream, last).await? {
+            return Ok(answer);
+        }
+    }
+    Err(Failure::SessionGone.into())
+}
+
+/// What a request's `_meta` says.
+fn meta<'a>(call: &'a Call, key: &str) -> Option<&'a [u8]> {
+    find(call.message.param(Key::Meta)?, key)
+}
+
+fn upstream(call: &Call, target: &Target) -> Arc<Upstream> {
+    let capabilities = meta(call, CAPABILITIES).unwrap_or(b"{}");
+    let key = SharedKey::new(&target.link, &call.caller, capabilities, meta(call, LEVEL));
+    call.hub.shared.get(key, &target.link)
+}
+
+/// A request on its way.
+struct Crossing {
+    live: Arc<Live>,
+    response: Response<Body>,
+    expected: Expected,
+    cancelling: Cancelling,
+    hold: Hold,
+}
+
+impl Crossing {
+    async fn begin(
+        call: &Call,
+        target: &Target,
+        upstream: &Arc<Upstream>,
+    ) -> Result<Self, BoxError> {
+        let who = Introduction {
+            capabilities: meta(call, CAPABILITIES).unwrap_or(b"{}"),
+            client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
+        };
+        let live = upstream.live(who, meta(call, LEVEL)).await?;
+        let link = &target.link;
+        let id = Bytes::from(link.serial().to_string());
+        let mut request = live.sign(post(link, outgoing(target, &id)));
+        let hold = Hold::new();
+        request.extensions_mut().insert(hold.clone());
+        let cancelling = Cancelling::new(link, &live, id.clone());
+        let response = link.send(request).await?;
+        let expected = Expected {
+            id,
+            client_id: call.id(),
+            client: Generation::Stateless,
+            backend: Generation::Stateful,
+            cacheable: target.method == "resources/read",
+            may_ask: false,
+            most: call.hub.limits.held_bytes,
+        };
+        Ok(Self { live, response, expected, cancelling, hold })
+    }
+
+    /// `None` when the backend has forgotten the session and is worth another try.
+    async fn finish(
+        self,
+        call: &Call,
+        target: &Target,
+        upstream: &Arc<Upstream>,
+        last: bool,
+    ) -> Result<Option<Result<Response<Body>, Rejection>>, BoxError> {
+        let Self { live, response, expected, mut cancelling, hold } = self;
+        let (parts, body) = response.into_parts();
+        let code = parts.status;
+        if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
+            cancelling.disarm();
+            let refusal = Limited::new(body, REFUSAL).collect().await?.to_bytes();
+            if !last && forgotten(code, &refusal) {
+                upstream.gone(&live);
+                return Ok(None);
+            }
+            if media(&parts.headers) != Media::Json {
+                return Err(status(code).into());
+            }
+            return ready(answer::whole(code, refusal, &expected)?).map(Some);
+        }
+        match media(&parts.headers) {
+            Media::Json => {
+                let shaped = answer::json(code, body, &expected).await?;
+                cancelling.disarm();
+                ready(shaped).map(Some)
+            }
+            Media::Events => {
+                let mut events = Events::new(body, expected.most);
+                let first = events.next().await.ok_or(Failure::Ended)??.data;
+                if let Ok(Envelope::Answer { .. }) = scan(&first) {
+                    cancelling.disarm();
+                    return ready(answer::whole(StatusCode::OK, first, &expected)?).map(Some);
+                }
+                let running =
+                    RunningCall::new(call, target, live, events, cancelling, hold, &expected);
+                let (outlet, outs) = mpsc::channel(QUEUE);
+                tokio::spawn(running.run(first, outlet));
+                Ok(Some(respond(call, target, outs, expected).await))
+            }
+            Media::Other if code.is_success() => Err(Failure::ContentType.into()),
+            Media::Other => Err(status(code).into()),
+        }
+    }
+}
+
+/// The request as a stateful server knows it: under an id of the gateway's, since the session is
+/// shared, and without what only the other generation says.
+fn outgoing(target: &Target, id: &Bytes) -> Bytes {
+    let message = &target.message;
+    let Ok(Envelope::Request { id: theirs, params, .. }) = scan(message) else {
+        return message.clone();
+    };
+    let mut splice = Splice::new(message);
+    splice.replace(theirs, id.to_vec());
+    if let Some(object) = params.get(Key::Meta) {
+        for key in ["io.modelcontextprotocol/protocolVersion", CLIENT, CAPABILITIES, LEVEL] {
+            splice.remove_member(object, key);
+        }
+        if find(object.of(message), "progressToken").is_some() {
+            splice.set_member(object, "progressToken", id);
+        }
+    }
+    if let Some(object) = params.span {
+        splice.remove_member(object, "inputResponses");
+    }
+    splice.finish()
+}
+
+/// Takes up a call that waits for this client.
+async fn resume(call: Call, target: Target, sealed: &str) -> Result<Response<Body>, Rejection> {
+    let gone = || {
+        Rejection::invalid_params(
+            "params.requestState is not one that was given for this request, is too old, or was \
+             used already: start the request anew",
+        )
+    };
+    let text = call.hub.seal.open(sealed, purpose(&call, &target)).ok_or_else(gone)?;
+    let handle = Handle::parse(&text).ok_or_else(gone)?;
+    let responses = call
+        .message
+        .span(Key::InputResponses)
+        .map(|span| span.slice(&call.message.bytes))
+        .filter(|responses| responses.first() == Some(&b'{'))
+        .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
+    let waiting = call.hub.parked.take(handle, &call.caller).ok_or_else(gone)?;
+    let (outlet, outs) = mpsc::channel(QUEUE);
+    waiting.send(Resume { responses, outlet }).map_err(|_| gone())?;
+    let expected = Expected {
+        // Whatever the id, the call knows which answer is its own.
+        id: Bytes::new(),
+        client_id: call.id(),
+        client: Generation::Stateless,
+        backend: Generation::Stateful,
+        cacheable: target.method == "resources/read",
+        may_ask: false,
+        most: call.hub.limits.held_bytes,
+    };
+    respond(&call, &target, outs, expected).await
+}
+
+/// The response that a call's first words make.
+async fn respond(
+    call: &Call,
+    target: &Target,
+    mut outs: mpsc::Receiver<Out>,
+    expected: Expected,
+) -> Result<Response<Body>, Rejection> {
+    match outs.recv().await {
+        Some(Out::Message(first)) => {
+            let ending = Ending { call: call.clone(), target: target.clone(), expected };
+            let body = Streaming { first: Some(first), outs, ending, over: false };
+            Ok(event_stream(Body::wrap(body)))
+        }
+        Some(Out::Refused(refusal)) => Err(refusal),
+        last => {
+            let ending = Ending { call: call.clone(), target: target.clone(), expected };
+            let (status, message) = ending.message(last)?;
+            Ok(answer::response(status, Body::from(message)))
+        }
+    }
+}
+
+/// What ends a response.
+struct Ending {
+    call: Call,
+    target: Target,
+    expected: Expected,
+}
+
+impl Ending {
+    fn message(&self, last: Option<Out>) -> Result<(StatusCode, Bytes), Rejection> {
+        let link = &self.target.link;
+        let failed = |error: &BoxError| rejection(link.name(), error);
+        match last {
+            Some(Out::Answer(message)) => self.answer(message).map_err(|error| failed(&error)),
+            Some(Out::Questions(handle, questions)) => self
+                .questions(handle, &questions)
+                .map(|message| (StatusCode::OK, message))
+                .map_err(|error| failed(&error)),
+            Some(Out::Failed(error)) => Err(failed(&error)),
+            Some(Out::Refused(refusal)) => Err(refusal),
+            Some(Out::Message(_)) | None => Err(failed(&Failure::Ended.into())),
+        }
+    }
+
+    fn answer(&self, message: Bytes) -> Result<(StatusCode, Bytes), BoxError> {
+        let found = head(&message)?;
+        let code = answer::error_code(&found).and_then(|code| i32::try_from(code).ok());
+        let status = code.map_or(StatusCode::OK, answer::status_of);
+        Ok((status, answer::translate(message, &found, &self.expected)?))
+    }
+
+    fn questions(&self, handle: Handle, asked: &[(String, Bytes)]) -> Result<Bytes, BoxError> {
+        let sealed =
+            self.call.hub.seal.seal(&handle.to_text(), purpose(&self.call, &self.target))?;
+        let mut out = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+        out.extend_from_slice(&self.expected.client_id);
+        out.extend_from_slice(
+            b",\"result\":{\"resultType\":\"input_required\",\"inputRequests\":{",
+        );
+        for (index, (key, question)) in asked.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(&define_literal(key));
+            out.push(b':');
+            out.extend_from_slice(question);
+        }
+        out.extend_from_slice(b"},\"requestState\":");
+        out.extend_from_slice(&define_literal(&sealed));
+        out.extend_from_slice(b"}}");
+        Ok(out.into())
+    }
+}
+
+/// Notifications, and then what ends the response.
+struct Streaming {
+    first: Option<Bytes>,
+    outs: mpsc::Receiver<Out>,
+    ending: Ending,
+    over: bool,
+}
+
+impl http_body::Body for Streaming {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        if this.over {
+            return Poll::Ready(None);
+        }
+        let message = match this.first.take() {
+            Some(first) => first,
+            None => match ready!(this.outs.poll_recv(cx)) {
+                Some(Out::Message(message)) => message,
+                last => {
+                    this.over = true;
+                    let ended = this.ending.message(last).map(|(_, message)| message);
+                    let id = &this.ending.expected.client_id;
+                    ended.unwrap_or_else(|refusal| refusal.to_json(Some(id)))
+                }
+            },
+        };
+        let mut out = BytesMut::with_capacity(message.len() + 16);
+        sse::frame(None, None, &message, &mut out);
+        Poll::Ready(Some(Ok(Frame::data(out.freeze()))))
+    }
+}
+
+fn ready(shaped: Shaped) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+    match shaped {
+        Shaped::Ready(response) => Ok(Ok(response)),
+        Shaped::InputRequired(_) => Err(Failure::Malformed("a question without a session").into()),
+    }
+}

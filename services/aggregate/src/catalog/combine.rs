@@ -56,12 +56,7 @@ pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalog
 }
 
 /// Tools and prompts: things with names that can be changed.
-fn named<L: Clone>(
-    catalog: &mut Catalog<L>,
-    parts: &[Part<'_, L>],
-    rules: &Rules,
-    kind: Kind,
-) {
+fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rules, kind: Kind) {
     let none = WorkloadRules::default();
     let mut shown = Vec::new();
     let mut hidden = Vec::new();
@@ -89,14 +84,16 @@ fn named<L: Clone>(
     let hidden = settle(hidden, parts, rules, kind, &mut conflicts);
     let mut listed = Vec::with_capacity(shown.len());
     let mut routes = HashMap::with_capacity(shown.len() + hidden.len());
-    let all = shown.into_iter().map(|won| (won, true)).chain(hidden.into_iter().map(|won| (won, false)));
+    let all =
+        shown.into_iter().map(|won| (won, true)).chain(hidden.into_iter().map(|won| (won, false)));
     for ((name, candidate), visible) in all {
         if routes.contains_key(&*name) {
             continue;
         }
         let headers = params::of(&candidate.item.raw).unwrap_or_default();
         let own = Bytes::from(literal(&candidate.item.key));
-        let route = Route { link: candidate.link, name: own, shown: visible, headers: Arc::from(headers) };
+        let route =
+            Route { link: candidate.link, name: own, shown: visible, headers: Arc::from(headers) };
         if visible {
             let raw = define(&candidate.item.raw, &name, candidate.change);
             listed.push((Box::from(&*name), raw));
@@ -121,7 +118,9 @@ fn settle<'a, L: Clone>(
     let mut contenders: BTreeMap<String, Vec<Candidate<'a, L>>> = BTreeMap::new();
     for candidate in candidates {
         let name = match &rules.conflicts {
-            Conflicts::Prefix(format) => prefixed(format, parts[candidate.part].name, &candidate.wanted),
+            Conflicts::Prefix(format) => {
+                prefixed(format, parts[candidate.part].name, &candidate.wanted)
+            }
             Conflicts::Priority(_) | Conflicts::Manual => candidate.wanted.clone(),
         };
         contenders.entry(name).or_default().push(candidate);
@@ -141,9 +140,10 @@ fn settle<'a, L: Clone>(
                 continue;
             }
             if rules.conflicts == Conflicts::Manual {
-                won.extend(all.into_iter().map(|c| {
-                    (prefixed("{workload}_", parts[c.part].name, &c.wanted), c)
-                }));
+                won.extend(
+                    all.into_iter()
+                        .map(|c| (prefixed("{workload}_", parts[c.part].name, &c.wanted), c)),
+                );
                 continue;
             }
         }

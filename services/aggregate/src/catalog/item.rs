@@ -34,7 +34,8 @@ pub(crate) struct Offer {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Tools, Self::Prompts, Self::Resources, Self::Templates];
 
     /// The method that lists it.
     pub(crate) fn method(self) -> &'static str {

@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn a_cursor_outlives_the_item_that_it_names() {
         let next = list(1500).page(Kind::Tools, None).unwrap().next.unwrap();
-        let items = (990..1010).filter(|n| *n != 999).map(|n| {
-            (format!("t{n:05}").into(), Bytes::from(n.to_string()))
-        });
+        let items = (990..1010)
+            .filter(|n| *n != 999)
+            .map(|n| (format!("t{n:05}").into(), Bytes::from(n.to_string())));
         let page = List::new(items.collect()).page(Kind::Tools, Some(&next)).unwrap();
         assert!(page.items.starts_with(b"1000,1001"));
     }

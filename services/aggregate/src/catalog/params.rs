@@ -86,7 +86,8 @@ pub(crate) fn check(
 /// Puts the annotated arguments into the headers of a request to the backend.
 pub(crate) fn add(params: &[ParamHeader], headers: &mut HeaderMap, arguments: Option<&[u8]>) {
     for param in params {
-        let value: Option<HeaderValue> = param.value(arguments).and_then(|text| name::encode(&text));
+        let value: Option<HeaderValue> =
+            param.value(arguments).and_then(|text| name::encode(&text));
         if let Some(value) = value {
             headers.insert(param.header.clone(), value);
         }

@@ -182,17 +182,17 @@ async fn refuse(link: Arc<Link>, live: Arc<Live>, message: Bytes) {
     let answer = if method.is(&message, "ping") {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
     } else {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#)
+        format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#
+        )
     };
     _ = tell(&link, live.sign(post(&link, answer.into()))).await;
 }
 
 /// Reads a stateless backend's `subscriptions/listen` stream, again and again.
 async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: impl FnMut(Bytes)) {
-    let uris: Vec<String> = uris
-        .iter()
-        .map(|uri| String::from_utf8_lossy(&define_literal(uri)).into_owned())
-        .collect();
+    let uris: Vec<String> =
+        uris.iter().map(|uri| String::from_utf8_lossy(&define_literal(uri)).into_owned()).collect();
     let members = format!("\"notifications\":{{\"resourceSubscriptions\":[{}]}},", uris.join(","));
     let mut pause = PAUSE.0;
     loop {

@@ -83,7 +83,12 @@ impl Upstream {
     }
 
     /// Makes a small request of the gateway's own.
-    pub(crate) async fn set(&self, live: &Live, method: &str, params: &str) -> Result<(), BoxError> {
+    pub(crate) async fn set(
+        &self,
+        live: &Live,
+        method: &str,
+        params: &str,
+    ) -> Result<(), BoxError> {
         let id = format!("\"vmcp:{}\"", self.link.serial());
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);

@@ -11,10 +11,8 @@ fn offer(tools: &[&str]) -> Offer {
 }
 
 fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> Catalog<String> {
-    let parts: Vec<_> = offers
-        .iter()
-        .map(|(name, offer)| Part { name, link: (*name).to_owned(), offer })
-        .collect();
+    let parts: Vec<_> =
+        offers.iter().map(|(name, offer)| Part { name, link: (*name).to_owned(), offer }).collect();
     combine(&parts, rules)
 }
 
@@ -51,8 +49,7 @@ fn equal_names_after_prefixing_go_to_the_first_backend() {
 #[test]
 fn under_priority_the_listed_come_first_and_the_rest_by_name() {
     let rules = with(Conflicts::Priority(vec!["z".to_owned()]));
-    let offers =
-        [("b", offer(&["x", "w"])), ("a", offer(&["x", "w"])), ("z", offer(&["x"]))];
+    let offers = [("b", offer(&["x", "w"])), ("a", offer(&["x", "w"])), ("z", offer(&["x"]))];
     let catalog = catalog(&offers, &rules);
     assert_eq!(names(&catalog), ["w", "x"]);
     assert_eq!(target(&catalog, "x").0, "z");

@@ -1,0 +1,284 @@
+//! The call itself, which outlives the responses that it is answered with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{sleep, timeout};
+use vmcp_core::{BoxError, Identity, Rejection};
+use vmcp_timeout::Hold;
+use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
+
+use super::super::session_to_stateless::needed;
+use super::super::{Call, Target};
+use super::{CAPABILITIES, LEVEL, meta};
+use crate::backend::Link;
+use crate::backend::ask::tell;
+use crate::backend::events::Events;
+use crate::backend::failure::Failure;
+use crate::backend::handshake::Live;
+use crate::backend::observe::kind_of_change;
+use crate::backend::request::post;
+use crate::call::answer::Expected;
+use crate::hub::Hub;
+use crate::park::{Out, Outlet};
+
+/// How long further questions are waited for before the client is asked: several that are asked at
+/// once come in one round.
+const GATHER: Duration = Duration::from_millis(25);
+
+/// The most questions of one round.
+const MOST_QUESTIONS: usize = 16;
+
+/// Tells the backend that a call is over, unless it is answered.
+pub(super) struct Cancelling {
+    link: Arc<Link>,
+    live: Arc<Live>,
+    id: Bytes,
+    armed: bool,
+}
+
+pub(super) struct RunningCall {
+    hub: Arc<Hub>,
+    caller: Identity,
+    link: Arc<Link>,
+    live: Arc<Live>,
+    events: Events,
+    /// The id that the backend was given, which is its progress token too.
+    id: Bytes,
+    /// The client's own progress token, as JSON.
+    token: Option<Bytes>,
+    capabilities: Bytes,
+    /// Whether the client wants to see log messages.
+    logs: bool,
+    cancelling: Cancelling,
+    hold: Hold,
+    asked: u32,
+}
+
+/// A question that waits for its answer.
+struct Asked {
+    key: String,
+    /// The backend's id for it, as JSON.
+    id: Bytes,
+    /// `method` and `params`.
+    question: Bytes,
+}
+
+/// What a message of the backend means for the call.
+enum Step {
+    More,
+    Asked(Asked),
+    Over(Out),
+}
+
+impl Cancelling {
+    pub(super) fn new(link: &Arc<Link>, live: &Arc<Live>, id: Bytes) -> Self {
+        Self { link: Arc::clone(link), live: Arc::clone(live), id, armed: true }
+    }
+
+    pub(super) fn disarm(&mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Cancelling {
+    fn drop(&mut self) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if !self.armed {
+            return;
+        }
+        let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
+        let id = String::from_utf8_lossy(&self.id).into_owned();
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the client is gone"}}}}"#
+        );
+        runtime.spawn(async move { tell(&link, live.sign(post(&link, message.into()))).await });
+    }
+}
+
+impl RunningCall {
+    pub(super) fn new(
+        call: &Call,
+        target: &Target,
+        live: Arc<Live>,
+        events: Events,
+        cancelling: Cancelling,
+        hold: Hold,
+        expected: &Expected,
+    ) -> Self {
+        let bytes = |key: &str| meta(call, key).map(Bytes::copy_from_slice);
+        Self {
+            hub: Arc::clone(&call.hub),
+            caller: call.caller.clone(),
+            link: Arc::clone(&target.link),
+            live,
+            events,
+            id: expected.id.clone(),
+            token: bytes("progressToken"),
+            capabilities: bytes(CAPABILITIES).unwrap_or_default(),
+            logs: meta(call, LEVEL).is_some(),
+            cancelling,
+            hold,
+            asked: 0,
+        }
+    }
+
+    /// Runs until the answer, or until the client is gone.
+    pub(super) async fn run(mut self, first: Bytes, mut outlet: Outlet) {
+        let mut asked: Vec<Asked> = Vec::new();
+        let mut next = Some(first);
+        loop {
+            let step = if let Some(message) = next.take() {
+                self.step(message, &outlet).await
+            } else {
+                tokio::select! {
+                    event = self.events.next() => match event {
+                        Some(Ok(event)) => self.step(event.data, &outlet).await,
+                        Some(Err(error)) => Step::Over(Out::Failed(error)),
+                        None => Step::Over(Out::Failed(Failure::Ended.into())),
+                    },
+                    () = outlet.closed() => return,
+                    () = sleep(GATHER), if !asked.is_empty() => {
+                        match self.park(std::mem::take(&mut asked), outlet).await {
+                            Some(resumed) => outlet = resumed,
+                            None => return,
+                        }
+                        continue;
+                    }
+                }
+            };
+            match step {
+                Step::More => {}
+                Step::Asked(question) => asked.push(question),
+                Step::Over(out) => {
+                    if matches!(out, Out::Answer(_)) {
+                        self.cancelling.disarm();
+                    }
+                    _ = outlet.send(out).await;
+                    return;
+                }
+            }
+            if asked.len() > MOST_QUESTIONS {
+                let error: BoxError = Failure::Question("asked too much at once").into();
+                _ = outlet.send(Out::Failed(error)).await;
+                return;
+            }
+        }
+    }
+
+    async fn step(&mut self, message: Bytes, outlet: &Outlet) -> Step {
+        match scan(&message) {
+            Ok(Envelope::Answer { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
+                Step::Over(Out::Answer(message))
+            }
+            Ok(Envelope::Answer { .. }) | Err(_) => Step::More,
+            Ok(Envelope::Notification { method, params }) => {
+                let method = method.read(&message).into_owned();
+                if let Some(message) = self.notification(&method, &params, message) {
+                    // A client that does not read is the only reason to wait here.
+                    _ = outlet.send(Out::Message(message)).await;
+                }
+                Step::More
+            }
+            Ok(Envelope::Request { id, method, params }) => {
+                let method = method.read(&message).into_owned();
+                self.question(&message, id, &method, &params).await
+            }
+        }
+    }
+
+    /// A notification in the client's terms; `None` if it is not for the client.
+    fn notification(&self, method: &str, params: &Params, message: Bytes) -> Option<Bytes> {
+        if kind_of_change(&message).is_some() {
+            self.link.nudge.notify_one();
+            return None;
+        }
+        match method {
+            "notifications/progress" => {
+                let span = params.get(Key::ProgressToken)?;
+                if span.of(&message) != self.id {
+                    return None;
+                }
+                let mut splice = Splice::new(&message);
+                splice.replace(span, self.token.as_ref()?.to_vec());
+                Some(splice.finish())
+            }
+            "notifications/message" => self.logs.then_some(message),
+            _ => None,
+        }
+    }
+
+    async fn question(&mut self, message: &Bytes, id: Span, method: &str, params: &Params) -> Step {
+        let id = id.slice(message);
+        let Some(capability) = needed(method) else {
+            let ping = method == "ping";
+            let ending = if ping {
+                "\"result\":{}}"
+            } else {
+                "\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"
+            };
+            reply(&self.link, &self.live, &id, ending.as_bytes()).await;
+            return Step::More;
+        };
+        if find(&self.capabilities, capability).is_none() {
+            let refusal =
+                "\"error\":{\"code\":-32601,\"message\":\"the client cannot be asked this\"}}";
+            reply(&self.link, &self.live, &id, refusal.as_bytes()).await;
+            return Step::Over(Out::Refused(Rejection::missing_capability(
+                &format!("{{\"{capability}\":{{}}}}"),
+                format!("answering this needs the client capability {capability}"),
+            )));
+        }
+        self.asked += 1;
+        let mut question = format!("{{\"method\":\"{method}\"").into_bytes();
+        if let Some(params) = params.span {
+            question.extend_from_slice(b",\"params\":");
+            question.extend_from_slice(params.of(message));
+        }
+        question.push(b'}');
+        Step::Asked(Asked { key: format!("q{}", self.asked), id, question: question.into() })
+    }
+
+    /// Hands the questions out and waits for the client to come back; `None` when it doesn't.
+    async fn park(&mut self, mut asked: Vec<Asked>, mut outlet: Outlet) -> Option<Outlet> {
+        let _pause = self.hold.pause();
+        let (hub, link, live) =
+            (Arc::clone(&self.hub), Arc::clone(&self.link), Arc::clone(&self.live));
+        while !asked.is_empty() {
+            let Some(mut place) = hub.parked.park(&self.caller) else {
+                let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
+                _ = outlet.send(Out::Refused(refusal)).await;
+                return None;
+            };
+            let questions =
+                asked.iter().map(|asked| (asked.key.clone(), asked.question.clone())).collect();
+            outlet.send(Out::Questions(place.handle, questions)).await.ok()?;
+            drop(outlet);
+            let waited = timeout(hub.limits.parked_for, &mut place.resumed).await;
+            let resume = waited.ok()?.ok()?;
+            outlet = resume.outlet;
+            let mut open = Vec::new();
+            for question in asked {
+                match find(&resume.responses, &question.key).filter(|given| given.starts_with(b"{"))
+                {
+                    Some(given) => {
+                        let ending = [b"\"result\":", given, b"}"].concat();
+                        reply(&link, &live, &question.id, &ending).await;
+                    }
+                    // What was not answered is asked again.
+                    None => open.push(question),
+                }
+            }
+            asked = open;
+        }
+        Some(outlet)
+    }
+}
+
+async fn reply(link: &Link, live: &Live, id: &[u8], ending: &[u8]) {
+    let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();
+    if let Err(error) = tell(link, live.sign(post(link, message.into()))).await {
+        tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
+    }
+}

@@ -1,0 +1,149 @@
+//! Calls that wait for a stateless client. A stateful backend has asked something in the middle of a
+//! call; the client gets the question as its answer, and comes back with a new request. Until then the
+//! call is parked here: found by its handle, taken once, by its own caller only.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use vmcp_core::{BoxError, Identity, Rejection};
+
+use crate::session::lock;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    table: Mutex<HashMap<Handle, Waiting>>,
+    most: usize,
+    most_per_identity: usize,
+}
+
+/// 128 random bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Handle(u128);
+
+#[derive(Debug)]
+struct Waiting {
+    caller: Identity,
+    resume: oneshot::Sender<Resume>,
+}
+
+/// What a client comes back with.
+#[derive(Debug)]
+pub(crate) struct Resume {
+    /// The value of `inputResponses`.
+    pub(crate) responses: Bytes,
+    /// Where the call goes on.
+    pub(crate) outlet: Outlet,
+}
+
+/// Where a call says what comes of it.
+pub(crate) type Outlet = mpsc::Sender<Out>;
+
+/// What comes of a call.
+#[derive(Debug)]
+pub(crate) enum Out {
+    /// A notification, in the client's terms.
+    Message(Bytes),
+    /// The call is parked: each question by its key.
+    Questions(Handle, Vec<(String, Bytes)>),
+    /// The backend's answer, as it came.
+    Answer(Bytes),
+    /// The call has failed.
+    Failed(BoxError),
+    /// The call cannot go on with this client.
+    Refused(Rejection),
+}
+
+/// A place in the table, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Place<'a> {
+    parked: &'a Parked,
+    pub(crate) handle: Handle,
+    pub(crate) resumed: oneshot::Receiver<Resume>,
+}
+
+impl Parked {
+    pub(crate) fn new(most: usize, most_per_identity: usize) -> Self {
+        Self { table: Mutex::default(), most, most_per_identity }
+    }
+
+    /// A place for a call; `None` when all are taken.
+    pub(crate) fn park(&self, caller: &Identity) -> Option<Place<'_>> {
+        let mut random = [0; 16];
+        aws_lc_rs::rand::fill(&mut random).ok()?;
+        let handle = Handle(u128::from_be_bytes(random));
+        let mut table = lock(&self.table);
+        let own = table.values().filter(|waiting| waiting.caller == *caller).count();
+        if table.len() >= self.most || own >= self.most_per_identity {
+            return None;
+        }
+        let (resume, resumed) = oneshot::channel();
+        table.insert(handle, Waiting { caller: caller.clone(), resume });
+        Some(Place { parked: self, handle, resumed })
+    }
+
+    /// Takes a call of `caller` out, to resume it. Nobody else can afterwards.
+    pub(crate) fn take(
+        &self,
+        handle: Handle,
+        caller: &Identity,
+    ) -> Option<oneshot::Sender<Resume>> {
+        let mut table = lock(&self.table);
+        table.get(&handle).filter(|waiting| waiting.caller == *caller)?;
+        table.remove(&handle).map(|waiting| waiting.resume)
+    }
+
+    /// How many calls wait.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.table).len()
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        lock(&self.parked.table).remove(&self.handle);
+    }
+}
+
+impl Handle {
+    /// As text, to be sealed.
+    pub(crate) fn to_text(self) -> String {
+        format!("{:032x}", self.0)
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok().map(Self))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_is_taken_once_and_by_its_own_caller() {
+        let parked = Parked::new(10, 10);
+        let (alice, mallory) = (Identity::new("i", "alice"), Identity::new("i", "mallory"));
+        let place = parked.park(&alice).unwrap();
+        let handle = Handle::parse(&place.handle.to_text()).unwrap();
+        assert!(parked.take(handle, &mallory).is_none());
+        assert!(parked.take(handle, &alice).is_some());
+        assert!(parked.take(handle, &alice).is_none());
+    }
+
+    #[tokio::test]
+    async fn one_caller_cannot_take_all_places() {
+        let parked = Parked::new(3, 2);
+        let (alice, bob) = (Identity::new("i", "alice"), Identity::new("i", "bob"));
+        let first = parked.park(&alice).unwrap();
+        let _second = parked.park(&alice).unwrap();
+        assert!(parked.park(&alice).is_none());
+        let _third = parked.park(&bob).unwrap();
+        assert!(parked.park(&bob).is_none(), "all are taken");
+        drop(first);
+        assert!(parked.park(&alice).is_some());
+        assert_eq!(parked.len(), 2);
+    }
+}

@@ -1,0 +1,112 @@
+//! Sessions with stateful backends on behalf of stateless clients, which have none of their own. They
+//! never cross identities, and what the client declares is part of the key: a backend asks by it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+use vmcp_core::Identity;
+
+use crate::backend::Link;
+use crate::session::{Upstream, lock};
+
+/// The most such sessions.
+const MOST: usize = 4096;
+
+/// How long one lives without being used.
+const IDLE: Duration = Duration::from_secs(300);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct SharedSessions(Mutex<HashMap<Key, Entry>>);
+
+/// What two requests have in common that may use the same session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    /// The backend, by the address of what is remembered of it.
+    link: usize,
+    caller: Identity,
+    capabilities: Bytes,
+    level: Option<Bytes>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    upstream: Arc<Upstream>,
+    used: Instant,
+}
+
+impl Key {
+    pub(crate) fn new(
+        link: &Arc<Link>,
+        caller: &Identity,
+        capabilities: &[u8],
+        level: Option<&[u8]>,
+    ) -> Self {
+        Self {
+            link: Arc::as_ptr(link) as usize,
+            caller: caller.clone(),
+            capabilities: Bytes::copy_from_slice(capabilities),
+            level: level.map(Bytes::copy_from_slice),
+        }
+    }
+}
+
+impl SharedSessions {
+    /// The session for a key. With all places taken, the one that was unused longest goes.
+    pub(crate) fn get(&self, key: Key, link: &Arc<Link>) -> Arc<Upstream> {
+        let mut table = lock(&self.0);
+        if let Some(entry) = table.get_mut(&key) {
+            entry.used = Instant::now();
+            return Arc::clone(&entry.upstream);
+        }
+        if table.len() >= MOST {
+            let oldest =
+                table.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+            if let Some(entry) = oldest.and_then(|key| table.remove(&key)) {
+                entry.upstream.close();
+            }
+        }
+        let upstream = Arc::new(Upstream::new(Arc::clone(link)));
+        let entry = Entry { upstream: Arc::clone(&upstream), used: Instant::now() };
+        table.insert(key, entry);
+        upstream
+    }
+
+    /// Ends those that nobody has used for a while. One with a call under way is in use.
+    pub(crate) fn sweep(&self) {
+        let idle =
+            |entry: &Entry| entry.used.elapsed() >= IDLE && Arc::strong_count(&entry.upstream) == 1;
+        self.end_where(|_, entry| idle(entry));
+    }
+
+    /// Ends those of backends that are no longer there.
+    pub(crate) fn keep_only(&self, links: &[Arc<Link>]) {
+        self.end_where(|_, entry| {
+            !links.iter().any(|link| Arc::ptr_eq(link, &entry.upstream.link))
+        });
+    }
+
+    /// Ends all.
+    pub(crate) fn end(&self) {
+        self.end_where(|_, _| true);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
+    fn end_where(&self, over: impl Fn(&Key, &Entry) -> bool) {
+        let mut table = lock(&self.0);
+        let keys: Vec<Key> = table
+            .iter()
+            .filter(|(key, entry)| over(key, entry))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let ended: Vec<_> = keys.iter().filter_map(|key| table.remove(key)).collect();
+        drop(table);
+        ended.into_iter().for_each(|entry| entry.upstream.close());
+    }
+}
