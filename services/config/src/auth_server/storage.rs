@@ -4,6 +4,7 @@ use super::SecretLocation;
 use crate::{
     context::Context,
     duration::Duration,
+    operational::positive,
     shape::{Limit, Rule, Variant, alternative, choice, section},
     text::HostPort,
     tree::Node,
@@ -212,6 +213,13 @@ impl<S: SecretLocation> Redis<S> {
             sentinel_tls,
             tls,
         } = wire;
+        let before = cx.count();
+        positive(dial_timeout, node, "dialTimeout", cx);
+        positive(read_timeout, node, "readTimeout", cx);
+        positive(write_timeout, node, "writeTimeout", cx);
+        if cx.count() > before {
+            return None;
+        }
         let address = match (addr, sentinel_config) {
             (Some(addr), None) if cluster_mode => RedisAddress::Cluster(addr),
             (Some(addr), None) => RedisAddress::Standalone(addr),

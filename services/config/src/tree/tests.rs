@@ -81,6 +81,15 @@ fn refuses_aliases_that_multiply_a_small_document() {
 }
 
 #[test]
+fn refuses_one_large_value_repeated_often() {
+    let items = vec!["x"; 1000].join(", ");
+    let text = format!("a: &a [{items}]\nb: [{}]\n", vec!["*a"; 1000].join(", "));
+    assert!(refusal(&text).contains("too many values"), "{}", refusal(&text));
+    let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), vec!["*a"; 100].join(", "));
+    assert!(refusal(&text).contains("too many values"), "{}", refusal(&text));
+}
+
+#[test]
 fn refuses_an_alias_that_would_nest_too_deeply() {
     let half = MAX_DEPTH / 2;
     let open = "[".repeat(half);

@@ -9,6 +9,7 @@ mod composite;
 mod document;
 mod incoming_auth;
 mod leaves;
+mod limits;
 mod operational;
 mod outgoing_auth;
 mod roundtrip;
