@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use vmcp_core::{Body, BoxError, Generation, Identity, McpRequest, Rejection};
+use vmcp_core::{Body, BoxError, Generation, Identity, McpRequest, Rejection, cause};
 
 pub(crate) use self::answer::result;
 pub(crate) use self::route::Target;
 pub(crate) use self::session_to_session::event_stream;
-use crate::backend::failure::rejection;
+use crate::backend::failure::{Failure, rejection};
 use crate::backend::{Link, handshake};
 use crate::hub::{Hub, Snapshot};
 use crate::session::Session;
@@ -37,6 +37,15 @@ pub(crate) struct Call {
     pub(crate) headers: Arc<HeaderMap>,
 }
 
+/// Whether a failure may come of speaking the wrong generation to a backend. All of these say that
+/// the request was not begun.
+fn doubtful(error: &BoxError) -> bool {
+    matches!(
+        cause::<Failure>(error.as_ref()),
+        Some(Failure::Generation | Failure::Revision | Failure::Handshake { .. })
+    )
+}
+
 impl Call {
     /// The client's id for the request, as JSON.
     pub(crate) fn id(&self) -> Bytes {
@@ -48,7 +57,7 @@ impl Call {
         let target = Target::find(&self, method).await?;
         let link = Arc::clone(&target.link);
         let answered = match self.meet(&link).await {
-            Ok(generation) => self.exchange(target, generation).await,
+            Ok(generation) => self.try_both(target, generation).await,
             Err(error) => Err(error),
         };
         answered.unwrap_or_else(|error| {
@@ -69,6 +78,27 @@ impl Call {
         let (speaks, _) = handshake::probe(link, who.get()).await?;
         link.learn(speaks);
         Ok(speaks.with(client))
+    }
+
+    /// Speaks to the backend as it was known to speak; if it has changed since, once more as it
+    /// speaks now. Nothing is done twice: what was refused as a whole was not begun.
+    async fn try_both(
+        self,
+        target: Target,
+        generation: Generation,
+    ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+        let link = Arc::clone(&target.link);
+        let again = (self.clone(), target.clone());
+        let error = match self.exchange(target, generation).await {
+            Err(error) if doubtful(&error) => error,
+            answered => return answered,
+        };
+        let (call, target) = again;
+        let who = call.hub.introduction();
+        let Ok((speaks, _)) = handshake::probe(&link, who.get()).await else { return Err(error) };
+        link.learn(speaks);
+        let now = speaks.with(call.message.generation);
+        if now == generation { Err(error) } else { call.exchange(target, now).await }
     }
 
     async fn exchange(

@@ -34,7 +34,7 @@ pub(crate) async fn answer(
         .and_then(|id| std::str::from_utf8(id.of(&message)).ok()?.parse().ok())
         .and_then(|number| session.has_talk()?.take(number));
     match (question, id) {
-        (Some(Question::Backend { upstream, live, id: theirs, pause }), Some(id)) => {
+        (Some(Question::Backend { upstream, live, id: theirs, pause, asker: _ }), Some(id)) => {
             drop(pause);
             let mut splice = Splice::new(&message);
             splice.replace(id, theirs.to_vec());

@@ -82,10 +82,17 @@ impl Gateway {
         status::report(&self.hub)
     }
 
-    /// Ends the streams that would go on by themselves, so that the server can drain.
+    /// Ends the streams that would go on by themselves. Calls go on.
     pub fn drain(&self) {
         self.hub.listeners.end();
-        self.hub.sessions.for_each(|session| session.end());
+        self.hub.sessions.for_each(|session| session.quiet());
+    }
+
+    /// Ends all sessions and tells the backends, for at most two seconds.
+    pub async fn close(&self) {
+        self.hub.shut_down();
+        // The tasks that tell them are spawned: this gives them their turn.
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

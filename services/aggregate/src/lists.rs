@@ -74,15 +74,13 @@ impl Snapshot {
         let missing = self.links.iter().find(|link| link.offer.load().is_none());
         match missing.map(|link| (link, link.status())) {
             None => Ok(()),
-            Some((_, Status::Failed { reason })) => {
-                Err(Rejection::overloaded(format!("{reason}; partialFailureMode is fail"), 5))
+            Some((link, Status::Failed { reason })) => {
+                let problem = format!("{reason}; partialFailureMode is fail");
+                Err(Rejection::backend_unavailable(link.name(), &problem))
             }
             Some((link, Status::Fetching { .. } | Status::Ready)) => {
-                let message = format!(
-                    "backend {} has not said yet what it offers; partialFailureMode is fail",
-                    link.name()
-                );
-                Err(Rejection::overloaded(message, 5))
+                let problem = "has not said yet what it offers; partialFailureMode is fail";
+                Err(Rejection::backend_unavailable(link.name(), problem))
             }
         }
     }

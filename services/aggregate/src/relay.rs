@@ -26,6 +26,8 @@ pub(crate) struct Relay {
     pub(crate) expected: Option<Bytes>,
     /// Stops the call's time while the client is asked.
     pub(crate) hold: Option<Hold>,
+    /// Lives as long as the relay: questions on it die with it.
+    pub(crate) asker: Arc<()>,
 }
 
 /// Whether more is to come.
@@ -113,6 +115,7 @@ impl Relay {
             live: Arc::clone(&self.live),
             id: theirs.clone(),
             pause: self.hold.as_ref().map(Hold::pause),
+            asker: Arc::downgrade(&self.asker),
         };
         let asked = self.session.talk().ask(question).is_some_and(|number| {
             let mut splice = Splice::new(&message);

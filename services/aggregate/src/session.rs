@@ -141,6 +141,13 @@ impl Session {
         gone.into_iter().for_each(|upstream| upstream.close());
     }
 
+    /// Ends the standing stream; calls go on.
+    pub(crate) fn quiet(&self) {
+        if let Some(stream) = self.has_talk().and_then(Talk::listening) {
+            stream.end();
+        }
+    }
+
     /// Lets go of what has ended.
     pub(crate) fn prune(&self) {
         if let Some(talk) = self.has_talk() {

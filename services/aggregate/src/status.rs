@@ -26,6 +26,8 @@ pub struct Report {
     pub shared_sessions: usize,
     /// Calls that wait for a stateless client's answer.
     pub parked_calls: usize,
+    /// Notifications that were dropped since the process began, because their clients did not read.
+    pub dropped_messages: u64,
     /// Open `subscriptions/listen` streams of stateless clients.
     pub listeners: usize,
 }
@@ -113,6 +115,7 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
         sessions: hub.sessions.len(),
         shared_sessions: hub.shared.len(),
         parked_calls: hub.parked.len(),
+        dropped_messages: crate::stream::dropped(),
         listeners: hub.listeners.len(),
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -25,6 +26,9 @@ const MOST_BYTES: usize = 4 << 20;
 
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How many messages were dropped since the process began.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// How long a stream that has ended can still be resumed.
 const AFTERLIFE: Duration = Duration::from_secs(60);
@@ -60,7 +64,6 @@ struct State {
     connected: bool,
     waker: Option<Waker>,
     ended: Option<Instant>,
-    dropped: u64,
 }
 
 #[derive(Debug)]
@@ -102,7 +105,7 @@ impl Stream {
         state.forget();
         if state.waiting() >= QUEUE && !state.make_room() {
             if class == Class::Droppable {
-                state.dropped += 1;
+                DROPPED.fetch_add(1, Ordering::Relaxed);
                 return true;
             }
             // The connection is ended: the client can come back and read on.
@@ -140,11 +143,6 @@ impl Stream {
     pub(crate) fn is_over(&self) -> bool {
         let state = self.lock();
         state.ended.is_some_and(|at| at.elapsed() >= AFTERLIFE)
-    }
-
-    /// How many messages had to be dropped.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.lock().dropped
     }
 
     /// Connects a client, whose earlier connection ends. It gets what comes from message `next` on,
@@ -191,7 +189,7 @@ impl State {
             .position(|message| message.number >= unsent && message.class == Class::Droppable);
         if let Some(index) = oldest {
             self.drop_at(index);
-            self.dropped += 1;
+            DROPPED.fetch_add(1, Ordering::Relaxed);
         }
         oldest.is_some()
     }
@@ -270,6 +268,11 @@ impl Drop for Connection {
             state.waker = None;
         }
     }
+}
+
+/// How many notifications were dropped since the process began, because their clients did not read.
+pub(crate) fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
 }
 
 /// Reads an event id: the stream's number and that of the next message.

@@ -142,6 +142,9 @@ impl Shared {
             })).collect::<Vec<_>>(),
             "sessions": report.sessions,
             "subscription_streams": report.listeners,
+            "shared_sessions": report.shared_sessions,
+            "parked_calls": report.parked_calls,
+            "dropped_messages": report.dropped_messages,
             "connections": self.connections.load(Ordering::Relaxed),
             "configuration": self.reloads.to_json(),
         })

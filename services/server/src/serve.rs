@@ -186,6 +186,7 @@ impl Server {
         if tokio::time::timeout(options.drain, graceful.shutdown()).await.is_err() {
             tracing::warn!("connections were still open when the time to stop ran out");
         }
+        shared.gateway.close().await;
     }
 }
 

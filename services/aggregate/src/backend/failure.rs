@@ -25,9 +25,17 @@ pub(crate) enum Failure {
     /// The answer is an error of JSON-RPC.
     #[error("answered with error {code}: {message}")]
     Rpc { code: i64, message: String },
+    /// It refused the handshake.
+    #[error("refused a session: {reason}")]
+    Handshake {
+        reason: String,
+    },
     /// The answer, or one of its events, is larger than what is held.
     #[error("answered with more than {limit} bytes")]
     TooLarge { limit: usize },
+    /// It refuses the generation that it was spoken to in, and has done nothing.
+    #[error("does not speak the generation of MCP that it was spoken to in")]
+    Generation,
     /// None of the revisions that the gateway speaks.
     #[error("speaks no revision that the gateway speaks")]
     Revision,
@@ -39,14 +47,16 @@ pub(crate) enum Failure {
 
 /// What a client is told when a call to `backend` failed.
 pub(crate) fn rejection(backend: &str, error: &BoxError) -> Rejection {
+    Rejection::backend_unavailable(backend, &problem(error))
+}
+
+/// What a backend did wrong, as far as a client may know.
+pub(crate) fn problem(error: &BoxError) -> String {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
     if cause::<Elapsed>(error).is_some() {
-        return Rejection::backend_timed_out(backend);
+        return "did not answer in time".to_owned();
     }
-    match cause::<Failure>(error) {
-        Some(failure) => Rejection::backend_unavailable(backend, &failure.to_string()),
-        None => Rejection::backend_unavailable(backend, "could not be reached"),
-    }
+    cause::<Failure>(error).map_or_else(|| "could not be reached".to_owned(), ToString::to_string)
 }
 
 #[cfg(test)]

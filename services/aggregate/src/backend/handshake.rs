@@ -47,7 +47,10 @@ pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<Live, Box
     {
         message.extend_from_slice(piece);
     }
-    let reply = ask(link, post(link, message.into()), &id).await?;
+    let reply = match ask(link, post(link, message.into()), &id).await {
+        Ok(reply) => reply,
+        Err(error) => return Err(refused(error)),
+    };
     let spoken = find(&reply.result, "protocolVersion").and_then(unquote).unwrap_or_default();
     let revision = STATEFUL
         .into_iter()
@@ -59,6 +62,19 @@ pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<Live, Box
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     tell(link, live.sign(post(link, ready))).await?;
     Ok(live)
+}
+
+/// An answer that says no is a refusal of the handshake; the rest are failures like any other.
+fn refused(error: BoxError) -> BoxError {
+    match cause::<Failure>(error.as_ref()) {
+        Some(Failure::Rpc { .. } | Failure::SessionGone) => {
+            Failure::Handshake { reason: error.to_string() }.into()
+        }
+        Some(Failure::Status(status)) if status.is_client_error() => {
+            Failure::Handshake { reason: error.to_string() }.into()
+        }
+        _ => error,
+    }
 }
 
 impl Live {

@@ -34,7 +34,7 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
     loop {
         let mut fetched = false;
         if let Err(error) = watch(&hub, &link, &mut fetched).await {
-            let reason = super::failure::rejection(link.name(), &error).message().to_owned();
+            let reason = super::failure::problem(&error);
             tracing::warn!(backend = link.name(), %error, "cannot observe the backend");
             link.set_status(Status::Failed { reason });
         }
@@ -59,16 +59,30 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
     link.learn(speaks);
     match speaks.with(Generation::Stateless) {
         Generation::Stateful => {
-            let live = handshake::open(link, who.get()).await?;
-            let result = follow_session(hub, link, &live, fetched).await;
-            live.close(link).await;
-            result
+            let live = Arc::new(handshake::open(link, who.get()).await?);
+            let _closing = Closing { link: Arc::clone(link), live: Arc::clone(&live) };
+            follow_session(hub, link, &live, fetched).await
         }
         Generation::Stateless => {
             let speaker = Speaker::Stateless(found.as_ref(), who.get());
             publish(hub, link, fetch::offer(link, speaker).await?).await;
             *fetched = true;
             follow_listen(hub, link, speaker, found.as_ref()).await
+        }
+    }
+}
+
+/// Ends the observer's session with the observer.
+struct Closing {
+    link: Arc<Link>,
+    live: Arc<Live>,
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { live.close(&link).await });
         }
     }
 }

@@ -99,6 +99,11 @@ pub(crate) fn whole(
     if !found.complete {
         return Err(Failure::Ended.into());
     }
+    let anonymous = found.id.is_none_or(|id| id.of(&message) == b"null");
+    if expected.backend == Generation::Stateless && anonymous && status.is_client_error() {
+        // An error that belongs to no request: the server wants a session.
+        return Err(Failure::Generation.into());
+    }
     check(&found, &message, expected)?;
     if asks(&found, &message, expected) {
         return Ok(Shaped::InputRequired(message));

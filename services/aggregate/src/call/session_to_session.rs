@@ -188,6 +188,7 @@ impl Exchange {
             stream: Arc::clone(&stream),
             expected: Some(self.id.clone()),
             hold: Some(self.hold.clone()),
+            asker: Arc::default(),
         };
         let mut resumptions = 0;
         let failure: Option<BoxError> = loop {

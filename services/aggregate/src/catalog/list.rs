@@ -48,19 +48,8 @@ impl List {
         list
     }
 
-    /// How many items there are.
-    pub(crate) fn len(&self) -> usize {
-        self.keys.len()
-    }
-
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(|key| &**key)
-    }
-
-    /// The definition of an item.
-    pub(crate) fn get(&self, key: &str) -> Option<Bytes> {
-        let index = self.keys.binary_search_by(|item| (**item).cmp(key)).ok()?;
-        Some(self.cut(index, index + 1))
     }
 
     /// The page behind `cursor`; the first one without. `None` if the cursor is not one of this

@@ -32,7 +32,8 @@ const NOBODY: Introduction<'static> =
 /// or a subscription.
 pub(crate) fn follow(session: &Arc<Session>, upstream: &Arc<Upstream>) {
     let Some(talk) = session.has_talk() else { return };
-    if talk.listening().is_none() && upstream.subscriptions().is_empty() {
+    let connected = talk.listening().is_some_and(|stream| stream.connected());
+    if !connected && upstream.subscriptions().is_empty() {
         return;
     }
     let start = || {
@@ -65,6 +66,7 @@ async fn for_session(session: Arc<Session>, upstream: Arc<Upstream>, stream: Arc
                 stream: Arc::clone(&stream),
                 expected: None,
                 hold: None,
+                asker: Arc::default(),
             };
             read(&upstream, &live, &mut pause, |message| {
                 let relay = relay.clone();

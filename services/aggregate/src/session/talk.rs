@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -41,9 +41,21 @@ pub(crate) enum Question {
         id: Bytes,
         /// The call's time stands still while the client thinks.
         pause: Option<Pause>,
+        /// Dead once the stream that the question came on is over.
+        asker: Weak<()>,
     },
     /// To a call that waits for it: the whole answer.
     Call(oneshot::Sender<Bytes>),
+}
+
+impl Question {
+    /// Whether anybody waits for the answer.
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Backend { asker, .. } => asker.strong_count() > 0,
+            Self::Call(waiting) => !waiting.is_closed(),
+        }
+    }
 }
 
 impl Talk {
@@ -82,6 +94,9 @@ impl Talk {
     /// `None` when too many are open.
     pub(crate) fn ask(&self, question: Question) -> Option<u64> {
         let mut questions = lock(&self.questions);
+        if questions.len() >= MOST_QUESTIONS {
+            questions.retain(|_, question| question.is_open());
+        }
         if questions.len() >= MOST_QUESTIONS {
             return None;
         }
@@ -122,6 +137,7 @@ impl Talk {
             streams.shrink_to_fit();
         }
         lock(&self.tasks).retain(|task| !task.is_finished());
+        lock(&self.questions).retain(|_, question| question.is_open());
     }
 
     pub(crate) fn end(&self) {

@@ -4,12 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwapOption;
 use tokio::task::AbortHandle;
-use vmcp_core::{BoxError, cause};
+use vmcp_core::BoxError;
 
 use super::lock;
 use crate::backend::Link;
 use crate::backend::ask::ask;
-use crate::backend::failure::Failure;
 use crate::backend::handshake::{self, Introduction, Live};
 use crate::backend::request::post;
 use crate::catalog::define_literal;
@@ -140,9 +139,4 @@ impl Upstream {
             tokio::spawn(async move { live.close(&link).await });
         }
     }
-}
-
-/// Whether a failure means that the backend has forgotten the session.
-pub(crate) fn forgotten(error: &BoxError) -> bool {
-    matches!(cause::<Failure>(error.as_ref()), Some(Failure::SessionGone))
 }
