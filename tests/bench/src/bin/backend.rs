@@ -1,0 +1,5 @@
+//! See [`vmcp_bench::backend`].
+
+fn main() -> std::process::ExitCode {
+    vmcp_bench::backend::main()
+}

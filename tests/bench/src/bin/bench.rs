@@ -1,0 +1,5 @@
+//! See [`vmcp_bench::driver`].
+
+fn main() -> std::process::ExitCode {
+    vmcp_bench::driver::main()
+}

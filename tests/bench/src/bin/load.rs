@@ -1,0 +1,5 @@
+//! See [`vmcp_bench::load`].
+
+fn main() -> std::process::ExitCode {
+    vmcp_bench::load::main()
+}

@@ -1,0 +1,5 @@
+//! See [`vmcp_bench::proxy`].
+
+fn main() -> std::process::ExitCode {
+    vmcp_bench::proxy::main()
+}

@@ -1,0 +1,332 @@
+//! An MCP client over one connection that checks every answer.
+
+mod answer;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use http::{Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::{Fault, Generation};
+
+/// The longest that an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The largest answer, in bytes.
+const LARGEST: usize = 64 << 20;
+
+/// The most pages of one list.
+const MOST_PAGES: usize = 100;
+
+/// What a desktop client declares.
+const CAPABILITIES: &str =
+    r#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{"form":{},"url":{}}}"#;
+
+const CLIENT: &str = r#"{"name":"bench-desktop","title":"Benchmark Desktop","version":"1.4.2"}"#;
+
+const SESSION: &str = "mcp-session-id";
+
+/// Whom clients talk to, and how.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    address: String,
+    path: Uri,
+    host: HeaderValue,
+    generation: Generation,
+    /// The members of `params` that go with every request, with a comma before them.
+    meta: String,
+}
+
+/// One connection, and at most one session at a time.
+#[derive(Debug)]
+pub struct Client {
+    endpoint: Arc<Endpoint>,
+    sender: Option<SendRequest<Full<Bytes>>>,
+    session: Option<HeaderValue>,
+    serial: u64,
+}
+
+/// An event stream that is read on a connection of its own, until this is dropped.
+#[derive(Debug)]
+pub struct Listening(JoinHandle<()>);
+
+struct Reply {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Endpoint {
+    /// The MCP endpoint at `url`, which names an address and a port: `http://127.0.0.1:4483/mcp`.
+    ///
+    /// # Errors
+    /// When `url` is no such thing.
+    pub fn new(url: &str, generation: Generation) -> Result<Self, Fault> {
+        let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
+        let authority = uri.authority().ok_or_else(|| format!("{url} has no host"))?.as_str();
+        let meta = match generation {
+            Generation::Stateful => String::new(),
+            Generation::Stateless => format!(
+                r#","_meta":{{"io.modelcontextprotocol/protocolVersion":"{}","io.modelcontextprotocol/clientInfo":{CLIENT},"io.modelcontextprotocol/clientCapabilities":{CAPABILITIES}}}"#,
+                generation.revision()
+            ),
+        };
+        Ok(Self {
+            address: authority.to_owned(),
+            path: uri.path().parse()?,
+            host: authority.parse()?,
+            generation,
+            meta,
+        })
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Fault> {
+        let stream = TcpStream::connect(&*self.address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        // What goes wrong on the connection is told to whoever waits for an answer on it.
+        tokio::spawn(async move { _ = connection.await });
+        Ok(sender)
+    }
+}
+
+impl Client {
+    /// A client that has not connected yet.
+    #[must_use]
+    pub fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self { endpoint, sender: None, session: None, serial: 0 }
+    }
+
+    /// Makes itself known as the generation does: a new session, or nothing at all.
+    ///
+    /// # Errors
+    /// When there is no connection, or another answer than an `initialize` result.
+    pub async fn open(&mut self) -> Result<(), Fault> {
+        if self.endpoint.generation == Generation::Stateless {
+            return Ok(());
+        }
+        self.session = None;
+        let id = self.next();
+        let revision = self.endpoint.generation.revision();
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"initialize","params":{{"protocolVersion":"{revision}","capabilities":{CAPABILITIES},"clientInfo":{CLIENT}}}}}"#
+        );
+        let reply = self.send(Method::POST, "initialize", None, body).await?;
+        answer::welcome(&reply.message(id)?, id, revision)?;
+        self.session = reply.headers.get(SESSION).cloned();
+        let body = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_owned();
+        let reply = self.send(Method::POST, "notifications/initialized", None, body).await?;
+        if reply.status == StatusCode::ACCEPTED { Ok(()) } else { Err(reply.unexpected()) }
+    }
+
+    /// Calls a tool with `arguments`, a JSON object, and returns its answer.
+    ///
+    /// # Errors
+    /// When the answer is not the result of this call.
+    pub async fn call(&mut self, tool: &str, arguments: &str) -> Result<Called, Fault> {
+        let id = self.next();
+        let meta = &self.endpoint.meta;
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}{meta}}}}}"#
+        );
+        let reply = self.send(Method::POST, "tools/call", Some(tool), body).await?;
+        Ok(Called { id, message: reply.message(id)? })
+    }
+
+    /// All names of tools, each page of them.
+    ///
+    /// # Errors
+    /// When a page is no result, a name comes twice, or the list has no end.
+    pub async fn list(&mut self) -> Result<BTreeSet<String>, Fault> {
+        let mut names = BTreeSet::new();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MOST_PAGES {
+            let id = self.next();
+            let meta = &self.endpoint.meta;
+            let params = match cursor.take() {
+                Some(cursor) => format!("\"cursor\":{}{meta}", serde_json::to_string(&cursor)?),
+                None => meta.trim_start_matches(',').to_owned(),
+            };
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{{{params}}}}}"#
+            );
+            let reply = self.send(Method::POST, "tools/list", None, body).await?;
+            cursor = answer::page(&reply.message(id)?, id, &mut names)?;
+            if cursor.is_none() {
+                return Ok(names);
+            }
+        }
+        Err("the list has no end".into())
+    }
+
+    /// The session's standing stream, on a connection of its own.
+    ///
+    /// # Errors
+    /// When the answer is no event stream.
+    pub async fn listen(&self) -> Result<Listening, Fault> {
+        let mut sender = self.endpoint.connect().await?;
+        let mut request = self.request(Method::GET, "", None, String::new())?;
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let response = timeout(PATIENCE, sender.send_request(request)).await??;
+        if response.status() != StatusCode::OK || !is_stream(response.headers()) {
+            return Err(format!("GET: {}", response.status()).into());
+        }
+        Ok(Listening(tokio::spawn(drain(sender, response.into_body()))))
+    }
+
+    /// Takes the session along, to end it later; the client has none then.
+    pub fn leave(&mut self) -> Option<HeaderValue> {
+        self.session.take()
+    }
+
+    /// Ends a session.
+    ///
+    /// # Errors
+    /// When it could not be ended.
+    pub async fn end(&mut self, session: HeaderValue) -> Result<(), Fault> {
+        self.session = Some(session);
+        let reply = self.send(Method::DELETE, "", None, String::new()).await;
+        self.session = None;
+        let reply = reply?;
+        if reply.status.is_success() { Ok(()) } else { Err(reply.unexpected()) }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    async fn send(
+        &mut self,
+        verb: Method,
+        method: &str,
+        name: Option<&str>,
+        body: String,
+    ) -> Result<Reply, Fault> {
+        let request = self.request(verb, method, name, body)?;
+        let reply = timeout(PATIENCE, self.exchange(request)).await;
+        let reply = reply.unwrap_or_else(|_| Err("no answer in time".into()));
+        if reply.is_err() {
+            self.sender = None;
+        }
+        reply
+    }
+
+    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Reply, Fault> {
+        let ready = match self.sender.as_mut() {
+            Some(sender) => sender.ready().await.is_ok(),
+            None => false,
+        };
+        if !ready {
+            self.sender = Some(self.endpoint.connect().await?);
+        }
+        let sender = self.sender.as_mut().ok_or("no connection")?;
+        let (parts, body) = sender.send_request(request).await?.into_parts();
+        let body = Limited::new(body, LARGEST).collect().await?.to_bytes();
+        Ok(Reply { status: parts.status, headers: parts.headers, body })
+    }
+
+    fn request(
+        &self,
+        verb: Method,
+        method: &str,
+        name: Option<&str>,
+        body: String,
+    ) -> Result<Request<Full<Bytes>>, Fault> {
+        let endpoint = &self.endpoint;
+        let mut request = Request::new(Full::from(body));
+        *request.method_mut() = verb;
+        *request.uri_mut() = endpoint.path.clone();
+        let headers = request.headers_mut();
+        headers.insert(HOST, endpoint.host.clone());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        if method != "initialize" {
+            let revision = HeaderValue::from_static(endpoint.generation.revision());
+            headers.insert("mcp-protocol-version", revision);
+        }
+        if endpoint.generation == Generation::Stateless {
+            headers.insert("mcp-method", method.parse()?);
+            if let Some(name) = name {
+                headers.insert("mcp-name", name.parse()?);
+            }
+        }
+        if let Some(session) = &self.session {
+            headers.insert(SESSION, session.clone());
+        }
+        Ok(request)
+    }
+}
+
+impl Reply {
+    /// The message in it that answers `id`.
+    fn message(&self, id: u64) -> Result<Bytes, Fault> {
+        if self.status != StatusCode::OK {
+            return Err(self.unexpected());
+        }
+        if is_stream(&self.headers) {
+            answer::in_stream(&self.body, id)
+        } else {
+            Ok(self.body.clone())
+        }
+    }
+
+    fn unexpected(&self) -> Fault {
+        let body = String::from_utf8_lossy(&self.body);
+        format!("{}: {}", self.status, body.chars().take(300).collect::<String>()).into()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn is_stream(headers: &HeaderMap) -> bool {
+    headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// Reads to the end. The sender keeps the connection open until then.
+async fn drain(sender: SendRequest<Full<Bytes>>, mut body: Incoming) {
+    while let Some(Ok(_)) = body.frame().await {}
+    drop(sender);
+}
+
+/// The answer to a call.
+#[derive(Debug)]
+pub struct Called {
+    id: u64,
+    message: Bytes,
+}
+
+impl Called {
+    /// Whether it is the text that `expected`, a JSON string, stands for.
+    ///
+    /// # Errors
+    /// When it is anything else.
+    pub fn is(&self, expected: &str) -> Result<(), Fault> {
+        let text = answer::text(&self.message, self.id)?;
+        if text.get() == expected { Ok(()) } else { Err("the text of another call".into()) }
+    }
+
+    /// Whether it is a text of `length` bytes without escapes.
+    ///
+    /// # Errors
+    /// When it is anything else.
+    pub fn is_long(&self, length: usize) -> Result<(), Fault> {
+        let found = answer::text(&self.message, self.id)?.get().len();
+        if found == length + 2 { Ok(()) } else { Err(format!("a text of {found} bytes").into()) }
+    }
+}

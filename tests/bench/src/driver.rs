@@ -1,0 +1,121 @@
+//! `bench`: starts backends, a bare proxy and the gateway as it is shipped, measures them in turn, prints one table.
+
+mod change;
+mod http;
+mod load;
+mod memory;
+mod process;
+mod programs;
+mod rows;
+mod start;
+mod table;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::programs::Programs;
+use self::rows::{Kind, ROWS, Row};
+use self::table::Measured;
+use self::world::World;
+use crate::{Fault, Generation};
+
+/// Compares vmcp with a bare reverse proxy.
+#[derive(Debug, Parser)]
+#[command(name = "bench")]
+struct Args {
+    /// The gateway; without it, the package vmcp is built in this program's own profile.
+    #[arg(long, value_name = "PATH")]
+    vmcp: Option<PathBuf>,
+    /// Takes the three tools that lie beside this program as they are.
+    #[arg(long)]
+    no_build: bool,
+    /// A few requests each: shows that everything is answered as it should be, and no figures worth reading.
+    #[arg(long)]
+    smoke: bool,
+    /// How often each row is measured on each target; the medians are shown.
+    #[arg(long, default_value_t = 5)]
+    repetitions: usize,
+    /// Only the rows whose names begin with this. Repeatable.
+    #[arg(long, value_name = "NAME")]
+    profile_row: Vec<String>,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    repetitions: usize,
+    smoke: bool,
+}
+
+impl Effort {
+    /// `full` requests, or as many as show that it works.
+    fn requests(self, full: u64) -> u64 {
+        if self.smoke { full.min(40) } else { full }
+    }
+
+    fn connections(self, full: usize) -> usize {
+        if self.smoke { full.min(4) } else { full }
+    }
+
+    /// `full` single measurements, where a row has more than one anyway.
+    fn samples(self, full: usize) -> usize {
+        if self.smoke { 1 } else { full }
+    }
+}
+
+/// The program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    crate::run(1, bench(args))
+}
+
+async fn bench(args: Args) -> Result<ExitCode, Fault> {
+    let Args { vmcp, no_build, smoke, repetitions, profile_row } = args;
+    let chosen = |row: &&Row| {
+        profile_row.is_empty() || profile_row.iter().any(|name| row.name.starts_with(name.as_str()))
+    };
+    let rows: Vec<&Row> = ROWS.iter().filter(chosen).collect();
+    if rows.is_empty() {
+        let names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        return Err(format!("no such row; there are {}", names.join(", ")).into());
+    }
+    let programs = Programs::find(vmcp, !no_build)?;
+    let effort = Effort { repetitions: if smoke { 1 } else { repetitions.max(1) }, smoke };
+    let mut lines = Vec::new();
+    for generation in [Generation::Stateful, Generation::Stateless] {
+        let rows: Vec<_> = rows.iter().filter(|row| row.generation == generation).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let world = World::start(&programs, generation).await?;
+        for row in rows {
+            eprintln!("{} ...", row.name);
+            lines.push((*row, measure(row, &world, &programs, effort).await));
+        }
+    }
+    // The order of the table is that of the list, not that of the worlds.
+    lines.sort_by_key(|(row, _)| ROWS.iter().position(|known| known.name == row.name));
+    println!("{}", table::render(&lines, &programs, effort));
+    let all_correct = lines.iter().all(|(_, measured)| measured.is_ok());
+    Ok(if all_correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn measure(
+    row: &Row,
+    world: &World,
+    programs: &Programs,
+    effort: Effort,
+) -> Result<Measured, Fault> {
+    match &row.kind {
+        Kind::Load(load) => load::measure(load, world, programs, effort).await,
+        Kind::Change => change::measure(world, effort).await,
+        Kind::Idle => memory::idle(world, programs, effort).await,
+        Kind::Sessions(held) => memory::sessions(held, world, programs, effort).await,
+        Kind::Connections(count) => memory::connections(*count, world, programs, effort).await,
+        Kind::Start => start::measure(world, programs, effort).await,
+    }
+}

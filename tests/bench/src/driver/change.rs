@@ -1,0 +1,103 @@
+//! The first list after every backend has changed: what all of that costs the gateway, from hearing of it to the answer,
+//! beside one list through the proxy.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::time::{Instant, sleep};
+
+use super::Effort;
+use super::table::{Measured, Pair};
+use super::world::{Backend, Front, GLANCE, PATIENCE, World};
+use crate::Fault;
+use crate::client::Client;
+use crate::summary::{median, micros};
+use crate::usage::Usage;
+
+/// How often it is measured.
+const SAMPLES: usize = 9;
+
+/// The quiet before each measurement, and between the gateway's questions and the client's.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    /// Time on a processor, in microseconds.
+    cpu: f64,
+    /// Time to the answer of the list, in microseconds.
+    list: f64,
+}
+
+pub(super) async fn measure(world: &World, effort: Effort) -> Result<Measured, Fault> {
+    let mut gateway = world.gateway.client(world.generation)?;
+    let mut proxy = world.list_proxy.client(world.generation)?;
+    gateway.open().await?;
+    proxy.open().await?;
+    let mut samples = (Vec::new(), Vec::new());
+    // The first one is for warming up.
+    for turn in 0..=effort.samples(SAMPLES) {
+        let changed = after_change(world, &mut gateway).await?;
+        let plain = plain(&world.list_proxy, &mut proxy).await?;
+        if turn > 0 {
+            samples.0.push(changed);
+            samples.1.push(plain);
+        }
+    }
+    for mut client in [gateway, proxy] {
+        if let Some(session) = client.leave() {
+            client.end(session).await?;
+        }
+    }
+    let pair = |figure: fn(&Sample) -> f64| Pair {
+        gateway: median(samples.0.iter().map(figure).collect()),
+        proxy: median(samples.1.iter().map(figure).collect()),
+    };
+    Ok(Measured {
+        p50: Some(pair(|sample| sample.list)),
+        cpu: Some(pair(|sample| sample.cpu)),
+        ..Measured::default()
+    })
+}
+
+async fn after_change(world: &World, client: &mut Client) -> Result<Sample, Fault> {
+    sleep(QUIET).await;
+    let asked = world.stats().await?;
+    let before = Usage::of(world.gateway.pid())?;
+    let names = try_join_all(world.backends.iter().map(Backend::change)).await?;
+    let names: BTreeSet<_> =
+        (1..).zip(names).map(|(number, name): (usize, _)| format!("be{number}_{name}")).collect();
+    let deadline = Instant::now() + PATIENCE;
+    // The gateway is not asked before it had its chance to hear: a client that polls would be measured too.
+    loop {
+        let now = world.stats().await?;
+        if asked.iter().zip(&now).all(|(asked, now)| now.list > asked.list) {
+            break;
+        }
+        if Instant::now() > deadline {
+            return Err("the gateway does not ask backends that announced a change".into());
+        }
+        sleep(GLANCE).await;
+    }
+    sleep(QUIET).await;
+    let start = Instant::now();
+    let listed = client.list().await?;
+    let list = micros(start.elapsed());
+    let cpu = micros(Usage::of(world.gateway.pid())?.since(&before));
+    if names.is_subset(&listed) {
+        Ok(Sample { cpu, list })
+    } else {
+        Err(format!("the first list after a change lacks some of {names:?}").into())
+    }
+}
+
+/// One list through the proxy, after the same rest.
+async fn plain(proxy: &Front, client: &mut Client) -> Result<Sample, Fault> {
+    sleep(QUIET * 2).await;
+    let before = Usage::of(proxy.pid())?;
+    let start = Instant::now();
+    client.list().await?;
+    let list = micros(start.elapsed());
+    Ok(Sample { cpu: micros(Usage::of(proxy.pid())?.since(&before)), list })
+}

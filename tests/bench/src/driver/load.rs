@@ -1,0 +1,193 @@
+//! Rows of requests in a closed loop: runs them on both targets in turn, and counts at the backends.
+
+use clap::ValueEnum;
+use tokio::process::Command;
+
+use super::Effort;
+use super::programs::Programs;
+use super::rows::{BACKENDS, Load, TOOLS};
+use super::table::{Measured, Pair};
+use super::world::{Front, World};
+use crate::load::{Mode, Report};
+use crate::summary::median;
+use crate::{Fault, Generation};
+
+/// What the load tool is told.
+#[derive(Debug)]
+pub(super) struct Order<'a> {
+    pub(super) generation: Generation,
+    pub(super) mode: Mode,
+    pub(super) tools: &'a [String],
+    pub(super) expect_tools: usize,
+    pub(super) bytes: usize,
+    pub(super) connections: usize,
+    pub(super) requests: u64,
+    pub(super) warmup: u64,
+    pub(super) streams: bool,
+    pub(super) settle_ms: u64,
+}
+
+/// The name that the measured process has in reports.
+pub(super) const TARGET: &str = "target";
+
+/// Puts load on `front` and returns the report, if it is without errors.
+pub(super) async fn run(
+    programs: &Programs,
+    front: &Front,
+    order: &Order<'_>,
+) -> Result<Report, Fault> {
+    let mode = order.mode.to_possible_value().ok_or("no such mode")?;
+    let mut command = Command::new(&programs.load);
+    command.kill_on_drop(true);
+    command.args(["--url", &front.url(), "--mode", mode.get_name()]);
+    command.args(["--generation", order.generation.word()]);
+    command.args(["--tool", &order.tools.join(",")]);
+    command.args(["--watch", &format!("{TARGET}={}", front.pid())]);
+    for (name, value) in [
+        ("--expect-tools", order.expect_tools as u64),
+        ("--bytes", order.bytes as u64),
+        ("--connections", order.connections as u64),
+        ("--requests", order.requests),
+        ("--warmup", order.warmup),
+        ("--settle-ms", order.settle_ms),
+    ] {
+        command.args([name, &value.to_string()]);
+    }
+    if order.streams {
+        command.arg("--streams");
+    }
+    let output = command.output().await?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let report: Report = serde_json::from_slice(&output.stdout)?;
+    match &report.first_error {
+        Some(first) => Err(format!("{} errors, the first: {first}", report.errors).into()),
+        None if u64::from(report.ok) != order.requests => {
+            Err(format!("{} answers to {} requests", report.ok, order.requests).into())
+        }
+        None => Ok(report),
+    }
+}
+
+/// Measures one row.
+pub(super) async fn measure(
+    load: &Load,
+    world: &World,
+    programs: &Programs,
+    effort: Effort,
+) -> Result<Measured, Fault> {
+    let mut reports = (Vec::new(), Vec::new());
+    for turn in 0..effort.repetitions {
+        // Whoever comes second profits from what the first has warmed: they take turns in that too.
+        for gateway in [turn % 2 == 0, turn % 2 != 0] {
+            let report = once(load, world, programs, effort, gateway).await;
+            let report = report.map_err(|fault| {
+                format!("{}: {fault}", if gateway { "gateway" } else { "proxy" })
+            })?;
+            if gateway { reports.0.push(report) } else { reports.1.push(report) }
+        }
+    }
+    let pair = |figure: fn(&Report) -> f64| Pair {
+        gateway: median(reports.0.iter().map(figure).collect()),
+        proxy: median(reports.1.iter().map(figure).collect()),
+    };
+    Ok(Measured {
+        rate: Some(pair(|report| report.rate)),
+        p50: Some(pair(|report| report.p50_us)),
+        p99: Some(pair(|report| report.p99_us)),
+        cpu: Some(pair(cpu)),
+        value: None,
+    })
+}
+
+fn cpu(report: &Report) -> f64 {
+    report.processes.get(TARGET).map_or(0.0, |cost| cost.cpu_us)
+}
+
+async fn once(
+    load: &Load,
+    world: &World,
+    programs: &Programs,
+    effort: Effort,
+    gateway: bool,
+) -> Result<Report, Fault> {
+    let tools: Vec<String> = match (gateway, load.spread) {
+        (true, true) => (1..=BACKENDS).map(|number| format!("be{number}_echo")).collect(),
+        (true, false) => vec!["be1_echo".to_owned()],
+        (false, _) => vec!["echo".to_owned()],
+    };
+    let front = match (gateway, load.mode) {
+        (true, _) => &world.gateway,
+        (false, Mode::List) => &world.list_proxy,
+        (false, _) => &world.proxy,
+    };
+    let order = Order {
+        generation: world.generation,
+        mode: load.mode,
+        tools: &tools,
+        expect_tools: TOOLS * BACKENDS,
+        bytes: load.bytes,
+        connections: effort.connections(load.connections),
+        requests: effort.requests(load.requests),
+        warmup: effort.requests(load.requests / 20),
+        streams: false,
+        settle_ms: 0,
+    };
+    let before = (world.stats().await?, world.large.stats().await?);
+    let report = run(programs, front, &order).await?;
+    let after = (world.stats().await?, world.large.stats().await?);
+    let reached: Vec<u64> =
+        before.0.iter().zip(&after.0).map(|(before, after)| after.call - before.call).collect();
+    let listed = after.1.list - before.1.list;
+    if load.mode == Mode::List && !gateway && listed != order.requests + order.warmup {
+        return Err(format!("{listed} lists reached the backend").into());
+    }
+    arrived(&reached, &report)?;
+    Ok(report)
+}
+
+/// Whether every call reached its backend exactly once, and no other one.
+fn arrived(reached: &[u64], report: &Report) -> Result<(), Fault> {
+    let mut expected = vec![0; reached.len()];
+    for (tool, sent) in &report.sent {
+        let number = tool.strip_prefix("be").and_then(|rest| rest.split_once('_'));
+        let index = number.map_or(Ok(1), |(number, _)| number.parse::<usize>())? - 1;
+        *expected.get_mut(index).ok_or("a tool of an unknown backend")? += sent;
+    }
+    if reached == expected {
+        Ok(())
+    } else {
+        Err(format!("calls that should reach the backends: {expected:?}, did: {reached:?}").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn sent(tools: &[(&str, u64)]) -> Report {
+        Report {
+            sent: tools.iter().map(|(tool, count)| ((*tool).to_owned(), *count)).collect(),
+            ok: 0,
+            errors: 0,
+            first_error: None,
+            seconds: 1.0,
+            rate: 0.0,
+            p50_us: 0.0,
+            p99_us: 0.0,
+            processes: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_call_that_came_twice_or_elsewhere_is_noticed() {
+        assert!(arrived(&[3, 2, 0], &sent(&[("be1_echo", 3), ("be2_echo", 2)])).is_ok());
+        assert!(arrived(&[4, 2, 0], &sent(&[("be1_echo", 3), ("be2_echo", 2)])).is_err());
+        assert!(arrived(&[2, 3, 0], &sent(&[("be1_echo", 3), ("be2_echo", 2)])).is_err());
+        assert!(arrived(&[7, 0, 0], &sent(&[("echo", 7)])).is_ok());
+        assert!(arrived(&[0], &sent(&[("be2_echo", 1)])).is_err());
+    }
+}

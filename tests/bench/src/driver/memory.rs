@@ -1,0 +1,150 @@
+//! Rows of memory. Each figure is of a process that has done nothing else before.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Effort;
+use super::load::{Order, TARGET, run};
+use super::programs::Programs;
+use super::rows::{Held, TOOLS};
+use super::table::{Measured, Pair};
+use super::world::{Front, GLANCE, PATIENCE, World};
+use crate::Fault;
+use crate::load::{Cost, Mode, Report};
+use crate::summary::median;
+use crate::usage::Usage;
+
+/// How often each figure is taken.
+const SAMPLES: usize = 3;
+
+/// The rest before memory is read, in milliseconds.
+const REST: u64 = 2_000;
+
+/// Sessions before the first one that is counted: buffers and pools have their size then.
+const WARMUP: u64 = 500;
+
+pub(super) async fn idle(
+    world: &World,
+    programs: &Programs,
+    effort: Effort,
+) -> Result<Measured, Fault> {
+    let mut pairs = Vec::new();
+    for _ in 0..effort.samples(SAMPLES) {
+        let asked = world.stats().await?;
+        let gateway = Front::gateway(programs, &world.backends).await?;
+        let proxy = Front::proxy(programs, &world.backends[0]).await?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let now = world.stats().await?;
+            if asked.iter().zip(&now).all(|(asked, now)| now.list > asked.list) {
+                break;
+            }
+            if Instant::now() > deadline {
+                return Err("the gateway does not ask what its backends offer".into());
+            }
+            sleep(GLANCE).await;
+        }
+        sleep(Duration::from_millis(effort.requests(REST))).await;
+        pairs.push(Pair { gateway: resident(&gateway)?, proxy: resident(&proxy)? });
+        gateway.end().await?;
+        proxy.end().await?;
+    }
+    Ok(value(&pairs))
+}
+
+pub(super) async fn sessions(
+    held: &Held,
+    world: &World,
+    programs: &Programs,
+    effort: Effort,
+) -> Result<Measured, Fault> {
+    let backends = &world.backends[..held.backends];
+    let tools: Vec<String> =
+        (1..=backends.len()).map(|number| format!("be{number}_echo")).collect();
+    let plain = ["echo".to_owned()];
+    let order = |tools, expect_tools| Order {
+        generation: world.generation,
+        mode: Mode::Hold,
+        tools,
+        expect_tools,
+        bytes: 200,
+        connections: effort.connections(8),
+        requests: effort.requests(held.sessions),
+        warmup: effort.requests(WARMUP),
+        streams: held.streams,
+        settle_ms: effort.requests(REST),
+    };
+    let per_session = |report: &Report| {
+        cost(report).map(|cost| {
+            let grown = cost.after_kib.saturating_sub(cost.before_kib);
+            small(grown) / f64::from(report.ok.max(1))
+        })
+    };
+    let mut pairs = Vec::new();
+    for _ in 0..effort.samples(SAMPLES) {
+        let front = Front::gateway(programs, backends).await?;
+        front.until_listed(world.generation, TOOLS * backends.len()).await?;
+        let report = run(programs, &front, &order(&tools[..], TOOLS * backends.len())).await?;
+        let gateway = per_session(&report)?;
+        front.end().await?;
+        let front = Front::proxy(programs, &backends[0]).await?;
+        let report = run(programs, &front, &order(&plain[..], TOOLS)).await?;
+        pairs.push(Pair { gateway, proxy: per_session(&report)? });
+        front.end().await?;
+    }
+    Ok(value(&pairs))
+}
+
+pub(super) async fn connections(
+    count: usize,
+    world: &World,
+    programs: &Programs,
+    effort: Effort,
+) -> Result<Measured, Fault> {
+    let (prefixed, plain) = (["be1_echo".to_owned()], ["echo".to_owned()]);
+    let order = |tools| Order {
+        generation: world.generation,
+        mode: Mode::Call,
+        tools,
+        expect_tools: 0,
+        bytes: 200,
+        connections: effort.connections(count),
+        requests: effort.requests(10_000),
+        warmup: effort.requests(1_000),
+        streams: false,
+        settle_ms: 0,
+    };
+    let mut pairs = Vec::new();
+    for _ in 0..effort.samples(SAMPLES) {
+        let front = Front::gateway(programs, &world.backends).await?;
+        let report = run(programs, &front, &order(&prefixed)).await?;
+        let gateway = small(cost(&report)?.after_kib) / 1024.0;
+        front.end().await?;
+        let front = Front::proxy(programs, &world.backends[0]).await?;
+        let report = run(programs, &front, &order(&plain)).await?;
+        pairs.push(Pair { gateway, proxy: small(cost(&report)?.after_kib) / 1024.0 });
+        front.end().await?;
+    }
+    Ok(value(&pairs))
+}
+
+fn value(pairs: &[Pair]) -> Measured {
+    let gateway = median(pairs.iter().map(|pair| pair.gateway).collect());
+    let proxy = median(pairs.iter().map(|pair| pair.proxy).collect());
+    Measured { value: Some(Pair { gateway, proxy }), ..Measured::default() }
+}
+
+fn cost(report: &Report) -> Result<Cost, Fault> {
+    report.processes.get(TARGET).copied().ok_or_else(|| "nothing was watched".into())
+}
+
+/// Resident memory now, in MiB.
+fn resident(front: &Front) -> Result<f64, Fault> {
+    Ok(small(Usage::of(front.pid())?.resident_kib) / 1024.0)
+}
+
+/// KiB of a process on one machine: never as much as 4 TiB.
+fn small(kib: u64) -> f64 {
+    f64::from(u32::try_from(kib).unwrap_or(u32::MAX))
+}

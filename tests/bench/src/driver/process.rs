@@ -1,0 +1,75 @@
+//! A program that runs for as long as its handle lives.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use crate::Fault;
+
+/// How long a tool may take to say where it listens.
+const START: Duration = Duration::from_secs(20);
+
+/// Killed when it is dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    pid: u32,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts a program whose log goes to `log`.
+    pub(super) fn start(command: &mut Command, log: &Path) -> Result<Self, Fault> {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(log)?)
+            .kill_on_drop(true)
+            .spawn()?;
+        let pid = child.id().ok_or("the process has ended already")?;
+        Ok(Self { child, pid, log: log.to_owned() })
+    }
+
+    /// Starts a tool and waits for the address that it prints.
+    pub(super) async fn announced(
+        command: &mut Command,
+        log: &Path,
+    ) -> Result<(Self, String), Fault> {
+        let mut process = Self::start(command, log)?;
+        let stdout = process.child.stdout.take().ok_or("no stdout")?;
+        let mut address = String::new();
+        timeout(START, BufReader::new(stdout).read_line(&mut address)).await??;
+        if address.is_empty() {
+            return Err(process.fault("ended at once"));
+        }
+        address.truncate(address.trim_end().len());
+        Ok((process, address))
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it has ended.
+    pub(super) fn ended(&mut self) -> Result<bool, Fault> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// Ends it and waits until it is gone.
+    pub(super) async fn end(mut self) -> Result<(), Fault> {
+        Ok(self.child.kill().await?)
+    }
+
+    /// What happened, with the end of the log.
+    pub(super) fn fault(&self, what: &str) -> Fault {
+        let log = fs::read_to_string(&self.log).unwrap_or_default();
+        let last: Vec<_> = log.lines().rev().take(5).collect();
+        let last: Vec<_> = last.into_iter().rev().collect();
+        format!("process {} {what}\n{}", self.pid, last.join("\n")).into()
+    }
+}

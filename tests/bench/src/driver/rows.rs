@@ -1,0 +1,115 @@
+//! What is measured, and what it may cost.
+
+use crate::Generation;
+use crate::load::Mode;
+
+/// Tools of one backend.
+pub(super) const TOOLS: usize = 200;
+
+/// Backends behind the gateway.
+pub(super) const BACKENDS: usize = 5;
+
+/// One row of the table.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    pub(super) generation: Generation,
+    pub(super) kind: Kind,
+    pub(super) limits: &'static [Limit],
+}
+
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Requests in a closed loop.
+    Load(Load),
+    /// The first list after every backend has changed.
+    Change,
+    /// Memory before anybody has asked anything.
+    Idle,
+    /// Memory of idle sessions.
+    Sessions(Held),
+    /// Memory with this many connections in use.
+    Connections(usize),
+    /// From the start of the process to the first answer.
+    Start,
+}
+
+/// See [`Kind::Load`].
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) mode: Mode,
+    pub(super) bytes: usize,
+    pub(super) connections: usize,
+    pub(super) requests: u64,
+    /// The gateway is asked for a tool of each backend in turn, instead of the first one's.
+    pub(super) spread: bool,
+}
+
+/// See [`Kind::Sessions`].
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) backends: usize,
+    pub(super) sessions: u64,
+    pub(super) streams: bool,
+}
+
+/// The most that the gateway may need. Ratios are of its figure and the proxy's.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// Times the proxy's time on a processor per request.
+    Cpu(f64),
+    /// At least this part of the proxy's requests in a second.
+    Rate(f64),
+    /// At most this in the unit of the row.
+    Value(f64),
+    /// Times the proxy's value in the unit of the row.
+    Times(f64),
+}
+
+use Generation::{Stateful, Stateless};
+use Limit::{Cpu, Rate, Times, Value};
+
+const CALL: Load =
+    Load { mode: Mode::Call, bytes: 200, connections: 64, requests: 20_000, spread: false };
+const LARGE: Load = Load { bytes: 64 << 10, connections: 16, requests: 3_000, ..CALL };
+const LIST: Load = Load { mode: Mode::List, bytes: 0, connections: 8, requests: 1_000, ..CALL };
+const INIT: Load = Load { mode: Mode::Init, bytes: 0, connections: 16, requests: 1_500, ..CALL };
+const SPREAD: Load = Load { spread: true, ..CALL };
+
+const fn row(
+    name: &'static str,
+    what: &'static str,
+    generation: Generation,
+    kind: Kind,
+    limits: &'static [Limit],
+) -> Row {
+    Row { name, what, generation, kind, limits }
+}
+
+const fn held(backends: usize, sessions: u64, streams: bool) -> Kind {
+    Kind::Sessions(Held { backends, sessions, streams })
+}
+
+/// All rows, in the order of the table.
+#[rustfmt::skip]
+pub(super) const ROWS: &[Row] = &[
+    row("call-stateful", "tools/call 200 B, 64 connections", Stateful, Kind::Load(CALL), &[Cpu(1.35), Rate(0.80)]),
+    row("call-stateless", "tools/call 200 B, 64 connections", Stateless, Kind::Load(CALL), &[Cpu(1.35), Rate(0.80)]),
+    row("spread-stateful", "the same, over five backends in turn", Stateful, Kind::Load(SPREAD), &[]),
+    row("spread-stateless", "the same, over five backends in turn", Stateless, Kind::Load(SPREAD), &[]),
+    row("large-stateful", "64 KiB both ways, 16 connections", Stateful, Kind::Load(LARGE), &[Cpu(1.3)]),
+    row("large-stateless", "64 KiB both ways, 16 connections", Stateless, Kind::Load(LARGE), &[Cpu(1.3)]),
+    row("list-stateful", "tools/list of 1000, warm", Stateful, Kind::Load(LIST), &[Cpu(1.0)]),
+    row("list-stateless", "tools/list of 1000, warm", Stateless, Kind::Load(LIST), &[Cpu(1.0)]),
+    row("change-stateful", "first list after all backends changed", Stateful, Kind::Change, &[Cpu(4.0)]),
+    row("change-stateless", "first list after all backends changed", Stateless, Kind::Change, &[Cpu(4.0)]),
+    row("initialize", "initialize + initialized", Stateful, Kind::Load(INIT), &[Cpu(1.5)]),
+    row("memory-idle", "MiB, nobody connected", Stateful, Kind::Idle, &[Value(12.0)]),
+    row("session-one", "KiB per idle session, one backend", Stateful, held(1, 2_000, false), &[Value(1.0)]),
+    row("session-five", "KiB per idle session, five backends", Stateful, held(5, 2_000, false), &[Value(3.0)]),
+    row("stream-one", "the same with its GET stream, one", Stateful, held(1, 1_000, true), &[]),
+    row("stream-five", "the same with its GET stream, five", Stateful, held(5, 1_000, true), &[]),
+    row("memory-256", "MiB, 256 connections that call", Stateful, Kind::Connections(256), &[Value(35.0)]),
+    row("start", "ms to the first answered initialize", Stateful, Kind::Start, &[Times(4.0)]),
+];

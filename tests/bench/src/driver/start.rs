@@ -1,0 +1,52 @@
+//! From the start of a process to its first answered `initialize`.
+
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+use super::Effort;
+use super::programs::Programs;
+use super::table::{Measured, Pair};
+use super::world::{Front, PATIENCE, World};
+use crate::summary::median;
+use crate::{Fault, Generation};
+
+/// How often it is measured.
+const SAMPLES: usize = 9;
+
+pub(super) async fn measure(
+    world: &World,
+    programs: &Programs,
+    effort: Effort,
+) -> Result<Measured, Fault> {
+    let (mut gateway, mut proxy) = (Vec::new(), Vec::new());
+    for _ in 0..effort.samples(SAMPLES) {
+        let start = Instant::now();
+        let front = Front::gateway_at_once(programs, &world.backends).await?;
+        gateway.push(answered(front, start, world.generation).await?);
+        let start = Instant::now();
+        let front = Front::proxy_at_once(programs, &world.backends[0]).await?;
+        proxy.push(answered(front, start, world.generation).await?);
+    }
+    let pair = Pair { gateway: median(gateway), proxy: median(proxy) };
+    Ok(Measured { value: Some(pair), ..Measured::default() })
+}
+
+/// Milliseconds from `start` to the answer.
+async fn answered(front: Front, start: Instant, generation: Generation) -> Result<f64, Fault> {
+    // No sleep: the shortest one is as long as what is measured.
+    while TcpStream::connect(front.address()).await.is_err() {
+        if start.elapsed() > PATIENCE {
+            return Err("nobody listens".into());
+        }
+        yield_now().await;
+    }
+    front.client(generation)?.open().await?;
+    let took = start.elapsed().as_secs_f64() * 1e3;
+    front.end().await?;
+    // What the end of a process leaves behind is not for the next one to clean up.
+    sleep(Duration::from_millis(50)).await;
+    Ok(took)
+}

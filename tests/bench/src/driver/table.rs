@@ -1,0 +1,137 @@
+//! The table at the end.
+
+use std::fmt::Write as _;
+use std::thread::available_parallelism;
+
+use super::Effort;
+use super::programs::Programs;
+use super::rows::{Limit, Row};
+use crate::Fault;
+
+/// The gateway's figure and the proxy's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Pair {
+    pub(super) gateway: f64,
+    pub(super) proxy: f64,
+}
+
+/// What a row has of figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Measured {
+    /// Requests in a second.
+    pub(super) rate: Option<Pair>,
+    /// Microseconds.
+    pub(super) p50: Option<Pair>,
+    /// Microseconds.
+    pub(super) p99: Option<Pair>,
+    /// Microseconds on a processor per request.
+    pub(super) cpu: Option<Pair>,
+    /// In the unit of the row.
+    pub(super) value: Option<Pair>,
+}
+
+impl Pair {
+    fn ratio(self) -> f64 {
+        // The smallest figure that can be told from nothing keeps the ratio finite.
+        self.gateway / self.proxy.max(0.001)
+    }
+}
+
+impl Limit {
+    /// The limit in words, and whether it is met; `None` if there is no figure for it.
+    fn judge(self, measured: &Measured) -> Option<(String, bool)> {
+        Some(match self {
+            Self::Cpu(most) => (format!("CPU <= {most:.2}x"), measured.cpu?.ratio() <= most),
+            Self::Rate(least) => (format!("req/s >= {least:.2}x"), measured.rate?.ratio() >= least),
+            Self::Value(most) => (format!("<= {most}"), measured.value?.gateway <= most),
+            Self::Times(most) => (format!("<= {most:.2}x"), measured.value?.ratio() <= most),
+        })
+    }
+}
+
+/// The whole table, in Markdown.
+pub(super) fn render(
+    lines: &[(&Row, Result<Measured, Fault>)],
+    programs: &Programs,
+    effort: Effort,
+) -> String {
+    let processors = available_parallelism().map_or(1, usize::from);
+    let mut out = format!(
+        "{} against a bare hyper proxy with a pool; {processors} processors, medians of {} \
+         interleaved repetitions; each cell: gateway / proxy = ratio\n\n",
+        programs.vmcp.display(),
+        effort.repetitions,
+    );
+    out.push_str(HEAD);
+    for (row, measured) in lines {
+        let Row { name, what, generation: _, kind: _, limits } = row;
+        match measured {
+            Ok(measured) => {
+                let Measured { rate, p50, p99, cpu, value } = measured;
+                _ = write!(out, "| {name} | {what}");
+                for pair in [rate, p50, p99, cpu, value] {
+                    _ = write!(out, " | {}", cell(*pair));
+                }
+                _ = writeln!(out, " | {} |", verdict(limits, measured, effort));
+            }
+            Err(fault) => {
+                let fault = fault.to_string().replace('\n', " ").replace('|', "/");
+                _ = writeln!(out, "| {name} | {what} | | | | | | WRONG: {fault} |");
+            }
+        }
+    }
+    out
+}
+
+const HEAD: &str = "| row | what | req/s | p50 us | p99 us | CPU us/request | figure | limits |\n\
+                    |---|---|---|---|---|---|---|---|\n";
+
+fn cell(pair: Option<Pair>) -> String {
+    let Some(pair) = pair else { return String::new() };
+    let digits = if pair.gateway.max(pair.proxy) < 100.0 { 2 } else { 0 };
+    format!("{:.digits$} / {:.digits$} = {:.2}", pair.gateway, pair.proxy, pair.ratio())
+}
+
+fn verdict(limits: &[Limit], measured: &Measured, effort: Effort) -> String {
+    // So few requests show nothing.
+    if effort.smoke {
+        return "correct".to_owned();
+    }
+    let judged = limits.iter().filter_map(|limit| limit.judge(measured));
+    let words: Vec<String> = judged
+        .map(|(limit, met)| format!("{limit} {}", if met { "met" } else { "NOT MET" }))
+        .collect();
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EFFORT: Effort = Effort { repetitions: 1, smoke: false };
+
+    fn pair(gateway: f64, proxy: f64) -> Pair {
+        Pair { gateway, proxy }
+    }
+
+    #[test]
+    fn each_limit_is_judged_by_its_own_figure() {
+        let measured = Measured {
+            rate: Some(pair(79.0, 100.0)),
+            cpu: Some(pair(13.5, 10.0)),
+            ..Measured::default()
+        };
+        let limits = [Limit::Cpu(1.35), Limit::Rate(0.8), Limit::Value(1.0)];
+        assert_eq!(verdict(&limits, &measured, EFFORT), "CPU <= 1.35x met, req/s >= 0.80x NOT MET");
+        let measured = Measured { value: Some(pair(9.0, 2.0)), ..Measured::default() };
+        let limits = [Limit::Value(12.0), Limit::Times(4.0)];
+        assert_eq!(verdict(&limits, &measured, EFFORT), "<= 12 met, <= 4.00x NOT MET");
+    }
+
+    #[test]
+    fn cells_have_as_many_digits_as_are_worth_reading() {
+        assert_eq!(cell(Some(pair(1234.5, 1000.0))), "1234 / 1000 = 1.23");
+        assert_eq!(cell(Some(pair(1.5, 1.0))), "1.50 / 1.00 = 1.50");
+        assert_eq!(cell(None), "");
+    }
+}

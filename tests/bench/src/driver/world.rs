@@ -1,0 +1,238 @@
+//! The processes that are measured together.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use http::{Method, StatusCode};
+use tokio::process::Command;
+use tokio::time::{Instant, sleep};
+
+use super::http::{fetch, free_port};
+use super::process::Process;
+use super::programs::Programs;
+use super::rows::{BACKENDS, TOOLS};
+use crate::backend::Stats;
+use crate::client::{Client, Endpoint};
+use crate::{Fault, Generation};
+
+/// How long a process may take to be ready, or to do what it does by itself.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often it is looked whether it has.
+pub(super) const GLANCE: Duration = Duration::from_millis(10);
+
+/// Everything of one generation.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) generation: Generation,
+    /// Those behind the gateway.
+    pub(super) backends: Vec<Backend>,
+    /// One that has as many tools as all of those.
+    pub(super) large: Backend,
+    /// Before the first of the backends.
+    pub(super) proxy: Front,
+    /// Before the large one.
+    pub(super) list_proxy: Front,
+    /// Before all.
+    pub(super) gateway: Front,
+}
+
+#[derive(Debug)]
+pub(super) struct Backend {
+    address: String,
+    _process: Process,
+}
+
+/// What clients connect to.
+#[derive(Debug)]
+pub(super) struct Front {
+    address: String,
+    process: Process,
+}
+
+impl World {
+    /// Starts everything and waits until the gateway lists what there is.
+    pub(super) async fn start(programs: &Programs, generation: Generation) -> Result<Self, Fault> {
+        let backend = |number: usize, tools| {
+            let name = format!("{}{number}", generation.word());
+            async move { Backend::start(programs, generation, &name, tools).await }
+        };
+        let backends = try_join_all((1..=BACKENDS).map(|number| backend(number, TOOLS))).await?;
+        let large = backend(0, TOOLS * BACKENDS).await?;
+        let proxy = Front::proxy(programs, &backends[0]).await?;
+        let list_proxy = Front::proxy(programs, &large).await?;
+        let gateway = Front::gateway(programs, &backends).await?;
+        gateway.until_listed(generation, TOOLS * BACKENDS).await?;
+        Ok(Self { generation, backends, large, proxy, list_proxy, gateway })
+    }
+
+    /// What reached each backend behind the gateway until now.
+    pub(super) async fn stats(&self) -> Result<Vec<Stats>, Fault> {
+        try_join_all(self.backends.iter().map(Backend::stats)).await
+    }
+}
+
+impl Backend {
+    async fn start(
+        programs: &Programs,
+        generation: Generation,
+        name: &str,
+        tools: usize,
+    ) -> Result<Self, Fault> {
+        let mut command = Command::new(&programs.backend);
+        command.args(["--name", name, "--tools", &tools.to_string()]);
+        command.args(["--generation", generation.word()]);
+        let (process, address) =
+            Process::announced(&mut command, &programs.scratch(&format!("{name}.log"))).await?;
+        Ok(Self { address, _process: process })
+    }
+
+    pub(super) async fn stats(&self) -> Result<Stats, Fault> {
+        let reply = fetch(Method::GET, &self.address, "/stats").await?;
+        Ok(serde_json::from_slice(reply.body())?)
+    }
+
+    /// Renames a tool and returns its new name.
+    pub(super) async fn change(&self) -> Result<String, Fault> {
+        let reply = fetch(Method::POST, &self.address, "/change").await?;
+        Ok(serde_json::from_slice(reply.body())?)
+    }
+}
+
+impl Front {
+    /// The bare proxy, when it listens.
+    pub(super) async fn proxy(programs: &Programs, to: &Backend) -> Result<Self, Fault> {
+        let mut command = Command::new(&programs.proxy);
+        command.args(["--to", &to.address]);
+        let (process, address) =
+            Process::announced(&mut command, &programs.scratch("proxy.log")).await?;
+        Ok(Self { address, process })
+    }
+
+    /// The bare proxy, as soon as its process exists.
+    pub(super) async fn proxy_at_once(programs: &Programs, to: &Backend) -> Result<Self, Fault> {
+        let address = format!("127.0.0.1:{}", free_port().await?);
+        let mut command = Command::new(&programs.proxy);
+        command.args(["--to", &to.address, "--listen", &address]);
+        let process = Process::start(&mut command, &programs.scratch("proxy.log"))?;
+        Ok(Self { address, process })
+    }
+
+    /// The gateway, when it is ready.
+    pub(super) async fn gateway(programs: &Programs, backends: &[Backend]) -> Result<Self, Fault> {
+        let mut gateway = Self::gateway_at_once(programs, backends).await?;
+        eprintln!("the gateway is process {}", gateway.pid());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let reply = fetch(Method::GET, &gateway.address, "/readyz").await;
+            if reply.is_ok_and(|reply| reply.status() == StatusCode::OK) {
+                return Ok(gateway);
+            }
+            if gateway.process.ended()? {
+                return Err(gateway.process.fault("ended"));
+            }
+            if Instant::now() > deadline {
+                return Err(gateway.process.fault("is not ready"));
+            }
+            sleep(GLANCE).await;
+        }
+    }
+
+    /// The gateway, as soon as its process exists.
+    pub(super) async fn gateway_at_once(
+        programs: &Programs,
+        backends: &[Backend],
+    ) -> Result<Self, Fault> {
+        static STARTED: AtomicU64 = AtomicU64::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let port = free_port().await?;
+        let config = programs.scratch(&format!("gateway-{number}.yaml"));
+        fs::write(&config, configuration(backends.iter().map(|backend| &*backend.address)))?;
+        let mut command = Command::new(&programs.vmcp);
+        command.arg("serve").arg("--config").arg(&config);
+        command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
+        let log = programs.scratch(&format!("gateway-{number}.log"));
+        let process = Process::start(&mut command, &log)?;
+        Ok(Self { address: format!("127.0.0.1:{port}"), process })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The MCP endpoint.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    pub(super) async fn end(self) -> Result<(), Fault> {
+        self.process.end().await
+    }
+
+    /// A client of it that has not connected yet.
+    pub(super) fn client(&self, generation: Generation) -> Result<Client, Fault> {
+        Ok(Client::new(Arc::new(Endpoint::new(&self.url(), generation)?)))
+    }
+
+    /// Waits until `count` tools are listed.
+    pub(super) async fn until_listed(
+        &self,
+        generation: Generation,
+        count: usize,
+    ) -> Result<(), Fault> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut client = self.client(generation)?;
+        client.open().await?;
+        loop {
+            let listed = client.list().await;
+            if listed.as_ref().is_ok_and(|names| names.len() == count) {
+                break;
+            }
+            if Instant::now() > deadline {
+                let found = listed.map_or_else(|fault| fault.to_string(), |l| l.len().to_string());
+                let what = format!("should list {count} tools, but: {found}");
+                return Err(self.process.fault(&what));
+            }
+            sleep(GLANCE).await;
+        }
+        match client.leave() {
+            Some(session) => client.end(session).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// A configuration with these backends, be1 and so on, and defaults.
+fn configuration<'a>(addresses: impl Iterator<Item = &'a str>) -> String {
+    let mut yaml = "name: bench\nincomingAuth: {type: anonymous}\nbackends:\n".to_owned();
+    for (number, address) in (1..).zip(addresses) {
+        let url = format!("http://{address}/mcp");
+        let line = format!("- {{name: be{number}, url: \"{url}\", transport: streamable-http}}\n");
+        yaml.push_str(&line);
+    }
+    yaml
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_names_backends_in_their_order() {
+        assert_eq!(
+            configuration(["127.0.0.1:1", "127.0.0.1:2"].into_iter()),
+            "name: bench\n\
+             incomingAuth: {type: anonymous}\n\
+             backends:\n\
+             - {name: be1, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n\
+             - {name: be2, url: \"http://127.0.0.1:2/mcp\", transport: streamable-http}\n"
+        );
+    }
+}
