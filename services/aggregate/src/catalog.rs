@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-pub use self::combine::Conflict;
+pub use self::combine::{Conflict, Hides};
 pub(crate) use self::{
-    combine::{Part, combine},
+    combine::{Part, combine, contested, hidden_by, singular, wanted},
     define::literal as define_literal,
     item::{Item, Kind, Offer, items},
     list::List,

@@ -28,7 +28,7 @@ pub(crate) struct Snapshot {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) partial_failure: PartialFailure,
-    rules: Rules,
+    pub(crate) rules: Rules,
     pub(crate) links: Vec<Arc<Link>>,
     catalog: ArcSwap<Everything>,
 }

@@ -19,7 +19,7 @@ pub mod status;
 mod stream;
 
 pub use self::{
-    catalog::Conflict,
+    catalog::{Conflict, Hides},
     gateway::Gateway,
     seal::{NoRandom, Seal},
 };

@@ -1,11 +1,13 @@
 //! What is known of the backends and of what they offer together, for people and their dashboards.
 
+mod entries;
+
 use std::sync::Arc;
 
 use vmcp_core::{LATEST_STATEFUL, STATELESS};
 
 use crate::backend::{Speaks, Status};
-use crate::catalog::{Conflict, Kind};
+use crate::catalog::{Conflict, Hides};
 use crate::hub::Hub;
 use crate::settings::Transport;
 
@@ -54,14 +56,27 @@ pub struct BackendReport {
 pub struct Entry {
     /// `tool`, `prompt`, `resource` or `resource template`.
     pub kind: &'static str,
-    /// What clients call it.
+    /// What clients call it, or would if they saw it.
     pub name: String,
     /// Whose it is.
     pub backend: String,
     /// What the backend calls it.
     pub original: String,
+    /// What it is called after overrides and before conflicts are settled.
+    pub wanted: String,
     /// Whether clients see it.
     pub shown: bool,
+    /// Why it is hidden; `None` when it is shown.
+    pub because: Option<Because>,
+}
+
+/// Why clients don't see something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Because {
+    /// A rule hides it. Composite tools still reach it.
+    Hidden(Hides),
+    /// Its name went to another, or to nobody; in the words of [`Conflict::settled`].
+    NameTaken(String),
 }
 
 pub(crate) fn report(hub: &Arc<Hub>) -> Report {
@@ -84,33 +99,10 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
             },
         }
     });
-    let named = [("tool", &catalog.tools), ("prompt", &catalog.prompts)];
-    let mut entries: Vec<Entry> = named
-        .into_iter()
-        .flat_map(|(kind, routes)| {
-            routes.iter().map(move |(name, route)| Entry {
-                kind,
-                name: name.to_string(),
-                backend: route.link.name().to_owned(),
-                original: vmcp_wire::unquote(&route.name).unwrap_or_default().into_owned(),
-                shown: route.shown,
-            })
-        })
-        .collect();
-    for (kind, list) in [("resource", Kind::Resources), ("resource template", Kind::Templates)] {
-        entries.extend(catalog.list(list).keys().map(|uri| Entry {
-            kind,
-            name: uri.to_owned(),
-            backend: catalog.resource(uri).map(|link| link.name().to_owned()).unwrap_or_default(),
-            original: uri.to_owned(),
-            shown: true,
-        }));
-    }
-    entries.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
     Report {
         name: snapshot.name.clone(),
         backends: backends.collect(),
-        entries,
+        entries: entries::entries(&snapshot, &catalog),
         conflicts: catalog.conflicts.clone(),
         sessions: hub.sessions.len(),
         shared_sessions: hub.shared.len(),

@@ -29,6 +29,17 @@ pub struct Conflict {
     pub settled: String,
 }
 
+/// A rule that hides tools from clients. They stay routable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hides {
+    /// `aggregation.excludeAllTools`.
+    ExcludeAllTools,
+    /// `excludeAll` of the backend.
+    ExcludeAll,
+    /// `filter` of the backend, which doesn't name it.
+    Filter,
+}
+
 /// One backend's part in the whole.
 pub(crate) struct Part<'a, L> {
     pub(crate) name: &'a str,
@@ -64,14 +75,8 @@ fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rule
         let workload = rules.workloads.get(part.name).unwrap_or(&none);
         for item in part.offer.of(kind) {
             let change = workload.overrides.get(&*item.key).filter(|_| kind == Kind::Tools);
-            let wanted = change.and_then(|change| change.name.as_deref()).unwrap_or(&item.key);
-            let visible = kind != Kind::Tools || {
-                let filter = workload.filter.as_ref();
-                !rules.exclude_all_tools
-                    && !workload.exclude_all
-                    && filter.is_none_or(|names| names.contains(wanted))
-            };
-            let wanted = wanted.to_owned();
+            let wanted = wanted(rules, part.name, kind, &item.key).to_owned();
+            let visible = hidden_by(rules, part.name, kind, &wanted).is_none();
             let link = part.link.clone();
             let candidate = Candidate { part: index, link, item, wanted, change };
             if visible { shown.push(candidate) } else { hidden.push(candidate) }
@@ -107,6 +112,37 @@ fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rule
     }
 }
 
+/// What a tool is called before conflicts are settled: its own name or that of its override.
+pub(crate) fn wanted<'a>(rules: &'a Rules, backend: &str, kind: Kind, own: &'a str) -> &'a str {
+    let workload = rules.workloads.get(backend).filter(|_| kind == Kind::Tools);
+    let change = workload.and_then(|workload| workload.overrides.get(own));
+    change.and_then(|change| change.name.as_deref()).unwrap_or(own)
+}
+
+/// The rule that hides something from clients, if there is one. Rules hide tools only.
+pub(crate) fn hidden_by(rules: &Rules, backend: &str, kind: Kind, wanted: &str) -> Option<Hides> {
+    if kind != Kind::Tools {
+        return None;
+    }
+    if rules.exclude_all_tools {
+        return Some(Hides::ExcludeAllTools);
+    }
+    let workload = rules.workloads.get(backend)?;
+    if workload.exclude_all {
+        return Some(Hides::ExcludeAll);
+    }
+    let filtered = workload.filter.as_ref().is_some_and(|names| !names.contains(wanted));
+    filtered.then_some(Hides::Filter)
+}
+
+/// The name for which something competes.
+pub(crate) fn contested(rules: &Rules, backend: &str, wanted: &str) -> String {
+    match &rules.conflicts {
+        Conflicts::Prefix(format) => prefixed(format, backend, wanted),
+        Conflicts::Priority(_) | Conflicts::Manual => wanted.to_owned(),
+    }
+}
+
 /// Who gets which name.
 fn settle<'a, L: Clone>(
     candidates: Vec<Candidate<'a, L>>,
@@ -117,12 +153,7 @@ fn settle<'a, L: Clone>(
 ) -> Vec<(String, Candidate<'a, L>)> {
     let mut contenders: BTreeMap<String, Vec<Candidate<'a, L>>> = BTreeMap::new();
     for candidate in candidates {
-        let name = match &rules.conflicts {
-            Conflicts::Prefix(format) => {
-                prefixed(format, parts[candidate.part].name, &candidate.wanted)
-            }
-            Conflicts::Priority(_) | Conflicts::Manual => candidate.wanted.clone(),
-        };
+        let name = contested(rules, parts[candidate.part].name, &candidate.wanted);
         contenders.entry(name).or_default().push(candidate);
     }
     let mut won = Vec::with_capacity(contenders.len());
@@ -206,7 +237,7 @@ fn rank<'a>(order: &[String], name: &'a str) -> (usize, &'a str) {
     (order.iter().position(|listed| listed == name).unwrap_or(usize::MAX), name)
 }
 
-fn singular(kind: Kind) -> &'static str {
+pub(crate) fn singular(kind: Kind) -> &'static str {
     match kind {
         Kind::Tools => "tool",
         Kind::Prompts => "prompt",
