@@ -239,6 +239,30 @@ fn a_reference_needs_a_name_and_each_is_named_once() {
 }
 
 #[test]
+fn a_resource_keeps_to_the_rules_of_a_file_between_its_sections() {
+    let backend = "{name: a, url: 'http://a', transport: sse}";
+    let tool = "{name: t, steps: [{id: a, tool: w.t}]}";
+    for (text, words) in [
+        (
+            format!("backends: [{backend}, {backend}]"),
+            "backends[1].name: found \"a\" a second time",
+        ),
+        (
+            format!("compositeTools: [{tool}, {tool}]"),
+            "compositeTools[1].name: found \"t\" a second time",
+        ),
+        (
+            format!("outgoingAuth: {{source: discovered}}\nbackends: [{backend}]"),
+            "backends only with outgoingAuth.source: inline",
+        ),
+    ] {
+        let mistakes = Config::parse(&text, Format::Yaml).unwrap_err();
+        assert!(mistakes.to_string().contains(words), "{mistakes}");
+        assert_eq!(mistakes.count(), 1);
+    }
+}
+
+#[test]
 fn serde_reads_the_same_as_the_parser() {
     let file: File =
         serde_json::from_str(r#"{"name": "x", "incomingAuth": {"type": "anonymous"}}"#).unwrap();

@@ -29,6 +29,7 @@ fn check(pointer: &str, good: &Value, bad: &Value) {
         "{pointer}: {mistakes}"
     );
     assert_eq!(mistakes.count(), 1, "{mistakes}");
+    assert!(!path.is_empty(), "{pointer}: {mistakes}");
 }
 
 fn many(count: usize) -> Value {
@@ -93,6 +94,8 @@ fn required_text_is_not_empty() {
         "/outgoingAuth/backends/aws/awsSts/roleMappings/0/claim",
         "/outgoingAuth/backends/aws/awsSts/roleMappings/1/matcher",
         "/compositeTools/0/name",
+        "/compositeTools/0/steps/0/tool",
+        "/compositeTools/0/steps/2/step/tool",
         "/compositeTools/0/steps/1/message",
         "/compositeTools/0/steps/2/collection",
         "/compositeTools/0/output/properties/title/value",
@@ -106,6 +109,9 @@ fn required_text_is_not_empty() {
     ] {
         check(pointer, &json!("x"), &json!(""));
     }
+    let exchange =
+        |secret: &str| json!({"tokenUrl": "https://t", "clientId": "c", "clientSecret": secret});
+    check("/outgoingAuth/backends/jira/tokenExchange", &exchange("s"), &exchange(""));
     let service = |name: &str| json!({"masterName": "m", "sentinelService": {"name": name}});
     check("/authServer/storage/redis/sentinelConfig", &service("s"), &service(""));
     let secret = |fields: Value| {
