@@ -5,16 +5,13 @@ mod aggregation;
 mod backends;
 mod unsupported;
 
-use std::collections::HashMap;
+use std::fmt;
 
 use vmcp_aggregate::settings::{PartialFailure, Settings};
 use vmcp_config::{
     CircuitBreaker, FailureHandling, File, LogLevel, Mistake, Operational, PartialFailureMode,
-    Timeouts,
 };
-use vmcp_core::Backend;
 use vmcp_egress::Egress;
-use vmcp_timeout::TimeoutLayer;
 
 pub use self::unsupported::Unsupported;
 
@@ -53,15 +50,22 @@ pub struct AboutBackend {
     pub metadata: std::collections::BTreeMap<String, String>,
 }
 
-/// Why no server can be made of a configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum PartsError {
+/// Why no server can be made of a configuration: everything at once.
+#[derive(Debug, Default, thiserror::Error)]
+pub struct PartsError {
     /// Sections that nothing in this version would read.
-    #[error("{}", unsupported::describe(.0))]
-    Unsupported(Vec<Unsupported>),
+    pub unsupported: Vec<Unsupported>,
     /// Values that only turned out to be unusable now, such as a file that cannot be read.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Mistakes(Vec<Mistake>),
+    pub mistakes: Vec<Mistake>,
+}
+
+impl fmt::Display for PartsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unsupported, mistakes } = self;
+        let lines = unsupported.iter().map(ToString::to_string);
+        let lines: Vec<_> = lines.chain(mistakes.iter().map(ToString::to_string)).collect();
+        f.write_str(&lines.join("\n"))
+    }
 }
 
 impl Parts {
@@ -70,10 +74,7 @@ impl Parts {
     /// # Errors
     /// All sections without a runtime, or all values that cannot be used.
     pub fn new(file: File, egress: &Egress) -> Result<Self, PartsError> {
-        let refused = unsupported::find(&file);
-        if !refused.is_empty() {
-            return Err(PartsError::Unsupported(refused));
-        }
+        let unsupported = unsupported::find(&file);
         let group = file.group().to_owned();
         let File {
             name,
@@ -92,30 +93,26 @@ impl Parts {
             auth_server: _,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
-        let (timeouts, partial_failure) = (waiting(timeouts), patience(&failure_handling));
+        let partial_failure = patience(&failure_handling);
         let about = About {
             name: name.clone(),
             group: group.clone(),
             metadata,
             backends: backends.iter().map(|backend| backends::about(backend, &group)).collect(),
         };
+        let (backends, mistakes) = backends::settings(backends, &timeouts, egress);
+        if !unsupported.is_empty() || !mistakes.is_empty() {
+            return Err(PartsError { unsupported, mistakes });
+        }
         let settings = Settings {
             name,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            backends: backends::settings(backends, &timeouts, egress)
-                .map_err(PartsError::Mistakes)?,
+            backends,
             rules: aggregation::rules(aggregation),
             partial_failure,
         };
         Ok(Self { settings, about, debug: matches!(log_level, Some(LogLevel::Debug)) })
     }
-}
-
-fn waiting(timeouts: Timeouts) -> TimeoutLayer {
-    let Timeouts { default, per_workload } = timeouts;
-    let per_backend: HashMap<_, _> =
-        per_workload.into_iter().map(|(name, time)| (Backend::new(&name), time.into())).collect();
-    TimeoutLayer::new(default.into()).per_backend(per_backend)
 }
 
 fn patience(failures: &FailureHandling) -> PartialFailure {

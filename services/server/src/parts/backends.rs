@@ -1,46 +1,45 @@
 //! `backends`: what reaches each of them, as far as configuration says.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time;
 
 use http::Uri;
+use http::uri::InvalidUri;
+use url::Url;
 use vmcp_aggregate::settings::{BackendSettings, Transport};
-use vmcp_config::{Backend, BackendKind, Mistake, Transport as Spoken};
-use vmcp_egress::{Egress, Target};
+use vmcp_config::{Backend, BackendKind, Mistake, Timeouts, Transport as Spoken};
+use vmcp_egress::{ConfigError, Egress, Target};
 use vmcp_timeout::TimeoutLayer;
 
 use super::AboutBackend;
 use crate::stack;
 
-/// All backends, or what is wrong with any.
+/// The backends that can be reached out to, and what is wrong with the others.
 pub(super) fn settings(
     backends: Vec<Backend>,
-    timeouts: &TimeoutLayer,
+    waiting: &Timeouts,
     egress: &Egress,
-) -> Result<Vec<BackendSettings>, Vec<Mistake>> {
+) -> (Vec<BackendSettings>, Vec<Mistake>) {
+    let timeouts = layer(waiting);
     let mut ready = Vec::with_capacity(backends.len());
     let mut mistakes = Vec::new();
     for (index, backend) in backends.into_iter().enumerate() {
-        match one(backend, timeouts, egress, index) {
+        match one(backend, waiting, &timeouts, egress, index) {
             Ok(settings) => ready.push(settings),
             Err(mistake) => mistakes.push(mistake),
         }
     }
-    if mistakes.is_empty() { Ok(ready) } else { Err(mistakes) }
+    (ready, mistakes)
 }
 
 fn one(
     backend: Backend,
+    waiting: &Timeouts,
     timeouts: &TimeoutLayer,
     egress: &Egress,
     index: usize,
 ) -> Result<BackendSettings, Mistake> {
-    let mistake = |key: &str, found: String, allowed: String| Mistake {
-        path: format!("backends[{index}].{key}"),
-        line: None,
-        found,
-        allowed,
-        suggestion: None,
-    };
     let mut print = DefaultHasher::new();
     let Backend { name, url, transport, kind, metadata: _ } = backend;
     (url.as_str(), &name).hash(&mut print);
@@ -51,32 +50,68 @@ fn one(
         std::fs::read(path.as_path()).unwrap_or_default().hash(&mut print);
         target = target.with_ca_bundle(path.as_path());
     }
-    let client = egress
-        .client(&url, target)
-        .map_err(|error| mistake("url", url.to_string(), error.to_string()))?;
-    let uri: Uri = url
-        .as_str()
-        .parse()
-        .map_err(|error| mistake("url", url.to_string(), format!("a usable URL ({error})")))?;
+    let client = egress.client(&url, target).map_err(|error| refused(index, &url, &error))?;
+    let uri: Uri = url.as_str().parse().map_err(|error: InvalidUri| {
+        mistake(index, "url", shown(&url), format!("a usable URL ({error})"))
+    })?;
     let transport = match transport {
         Spoken::Sse => Transport::Sse,
         Spoken::StreamableHttp => Transport::StreamableHttp,
     };
-    (transport, format!("{timeouts:?}")).hash(&mut print);
+    (transport, time::Duration::from(waiting.of(&name))).hash(&mut print);
     let backend = vmcp_core::Backend::new(&name);
     let service = stack::outgoing(timeouts.clone(), client);
     Ok(BackendSettings { backend, uri, transport, service, fingerprint: print.finish() })
 }
 
+/// One time for each backend that has its own, and one for the others.
+fn layer(waiting: &Timeouts) -> TimeoutLayer {
+    let Timeouts { default, per_workload } = waiting;
+    let of = |(name, time): (&String, &vmcp_config::Duration)| {
+        (vmcp_core::Backend::new(name), (*time).into())
+    };
+    TimeoutLayer::new((*default).into())
+        .per_backend(per_workload.iter().map(of).collect::<HashMap<_, _>>())
+}
+
+fn refused(index: usize, url: &Url, error: &ConfigError) -> Mistake {
+    match error {
+        ConfigError::CaBundleEmpty { path }
+        | ConfigError::CaBundleInvalid { path, .. }
+        | ConfigError::CaBundleUnreadable { path, .. } => {
+            let allowed = format!("a readable file of PEM certificates ({error})");
+            mistake(index, "caBundlePath", path.display().to_string(), allowed)
+        }
+        ConfigError::NoHost | ConfigError::Scheme { .. } | ConfigError::UserInfo => {
+            mistake(index, "url", shown(url), format!("a usable URL ({error})"))
+        }
+    }
+}
+
+fn mistake(index: usize, key: &str, found: String, allowed: String) -> Mistake {
+    Mistake {
+        path: format!("backends[{index}].{key}"),
+        line: None,
+        found,
+        allowed,
+        suggestion: None,
+    }
+}
+
 /// What is shown of a backend.
 pub(super) fn about(backend: &Backend, group: &str) -> (String, AboutBackend) {
-    let mut url = backend.url.clone();
+    let mut metadata = backend.metadata.clone();
+    metadata.insert("group".to_owned(), group.to_owned());
+    let entry = matches!(backend.kind, BackendKind::Entry { .. });
+    (backend.name.clone(), AboutBackend { url: shown(&backend.url), entry, metadata })
+}
+
+/// A URL without what may be secret in it.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
     // Neither can fail for the http and https URLs that a backend has.
     _ = url.set_username("");
     _ = url.set_password(None);
     url.set_query(None);
-    let mut metadata = backend.metadata.clone();
-    metadata.insert("group".to_owned(), group.to_owned());
-    let entry = matches!(backend.kind, BackendKind::Entry { .. });
-    (backend.name.clone(), AboutBackend { url: url.to_string(), entry, metadata })
+    url.to_string()
 }

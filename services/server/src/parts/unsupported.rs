@@ -27,10 +27,6 @@ impl fmt::Display for Unsupported {
     }
 }
 
-pub(super) fn describe(all: &[Unsupported]) -> String {
-    all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-}
-
 /// All of them.
 pub(super) fn find(file: &File) -> Vec<Unsupported> {
     let File {
