@@ -30,7 +30,9 @@ impl TimeoutLayer {
         self
     }
 
-    pub(crate) fn limit(&self, backend: Option<&Backend>) -> Duration {
+    /// How long a backend may take for its next frame.
+    #[must_use]
+    pub fn limit(&self, backend: Option<&Backend>) -> Duration {
         backend.and_then(|backend| self.per_backend.get(backend)).copied().unwrap_or(self.default)
     }
 }

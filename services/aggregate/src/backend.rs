@@ -1,6 +1,7 @@
 //! One MCP server behind the gateway: what it speaks, what it offers, how it is asked.
 
 pub(crate) mod ask;
+pub(crate) mod channel;
 pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod fetch;
@@ -77,7 +78,12 @@ impl Speaks {
 
 impl Link {
     pub(crate) fn new(settings: BackendSettings) -> Arc<Self> {
-        let BackendSettings { backend, uri, transport, service, fingerprint } = settings;
+        let BackendSettings { backend, uri, transport, service, answer_within, fingerprint } =
+            settings;
+        let service = match transport {
+            Transport::Sse => channel::adapt(service, answer_within),
+            Transport::StreamableHttp => service,
+        };
         let speaks = u8::from(transport == Transport::Sse);
         Arc::new(Self {
             backend,

@@ -24,6 +24,9 @@ pub struct BackendSettings {
     pub transport: Transport,
     /// What reaches it.
     pub service: BackendService,
+    /// How long to wait for each message of an answer that does not come as the response to the
+    /// request: with [`Transport::Sse`], where `service` cannot bound it. Else it is not used.
+    pub answer_within: Duration,
     /// Changes when anything that makes its connections and sessions worthless changes: a backend
     /// whose fingerprint is the same survives a reload with its sessions and catalog.
     pub fingerprint: u64,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{Extensions, HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use vmcp_core::{Body, BoxError};
 use vmcp_wire::{Envelope, Outcome, find, scan, unquote};
@@ -18,6 +18,8 @@ pub(crate) const LARGEST: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) headers: HeaderMap,
+    /// What the layers that the answer came through have to say.
+    pub(crate) extensions: Extensions,
     /// The value of `result`.
     pub(crate) result: Bytes,
 }
@@ -37,7 +39,7 @@ pub(crate) async fn ask(
         Media::Other => return Err(status(parts.status).into()),
     };
     match outcome(&message, id) {
-        Ok(result) => Ok(Reply { headers: parts.headers, result }),
+        Ok(result) => Ok(Reply { headers: parts.headers, extensions: parts.extensions, result }),
         // A JSON body that is no answer, such as a proxy's own error document.
         Err(Failure::Malformed(_)) if !parts.status.is_success() => {
             Err(status(parts.status).into())

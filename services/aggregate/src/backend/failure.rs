@@ -27,9 +27,7 @@ pub(crate) enum Failure {
     Rpc { code: i64, message: String },
     /// It refused the handshake.
     #[error("refused a session: {reason}")]
-    Handshake {
-        reason: String,
-    },
+    Handshake { reason: String },
     /// The answer, or one of its events, is larger than what is held.
     #[error("answered with more than {limit} bytes")]
     TooLarge { limit: usize },
@@ -39,6 +37,9 @@ pub(crate) enum Failure {
     /// None of the revisions that the gateway speaks.
     #[error("speaks no revision that the gateway speaks")]
     Revision,
+    /// Too many requests wait on its one stream, or another one with the same id.
+    #[error("is busy: too many requests wait for it, or one with the same id")]
+    Busy,
     /// It asked the client something that the client did not declare to be able to answer, or asked
     /// too often.
     #[error("{0}")]

@@ -7,6 +7,7 @@ use vmcp_core::{BoxError, LATEST_STATEFUL, STATEFUL, STATELESS, cause};
 use vmcp_wire::{elements, find, unquote};
 
 use super::ask::{ask, tell};
+use super::channel::Lease;
 use super::failure::Failure;
 use super::request::{REVISION, SESSION, delete, post, stateless};
 use super::{Link, Speaks};
@@ -17,6 +18,8 @@ pub(crate) struct Live {
     /// `None` when the backend keeps none.
     session: Option<HeaderValue>,
     revision: HeaderValue,
+    /// What the session is bound to when it is one of HTTP+SSE.
+    lease: Option<Lease>,
     /// The value of `result` of the handshake.
     pub(crate) welcome: Bytes,
 }
@@ -47,7 +50,7 @@ pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<Live, Box
     {
         message.extend_from_slice(piece);
     }
-    let reply = match ask(link, post(link, message.into()), &id).await {
+    let mut reply = match ask(link, post(link, message.into()), &id).await {
         Ok(reply) => reply,
         Err(error) => return Err(refused(error)),
     };
@@ -58,7 +61,8 @@ pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<Live, Box
         .map(HeaderValue::from_static)
         .ok_or(Failure::Revision)?;
     let session = reply.headers.get(SESSION).cloned();
-    let live = Live { session, revision, welcome: reply.result };
+    let lease = reply.extensions.remove();
+    let live = Live { session, revision, lease, welcome: reply.result };
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     tell(link, live.sign(post(link, ready))).await?;
     Ok(live)
@@ -85,12 +89,15 @@ impl Live {
             headers.insert(SESSION, session.clone());
         }
         headers.insert(REVISION, self.revision.clone());
+        if let Some(lease) = &self.lease {
+            request.extensions_mut().insert(lease.clone());
+        }
         request
     }
 
     /// Whether the backend can forget it.
     pub(crate) fn can_end(&self) -> bool {
-        self.session.is_some()
+        self.session.is_some() || self.lease.is_some()
     }
 
     /// Whether the backend declared a capability in the handshake.
@@ -101,7 +108,7 @@ impl Live {
 
     /// Tells the backend that the session is over. That it may not listen changes nothing.
     pub(crate) async fn close(&self, link: &Link) {
-        if self.session.is_some() {
+        if self.can_end() {
             _ = tell(link, self.sign(delete(link))).await;
         }
     }

@@ -61,7 +61,9 @@ fn one(
     (transport, time::Duration::from(waiting.of(&name))).hash(&mut print);
     let backend = vmcp_core::Backend::new(&name);
     let service = stack::outgoing(timeouts.clone(), client);
-    Ok(BackendSettings { backend, uri, transport, service, fingerprint: print.finish() })
+    let answer_within = timeouts.limit(Some(&backend));
+    let fingerprint = print.finish();
+    Ok(BackendSettings { backend, uri, transport, service, answer_within, fingerprint })
 }
 
 /// One time for each backend that has its own, and one for the others.

@@ -1,0 +1,118 @@
+//! The responses of the adapter that are streams.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use http_body::Frame;
+use vmcp_core::BoxError;
+use vmcp_wire::sse;
+
+use super::desk::Desk;
+use super::inbox::{Inbox, Item, Reading};
+use super::outbox::Outbox;
+
+/// What comes for one request. Dropped before the answer has come, it tells the backend that nobody
+/// waits for it any more (MCP 2024-11-05, Cancellation).
+#[derive(Debug)]
+pub(super) struct Answer {
+    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
+    reading: Reading,
+    id: Bytes,
+    cancel: Option<Box<Outbox>>,
+}
+
+/// Messages as events.
+#[derive(Debug)]
+pub(super) struct Events {
+    first: Option<Item>,
+    source: Source,
+    over: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Answer(Answer),
+    Standing(Reading),
+}
+
+impl Answer {
+    pub(super) fn new(desk: Arc<Desk>, inbox: &Arc<Inbox>, id: Bytes) -> Self {
+        Self { desk, inbox: Arc::clone(inbox), reading: inbox.read(), id, cancel: None }
+    }
+
+    /// What the backend is told with that nobody waits.
+    pub(super) fn cancel_with(&mut self, outbox: Outbox) {
+        self.cancel = Some(Box::new(outbox));
+    }
+
+    /// The backend has not begun with it: there is nothing to cancel.
+    pub(super) fn give_up(&mut self) {
+        self.cancel = None;
+    }
+
+    pub(super) async fn next(&mut self) -> Option<Item> {
+        self.reading.next().await
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let waited = self.desk.leave(&self.id, &self.inbox);
+        if let Some(outbox) = self.cancel.take().filter(|_| waited)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let message = [
+                &br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#[..],
+                &self.id,
+                b"}}",
+            ]
+            .concat();
+            runtime.spawn(async move { outbox.post(message.into()).await.map(drop) });
+        }
+    }
+}
+
+impl Events {
+    /// An answer that begins with `first`, which is not yet the answer itself.
+    pub(super) fn answering(first: Item, answer: Answer) -> Self {
+        Self { first: Some(first), source: Source::Answer(answer), over: false }
+    }
+
+    /// What belongs to no request.
+    pub(super) fn standing(reading: Reading) -> Self {
+        Self { first: None, source: Source::Standing(reading), over: false }
+    }
+}
+
+impl http_body::Body for Events {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        if this.over {
+            return Poll::Ready(None);
+        }
+        let reading = match &mut this.source {
+            Source::Answer(answer) => &mut answer.reading,
+            Source::Standing(reading) => reading,
+        };
+        let item = match this.first.take() {
+            Some(first) => first,
+            None => match ready!(reading.poll_next(cx)) {
+                Some(item) => item,
+                None => return Poll::Ready(None),
+            },
+        };
+        this.over = item.last;
+        let mut out = BytesMut::with_capacity(item.message.len() + 16);
+        sse::frame(None, None, &item.message, &mut out);
+        Poll::Ready(Some(Ok(Frame::data(out.freeze()))))
+    }
+}

@@ -1,0 +1,219 @@
+//! Messages that wait for their reader.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+/// The most messages that wait.
+const MOST: usize = 64;
+
+/// The most bytes in messages that wait, the last one aside.
+const MOST_BYTES: usize = 4 << 20;
+
+/// A bounded queue with one reader.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox(Mutex<State>);
+
+/// One of its messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    pub(crate) message: Bytes,
+    /// Whether nothing follows.
+    pub(crate) last: bool,
+}
+
+/// What happens to a message for which there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// The oldest message of this kind goes.
+    Little,
+    /// It is refused.
+    Much,
+}
+
+/// Whoever reads. Another reader of the same inbox ends it.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    inbox: Arc<Inbox>,
+    number: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<(Item, Worth)>,
+    bytes: usize,
+    ended: bool,
+    reader: u64,
+    read: bool,
+    waker: Option<Waker>,
+}
+
+impl Inbox {
+    /// Adds a message. `false` when there is no room for it, or nobody will read it.
+    pub(crate) fn offer(&self, message: Bytes, worth: Worth) -> bool {
+        let mut state = self.lock();
+        if state.ended {
+            return false;
+        }
+        while state.waiting.len() >= MOST || state.bytes + message.len() > MOST_BYTES {
+            if !state.make_room() {
+                return false;
+            }
+        }
+        state.bytes += message.len();
+        state.waiting.push_back((Item { message, last: false }, worth));
+        state.wake();
+        true
+    }
+
+    /// Adds the message that nothing follows.
+    pub(crate) fn finish(&self, message: Bytes) {
+        let mut state = self.lock();
+        if !state.ended {
+            state.waiting.push_back((Item { message, last: true }, Worth::Much));
+            state.ended = true;
+            state.wake();
+        }
+    }
+
+    /// Nothing follows.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.ended = true;
+        state.wake();
+    }
+
+    /// Whether somebody reads.
+    pub(crate) fn is_read(&self) -> bool {
+        self.lock().read
+    }
+
+    /// Begins to read what waits and what comes.
+    pub(crate) fn read(self: &Arc<Self>) -> Reading {
+        let mut state = self.lock();
+        state.reader += 1;
+        state.read = true;
+        state.wake();
+        Reading { inbox: Arc::clone(self), number: state.reader }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn make_room(&mut self) -> bool {
+        let oldest = self.waiting.iter().position(|(_, worth)| *worth == Worth::Little);
+        let gone = oldest.and_then(|index| self.waiting.remove(index));
+        if let Some((item, _)) = &gone {
+            self.bytes -= item.message.len();
+        }
+        gone.is_some()
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Reading {
+    /// The next message; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Option<Item> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
+        let mut state = self.inbox.lock();
+        if state.reader != self.number {
+            return Poll::Ready(None);
+        }
+        if let Some((item, _)) = state.waiting.pop_front() {
+            if !item.last {
+                state.bytes -= item.message.len();
+            }
+            return Poll::Ready(Some(item));
+        }
+        if state.ended {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        let mut state = self.inbox.lock();
+        if state.reader == self.number {
+            state.read = false;
+            state.waker = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    fn next(reading: &mut Reading) -> Option<Option<Item>> {
+        reading.next().now_or_never()
+    }
+
+    #[test]
+    fn what_is_worth_little_makes_room_and_what_is_worth_much_is_refused() {
+        let inbox = Arc::new(Inbox::default());
+        for number in 0..MOST {
+            assert!(inbox.offer(number.to_string().into(), Worth::Little));
+        }
+        assert!(inbox.offer("question".into(), Worth::Much));
+        let mut reading = inbox.read();
+        assert_eq!(next(&mut reading).unwrap().unwrap().message, "1");
+        let full = Arc::new(Inbox::default());
+        for _ in 0..MOST {
+            assert!(full.offer("question".into(), Worth::Much));
+        }
+        assert!(!full.offer("question".into(), Worth::Much));
+        assert!(!full.offer("progress".into(), Worth::Little));
+        full.finish("answer".into());
+        let mut reading = full.read();
+        let all: Vec<_> = std::iter::from_fn(|| next(&mut reading).unwrap()).collect();
+        assert_eq!(all.last(), Some(&Item { message: "answer".into(), last: true }));
+        assert_eq!(all.len(), MOST + 1);
+    }
+
+    #[test]
+    fn bytes_are_bounded_as_messages_are() {
+        let inbox = Arc::new(Inbox::default());
+        let large = Bytes::from(vec![b'x'; MOST_BYTES - 1]);
+        assert!(inbox.offer(large.clone(), Worth::Little));
+        assert!(inbox.offer("next".into(), Worth::Little));
+        let mut reading = inbox.read();
+        assert_eq!(next(&mut reading).unwrap().unwrap().message, "next");
+        assert!(!inbox.offer(vec![b'x'; MOST_BYTES + 1].into(), Worth::Little));
+        assert!(inbox.offer(large, Worth::Much));
+    }
+
+    #[test]
+    fn a_newer_reader_ends_the_older_one() {
+        let inbox = Arc::new(Inbox::default());
+        let mut first = inbox.read();
+        assert_eq!(next(&mut first), None);
+        let mut second = inbox.read();
+        assert_eq!(next(&mut first), Some(None));
+        drop(first);
+        assert!(inbox.is_read());
+        inbox.offer("message".into(), Worth::Much);
+        assert_eq!(next(&mut second).unwrap().unwrap().message, "message");
+        inbox.end();
+        assert_eq!(next(&mut second), Some(None));
+        assert!(!inbox.offer("late".into(), Worth::Much));
+    }
+}

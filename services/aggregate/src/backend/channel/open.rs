@@ -1,0 +1,174 @@
+//! Opens a channel and reads it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use http::request::Parts;
+use http::{Request, Uri};
+use http_body_util::Full;
+use tokio::task::JoinSet;
+use tower::ServiceExt;
+use url::Url;
+use vmcp_core::BoxError;
+use vmcp_timeout::Hold;
+use vmcp_wire::sse::Event;
+
+use super::desk::Desk;
+use super::outbox::Outbox;
+use super::{Channel, LARGEST_EVENT};
+use crate::backend::ask::{Media, media};
+use crate::backend::events::Events;
+use crate::backend::failure::Failure;
+use crate::settings::BackendService;
+
+/// The most events that may come before the one that names the endpoint.
+const MOST_BEFORE: usize = 16;
+
+/// The longest endpoint, in bytes.
+const LONGEST_ENDPOINT: usize = 8 << 10;
+
+/// The most answers of the gateway's own, to pings above all, that are under way.
+const MOST_REPLIES: usize = 16;
+
+/// Opens the stream on behalf of whoever made the request with these parts.
+pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channel, BoxError> {
+    let mut request = Request::new(Full::default());
+    *request.uri_mut() = parts.uri.clone();
+    *request.headers_mut() = parts.headers.clone();
+    let headers = request.headers_mut();
+    headers.remove(CONTENT_TYPE);
+    headers.remove(CONTENT_LENGTH);
+    headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+    *request.extensions_mut() = parts.extensions.clone();
+    let hold = Hold::new();
+    // The stream may be silent for as long as it likes; how long may pass until the first event is
+    // up to whoever awaits this.
+    hold.forever();
+    request.extensions_mut().insert(hold);
+    let response = inner.clone().oneshot(request).await?;
+    if !response.status().is_success() {
+        return Err(Failure::Status(response.status()).into());
+    }
+    if media(response.headers()) != Media::Events {
+        return Err(Failure::ContentType.into());
+    }
+    let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+    let endpoint = first_endpoint(&mut events, &parts.uri).await?;
+    let desk = Arc::<Desk>::default();
+    let mut replying = parts.clone();
+    replying.extensions.remove::<Hold>();
+    let outbox = Outbox::new(inner.clone(), endpoint.clone(), replying);
+    let reader = tokio::spawn(read(events, Closing(Arc::clone(&desk)), outbox));
+    Ok(Channel::new(endpoint, desk, reader.abort_handle()))
+}
+
+async fn first_endpoint(events: &mut Events, base: &Uri) -> Result<Uri, BoxError> {
+    for _ in 0..MOST_BEFORE {
+        let Some(event) = events.next().await else { return Err(Failure::Ended.into()) };
+        let Event { data, event, .. } = event?;
+        if event.as_deref() == Some(b"endpoint") {
+            return Ok(endpoint(base, &data)?);
+        }
+    }
+    Err(Failure::Malformed("a stream that names no endpoint").into())
+}
+
+/// The endpoint that the backend names, relative or absolute. Whoever can name it must not make the
+/// gateway talk to somebody else: it has to be of the stream's own origin.
+fn endpoint(base: &Uri, named: &[u8]) -> Result<Uri, Failure> {
+    const UNUSABLE: Failure = Failure::Malformed("an endpoint that is no URL");
+    if named.len() > LONGEST_ENDPOINT {
+        return Err(UNUSABLE);
+    }
+    let named = std::str::from_utf8(named).map_err(|_| UNUSABLE)?;
+    let base = Url::parse(&base.to_string()).map_err(|_| UNUSABLE)?;
+    let mut url = base.join(named.trim()).map_err(|_| UNUSABLE)?;
+    if url.origin() != base.origin() {
+        return Err(Failure::Malformed("an endpoint of another origin"));
+    }
+    if (url.username(), url.password()) != (base.username(), base.password())
+        && (!url.username().is_empty() || url.password().is_some())
+    {
+        return Err(Failure::Malformed("an endpoint with credentials"));
+    }
+    url.set_fragment(None);
+    url.as_str().parse().map_err(|_| UNUSABLE)
+}
+
+/// Ends the channel with its reader, however that ends.
+struct Closing(Arc<Desk>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+async fn read(mut events: Events, desk: Closing, outbox: Outbox) {
+    let mut replies = JoinSet::new();
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            Some(_) = replies.join_next(), if !replies.is_empty() => continue,
+        };
+        // An event that is too large may have been anybody's answer.
+        let Some(Ok(Event { data, event, .. })) = event else { return };
+        if event.is_some_and(|name| name != Bytes::from_static(b"message")) {
+            continue;
+        }
+        if let Some(reply) = desk.0.take(data)
+            && replies.len() < MOST_REPLIES
+        {
+            let outbox = outbox.clone();
+            replies.spawn(async move { outbox.post(reply).await.map(drop) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolve(named: &str) -> Result<String, String> {
+        let base = Uri::from_static("http://be.test:8080/a/sse?k=v");
+        endpoint(&base, named.as_bytes())
+            .map(|uri| uri.to_string())
+            .map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn an_endpoint_may_be_relative_or_absolute() {
+        let expected = "http://be.test:8080/messages?sessionId=1";
+        for named in [
+            "/messages?sessionId=1",
+            expected,
+            "//be.test:8080/messages?sessionId=1",
+            " /messages?sessionId=1#x",
+        ] {
+            assert_eq!(resolve(named).as_deref(), Ok(expected), "{named}");
+        }
+        assert_eq!(resolve("post?s=1").as_deref(), Ok("http://be.test:8080/a/post?s=1"));
+        assert_eq!(resolve("?s=1").as_deref(), Ok("http://be.test:8080/a/sse?s=1"));
+    }
+
+    #[test]
+    fn an_endpoint_of_another_origin_is_refused() {
+        for named in [
+            "http://evil.test/messages",
+            "https://be.test:8080/messages",
+            "http://be.test:8081/messages",
+            "http://be.test/messages",
+            "//evil.test/messages",
+            "\\\\evil.test/messages",
+            "file:///etc/passwd",
+            "data:text/plain,x",
+        ] {
+            let refusal = resolve(named).unwrap_err();
+            assert_eq!(refusal, "answered with an endpoint of another origin", "{named}");
+        }
+        assert!(resolve("http://me:secret@be.test:8080/").unwrap_err().contains("credentials"));
+        assert!(resolve("http://[").unwrap_err().contains("no URL"));
+        assert!(resolve(&"x".repeat(LONGEST_ENDPOINT + 1)).unwrap_err().contains("no URL"));
+    }
+}

@@ -1,0 +1,58 @@
+//! Posting to a channel's endpoint.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Extensions, Method, Request, Response, Uri};
+use http_body_util::{BodyExt, Full, Limited};
+use tower::ServiceExt;
+use vmcp_core::{Body, BoxError};
+
+use crate::backend::request::{LAST_EVENT, SESSION};
+use crate::settings::BackendService;
+
+/// The largest body that is read of the answer to a post, which says nothing.
+const LARGEST: usize = 64 << 10;
+
+/// Posts messages on behalf of whoever made the request that it was made of.
+#[derive(Clone, Debug)]
+pub(super) struct Outbox {
+    inner: BackendService,
+    endpoint: Uri,
+    headers: HeaderMap,
+    extensions: Extensions,
+}
+
+/// What became of a message.
+#[derive(Debug)]
+pub(super) enum Posted {
+    Taken,
+    Refused(Response<Body>),
+}
+
+impl Outbox {
+    pub(super) fn new(inner: BackendService, endpoint: Uri, parts: Parts) -> Self {
+        let Parts { mut headers, extensions, .. } = parts;
+        headers.remove(SESSION);
+        headers.remove(LAST_EVENT);
+        headers.remove(CONTENT_LENGTH);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        Self { inner, endpoint, headers, extensions }
+    }
+
+    pub(super) async fn post(&self, message: Bytes) -> Result<Posted, BoxError> {
+        let mut request = Request::new(Full::new(message));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.endpoint.clone();
+        *request.headers_mut() = self.headers.clone();
+        *request.extensions_mut() = self.extensions.clone();
+        let response = self.inner.clone().oneshot(request).await?;
+        if !response.status().is_success() {
+            return Ok(Posted::Refused(response));
+        }
+        // Read to its end, the connection can be used again.
+        _ = Limited::new(response.into_body(), LARGEST).collect().await;
+        Ok(Posted::Taken)
+    }
+}
