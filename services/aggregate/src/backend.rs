@@ -10,16 +10,18 @@ pub(crate) mod observe;
 pub(crate) mod request;
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use tower::ServiceExt;
+use tower::{Service, ServiceExt};
 use vmcp_core::{Backend, Body, BoxError, Generation};
 
 use crate::catalog::Offer;
@@ -31,7 +33,8 @@ pub(crate) struct Link {
     pub(crate) uri: Uri,
     pub(crate) transport: Transport,
     pub(crate) fingerprint: u64,
-    service: BackendService,
+    /// With its tuning: a reload may bring another one.
+    service: ArcSwap<(BackendService, u64)>,
     /// One bit for each generation that it is known to speak.
     speaks: AtomicU8,
     /// The last good one.
@@ -42,6 +45,9 @@ pub(crate) struct Link {
     /// Numbers the gateway's own requests.
     serial: AtomicU64,
 }
+
+/// A response on its way.
+pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
 /// The generations that a backend speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,27 +82,51 @@ impl Speaks {
     }
 }
 
+/// The service as streamable HTTP, whatever the backend's transport is.
+fn adapted(settings: &BackendSettings) -> BackendService {
+    let service = settings.service.clone();
+    match settings.transport {
+        Transport::Sse => channel::adapt(service, settings.answer_within),
+        Transport::StreamableHttp => service,
+    }
+}
+
 impl Link {
     pub(crate) fn new(settings: BackendSettings) -> Arc<Self> {
-        let BackendSettings { backend, uri, transport, service, answer_within, fingerprint } =
-            settings;
-        let service = match transport {
-            Transport::Sse => channel::adapt(service, answer_within),
-            Transport::StreamableHttp => service,
-        };
+        let adapted = adapted(&settings);
+        let BackendSettings {
+            backend,
+            uri,
+            transport,
+            service: _,
+            answer_within: _,
+            fingerprint,
+            tuning,
+        } = settings;
         let speaks = u8::from(transport == Transport::Sse);
         Arc::new(Self {
             backend,
             uri,
             transport,
             fingerprint,
-            service,
+            service: ArcSwap::from_pointee((adapted, tuning)),
             speaks: AtomicU8::new(speaks),
             offer: ArcSwapOption::empty(),
             status: watch::Sender::new(Status::Fetching { since: Instant::now() }),
             nudge: Notify::new(),
             serial: AtomicU64::new(1),
         })
+    }
+
+    /// Takes over what a reload says of how it is reached.
+    pub(crate) fn retune(&self, settings: &BackendSettings) {
+        if self.service.load().1 != settings.tuning {
+            self.service.store(Arc::new((adapted(settings), settings.tuning)));
+        }
+    }
+
+    fn service(&self) -> BackendService {
+        self.service.load().0.clone()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -128,7 +158,18 @@ impl Link {
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Body>, BoxError> {
         request.extensions_mut().insert(self.backend.clone());
-        self.service.clone().oneshot(request).await
+        self.service().oneshot(request).await
+    }
+
+    /// Begins to send a request, as a future that is good by itself.
+    pub(crate) async fn begin(
+        &self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Sending, BoxError> {
+        request.extensions_mut().insert(self.backend.clone());
+        let mut service = self.service();
+        service.ready().await?;
+        Ok(service.call(request))
     }
 
     /// An id for a request of the gateway itself.

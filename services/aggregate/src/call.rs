@@ -34,7 +34,7 @@ pub(crate) struct Call {
     /// `None` for stateless clients.
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) message: McpRequest,
-    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) headers: HeaderMap,
 }
 
 /// Whether a failure may come of speaking the wrong generation to a backend. All of these say that
@@ -53,8 +53,11 @@ impl Call {
     }
 
     /// Answers a request that names what it is about.
-    pub(crate) async fn forward(self, method: &'static str) -> Result<Response<Body>, Rejection> {
-        let target = Target::find(&self, method).await?;
+    pub(crate) async fn forward(
+        self: Arc<Self>,
+        method: &'static str,
+    ) -> Result<Response<Body>, Rejection> {
+        let target = Arc::new(Target::find(&self, method).await?);
         let link = Arc::clone(&target.link);
         let answered = match self.meet(&link).await {
             Ok(generation) => self.try_both(target, generation).await,
@@ -75,7 +78,7 @@ impl Call {
             return Ok(speaks.with(client));
         }
         let who = self.hub.introduction();
-        let (speaks, _) = handshake::probe(link, who.get()).await?;
+        let (speaks, _) = Box::pin(handshake::probe(link, who.get())).await?;
         link.learn(speaks);
         Ok(speaks.with(client))
     }
@@ -83,27 +86,27 @@ impl Call {
     /// Speaks to the backend as it was known to speak; if it has changed since, once more as it
     /// speaks now. Nothing is done twice: what was refused as a whole was not begun.
     async fn try_both(
-        self,
-        target: Target,
+        self: Arc<Self>,
+        target: Arc<Target>,
         generation: Generation,
     ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
-        let link = Arc::clone(&target.link);
-        let again = (self.clone(), target.clone());
-        let error = match self.exchange(target, generation).await {
+        let error = match Arc::clone(&self).exchange(Arc::clone(&target), generation).await {
             Err(error) if doubtful(&error) => error,
             answered => return answered,
         };
-        let (call, target) = again;
-        let who = call.hub.introduction();
-        let Ok((speaks, _)) = handshake::probe(&link, who.get()).await else { return Err(error) };
+        let who = self.hub.introduction();
+        let link = &target.link;
+        let Ok((speaks, _)) = Box::pin(handshake::probe(link, who.get())).await else {
+            return Err(error);
+        };
         link.learn(speaks);
-        let now = speaks.with(call.message.generation);
-        if now == generation { Err(error) } else { call.exchange(target, now).await }
+        let now = speaks.with(self.message.generation);
+        if now == generation { Err(error) } else { Box::pin(self.exchange(target, now)).await }
     }
 
     async fn exchange(
-        self,
-        target: Target,
+        self: Arc<Self>,
+        target: Arc<Target>,
         backend: Generation,
     ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
         match (self.session.clone(), backend) {
@@ -111,10 +114,12 @@ impl Call {
                 session_to_session::call(self, session, target).await
             }
             (Some(session), Generation::Stateless) => {
-                session_to_stateless::call(self, session, target).await
+                Box::pin(session_to_stateless::call(self, session, target)).await
             }
             (None, Generation::Stateless) => stateless_to_stateless::call(self, target).await,
-            (None, Generation::Stateful) => stateless_to_session::call(self, target).await,
+            (None, Generation::Stateful) => {
+                Box::pin(stateless_to_session::call(self, target)).await
+            }
         }
     }
 }

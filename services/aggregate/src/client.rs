@@ -25,7 +25,7 @@ pub(crate) fn accepted() -> Response<Body> {
 /// Takes an answer to where the question came from. It is accepted only while such a question is
 /// open in this session.
 pub(crate) async fn answer(
-    call: Call,
+    call: Arc<Call>,
     session: &Arc<Session>,
     id: Option<Span>,
 ) -> Result<Response<Body>, Rejection> {
@@ -58,13 +58,13 @@ pub(crate) async fn answer(
 
 /// Passes on what a notification is about.
 pub(crate) async fn notify(
-    call: Call,
+    call: &Call,
     session: &Arc<Session>,
     method: &str,
 ) -> Result<Response<Body>, Rejection> {
     match method {
-        "notifications/cancelled" => cancel(&call, session).await,
-        "notifications/roots/list_changed" => tell_all(&call, session).await,
+        "notifications/cancelled" => cancel(call, session).await,
+        "notifications/roots/list_changed" => tell_all(call, session).await,
         // Progress on a question has no token of ours to go by; `initialized` changes nothing.
         _ => {}
     }
@@ -77,7 +77,9 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     else {
         return;
     };
-    running.cancelled.notify_one();
+    if let Some(cancelled) = &running.cancelled {
+        cancelled.notify_one();
+    }
     if let Some(live) = running.upstream.open() {
         let link = &running.upstream.link;
         _ = tell(link, live.sign(post(link, call.message.bytes.clone()))).await;

@@ -73,8 +73,13 @@ impl Snapshot {
         let links = backends
             .into_iter()
             .map(|backend| {
-                let same = (backend.backend.clone(), backend.fingerprint);
-                kept.get(&same).cloned().unwrap_or_else(|| Link::new(backend))
+                match kept.get(&(backend.backend.clone(), backend.fingerprint)) {
+                    Some(link) => {
+                        link.retune(&backend);
+                        Arc::clone(link)
+                    }
+                    None => Link::new(backend),
+                }
             })
             .collect();
         let snapshot = Self {

@@ -4,6 +4,7 @@ mod backend;
 mod call;
 mod catalog;
 mod client;
+mod dispatch;
 mod gateway;
 mod hello;
 mod hub;
@@ -20,6 +21,6 @@ mod stream;
 
 pub use self::{
     catalog::{Conflict, Hides},
-    gateway::Gateway,
+    gateway::{Gateway, ResponseFuture},
     seal::{NoRandom, Seal},
 };

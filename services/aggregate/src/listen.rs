@@ -187,7 +187,7 @@ fn wanted(call: &Call) -> Result<Wanted, Rejection> {
 }
 
 /// Answers `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
-pub(crate) async fn listen(call: Call) -> Result<Response<Body>, Rejection> {
+pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     let Wanted { kinds, resources } = wanted(&call)?;
     let catalog = call.snapshot.catalog();
     if !resources.is_empty() {

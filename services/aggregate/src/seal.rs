@@ -34,8 +34,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) principal: (&'a str, &'a str),
     pub(crate) backend: &'a str,
     pub(crate) method: &'a str,
-    /// The name or URI that the request is about.
-    pub(crate) target: &'a str,
+    /// The name or URI that the request is about, as JSON.
+    pub(crate) target: &'a [u8],
     /// The arguments, as the client wrote them.
     pub(crate) arguments: &'a [u8],
 }
@@ -102,7 +102,7 @@ impl Purpose<'_> {
             self.principal.1.as_bytes(),
             self.backend.as_bytes(),
             self.method.as_bytes(),
-            self.target.as_bytes(),
+            self.target,
             self.arguments,
         ];
         let mut all = Vec::new();
@@ -129,7 +129,7 @@ mod tests {
         principal: ("iss", "sub"),
         backend: "be",
         method: "tools/call",
-        target: "x",
+        target: b"x",
         arguments: b"{}",
     };
 
@@ -147,7 +147,7 @@ mod tests {
             Purpose { principal: ("is", "ssub"), ..PURPOSE },
             Purpose { backend: "other", ..PURPOSE },
             Purpose { method: "prompts/get", ..PURPOSE },
-            Purpose { target: "y", ..PURPOSE },
+            Purpose { target: b"y", ..PURPOSE },
             Purpose { arguments: b"{\"a\":1}", ..PURPOSE },
         ] {
             assert_eq!(seal.open(&sealed, other), None);

@@ -40,8 +40,8 @@ pub(crate) struct Running {
     /// The client's id for it, as it wrote it.
     pub(crate) id: Bytes,
     pub(crate) upstream: Arc<Upstream>,
-    /// Notified when the client cancels it.
-    pub(crate) cancelled: Arc<Notify>,
+    /// Notified when the client cancels it, where that is not the backend's to do.
+    pub(crate) cancelled: Option<Arc<Notify>>,
 }
 
 /// Takes a request out of the table when it is over.

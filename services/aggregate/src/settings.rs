@@ -27,9 +27,12 @@ pub struct BackendSettings {
     /// How long to wait for each message of an answer that does not come as the response to the
     /// request: with [`Transport::Sse`], where `service` cannot bound it. Else it is not used.
     pub answer_within: Duration,
-    /// Changes when anything that makes its connections and sessions worthless changes: a backend
-    /// whose fingerprint is the same survives a reload with its sessions and catalog.
+    /// Changes when anything that makes its sessions worthless changes: a backend whose fingerprint is
+    /// the same survives a reload with its sessions and catalog.
     pub fingerprint: u64,
+    /// Changes when the service is another one for any other reason, such as its timeout. One that is
+    /// the same keeps its connections.
+    pub tuning: u64,
 }
 
 /// How a backend is spoken to.

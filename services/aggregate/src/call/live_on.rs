@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 pub(crate) struct LiveOn<T: Send + 'static>(Option<Pin<Box<dyn Future<Output = T> + Send>>>);
 
 impl<T: Send + 'static> LiveOn<T> {
-    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(Some(Box::pin(future)))
+    pub(crate) fn new(future: Pin<Box<dyn Future<Output = T> + Send>>) -> Self {
+        Self(Some(future))
     }
 }
 

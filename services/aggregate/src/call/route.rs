@@ -15,12 +15,12 @@ use crate::hub::Everything;
 use crate::settings::PartialFailure;
 
 /// Where a request goes.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) link: Arc<Link>,
     pub(crate) method: &'static str,
-    /// The backend's own name, or the URI.
-    pub(crate) name: String,
+    /// The backend's own name, or the URI, as a JSON string literal.
+    pub(crate) literal: Bytes,
     /// The message with that name in it; everything else is as the client wrote it.
     pub(crate) message: Bytes,
     pub(crate) headers: Arc<[ParamHeader]>,
@@ -33,7 +33,7 @@ impl Target {
         match Self::look(call, method, &catalog) {
             Err(Missing::Unknown(refusal)) => {
                 // A backend whose first offer is still on its way may have it.
-                if call.snapshot.settle(&catalog).await {
+                if Box::pin(call.snapshot.settle(&catalog)).await {
                     let catalog = call.snapshot.catalog();
                     return Self::look(call, method, &catalog).map_err(Missing::into);
                 }
@@ -97,7 +97,7 @@ impl Target {
             .ok_or_else(|| refuse(format!("params.ref needs {member}, a string")))?;
         if kind == "ref/resource" {
             let link = all.resource(&named).ok_or_else(|| unknown("resource", &named))?;
-            return Ok(Self::kept(call, method, link, named.into_owned()));
+            return Ok(Self::kept(call, method, link, value.unwrap_or_default()));
         }
         let route = all.prompts.get(&*named).filter(|route| route.shown);
         let route = route.ok_or_else(|| unknown("prompt", &named))?;
@@ -114,7 +114,7 @@ impl Target {
             .ok_or_else(|| refuse(format!("{method} needs params.uri, a string")))?;
         let uri: Cow<'_, str> = text.read(&message.bytes);
         match all.resource(&uri) {
-            Some(link) => Ok(Self::kept(call, method, link, uri.into_owned())),
+            Some(link) => Ok(Self::kept(call, method, link, text.span.of(&message.bytes))),
             None => Err(Missing::Unknown(missing_resource(&uri, call.session.is_some()))),
         }
     }
@@ -132,15 +132,21 @@ impl Target {
         Self {
             link: Arc::clone(&route.link),
             method,
-            name: unquote(&route.name).unwrap_or_default().into_owned(),
+            literal: route.name.clone(),
             message,
             headers: Arc::clone(&route.headers),
         }
     }
 
-    fn kept(call: &Call, method: &'static str, link: Arc<Link>, name: String) -> Self {
+    fn kept(call: &Call, method: &'static str, link: Arc<Link>, literal: &[u8]) -> Self {
         let message = call.message.bytes.clone();
-        Self { link, method, name, message, headers: Arc::default() }
+        let literal = message.slice_ref(literal);
+        Self { link, method, literal, message, headers: Arc::default() }
+    }
+
+    /// The backend's own name, or the URI.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        unquote(&self.literal).unwrap_or_default()
     }
 }
 

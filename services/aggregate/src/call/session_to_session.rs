@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use tokio::sync::Notify;
 use tokio::time::sleep;
 use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, Rejection};
 use vmcp_timeout::Hold;
@@ -33,14 +32,13 @@ const MOST_RESUMPTIONS: usize = 100;
 const REFUSAL: usize = 64 << 10;
 
 pub(crate) async fn call(
-    call: Call,
+    call: Arc<Call>,
     session: Arc<Session>,
-    target: Target,
+    target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
     let id = call.id();
-    let cancelled = Arc::new(Notify::new());
-    let running = Running { id: id.clone(), upstream: Arc::clone(&upstream), cancelled };
+    let running = Running { id: id.clone(), upstream: Arc::clone(&upstream), cancelled: None };
     let Some(guard) = session.run(running) else {
         return Ok(Err(Rejection::overloaded(
             "too many requests of this session are under way",
@@ -61,10 +59,10 @@ pub(crate) async fn call(
 }
 
 struct Exchange {
-    call: Call,
+    call: Arc<Call>,
     session: Arc<Session>,
     upstream: Arc<Upstream>,
-    target: Target,
+    target: Arc<Target>,
     id: Bytes,
     hold: Hold,
 }
@@ -89,10 +87,10 @@ impl Exchange {
         let who = self.session.introduction();
         let live = self.upstream.live(who, level.as_deref()).await?;
         crate::listen::follow(&self.session, &self.upstream);
-        let link = Arc::clone(&self.target.link);
-        let mut request = live.sign(post(&link, self.target.message.clone()));
+        let link = &self.target.link;
+        let mut request = live.sign(post(link, self.target.message.clone()));
         request.extensions_mut().insert(self.hold.clone());
-        let response = LiveOn::new(async move { link.send(request).await }).await?;
+        let response = LiveOn::new(link.begin(request).await?).await?;
         Ok((live, response))
     }
 
@@ -117,7 +115,7 @@ impl Exchange {
         let (parts, body) = response.into_parts();
         let code = parts.status;
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
-            let refusal = Limited::new(body, REFUSAL).collect().await?.to_bytes();
+            let refusal = Box::pin(Limited::new(body, REFUSAL).collect()).await?.to_bytes();
             if !last && forgotten(code, &refusal) {
                 self.upstream.gone(&live);
                 return Ok(Outcome::SessionLost);

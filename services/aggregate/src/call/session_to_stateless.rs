@@ -29,14 +29,14 @@ use crate::stream::{Class, Opening, Stream};
 const MOST_ROUNDS: usize = 10;
 
 pub(crate) async fn call(
-    call: Call,
+    call: Arc<Call>,
     session: Arc<Session>,
-    target: Target,
+    target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
     let id = call.id();
     let cancelled = Arc::new(Notify::new());
-    let running = Running { id: id.clone(), upstream, cancelled: Arc::clone(&cancelled) };
+    let running = Running { id: id.clone(), upstream, cancelled: Some(Arc::clone(&cancelled)) };
     let Some(guard) = session.run(running) else {
         return Ok(Err(Rejection::overloaded(
             "too many requests of this session are under way",
@@ -58,9 +58,9 @@ pub(crate) async fn call(
 }
 
 struct Bridge {
-    call: Call,
+    call: Arc<Call>,
     session: Arc<Session>,
-    target: Target,
+    target: Arc<Target>,
     id: Bytes,
     hold: Hold,
 }
@@ -117,8 +117,8 @@ impl Bridge {
         let mut request = post(link, message);
         request.extensions_mut().insert(self.hold.clone());
         let headers = request.headers_mut();
-        let target = names(self.target.method).then_some(&*self.target.name);
-        stateless(headers, self.target.method, target);
+        let target = names(self.target.method).then(|| self.target.name());
+        stateless(headers, self.target.method, target.as_deref());
         let arguments = self.call.message.param(Key::Arguments);
         add_headers(&self.target.headers, headers, arguments);
         let (parts, body) = link.send(request).await?.into_parts();

@@ -43,8 +43,8 @@ const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 pub(crate) async fn call(
-    call: Call,
-    target: Target,
+    call: Arc<Call>,
+    target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     if let Some(state) = call.message.text(Key::RequestState) {
         let state = state.read(&call.message.bytes).into_owned();
@@ -113,8 +113,8 @@ impl Crossing {
     /// `None` when the backend has forgotten the session and is worth another try.
     async fn finish(
         self,
-        call: &Call,
-        target: &Target,
+        call: &Arc<Call>,
+        target: &Arc<Target>,
         upstream: &Arc<Upstream>,
         last: bool,
     ) -> Result<Option<Result<Response<Body>, Rejection>>, BoxError> {
@@ -182,7 +182,11 @@ fn outgoing(target: &Target, id: &Bytes) -> Bytes {
 }
 
 /// Takes up a call that waits for this client.
-async fn resume(call: Call, target: Target, sealed: &str) -> Result<Response<Body>, Rejection> {
+async fn resume(
+    call: Arc<Call>,
+    target: Arc<Target>,
+    sealed: &str,
+) -> Result<Response<Body>, Rejection> {
     let gone = || {
         Rejection::invalid_params(
             "params.requestState is not one that was given for this request, is too old, or was \
@@ -215,20 +219,20 @@ async fn resume(call: Call, target: Target, sealed: &str) -> Result<Response<Bod
 
 /// The response that a call's first words make.
 async fn respond(
-    call: &Call,
-    target: &Target,
+    call: &Arc<Call>,
+    target: &Arc<Target>,
     mut outs: mpsc::Receiver<Out>,
     expected: Expected,
 ) -> Result<Response<Body>, Rejection> {
     match outs.recv().await {
         Some(Out::Message(first)) => {
-            let ending = Ending { call: call.clone(), target: target.clone(), expected };
+            let ending = Ending { call: Arc::clone(call), target: Arc::clone(target), expected };
             let body = Streaming { first: Some(first), outs, ending, over: false };
             Ok(event_stream(Body::wrap(body)))
         }
         Some(Out::Refused(refusal)) => Err(refusal),
         last => {
-            let ending = Ending { call: call.clone(), target: target.clone(), expected };
+            let ending = Ending { call: Arc::clone(call), target: Arc::clone(target), expected };
             let (status, message) = ending.message(last)?;
             Ok(answer::response(status, Body::from(message)))
         }
@@ -237,8 +241,8 @@ async fn respond(
 
 /// What ends a response.
 struct Ending {
-    call: Call,
-    target: Target,
+    call: Arc<Call>,
+    target: Arc<Target>,
     expected: Expected,
 }
 

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
@@ -22,8 +23,8 @@ use crate::catalog::{add_headers, define_literal};
 use crate::seal::Purpose;
 
 pub(crate) async fn call(
-    call: Call,
-    target: Target,
+    call: Arc<Call>,
+    target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let message = match unsealed(&call, &target) {
         Ok(message) => message,
@@ -32,7 +33,8 @@ pub(crate) async fn call(
     let link = &target.link;
     let mut request = post(link, message);
     let headers = request.headers_mut();
-    stateless(headers, target.method, names(target.method).then_some(&*target.name));
+    let named = names(target.method).then(|| target.name());
+    stateless(headers, target.method, named.as_deref());
     add_headers(&target.headers, headers, call.message.param(Key::Arguments));
     let response = link.send(request).await?;
     let (parts, body) = response.into_parts();
@@ -53,7 +55,7 @@ pub(crate) async fn call(
                 answer::response(StatusCode::OK, Body::from(message))
             }
         })),
-        Media::Events => begin(call, target, expected, body).await.map(Ok),
+        Media::Events => Box::pin(begin(call, target, expected, body)).await.map(Ok),
         Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
         Media::Other => Err(status(parts.status).into()),
     }
@@ -66,8 +68,8 @@ pub(crate) fn names(method: &str) -> bool {
 
 /// Looks at how a stream begins: an answer alone needs no stream, and an error has a status.
 async fn begin(
-    call: Call,
-    target: Target,
+    call: Arc<Call>,
+    target: Arc<Target>,
     expected: Expected,
     body: Body,
 ) -> Result<Response<Body>, BoxError> {
@@ -98,8 +100,8 @@ async fn begin(
 /// The rest of a stream, event by event, driven by the client's connection: when the client goes,
 /// the request to the backend goes too, which is how a stateless request is cancelled.
 struct Passing {
-    call: Call,
-    target: Target,
+    call: Arc<Call>,
+    target: Arc<Target>,
     expected: Expected,
     events: Events,
     first: Option<Bytes>,
@@ -218,7 +220,7 @@ pub(crate) fn purpose<'a>(call: &'a Call, target: &'a Target) -> Purpose<'a> {
         ),
         backend: target.link.name(),
         method: target.method,
-        target: &target.name,
+        target: &target.literal,
         arguments: call.message.param(Key::Arguments).unwrap_or_default(),
     }
 }

@@ -95,7 +95,15 @@ fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rule
         if routes.contains_key(&*name) {
             continue;
         }
-        let headers = params::of(&candidate.item.raw).unwrap_or_default();
+        let Some(headers) = params::of(&candidate.item.raw) else {
+            catalog.conflicts.push(Conflict {
+                kind: singular(kind),
+                name,
+                contenders: vec![parts[candidate.part].name.to_owned()],
+                settled: "left out: its x-mcp-header annotations break the rules".to_owned(),
+            });
+            continue;
+        };
         let own = Bytes::from(literal(&candidate.item.key));
         let route =
             Route { link: candidate.link, name: own, shown: visible, headers: Arc::from(headers) };

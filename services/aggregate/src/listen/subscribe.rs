@@ -14,7 +14,7 @@ use crate::session::Session;
 /// Subscribes at the backend that has the resource; from then on its updates come on the client's
 /// standing stream.
 pub(crate) async fn subscribe(
-    call: Call,
+    call: Arc<Call>,
     session: Arc<Session>,
     method: &'static str,
 ) -> Result<Response<Body>, Rejection> {
@@ -35,7 +35,7 @@ pub(crate) async fn subscribe(
         follow::follow(&session, &upstream);
         return Ok(result(&call.id(), b"{}"));
     }
-    let answer = call.clone().forward(method).await;
+    let answer = Arc::clone(&call).forward(method).await;
     if answer.as_ref().is_ok_and(|response| response.status().is_success()) {
         follow::follow(&session, &upstream);
     }

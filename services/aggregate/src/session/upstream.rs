@@ -50,9 +50,18 @@ impl Upstream {
         who: Introduction<'_>,
         level: Option<&[u8]>,
     ) -> Result<Arc<Live>, BoxError> {
-        if let Some(live) = self.live.load_full() {
-            return Ok(live);
+        match self.live.load_full() {
+            Some(live) => Ok(live),
+            // Once in a session: not worth room in the future of every request.
+            None => Box::pin(self.open_session(who, level)).await,
         }
+    }
+
+    async fn open_session(
+        &self,
+        who: Introduction<'_>,
+        level: Option<&[u8]>,
+    ) -> Result<Arc<Live>, BoxError> {
         let _guard = self.opening.lock().await;
         if let Some(live) = self.live.load_full() {
             return Ok(live);

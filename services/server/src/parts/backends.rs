@@ -58,12 +58,14 @@ fn one(
         Spoken::Sse => Transport::Sse,
         Spoken::StreamableHttp => Transport::StreamableHttp,
     };
-    (transport, time::Duration::from(waiting.of(&name))).hash(&mut print);
+    transport.hash(&mut print);
+    let fingerprint = print.finish();
+    time::Duration::from(waiting.of(&name)).hash(&mut print);
+    let tuning = print.finish();
     let backend = vmcp_core::Backend::new(&name);
     let service = stack::outgoing(timeouts.clone(), client);
     let answer_within = timeouts.limit(Some(&backend));
-    let fingerprint = print.finish();
-    Ok(BackendSettings { backend, uri, transport, service, answer_within, fingerprint })
+    Ok(BackendSettings { backend, uri, transport, service, answer_within, fingerprint, tuning })
 }
 
 /// One time for each backend that has its own, and one for the others.

@@ -115,6 +115,16 @@ fn the_first_backend_answers_for_a_uri_that_two_have() {
 }
 
 #[test]
+fn a_tool_whose_header_annotations_break_the_rules_is_left_out_and_reported() {
+    let raw = r#"{"name":"x","inputSchema":{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}}"#;
+    let item = Item { key: "x".into(), raw: Bytes::from_static(raw.as_bytes()) };
+    let offer = Offer { tools: vec![item], ..Offer::default() };
+    let catalog = catalog(&[("a", offer)], &Rules::default());
+    assert!(names(&catalog).is_empty());
+    assert_eq!(catalog.conflicts[0].name, "a_x");
+}
+
+#[test]
 fn instructions_stand_under_their_backends_names() {
     let said = |text: &str| Offer { instructions: Some(text.to_owned()), ..Offer::default() };
     let catalog = catalog(&[("b", said("Use it.")), ("a", said(" "))], &Rules::default());

@@ -1,0 +1,213 @@
+//! What is asked, and who answers it: one match for each generation, each arm one call.
+
+use std::sync::Arc;
+
+use http::header::{ALLOW, HeaderValue};
+use http::{Method, Response, StatusCode, request};
+use vmcp_core::{Body, Generation, McpRequest, Rejection, code};
+use vmcp_session::SessionId;
+use vmcp_wire::Envelope;
+
+use crate::backend::request::{LAST_EVENT, SESSION};
+use crate::call::{Call, event_stream, result};
+use crate::catalog::Kind;
+use crate::hub::Hub;
+use crate::session::Session;
+use crate::stream::{Opening, parse_id};
+use crate::{client, hello, listen, lists};
+
+/// A request after everything that needs no waiting.
+pub(crate) enum Begun {
+    Done(Response<Body>),
+    Going(Arc<Call>),
+}
+
+/// Begins to answer a request.
+pub(crate) fn begin(hub: &Arc<Hub>, mut parts: request::Parts) -> Begun {
+    let answered = match parts.method {
+        Method::POST => match parts.extensions.remove::<McpRequest>() {
+            Some(message) => return post(hub, parts, message),
+            // Nobody decoded the message: the stack is put together wrongly.
+            None => Err(Rejection::internal()),
+        },
+        Method::GET => open_stream(hub, &parts),
+        Method::DELETE => end_session(hub, &parts),
+        _ => return Begun::Done(wrong_method()),
+    };
+    Begun::Done(answered.unwrap_or_else(|refusal| refusal.into_response(None)))
+}
+
+/// Answers a request that takes longer.
+pub(crate) async fn go_on(call: Arc<Call>) -> Response<Body> {
+    let answered = match &call.session {
+        Some(session) => stateful(Arc::clone(&call), Arc::clone(session)).await,
+        None => stateless(Arc::clone(&call)).await,
+    };
+    answered.unwrap_or_else(|refusal| refused(&call, refusal))
+}
+
+fn refused(call: &Call, refusal: Rejection) -> Response<Body> {
+    let stateful = call.message.generation == Generation::Stateful;
+    let refusal = if stateful { refusal.for_session() } else { refusal };
+    refusal.into_response(call.message.id())
+}
+
+fn wrong_method() -> Response<Body> {
+    let message = "use POST, GET or DELETE";
+    let refusal = Rejection::new(StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST, message);
+    let mut response = refusal.into_response(None);
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST, DELETE"));
+    response
+}
+
+fn post(hub: &Arc<Hub>, parts: request::Parts, message: McpRequest) -> Begun {
+    let stateful = message.generation == Generation::Stateful;
+    let request = matches!(message.envelope, Envelope::Request { .. });
+    let opens = stateful && request && message.method() == "initialize";
+    let session = if stateful && !opens { Some(session(hub, &parts)) } else { None };
+    let mut call = Call {
+        hub: Arc::clone(hub),
+        snapshot: hub.snapshot(),
+        caller: hello::caller(&parts.extensions),
+        session: None,
+        message,
+        headers: parts.headers,
+    };
+    let answered = match session {
+        Some(Ok(session)) => {
+            call.session = Some(session);
+            return Begun::Going(Arc::new(call));
+        }
+        Some(Err(refusal)) => Err(refusal),
+        None if opens => hello::initialize(&call),
+        None if !request => Ok(client::accepted()),
+        None => return Begun::Going(Arc::new(call)),
+    };
+    Begun::Done(answered.unwrap_or_else(|refusal| refused(&call, refusal)))
+}
+
+async fn stateful(call: Arc<Call>, session: Arc<Session>) -> Result<Response<Body>, Rejection> {
+    // A reference count keeps the method readable while the call moves on.
+    let bytes = call.message.bytes.clone();
+    match call.message.envelope {
+        Envelope::Answer { id, .. } => Box::pin(client::answer(call, &session, id)).await,
+        Envelope::Notification { method, .. } => {
+            Box::pin(client::notify(&call, &session, &method.read(&bytes))).await
+        }
+        Envelope::Request { method, .. } => match &*method.read(&bytes) {
+            "resources/subscribe" => {
+                Box::pin(listen::subscribe(call, session, "resources/subscribe")).await
+            }
+            "resources/unsubscribe" => {
+                Box::pin(listen::subscribe(call, session, "resources/unsubscribe")).await
+            }
+            "logging/setLevel" => Box::pin(client::set_level(&call, &session)).await,
+            "ping" => Ok(result(&call.id(), b"{}")),
+            method => common(call, method).await,
+        },
+    }
+}
+
+async fn stateless(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
+    let bytes = call.message.bytes.clone();
+    let Envelope::Request { method, .. } = call.message.envelope else {
+        return Ok(client::accepted());
+    };
+    match &*method.read(&bytes) {
+        "server/discover" => Ok(hello::discover(&call)),
+        "subscriptions/listen" => Box::pin(listen::listen(call)).await,
+        method => common(call, method).await,
+    }
+}
+
+/// What both generations have.
+async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejection> {
+    let method = match method {
+        "tools/call" => "tools/call",
+        "prompts/get" => "prompts/get",
+        "resources/read" => "resources/read",
+        "completion/complete" => "completion/complete",
+        "tools/list" => return Box::pin(lists::list(&call, Kind::Tools)).await,
+        "prompts/list" => return Box::pin(lists::list(&call, Kind::Prompts)).await,
+        "resources/list" => return Box::pin(lists::list(&call, Kind::Resources)).await,
+        "resources/templates/list" => return Box::pin(lists::list(&call, Kind::Templates)).await,
+        _ => return Err(Rejection::unknown_method(method)),
+    };
+    call.forward(method).await
+}
+
+/// The session that a request names, if it is the caller's.
+fn session(hub: &Hub, parts: &request::Parts) -> Result<Arc<Session>, Rejection> {
+    let id = parts.headers.get(SESSION).ok_or_else(|| {
+        let message = "send Mcp-Session-Id: initialize gives one";
+        Rejection::malformed(code::INVALID_REQUEST, message)
+    })?;
+    SessionId::parse(id.as_bytes())
+        .and_then(|id| hub.sessions.get(id, &hello::caller(&parts.extensions)))
+        .ok_or_else(Rejection::no_session)
+}
+
+/// The stream on which a stateful client hears what it did not ask for, or the rest of one that broke.
+fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
+    vmcp_decode::accepts_events(&parts.headers)?;
+    let session = session(hub, parts)?;
+    let talk = session.talk();
+    let resumed = parts.headers.get(LAST_EVENT).map(|id| {
+        let (number, next) = id.to_str().ok().and_then(parse_id)?;
+        Some((talk.stream(number)?, next))
+    });
+    let connection = match resumed {
+        Some(Some((stream, next))) => stream.connect(Some(next), Opening::Plain),
+        Some(None) => {
+            let message = "Last-Event-ID names no stream of this session: open one without it";
+            return Err(Rejection::new(StatusCode::NOT_FOUND, code::INVALID_REQUEST, message));
+        }
+        None => talk.standing().connect(None, Opening::Plain),
+    };
+    for upstream in session.upstreams() {
+        if upstream.open().is_some() {
+            listen::follow(&session, &upstream);
+        }
+    }
+    Ok(event_stream(Body::wrap(connection)))
+}
+
+fn end_session(hub: &Hub, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
+    session(hub, parts)?;
+    let id = parts.headers.get(SESSION).and_then(|id| SessionId::parse(id.as_bytes()));
+    let ended = id.and_then(|id| hub.sessions.close(id, &hello::caller(&parts.extensions)));
+    ended.ok_or_else(Rejection::no_session)?.end();
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::seal::Seal;
+    use crate::settings::{Limits, PartialFailure, Rules, Settings};
+
+    #[tokio::test]
+    async fn the_future_of_a_request_is_small() {
+        let settings = Settings {
+            name: String::new(),
+            version: String::new(),
+            backends: Vec::new(),
+            rules: Rules::default(),
+            partial_failure: PartialFailure::BestEffort,
+        };
+        let seal = Seal::new(&[[0; 32]], std::time::Duration::from_secs(1));
+        let hub = Hub::new(settings, Limits::default(), seal);
+        let bytes = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+        let envelope = vmcp_wire::scan(&bytes).unwrap();
+        let (mut parts, ()) = Request::post("/mcp").body(()).unwrap().into_parts();
+        parts.extensions.insert(McpRequest { bytes, envelope, generation: Generation::Stateless });
+        let Begun::Going(call) = begin(&hub, parts) else { panic!("answered at once") };
+        // Each request moves its future to the heap once.
+        let size = size_of_val(&go_on(call));
+        assert!(size <= 2600, "{size} bytes");
+    }
+}
