@@ -1,1 +1,303 @@
+use std::sync::Mutex;
 
+use http_body_util::channel::{Channel as Pipe, Sender};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use vmcp_core::cause;
+use vmcp_timeout::Elapsed;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":5}}}"#;
+const ANSWER: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
+const QUESTION: &str = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{}}"#;
+
+type Post = Box<dyn Fn(&str) -> Option<StatusCode> + Send + Sync>;
+
+/// A backend that says what the test lets it say.
+struct Fake {
+    service: BackendService,
+    posts: UnboundedReceiver<(String, String)>,
+    stream: Sender<Bytes, BoxError>,
+}
+
+/// Posts are answered by `post`, by nothing where that is `None`; the stream begins with `opening`.
+async fn fake(opening: &'static str, post: Post) -> Fake {
+    let (said, posts) = unbounded_channel();
+    let (mut stream, body) = Pipe::<Bytes, BoxError>::new(64);
+    let body = Arc::new(Mutex::new(Some(Body::wrap(body))));
+    let post = Arc::new(post);
+    let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+        let (said, body, post) = (said.clone(), Arc::clone(&body), Arc::clone(&post));
+        async move { Ok(respond(request, &said, &body, &post).await) }
+    });
+    stream.send_data(Bytes::from_static(opening.as_bytes())).await.unwrap();
+    Fake { service: adapt(BackendService::new(service), PATIENCE), posts, stream }
+}
+
+async fn respond(
+    request: Request<Full<Bytes>>,
+    said: &UnboundedSender<(String, String)>,
+    body: &Mutex<Option<Body>>,
+    post: &Post,
+) -> Response<Body> {
+    assert!(request.extensions().get::<Lease>().is_none(), "a lease stays within");
+    if request.method() == Method::GET {
+        assert_eq!(request.headers()["accept"], "text/event-stream");
+        return event_stream(body.lock().unwrap().take().expect("one stream"));
+    }
+    let uri = request.uri().to_string();
+    let message = request.into_body().collect().await.unwrap().to_bytes();
+    let message = String::from_utf8(message.to_vec()).unwrap();
+    let status = post(&message);
+    said.send((uri, message)).unwrap();
+    match status {
+        Some(status) => plain(status),
+        None => std::future::pending().await,
+    }
+}
+
+async fn obliging() -> Fake {
+    fake("event: endpoint\ndata: /post?s=1\n\n", Box::new(|_| Some(StatusCode::ACCEPTED))).await
+}
+
+fn post(message: &str) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::new(Bytes::copy_from_slice(message.as_bytes())));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = Uri::from_static("http://be.test/sse");
+    request
+}
+
+fn within(lease: &Lease, mut request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+    request.extensions_mut().insert(lease.clone());
+    request
+}
+
+impl Fake {
+    async fn say(&mut self, message: &str) {
+        let event = format!("event: message\ndata: {message}\n\n");
+        self.stream.send_data(event.into()).await.unwrap();
+    }
+
+    fn begin(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> tokio::task::JoinHandle<Result<Response<Body>, BoxError>> {
+        tokio::spawn(self.service.clone().oneshot(request))
+    }
+
+    async fn posted(&mut self) -> String {
+        self.posts.recv().await.unwrap().1
+    }
+
+    async fn open(&mut self) -> Lease {
+        let opening = self.begin(post(HELLO));
+        assert_eq!(
+            self.posts.recv().await.unwrap(),
+            ("http://be.test/post?s=1".into(), HELLO.into())
+        );
+        self.say(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#).await;
+        let mut response = opening.await.unwrap().unwrap();
+        assert_eq!(response.headers()["content-type"], "application/json");
+        response.extensions_mut().remove().unwrap()
+    }
+
+    /// A request that the backend has got.
+    async fn ask(
+        &mut self,
+        lease: &Lease,
+        message: &str,
+    ) -> tokio::task::JoinHandle<Result<Response<Body>, BoxError>> {
+        let asking = self.begin(within(lease, post(message)));
+        assert_eq!(self.posted().await, message);
+        asking
+    }
+}
+
+async fn text(body: Body) -> String {
+    String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_alone_is_json() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let asking = fake.ask(&lease, CALL).await;
+    fake.say(r#"{"jsonrpc":"2.0","id":77,"result":{"whose":"nobody's"}}"#).await;
+    fake.say(ANSWER).await;
+    let response = asking.await.unwrap().unwrap();
+    assert_eq!(response.headers()["content-type"], "application/json");
+    assert_eq!(text(response.into_body()).await, ANSWER);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_with_progress_is_a_stream() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let asking = fake.ask(&lease, CALL).await;
+    let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":1}}"#;
+    fake.say(progress).await;
+    let response = asking.await.unwrap().unwrap();
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    fake.say(ANSWER).await;
+    assert_eq!(text(response.into_body()).await, format!("data: {progress}\n\ndata: {ANSWER}\n\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_requests_get_their_own_answers_in_any_order() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let other = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}"#;
+    let one = fake.ask(&lease, CALL).await;
+    let two = fake.ask(&lease, other).await;
+    fake.say(r#"{"jsonrpc":"2.0","id":2,"result":{}}"#).await;
+    fake.say(ANSWER).await;
+    assert_eq!(text(one.await.unwrap().unwrap().into_body()).await, ANSWER);
+    let two = text(two.await.unwrap().unwrap().into_body()).await;
+    assert_eq!(two, r#"{"jsonrpc":"2.0","id":2,"result":{}}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_unasked_is_on_the_stream_that_get_opens() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let changed = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    fake.say(changed).await;
+    let mut get = within(&lease, post(""));
+    *get.method_mut() = Method::GET;
+    let mut standing = fake.begin(get).await.unwrap().unwrap().into_body();
+    let event = standing.frame().await.unwrap().unwrap().into_data().unwrap();
+    assert_eq!(event, format!("data: {changed}\n\n"));
+    drop(fake.stream);
+    assert!(standing.frame().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_fails_all_that_wait_and_ends_the_session() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let asking = fake.ask(&lease, CALL).await;
+    fake.stream.abort("reset by peer".into());
+    let error = asking.await.unwrap().unwrap_err();
+    assert!(matches!(cause::<Failure>(error.as_ref()), Some(Failure::Ended)));
+    let request = within(&lease, post(CALL));
+    let response = fake.service.oneshot(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    assert!(fake.posts.try_recv().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_stays_silent_is_given_up_and_told_so() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let asking = fake.ask(&lease, CALL).await;
+    let error = asking.await.unwrap().unwrap_err();
+    assert!(cause::<Elapsed>(error.as_ref()).is_some());
+    let told = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    assert_eq!(fake.posted().await, told);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_stands_still_while_a_question_is_open() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let mut request = within(&lease, post(CALL));
+    request.extensions_mut().insert(Hold::new());
+    let asking = fake.begin(request);
+    fake.posted().await;
+    fake.say(QUESTION).await;
+    let response = asking.await.unwrap().unwrap();
+    let reading = tokio::spawn(text(response.into_body()));
+    tokio::time::sleep(5 * PATIENCE).await;
+    let reply = r#"{"jsonrpc":"2.0","id":"q","result":{"action":"decline"}}"#;
+    let response = fake.begin(within(&lease, post(reply))).await.unwrap().unwrap();
+    assert_eq!(response.status(), StatusCode::ACCEPTED);
+    assert_eq!(fake.posted().await, reply);
+    tokio::time::sleep(PATIENCE / 2).await;
+    fake.say(ANSWER).await;
+    assert_eq!(reading.await.unwrap(), format!("data: {QUESTION}\n\ndata: {ANSWER}\n\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_counts_even_if_the_post_hangs() {
+    let hangs = |message: &str| (!message.contains("tools/call")).then_some(StatusCode::ACCEPTED);
+    let mut fake = fake("event: endpoint\ndata: /post?s=1\n\n", Box::new(hangs)).await;
+    let lease = fake.open().await;
+    let asking = fake.ask(&lease, CALL).await;
+    fake.say(ANSWER).await;
+    assert_eq!(text(asking.await.unwrap().unwrap().into_body()).await, ANSWER);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_post_is_the_answer() {
+    let refuses = |message: &str| {
+        let refused = message.contains("tools/call");
+        Some(if refused { StatusCode::NOT_FOUND } else { StatusCode::ACCEPTED })
+    };
+    let mut fake = fake("event: endpoint\ndata: /post?s=1\n\n", Box::new(refuses)).await;
+    let lease = fake.open().await;
+    let asking = fake.ask(&lease, CALL).await;
+    assert_eq!(asking.await.unwrap().unwrap().status(), StatusCode::NOT_FOUND);
+    assert!(lease.0.desk.is_over());
+    assert!(fake.posts.try_recv().is_err(), "what was refused needs no cancelling");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_request_is_over_at_once() {
+    let mut fake = obliging().await;
+    let lease = fake.open().await;
+    let asking = fake.ask(&lease, CALL).await;
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    fake.begin(within(&lease, post(cancel))).await.unwrap().unwrap();
+    assert_eq!(fake.posted().await, cancel);
+    assert!(asking.await.unwrap().is_err());
+    assert!(fake.posts.try_recv().is_err(), "it is told once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pings_are_answered_without_anybody_listening() {
+    let mut fake = obliging().await;
+    let _lease = fake.open().await;
+    fake.say(r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#).await;
+    assert_eq!(fake.posted().await, r#"{"jsonrpc":"2.0","id":"p","result":{}}"#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_ends_with_the_last_lease_and_with_delete() {
+    for delete in [false, true] {
+        let mut fake = obliging().await;
+        let lease = fake.open().await;
+        if delete {
+            let mut request = within(&lease, post(""));
+            *request.method_mut() = Method::DELETE;
+            let response = fake.begin(request).await.unwrap().unwrap();
+            assert_eq!(response.status(), StatusCode::NO_CONTENT);
+        } else {
+            drop(lease);
+        }
+        tokio::task::yield_now().await;
+        assert!(fake.stream.send_data(Bytes::from_static(b"x")).await.is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_names_no_endpoint_of_its_own_opens_nothing() {
+    let accepted = || Box::new(|_: &str| Some(StatusCode::ACCEPTED));
+    let foreign = fake("event: endpoint\ndata: http://evil.test/\n\n", accepted()).await;
+    let error = foreign.begin(post(HELLO)).await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("another origin"), "{error}");
+    let silent = fake(": hello\n\n", accepted()).await;
+    let error = silent.begin(post(HELLO)).await.unwrap().unwrap_err();
+    assert!(cause::<Elapsed>(error.as_ref()).is_some());
+    for mut fake in [foreign, silent] {
+        assert!(fake.posts.try_recv().is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_handshake_opens_a_stream() {
+    let fake = obliging().await;
+    let response = fake.begin(post(CALL)).await.unwrap().unwrap();
+    assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+}
