@@ -160,7 +160,8 @@ fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>,
         Some(Some((stream, next))) => stream.connect(Some(next), Opening::Plain),
         Some(None) => {
             let message = "Last-Event-ID names no stream of this session: open one without it";
-            return Err(Rejection::new(StatusCode::NOT_FOUND, code::INVALID_REQUEST, message));
+            // Not 404, which would tell the client that its session is over.
+            return Err(Rejection::malformed(code::INVALID_REQUEST, message));
         }
         None => talk.standing().connect(None, Opening::Plain),
     };
