@@ -17,10 +17,8 @@ use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::Rejection;
 
-const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, accept, last-event-id, mcp-session-id, mcp-protocol-version, \
-     mcp-method, mcp-name",
-);
+const ALLOWED_HEADERS: &str = "authorization, content-type, accept, last-event-id, \
+     mcp-session-id, mcp-protocol-version, mcp-method, mcp-name";
 const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("mcp-session-id, www-authenticate, retry-after");
@@ -141,7 +139,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         match self.layer.check(request.uri(), request.headers()) {
             Ok(Some(origin)) if is_preflight(&request) => {
-                ResponseFuture::Answered(Some(preflight(origin)))
+                ResponseFuture::Answered(Some(preflight(origin, request.headers())))
             }
             Ok(origin) => ResponseFuture::Serving(self.inner.call(request), origin),
             Err(refusal) => ResponseFuture::Answered(Some(refusal.into_response(None))),
@@ -177,15 +175,29 @@ fn is_preflight<B>(request: &Request<B>) -> bool {
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-fn preflight<R: From<Bytes>>(origin: HeaderValue) -> Response<R> {
+fn preflight<R: From<Bytes>>(origin: HeaderValue, asked: &HeaderMap) -> Response<R> {
     let mut response = Response::new(R::from(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     readable_by(origin, headers);
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(asked));
     headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     response
+}
+
+/// The headers of MCP, and those of the arguments that the page means to repeat in headers: their
+/// names are the tools' own (MCP 2026-07-28, Streamable HTTP).
+fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
+    let asked = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+    let mut all = ALLOWED_HEADERS.to_owned();
+    let names = asked.and_then(|names| names.to_str().ok()).unwrap_or_default().split(',');
+    let names = names.filter_map(|name| HeaderName::try_from(name.trim()).ok());
+    for name in names.filter(|name| name.as_str().starts_with("mcp-param-")) {
+        all.push_str(", ");
+        all.push_str(name.as_str());
+    }
+    HeaderValue::try_from(all).unwrap_or(HeaderValue::from_static(ALLOWED_HEADERS))
 }
 
 /// Lets a page of `origin` read the response.
