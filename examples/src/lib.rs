@@ -1,1 +1,1 @@
-//! Shared by nothing: see the files under `examples/`.
+#![doc = include_str!("../README.md")]

@@ -1,0 +1,194 @@
+//! Runs each example and performs what the comment at its head shows.
+//!
+//! The commands there are read as they stand: `cargo run … --example NAME -- ARGUMENTS`, then `curl` with `-i`, `-H` and
+//! `-d`. What follows a command is what it has to print; `…` stands for anything. After `-i` the status line and some
+//! headers follow.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Uri, header};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+use tokio::time::timeout;
+use vmcp_tests::counterparts::Process;
+use vmcp_tests::fixture::{self, Generation};
+
+/// Where the comments say that the example and the server behind it listen.
+const EXAMPLE: &str = "127.0.0.1:8080";
+const BEHIND: &str = "127.0.0.1:8001";
+
+/// A test that waits longer than this has found a fault.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A command at the head of an example, and what it prints.
+struct Step {
+    words: Vec<String>,
+    printed: Vec<String>,
+}
+
+#[tokio::test]
+async fn the_server_in_axum_does_what_it_shows() {
+    run("server_in_axum").await;
+}
+
+#[tokio::test]
+async fn the_layers_in_a_foreign_proxy_do_what_they_show() {
+    run("layers_in_a_foreign_proxy").await;
+}
+
+#[tokio::test]
+async fn rmcp_behind_our_layers_does_what_it_shows() {
+    run("rmcp_behind_our_layers").await;
+}
+
+#[tokio::test]
+async fn the_default_stack_plus_one_does_what_it_shows() {
+    run("default_plus_one").await;
+}
+
+#[test]
+fn every_example_is_run_and_listed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    for entry in folder.join("examples").read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(readme.contains(&format!("(examples/{name}.rs)")), "README.md lacks {name}");
+        assert!(include_str!("run.rs").contains(&format!("run(\"{name}\")")), "{name} is not run");
+        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= 120, "{name} has {lines} lines: an example is read at one go");
+    }
+}
+
+async fn run(name: &str) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("examples/{name}.rs"));
+    let steps = steps(&std::fs::read_to_string(source).unwrap());
+    let ([start], curls) = steps.split_at(1) else { panic!("{name} shows nothing") };
+    assert!(curls.len() >= 2, "{name} shows too little");
+
+    let behind = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let behind_address = behind.local_addr().unwrap().to_string();
+    let fixture = tokio::spawn(fixture::serve(behind, Generation::Both));
+    let arguments = start.words.iter().skip_while(|word| *word != "--").skip(1);
+    let mut command = Command::new(program(name));
+    assert_eq!(start.words[..6], ["cargo", "run", "-p", "vmcp-examples", "--example", name]);
+    command.args(arguments.map(|word| match word.as_str() {
+        EXAMPLE => "127.0.0.1:0".to_owned(),
+        other => other.replace(BEHIND, &behind_address),
+    }));
+    let mut process = Process::start(name, command, true).unwrap();
+    let (mut out, _input) = process.lines().unwrap();
+    let first = timeout(PATIENCE, out.next_line()).await.unwrap().unwrap().unwrap();
+    let address = first.strip_prefix("listening on ").unwrap().to_owned();
+
+    for step in curls {
+        let shown = timeout(PATIENCE, curl(&step.words, &address)).await.unwrap();
+        check(step, &shown);
+    }
+    process.kill().await.unwrap();
+    fixture.abort();
+}
+
+/// The example's program, which `cargo test` builds before it runs this.
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.parent().unwrap().with_file_name("examples").join(name);
+    assert!(program.exists(), "not built: run `cargo test -p vmcp-examples` as a whole");
+    program
+}
+
+/// The steps in the first block of the comment at the head of a file.
+fn steps(source: &str) -> Vec<Step> {
+    let head = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let mut lines = head.skip_while(|line| line.trim() != "```text").skip(1).map(str::trim);
+    let mut steps = Vec::new();
+    while let Some(line) = lines.next().filter(|line| *line != "```") {
+        let Some(command) = line.strip_prefix("$ ") else { continue };
+        let mut command = command.to_owned();
+        while command.ends_with('\\') || command.matches('\'').count() % 2 == 1 {
+            let continued = command.strip_suffix('\\').unwrap_or(&command).to_owned();
+            command = format!("{continued} {}", lines.next().unwrap());
+        }
+        let printed = lines.by_ref().take_while(|line| !line.is_empty() && *line != "```");
+        steps.push(Step { words: words(&command), printed: printed.map(str::to_owned).collect() });
+    }
+    steps
+}
+
+/// A command's words, as a shell that knows single quotes only would read them.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in command.split('\'').enumerate() {
+        if index % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+/// What `curl -i` would print.
+async fn curl(words: &[String], address: &str) -> String {
+    let mut words = words.iter().map(String::as_str);
+    assert_eq!(words.next(), Some("curl"));
+    let mut request = Request::new(Full::<Bytes>::default());
+    while let Some(word) = words.next() {
+        match word {
+            "-i" => {}
+            "-H" => {
+                let (name, value) = words.next().unwrap().split_once(": ").unwrap();
+                let name: header::HeaderName = name.parse().unwrap();
+                request.headers_mut().insert(name, value.parse().unwrap());
+            }
+            "-d" => {
+                *request.method_mut() = Method::POST;
+                *request.body_mut() = Full::from(words.next().unwrap().to_owned());
+            }
+            url => *request.uri_mut() = url.replace(EXAMPLE, address).parse().unwrap(),
+        }
+    }
+    let uri = request.uri().clone();
+    let host = uri.authority().unwrap().as_str().parse().unwrap();
+    let headers = request.headers_mut();
+    headers.entry(header::HOST).or_insert(host);
+    headers.entry(header::ACCEPT).or_insert(header::HeaderValue::from_static("*/*"));
+    *request.uri_mut() = Uri::try_from(uri.path()).unwrap();
+    let stream = TcpStream::connect(uri.authority().unwrap().as_str()).await.unwrap();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
+    let driver = tokio::spawn(connection);
+    let (parts, body) = sender.send_request(request).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    driver.abort();
+    let mut shown = vec![format!("{:?} {}", parts.version, parts.status)];
+    let pairs = parts.headers.iter();
+    shown.extend(pairs.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())));
+    format!("{}\n\n{}", shown.join("\n"), String::from_utf8_lossy(&body))
+}
+
+fn check(step: &Step, shown: &str) {
+    let Step { words, printed } = step;
+    let (head, body) = shown.split_once("\n\n").unwrap();
+    let place = format!("{words:?} printed\n{shown}");
+    assert!(!printed.is_empty(), "the comment does not say what is printed: {words:?}");
+    if words.iter().any(|word| word == "-i") {
+        for line in printed {
+            assert!(head.lines().any(|have| have == line), "no {line:?}: {place}");
+        }
+        return;
+    }
+    let wanted = printed.join("\n");
+    let mut rest = body.trim();
+    for piece in wanted.split('…').map(str::trim).filter(|piece| !piece.is_empty()) {
+        let at = rest.find(piece).unwrap_or_else(|| panic!("no {piece:?}: {place}"));
+        rest = &rest[at + piece.len()..];
+    }
+    assert!(wanted.contains('…') || body.trim() == wanted, "not all of it: {place}");
+}
