@@ -1,0 +1,286 @@
+//! The rules of the house, as far as neither the compiler nor Clippy can hold them: who depends on whom, how long a
+//! file is, what a crate brings along. Each message says which file breaks the rule.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The longest that a file may be without its tests.
+const LINES: usize = 400;
+
+/// What a crate may see of the others. Every crate has a row, in the order of the dependencies.
+const CRATES: &[(&str, &str, Sees)] = &[
+    ("vmcp-wire", "layers/wire", Sees::Only(&[])),
+    ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
+    ("vmcp-decode", "layers/decode", Sees::Only(GROUND)),
+    ("vmcp-timeout", "layers/timeout", Sees::Only(GROUND)),
+    ("vmcp-config", "services/config", Sees::Only(&[])),
+    ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
+    ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    (
+        "vmcp-aggregate",
+        "services/aggregate",
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-decode", "vmcp-timeout", "vmcp-session"]),
+    ),
+    ("vmcp", "services/server", Sees::AllAbove),
+    ("vmcp-tests", "tests", Sees::AllAbove),
+    ("vmcp-bench", "tests/bench", Sees::AllAbove),
+    ("vmcp-examples", "examples", Sees::AllAbove),
+];
+
+/// The crates that layers may depend on. A layer never depends on another layer.
+const GROUND: &[&str] = &["vmcp-wire", "vmcp-core"];
+
+/// Which crates of the workspace a crate may depend on.
+#[derive(Clone, Copy)]
+enum Sees {
+    Only(&'static [&'static str]),
+    AllAbove,
+}
+
+/// Found nowhere, tests included: a test that is skipped, a trace left behind. In two parts, so that this file does not
+/// find itself.
+const NOWHERE: [(&str, &str); 2] = [("#[ig", "nore"), ("db", "g!(")];
+
+/// Found in tests only.
+const IN_TESTS: &[&str] =
+    &[".unwrap()", ".expect(\"", "panic!(", "todo!(", "unimplemented!(", "unreachable!("];
+
+/// Where somebody's own files are: a path into one of these means nothing on another machine.
+const PRIVATE: &[&str] = &["home", "root", "Users", "work", "tmp"];
+
+/// Generated folders, and the version control's own.
+const SKIPPED: &[&str] =
+    &[".git", "target", "node_modules", ".venv", "__pycache__", "corpus", "artifacts"];
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn packages() -> Vec<Value> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+/// All files below a folder that a person wrote, with their paths from the workspace's root.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name();
+        if SKIPPED.iter().any(|skipped| name == *skipped) {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            files(&entry.path(), found);
+        } else {
+            found.push(entry.path().strip_prefix(root()).unwrap().to_owned());
+        }
+    }
+}
+
+/// The text files among them. A file that a build took away meanwhile, or that is no text, is none.
+fn texts() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    files(root(), &mut found);
+    let read = |path: PathBuf| Some((fs::read_to_string(root().join(&path)).ok()?, path));
+    found.into_iter().filter_map(read).map(|(text, path)| (path, text)).collect()
+}
+
+fn rust_files() -> impl Iterator<Item = (PathBuf, String)> {
+    texts().into_iter().filter(|(path, _)| path.extension().is_some_and(|ending| ending == "rs"))
+}
+
+/// Whether a whole file is test code: an integration test, a `tests` module, a fuzz target.
+fn is_test(path: &Path) -> bool {
+    let inside = path.strip_prefix("tests/bench").or(path.strip_prefix("tests")).unwrap_or(path);
+    inside.iter().any(|part| part == "tests" || part == "tests.rs" || part == "fuzz")
+}
+
+/// A file's lines up to its test module.
+fn without_tests(text: &str) -> Vec<&str> {
+    let lines: Vec<_> = text.lines().collect();
+    let begins_tests = |pair: &[&str]| {
+        pair[0].trim() == "#[cfg(test)]" && pair[1].starts_with("mod ") && pair[1].ends_with('{')
+    };
+    let end = lines.windows(2).position(begins_tests).unwrap_or(lines.len());
+    lines[..end].to_vec()
+}
+
+fn assert_none(broken: &[String], rule: &str) {
+    assert!(broken.is_empty(), "{rule}:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn every_crate_has_its_row_and_its_place() {
+    let place = |package: &Value| {
+        let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
+        let root = fs::canonicalize(root()).unwrap();
+        let folder = fs::canonicalize(manifest.parent().unwrap()).unwrap();
+        folder.strip_prefix(root).unwrap().display().to_string()
+    };
+    let found: BTreeSet<_> = packages()
+        .iter()
+        .map(|package| (package["name"].as_str().unwrap().to_owned(), place(package)))
+        .collect();
+    let rows: BTreeSet<_> =
+        CRATES.iter().map(|(name, place, _)| ((*name).to_owned(), (*place).to_owned())).collect();
+    assert_eq!(found, rows, "the table in tests/tests/house.rs says what each crate may depend on");
+}
+
+#[test]
+fn dependencies_point_towards_the_ground() {
+    let mut broken = Vec::new();
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let Some(row) = CRATES.iter().position(|(known, ..)| *known == name) else { continue };
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let other = dependency["name"].as_str().unwrap();
+            if dependency["path"].is_null() {
+                continue;
+            }
+            let allowed = match CRATES[row].2 {
+                Sees::Only(known) => known.contains(&other),
+                Sees::AllAbove => CRATES[..row].iter().any(|(known, ..)| *known == other),
+            };
+            if !allowed {
+                broken.push(format!("{name} depends on {other}"));
+            }
+        }
+    }
+    assert_none(&broken, "a crate depends on what stands above it and is listed in its row");
+}
+
+#[test]
+fn every_crate_has_a_readme_a_description_and_the_workspace_lints() {
+    let mut broken = Vec::new();
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let manifest = PathBuf::from(package["manifest_path"].as_str().unwrap());
+        let readme = manifest.with_file_name("README.md");
+        if fs::read_to_string(readme).unwrap_or_default().trim().is_empty() {
+            broken.push(format!("{name}: README.md is missing or empty"));
+        }
+        if package["description"].as_str().unwrap_or_default().is_empty() {
+            broken.push(format!("{name}: no description"));
+        }
+        if package["license"] != "Apache-2.0" {
+            broken.push(format!("{name}: license.workspace is not set"));
+        }
+        let text = fs::read_to_string(&manifest).unwrap();
+        if !text.contains("[lints]\nworkspace = true") {
+            broken.push(format!("{name}: lints.workspace is not set"));
+        }
+    }
+    assert_none(&broken, "a crate brings along what a reader looks for");
+    let log = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    assert!(log.contains("## [Unreleased]"), "CHANGELOG.md begins with what is unreleased");
+}
+
+#[test]
+fn the_crate_docs_of_a_library_are_its_readme() {
+    let mut broken = Vec::new();
+    for package in packages() {
+        let targets = package["targets"].as_array().unwrap();
+        let library = targets.iter().find(|target| target["kind"][0] == "lib");
+        let Some(library) = library else { continue };
+        let text = fs::read_to_string(library["src_path"].as_str().unwrap()).unwrap();
+        if !text.starts_with("#![doc = include_str!(\"../README.md\")]") {
+            broken.push(library["src_path"].as_str().unwrap().to_owned());
+        }
+    }
+    assert_none(&broken, "what a crate is for is written once");
+}
+
+#[test]
+fn no_file_is_longer_than_a_reader_holds_in_mind() {
+    let broken: Vec<_> = rust_files()
+        .filter(|(path, _)| !is_test(path))
+        .map(|(path, text)| (path, without_tests(&text).len()))
+        .filter(|(_, lines)| *lines > LINES)
+        .map(|(path, lines)| format!("{}: {lines}", path.display()))
+        .collect();
+    assert_none(&broken, &format!("at most {LINES} lines without tests"));
+}
+
+#[test]
+fn nothing_gives_up_outside_tests_and_nothing_is_skipped_anywhere() {
+    let mut broken = Vec::new();
+    let mut report = |path: &Path, line: &str, why: &str| {
+        broken.push(format!("{}: {why} in {:?}", path.display(), line.trim()));
+    };
+    for (path, text) in texts() {
+        let is_rust = path.extension().is_some_and(|ending| ending == "rs");
+        if !is_rust && path.extension().is_none_or(|ending| ending != "md") {
+            continue;
+        }
+        for line in text.lines() {
+            for sought in NOWHERE.map(|(one, two)| format!("{one}{two}")) {
+                if line.contains(&sought) {
+                    report(&path, line, &sought);
+                }
+            }
+            let fence = line.trim_start_matches(['/', '!', ' ']).strip_prefix("```");
+            if fence.is_some_and(|kind| kind.contains("ignore")) {
+                report(&path, line, "an example that is not compiled");
+            }
+        }
+        if !is_rust || is_test(&path) {
+            continue;
+        }
+        let code = without_tests(&text).into_iter().filter(|line| !line.trim().starts_with("//"));
+        for line in code {
+            for sought in IN_TESTS.iter().filter(|sought| line.contains(**sought)) {
+                report(&path, line, sought);
+            }
+        }
+    }
+    assert_none(&broken, "errors are values, and tests run");
+}
+
+#[test]
+fn no_file_knows_the_machine_it_was_written_on() {
+    let mut broken = Vec::new();
+    for (path, text) in texts() {
+        for place in PRIVATE {
+            let sought = format!("/{place}/");
+            // In a longer path, or in a URL, it is a folder like any other.
+            let inside = |before: char| before.is_alphanumeric() || "-_.~}>$".contains(before);
+            for (at, _) in text.match_indices(&sought) {
+                if !text[..at].ends_with(inside) {
+                    broken.push(format!("{}: {sought}", path.display()));
+                }
+            }
+        }
+    }
+    assert_none(&broken, "paths begin at the workspace's root or come from the environment");
+}
+
+#[test]
+fn lock_files_name_no_registry_host() {
+    const CARGO: &str = "registry+https://github.com/rust-lang/crates.io-index";
+    let mut broken = Vec::new();
+    for (path, text) in texts() {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_foreign = |line: &&str| match name {
+            "Cargo.lock" => line.starts_with("source = ") && !line.contains(CARGO),
+            "package-lock.json" => line.contains("\"resolved\""),
+            "requirements.txt" => line.contains("://") || line.contains("-index"),
+            _ => false,
+        };
+        broken.extend(
+            text.lines().filter(is_foreign).map(|line| format!("{}: {line}", path.display())),
+        );
+    }
+    assert_none(&broken, "which registry is asked is the reader's own setting");
+}
