@@ -34,10 +34,9 @@ pub fn decode(value: &HeaderValue) -> Option<Cow<'_, str>> {
 }
 
 fn plain(text: &str) -> bool {
-    text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
-        && !text.starts_with(' ')
-        && !text.ends_with(' ')
-        && !(text.starts_with(START) && text.ends_with(END))
+    let is_padded = text.starts_with(' ') || text.ends_with(' ');
+    let is_wrapped = text.starts_with(START) && text.ends_with(END);
+    text.bytes().all(|byte| (0x20..=0x7e).contains(&byte)) && !is_padded && !is_wrapped
 }
 
 #[cfg(test)]
