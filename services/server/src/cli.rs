@@ -1,7 +1,21 @@
 //! The command line.
+//!
+//! What was asked for goes to standard output, everything else to standard error. The exit code is 0
+//! when all is well, 1 when the configuration or the backends are at fault, 2 for wrong usage.
 
+mod completion;
+mod config;
+mod connect;
+mod demo;
+mod init;
+mod inspect;
 pub mod log;
+mod outcome;
+mod schema;
 mod serve;
+mod table;
+mod validate;
+mod version;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -10,7 +24,7 @@ use clap::{Parser, Subcommand};
 
 /// Many MCP servers behind one endpoint.
 #[derive(Debug, Parser)]
-#[command(name = "vmcp", version, about, max_term_width = 100)]
+#[command(name = "vmcp", version, about, max_term_width = 100, propagate_version = false)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -20,6 +34,20 @@ struct Cli {
 enum Command {
     /// Serve the backends of a configuration file.
     Serve(serve::Serve),
+    /// Check a configuration file and everything that it names.
+    Validate(validate::Validate),
+    /// Write a configuration file to begin with, or make one of a client's mcp.json.
+    Init(init::Init),
+    /// Show what a client would see and why.
+    Inspect(inspect::Inspect),
+    /// Run the server with built-in example backends.
+    Demo(demo::Demo),
+    /// Print the JSON Schema of the configuration file.
+    Schema,
+    /// Print a completion script for a shell.
+    Completion(completion::Completion),
+    /// Print the version and the revisions of MCP that are spoken.
+    Version(version::Version),
 }
 
 /// Runs the command line and tells how it went.
@@ -32,7 +60,15 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    match command {
+    let outcome = match command {
         Command::Serve(serve) => serve.run(),
-    }
+        Command::Validate(validate) => validate.run(),
+        Command::Init(init) => init.run(),
+        Command::Inspect(inspect) => inspect.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Schema => schema::run(),
+        Command::Completion(completion) => completion.run(),
+        Command::Version(version) => version.run(),
+    };
+    outcome::exit(outcome)
 }

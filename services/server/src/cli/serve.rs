@@ -1,24 +1,23 @@
 //! `vmcp serve`.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::num::NonZeroUsize;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use vmcp_aggregate::settings::Limits;
-use vmcp_config::{File, Format};
-use vmcp_egress::{Egress, Settings};
+use vmcp_config::Duration;
 
+use super::config::{ConfigFile, Loaded};
 use super::log;
-use crate::parts::Parts;
-use crate::serve::{Options, Server};
+use super::outcome::{Failure, block_on};
+use crate::parts::About;
+use crate::serve::{Options, ServeError, Server};
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// The configuration file.
-    #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
     /// The address to listen on.
     #[arg(long, default_value = "127.0.0.1")]
     host: IpAddr,
@@ -26,8 +25,29 @@ pub(crate) struct Serve {
     #[arg(long, default_value_t = 4483)]
     port: u16,
     /// How long an unused session lives, such as 30m or 1h30m.
-    #[arg(long, default_value = "30m", value_name = "DURATION")]
-    session_ttl: vmcp_config::Duration,
+    #[arg(
+        long,
+        default_value = "30m",
+        value_name = "DURATION",
+        value_parser = positive,
+        allow_hyphen_values = true
+    )]
+    session_ttl: Duration,
+    /// The most sessions of clients of revision 2025-11-25 and older.
+    #[arg(long, default_value = "10000", value_name = "NUMBER")]
+    max_sessions: NonZeroUsize,
+    /// The most connections of clients; more wait to be accepted.
+    #[arg(long, default_value = "4096", value_name = "NUMBER")]
+    max_connections: NonZeroUsize,
+    /// The most requests under way; more are answered 503.
+    #[arg(long, default_value = "4096", value_name = "NUMBER")]
+    max_requests: NonZeroUsize,
+    /// The largest message of a client, in bytes.
+    #[arg(long, default_value = "8388608", value_name = "BYTES")]
+    max_message_bytes: NonZeroUsize,
+    /// How long requests may go on after the server was told to stop.
+    #[arg(long, default_value = "10s", value_name = "DURATION")]
+    drain: Duration,
     /// A host name that is served, besides those of this machine. Repeatable.
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
@@ -37,50 +57,116 @@ pub(crate) struct Serve {
 }
 
 impl Serve {
-    pub(crate) fn run(self) -> ExitCode {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let outcome = match runtime {
-            Ok(runtime) => runtime.block_on(self.serve()),
-            Err(error) => Err(format!("cannot start: {error}")),
-        };
-        match outcome {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(message) => {
-                eprintln!("{message}");
-                ExitCode::FAILURE
-            }
-        }
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        block_on(self.serve())
     }
 
-    async fn serve(self) -> Result<(), String> {
-        let Self { config, host, port, session_ttl, allow_host, allow_origin } = self;
-        let text = std::fs::read_to_string(&config)
-            .map_err(|error| format!("cannot read {}: {error}", config.display()))?;
-        let file = File::parse(&text, Format::Yaml)
-            .map_err(|mistakes| format!("{}:\n{mistakes}", config.display()))?;
-        let warnings = file.warnings();
-        let egress = Egress::new(Settings::default());
-        let parts =
-            Parts::new(file, &egress).map_err(|error| format!("{}:\n{error}", config.display()))?;
+    async fn serve(self) -> Result<(), Failure> {
+        let Loaded { file: _, parts, warnings, egress } = self.config.require()?;
         log::start(parts.debug);
         for warning in warnings {
             tracing::warn!("{warning}");
         }
+        let about = parts.about.clone();
+        let (config, options) = self.into_options();
+        let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
+        let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
+        tracing::info!("listening on http://{address}/mcp");
+        server.watch(config.path().to_owned());
+        let reporting = tokio::spawn(report(server.gateway().clone(), about));
+        server.run(stopped()).await;
+        reporting.abort();
+        Ok(())
+    }
+
+    fn into_options(self) -> (ConfigFile, Options) {
+        let Self {
+            config,
+            host,
+            port,
+            session_ttl,
+            max_sessions,
+            max_connections,
+            max_requests,
+            max_message_bytes,
+            drain,
+            allow_host,
+            allow_origin,
+        } = self;
+        let limits = Limits {
+            sessions: max_sessions.get(),
+            session_ttl: session_ttl.into(),
+            ..Limits::default()
+        };
         let options = Options {
             address: SocketAddr::new(host, port),
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
-            limits: Limits { session_ttl: session_ttl.into(), ..Limits::default() },
-            ..Options::default()
+            connections: max_connections.get(),
+            requests: max_requests.get(),
+            message_bytes: max_message_bytes.get(),
+            drain: drain.into(),
+            limits,
         };
-        let server =
-            Server::start(parts, egress, options).await.map_err(|error| error.to_string())?;
-        let address = server.address().map_err(|error| error.to_string())?;
-        tracing::info!("listening on http://{address}/mcp");
-        server.watch(config);
-        server.run(stopped()).await;
-        Ok(())
+        (config, options)
     }
+}
+
+/// A duration that something can happen in.
+fn positive(text: &str) -> Result<Duration, String> {
+    if text.starts_with('-') || text == "0" {
+        return Err("must be more than 0, such as 30m".to_owned());
+    }
+    let duration: Duration = text.parse().map_err(|error| format!("{error}"))?;
+    if duration.is_zero() { positive("0") } else { Ok(duration) }
+}
+
+/// Why the server cannot start, and what to do.
+pub(crate) fn refused(error: &ServeError) -> Failure {
+    match error {
+        ServeError::Listen { address, source }
+            if source.kind() == std::io::ErrorKind::AddrInUse =>
+        {
+            let port = address.port();
+            Failure::Fault(format!(
+                "port {port} is in use: choose another with --port, or stop what listens on {address}"
+            ))
+        }
+        ServeError::Listen { .. } | ServeError::Random(_) => Failure::Fault(error.to_string()),
+    }
+}
+
+/// Logs how each backend was found, and how each name that several of them want was settled.
+async fn report(gateway: vmcp_aggregate::Gateway, about: About) {
+    gateway.settled().await;
+    let report = gateway.report();
+    for backend in &report.backends {
+        let url = about.backends.get(&backend.name).map_or("", |known| &known.url);
+        let status = crate::routes::condition(backend);
+        let revision = backend.revision.unwrap_or("unknown");
+        match &backend.failure {
+            None => tracing::info!(backend = backend.name, url, status, revision, "backend"),
+            Some(reason) => {
+                tracing::warn!(backend = backend.name, url, status, revision, reason, "backend");
+            }
+        }
+    }
+    for conflict in &report.conflicts {
+        tracing::warn!(
+            kind = conflict.kind,
+            name = conflict.name,
+            contenders = conflict.contenders.join(", "),
+            settled = conflict.settled,
+            "name conflict"
+        );
+    }
+    let shown = report.entries.iter().filter(|entry| entry.shown).count();
+    tracing::info!(
+        backends = report.backends.len(),
+        offered = shown,
+        conflicts = report.conflicts.len(),
+        "started"
+    );
 }
 
 /// Ready when the process is asked to stop.

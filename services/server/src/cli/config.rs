@@ -1,0 +1,121 @@
+//! The configuration file that a command is about.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use vmcp_config::{File, Format, Mistake, Warning};
+use vmcp_egress::{Egress, Settings};
+
+use super::outcome::Failure;
+use crate::parts::{Parts, PartsError, Unsupported};
+
+/// Which file it is.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigFile {
+    /// The configuration file.
+    #[arg(short, long, value_name = "FILE", env = "VMCP_CONFIG")]
+    config: PathBuf,
+}
+
+/// A file that was understood, and what is made of it.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) file: File,
+    pub(crate) parts: Parts,
+    pub(crate) warnings: Vec<Warning>,
+    pub(crate) egress: Egress,
+}
+
+/// Everything that is wrong with a file.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// Why it cannot even be read.
+    pub(crate) unreadable: Option<String>,
+    pub(crate) mistakes: Vec<Mistake>,
+    /// How many mistakes there are besides those.
+    pub(crate) more: usize,
+    pub(crate) unsupported: Vec<Unsupported>,
+}
+
+impl ConfigFile {
+    pub(crate) fn path(&self) -> &Path {
+        &self.config
+    }
+
+    /// Reads and checks the file, with everything that it names.
+    pub(crate) fn load(&self) -> Result<Loaded, Faults> {
+        let text = std::fs::read_to_string(&self.config)
+            .map_err(|error| Faults { unreadable: Some(error.to_string()), ..Faults::default() })?;
+        load(&text)
+    }
+
+    /// As [`ConfigFile::load`], with the faults told as the end of the command.
+    pub(crate) fn require(&self) -> Result<Loaded, Failure> {
+        self.load().map_err(|faults| Failure::Fault(faults.describe(&self.config)))
+    }
+}
+
+/// Checks the text of a file.
+pub(crate) fn load(text: &str) -> Result<Loaded, Faults> {
+    let file = File::parse(text, Format::Yaml).map_err(|mistakes| Faults {
+        more: mistakes.count() - mistakes.as_slice().len(),
+        mistakes: mistakes.as_slice().to_vec(),
+        ..Faults::default()
+    })?;
+    let warnings = file.warnings();
+    let egress = Egress::new(Settings::default());
+    let parts = Parts::new(file.clone(), &egress).map_err(|error| {
+        let PartsError { unsupported, mistakes } = error;
+        Faults { mistakes, unsupported, ..Faults::default() }
+    })?;
+    Ok(Loaded { file, parts, warnings, egress })
+}
+
+impl Faults {
+    /// In lines, one for each.
+    pub(crate) fn describe(&self, path: &Path) -> String {
+        let Self { unreadable, mistakes, more, unsupported } = self;
+        let path = path.display();
+        if let Some(reason) = unreadable {
+            return format!("cannot read {path}: {reason}");
+        }
+        let mistakes = mistakes.iter().map(ToString::to_string);
+        let more = (*more > 0).then(|| format!("and {more} more"));
+        let unsupported = unsupported.iter().map(ToString::to_string);
+        let lines: Vec<_> = mistakes.chain(more).chain(unsupported).collect();
+        format!("{path}:\n{}", lines.join("\n"))
+    }
+
+    /// For programs.
+    pub(crate) fn to_json(&self) -> Value {
+        let Self { unreadable, mistakes, more, unsupported } = self;
+        json!({
+            "valid": false,
+            "unreadable": unreadable,
+            "mistakes": mistakes.iter().map(mistake).collect::<Vec<_>>(),
+            "moreMistakes": more,
+            "unsupported": unsupported
+                .iter()
+                .map(|section| json!({"path": section.path, "instead": section.instead}))
+                .collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn mistake(mistake: &Mistake) -> Value {
+    let Mistake { path, line, found, allowed, suggestion } = mistake;
+    json!({
+        "path": path,
+        "line": line,
+        "found": found,
+        "allowed": allowed,
+        "suggestion": suggestion,
+    })
+}
+
+/// A warning, for programs.
+pub(crate) fn warning(warning: &Warning) -> Value {
+    let Warning { path, message, suggestion } = warning;
+    json!({"path": path, "message": message, "suggestion": suggestion})
+}

@@ -1,0 +1,118 @@
+//! Asks the backends of a configuration what they offer, as the server would.
+
+use serde_json::{Value, json};
+use vmcp_aggregate::settings::{Limits, PartialFailure};
+use vmcp_aggregate::status::{BackendReport, Report};
+use vmcp_aggregate::{Conflict, Gateway, Seal};
+
+use super::outcome::Failure;
+use crate::parts::Parts;
+use crate::routes::{condition, transport};
+
+/// What the backends said.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) report: Report,
+    /// Whether lists fail because of a backend.
+    pub(crate) broken: bool,
+}
+
+const KINDS: [(&str, &str); 4] = [
+    ("tool", "tools"),
+    ("prompt", "prompts"),
+    ("resource", "resources"),
+    ("resource template", "resourceTemplates"),
+];
+
+/// Starts the service without a listener, waits until every backend has answered or failed, and
+/// stops it again.
+pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
+    let Parts { settings, about: _, debug: _ } = parts;
+    let strict = settings.partial_failure == PartialFailure::Fail;
+    let limits = Limits::default();
+    let seal =
+        Seal::ephemeral(limits.parked_for).map_err(|error| Failure::Fault(error.to_string()))?;
+    let gateway = Gateway::new(settings, limits, seal);
+    gateway.settled().await;
+    let report = gateway.report();
+    let broken = strict && report.backends.iter().any(|backend| !backend.offered);
+    Ok(Seen { report, broken })
+}
+
+impl Seen {
+    /// How many of each kind a backend offers, hidden ones too.
+    fn offers(&self, backend: &str) -> impl Iterator<Item = (&'static str, usize)> {
+        KINDS.into_iter().map(move |(kind, name)| {
+            let of = self.report.entries.iter();
+            (name, of.filter(|entry| entry.kind == kind && entry.backend == backend).count())
+        })
+    }
+
+    /// How many of each kind clients see, in words.
+    pub(crate) fn offered(&self) -> String {
+        let counts = KINDS.into_iter().map(|(kind, _)| {
+            let entries = self.report.entries.iter();
+            let count = entries.filter(|entry| entry.shown && entry.kind == kind).count();
+            format!("{count} {kind}{}", if count == 1 { "" } else { "s" })
+        });
+        counts.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The backends, one row each: name, transport, revision, condition, what it offers or what is
+    /// wrong.
+    pub(crate) fn rows(&self) -> Vec<Vec<String>> {
+        let row = |backend: &BackendReport| {
+            let offers: Vec<_> = self
+                .offers(&backend.name)
+                .filter(|(_, count)| *count > 0)
+                .map(|(kind, count)| format!("{kind}: {count}"))
+                .collect();
+            vec![
+                backend.name.clone(),
+                transport(backend.transport).to_owned(),
+                backend.revision.unwrap_or_default().to_owned(),
+                condition(backend).to_owned(),
+                trouble(backend).unwrap_or_else(|| offers.join(", ")),
+            ]
+        };
+        self.report.backends.iter().map(row).collect()
+    }
+
+    /// The backends, for programs.
+    pub(crate) fn backends_json(&self) -> Vec<Value> {
+        let backend = |backend: &BackendReport| {
+            let offers: serde_json::Map<_, _> = self
+                .offers(&backend.name)
+                .map(|(kind, count)| (kind.to_owned(), count.into()))
+                .collect();
+            json!({
+                "name": backend.name,
+                "transport": transport(backend.transport),
+                "revision": backend.revision,
+                "reachable": backend.offered,
+                "status": condition(backend),
+                "message": trouble(backend),
+                "offers": offers,
+            })
+        };
+        self.report.backends.iter().map(backend).collect()
+    }
+}
+
+/// Why a backend offers nothing.
+fn trouble(backend: &BackendReport) -> Option<String> {
+    let silent = (!backend.offered).then(|| "no answer within 5s".to_owned());
+    backend.failure.clone().or(silent)
+}
+
+/// The conflicts, in lines.
+pub(crate) fn conflict(conflict: &Conflict) -> String {
+    let Conflict { kind, name, contenders, settled } = conflict;
+    super::table::plain(&format!("{kind} {name}: wanted by {}: {settled}", contenders.join(", ")))
+}
+
+/// A conflict, for programs.
+pub(crate) fn conflict_json(conflict: &Conflict) -> Value {
+    let Conflict { kind, name, contenders, settled } = conflict;
+    json!({"kind": kind, "name": name, "contenders": contenders, "settled": settled})
+}

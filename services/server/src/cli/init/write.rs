@@ -1,0 +1,45 @@
+//! Writes a file as a whole or not at all, readable by its owner only.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Writes `text` to `path`. Without `force` a file that exists is left alone.
+pub(super) fn write(path: &Path, text: &str, force: bool) -> Result<(), String> {
+    // Whoever reserves the name owns it: two that run at once cannot both write.
+    let reserved = if force { Ok(()) } else { create(path, "") };
+    let written = reserved.and_then(|()| {
+        replace(path, text).inspect_err(|_| {
+            if !force {
+                // The empty file is ours. That it stays does no harm.
+                _ = fs::remove_file(path);
+            }
+        })
+    });
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            format!("{} exists: overwrite it with --force", path.display())
+        }
+        _ => format!("cannot write {}: {error}", path.display()),
+    })
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let aside = beside(path);
+    create(&aside, text)?;
+    fs::rename(&aside, path).inspect_err(|_| _ = fs::remove_file(&aside))
+}
+
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// A name in the same folder, so that the file can be moved into its place in one step.
+fn beside(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    path.with_file_name(name)
+}

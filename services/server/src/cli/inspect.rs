@@ -1,0 +1,139 @@
+//! `vmcp inspect`.
+
+use clap::Args;
+use serde_json::{Value, json};
+use vmcp_aggregate::Hides;
+use vmcp_aggregate::status::{Because, Entry};
+
+use super::config::{ConfigFile, Loaded};
+use super::connect::{Seen, conflict, conflict_json, connect};
+use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::table::table;
+use crate::parts::{About, AboutBackend};
+
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    config: ConfigFile,
+    #[command(flatten)]
+    printed: Printed,
+}
+
+impl Inspect {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        block_on(self.look())
+    }
+
+    async fn look(self) -> Result<(), Failure> {
+        let Loaded { file: _, parts, warnings, egress: _ } = self.config.require()?;
+        for warning in warnings {
+            complain(&format!("warning: {warning}"));
+        }
+        let about = parts.about.clone();
+        let seen = connect(parts).await?;
+        match self.printed.form {
+            Form::Text => print(&as_text(&about, &seen)),
+            Form::Json => print_json(&as_json(&about, &seen)),
+        }
+        if seen.broken {
+            return Err(Failure::Fault(
+                "clients get an error instead of lists until every backend answers \
+                 (operational.failureHandling.partialFailureMode: fail)"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// By which of the configuration's rules something has another name than its backend gave it.
+fn renamed(entry: &Entry) -> Vec<&'static str> {
+    let overridden = (entry.wanted != entry.original).then_some("override");
+    let prefixed = (entry.name != entry.wanted).then_some("prefix");
+    overridden.into_iter().chain(prefixed).collect()
+}
+
+/// Why clients don't see it, in words.
+fn because(entry: &Entry) -> Option<String> {
+    entry.because.as_ref().map(|because| match because {
+        Because::Hidden(Hides::ExcludeAllTools) => "aggregation.excludeAllTools".to_owned(),
+        Because::Hidden(Hides::ExcludeAll) => {
+            format!("excludeAll of {} in aggregation.tools", entry.backend)
+        }
+        Because::Hidden(Hides::Filter) => {
+            format!("not in the filter of {} in aggregation.tools", entry.backend)
+        }
+        Because::NameTaken(settled) => format!("name conflict: {settled}"),
+    })
+}
+
+fn as_text(about: &About, seen: &Seen) -> String {
+    let About { name, group, metadata, backends } = about;
+    let title = format!("{name} (group {group}) {}", pairs(metadata));
+    let mut out = super::table::plain(title.trim_end());
+    out.push_str("\n\n");
+    let mut rows = seen.rows();
+    for row in &mut rows {
+        let known = backends.get(&row[0]);
+        let entry = known.is_some_and(|backend| backend.entry);
+        row.insert(1, if entry { "entry" } else { "" }.to_owned());
+        row.push(known.map(|backend| pairs(&backend.metadata)).unwrap_or_default());
+    }
+    let heading = ["BACKEND", "TYPE", "TRANSPORT", "REVISION", "STATUS", "OFFERS", "METADATA"];
+    out.push_str(&table(&heading, &rows));
+    out.push('\n');
+    let rows: Vec<Vec<String>> = seen.report.entries.iter().map(row).collect();
+    let heading = ["KIND", "NAME", "BACKEND", "ORIGINAL NAME", "RENAMED BY", "SHOWN"];
+    out.push_str(&table(&heading, &rows));
+    for one in &seen.report.conflicts {
+        out.push('\n');
+        out.push_str(&conflict(one));
+    }
+    out.trim_end().to_owned() + "\n"
+}
+
+fn row(entry: &Entry) -> Vec<String> {
+    vec![
+        entry.kind.to_owned(),
+        entry.name.clone(),
+        entry.backend.clone(),
+        entry.original.clone(),
+        renamed(entry).join(", "),
+        because(entry).map_or_else(|| "yes".to_owned(), |why| format!("no: {why}")),
+    ]
+}
+
+fn pairs(metadata: &std::collections::BTreeMap<String, String>) -> String {
+    metadata.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+fn as_json(about: &About, seen: &Seen) -> Value {
+    let About { name, group, metadata, backends } = about;
+    let mut found = seen.backends_json();
+    for (backend, report) in found.iter_mut().zip(&seen.report.backends) {
+        let known = backends.get(&report.name).cloned().unwrap_or_default();
+        let AboutBackend { url, entry, metadata } = known;
+        backend["url"] = url.into();
+        backend["type"] = if entry { "entry" } else { "" }.into();
+        backend["metadata"] = json!(metadata);
+    }
+    let entries = seen.report.entries.iter().map(|entry| {
+        json!({
+            "kind": entry.kind,
+            "name": entry.name,
+            "backend": entry.backend,
+            "originalName": entry.original,
+            "renamedBy": renamed(entry),
+            "shown": entry.shown,
+            "because": because(entry),
+        })
+    });
+    json!({
+        "name": name,
+        "group": group,
+        "metadata": metadata,
+        "backends": found,
+        "entries": entries.collect::<Vec<_>>(),
+        "conflicts": seen.report.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,77 @@
+//! How a command ends and what it prints.
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+
+/// Why a command ends without what was asked for.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The configuration, the backends or the machine are at fault.
+    Fault(String),
+    /// As [`Failure::Fault`], and the result that was printed says it.
+    Told,
+    /// The command was used wrongly.
+    Usage(String),
+}
+
+/// How a result is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// The choice of a form, for the commands whose result has both.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Printed {
+    /// How the result is printed.
+    #[arg(short = 'o', long = "format", value_name = "FORM", default_value = "text")]
+    pub(crate) form: Form,
+}
+
+/// Prints what went wrong and gives the exit code.
+pub(crate) fn exit(outcome: Result<(), Failure>) -> ExitCode {
+    let (message, code) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Told) => return ExitCode::FAILURE,
+        Err(Failure::Fault(message)) => (message, 1),
+        Err(Failure::Usage(message)) => (message, 2),
+    };
+    complain(&message);
+    ExitCode::from(code)
+}
+
+/// Prints a part of the result. A reader that has closed its end has seen enough.
+pub(crate) fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Prints a JSON document.
+pub(crate) fn print_json(value: &Value) {
+    print(&format!("{value:#}\n"));
+}
+
+/// Prints a line for whoever sits at the terminal.
+pub(crate) fn complain(message: &str) {
+    _ = writeln!(io::stderr().lock(), "{message}");
+}
+
+/// Runs a command that waits for something.
+pub(crate) fn block_on<F>(command: F) -> Result<(), Failure>
+where
+    F: Future<Output = Result<(), Failure>>,
+{
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Fault(format!("cannot start: {error}")))?
+        .block_on(command)
+}

@@ -1,0 +1,9 @@
+//! `vmcp schema`.
+
+use super::outcome::{Failure, print_json};
+
+#[allow(clippy::unnecessary_wraps)] // The signature is that of every command.
+pub(crate) fn run() -> Result<(), Failure> {
+    print_json(&vmcp_config::schema());
+    Ok(())
+}

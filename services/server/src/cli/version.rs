@@ -1,0 +1,29 @@
+//! `vmcp version`.
+
+use clap::Args;
+use serde_json::json;
+use vmcp_core::{STATEFUL, STATELESS};
+
+use super::outcome::{Failure, Form, Printed, print, print_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct Version {
+    #[command(flatten)]
+    printed: Printed,
+}
+
+impl Version {
+    #[allow(clippy::unnecessary_wraps)] // The signature is that of every command.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let version = env!("CARGO_PKG_VERSION");
+        let mut revisions = vec![STATELESS];
+        revisions.extend(STATEFUL);
+        match self.printed.form {
+            Form::Text => print(&format!("vmcp {version}\nMCP {}\n", revisions.join(", "))),
+            Form::Json => {
+                print_json(&json!({"name": "vmcp", "version": version, "mcpRevisions": revisions}));
+            }
+        }
+        Ok(())
+    }
+}
