@@ -1,0 +1,64 @@
+# Each recipe is one step of .ci/run, or one that is worth its own command. `just` lists them.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+[private]
+default:
+    @just --list --unsorted
+
+# What a change has to pass, all of it
+check:
+    .ci/run
+
+# Lay out the sources
+fmt:
+    cargo fmt --all
+
+# Lint all targets; a warning is an error
+clippy:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Build the documentation of our own crates; a warning is an error
+doc:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+# Run all tests, those with real clients, servers and the conformance suite too
+test *arguments:
+    cargo build --workspace --all-targets
+    cargo test --workspace --no-fail-fast {{ arguments }}
+
+# Run the tests that need neither Node.js nor Python nor a network
+test-fast *arguments:
+    VMCP_TEST_SKIP_REAL=1 cargo test --workspace {{ arguments }}
+
+# Check what is in the dependency tree: duplicates, licences, sources
+deny:
+    @if cargo deny --version >/dev/null 2>&1; then \
+        cargo deny check bans licenses sources; \
+    else \
+        echo "skipped: cargo-deny is not installed (cargo install --locked cargo-deny)"; \
+    fi
+
+# Measure the gateway against a bare proxy, in release; `just bench --profile-row call` for some rows
+bench *arguments:
+    cargo build --release -p vmcp
+    cargo run --release -p vmcp-bench -- {{ arguments }}
+
+# Run every row of the benchmark with a few requests: only whether all is answered rightly
+bench-smoke:
+    cargo run -p vmcp-bench -- --smoke
+
+# Compile the fuzz targets; running one takes `cargo +nightly fuzz run --fuzz-dir tests/fuzz NAME`
+fuzz-check:
+    cargo check --manifest-path tests/fuzz/Cargo.toml --bins
+
+# Check each crate alone, with the features that it asks for itself
+each-crate:
+    for manifest in layers/*/Cargo.toml services/*/Cargo.toml tests/Cargo.toml tests/bench/Cargo.toml; do \
+        echo "$manifest"; cargo check --quiet --manifest-path "$manifest"; \
+    done
+    cargo check --quiet -p vmcp-examples --examples
+
+# Run the gateway over its built-in example servers
+demo *arguments:
+    cargo run -p vmcp -- demo {{ arguments }}
