@@ -19,6 +19,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         (Some(_), Some(text)) => Some(text.read(&call.message.bytes)),
         (Some(_), None) => return Err(Rejection::invalid_params("params.cursor must be a string")),
     };
+    call.snapshot.known_down()?;
     call.snapshot.settle(&call.snapshot.catalog()).await;
     call.snapshot.complete()?;
     let catalog = call.snapshot.catalog();
@@ -68,20 +69,30 @@ fn single_line(items: Bytes) -> Bytes {
 impl Snapshot {
     /// Refuses a list that would be silently short (seed section 2.9.7, `partialFailureMode: fail`).
     fn complete(&self) -> Result<(), Rejection> {
-        if self.partial_failure == PartialFailure::BestEffort {
-            return Ok(());
-        }
+        self.known_down()?;
         let missing = self.links.iter().find(|link| link.offer.load().is_none());
-        match missing.map(|link| (link, link.status())) {
+        match missing.filter(|_| self.partial_failure == PartialFailure::Fail) {
             None => Ok(()),
-            Some((link, Status::Failed { reason })) => {
-                let problem = format!("{reason}; partialFailureMode is fail");
-                Err(Rejection::backend_unavailable(link.name(), &problem))
-            }
-            Some((link, Status::Fetching { .. } | Status::Ready)) => {
+            Some(link) => {
                 let problem = "has not said yet what it offers; partialFailureMode is fail";
                 Err(Rejection::backend_unavailable(link.name(), problem))
             }
         }
+    }
+
+    /// Refuses a list that has to fail whatever the other backends say: nothing is worth waiting for.
+    fn known_down(&self) -> Result<(), Rejection> {
+        if self.partial_failure == PartialFailure::BestEffort {
+            return Ok(());
+        }
+        for link in self.links.iter().filter(|link| link.offer.load().is_none()) {
+            if let Status::Failed { reason } = link.status() {
+                let subject = format!("backend {} ", link.name());
+                let problem = reason.strip_prefix(&subject).unwrap_or(&reason);
+                let problem = format!("{problem}; partialFailureMode is fail");
+                return Err(Rejection::backend_unavailable(link.name(), &problem));
+            }
+        }
+        Ok(())
     }
 }
