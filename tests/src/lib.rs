@@ -1,4 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod backends;
+pub mod caller;
 pub mod counterparts;
 pub mod fixture;

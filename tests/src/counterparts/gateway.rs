@@ -3,6 +3,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,7 @@ use http::StatusCode;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
-use super::{Fault, GLANCE, Process, free_port, get, profile_dir, scratch_dir};
+use super::{Fault, GLANCE, Process, Reply, free_port, get, profile_dir, scratch_dir};
 
 /// Until `/readyz` answers 200.
 const START: Duration = Duration::from_secs(20);
@@ -32,6 +33,14 @@ impl Gateway {
     /// # Errors
     /// When the program cannot be built, refuses the configuration, or is not ready in time; the message has its log.
     pub async fn start(yaml: &str) -> Result<Self, Fault> {
+        Self::start_with(yaml, &[]).await
+    }
+
+    /// As [`Gateway::start`], with further arguments of the command line.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn start_with(yaml: &str, arguments: &[&str]) -> Result<Self, Fault> {
         let program = program().await?;
         let dir = scratch_dir()?.join("gateways");
         fs::create_dir_all(&dir)?;
@@ -42,7 +51,7 @@ impl Gateway {
         let address = format!("127.0.0.1:{port}");
         let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&config);
-        command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
+        command.args(["--host", "127.0.0.1", "--port", &port.to_string()]).args(arguments);
         let process = Process::start("vmcp", command, false)?;
         let mut gateway = Self { url: format!("http://{address}/mcp"), config, process };
         gateway.until_ready(&format!("http://{address}/readyz")).await?;
@@ -82,6 +91,40 @@ impl Gateway {
     #[must_use]
     pub fn config(&self) -> &Path {
         &self.config
+    }
+
+    /// Its page at a path such as `/status`.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn page(&self, path: &str) -> Result<Reply, Fault> {
+        get(&self.url.replace("/mcp", path)).await
+    }
+
+    /// Sends it a signal, such as `HUP`.
+    ///
+    /// # Errors
+    /// When it cannot be sent.
+    pub async fn signal(&self, name: &str) -> Result<(), Fault> {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status().await?;
+        if sent.success() { Ok(()) } else { Err(format!("kill ended with {sent}").into()) }
+    }
+
+    /// How the process ended, if it did.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Fault> {
+        self.process.ended()
+    }
+
+    /// Waits for the end of the process.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub async fn end(&mut self) -> Result<ExitStatus, Fault> {
+        self.process.end().await
     }
 
     /// The end of its log.

@@ -1,0 +1,69 @@
+//! Small MCP servers to put behind the gateway: [`Good`] ones whose every word a test decides, and [`Bad`] ones.
+//!
+//! They are written over hyper alone, so that a test sees the bytes and headers that really arrive, and can answer what
+//! no library would let it answer.
+
+mod bad;
+mod good;
+mod listening;
+mod state;
+mod talk;
+
+pub use bad::{Bad, Running};
+pub use good::Good;
+pub use listening::{Answer, Listening};
+pub use state::Forgetting;
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// The header that names a session.
+pub const SESSION: &str = "mcp-session-id";
+
+/// The header that names a revision of MCP.
+pub const VERSION: &str = "mcp-protocol-version";
+
+/// The revision of the stateless generation.
+pub const STATELESS: &str = "2026-07-28";
+
+/// How many events may wait for the gateway to read them.
+const QUEUE: usize = 1024;
+
+/// An answer of one piece.
+fn whole(status: StatusCode, media: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()).map_err(Into::into).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
+    response
+}
+
+/// A JSON answer.
+fn json_answer(status: StatusCode, message: &Value) -> Answer {
+    whole(status, "application/json", message.to_string())
+}
+
+/// An event stream, and what feeds it: it ends when the sender is dropped.
+fn event_stream() -> (Answer, mpsc::Sender<Bytes>) {
+    let (sender, mut receiver) = mpsc::channel::<Bytes>(QUEUE);
+    let frames = futures_util::stream::poll_fn(move |cx| {
+        receiver
+            .poll_recv(cx)
+            .map(|chunk| chunk.map(|chunk| Ok::<_, Infallible>(Frame::data(chunk))))
+    });
+    let body = StreamBody::new(frames).map_err(|never| match never {}).boxed();
+    let mut response = Response::new(body);
+    let media = header::HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    (response, sender)
+}
+
+/// A message as an event.
+fn event(message: &Value) -> Bytes {
+    format!("data: {message}\n\n").into()
+}

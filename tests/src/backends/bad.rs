@@ -1,0 +1,161 @@
+//! Servers as they should not be.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Response, StatusCode, header};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::body::Frame;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::listening::listen;
+use super::{Answer, Good, Listening, whole};
+use crate::counterparts::{Fault, free_port};
+
+/// How late a [`Bad::Slow`] server answers everything.
+const LATE: Duration = Duration::from_secs(2);
+
+/// A way to be of no use to a gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bad {
+    /// Connecting never ends.
+    HungOnConnect,
+    /// It takes the connection and then does nothing.
+    HungAfterAccept,
+    /// Nobody listens.
+    Refusing,
+    /// Everything is an HTML page with status 200.
+    Html,
+    /// Everything is JSON, but nothing is JSON-RPC.
+    Nonsense,
+    /// Every body goes on for ever, as fast as it is read.
+    Endless,
+    /// It works, two seconds late.
+    Slow,
+    /// Its lists and results break off in the middle.
+    Dying,
+}
+
+/// A running bad server.
+#[derive(Debug)]
+pub enum Running {
+    /// It listens in some way.
+    Here(Listening),
+    /// It works, but for its manners.
+    Odd(Good),
+    /// Nobody listens at the port.
+    Away(u16),
+}
+
+impl Bad {
+    /// One of each.
+    pub const ALL: [Self; 8] = [
+        Self::HungOnConnect,
+        Self::HungAfterAccept,
+        Self::Refusing,
+        Self::Html,
+        Self::Nonsense,
+        Self::Endless,
+        Self::Slow,
+        Self::Dying,
+    ];
+
+    /// What it is called as a backend.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HungOnConnect => "hung-connect",
+            Self::HungAfterAccept => "hung-accept",
+            Self::Refusing => "refusing",
+            Self::Html => "html",
+            Self::Nonsense => "nonsense",
+            Self::Endless => "endless",
+            Self::Slow => "slow",
+            Self::Dying => "dying",
+        }
+    }
+
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When there is no port for it.
+    pub async fn start(self) -> Result<Running, Fault> {
+        self.start_at(0).await
+    }
+
+    /// Starts one at this port; at a free one if it is 0.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub async fn start_at(self, port: u16) -> Result<Running, Fault> {
+        Ok(match self {
+            Self::HungOnConnect => Running::Here(full_queue(port).await?),
+            Self::HungAfterAccept => Running::Here(mute(port)?),
+            Self::Refusing => Running::Away(if port == 0 { free_port().await? } else { port }),
+            Self::Html => Running::Here(Listening::start(port, |_| async {
+                whole(StatusCode::OK, "text/html; charset=utf-8", "<html>It works!</html>")
+            })?),
+            Self::Nonsense => Running::Here(Listening::start(port, |_| async {
+                whole(StatusCode::OK, "application/json", r#"{"status":"UP","id":7}"#)
+            })?),
+            Self::Endless => Running::Here(Listening::start(port, |_| async { endless() })?),
+            Self::Slow => Running::Odd(Good::named("slow").late(LATE).at(port).start()?),
+            Self::Dying => Running::Odd(Good::named("dying").breaking_off().at(port).start()?),
+        })
+    }
+}
+
+impl Running {
+    /// Its MCP endpoint.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Here(listening) => listening.url(),
+            Self::Odd(good) => good.url(),
+            Self::Away(port) => format!("http://127.0.0.1:{port}/mcp"),
+        }
+    }
+}
+
+/// A listener whose queue of connections is full: the system lets further ones hang.
+async fn full_queue(port: u16) -> Result<Listening, Fault> {
+    let listener = listen(port, 1)?;
+    let address = listener.local_addr()?;
+    let mut waiting = Vec::new();
+    while let Ok(stream) = timeout(Duration::from_millis(200), TcpStream::connect(address)).await {
+        waiting.push(stream?);
+    }
+    Ok(Listening::raw(address, async move {
+        std::future::pending::<()>().await;
+        drop((listener, waiting));
+    }))
+}
+
+/// A listener that keeps its connections and never says a word.
+fn mute(port: u16) -> Result<Listening, Fault> {
+    let listener = listen(port, 1024)?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr()?.port()));
+    Ok(Listening::raw(address, async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            held.push(stream);
+        }
+    }))
+}
+
+/// A string that never ends.
+fn endless() -> Answer {
+    let chunk = Bytes::from(vec![b'a'; 64 << 10]);
+    let start = stream::iter([Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"result\":\"")]);
+    let rest = stream::repeat(chunk);
+    let frames = start.chain(rest).map(|chunk| Ok::<_, Infallible>(Frame::data(chunk)));
+    let mut response =
+        Response::new(StreamBody::new(frames).map_err(|never| match never {}).boxed());
+    let media = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    response
+}

@@ -1,0 +1,180 @@
+//! A well-behaved server whose every word a test decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::state::{Forgetting, Manners, Offer, State, lock};
+use super::{Listening, talk};
+use crate::counterparts::Fault;
+use crate::fixture::Generation;
+
+/// The tools that every one of these servers has.
+///
+/// `echo` tells what reached it, `slow` answers after `ms`, `stream` too but with progress before, `ask` asks the client.
+const TOOLS: [&str; 4] = ["echo", "slow", "stream", "ask"];
+
+/// A running server.
+#[derive(Debug)]
+pub struct Good {
+    state: Arc<State>,
+    listening: Listening,
+}
+
+/// A server that is not running yet.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    manners: Manners,
+    offer: Offer,
+    port: u16,
+}
+
+impl Good {
+    /// A server of both generations with the tools `echo`, `slow`, `stream` and `ask`.
+    #[must_use]
+    pub fn named(name: &str) -> Setup {
+        let tool = |name| json!({ "name": name, "inputSchema": { "type": "object" } }).to_string();
+        let manners = Manners {
+            name: name.to_owned(),
+            generation: Generation::Both,
+            late: Duration::ZERO,
+            breaking_off: false,
+            page: usize::MAX,
+            instructions: None,
+        };
+        let offer = Offer { tools: TOOLS.map(tool).into(), ..Offer::default() };
+        Setup { manners, offer, port: 0 }
+    }
+
+    /// Its MCP endpoint.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.listening.url()
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.state.manners.name
+    }
+
+    /// Where it listens, for another one that comes back in its place.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.listening.port()
+    }
+
+    /// Breaks its connections and waits until its port is free.
+    pub async fn stop(self) {
+        self.listening.stop().await;
+    }
+
+    /// How many sessions are open.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.state.sessions()
+    }
+
+    /// The sessions that were ended by `DELETE`.
+    #[must_use]
+    pub fn ended(&self) -> Vec<String> {
+        lock(&self.state.ended).clone()
+    }
+
+    /// How often a method was asked for.
+    #[must_use]
+    pub fn count(&self, method: &str) -> u64 {
+        lock(&self.state.counts).get(method).copied().unwrap_or_default()
+    }
+
+    /// Forgets every session, as after a restart, and from now on says so in this way.
+    pub fn forget(&self, how: Forgetting) {
+        self.state.forget(how);
+    }
+
+    /// Adds a tool, of which clients are told.
+    pub fn add_tool(&self, name: &str) {
+        let tool = json!({ "name": name, "inputSchema": { "type": "object" } });
+        lock(&self.state.offer).tools.push(tool.to_string());
+        // That nobody listens is no fault.
+        _ = self.state.changes.send("notifications/tools/list_changed");
+    }
+}
+
+impl Setup {
+    /// Speaks this generation alone.
+    #[must_use]
+    pub fn speaking(mut self, generation: Generation) -> Self {
+        self.manners.generation = generation;
+        self
+    }
+
+    /// Answers everything this much later.
+    #[must_use]
+    pub fn late(mut self, late: Duration) -> Self {
+        self.manners.late = late;
+        self
+    }
+
+    /// Breaks off in the middle of lists and results.
+    #[must_use]
+    pub fn breaking_off(mut self) -> Self {
+        self.manners.breaking_off = true;
+        self
+    }
+
+    /// Has these instructions.
+    #[must_use]
+    pub fn saying(mut self, instructions: &str) -> Self {
+        self.manners.instructions = Some(instructions.to_owned());
+        self
+    }
+
+    /// Offers these tools alone, given as the JSON texts that list them, in pages of `page`.
+    #[must_use]
+    pub fn tools(mut self, tools: impl IntoIterator<Item = String>, page: usize) -> Self {
+        self.offer.tools = tools.into_iter().collect();
+        self.manners.page = page;
+        self
+    }
+
+    /// Offers these prompts, given as the JSON texts that list them.
+    #[must_use]
+    pub fn prompts(mut self, prompts: impl IntoIterator<Item = String>) -> Self {
+        self.offer.prompts = prompts.into_iter().collect();
+        self
+    }
+
+    /// Offers these resources and resource templates, given as the JSON texts that list them.
+    #[must_use]
+    pub fn resources(
+        mut self,
+        resources: impl IntoIterator<Item = String>,
+        templates: impl IntoIterator<Item = String>,
+    ) -> Self {
+        self.offer.resources = resources.into_iter().collect();
+        self.offer.templates = templates.into_iter().collect();
+        self
+    }
+
+    /// Listens at this port.
+    #[must_use]
+    pub fn at(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub fn start(self) -> Result<Good, Fault> {
+        let Self { manners, offer, port } = self;
+        let state = Arc::new(State::new(manners, offer));
+        let behind = Arc::clone(&state);
+        let listening =
+            Listening::start(port, move |request| talk::answer(Arc::clone(&behind), request))?;
+        Ok(Good { state, listening })
+    }
+}

@@ -1,0 +1,101 @@
+//! The listening side that all of these servers share.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::combinators::BoxBody;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::counterparts::Fault;
+
+/// What one of these servers answers. An error in its body breaks the connection.
+pub type Answer = Response<BoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
+
+/// A server that answers until this is dropped; then its connections break.
+#[derive(Debug)]
+pub struct Listening {
+    address: SocketAddr,
+    accepting: JoinHandle<()>,
+}
+
+impl Listening {
+    /// Answers with `behaviour` at `port`; port 0 takes a free one.
+    ///
+    /// # Errors
+    /// When the port is taken.
+    pub fn start<F, A>(port: u16, behaviour: F) -> Result<Self, Fault>
+    where
+        F: Fn(Request<Incoming>) -> A + Clone + Send + Sync + 'static,
+        A: Future<Output = Answer> + Send + 'static,
+    {
+        let listener = listen(port, 1024)?;
+        let address = listener.local_addr()?;
+        let accepting = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                // Without it small answers wait for acknowledgements; failing to set it is only slow.
+                _ = stream.set_nodelay(true);
+                let behaviour = behaviour.clone();
+                connections.spawn(async move {
+                    let service = service_fn(move |request| {
+                        let answer = behaviour(request);
+                        async move { Ok::<_, Infallible>(answer.await) }
+                    });
+                    // Connections that the gateway breaks are no concern of the server.
+                    _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                });
+                while connections.try_join_next().is_some() {}
+            }
+        });
+        Ok(Self { address, accepting })
+    }
+
+    /// Runs `task`, which owns a listener at `address`, in place of an HTTP server.
+    pub(super) fn raw(
+        address: SocketAddr,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
+        Self { address, accepting: tokio::spawn(task) }
+    }
+
+    /// Its MCP endpoint.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Breaks its connections and waits until the port is free.
+    pub async fn stop(mut self) {
+        self.accepting.abort();
+        // That it was aborted is all that there is to know.
+        _ = (&mut self.accepting).await;
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// Listens on the loopback interface, also where a server has just gone.
+pub(super) fn listen(port: u16, backlog: u32) -> Result<TcpListener, Fault> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
+    Ok(socket.listen(backlog)?)
+}

@@ -1,0 +1,222 @@
+//! An MCP client for tests that look at the bytes: whatever is told to it is sent, right or wrong.
+
+mod events;
+mod line;
+
+pub use events::Events;
+pub use line::Line;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde_json::{Value, json};
+
+use crate::backends::{SESSION, STATELESS, VERSION};
+use crate::counterparts::{Fault, Reply};
+
+/// A client of one of the generations, with a connection that it keeps.
+#[derive(Debug)]
+pub struct Caller {
+    line: Line,
+    session: Option<String>,
+    revision: String,
+    capabilities: Value,
+    serial: u64,
+}
+
+impl Caller {
+    /// A client of the stateless generation.
+    #[must_use]
+    pub fn stateless(url: &str) -> Self {
+        Self::stateless_with(url, json!({}))
+    }
+
+    /// A client of the stateless generation that declares these capabilities.
+    #[must_use]
+    pub fn stateless_with(url: &str, capabilities: Value) -> Self {
+        let revision = STATELESS.to_owned();
+        Self { line: Line::to(url), session: None, revision, capabilities, serial: 0 }
+    }
+
+    /// A client of the stateful generation, that has opened a session.
+    ///
+    /// # Errors
+    /// When it gets none.
+    pub async fn stateful(url: &str) -> Result<Self, Fault> {
+        Self::stateful_with(url, json!({})).await
+    }
+
+    /// A client of the stateful generation with these capabilities, that has opened a session.
+    ///
+    /// # Errors
+    /// When it gets none.
+    pub async fn stateful_with(url: &str, capabilities: Value) -> Result<Self, Fault> {
+        let mut line = Line::to(url);
+        let hello = json!({
+            "protocolVersion": "2025-11-25",
+            "capabilities": capabilities,
+            "clientInfo": { "name": "vmcp-tests", "version": "1.0.0" },
+        });
+        let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
+        let reply = line.post(&HeaderMap::new(), &message).await?;
+        let session = reply.headers.get(SESSION).and_then(|id| id.to_str().ok());
+        let session = session.ok_or_else(|| format!("no session: {reply:?}"))?.to_owned();
+        let revision = "2025-11-25".to_owned();
+        let mut caller = Self { line, session: Some(session), revision, capabilities, serial: 0 };
+        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        caller.post(&ready).await?;
+        Ok(caller)
+    }
+
+    /// Its session, if it is of that generation.
+    #[must_use]
+    pub fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    /// Its connection.
+    pub fn line(&mut self) -> &mut Line {
+        &mut self.line
+    }
+
+    /// The headers that go with a message.
+    #[must_use]
+    pub fn headers(&self, message: &Value) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let mut set = |name: &'static str, value: &str| {
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        };
+        set(VERSION, &self.revision);
+        if let Some(session) = &self.session {
+            set(SESSION, session);
+            return headers;
+        }
+        let method = message["method"].as_str().unwrap_or_default();
+        set("mcp-method", method);
+        let target = match method {
+            "tools/call" | "prompts/get" => message["params"]["name"].as_str(),
+            "resources/read" => message["params"]["uri"].as_str(),
+            _ => None,
+        };
+        if let Some(target) = target {
+            set("mcp-name", target);
+        }
+        headers
+    }
+
+    /// A request with a new id.
+    pub fn request(&mut self, method: &str, params: Value) -> Value {
+        self.serial += 1;
+        let mut params = params;
+        if self.session.is_none() {
+            let meta = params["_meta"].take();
+            let mut meta = meta.as_object().cloned().unwrap_or_default();
+            meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(STATELESS));
+            let capabilities = self.capabilities.clone();
+            meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), capabilities);
+            params["_meta"] = Value::Object(meta);
+        }
+        json!({ "jsonrpc": "2.0", "id": self.serial, "method": method, "params": params })
+    }
+
+    /// Posts a message as this client.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn post(&mut self, message: &Value) -> Result<Reply, Fault> {
+        let headers = self.headers(message);
+        self.line.post(&headers, message).await
+    }
+
+    /// Makes a request and gives the whole answer.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn reply(&mut self, method: &str, params: Value) -> Result<Reply, Fault> {
+        let message = self.request(method, params);
+        self.post(&message).await
+    }
+
+    /// Makes a request and gives the JSON-RPC message that answers it.
+    ///
+    /// # Errors
+    /// When there is none in time.
+    pub async fn ask(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
+        self.reply(method, params).await?.message()
+    }
+
+    /// Makes a request that must succeed and gives its result.
+    ///
+    /// # Errors
+    /// When it does not; the message has the answer.
+    pub async fn result(&mut self, method: &str, params: Value) -> Result<Value, Fault> {
+        let mut answer = self.ask(method, params).await?;
+        match answer["result"].take() {
+            Value::Null => Err(format!("{method}: {answer}").into()),
+            result => Ok(result),
+        }
+    }
+
+    /// Calls a tool.
+    ///
+    /// # Errors
+    /// When the call fails; the message has the answer.
+    pub async fn call(&mut self, tool: &str, arguments: Value) -> Result<Value, Fault> {
+        self.result("tools/call", json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    /// The names of all tools, over all pages.
+    ///
+    /// # Errors
+    /// When there is no list.
+    pub async fn tools(&mut self) -> Result<Vec<String>, Fault> {
+        let mut names = Vec::new();
+        let mut params = json!({});
+        loop {
+            let page = self.result("tools/list", params).await?;
+            let tools = page["tools"].as_array().ok_or("no list of tools")?;
+            names.extend(tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)));
+            match &page["nextCursor"] {
+                Value::Null => return Ok(names),
+                cursor => params = json!({ "cursor": cursor }),
+            }
+        }
+    }
+
+    /// Posts a request on a connection of its own and reads the answer as a stream.
+    ///
+    /// # Errors
+    /// When no stream begins.
+    pub async fn stream(&mut self, method: &str, params: Value) -> Result<Events, Fault> {
+        let message = self.request(method, params);
+        let headers = self.headers(&message);
+        let body = message.to_string();
+        Events::open(self.line.url(), Method::POST, &headers, body).await
+    }
+
+    /// Opens the stream on which it hears what it did not ask for: of a session the one of `GET`, else
+    /// `subscriptions/listen`, whose acknowledgement is read.
+    ///
+    /// # Errors
+    /// When no stream begins.
+    pub async fn listen(&mut self) -> Result<Events, Fault> {
+        if self.session.is_some() {
+            let headers = self.headers(&Value::Null);
+            return Events::open(self.line.url(), Method::GET, &headers, String::new()).await;
+        }
+        let wanted = json!({ "toolsListChanged": true });
+        let mut events =
+            self.stream("subscriptions/listen", json!({ "notifications": wanted })).await?;
+        events.next().await?.ok_or("the stream ended before its acknowledgement")?;
+        Ok(events)
+    }
+
+    /// Ends the session.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn leave(&mut self) -> Result<Reply, Fault> {
+        let headers = self.headers(&Value::Null);
+        self.line.send(Method::DELETE, "/mcp", &headers, "").await
+    }
+}

@@ -1,0 +1,19 @@
+//! What the gateway does over the wire with clients and backends that behave badly, come and go, or try to see each
+//! other, and with what backends offer. The program is the one that is shipped.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+#[path = "gateway/aggregation.rs"]
+mod aggregation;
+#[path = "gateway/bad_input.rs"]
+mod bad_input;
+#[path = "gateway/chaos.rs"]
+mod chaos;
+#[path = "gateway/common.rs"]
+mod common;
+#[path = "gateway/isolation.rs"]
+mod isolation;
+#[path = "gateway/reload.rs"]
+mod reload;
+#[path = "gateway/sessions.rs"]
+mod sessions;

@@ -1,0 +1,299 @@
+//! Backends that hang, refuse, talk nonsense, are slow or die: the others are as good as without them.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use vmcp_tests::backends::{Bad, Good};
+use vmcp_tests::caller::Caller;
+use vmcp_tests::counterparts::Gateway;
+use vmcp_tests::fixture::Generation;
+
+use crate::common::{both, config, gateway, median, memory, status, until};
+
+/// The shortest time that a bad backend is given. Whatever waits for one takes at least that long.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// How often each thing is measured.
+const ROUNDS: usize = 50;
+
+/// The most memory that a gateway may need among all these backends, in KiB.
+const MOST_MEMORY: u64 = 256 << 10;
+
+fn sections(mode: &str) -> String {
+    format!(
+        "operational:\n  timeouts: {{default: 1s, perWorkload: {{slow: 5s}}}}\n  \
+         failureHandling: {{partialFailureMode: {mode}}}\n"
+    )
+}
+
+fn five() -> Vec<Good> {
+    let generations = [Generation::Stateful, Generation::Stateless, Generation::Both];
+    let all = ["a", "b", "c", "d", "e"].into_iter().zip(generations.into_iter().cycle());
+    all.map(|(name, speaks)| Good::named(name).speaking(speaks).start().unwrap()).collect()
+}
+
+/// What is measured.
+const ASKED: [&str; 6] = [
+    "initialize",
+    "server/discover",
+    "list, session",
+    "list, stateless",
+    "call, session",
+    "call, stateless",
+];
+
+/// The times of each thing asked.
+#[derive(Default)]
+struct Times([Vec<Duration>; ASKED.len()]);
+
+/// A gateway with a client of each generation and what they measured.
+struct Side {
+    gateway: Gateway,
+    session: Caller,
+    stateless: Caller,
+    times: Times,
+}
+
+impl Side {
+    async fn before(backends: Vec<(String, String)>, mode: &str) -> Self {
+        let gateway = Gateway::start(&config(backends, &sections(mode))).await.unwrap();
+        // Before anything is known of the backends.
+        let begun = Instant::now();
+        let [session, stateless] = both(gateway.url()).await.unwrap();
+        assert!(begun.elapsed() < SHORTEST, "initialize waited {:?}", begun.elapsed());
+        Self { gateway, session, stateless, times: Times::default() }
+    }
+
+    /// Asks everything once. Lists are not asked for if they have to fail.
+    async fn round(&mut self, number: usize, lists: bool) {
+        let Self { gateway, session, stateless, times: Times(times) } = self;
+        let tool = format!("{}_echo", ["a", "b", "c", "d", "e"][number % 5]);
+        let begun = Instant::now();
+        let mut new = Caller::stateful(gateway.url()).await.unwrap();
+        times[0].push(begun.elapsed());
+        new.leave().await.unwrap();
+        let begun = Instant::now();
+        stateless.result("server/discover", json!({})).await.unwrap();
+        times[1].push(begun.elapsed());
+        for (index, caller) in [session, stateless].into_iter().enumerate() {
+            let begun = Instant::now();
+            let listed = caller.ask("tools/list", json!({})).await.unwrap();
+            times[2 + index].push(begun.elapsed());
+            if lists {
+                assert_lists(&listed);
+            } else {
+                assert_names_a_bad_one(&listed);
+            }
+            let begun = Instant::now();
+            let seen = caller.call(&tool, json!({ "number": number })).await.unwrap();
+            times[4 + index].push(begun.elapsed());
+            assert_eq!(seen["structuredContent"]["params"]["arguments"]["number"], number);
+        }
+    }
+}
+
+fn assert_lists(answer: &Value) {
+    let tools = answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    for name in ["a", "b", "c", "d", "e"] {
+        let echo = format!("{name}_echo");
+        assert!(tools.iter().any(|tool| tool["name"] == *echo), "{echo}: {answer}");
+    }
+}
+
+/// A clear error that can be tried again.
+fn assert_names_a_bad_one(answer: &Value) {
+    let error = &answer["error"];
+    let said = error["message"].as_str().unwrap_or_else(|| panic!("{answer}"));
+    let named = Bad::ALL.iter().find(|bad| error["data"]["backend"] == bad.name());
+    let named = named.unwrap_or_else(|| panic!("names no backend: {answer}")).name();
+    assert!(said.contains(named) && said.contains("partialFailureMode is fail"), "{said}");
+    assert_eq!((&error["code"], &error["data"]["retryable"]), (&json!(-32603), &json!(true)));
+}
+
+async fn assert_the_good_notice_nothing(mode: &str) {
+    let good = five();
+    let mut bad = Vec::new();
+    for kind in Bad::ALL {
+        bad.push((kind.name().to_owned(), kind.start().await.unwrap()));
+    }
+    let names = || good.iter().map(|good| (good.name().to_owned(), good.url()));
+    let urls = bad.iter().map(|(name, running)| (name.clone(), running.url()));
+    let mut alone = Side::before(names().collect(), mode).await;
+    // The bad ones come first and last: neither order may matter.
+    let mut urls: Vec<_> = urls.collect();
+    let last = urls.split_off(4);
+    let mut among = Side::before(urls.into_iter().chain(names()).chain(last).collect(), mode).await;
+    for side in [&mut alone, &mut among] {
+        let caller = &mut side.stateless;
+        until("all good tools can be called", async || {
+            let mut answered = true;
+            for good in &good {
+                answered &= caller.call(&format!("{}_echo", good.name()), json!({})).await.is_ok();
+            }
+            // Until every first answer is there or late, lists wait for them.
+            _ = caller.ask("tools/list", json!({})).await;
+            answered
+        })
+        .await;
+    }
+    for number in 0..ROUNDS {
+        alone.round(number, true).await;
+        among.round(number, mode == "best_effort").await;
+    }
+    eprintln!("{mode}: with 5 good backends alone, and with {} bad ones among them", bad.len());
+    for (index, what) in ASKED.into_iter().enumerate() {
+        let without = median(&mut alone.times.0[index]);
+        let with = median(&mut among.times.0[index]);
+        let worst = *among.times.0[index].iter().max().unwrap();
+        let ratio = with.as_secs_f64() / without.as_secs_f64();
+        eprintln!("  {what:16} {without:>9.1?} {with:>9.1?}  ratio {ratio:.2}, worst {worst:.1?}");
+        assert!(worst < SHORTEST, "{mode}: {what} took {worst:?} once");
+    }
+    let needs = memory(among.gateway.pid());
+    eprintln!("  memory {} KiB and {needs} KiB", memory(alone.gateway.pid()));
+    assert!(needs < MOST_MEMORY, "{needs} KiB");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_backends_cost_the_others_nothing_in_best_effort() {
+    assert_the_good_notice_nothing("best_effort").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_backends_cost_the_others_nothing_in_fail() {
+    assert_the_good_notice_nothing("fail").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_fails_at_once_when_a_backend_is_known_to_be_down() {
+    let slow = Good::named("slow").late(Duration::from_secs(2)).start().unwrap();
+    let down = Bad::Refusing.start().await.unwrap();
+    let all = [("slow", slow.url()), ("refusing", down.url())];
+    let gateway = Gateway::start(&config(all, &sections("fail"))).await.unwrap();
+    until("the one is known to be down", async || {
+        status(&gateway).await["backends"][1]["status"] == "unavailable"
+    })
+    .await;
+    let begun = Instant::now();
+    for mut caller in both(gateway.url()).await.unwrap() {
+        let reply = caller.reply("tools/list", json!({})).await.unwrap();
+        // Clients take other statuses as the end of their connection.
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_names_a_bad_one(&reply.message().unwrap());
+    }
+    assert!(begun.elapsed() < SHORTEST, "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_dies_in_the_middle_of_a_call_is_named_and_costs_that_call_only() {
+    for generation in [Generation::Stateful, Generation::Stateless] {
+        for tool in ["slow", "stream"] {
+            let dying = Good::named("dying").speaking(generation).start().unwrap();
+            let fine = Good::named("fine").start().unwrap();
+            let gateway = gateway(&[&dying, &fine]).await;
+            let mut cut = Vec::new();
+            let mut fine = Vec::new();
+            let callers = both(gateway.url()).await.unwrap().into_iter();
+            for mut caller in callers.chain(both(gateway.url()).await.unwrap()) {
+                let dies = cut.len() < 2;
+                let name = format!("{}_{tool}", if dies { "dying" } else { "fine" });
+                let calls = tokio::spawn(async move {
+                    let params = json!({ "name": name, "arguments": { "ms": 600 } });
+                    caller.ask("tools/call", params).await
+                });
+                if dies { cut.push(calls) } else { fine.push(calls) }
+            }
+            until("the calls have arrived", async || dying.count("tools/call") == 2).await;
+            sleep(Duration::from_millis(50)).await;
+            dying.stop().await;
+            for (call, who) in cut.into_iter().zip(["a session", "a stateless client"]) {
+                let what = format!("{generation:?}, {tool}, {who}");
+                let answer = call.await.unwrap().unwrap_or_else(|fault| panic!("{what}: {fault}"));
+                let error = &answer["error"];
+                assert_eq!(error["code"], -32603, "{what}: {answer}");
+                assert_eq!(error["data"]["backend"], "dying", "{what}: {answer}");
+                assert_eq!(error["data"]["retryable"], true, "{what}: {answer}");
+                assert_eq!(answer["id"], 1, "{what}: {answer}");
+            }
+            for call in fine {
+                let answer = call.await.unwrap().unwrap();
+                assert_eq!(answer["result"]["structuredContent"]["backend"], "fine", "{answer}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_a_bad_backend_end_in_time_and_name_it() {
+    for bad in [Bad::HungAfterAccept, Bad::Html, Bad::Nonsense, Bad::Endless, Bad::Refusing] {
+        let good = Good::named("odd").start().unwrap();
+        let other = Good::named("fine").start().unwrap();
+        let all = [("odd", good.url()), ("fine", other.url())];
+        let gateway = Gateway::start(&config(all, &sections("best_effort"))).await.unwrap();
+        let callers = both(gateway.url()).await.unwrap();
+        let port = good.port();
+        let mut known = Caller::stateless(gateway.url());
+        until("it is known", async || known.call("odd_echo", json!({})).await.is_ok()).await;
+        good.stop().await;
+        // What it offered is remembered, and what it became answers.
+        let _now = bad.start_at(port).await.unwrap();
+        for mut caller in callers {
+            let begun = Instant::now();
+            let params = json!({ "name": "odd_echo", "arguments": {} });
+            let reply = caller.reply("tools/call", params).await.unwrap();
+            let answer = reply.message().unwrap_or_else(|fault| panic!("{bad:?}: {fault}"));
+            assert_eq!(answer["error"]["data"]["backend"], "odd", "{bad:?}: {answer}");
+            assert_eq!(answer["error"]["code"], -32603, "{bad:?}: {answer}");
+            let took = begun.elapsed();
+            assert!(took < 3 * SHORTEST, "{bad:?}: {took:?}");
+            caller.call("fine_echo", json!({})).await.unwrap();
+            assert!(caller.tools().await.unwrap().contains(&"odd_echo".to_owned()), "{bad:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_comes_back_is_used_at_once_and_observed_soon() {
+    let away = Good::named("away").start().unwrap();
+    let port = away.port();
+    let all = [("away", away.url())];
+    let gateway = Gateway::start(&config(all, &sections("best_effort"))).await.unwrap();
+    let mut caller = Caller::stateful(gateway.url()).await.unwrap();
+    until("it is known", async || caller.call("away_echo", json!({})).await.is_ok()).await;
+    away.stop().await;
+    let refused = caller.ask("tools/call", json!({ "name": "away_echo" })).await.unwrap();
+    assert_eq!(refused["error"]["data"]["backend"], "away", "{refused}");
+    sleep(Duration::from_millis(500)).await;
+    let back = Good::named("away").at(port).start().unwrap();
+    back.add_tool("new");
+    let begun = Instant::now();
+    caller.call("away_echo", json!({})).await.unwrap();
+    eprintln!("called again after {:?}", begun.elapsed());
+    until("what is new is offered", async || {
+        caller.tools().await.unwrap().contains(&"away_new".to_owned())
+    })
+    .await;
+    eprintln!("listed anew after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_starts_after_the_gateway_is_offered_without_being_asked_for() {
+    let Ok(vmcp_tests::backends::Running::Away(port)) = Bad::Refusing.start().await else {
+        panic!("somebody listens");
+    };
+    let all = [("late", format!("http://127.0.0.1:{port}/mcp"))];
+    let gateway = Gateway::start(&config(all, &sections("best_effort"))).await.unwrap();
+    let mut caller = Caller::stateful(gateway.url()).await.unwrap();
+    let mut stream = caller.listen().await.unwrap();
+    assert!(caller.tools().await.unwrap().is_empty());
+    sleep(Duration::from_millis(700)).await;
+    let _late = Good::named("late").at(port).start().unwrap();
+    let begun = Instant::now();
+    let told = stream.next().await.unwrap().unwrap();
+    assert_eq!(told["method"], "notifications/tools/list_changed");
+    assert!(caller.tools().await.unwrap().contains(&"late_echo".to_owned()));
+    eprintln!("offered after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}

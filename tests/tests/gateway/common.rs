@@ -1,0 +1,74 @@
+//! What the tests of this program share.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{Instant, sleep};
+use vmcp_tests::backends::Good;
+use vmcp_tests::caller::Caller;
+use vmcp_tests::counterparts::{Fault, Gateway};
+
+/// Something that is waited for and has not come by then is missing.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// A configuration with these backends, and further sections as YAML.
+pub(crate) fn config<N: AsRef<str>, U: AsRef<str>>(
+    backends: impl IntoIterator<Item = (N, U)>,
+    sections: &str,
+) -> String {
+    let mut yaml = "name: tests\nincomingAuth: {type: anonymous}\nbackends:\n".to_owned();
+    for (name, url) in backends {
+        let (name, url) = (name.as_ref(), url.as_ref());
+        writeln!(yaml, "- {{name: {name}, url: \"{url}\", transport: streamable-http}}").unwrap();
+    }
+    yaml + sections
+}
+
+/// A gateway in front of these, under the default rules.
+pub(crate) async fn gateway(backends: &[&Good]) -> Gateway {
+    gateway_with(backends, "").await
+}
+
+/// A gateway in front of these, with further sections of its configuration; it knows what they offer.
+pub(crate) async fn gateway_with(backends: &[&Good], sections: &str) -> Gateway {
+    let all = backends.iter().map(|good| (good.name(), good.url()));
+    let gateway = Gateway::start(&config(all, sections)).await.unwrap();
+    let ready = async |status: Value| {
+        status["backends"].as_array().unwrap().iter().all(|backend| backend["status"] == "ready")
+    };
+    until("every backend is ready", async || ready(status(&gateway).await).await).await;
+    gateway
+}
+
+/// What `/status` shows.
+pub(crate) async fn status(gateway: &Gateway) -> Value {
+    gateway.page("/status").await.unwrap().message().unwrap()
+}
+
+/// Looks again and again until something holds.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + SOON;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "not within {SOON:?}: {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A client of each generation.
+pub(crate) async fn both(url: &str) -> Result<[Caller; 2], Fault> {
+    Ok([Caller::stateful(url).await?, Caller::stateless(url)])
+}
+
+/// The resident memory of a process, in KiB.
+pub(crate) fn memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// The middle one of some times.
+pub(crate) fn median(times: &mut [Duration]) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
