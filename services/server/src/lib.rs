@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod guard;
+mod old_clients;
 pub mod parts;
 mod routes;
 pub mod serve;

@@ -16,14 +16,16 @@ use vmcp_aggregate::Gateway;
 use vmcp_core::Body;
 
 use crate::guard::HostsLayer;
+use crate::old_clients::{Clients, MESSAGES, STREAM};
 use crate::parts::About;
 use crate::serve::Reloads;
-use crate::stack::McpService;
+use crate::stack::{McpService, OldService};
 
 /// Everything that a connection needs to answer requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     pub(crate) mcp: McpService,
+    pub(crate) old: OldService,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -32,6 +34,7 @@ pub(crate) struct Routes {
 pub(crate) struct Shared {
     pub(crate) gateway: Gateway,
     pub(crate) hosts: HostsLayer,
+    pub(crate) old: Arc<Clients>,
     pub(crate) about: arc_swap::ArcSwap<About>,
     pub(crate) reloads: Reloads,
     pub(crate) draining: AtomicBool,
@@ -44,10 +47,11 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
-        if request.uri().path() == "/mcp" {
-            return Answering::Mcp(self.mcp.clone().call(request));
+        match request.uri().path() {
+            "/mcp" => Answering::Mcp(self.mcp.clone().call(request)),
+            STREAM | MESSAGES => Answering::Old(self.old.clone().call(request)),
+            _ => Answering::Done(Some(self.small(&request))),
         }
-        Answering::Done(Some(self.small(&request)))
     }
 }
 
@@ -55,6 +59,8 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
 pub(crate) enum Answering {
     /// From the MCP endpoint.
     Mcp(<McpService as Service<Request<Incoming>>>::Future),
+    /// From those of old clients.
+    Old(<OldService as Service<Request<Incoming>>>::Future),
     /// From one of the others.
     Done(Option<Response<Body>>),
 }
@@ -68,6 +74,7 @@ impl Future for Answering {
     ) -> std::task::Poll<Self::Output> {
         match &mut *self {
             Self::Mcp(future) => Pin::new(future).poll(cx),
+            Self::Old(future) => Pin::new(future).poll(cx),
             Self::Done(response) => response
                 .take()
                 .map_or(std::task::Poll::Pending, |response| std::task::Poll::Ready(Ok(response))),
@@ -142,6 +149,7 @@ impl Shared {
             })).collect::<Vec<_>>(),
             "sessions": report.sessions,
             "subscription_streams": report.listeners,
+            "old_client_streams": self.old.len(),
             "shared_sessions": report.shared_sessions,
             "parked_calls": report.parked_calls,
             "dropped_messages": report.dropped_messages,

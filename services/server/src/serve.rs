@@ -21,6 +21,7 @@ use vmcp_egress::Egress;
 
 pub use self::reload::Reloads;
 use crate::guard::{CrowdLayer, HostsLayer};
+use crate::old_clients::Clients;
 use crate::parts::Parts;
 use crate::routes::{Routes, Shared};
 use crate::stack::Incoming;
@@ -89,6 +90,9 @@ pub enum ServeError {
 /// How long a client may take for the head of a request, and how long a connection may be idle.
 const HEAD: Duration = Duration::from_secs(75);
 
+/// The most streams of clients that speak the deprecated transport.
+const OLD_CLIENTS: usize = 1024;
+
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 64 << 10;
 
@@ -116,15 +120,18 @@ impl Server {
             hosts: hosts.clone(),
             decode: DecodeLayer::new().max_bytes(options.message_bytes),
         };
+        let old = Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes));
         let shared = Arc::new(Shared {
             gateway: gateway.clone(),
             hosts,
+            old: Arc::clone(&old),
             about: arc_swap::ArcSwap::from_pointee(about),
             reloads: Reloads::default(),
             draining: AtomicBool::new(false),
             connections: Arc::new(AtomicUsize::new(0)),
         });
-        let routes = Routes { mcp: incoming.stack(gateway), shared };
+        let mcp = incoming.clone().stack(gateway);
+        let routes = Routes { old: incoming.old(old, mcp.clone()), mcp, shared };
         Ok(Self { listener, routes, options, egress })
     }
 
@@ -180,6 +187,8 @@ impl Server {
         drop(listener);
         let shared = &routes.shared;
         shared.draining.store(true, Ordering::Release);
+        // First those that would open a stream anew when it ends.
+        shared.old.drain();
         shared.gateway.drain();
         let connections = shared.connections.load(Ordering::Relaxed);
         tracing::info!(connections, "stopping");

@@ -2,6 +2,7 @@
 //! where it stands for the reason beside it, and each reason has a test in `tests/stack_order.rs`.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceBuilder, ServiceExt};
@@ -13,9 +14,13 @@ use vmcp_egress::{Client, RedirectLayer};
 use vmcp_timeout::TimeoutLayer;
 
 use crate::guard::{CatchPanic, CatchPanicLayer, Crowd, CrowdLayer, Hosts, HostsLayer};
+use crate::old_clients::{Clients, OldClients};
 
 /// What answers a request to the MCP endpoint.
 pub type McpService = CatchPanic<Crowd<Hosts<Decode<Gateway>>>>;
+
+/// What answers clients of the deprecated HTTP+SSE transport.
+pub type OldService = CatchPanic<Crowd<Hosts<OldClients<McpService>>>>;
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
@@ -44,6 +49,17 @@ impl Incoming {
             // Innermost: everything further in routes by what the message says.
             .layer(decode)
             .service(gateway)
+    }
+
+    /// The stack for old clients, outermost first. What they post goes through `mcp` as a whole.
+    pub(crate) fn old(self, clients: Arc<Clients>, mcp: McpService) -> OldService {
+        let Self { crowd, hosts, decode: _ } = self;
+        ServiceBuilder::new()
+            // All three for the reasons that they have above: these paths read bodies too.
+            .layer(CatchPanicLayer)
+            .layer(crowd)
+            .layer(hosts)
+            .service(OldClients::new(mcp, clients))
     }
 }
 

@@ -1,0 +1,203 @@
+//! The clients with an open stream.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, HeaderMap, HeaderValue};
+use http::{Method, Request, Uri};
+use http_body_util::Full;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use vmcp_core::{Identity, Rejection};
+use vmcp_session::SessionId;
+
+use super::{EVENTS, LAST_EVENT, SESSION};
+
+/// The most messages of one client that are being answered.
+const MOST_SEATS: usize = 64;
+
+/// The most messages that wait for one client to read them. Whoever has more waits.
+const QUEUE: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    open: Mutex<HashMap<SessionId, Arc<Client>>>,
+    most: usize,
+    message_bytes: usize,
+    draining: AtomicBool,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct Client {
+    id: SessionId,
+    owner: Identity,
+    /// What it opened its stream with.
+    headers: HeaderMap,
+    /// Its session at `/mcp`, once that has answered the handshake.
+    session: OnceLock<HeaderValue>,
+    /// Whether a handshake was begun.
+    begun: AtomicBool,
+    followed: AtomicBool,
+    seats: Arc<Semaphore>,
+    /// `None` when no more messages are taken: the stream ends with the last one that is answered.
+    queue: Mutex<Option<Sender<Bytes>>>,
+}
+
+/// A place on the stream.
+#[derive(Debug)]
+pub(super) struct Seat {
+    queue: Sender<Bytes>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Clients {
+    /// At most `most` at a time, with messages of at most `message_bytes`.
+    pub(crate) fn new(most: usize, message_bytes: usize) -> Self {
+        Self { open: Mutex::default(), most, message_bytes, draining: AtomicBool::new(false) }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.open).len()
+    }
+
+    pub(crate) fn message_bytes(&self) -> usize {
+        self.message_bytes
+    }
+
+    /// Ends the streams, each when what is being answered on it has been.
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        lock(&self.open).values().for_each(|client| client.close());
+    }
+
+    pub(super) fn open(
+        &self,
+        owner: Identity,
+        headers: HeaderMap,
+    ) -> Result<(Arc<Client>, Receiver<Bytes>), Rejection> {
+        let id = SessionId::random().ok_or_else(Rejection::internal)?;
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let client = Arc::new(Client {
+            id,
+            owner,
+            headers,
+            session: OnceLock::new(),
+            begun: AtomicBool::new(false),
+            followed: AtomicBool::new(false),
+            seats: Arc::new(Semaphore::new(MOST_SEATS)),
+            queue: Mutex::new(Some(sender)),
+        });
+        let mut open = lock(&self.open);
+        if open.len() >= self.most || self.draining.load(Ordering::Acquire) {
+            return Err(Rejection::overloaded("all streams at /sse are in use", 30));
+        }
+        open.insert(id, Arc::clone(&client));
+        Ok((client, receiver))
+    }
+
+    pub(super) fn find(&self, id: &str, caller: &Identity) -> Option<Arc<Client>> {
+        let id = SessionId::parse(id.as_bytes())?;
+        lock(&self.open).get(&id).filter(|client| client.owner == *caller).cloned()
+    }
+
+    pub(super) fn remove(&self, client: &Client) {
+        lock(&self.open).remove(&client.id);
+    }
+}
+
+impl Client {
+    pub(super) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Takes a place for one message.
+    pub(super) fn seat(&self) -> Result<Seat, Rejection> {
+        let queue = lock(&self.queue).clone().ok_or_else(super::no_stream)?;
+        match Arc::clone(&self.seats).try_acquire_owned() {
+            Ok(permit) => Ok(Seat { queue, _permit: Some(permit) }),
+            Err(_) => Err(Rejection::overloaded("too many messages are being answered", 1)),
+        }
+    }
+
+    /// The place of what comes unasked, given once.
+    pub(super) fn standing(&self) -> Option<Seat> {
+        let queue = lock(&self.queue).clone()?;
+        let first = !self.followed.swap(true, Ordering::AcqRel);
+        first.then_some(Seat { queue, _permit: None })
+    }
+
+    /// Begins a handshake; `false` when one was begun.
+    pub(super) fn begin(&self) -> bool {
+        !self.begun.swap(true, Ordering::AcqRel)
+    }
+
+    /// The handshake came to nothing: another one may be tried.
+    pub(super) fn begin_again(&self) {
+        self.begun.store(false, Ordering::Release);
+    }
+
+    pub(super) fn set_session(&self, session: HeaderValue) {
+        // Handshakes come one at a time, and none after one that succeeded.
+        _ = self.session.set(session);
+    }
+
+    pub(super) fn session(&self) -> Option<HeaderValue> {
+        self.session.get().cloned()
+    }
+
+    pub(super) fn has_session(&self) -> bool {
+        self.session.get().is_some()
+    }
+
+    /// A request on behalf of the client within its session, if it has one.
+    pub(super) fn own(
+        &self,
+        method: Method,
+        last: Option<HeaderValue>,
+    ) -> Option<Request<Full<Bytes>>> {
+        let session = self.session()?;
+        let mut request = Request::new(Full::default());
+        *request.method_mut() = method;
+        *request.uri_mut() = Uri::from_static("/mcp");
+        *request.headers_mut() = self.headers.clone();
+        let headers = request.headers_mut();
+        headers.insert(ACCEPT, EVENTS);
+        headers.insert(SESSION, session);
+        if let Some(last) = last {
+            headers.insert(LAST_EVENT, last);
+        }
+        request.extensions_mut().insert(self.owner.clone());
+        Some(request)
+    }
+
+    /// Takes no more messages.
+    pub(super) fn close(&self) {
+        lock(&self.queue).take();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.queue).is_none()
+    }
+}
+
+impl Seat {
+    /// Sends a message as soon as the client has room for it. Whether the stream is still there.
+    pub(super) async fn send(&self, message: Bytes) -> bool {
+        self.queue.send(message).await.is_ok()
+    }
+
+    /// Ready when the client has closed its stream.
+    pub(super) fn closed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let queue = self.queue.clone();
+        async move { queue.closed().await }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

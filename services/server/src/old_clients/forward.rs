@@ -1,0 +1,167 @@
+//! From responses of streamable HTTP to messages on one stream.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use tokio::time::sleep;
+use tower::ServiceExt;
+use vmcp_core::{Body, BoxError, Rejection};
+use vmcp_wire::sse::Reader;
+use vmcp_wire::{Envelope, Span, Splice, scan};
+
+use super::Inner;
+use super::client::{Client, Seat};
+
+/// The largest message that is held on its way, in bytes.
+const LARGEST: usize = 64 << 20;
+
+/// Between a stream that ended and the next.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// How often one answer's stream is picked up again.
+const MOST_RESUMPTIONS: usize = 100;
+
+/// How far an event stream was read.
+#[derive(Default)]
+struct Read {
+    answered: bool,
+    /// What it can be resumed behind.
+    last: Option<HeaderValue>,
+}
+
+/// Whether a response that is there as a whole is an answer to a certain message.
+pub(super) fn is_answer(response: &Response<Body>) -> bool {
+    response
+        .body()
+        .bytes()
+        .is_some_and(|bytes| matches!(scan(bytes), Ok(Envelope::Answer { id: Some(_), .. })))
+}
+
+/// Sends the messages of the response to `asked` to the client. A request is always answered, if only
+/// with an error: its client waits for nothing else.
+pub(super) async fn answer<S: Inner>(
+    inner: &S,
+    client: &Client,
+    seat: &Seat,
+    asked: &Bytes,
+    response: Response<Body>,
+) {
+    let id = match scan(asked) {
+        Ok(Envelope::Request { id, .. }) => Some(id.slice(asked)),
+        Ok(Envelope::Notification { .. } | Envelope::Answer { .. }) | Err(_) => None,
+    };
+    if is(&response, "text/event-stream") {
+        let mut read = Read::default();
+        drain(response.into_body(), seat, id.as_deref(), &mut read).await;
+        for _ in 0..MOST_RESUMPTIONS {
+            if read.answered || read.last.is_none() {
+                break;
+            }
+            sleep(PAUSE).await;
+            let last = read.last.take();
+            let Some(request) = client.own(Method::GET, last) else { break };
+            let Ok(response) = inner.clone().oneshot(request).await;
+            if !is(&response, "text/event-stream") {
+                break;
+            }
+            drain(response.into_body(), seat, id.as_deref(), &mut read).await;
+        }
+        if let Some(id) = id.filter(|_| !read.answered) {
+            seat.send(Rejection::internal().to_json(Some(&id))).await;
+        }
+        return;
+    }
+    let Some(id) = id else { return };
+    let message = match whole(response).await {
+        Some(message) => named(message, &id),
+        None => Rejection::internal().to_json(Some(&id)),
+    };
+    seat.send(message).await;
+}
+
+/// Sends what the session says unasked to the client, until one of them ends.
+pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) {
+    let mut read = Read::default();
+    while !client.is_closed() {
+        let Some(request) = client.own(Method::GET, read.last.clone()) else { return };
+        let Ok(response) = inner.clone().oneshot(request).await;
+        if matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) {
+            if read.last.take().is_some() {
+                continue;
+            }
+            // The session is over. The client cannot begin anew on this stream: its end says so.
+            return client.close();
+        }
+        if is(&response, "text/event-stream") {
+            drain(response.into_body(), seat, None, &mut read).await;
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn is(response: &Response<Body>, media: &str) -> bool {
+    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.is_some_and(|value| value.starts_with(media))
+}
+
+/// The message of a response that is no stream.
+async fn whole(response: Response<Body>) -> Option<Bytes> {
+    if !is(&response, "application/json") {
+        return None;
+    }
+    Some(Limited::new(response.into_body(), LARGEST).collect().await.ok()?.to_bytes())
+}
+
+/// An answer with the id of the request: an error may have been found before the id was.
+fn named(message: Bytes, id: &[u8]) -> Bytes {
+    match scan(&message) {
+        Ok(Envelope::Answer { id: None, .. }) => {
+            let whole = Span { start: 0, end: u32::try_from(message.len()).unwrap_or(u32::MAX) };
+            let mut splice = Splice::new(&message);
+            splice.set_member(whole, "id", id);
+            splice.finish()
+        }
+        Ok(_) => message,
+        Err(_) => Rejection::internal().to_json(Some(id)),
+    }
+}
+
+/// Sends all events that have data.
+async fn drain(mut body: Body, seat: &Seat, id: Option<&[u8]>, read: &mut Read) {
+    let mut reader = Reader::new(LARGEST);
+    loop {
+        while let Some(event) = reader.next() {
+            let Ok(event) = event else { return };
+            if event.data.is_empty() {
+                continue;
+            }
+            read.answered |= id.is_some_and(|id| answers(&event.data, id));
+            if !seat.send(event.data).await {
+                return;
+            }
+        }
+        let last = reader.last_id().filter(|id| !id.is_empty());
+        if let Some(last) = last.and_then(|id| HeaderValue::from_bytes(id).ok()) {
+            read.last = Some(last);
+        }
+        let frame: Option<Result<_, BoxError>> = body.frame().await;
+        match frame {
+            Some(Ok(frame)) => {
+                if let Ok(data) = frame.into_data() {
+                    reader.push(data);
+                }
+            }
+            Some(Err(_)) | None => return,
+        }
+    }
+}
+
+fn answers(message: &[u8], id: &[u8]) -> bool {
+    matches!(
+        scan(message),
+        Ok(Envelope::Answer { id: Some(span), .. }) if span.of(message) == id
+    )
+}

@@ -1,0 +1,100 @@
+//! The stream of one client.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Frame;
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, Sleep, sleep};
+use vmcp_core::BoxError;
+use vmcp_wire::sse;
+
+use super::MESSAGES;
+use super::client::{Client, Clients};
+
+/// How often a silent stream shows that it is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How long a client may take to shake hands.
+const HANDSHAKE: Duration = Duration::from_secs(60);
+
+/// What happens when a client goes.
+pub(super) type Leave = Box<dyn FnOnce() + Send>;
+
+/// A response body. When the client goes, `leave` is called.
+pub(super) struct Stream {
+    client: Arc<Client>,
+    queue: Receiver<Bytes>,
+    clients: Arc<Clients>,
+    leave: Option<Leave>,
+    opened: Instant,
+    started: bool,
+    keep_alive: Pin<Box<Sleep>>,
+}
+
+impl Stream {
+    pub(super) fn new(
+        client: Arc<Client>,
+        queue: Receiver<Bytes>,
+        clients: Arc<Clients>,
+        leave: Leave,
+    ) -> Self {
+        let keep_alive = Box::pin(sleep(KEEP_ALIVE));
+        let (leave, opened) = (Some(leave), Instant::now());
+        Self { client, queue, clients, leave, opened, started: false, keep_alive }
+    }
+
+    fn awake(&mut self) {
+        self.keep_alive.as_mut().reset(Instant::now() + KEEP_ALIVE);
+    }
+}
+
+impl http_body::Body for Stream {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        let mut out = BytesMut::new();
+        if !std::mem::replace(&mut this.started, true) {
+            let address = format!("{MESSAGES}?sessionId={}", this.client.id());
+            sse::frame(None, Some("endpoint"), address.as_bytes(), &mut out);
+            return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
+        }
+        match this.queue.poll_recv(cx) {
+            Poll::Ready(Some(message)) => {
+                out.reserve(message.len() + 32);
+                sse::frame(None, Some("message"), &message, &mut out);
+                this.awake();
+                return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
+            }
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => {}
+        }
+        if this.keep_alive.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        if !this.client.has_session() && this.opened.elapsed() >= HANDSHAKE {
+            return Poll::Ready(None);
+        }
+        this.awake();
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::KEEP_ALIVE)))))
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.client.close();
+        self.clients.remove(&self.client);
+        if let Some(leave) = self.leave.take() {
+            leave();
+        }
+    }
+}
