@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod cli;
+mod demo;
 pub mod guard;
 mod old_clients;
 pub mod parts;

@@ -1,8 +1,15 @@
 //! `vmcp demo`.
 
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
 use clap::Args;
 
-use super::outcome::Failure;
+use super::config::{Loaded, load};
+use super::outcome::{Failure, block_on, complain, print};
+use super::serve::{refused, stopped};
+use crate::demo::Examples;
+use crate::serve::{Options, Server};
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -13,6 +20,61 @@ pub(crate) struct Demo {
 
 impl Demo {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        Err(Failure::Fault(format!("nothing to show on port {}", self.port)))
+        block_on(self.show())
     }
+
+    async fn show(self) -> Result<(), Failure> {
+        let examples = Examples::start()
+            .await
+            .map_err(|error| Failure::Fault(format!("cannot start the examples: {error}")))?;
+        let text = configuration(&examples);
+        let Loaded { file: _, parts, warnings: _, egress } = load(&text).map_err(|faults| {
+            Failure::Fault(faults.describe("the examples' configuration".as_ref()))
+        })?;
+        let address = SocketAddr::from(([127, 0, 0, 1], self.port));
+        let options = Options { address, ..Options::default() };
+        let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
+        let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
+        let gateway = server.gateway().clone();
+        let url = format!("http://{address}/mcp");
+        tokio::spawn(async move {
+            gateway.settled().await;
+            print(&welcome(&url, &text));
+        });
+        server.run(stopped()).await;
+        complain("stopped");
+        Ok(())
+    }
+}
+
+/// The configuration file that the demo is made of.
+fn configuration(examples: &Examples) -> String {
+    let mut text = String::from("name: demo\nincomingAuth: {type: anonymous}\nbackends:\n");
+    for (name, url) in &examples.backends {
+        // Writing to a string cannot fail.
+        _ = writeln!(text, "  - {{name: {name}, url: \"{url}\", transport: streamable-http}}");
+    }
+    text
+}
+
+/// What is running and how clients connect.
+fn welcome(url: &str, configuration: &str) -> String {
+    format!(
+        r#"Three example servers behind one endpoint: {url}
+
+Claude Code
+  claude mcp add --transport http vmcp {url}
+Cursor (.cursor/mcp.json)
+  {{"mcpServers": {{"vmcp": {{"url": "{url}"}}}}}}
+VS Code (.vscode/mcp.json)
+  {{"servers": {{"vmcp": {{"type": "http", "url": "{url}"}}}}}}
+MCP Inspector
+  npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list
+
+It is what `vmcp serve` makes of this file:
+
+{configuration}
+Ctrl-C stops it.
+"#
+    )
 }

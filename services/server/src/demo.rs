@@ -1,0 +1,55 @@
+//! Three small MCP servers to put behind the gateway: one command shows everything at work.
+//!
+//! `clock` and `dice` speak the stateless generation, `notes` the stateful one.
+
+mod clock;
+mod dice;
+mod example;
+mod http;
+mod notes;
+mod stateful;
+mod stateless;
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
+
+use self::example::Example;
+
+/// The running examples. They end with this.
+#[derive(Debug)]
+pub(crate) struct Examples {
+    /// Name and URL of each.
+    pub(crate) backends: Vec<(&'static str, String)>,
+    tasks: Vec<AbortHandle>,
+}
+
+impl Examples {
+    /// Starts them on ports of the loopback interface that the system chooses.
+    pub(crate) async fn start() -> io::Result<Self> {
+        let mut examples = Self { backends: Vec::new(), tasks: Vec::new() };
+        examples.add(stateless::Stateless(clock::Clock)).await?;
+        examples.add(stateless::Stateless(dice::Dice)).await?;
+        examples.add(stateful::Stateful::new(notes::Notes::default())).await?;
+        Ok(examples)
+    }
+
+    async fn add<S: http::Speaks>(&mut self, server: S) -> io::Result<()> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("http://{}/mcp", listener.local_addr()?);
+        self.backends.push((S::Example::NAME, url));
+        let task = tokio::spawn(http::serve(listener, Arc::new(server)));
+        self.tasks.push(task.abort_handle());
+        Ok(())
+    }
+}
+
+impl Drop for Examples {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}

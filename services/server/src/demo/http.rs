@@ -1,0 +1,146 @@
+//! HTTP for the examples: reads a message, hands it over, sends what comes back.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Limited, StreamBody};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+use vmcp_core::{Body, code};
+
+use super::example::{Example, Fault, Talk};
+
+/// The largest message, in bytes.
+const LARGEST: usize = 1 << 20;
+
+/// The most connections: the gateway's own, and whoever finds the port.
+const CONNECTIONS: usize = 512;
+
+/// How many messages may wait in a stream.
+pub(super) const QUEUE: usize = 16;
+
+/// A generation of the protocol.
+pub(super) trait Speaks: Send + Sync + 'static {
+    type Example: Example;
+
+    /// Answers one HTTP request. The message is null when there was none.
+    fn speak(
+        self: Arc<Self>,
+        method: Method,
+        headers: HeaderMap,
+        message: Value,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// Serves an example for as long as it is polled.
+pub(super) async fn serve<S: Speaks>(listener: TcpListener, server: Arc<S>) {
+    let seats = Arc::new(Semaphore::new(CONNECTIONS));
+    while let Ok(seat) = Arc::clone(&seats).acquire_owned().await {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let server = Arc::clone(&server);
+        tokio::spawn(async move {
+            let service = service_fn(|request| {
+                let server = Arc::clone(&server);
+                async move { Ok::<_, Infallible>(answer(server, request).await) }
+            });
+            // A connection that breaks concerns nobody else.
+            _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            drop(seat);
+        });
+    }
+}
+
+async fn answer<S: Speaks>(server: Arc<S>, request: Request<Incoming>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    // A page of some origin has no business here; the gateway sends none.
+    if parts.headers.contains_key(http::header::ORIGIN) {
+        return status(StatusCode::FORBIDDEN);
+    }
+    if parts.uri.path() != "/mcp" {
+        return status(StatusCode::NOT_FOUND);
+    }
+    let message = if parts.method == Method::POST {
+        let Ok(body) = Limited::new(body, LARGEST).collect().await else {
+            return status(StatusCode::PAYLOAD_TOO_LARGE);
+        };
+        let Ok(message) = serde_json::from_slice(&body.to_bytes()) else {
+            let fault = Fault { code: code::PARSE, message: "this is no JSON".to_owned() };
+            return json_response(StatusCode::BAD_REQUEST, &refusal(&Value::Null, fault));
+        };
+        message
+    } else {
+        Value::Null
+    };
+    server.speak(parts.method, parts.headers, message).await
+}
+
+/// Works on a request in a stream of its own: messages meanwhile, then the answer. It is given up
+/// when the client goes.
+pub(super) fn work<S, F>(id: Value, answering: impl FnOnce(Talk) -> F, talk: S) -> Response<Body>
+where
+    S: FnOnce(mpsc::Sender<Value>) -> Talk,
+    F: Future<Output = Result<Value, Fault>> + Send + 'static,
+{
+    let (sender, response) = event_stream();
+    let answering = answering(talk(sender.clone()));
+    tokio::spawn(async move {
+        let outcome = tokio::select! {
+            outcome = answering => outcome,
+            () = sender.closed() => return,
+        };
+        _ = sender.send(reply(&id, outcome)).await;
+    });
+    response
+}
+
+/// An event stream and what feeds it.
+pub(super) fn event_stream() -> (mpsc::Sender<Value>, Response<Body>) {
+    let (sender, messages) = mpsc::channel::<Value>(QUEUE);
+    // The stream holds the receiver, so that whoever sends notices when the client goes.
+    let events = stream::unfold(messages, |mut messages| async move {
+        let message = messages.recv().await?;
+        let event = Bytes::from(format!("event: message\ndata: {message}\n\n"));
+        Some((Ok::<_, Infallible>(Frame::data(event)), messages))
+    });
+    let mut response = Response::new(Body::wrap(StreamBody::new(events)));
+    let kind = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(CONTENT_TYPE, kind);
+    (sender, response)
+}
+
+/// The answer to a request.
+pub(super) fn reply(id: &Value, outcome: Result<Value, Fault>) -> Value {
+    match outcome {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(fault) => refusal(id, fault),
+    }
+}
+
+/// The answer to a request that has no result.
+pub(super) fn refusal(id: &Value, Fault { code, message }: Fault) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
+}
+
+pub(super) fn json_response(status: StatusCode, message: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(message.to_string())));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+pub(super) fn status(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}

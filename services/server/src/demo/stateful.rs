@@ -1,0 +1,265 @@
+//! The stateful generation (MCP 2025-11-25): a session is opened first, and the server may speak in it
+//! unasked.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use vmcp_core::{Body, LATEST_STATEFUL};
+
+use super::example::{Example, Fault, Talk};
+use super::http::{Speaks, event_stream, json_response, reply, status, work};
+
+const SESSION: &str = "mcp-session-id";
+
+/// The most sessions; the oldest one ends for a new one.
+const SESSIONS: usize = 1024;
+
+/// The most resources that one session may be subscribed to.
+const SUBSCRIPTIONS: usize = 256;
+
+/// How long a question waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// An example that is spoken to in sessions.
+#[derive(Debug)]
+pub(super) struct Stateful<E> {
+    example: E,
+    sessions: Arc<Sessions>,
+}
+
+/// All open sessions.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    open: Mutex<HashMap<String, Arc<Session>>>,
+    serial: AtomicU64,
+}
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Session {
+    number: u64,
+    /// Whether the client can be asked something.
+    asks: bool,
+    standing: Mutex<Option<mpsc::Sender<Value>>>,
+    subscribed: Mutex<HashSet<String>>,
+    questions: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
+    serial: AtomicU64,
+    all: Weak<Sessions>,
+}
+
+/// What a client said to a question.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Accept(Value),
+    Decline,
+    /// The client cannot be asked.
+    Deaf,
+}
+
+impl<E: Example> Stateful<E> {
+    pub(super) fn new(example: E) -> Self {
+        Self { example, sessions: Arc::default() }
+    }
+
+    fn initialize(&self, id: &Value, params: &Value) -> Response<Body> {
+        let asks = params["capabilities"]["elicitation"].is_object();
+        let Some(name) = self.sessions.open(asks) else {
+            return status(StatusCode::SERVICE_UNAVAILABLE);
+        };
+        let result = json!({
+            "protocolVersion": LATEST_STATEFUL,
+            "capabilities": E::capabilities(),
+            "serverInfo": {"name": E::NAME, "version": env!("CARGO_PKG_VERSION")},
+            "instructions": E::INSTRUCTIONS,
+        });
+        let mut response = json_response(StatusCode::OK, &reply(id, Ok(result)));
+        response.headers_mut().insert(SESSION, name);
+        response
+    }
+
+    async fn request(
+        self: Arc<Self>,
+        session: Arc<Session>,
+        id: Value,
+        method: String,
+        params: Value,
+    ) -> Response<Body> {
+        if method == "ping" {
+            return json_response(StatusCode::OK, &reply(&id, Ok(json!({}))));
+        }
+        if method == "tools/call" {
+            let token = params["_meta"].get("progressToken").cloned();
+            return work(
+                id,
+                |talk| async move { self.example.answer(&method, &params, &talk).await },
+                |messages| Talk { token, messages, session: Some(session) },
+            );
+        }
+        let (messages, _) = mpsc::channel(1);
+        let talk = Talk { token: None, messages, session: Some(session) };
+        let outcome = self.example.answer(&method, &params, &talk).await;
+        json_response(StatusCode::OK, &reply(&id, outcome))
+    }
+}
+
+impl<E: Example> Speaks for Stateful<E> {
+    type Example = E;
+
+    async fn speak(
+        self: Arc<Self>,
+        http: Method,
+        headers: HeaderMap,
+        message: Value,
+    ) -> Response<Body> {
+        let method = message["method"].as_str();
+        if method == Some("initialize") {
+            return self.initialize(&message["id"], &message["params"]);
+        }
+        let name = headers.get(SESSION).and_then(|name| name.to_str().ok());
+        let Some(name) = name else { return status(StatusCode::BAD_REQUEST) };
+        let Some(session) = self.sessions.get(name) else { return status(StatusCode::NOT_FOUND) };
+        match (http, message.get("id"), method) {
+            (Method::DELETE, ..) => {
+                lock(&self.sessions.open).remove(name);
+                status(StatusCode::NO_CONTENT)
+            }
+            (Method::GET, ..) => {
+                let (sender, response) = event_stream();
+                *lock(&session.standing) = Some(sender);
+                response
+            }
+            (Method::POST, Some(id), Some(method)) => {
+                let (id, method) = (id.clone(), method.to_owned());
+                let params = message.get("params").cloned().unwrap_or_default();
+                self.request(session, id, method, params).await
+            }
+            (Method::POST, Some(id), None) => {
+                session.answered(id, message.get("result"));
+                status(StatusCode::ACCEPTED)
+            }
+            (Method::POST, None, _) => status(StatusCode::ACCEPTED),
+            _ => status(StatusCode::METHOD_NOT_ALLOWED),
+        }
+    }
+}
+
+impl Sessions {
+    fn get(&self, name: &str) -> Option<Arc<Session>> {
+        lock(&self.open).get(name).cloned()
+    }
+
+    /// A new session's name; `None` when the system has no random numbers.
+    fn open(self: &Arc<Self>, asks: bool) -> Option<HeaderValue> {
+        let (high, low) = (getrandom::u64().ok()?, getrandom::u64().ok()?);
+        let name = format!("{high:016x}{low:016x}");
+        let session = Session {
+            number: self.serial.fetch_add(1, Ordering::Relaxed),
+            asks,
+            standing: Mutex::default(),
+            subscribed: Mutex::default(),
+            questions: Mutex::default(),
+            serial: AtomicU64::default(),
+            all: Arc::downgrade(self),
+        };
+        let mut open = lock(&self.open);
+        if open.len() >= SESSIONS {
+            let oldest = open.iter().min_by_key(|(_, session)| session.number);
+            let oldest = oldest.map(|(name, _)| name.clone()).unwrap_or_default();
+            open.remove(&oldest);
+        }
+        open.insert(name.clone(), Arc::new(session));
+        HeaderValue::from_str(&name).ok()
+    }
+}
+
+impl Session {
+    /// Tells every session that a list has changed.
+    pub(super) fn list_changed(&self, kind: &str) {
+        let method = format!("notifications/{kind}/list_changed");
+        self.each(|_| Some(json!({"jsonrpc": "2.0", "method": method})));
+    }
+
+    /// Tells the sessions that are subscribed to a resource that it has changed.
+    pub(super) fn updated(&self, uri: &str) {
+        self.each(|session| {
+            lock(&session.subscribed).contains(uri).then(|| {
+                json!({
+                    "jsonrpc": "2.0",
+                    "method": "notifications/resources/updated",
+                    "params": {"uri": uri},
+                })
+            })
+        });
+    }
+
+    pub(super) fn subscribe(&self, uri: &str, wanted: bool) -> Result<(), Fault> {
+        let mut subscribed = lock(&self.subscribed);
+        if !wanted {
+            subscribed.remove(uri);
+        } else if subscribed.len() >= SUBSCRIPTIONS {
+            return Err(Fault::invalid("too many subscriptions"));
+        } else {
+            subscribed.insert(uri.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Asks the client's user, in the stream of the request that it concerns.
+    pub(super) async fn ask(
+        &self,
+        messages: &mpsc::Sender<Value>,
+        message: &str,
+        schema: &Value,
+    ) -> Said {
+        if !self.asks {
+            return Said::Deaf;
+        }
+        let id = self.serial.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        lock(&self.questions).insert(id, sender);
+        let question = json!({
+            "jsonrpc": "2.0",
+            "id": id,
+            "method": "elicitation/create",
+            "params": {"message": message, "requestedSchema": schema},
+        });
+        let asked = messages.send(question).await;
+        let answer = match asked {
+            Ok(()) => tokio::time::timeout(PATIENCE, answer).await.ok(),
+            Err(_) => None,
+        };
+        lock(&self.questions).remove(&id);
+        match answer {
+            Some(Ok(said)) if said["action"] == "accept" => Said::Accept(said["content"].clone()),
+            _ => Said::Decline,
+        }
+    }
+
+    fn answered(&self, id: &Value, result: Option<&Value>) {
+        let waiting = id.as_u64().and_then(|id| lock(&self.questions).remove(&id));
+        if let Some(waiting) = waiting {
+            // Whoever asked may have given up.
+            _ = waiting.send(result.cloned().unwrap_or_default());
+        }
+    }
+
+    fn each(&self, message: impl Fn(&Session) -> Option<Value>) {
+        let Some(all) = self.all.upgrade() else { return };
+        for session in lock(&all.open).values() {
+            let standing = lock(&session.standing).clone();
+            if let (Some(standing), Some(message)) = (standing, message(session)) {
+                // A client that doesn't read misses what doesn't fit.
+                _ = standing.try_send(message);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
