@@ -185,7 +185,13 @@ impl Link {
         self.status.send_replace(status);
     }
 
-    /// Waits until the first attempt to fetch the offer has ended, but not past `deadline` after it
+    /// Nobody observes it any more: whoever waits for its first offer waits in vain.
+    pub(crate) fn retire(&self) {
+        let reason = format!("backend {} is no longer configured", self.name());
+        self.set_status(Status::Failed { reason });
+    }
+
+    /// Waits until the first attempt to fetch the offer has ended, but not past `patience` after it
     /// began.
     pub(crate) async fn settled(&self, patience: std::time::Duration) {
         let Status::Fetching { since } = self.status() else { return };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::task::AbortHandle;
@@ -98,6 +99,18 @@ impl Snapshot {
         self.catalog.load_full()
     }
 
+    /// Waits for first offers that are still on their way, each for a while from when it was asked
+    /// for first.
+    pub(crate) async fn settle(&self) {
+        let patience = match self.partial_failure {
+            PartialFailure::Fail => Duration::from_secs(5),
+            PartialFailure::BestEffort => Duration::from_secs(1),
+        };
+        for link in &self.links {
+            link.settled(patience).await;
+        }
+    }
+
     fn combine(&self) -> Everything {
         let offers: Vec<_> = self.links.iter().map(|link| link.offer.load_full()).collect();
         let parts: Vec<_> = self
@@ -133,6 +146,20 @@ impl Hub {
         self.snapshot.load_full()
     }
 
+    /// `seen` with the first offers that were still on their way, or what has replaced it meanwhile:
+    /// nobody fetches what only an older configuration has.
+    pub(crate) async fn settled(&self, seen: &Arc<Snapshot>) -> Arc<Snapshot> {
+        let mut snapshot = Arc::clone(seen);
+        loop {
+            snapshot.settle().await;
+            let newest = self.snapshot();
+            if Arc::ptr_eq(&newest, &snapshot) {
+                return snapshot;
+            }
+            snapshot = newest;
+        }
+    }
+
     /// Takes over another configuration. Backends that are the same keep everything.
     pub(crate) async fn reload(self: &Arc<Self>, settings: Settings) {
         let guard = self.rebuilding.lock().await;
@@ -142,6 +169,8 @@ impl Hub {
         self.snapshot.store(Arc::clone(&new));
         drop(guard);
         self.observe_all();
+        let kept = |link: &Arc<Link>| new.links.iter().any(|kept| Arc::ptr_eq(kept, link));
+        old.links.iter().filter(|link| !kept(link)).for_each(|link| link.retire());
         self.tell(&changes);
         self.sessions.for_each(|session| session.keep_only(&new.links));
         self.listeners.keep_only(&new.links);

@@ -189,11 +189,11 @@ fn wanted(call: &Call) -> Result<Wanted, Rejection> {
 /// Answers `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
 pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     let Wanted { kinds, resources } = wanted(&call)?;
-    let catalog = call.snapshot.catalog();
-    if !resources.is_empty() {
-        call.snapshot.settle(&catalog).await;
-    }
-    let catalog = call.snapshot.catalog();
+    let catalog = if resources.is_empty() {
+        call.snapshot.catalog()
+    } else {
+        call.hub.settled(&call.snapshot).await.catalog()
+    };
     // What nobody has cannot be listened to: the acknowledgement names what is left.
     let mut owners: Vec<(Arc<Link>, Vec<String>)> = Vec::new();
     for uri in resources {

@@ -1,5 +1,7 @@
 //! Lists: cut out of the catalog, framed for the client's generation, never copied.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -9,7 +11,7 @@ use vmcp_wire::Key;
 use crate::backend::Status;
 use crate::call::{Call, event_stream};
 use crate::catalog::{Kind, define_literal};
-use crate::hub::Snapshot;
+use crate::hub::{Everything, Snapshot};
 use crate::settings::PartialFailure;
 
 /// Answers a list request.
@@ -19,10 +21,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         (Some(_), Some(text)) => Some(text.read(&call.message.bytes)),
         (Some(_), None) => return Err(Rejection::invalid_params("params.cursor must be a string")),
     };
-    call.snapshot.known_down()?;
-    call.snapshot.settle(&call.snapshot.catalog()).await;
-    call.snapshot.complete()?;
-    let catalog = call.snapshot.catalog();
+    let catalog = offered(call).await?;
     let page = catalog.list(kind).page(kind, cursor.as_deref()).ok_or_else(|| {
         Rejection::invalid_params("params.cursor is not one of this list: start without one")
     })?;
@@ -55,6 +54,24 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
+}
+
+/// The catalog to list. Of a configuration that was replaced while the list waited, nobody fetches
+/// what is missing: the new one is looked at instead.
+async fn offered(call: &Call) -> Result<Arc<Everything>, Rejection> {
+    let mut snapshot = Arc::clone(&call.snapshot);
+    loop {
+        let mut complete = snapshot.known_down();
+        if complete.is_ok() {
+            snapshot.settle().await;
+            complete = snapshot.complete();
+        }
+        let newest = call.hub.snapshot();
+        if complete.is_ok() || Arc::ptr_eq(&newest, &snapshot) {
+            return complete.map(|()| snapshot.catalog());
+        }
+        snapshot = newest;
+    }
 }
 
 /// Line ends in JSON stand between tokens only: a space does as well.

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use vmcp_core::{Rejection, code};
@@ -12,7 +11,6 @@ use super::Call;
 use crate::backend::Link;
 use crate::catalog::{ParamHeader, Route, check_headers};
 use crate::hub::Everything;
-use crate::settings::PartialFailure;
 
 /// Where a request goes.
 #[derive(Debug)]
@@ -32,12 +30,14 @@ impl Target {
         let catalog = call.snapshot.catalog();
         match Self::look(call, method, &catalog) {
             Err(Missing::Unknown(refusal)) => {
-                // A backend whose first offer is still on its way may have it.
-                if Box::pin(call.snapshot.settle(&catalog)).await {
-                    let catalog = call.snapshot.catalog();
-                    return Self::look(call, method, &catalog).map_err(Missing::into);
+                // A backend whose first offer is still on its way may have it. Waiting is rare, and
+                // its future is not to make every call larger.
+                let snapshot = Box::pin(call.hub.settled(&call.snapshot)).await;
+                let newest = snapshot.catalog();
+                if Arc::ptr_eq(&catalog, &newest) {
+                    return Err(refusal);
                 }
-                Err(refusal)
+                Self::look(call, method, &newest).map_err(Missing::into)
             }
             found => found.map_err(Missing::into),
         }
@@ -193,23 +193,5 @@ fn shortened(name: &str) -> Cow<'_, str> {
     match name.char_indices().nth(256) {
         Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
         None => Cow::Borrowed(name),
-    }
-}
-
-impl crate::hub::Snapshot {
-    /// How long a backend's first offer is waited for, counted from when it was asked first.
-    fn patience(&self) -> Duration {
-        match self.partial_failure {
-            PartialFailure::Fail => Duration::from_secs(5),
-            PartialFailure::BestEffort => Duration::from_secs(1),
-        }
-    }
-
-    /// Waits for first offers that are still on their way. Whether `seen` is out of date.
-    pub(crate) async fn settle(&self, seen: &Arc<Everything>) -> bool {
-        for link in &self.links {
-            link.settled(self.patience()).await;
-        }
-        !Arc::ptr_eq(seen, &self.catalog())
     }
 }
