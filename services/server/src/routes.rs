@@ -49,7 +49,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
     fn call(&self, request: Request<Incoming>) -> Answering {
         match request.uri().path() {
             "/mcp" => Answering::Mcp(self.mcp.clone().call(request)),
-            STREAM | MESSAGES => Answering::Old(self.old.clone().call(request)),
+            STREAM | MESSAGES => Answering::Mcp(self.old.clone().call(request)),
             _ => Answering::Done(Some(self.small(&request))),
         }
     }
@@ -57,10 +57,8 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
 
 /// The MCP service's future, or an answer that is there.
 pub(crate) enum Answering {
-    /// From the MCP endpoint.
+    /// From the MCP endpoint, or one of those for old clients: both have this type.
     Mcp(<McpService as Service<Request<Incoming>>>::Future),
-    /// From those of old clients.
-    Old(<OldService as Service<Request<Incoming>>>::Future),
     /// From one of the others.
     Done(Option<Response<Body>>),
 }
@@ -74,7 +72,6 @@ impl Future for Answering {
     ) -> std::task::Poll<Self::Output> {
         match &mut *self {
             Self::Mcp(future) => Pin::new(future).poll(cx),
-            Self::Old(future) => Pin::new(future).poll(cx),
             Self::Done(response) => response
                 .take()
                 .map_or(std::task::Poll::Pending, |response| std::task::Poll::Ready(Ok(response))),

@@ -33,7 +33,7 @@ use vmcp_wire::{Envelope, Key, Params, Span, scan};
 
 use self::body::{Answer, Events};
 use self::desk::{Desk, MOST_WAITING, NoPlace};
-use self::outbox::{Outbox, Posted};
+use self::outbox::Outbox;
 use super::failure::Failure;
 use crate::call::event_stream;
 use crate::settings::BackendService;
@@ -183,10 +183,8 @@ impl Channel {
     }
 
     async fn tell(&self, outbox: Outbox, message: Bytes) -> Result<Response<Body>, BoxError> {
-        match outbox.post(message).await? {
-            Posted::Taken => Ok(plain(StatusCode::ACCEPTED)),
-            Posted::Refused(response) => Ok(self.refused(response)),
-        }
+        let refusal = outbox.post(message).await?;
+        Ok(refusal.map_or_else(|| plain(StatusCode::ACCEPTED), |refusal| self.refused(refusal)))
     }
 
     /// The backend's own refusal. One that doesn't know the session has ended it.
@@ -227,8 +225,8 @@ impl Channel {
                 first
             }
             posted = &mut posting => match posted? {
-                Posted::Taken => answer.next().await,
-                Posted::Refused(response) => {
+                None => answer.next().await,
+                Some(response) => {
                     answer.give_up();
                     return Ok(self.refused(response));
                 }

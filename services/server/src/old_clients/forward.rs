@@ -133,7 +133,7 @@ fn named(message: Bytes, id: &[u8]) -> Bytes {
 async fn drain(mut body: Body, seat: &Seat, id: Option<&[u8]>, read: &mut Read) {
     let mut reader = Reader::new(LARGEST);
     loop {
-        while let Some(event) = reader.next() {
+        for event in reader.by_ref() {
             let Ok(event) = event else { return };
             if event.data.is_empty() {
                 continue;

@@ -144,9 +144,10 @@ impl Desk {
             // An error about what could not be read.
             None => (state.waiting.len() == 1).then_some(0),
         };
-        match index {
-            Some(index) => state.waiting.remove(index).inbox.finish(message),
-            None => tracing::debug!("an answer nobody waits for"),
+        if let Some(index) = index {
+            state.waiting.remove(index).inbox.finish(message);
+        } else {
+            tracing::debug!("an answer nobody waits for");
         }
     }
 

@@ -163,8 +163,13 @@ mod tests {
 
     use super::*;
 
-    fn next(reading: &mut Reading) -> Option<Option<Item>> {
-        reading.next().now_or_never()
+    fn next(reading: &mut Reading) -> Poll<Option<Item>> {
+        reading.next().now_or_never().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn message(reading: &mut Reading) -> Bytes {
+        let Poll::Ready(Some(item)) = next(reading) else { panic!("nothing waits") };
+        item.message
     }
 
     #[test]
@@ -175,7 +180,7 @@ mod tests {
         }
         assert!(inbox.offer("question".into(), Worth::Much));
         let mut reading = inbox.read();
-        assert_eq!(next(&mut reading).unwrap().unwrap().message, "1");
+        assert_eq!(message(&mut reading), "1");
         let full = Arc::new(Inbox::default());
         for _ in 0..MOST {
             assert!(full.offer("question".into(), Worth::Much));
@@ -184,7 +189,11 @@ mod tests {
         assert!(!full.offer("progress".into(), Worth::Little));
         full.finish("answer".into());
         let mut reading = full.read();
-        let all: Vec<_> = std::iter::from_fn(|| next(&mut reading).unwrap()).collect();
+        let all: Vec<_> = std::iter::from_fn(|| match next(&mut reading) {
+            Poll::Ready(item) => item,
+            Poll::Pending => panic!("it has ended"),
+        })
+        .collect();
         assert_eq!(all.last(), Some(&Item { message: "answer".into(), last: true }));
         assert_eq!(all.len(), MOST + 1);
     }
@@ -196,7 +205,7 @@ mod tests {
         assert!(inbox.offer(large.clone(), Worth::Little));
         assert!(inbox.offer("next".into(), Worth::Little));
         let mut reading = inbox.read();
-        assert_eq!(next(&mut reading).unwrap().unwrap().message, "next");
+        assert_eq!(message(&mut reading), "next");
         assert!(!inbox.offer(vec![b'x'; MOST_BYTES + 1].into(), Worth::Little));
         assert!(inbox.offer(large, Worth::Much));
     }
@@ -205,15 +214,15 @@ mod tests {
     fn a_newer_reader_ends_the_older_one() {
         let inbox = Arc::new(Inbox::default());
         let mut first = inbox.read();
-        assert_eq!(next(&mut first), None);
+        assert_eq!(next(&mut first), Poll::Pending);
         let mut second = inbox.read();
-        assert_eq!(next(&mut first), Some(None));
+        assert_eq!(next(&mut first), Poll::Ready(None));
         drop(first);
         assert!(inbox.is_read());
         inbox.offer("message".into(), Worth::Much);
-        assert_eq!(next(&mut second).unwrap().unwrap().message, "message");
+        assert_eq!(message(&mut second), "message");
         inbox.end();
-        assert_eq!(next(&mut second), Some(None));
+        assert_eq!(next(&mut second), Poll::Ready(None));
         assert!(!inbox.offer("late".into(), Worth::Much));
     }
 }

@@ -23,13 +23,6 @@ pub(super) struct Outbox {
     extensions: Extensions,
 }
 
-/// What became of a message.
-#[derive(Debug)]
-pub(super) enum Posted {
-    Taken,
-    Refused(Response<Body>),
-}
-
 impl Outbox {
     pub(super) fn new(inner: BackendService, endpoint: Uri, parts: Parts) -> Self {
         let Parts { mut headers, extensions, .. } = parts;
@@ -41,7 +34,8 @@ impl Outbox {
         Self { inner, endpoint, headers, extensions }
     }
 
-    pub(super) async fn post(&self, message: Bytes) -> Result<Posted, BoxError> {
+    /// Posts a message. What comes back is the backend's refusal of it.
+    pub(super) async fn post(&self, message: Bytes) -> Result<Option<Response<Body>>, BoxError> {
         let mut request = Request::new(Full::new(message));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.endpoint.clone();
@@ -49,10 +43,10 @@ impl Outbox {
         *request.extensions_mut() = self.extensions.clone();
         let response = self.inner.clone().oneshot(request).await?;
         if !response.status().is_success() {
-            return Ok(Posted::Refused(response));
+            return Ok(Some(response));
         }
         // Read to its end, the connection can be used again.
         _ = Limited::new(response.into_body(), LARGEST).collect().await;
-        Ok(Posted::Taken)
+        Ok(None)
     }
 }
