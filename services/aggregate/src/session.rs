@@ -138,7 +138,7 @@ impl Session {
             .partition(|upstream| links.iter().any(|link| Arc::ptr_eq(link, &upstream.link)));
         *upstreams = kept;
         drop(upstreams);
-        gone.into_iter().for_each(|upstream| upstream.close());
+        gone.iter().for_each(|upstream| upstream.retire());
     }
 
     /// Ends the standing stream; calls go on.

@@ -66,7 +66,7 @@ impl SharedSessions {
             let oldest =
                 table.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
             if let Some(entry) = oldest.and_then(|key| table.remove(&key)) {
-                entry.upstream.close();
+                entry.upstream.retire();
             }
         }
         let upstream = Arc::new(Upstream::new(Arc::clone(link)));
@@ -107,6 +107,6 @@ impl SharedSessions {
             .collect();
         let ended: Vec<_> = keys.iter().filter_map(|key| table.remove(key)).collect();
         drop(table);
-        ended.into_iter().for_each(|entry| entry.upstream.close());
+        ended.iter().for_each(|entry| entry.upstream.retire());
     }
 }

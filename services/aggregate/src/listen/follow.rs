@@ -173,7 +173,7 @@ struct Closing(Arc<Upstream>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        Arc::clone(&self.0).close();
+        self.0.close();
     }
 }
 

@@ -1,9 +1,11 @@
 //! One client session's relation to one stateful backend: a session there, opened at its first use.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use tokio::task::AbortHandle;
+use tokio::time::sleep;
 use vmcp_core::BoxError;
 
 use super::lock;
@@ -12,6 +14,9 @@ use crate::backend::ask::ask;
 use crate::backend::handshake::{self, Introduction, Live};
 use crate::backend::request::post;
 use crate::catalog::define_literal;
+
+/// How often a session that is to end is looked at.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The most resources that one session can subscribe to at one backend.
 const MOST_SUBSCRIPTIONS: usize = 1024;
@@ -141,11 +146,34 @@ impl Upstream {
     }
 
     /// Ends the session; the backend is told in the background.
-    pub(crate) fn close(self: Arc<Self>) {
+    pub(crate) fn close(&self) {
         self.stop_listening();
-        if let Some(live) = self.live.swap(None).filter(|live| live.can_end()) {
-            let link = Arc::clone(&self.link);
-            tokio::spawn(async move { live.close(&link).await });
-        }
+        self.leave(false);
+    }
+
+    /// Ends the session when the calls in it are over: each ends on the configuration it began with.
+    pub(crate) fn retire(&self) {
+        self.stop_listening();
+        self.leave(true);
+    }
+
+    fn leave(&self, patiently: bool) {
+        let Some(live) = self.live.swap(None).filter(|live| live.can_end()) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let link = Arc::clone(&self.link);
+        runtime.spawn(async move {
+            // A call holds it for as long as it is under way.
+            while patiently && Arc::strong_count(&live) > 1 {
+                sleep(LOOK).await;
+            }
+            live.close(&link).await;
+        });
+    }
+}
+
+/// A call that was on its way when the relation ended may have opened a session since.
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.leave(true);
     }
 }
