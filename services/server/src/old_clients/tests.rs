@@ -1,1 +1,306 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use http_body_util::channel::{Channel as Pipe, Sender};
+use tokio::time::Instant;
+
+use super::*;
+
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":"one","method":"tools/list"}"#;
+
+/// What stands at `/mcp`.
+#[derive(Clone)]
+struct Mcp(Arc<dyn Fn(Request<Bytes>) -> Answering + Send + Sync>);
+
+impl Service<Request<Full<Bytes>>> for Mcp {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Answering {
+        assert_eq!(request.uri(), "/mcp");
+        let (parts, body) = request.into_parts();
+        let message = body.collect().now_or_never().unwrap().unwrap().to_bytes();
+        (self.0)(Request::from_parts(parts, message))
+    }
+}
+
+fn ready(response: Response<Body>) -> Answering {
+    Box::pin(std::future::ready(Ok(response)))
+}
+
+fn json(status: u16, text: &str) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::copy_from_slice(text.as_bytes())));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn accepted() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::ACCEPTED;
+    response
+}
+
+/// What stands at `/mcp` and answers handshakes by itself.
+fn mcp(answer: impl Fn(&Request<Bytes>) -> Answering + Send + Sync + 'static) -> Mcp {
+    Mcp(Arc::new(move |request| {
+        if request.body() == HELLO {
+            let mut response = json(200, r#"{"jsonrpc":"2.0","id":0,"result":{}}"#);
+            response.headers_mut().insert(SESSION, HeaderValue::from_static("s1"));
+            return ready(response);
+        }
+        if request.body() == READY {
+            return ready(accepted());
+        }
+        answer(&request)
+    }))
+}
+
+fn never() -> Answering {
+    Box::pin(std::future::pending())
+}
+
+struct Old {
+    service: OldClients<Mcp>,
+    clients: Arc<Clients>,
+    address: String,
+    stream: Body,
+}
+
+fn service(mcp: Mcp) -> OldClients<Mcp> {
+    OldClients::new(mcp, Arc::new(Clients::new(2, 1000)))
+}
+
+async fn send(
+    service: &OldClients<Mcp>,
+    method: Method,
+    uri: &str,
+    caller: &Identity,
+    body: &str,
+) -> Response<Body> {
+    let mut request = Request::new(Full::new(Bytes::copy_from_slice(body.as_bytes())));
+    *request.method_mut() = method;
+    *request.uri_mut() = uri.parse().unwrap();
+    request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    request.headers_mut().insert(SESSION, HeaderValue::from_static("forged"));
+    request.extensions_mut().insert(caller.clone());
+    let Ok(response) = service.clone().oneshot(request).await;
+    response
+}
+
+impl Old {
+    async fn open(mcp: Mcp) -> Self {
+        let service = service(mcp);
+        let clients = Arc::clone(&service.clients);
+        let response = send(&service, Method::GET, STREAM, &Identity::anonymous(), "").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        let mut old =
+            Self { service, clients, address: String::new(), stream: response.into_body() };
+        let first = old.event().await;
+        let address = first.strip_prefix("event: endpoint\ndata: ").unwrap().trim_end();
+        old.address = address.to_owned();
+        old
+    }
+
+    async fn connect(mcp: Mcp) -> Self {
+        let mut old = Self::open(mcp).await;
+        assert_eq!(old.post(HELLO).await.status(), StatusCode::ACCEPTED);
+        let hello = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n\n";
+        assert_eq!(old.event().await, hello);
+        old
+    }
+
+    async fn post(&self, message: &str) -> Response<Body> {
+        send(&self.service, Method::POST, &self.address, &Identity::anonymous(), message).await
+    }
+
+    /// What comes next on the stream; nothing when that has ended.
+    async fn event(&mut self) -> String {
+        let Some(frame) = self.stream.frame().await else { return String::new() };
+        String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap()
+    }
+}
+
+fn message(text: &str) -> String {
+    format!("event: message\ndata: {text}\n\n")
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_come_on_the_stream_and_carry_the_session() {
+    let answer = r#"{"jsonrpc":"2.0","id":"one","result":{"tools":[]}}"#;
+    let mut old = Old::connect(mcp(move |request| {
+        assert_eq!(request.headers()[SESSION], "s1");
+        assert_eq!(request.headers()[ACCEPT], "application/json, text/event-stream");
+        ready(json(200, answer))
+    }))
+    .await;
+    assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+    assert_eq!(old.event().await, message(answer));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_an_id_gets_that_of_its_request() {
+    let mut old = Old::connect(mcp(|_| {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            Ok(json(503, r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}"#))
+        })
+    }))
+    .await;
+    assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+    let expected = r#"{"jsonrpc":"2.0","id":"one","error":{"code":1,"message":"m"}}"#;
+    assert_eq!(old.event().await, message(expected));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_at_once_is_the_answer_to_the_post() {
+    let old = Old::connect(mcp(|_| ready(json(401, r#"{"error":"unauthorized"}"#)))).await;
+    assert_eq!(old.post(LIST).await.status(), StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_failed_can_be_tried_again() {
+    let tries = AtomicUsize::new(0);
+    let old = Old::open(Mcp(Arc::new(move |_| {
+        let first = tries.fetch_add(1, Ordering::Relaxed) == 0;
+        ready(if first { json(503, "{}") } else { accepted() })
+    })))
+    .await;
+    assert_eq!(old.post(HELLO).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(old.post(HELLO).await.status(), StatusCode::ACCEPTED);
+}
+
+fn events(sender: &Mutex<Option<Sender<Bytes, BoxError>>>) -> Answering {
+    let (sending, body) = Pipe::<Bytes, BoxError>::new(8);
+    *sender.lock().unwrap() = Some(sending);
+    let mut response = Response::new(Body::wrap(body));
+    response.headers_mut().insert(CONTENT_TYPE, EVENTS);
+    ready(response)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_breaks_is_resumed_and_one_that_cannot_be_ends_in_an_error() {
+    let pipe = Arc::new(Mutex::new(None::<Sender<Bytes, BoxError>>));
+    let opened = Arc::clone(&pipe);
+    let mut old = Old::connect(mcp(move |request| {
+        if request.method() == Method::GET {
+            assert_eq!(request.headers()[LAST_EVENT], "1-7");
+        }
+        events(&opened)
+    }))
+    .await;
+    assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+    let mut first = pipe.lock().unwrap().take().unwrap();
+    let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
+    first.send_data(format!("id: 1-7\ndata: {progress}\n\n").into()).await.unwrap();
+    assert_eq!(old.event().await, message(progress));
+    drop(first);
+    let mut second = loop {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        if let Some(second) = pipe.lock().unwrap().take() {
+            break second;
+        }
+    };
+    second
+        .send_data("data: {\"jsonrpc\":\"2.0\",\"id\":\"one\",\"result\":{}}\n\n".into())
+        .await
+        .unwrap();
+    assert_eq!(old.event().await, message(r#"{"jsonrpc":"2.0","id":"one","result":{}}"#));
+    assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+    drop(pipe.lock().unwrap().take().unwrap());
+    let error = old.event().await;
+    assert!(error.contains(r#""id":"one","error""#), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_unasked_is_on_the_stream_too_until_the_session_is_over() {
+    let pipe = Arc::new(Mutex::new(None::<Sender<Bytes, BoxError>>));
+    let opened = Arc::clone(&pipe);
+    let gets = AtomicUsize::new(0);
+    let mut old = Old::connect(mcp(move |request| {
+        assert_eq!((request.method(), &request.headers()[ACCEPT]), (&Method::GET, &EVENTS));
+        let first = gets.fetch_add(1, Ordering::Relaxed) == 0;
+        if first { events(&opened) } else { ready(json(404, "{}")) }
+    }))
+    .await;
+    assert_eq!(old.post(READY).await.status(), StatusCode::ACCEPTED);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let mut standing = pipe.lock().unwrap().take().unwrap();
+    standing.send_data("data: {\"n\":1}\n\n".into()).await.unwrap();
+    assert_eq!(old.event().await, message("{\"n\":1}"));
+    drop(standing);
+    assert_eq!(old.event().await, "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_stream_shows_that_it_is_alive_but_waits_only_so_long_for_a_handshake() {
+    let mut old = Old::connect(mcp(|_| never())).await;
+    for _ in 0..10 {
+        assert_eq!(old.event().await, ": keep-alive\n\n");
+    }
+    let mut idle = Old::open(mcp(|_| never())).await;
+    let opened = Instant::now();
+    while idle.event().await != "" {}
+    assert_eq!(opened.elapsed().as_secs(), 60);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_and_messages_under_way_are_limited() {
+    let old = Old::connect(mcp(|_| never())).await;
+    for _ in 0..64 {
+        assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+    }
+    assert_eq!(old.post(LIST).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let caller = Identity::anonymous();
+    let second = send(&old.service, Method::GET, STREAM, &caller, "").await;
+    let third = send(&old.service, Method::GET, STREAM, &caller, "").await;
+    assert_eq!((second.status().as_u16(), third.status().as_u16()), (200, 503));
+    drop(second);
+    assert_eq!(send(&old.service, Method::GET, STREAM, &caller, "").await.status(), 200);
+    assert_eq!(old.post(&"x".repeat(1001)).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_belongs_to_who_opened_it() {
+    let old = Old::connect(mcp(|_| never())).await;
+    let foreign = Identity::new("https://issuer.test", "mallory");
+    let response = send(&old.service, Method::POST, &old.address, &foreign, LIST).await;
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_session_ends_with_the_stream() {
+    let deleted = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&deleted);
+    let old = Old::connect(mcp(move |request| {
+        if request.method() == Method::DELETE {
+            assert_eq!(request.headers()[SESSION], "s1");
+            counting.fetch_add(1, Ordering::Relaxed);
+        }
+        never()
+    }))
+    .await;
+    assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+    let Old { clients, stream, service, address } = old;
+    drop(stream);
+    tokio::task::yield_now().await;
+    assert_eq!((deleted.load(Ordering::Relaxed), clients.len()), (1, 0));
+    let late = send(&service, Method::POST, &address, &Identity::anonymous(), LIST).await;
+    assert_eq!(late.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_is_too_large_is_refused() {
+    let old = Old::connect(mcp(|_| never())).await;
+    assert_eq!(old.post(&"x".repeat(1001)).await.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
