@@ -139,6 +139,11 @@ impl Stream {
         self.lock().connected
     }
 
+    /// Whether nothing follows.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().ended.is_some()
+    }
+
     /// Whether nobody will read of it any more.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.lock();

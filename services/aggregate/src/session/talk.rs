@@ -74,7 +74,9 @@ impl Talk {
         let mut streams = lock(&self.streams);
         streams.retain(|stream| !stream.is_over());
         if streams.len() >= MOST_STREAMS {
-            return None;
+            // One that has ended is only kept to be read again: an answer under way comes first.
+            let ended = streams.iter().position(|stream| stream.has_ended())?;
+            streams.remove(ended);
         }
         let number = self.stream_serial.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
         let stream = Stream::new(number);
