@@ -1,1 +1,247 @@
-//! To come.
+//! The configuration changes again and again while everything is in use.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use vmcp_tests::backends::Good;
+use vmcp_tests::caller::{Caller, Events};
+use vmcp_tests::counterparts::Gateway;
+use vmcp_tests::fixture::Generation;
+
+use crate::common::{config, memory, status, until};
+
+/// How often the file changes, unless `VMCP_RELOADS` says otherwise.
+const RELOADS: u64 = 100;
+
+/// The open streams of each generation.
+const STREAMS: usize = 50;
+
+/// How much the memory may grow between the first tenth of the changes and the last one, in KiB.
+const GROWTH: u64 = 8 << 10;
+
+/// What changes between the two: a description, a timeout, and a backend.
+fn variant(odd: bool, backends: &[Good], coming: &Good) -> String {
+    let (words, wait) = if odd { ("odd", "7s") } else { ("even", "8s") };
+    let all = backends.iter().chain(odd.then_some(coming));
+    config(
+        all.map(|good| (good.name(), good.url())),
+        &format!(
+            "aggregation:\n  tools:\n  - workload: both\n    overrides: \
+             {{echo: {{description: {words}}}}}\noperational:\n  timeouts: \
+             {{default: 10s, perWorkload: {{fickle: {wait}}}}}\n"
+        ),
+    )
+}
+
+/// Replaces the file at once, as editors and Kubernetes do.
+fn write(path: &Path, yaml: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, yaml).unwrap();
+    std::fs::rename(&new, path).unwrap();
+}
+
+async fn reloads(gateway: &Gateway) -> u64 {
+    let status = status(gateway).await;
+    let configuration = &status["configuration"];
+    assert_eq!(configuration["refused_reloads"], 0, "{configuration}");
+    configuration["reloads"].as_u64().unwrap()
+}
+
+/// Changes the file and waits until the gateway has taken it over.
+async fn change(gateway: &Gateway, yaml: &str) {
+    let before = reloads(gateway).await;
+    write(gateway.config(), yaml);
+    gateway.signal("HUP").await.unwrap();
+    let begun = Instant::now();
+    while reloads(gateway).await == before {
+        assert!(begun.elapsed() < Duration::from_secs(5), "{}", gateway.log());
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// What everybody shares.
+#[derive(Default)]
+struct Load {
+    over: AtomicBool,
+    requests: AtomicU64,
+    told: AtomicU64,
+}
+
+impl Load {
+    fn goes_on(&self) -> bool {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        !self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// Uses what is always there, and its own sessions with the backends.
+async fn work(mut caller: Caller, load: Arc<Load>) {
+    let mut known: [Option<Value>; 3] = Default::default();
+    let mut number = 0;
+    while load.goes_on() {
+        number += 1;
+        let index = number % 3;
+        let name = ["stateful", "both", "fickle"][index];
+        let tool = format!("{name}_{}", ["slow", "echo", "stream", "echo"][number % 4]);
+        let params = json!({ "name": tool, "arguments": { "ms": 20, "number": number } });
+        let answer = caller.ask("tools/call", params).await.unwrap();
+        let seen = &answer["result"]["structuredContent"];
+        assert_eq!(seen["params"]["arguments"]["number"], number, "{tool}: {answer}");
+        if caller.session().is_some() {
+            let session = known[index].get_or_insert_with(|| seen["session"].clone());
+            assert_eq!(*session, seen["session"], "{tool}: not the session that it had");
+        }
+        let tools = caller.tools().await.unwrap();
+        for name in ["stateful_echo", "stateless_echo", "both_echo", "fickle_echo"] {
+            assert!(tools.iter().any(|tool| tool == name), "no {name}: {tools:?}");
+        }
+    }
+}
+
+/// Comes, calls and goes.
+async fn visit(url: String, load: Arc<Load>) {
+    while load.goes_on() {
+        let mut caller = Caller::stateful(&url).await.unwrap();
+        caller.call("stateful_echo", json!({})).await.unwrap();
+        caller.call("stateless_slow", json!({ "ms": 5 })).await.unwrap();
+        assert_eq!(caller.leave().await.unwrap().status, 204);
+    }
+}
+
+/// Calls what is there every other time: it is answered, or unknown.
+async fn try_coming(mut caller: Caller, load: Arc<Load>) {
+    while load.goes_on() {
+        for tool in ["coming_slow", "coming_stream"] {
+            let params = json!({ "name": tool, "arguments": { "ms": 15 } });
+            let answer = caller.ask("tools/call", params).await.unwrap();
+            let fine = answer["result"]["structuredContent"]["backend"] == "coming";
+            let unknown = answer["error"]["message"] == format!("unknown tool: {tool}");
+            assert!(fine || unknown, "{answer}");
+        }
+    }
+}
+
+/// Reads a stream that must not end before everything else has.
+async fn hear(mut events: Events, _caller: Caller, load: Arc<Load>) -> u64 {
+    let mut told = 0;
+    loop {
+        match events.next_within(Duration::from_millis(200)).await {
+            Ok(Some(message)) => {
+                let method = message["method"].as_str().unwrap_or_default();
+                assert!(method.ends_with("/list_changed"), "{message}");
+                told += 1;
+                load.told.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(None) => panic!("the stream ended after {told} messages"),
+            Err(_) if load.over.load(Ordering::Relaxed) => return told,
+            Err(fault) => assert!(fault.to_string().contains("nothing"), "{fault}"),
+        }
+    }
+}
+
+async fn start_load(url: &str, load: &Arc<Load>) -> (Vec<JoinHandle<()>>, Vec<JoinHandle<u64>>) {
+    let mut working = Vec::new();
+    let mut listening = Vec::new();
+    for _ in 0..2 {
+        let session = Caller::stateful(url).await.unwrap();
+        working.push(tokio::spawn(work(session, Arc::clone(load))));
+        working.push(tokio::spawn(work(Caller::stateless(url), Arc::clone(load))));
+        working.push(tokio::spawn(visit(url.to_owned(), Arc::clone(load))));
+        let session = Caller::stateful(url).await.unwrap();
+        working.push(tokio::spawn(try_coming(session, Arc::clone(load))));
+        working.push(tokio::spawn(try_coming(Caller::stateless(url), Arc::clone(load))));
+    }
+    for _ in 0..STREAMS {
+        let mut session = Caller::stateful(url).await.unwrap();
+        // The backend's own stream becomes a part of the client's.
+        session.call("stateful_echo", json!({})).await.unwrap();
+        for mut caller in [session, Caller::stateless(url)] {
+            let events = caller.listen().await.unwrap();
+            listening.push(tokio::spawn(hear(events, caller, Arc::clone(load))));
+        }
+    }
+    (working, listening)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changing_the_configuration_all_the_time_disturbs_nobody() {
+    let number = std::env::var("VMCP_RELOADS").ok().and_then(|number| number.parse().ok());
+    let number = number.unwrap_or(RELOADS);
+    let speaking = |name, generation| Good::named(name).speaking(generation).start().unwrap();
+    let backends = [
+        speaking("stateful", Generation::Stateful),
+        speaking("stateless", Generation::Stateless),
+        speaking("both", Generation::Both),
+        speaking("fickle", Generation::Stateful),
+    ];
+    let coming = speaking("coming", Generation::Stateful);
+    let variants = [false, true].map(|odd| variant(odd, &backends, &coming));
+    let gateway = Gateway::start(&variants[0]).await.unwrap();
+    until("all are known", async || status(&gateway).await["offered"]["tools"] == 16).await;
+    let load = Arc::new(Load::default());
+    let (working, listening) = start_load(gateway.url(), &load).await;
+    let begun = Instant::now();
+    let mut sizes = Vec::new();
+    for round in 1..=number {
+        change(&gateway, &variants[usize::from(round % 2 == 1)]).await;
+        assert!(working.iter().all(|worker| !worker.is_finished()), "somebody failed");
+        assert!(listening.iter().all(|listener| !listener.is_finished()), "a stream ended");
+        if round % (number / 10).max(1) == 0 {
+            sizes.push(memory(gateway.pid()));
+        }
+    }
+    let took = begun.elapsed();
+    // Whoever listens still does.
+    let told = load.told.load(Ordering::Relaxed);
+    backends[0].add_tool("last");
+    until("every stream is told", async || {
+        load.told.load(Ordering::Relaxed) >= told + 2 * STREAMS as u64
+    })
+    .await;
+    load.over.store(true, Ordering::Relaxed);
+    for worker in working {
+        worker.await.unwrap();
+    }
+    for listener in listening {
+        assert!(listener.await.unwrap() > 0);
+    }
+    let status = status(&gateway).await;
+    eprintln!(
+        "{number} changes in {took:.1?}: {} requests, {} notifications on {} streams, KiB {sizes:?}",
+        load.requests.load(Ordering::Relaxed),
+        load.told.load(Ordering::Relaxed),
+        2 * STREAMS,
+    );
+    assert_eq!(status["configuration"]["refused_reloads"], 0, "{status}");
+    let (first, last) = (sizes[0], sizes[sizes.len() - 1]);
+    assert!(last < first + GROWTH, "{sizes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_wrong_is_told_and_not_taken() {
+    let good = Good::named("a").start().unwrap();
+    let gateway = crate::common::gateway(&[&good]).await;
+    let mut caller = Caller::stateful(gateway.url()).await.unwrap();
+    let mut stream = caller.listen().await.unwrap();
+    write(gateway.config(), "name: tests\nbakends: []\n");
+    gateway.signal("HUP").await.unwrap();
+    until("the mistake is told", async || {
+        let status = status(&gateway).await;
+        let told = status["configuration"]["last_error"].as_str().unwrap_or_default().to_owned();
+        told.contains("bakends") && told.contains("backends")
+    })
+    .await;
+    caller.call("a_echo", json!({})).await.unwrap();
+    write(gateway.config(), &config([("a", good.url())], "aggregation: {excludeAllTools: true}\n"));
+    // Without a signal: the file is looked at.
+    let told = stream.next().await.unwrap().unwrap();
+    assert_eq!(told["method"], "notifications/tools/list_changed");
+    assert!(caller.tools().await.unwrap().is_empty());
+    let status = status(&gateway).await;
+    assert_eq!(status["configuration"]["last_error"], Value::Null, "{status}");
+}

@@ -1,1 +1,222 @@
-//! To come.
+//! Sessions of clients and with backends: when they begin, how long they live, how they end.
+
+use std::time::Duration;
+
+use http::{HeaderMap, Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use vmcp_tests::backends::{Forgetting, Good};
+use vmcp_tests::caller::{Caller, Events, Line};
+use vmcp_tests::counterparts::Gateway;
+use vmcp_tests::fixture::Generation;
+
+use crate::common::{both, config, gateway, memory, status, until};
+
+/// The most sessions that there may be.
+const CAP: usize = 10_000;
+
+fn stateful(name: &str) -> Good {
+    Good::named(name).speaking(Generation::Stateful).start().unwrap()
+}
+
+/// The backend's session that a call went into.
+async fn session_of(caller: &mut Caller, tool: &str) -> Value {
+    caller.call(tool, json!({})).await.unwrap()["structuredContent"]["session"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_used_lives_and_an_idle_one_ends_with_its_backend_session() {
+    let good = stateful("a");
+    let yaml = config([("a", good.url())], "");
+    let gateway = Gateway::start_with(&yaml, &["--session-ttl", "2s"]).await.unwrap();
+    let mut used = Caller::stateful(gateway.url()).await.unwrap();
+    let mut idle = Caller::stateful(gateway.url()).await.unwrap();
+    let kept = session_of(&mut used, "a_echo").await;
+    let lost = session_of(&mut idle, "a_echo").await;
+    for _ in 0..6 {
+        sleep(Duration::from_millis(500)).await;
+        assert_eq!(session_of(&mut used, "a_echo").await, kept);
+    }
+    let refused = idle.reply("ping", json!({})).await.unwrap();
+    assert_eq!(refused.status, StatusCode::NOT_FOUND);
+    assert!(!good.ended().iter().any(|id| kept == *id));
+    let begun = Instant::now();
+    while !good.ended().iter().any(|id| lost == *id) {
+        assert!(begun.elapsed() < Duration::from_secs(15), "the backend still has {lost}");
+        session_of(&mut used, "a_echo").await;
+        sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_beyond_the_cap_is_refused_until_another_ends() {
+    let good = Good::named("a").start().unwrap();
+    let gateway = gateway(&[&good]).await;
+    let first = Caller::stateful(gateway.url()).await.unwrap();
+    let before = memory(gateway.pid());
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let url = gateway.url().to_owned();
+            tokio::spawn(async move {
+                let mut line = Line::to(&url);
+                for _ in 0..(CAP - 1) / 4 {
+                    assert_eq!(hello(&mut line).await.status, StatusCode::OK);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let mut line = Line::to(gateway.url());
+    while hello(&mut line).await.status == StatusCode::OK {}
+    let opened = status(&gateway).await["sessions"].as_u64().unwrap();
+    assert_eq!(opened, CAP as u64);
+    let each = (memory(gateway.pid()) - before) * 1024 / opened;
+    eprintln!("{each} bytes for each session that has done nothing yet");
+    assert!(each < 2048, "{each}");
+    let refused = hello(&mut line).await;
+    assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+    let message = refused.message().unwrap();
+    let said = message["error"]["message"].as_str().unwrap();
+    assert!(said.contains("end one"), "{said}");
+    assert_eq!(message["id"], 0);
+    let mut first = first;
+    // Whoever is in stays in, and the other generation needs no session.
+    first.call("a_echo", json!({})).await.unwrap();
+    Caller::stateless(gateway.url()).call("a_echo", json!({})).await.unwrap();
+    first.leave().await.unwrap();
+    assert_eq!(hello(&mut line).await.status, StatusCode::OK);
+}
+
+async fn hello(line: &mut Line) -> vmcp_tests::counterparts::Reply {
+    let params = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": { "roots": { "listChanged": true }, "sampling": {}, "elicitation": { "form": {} } },
+        "clientInfo": { "name": "vmcp-tests", "version": "1.0.0" },
+    });
+    let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    line.post(&HeaderMap::new(), &message).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_session_begins_with_its_first_use_and_ends_with_the_client_s() {
+    let (a, b) = (stateful("a"), stateful("b"));
+    let gateway = gateway(&[&a, &b]).await;
+    // The gateway's own, in which it observes.
+    assert_eq!((a.sessions(), b.sessions()), (1, 1));
+    let mut caller = Caller::stateful(gateway.url()).await.unwrap();
+    caller.tools().await.unwrap();
+    caller.result("ping", json!({})).await.unwrap();
+    let _stream = caller.listen().await.unwrap();
+    assert_eq!((a.sessions(), b.sessions()), (1, 1));
+    let mine = session_of(&mut caller, "a_echo").await;
+    assert_eq!(session_of(&mut caller, "a_echo").await, mine);
+    assert_eq!((a.sessions(), b.sessions()), (2, 1));
+    let mut other = Caller::stateful(gateway.url()).await.unwrap();
+    assert_ne!(session_of(&mut other, "a_echo").await, mine);
+    assert_eq!(caller.leave().await.unwrap().status, StatusCode::NO_CONTENT);
+    until("the backend is told", async || a.ended().iter().any(|id| mine == *id)).await;
+    assert_eq!((a.sessions(), a.ended().len()), (2, 1));
+    session_of(&mut other, "a_echo").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_the_backend_forgot_is_opened_anew_once() {
+    for how in [Forgetting::NotFound, Forgetting::BadRequest] {
+        let good = stateful("a");
+        let gateway = gateway(&[&good]).await;
+        for mut caller in both(gateway.url()).await.unwrap() {
+            let before = session_of(&mut caller, "a_echo").await;
+            good.forget(how);
+            let calls = good.count("tools/call");
+            let after = session_of(&mut caller, "a_echo").await;
+            assert_ne!(before, after, "{how:?}");
+            assert_eq!(good.count("tools/call") - calls, 2, "{how:?}: refused once, then answered");
+            assert_eq!(session_of(&mut caller, "a_echo").await, after, "{how:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_that_broke_is_read_on_where_it_ended() {
+    let good = stateful("a");
+    let gateway = gateway(&[&good]).await;
+    let mut caller = Caller::stateful(gateway.url()).await.unwrap();
+    let arguments = json!({ "name": "a_stream", "arguments": { "ms": 300 } });
+    let mut stream = caller.stream("tools/call", arguments).await.unwrap();
+    let progress = stream.next().await.unwrap().unwrap();
+    assert_eq!(progress["method"], "notifications/progress", "{progress}");
+    let last = stream.last_id().unwrap().to_owned();
+    drop(stream);
+    let mut headers = caller.headers(&Value::Null);
+    headers.insert("last-event-id", last.parse().unwrap());
+    for _ in 0..2 {
+        let resumed = Events::open(gateway.url(), Method::GET, &headers, String::new()).await;
+        let result = resumed.unwrap().next().await.unwrap().unwrap();
+        assert_eq!(result["result"]["structuredContent"]["backend"], "a", "{result}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_answers_in_streams_are_no_reason_to_refuse_more() {
+    for generation in [Generation::Stateful, Generation::Stateless] {
+        let good = Good::named("a").speaking(generation).start().unwrap();
+        let gateway = gateway(&[&good]).await;
+        let mut caller = Caller::stateful(gateway.url()).await.unwrap();
+        for _ in 0..150 {
+            caller.call("a_stream", json!({})).await.unwrap();
+        }
+    }
+}
+
+/// Calls that are under way when the gateway is told to stop.
+async fn start_calls(url: &str, count: &mut u64) -> Vec<tokio::task::JoinHandle<Value>> {
+    let mut calls = Vec::new();
+    for tool in ["old_slow", "old_stream", "new_slow", "new_stream"] {
+        for mut caller in both(url).await.unwrap() {
+            *count += 1;
+            calls.push(tokio::spawn(async move {
+                let params = json!({ "name": tool, "arguments": { "ms": 1000 } });
+                caller.ask("tools/call", params).await.unwrap()
+            }));
+        }
+    }
+    calls
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_is_told_to_stop_ends_what_is_under_way() {
+    let old = stateful("old");
+    let new = Good::named("new").speaking(Generation::Stateless).start().unwrap();
+    let mut gateway = gateway(&[&old, &new]).await;
+    let [mut session, mut stateless] = both(gateway.url()).await.unwrap();
+    session.call("old_echo", json!({})).await.unwrap();
+    let mut standing = session.listen().await.unwrap();
+    let mut listening = stateless.listen().await.unwrap();
+    let mut count = 0;
+    let calls = start_calls(gateway.url(), &mut count).await;
+    until("all calls have arrived", async || {
+        old.count("tools/call") + new.count("tools/call") == count + 1
+    })
+    .await;
+    let begun = Instant::now();
+    gateway.signal("TERM").await.unwrap();
+    assert_eq!(standing.next().await.unwrap(), None);
+    let ended = listening.next().await.unwrap().unwrap();
+    assert_eq!(ended["result"]["resultType"], "complete", "{ended}");
+    assert_eq!(listening.next().await.unwrap(), None);
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    // Whoever looks whether it is ready gets no connection, or is told that it is not.
+    let ready = gateway.page("/readyz").await;
+    assert!(ready.is_err() || ready.unwrap().status == StatusCode::SERVICE_UNAVAILABLE);
+    for call in calls {
+        let answer = call.await.unwrap();
+        assert!(answer["result"]["structuredContent"].is_object(), "{answer}");
+    }
+    let end = gateway.end().await.unwrap();
+    assert!(end.success(), "{end}: {}", gateway.log());
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    until("the backend's sessions are ended", async || old.sessions() == 0).await;
+}
