@@ -15,6 +15,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tokio::signal::ctrl_c;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 
 use self::programs::Programs;
 use self::rows::{Kind, ROWS, Row};
@@ -70,7 +73,23 @@ impl Effort {
 #[must_use]
 pub fn main() -> ExitCode {
     let args = Args::parse();
-    crate::run(1, bench(args))
+    crate::run(1, async {
+        // Dropped when a signal comes, the run takes the processes that it has started with it.
+        tokio::select! {
+            outcome = bench(args) => outcome,
+            stopped = stopped() => Err(stopped.err().unwrap_or_else(|| "stopped".into())),
+        }
+    })
+}
+
+/// Ready when this program is asked to stop.
+async fn stopped() -> Result<(), Fault> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        outcome = ctrl_c() => outcome?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
 }
 
 async fn bench(args: Args) -> Result<ExitCode, Fault> {
@@ -93,8 +112,11 @@ async fn bench(args: Args) -> Result<ExitCode, Fault> {
         }
         let world = World::start(&programs, generation).await?;
         for row in rows {
-            eprintln!("{} ...", row.name);
-            lines.push((*row, measure(row, &world, &programs, effort).await));
+            let start = Instant::now();
+            let line = (*row, measure(row, &world, &programs, effort).await);
+            eprint!("{}", table::line(&line, effort));
+            eprintln!("took {:.1} s", start.elapsed().as_secs_f64());
+            lines.push(line);
         }
     }
     // The order of the table is that of the list, not that of the worlds.

@@ -72,8 +72,8 @@ use Limit::{Cpu, Rate, Times, Value};
 
 const CALL: Load =
     Load { mode: Mode::Call, bytes: 200, connections: 64, requests: 20_000, spread: false };
-const LARGE: Load = Load { bytes: 64 << 10, connections: 16, requests: 3_000, ..CALL };
-const LIST: Load = Load { mode: Mode::List, bytes: 0, connections: 8, requests: 1_000, ..CALL };
+const LARGE: Load = Load { bytes: 64 << 10, connections: 16, requests: 2_000, ..CALL };
+const LIST: Load = Load { mode: Mode::List, bytes: 0, connections: 8, requests: 600, ..CALL };
 const INIT: Load = Load { mode: Mode::Init, bytes: 0, connections: 16, requests: 1_500, ..CALL };
 const SPREAD: Load = Load { spread: true, ..CALL };
 
@@ -108,8 +108,8 @@ pub(super) const ROWS: &[Row] = &[
     row("memory-idle", "MiB, nobody connected", Stateful, Kind::Idle, &[Value(12.0)]),
     row("session-one", "KiB per idle session, one backend", Stateful, held(1, 2_000, false), &[Value(1.0)]),
     row("session-five", "KiB per idle session, five backends", Stateful, held(5, 2_000, false), &[Value(3.0)]),
-    row("stream-one", "the same with its GET stream, one", Stateful, held(1, 1_000, true), &[]),
-    row("stream-five", "the same with its GET stream, five", Stateful, held(5, 1_000, true), &[]),
+    row("stream-one", "the same with its GET stream, one", Stateful, held(1, 400, true), &[]),
+    row("stream-five", "the same with its GET stream, five", Stateful, held(5, 400, true), &[]),
     row("memory-256", "MiB, 256 connections that call", Stateful, Kind::Connections(256), &[Value(35.0)]),
     row("start", "ms to the first answered initialize", Stateful, Kind::Start, &[Times(4.0)]),
 ];

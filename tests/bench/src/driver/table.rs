@@ -1,6 +1,5 @@
 //! The table at the end.
 
-use std::fmt::Write as _;
 use std::thread::available_parallelism;
 
 use super::Effort;
@@ -63,24 +62,26 @@ pub(super) fn render(
         effort.repetitions,
     );
     out.push_str(HEAD);
-    for (row, measured) in lines {
-        let Row { name, what, generation: _, kind: _, limits } = row;
-        match measured {
-            Ok(measured) => {
-                let Measured { rate, p50, p99, cpu, value } = measured;
-                _ = write!(out, "| {name} | {what}");
-                for pair in [rate, p50, p99, cpu, value] {
-                    _ = write!(out, " | {}", cell(*pair));
-                }
-                _ = writeln!(out, " | {} |", verdict(limits, measured, effort));
-            }
-            Err(fault) => {
-                let fault = fault.to_string().replace('\n', " ").replace('|', "/");
-                _ = writeln!(out, "| {name} | {what} | | | | | | WRONG: {fault} |");
-            }
-        }
+    for row in lines {
+        out.push_str(&line(row, effort));
     }
     out
+}
+
+/// One row of it.
+pub(super) fn line((row, measured): &(&Row, Result<Measured, Fault>), effort: Effort) -> String {
+    let Row { name, what, generation: _, kind: _, limits } = row;
+    match measured {
+        Ok(measured) => {
+            let Measured { rate, p50, p99, cpu, value } = measured;
+            let cells = [rate, p50, p99, cpu, value].map(|pair| cell(*pair)).join(" | ");
+            format!("| {name} | {what} | {cells} | {} |\n", verdict(limits, measured, effort))
+        }
+        Err(fault) => {
+            let fault = fault.to_string().replace('\n', " ").replace('|', "/");
+            format!("| {name} | {what} | | | | | | WRONG: {fault} |\n")
+        }
+    }
 }
 
 const HEAD: &str = "| row | what | req/s | p50 us | p99 us | CPU us/request | figure | limits |\n\
@@ -89,7 +90,10 @@ const HEAD: &str = "| row | what | req/s | p50 us | p99 us | CPU us/request | fi
 fn cell(pair: Option<Pair>) -> String {
     let Some(pair) = pair else { return String::new() };
     let digits = if pair.gateway.max(pair.proxy) < 100.0 { 2 } else { 0 };
-    format!("{:.digits$} / {:.digits$} = {:.2}", pair.gateway, pair.proxy, pair.ratio())
+    let Pair { gateway, proxy } = pair;
+    // Beside next to nothing, a ratio says nothing.
+    let ratio = if proxy < 0.1 { "-".to_owned() } else { format!("{:.2}", pair.ratio()) };
+    format!("{gateway:.digits$} / {proxy:.digits$} = {ratio}")
 }
 
 fn verdict(limits: &[Limit], measured: &Measured, effort: Effort) -> String {
@@ -132,6 +136,7 @@ mod tests {
     fn cells_have_as_many_digits_as_are_worth_reading() {
         assert_eq!(cell(Some(pair(1234.5, 1000.0))), "1234 / 1000 = 1.23");
         assert_eq!(cell(Some(pair(1.5, 1.0))), "1.50 / 1.00 = 1.50");
+        assert_eq!(cell(Some(pair(6.0, 0.04))), "6.00 / 0.04 = -");
         assert_eq!(cell(None), "");
     }
 }

@@ -17,6 +17,9 @@ use crate::client::{Client, Endpoint, Listening};
 /// How often a worker tries to open its session before it counts that as an error.
 const ATTEMPTS: usize = 3;
 
+/// How many errors end a worker's run: what does not answer would keep it for as long as a client waits, each time.
+const PATIENCE: usize = 3;
+
 /// What the workers of a run have in common.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -94,14 +97,14 @@ pub(super) async fn worker(number: usize, shared: Arc<Shared>, endpoint: Arc<End
     {
         worker.worked.fail(&fault);
     }
-    while let Some(serial) = take(&shared.warmup) {
+    while let Some(serial) = worker.next(&shared.warmup) {
         if let Err(fault) = worker.once(serial, "w").await {
             worker.worked.fail(&fault);
         }
     }
     shared.pause().await;
     shared.pause().await;
-    while let Some(serial) = take(&shared.measured) {
+    while let Some(serial) = worker.next(&shared.measured) {
         let start = Instant::now();
         match worker.once(serial, "m").await {
             Ok(()) => worker.worked.latencies.push(start.elapsed()),
@@ -111,10 +114,6 @@ pub(super) async fn worker(number: usize, shared: Arc<Shared>, endpoint: Arc<End
     shared.pause().await;
     shared.pause().await;
     worker.end().await
-}
-
-fn take(left: &AtomicU64) -> Option<u64> {
-    left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).ok()
 }
 
 impl Worker {
@@ -127,6 +126,14 @@ impl Worker {
             }
         }
         outcome
+    }
+
+    /// The number of the next request, if there is one left and not too much went wrong.
+    fn next(&self, left: &AtomicU64) -> Option<u64> {
+        if self.worked.errors >= PATIENCE {
+            return None;
+        }
+        left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).ok()
     }
 
     /// One request. `phase` and `serial` make its arguments distinct.
