@@ -149,9 +149,10 @@ impl Server {
         &self.routes.shared.gateway
     }
 
-    /// Reloads its configuration from `path` when that changes or the process gets SIGHUP.
-    pub fn watch(&self, path: PathBuf) {
-        reload::watch(path, Arc::clone(&self.routes.shared), self.egress.clone());
+    /// Reloads its configuration from `path` when that is no longer `text`, which the server was made
+    /// of, or the process gets SIGHUP.
+    pub fn watch(&self, path: PathBuf, text: String) {
+        reload::watch(path, text, Arc::clone(&self.routes.shared), self.egress.clone());
     }
 
     /// Answers until `stop` is ready, then drains.

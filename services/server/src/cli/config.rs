@@ -21,6 +21,7 @@ pub(crate) struct ConfigFile {
 /// A file that was understood, and what is made of it.
 #[derive(Debug)]
 pub(crate) struct Loaded {
+    pub(crate) text: String,
     pub(crate) file: File,
     pub(crate) parts: Parts,
     pub(crate) warnings: Vec<Warning>,
@@ -47,7 +48,7 @@ impl ConfigFile {
     pub(crate) fn load(&self) -> Result<Loaded, Faults> {
         let text = std::fs::read_to_string(&self.config)
             .map_err(|error| Faults { unreadable: Some(error.to_string()), ..Faults::default() })?;
-        load(&text)
+        load(text)
     }
 
     /// As [`ConfigFile::load`], with the faults told as the end of the command.
@@ -57,8 +58,8 @@ impl ConfigFile {
 }
 
 /// Checks the text of a file.
-pub(crate) fn load(text: &str) -> Result<Loaded, Faults> {
-    let file = File::parse(text, Format::Yaml).map_err(|mistakes| Faults {
+pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
+    let file = File::parse(&text, Format::Yaml).map_err(|mistakes| Faults {
         more: mistakes.count() - mistakes.as_slice().len(),
         mistakes: mistakes.as_slice().to_vec(),
         ..Faults::default()
@@ -69,7 +70,7 @@ pub(crate) fn load(text: &str) -> Result<Loaded, Faults> {
         let PartsError { unsupported, mistakes } = error;
         Faults { mistakes, unsupported, ..Faults::default() }
     })?;
-    Ok(Loaded { file, parts, warnings, egress })
+    Ok(Loaded { text, file, parts, warnings, egress })
 }
 
 impl Faults {

@@ -28,20 +28,22 @@ impl Demo {
             .await
             .map_err(|error| Failure::Fault(format!("cannot start the examples: {error}")))?;
         let text = configuration(&examples);
-        let Loaded { file: _, parts, warnings: _, egress } = load(&text).map_err(|faults| {
-            Failure::Fault(faults.describe("the examples' configuration".as_ref()))
-        })?;
+        let Loaded { text: _, file: _, parts, warnings: _, egress } =
+            load(text.clone()).map_err(|faults| {
+                Failure::Fault(faults.describe("the examples' configuration".as_ref()))
+            })?;
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let options = Options { address, ..Options::default() };
         let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
         let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
+        let stop = stopped();
         let gateway = server.gateway().clone();
         let url = format!("http://{address}/mcp");
         tokio::spawn(async move {
             gateway.settled().await;
             print(&welcome(&url, &text));
         });
-        server.run(stopped()).await;
+        server.run(stop).await;
         complain("stopped");
         Ok(())
     }

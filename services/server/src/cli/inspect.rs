@@ -25,7 +25,7 @@ impl Inspect {
     }
 
     async fn look(self) -> Result<(), Failure> {
-        let Loaded { file: _, parts, warnings, egress: _ } = self.config.require()?;
+        let Loaded { text: _, file: _, parts, warnings, egress: _ } = self.config.require()?;
         for warning in warnings {
             complain(&format!("warning: {warning}"));
         }

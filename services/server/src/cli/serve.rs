@@ -62,19 +62,20 @@ impl Serve {
     }
 
     async fn serve(self) -> Result<(), Failure> {
-        let Loaded { file: _, parts, warnings, egress } = self.config.require()?;
+        let Loaded { text, file: _, parts, warnings, egress } = self.config.require()?;
         log::start(parts.debug);
         for warning in warnings {
             tracing::warn!("{warning}");
         }
+        let stop = stopped();
         let about = parts.about.clone();
         let (config, options) = self.into_options();
         let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
         let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
+        server.watch(config.path().to_owned(), text);
         tracing::info!("listening on http://{address}/mcp");
-        server.watch(config.path().to_owned());
         let reporting = tokio::spawn(report(server.gateway().clone(), about));
-        server.run(stopped()).await;
+        server.run(stop).await;
         reporting.abort();
         Ok(())
     }
@@ -169,16 +170,16 @@ async fn report(gateway: vmcp_aggregate::Gateway, about: About) {
     );
 }
 
-/// Ready when the process is asked to stop.
-pub(crate) async fn stopped() {
+/// Ready when the process is asked to stop. It listens for that from when it is called: before, the
+/// signals end the process at once.
+pub(crate) fn stopped() -> impl Future<Output = ()> {
     let mut signals: Vec<_> =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()]
             .into_iter()
             .filter_map(|kind| signal(kind).ok())
             .collect();
-    std::future::poll_fn(|cx| {
+    std::future::poll_fn(move |cx| {
         let any = signals.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
         if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
-    .await;
 }

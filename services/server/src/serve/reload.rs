@@ -54,11 +54,12 @@ impl Reloads {
 }
 
 /// Watches `path` for as long as the process lives.
-pub(crate) fn watch(path: PathBuf, shared: Arc<Shared>, egress: Egress) {
+pub(crate) fn watch(path: PathBuf, mut text: String, shared: Arc<Shared>, egress: Egress) {
+    // At once: until somebody listens for it, the signal ends the process.
+    let mut hangup = signal(SignalKind::hangup()).ok();
     tokio::spawn(async move {
-        let mut hangup = signal(SignalKind::hangup()).ok();
-        let mut seen = stamp(&path);
-        let mut text = std::fs::read_to_string(&path).unwrap_or_default();
+        // The first look reads the file: it may have changed since it became `text`.
+        let mut seen = None;
         loop {
             let asked = tokio::select! {
                 () = tokio::time::sleep(LOOK) => false,

@@ -77,7 +77,7 @@ fn entry(server: &Server, name: &str) -> Result<String, String> {
     );
     // What the parser refuses would make the whole file unusable.
     let probe = format!("name: x\nincomingAuth: {{type: anonymous}}\nbackends:\n{entry}");
-    match crate::cli::config::load(&probe) {
+    match crate::cli::config::load(probe) {
         Ok(_) => Ok(entry),
         Err(_) => Err("its url cannot be used: it must be http or https, without credentials, \
                        and without a fragment"

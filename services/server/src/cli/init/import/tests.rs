@@ -5,7 +5,7 @@ use super::*;
 fn imported(document: &Value) -> String {
     let file = ClientFile::new(document).unwrap();
     let text = render(&file, Path::new("/home/o'hara/mcp.json"), "tools");
-    assert!(crate::cli::config::load(&text).is_ok(), "{text}");
+    assert!(crate::cli::config::load(text.clone()).is_ok(), "{text}");
     text
 }
 

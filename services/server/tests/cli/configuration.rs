@@ -1,0 +1,229 @@
+//! What the keys of the configuration do.
+
+use serde_json::json;
+
+use crate::backend::Backend;
+use crate::http::{get, request};
+use crate::mcp::{Stateful, Stateless, text};
+use crate::program::{Folder, Running, vmcp};
+
+const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
+
+/// Each section that nothing runs yet, and the path under which it is refused.
+const REFUSED: [(&str, &str); 18] = [
+    ("audit: {enabled: true}", "audit"),
+    ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
+    ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
+    ("telemetry: {serviceName: a}", "telemetry"),
+    (
+        "incomingAuth: {type: oidc, oidc: {issuer: \"https://a.test\", clientId: c, audience: b}}\n\
+         authServer: {issuer: \"https://a.test\", upstreamProviders: [{name: o, type: oidc, \
+         oidcConfig: {issuerUrl: \"https://o.test\", clientId: c}}]}",
+        "authServer",
+    ),
+    ("sessionStorage: {provider: redis, address: \"r:1\"}", "sessionStorage"),
+    ("incomingAuth: {type: local}", "incomingAuth.type"),
+    (
+        "incomingAuth: {type: oidc, oidc: {issuer: \"https://a.test\", clientId: c, audience: b}}",
+        "incomingAuth.type",
+    ),
+    (
+        "incomingAuth: {type: anonymous, authz: {type: cedar, \
+         policies: [\"permit(principal, action, resource);\"]}}",
+        "incomingAuth.authz",
+    ),
+    ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
+    (
+        "outgoingAuth: {source: inline, default: {type: header_injection, \
+         headerInjection: {headerName: X-A, headerValue: hunter2}}}",
+        "outgoingAuth.default",
+    ),
+    (
+        "outgoingAuth: {source: inline, backends: {a: {type: header_injection, \
+         headerInjection: {headerName: X-A, headerValue: hunter2}}}}",
+        "outgoingAuth.backends.a",
+    ),
+    (
+        "operational: {failureHandling: {healthCheckInterval: 31s}}",
+        "operational.failureHandling.healthCheckInterval",
+    ),
+    (
+        "operational: {failureHandling: {healthCheckTimeout: 9s}}",
+        "operational.failureHandling.healthCheckTimeout",
+    ),
+    (
+        "operational: {failureHandling: {unhealthyThreshold: 4}}",
+        "operational.failureHandling.unhealthyThreshold",
+    ),
+    (
+        "operational: {failureHandling: {statusReportingInterval: 31s}}",
+        "operational.failureHandling.statusReportingInterval",
+    ),
+    (
+        "operational: {failureHandling: {circuitBreaker: {enabled: true}}}",
+        "operational.failureHandling.circuitBreaker",
+    ),
+    (
+        "operational: {failureHandling: {circuitBreaker: {timeout: 61s}}}",
+        "operational.failureHandling.circuitBreaker",
+    ),
+];
+
+#[test]
+fn serve_refuses_sections_without_a_runtime() {
+    let folder = Folder::new();
+    for (section, path) in REFUSED {
+        let auth = if section.starts_with("incomingAuth") {
+            ""
+        } else {
+            "incomingAuth: {type: anonymous}\n"
+        };
+        let file = folder.write("vmcp.yaml", &format!("name: x\n{auth}{section}\n"));
+        let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
+        assert_eq!(ended.code, 1, "{section}: {ended:?}");
+        let refusal = format!("\n{path}: not supported by this version: ");
+        assert!(ended.err.contains(&refusal), "{section}: {ended:?}");
+        assert!(!ended.err.contains("hunter2"), "{ended:?}");
+    }
+}
+
+#[test]
+fn anonymous_clients_are_served() {
+    let folder = Folder::new();
+    let backend = Backend::start(&["x"]);
+    let file = folder.write("vmcp.yaml", &with(&backend, ""));
+    let (_server, port) = Running::serve(&file, &[]);
+    assert_eq!(Stateful::open(port).tools(), ["a_x"]);
+    assert_eq!(Stateless(port).tools(), ["a_x"]);
+}
+
+#[test]
+fn backends_are_shown_no_credentials() {
+    let folder = Folder::new();
+    let backend = Backend::start(&["x"]);
+    let outgoing = "outgoingAuth: {source: inline, default: {type: unauthenticated}, \
+                    backends: {a: {type: unauthenticated}}}\n";
+    let file = folder.write("vmcp.yaml", &with(&backend, outgoing));
+    let (_server, port) = Running::serve(&file, &[]);
+    let session = Stateful::open(port);
+    assert_eq!(text(&session.call("a_x", &json!({}))), "done");
+    let headers = [
+        ("authorization", "Bearer hunter2"),
+        ("cookie", "hunter2=1"),
+        ("x-api-key", "hunter2"),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "a_x"),
+    ];
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "a_x",
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    }});
+    let answer = request(port, "POST", "/mcp", &headers, &message.to_string());
+    assert_eq!(text(&answer.message()), "done");
+    let heads = backend.heads();
+    assert!(heads.iter().filter(|head| head.contains("mcp-method: tools/call")).count() >= 2);
+    for head in heads {
+        assert!(!head.contains("hunter2") && !head.contains("authorization"), "{head}");
+    }
+}
+
+#[test]
+fn a_backend_is_spoken_to_as_its_transport_says() {
+    let folder = Folder::new();
+    for (transport, line) in
+        [("sse", "get /mcp http/1.1"), ("streamable-http", "post /mcp http/1.1")]
+    {
+        let backend = Backend::start(&["x"]);
+        let url = backend.url();
+        let text =
+            format!("{ANONYMOUS}backends: [{{name: a, url: \"{url}\", transport: {transport}}}]\n");
+        vmcp(&["validate", "--connect", "--config", &folder.write("vmcp.yaml", &text)]);
+        assert!(backend.heads()[0].starts_with(line), "{:?}", backend.heads());
+    }
+}
+
+#[test]
+fn fail_fails_a_list_and_best_effort_serves_what_is_there() {
+    let folder = Folder::new();
+    let backend = Backend::start(&["x"]);
+    for mode in ["fail", "best_effort"] {
+        let more = "- {name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n";
+        let text = with(&backend, "")
+            + more
+            + "operational: {failureHandling: {partialFailureMode: "
+            + mode
+            + "}}\n";
+        let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        server.logs("\"started\"");
+        let listed = Stateful::open(port).ask("tools/list", &json!({}));
+        match mode {
+            "fail" => {
+                let message = listed["error"]["message"].as_str().unwrap();
+                assert!(message.contains("gone") && message.contains("fail"), "{message}");
+            }
+            _ => assert_eq!(listed["result"]["tools"][0]["name"], "a_x"),
+        }
+    }
+}
+
+#[test]
+fn debug_is_logged_only_when_asked_for() {
+    let folder = Folder::new();
+    for (operational, wanted) in [("", false), ("operational: {logLevel: debug}\n", true)] {
+        let file = folder.write("vmcp.yaml", &format!("{ANONYMOUS}{operational}"));
+        let (server, port) = Running::serve(&file, &[]);
+        // A connection that breaks is a detail.
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        std::io::Write::write_all(&mut stream, b"no HTTP\r\n\r\n").unwrap();
+        std::io::Read::read_to_end(&mut stream, &mut Vec::new()).unwrap();
+        let (_, log) = server.stop();
+        assert_eq!(log.contains("\"DEBUG\""), wanted, "{log}");
+    }
+}
+
+#[test]
+fn status_and_inspect_show_names_metadata_and_types() {
+    let folder = Folder::new();
+    let backend = Backend::start(&["x"]);
+    let url = backend.url();
+    let file = folder.write(
+        "vmcp.yaml",
+        &format!(
+            "{ANONYMOUS}groupRef: team\nmetadata: {{owner: platform}}\nbackends:\n\
+             - {{name: a, url: \"{url}?key=hunter2\", transport: streamable-http, type: entry, \
+             metadata: {{tier: gold, group: other}}}}\n"
+        ),
+    );
+    let (server, port) = Running::serve(&file, &[]);
+    server.logs("\"started\"");
+    let status = get(port, "/status");
+    let inspected = vmcp(&["inspect", "-c", &file, "-o", "json"]);
+    let inspected: serde_json::Value = serde_json::from_str(&inspected.out).unwrap();
+    assert_eq!((&status["group_ref"], &inspected["group"]), (&json!("team"), &json!("team")));
+    for shown in [status, inspected] {
+        assert_eq!(shown["name"], "x");
+        assert_eq!(shown["metadata"], json!({"owner": "platform"}));
+        let backend = &shown["backends"][0];
+        assert_eq!(backend["name"], "a");
+        assert_eq!(backend["type"], "entry");
+        assert_eq!(backend["status"], "ready");
+        assert_eq!(backend["metadata"], json!({"tier": "gold", "group": "team"}));
+        assert_eq!(backend["url"], url);
+        assert!(!shown.to_string().contains("hunter2"));
+    }
+}
+
+/// A configuration with one backend, `a`.
+fn with(backend: &Backend, more: &str) -> String {
+    let url = backend.url();
+    format!(
+        "{ANONYMOUS}{more}backends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\n"
+    )
+}

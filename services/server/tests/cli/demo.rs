@@ -1,0 +1,120 @@
+use serde_json::{Value, json};
+
+use crate::mcp::{Stateful, Stateless, text};
+use crate::program::{Folder, Running, vmcp};
+
+const TOOLS: [&str; 7] = [
+    "clock_add_days",
+    "clock_now",
+    "dice_roll",
+    "notes_add_note",
+    "notes_delete_note",
+    "notes_list_notes",
+    "notes_rewrite_note",
+];
+
+#[test]
+fn it_says_how_to_connect_and_its_own_file_is_valid() {
+    let (demo, port, printed) = Running::demo();
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    for line in [
+        format!("claude mcp add --transport http vmcp {url}"),
+        format!(r#"{{"mcpServers": {{"vmcp": {{"url": "{url}"}}}}}}"#),
+        format!(r#"{{"servers": {{"vmcp": {{"type": "http", "url": "{url}"}}}}}}"#),
+        format!(
+            "npx @modelcontextprotocol/inspector --cli {url} --transport http --method tools/list"
+        ),
+    ] {
+        assert!(printed.contains(&line), "{line}\n{printed}");
+    }
+    let start = printed.find("name: demo").unwrap();
+    let end = printed.find("\nCtrl-C").unwrap();
+    let folder = Folder::new();
+    let file = folder.write("demo.yaml", &printed[start..end]);
+    let validated = vmcp(&["validate", "--connect", "-c", &file, "-o", "json"]);
+    assert_eq!(validated.code, 0, "{validated:?}");
+    let found: Value = serde_json::from_str(&validated.out).unwrap();
+    let revisions = ["clock", "dice", "notes"].map(|name| {
+        let backends = found["backends"].as_array().unwrap().iter();
+        backends.clone().find(|backend| backend["name"] == name).unwrap()["revision"].clone()
+    });
+    assert_eq!(revisions, ["2026-07-28", "2026-07-28", "2025-11-25"]);
+    assert_eq!(demo.stop().0, Some(0));
+}
+
+#[test]
+fn a_stateful_client_uses_tools_of_every_backend() {
+    let (_demo, port, _) = Running::demo();
+    let client = Stateful::open(port);
+    assert_eq!(client.welcome["protocolVersion"], "2025-11-25");
+    assert_eq!(client.tools(), TOOLS);
+    let date = client.call("clock_add_days", &json!({"date": "2026-07-28", "days": 40}));
+    assert_eq!(date["result"]["structuredContent"]["date"], "2026-09-06");
+    let kept = client.call("notes_add_note", &json!({"text": "milk"}));
+    assert_eq!(text(&kept), "note 1 is kept, as note://1");
+    let read = client.ask("resources/read", &json!({"uri": "note://1"}));
+    assert_eq!(read["result"]["contents"][0]["text"], "milk");
+    let fortune = json!({"name": "dice_fortune", "arguments": {"question": "tea?"}});
+    let prompt = client.ask("prompts/get", &fortune);
+    assert!(prompt["result"]["messages"][0]["content"]["text"].as_str().unwrap().contains("tea?"));
+}
+
+#[test]
+fn progress_comes_before_the_result() {
+    let (_demo, port, _) = Running::demo();
+    let client = Stateful::open(port);
+    let mut rolling = client.send(
+        "tools/call",
+        &json!({
+            "name": "dice_roll",
+            "arguments": {"dice": 2, "sides": 6},
+            "_meta": {"progressToken": "t"},
+        }),
+    );
+    for done in 1..=2 {
+        let progress = rolling.event();
+        assert_eq!(progress["params"]["progressToken"], "t");
+        assert_eq!(progress["params"]["progress"], done);
+    }
+    assert!(text(&rolling.message()).contains(" = "));
+}
+
+#[test]
+fn a_stateful_client_is_asked_in_its_session() {
+    let (_demo, port, _) = Running::demo();
+    let client = Stateful::open(port);
+    client.call("notes_add_note", &json!({"text": "milk"}));
+    let call = json!({"name": "notes_delete_note", "arguments": {"number": 1}});
+    let mut deleting = client.send("tools/call", &call);
+    let question = deleting.event();
+    assert_eq!(question["method"], "elicitation/create");
+    let answer = json!({
+        "jsonrpc": "2.0",
+        "id": question["id"],
+        "result": {"action": "accept", "content": {"sure": true}},
+    });
+    assert_eq!(client.post(&answer.to_string()).status, 202);
+    assert_eq!(text(&deleting.message()), "note 1 is deleted");
+}
+
+#[test]
+fn a_stateless_client_uses_tools_of_every_backend_and_answers_with_its_retry() {
+    let (_demo, port, _) = Running::demo();
+    let client = Stateless(port);
+    let found = client.ask("server/discover", &json!({}));
+    assert_eq!(found["result"]["supportedVersions"][0], "2026-07-28");
+    assert_eq!(client.tools(), TOOLS);
+    let now = client.call("clock_now", &json!({}));
+    assert!(now["result"]["structuredContent"]["time"].as_str().unwrap().ends_with('Z'));
+    let rolled = client.call("dice_roll", &json!({"dice": 1, "sides": 2}));
+    assert!(text(&rolled).contains(" = "));
+    client.call("notes_add_note", &json!({"text": "milk"}));
+    let mut call = json!({"name": "notes_delete_note", "arguments": {"number": 1}});
+    let asked = client.ask("tools/call", &call)["result"].clone();
+    assert_eq!(asked["resultType"], "input_required");
+    let question = asked["inputRequests"].as_object().unwrap().keys().next().unwrap();
+    call["requestState"] = asked["requestState"].clone();
+    call["inputResponses"] = json!({question: {"action": "accept", "content": {"sure": true}}});
+    assert_eq!(text(&client.ask("tools/call", &call)), "note 1 is deleted");
+    assert_eq!(text(&client.call("notes_list_notes", &json!({}))), "there are no notes");
+}

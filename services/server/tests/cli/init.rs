@@ -1,0 +1,111 @@
+use std::os::unix::fs::PermissionsExt;
+
+use crate::program::{Folder, vmcp};
+
+#[test]
+fn the_file_to_begin_with_is_valid_and_known_to_editors() {
+    let printed = vmcp(&["init", "--name", "it's \"mine\": #1"]);
+    assert_eq!(printed.code, 0);
+    assert!(printed.out.starts_with("# yaml-language-server: $schema="));
+    let folder = Folder::new();
+    let file = folder.write("vmcp.yaml", &printed.out);
+    let validated = vmcp(&["validate", "-c", &file]);
+    assert_eq!(validated.code, 0, "{validated:?}");
+    assert!(validated.out.contains("it's \"mine\": #1"), "{validated:?}");
+}
+
+#[test]
+fn what_the_first_file_has_in_comments_is_valid_too() {
+    let printed = vmcp(&["init"]).out;
+    let uncommented: Vec<String> = printed
+        .lines()
+        .map(|line| {
+            let indent = line.len() - line.trim_start().len();
+            let rest = &line[indent..];
+            // Prose begins with a capital or the name of something.
+            match rest.strip_prefix("# ") {
+                Some(code) if indent > 0 && !code.starts_with("streamable") => {
+                    format!("{}{code}", &line[..indent])
+                }
+                _ => line.to_owned(),
+            }
+        })
+        .filter(|line| !line.contains("priorityOrder") && !line.contains("caBundlePath"))
+        .collect();
+    let folder = Folder::new();
+    let validated = vmcp(&["validate", "-c", &folder.write("all.yaml", &uncommented.join("\n"))]);
+    assert_eq!((validated.code, &*validated.err), (0, ""), "{uncommented:#?}");
+}
+
+#[test]
+fn a_file_is_its_owners_and_overwritten_only_when_told() {
+    let folder = Folder::new();
+    let file = folder.path("vmcp.yaml");
+    let written = vmcp(&["init", "--output", &file]);
+    assert_eq!((written.code, &*written.out), (0, ""), "{written:?}");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::write(&file, "mine").unwrap();
+    let refused = vmcp(&["init", "--output", &file]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.err.contains("exists: overwrite it with --force"), "{refused:?}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(vmcp(&["init", "--output", &file, "--force"]).code, 0);
+    assert!(std::fs::read_to_string(&file).unwrap().starts_with("# yaml"));
+    let around = std::fs::read_dir(folder.path("")).unwrap().count();
+    assert_eq!(around, 1, "nothing is left beside it");
+    let nowhere = vmcp(&["init", "--output", &folder.path("no/vmcp.yaml")]);
+    assert_eq!(nowhere.code, 1);
+    assert!(nowhere.err.starts_with("cannot write "), "{nowhere:?}");
+}
+
+#[test]
+fn a_clients_file_becomes_a_valid_configuration_without_its_secrets() {
+    let folder = Folder::new();
+    let claude = folder.write(
+        "claude.json",
+        r#"{"mcpServers": {
+            "Docs": {"type": "http", "url": "https://docs.example.com/mcp"},
+            "old": {"type": "sse", "url": "https://old.example.com/sse"},
+            "key": {"type": "http", "url": "https://a.test/mcp", "headers": {"X-Key": "hunter2"}},
+            "files": {"command": "npx", "args": ["-y", "x"], "env": {"TOKEN": "hunter2"}}
+        }}"#,
+    );
+    let code = folder.write(
+        "code.json",
+        r#"{
+            // as an editor leaves it
+            "inputs": [{"id": "token", "type": "promptString"}],
+            "servers": {"files": {"type": "stdio", "command": "npx",
+                                  "env": {"TOKEN": "${input:token}"}},},
+        }"#,
+    );
+    for (from, backends) in [(&claude, "2"), (&code, "0")] {
+        let imported = folder.path("imported.yaml");
+        let ended = vmcp(&["init", "--from", from, "--output", &imported, "--force"]);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let text = std::fs::read_to_string(&imported).unwrap();
+        assert!(!text.contains("hunter2"), "{text}");
+        assert!(text.contains("create_proxy"), "{text}");
+        let validated = vmcp(&["validate", "-c", &imported, "-o", "json"]);
+        assert_eq!(validated.code, 0, "{validated:?}");
+        let json: serde_json::Value = serde_json::from_str(&validated.out).unwrap();
+        assert_eq!(json["summary"]["backends"], backends);
+    }
+}
+
+#[test]
+fn what_is_no_clients_file_is_refused() {
+    let folder = Folder::new();
+    for (text, says) in [
+        ("servers:", "is no JSON"),
+        ("{\"projects\": {}}", "has no servers: neither mcpServers nor servers nor mcp.servers"),
+    ] {
+        let ended = vmcp(&["init", "--from", &folder.write("x.json", text)]);
+        assert_eq!((ended.code, &*ended.out), (1, ""));
+        assert!(ended.err.contains(says), "{ended:?}");
+    }
+    let missing = vmcp(&["init", "--from", &folder.path("missing.json")]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.err.starts_with("cannot read "), "{missing:?}");
+}

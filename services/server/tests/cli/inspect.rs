@@ -1,0 +1,109 @@
+use serde_json::Value;
+
+use crate::backend::Backend;
+use crate::program::{Ended, Folder, vmcp};
+
+fn inspect(text: &str, arguments: &[&str]) -> Ended {
+    let folder = Folder::new();
+    let file = folder.write("vmcp.yaml", text);
+    vmcp(&[&["inspect", "-c", &file][..], arguments].concat())
+}
+
+fn configuration(aggregation: &str) -> String {
+    let (one, two) = (Backend::start(&["x", "y", "z"]), Backend::start(&["x"]));
+    format!(
+        "name: x\nincomingAuth: {{type: anonymous}}\naggregation: {aggregation}\nbackends:\n\
+         - {{name: one, url: \"{}\", transport: streamable-http}}\n\
+         - {{name: two, url: \"{}\", transport: streamable-http}}\n",
+        one.url(),
+        two.url()
+    )
+}
+
+/// Of each entry: name, backend, original name, whether it is shown and why not.
+fn entries(aggregation: &str) -> Vec<String> {
+    let ended = inspect(&configuration(aggregation), &["-o", "json"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let json: Value = serde_json::from_str(&ended.out).unwrap();
+    let entry = |entry: &Value| {
+        let word = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+        let renamed: Vec<_> = entry["renamedBy"].as_array().unwrap().iter().collect();
+        let renamed: Vec<_> = renamed.iter().filter_map(|by| by.as_str()).collect();
+        let state = if entry["shown"] == true { "shown".to_owned() } else { word("because") };
+        format!(
+            "{} = {}.{} [{}] {state}",
+            word("name"),
+            word("backend"),
+            word("originalName"),
+            renamed.join(" ")
+        )
+    };
+    json["entries"].as_array().unwrap().iter().map(entry).collect()
+}
+
+#[test]
+fn names_are_shown_with_where_they_come_from() {
+    let aggregation = "{tools: [{workload: one, filter: [new], \
+                       overrides: {x: {name: new}}}, {workload: two, excludeAll: true}]}";
+    assert_eq!(
+        entries(aggregation),
+        [
+            "one_new = one.x [override prefix] shown",
+            "one_y = one.y [prefix] not in the filter of one in aggregation.tools",
+            "one_z = one.z [prefix] not in the filter of one in aggregation.tools",
+            "two_x = two.x [prefix] excludeAll of two in aggregation.tools",
+        ]
+    );
+    let all = entries("{excludeAllTools: true}");
+    assert!(all.iter().all(|entry| entry.ends_with("aggregation.excludeAllTools")), "{all:?}");
+}
+
+#[test]
+fn a_name_that_another_has_is_shown_as_lost() {
+    let aggregation =
+        "{conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [two]}}";
+    assert_eq!(
+        entries(aggregation),
+        [
+            "x = two.x [] shown",
+            "x = one.x [] name conflict: two has it: it comes first in priorityOrder",
+            "y = one.y [] shown",
+            "z = one.z [] shown",
+        ]
+    );
+    let manual = "{conflictResolution: manual, tools: [{workload: one, filter: [x, y]}]}";
+    let entries = entries(manual);
+    assert!(entries[0].starts_with("x = one.x [] name conflict: left out"), "{entries:?}");
+    assert!(entries[1].starts_with("x = two.x [] name conflict: left out"), "{entries:?}");
+    assert_eq!(entries[2], "y = one.y [] shown");
+}
+
+#[test]
+fn as_text_it_is_a_table() {
+    let ended = inspect(&configuration("{tools: [{workload: two, excludeAll: true}]}"), &[]);
+    assert_eq!((ended.code, &*ended.err), (0, ""));
+    let line = |start: &str| {
+        let mut lines = ended.out.lines();
+        let line = lines.find(|line| line.starts_with(start));
+        line.unwrap_or_else(|| panic!("{start}: {ended:?}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line("one "), "one streamable-http 2026-07-28 ready tools: 3 group=x");
+    assert_eq!(line("tool  one_y"), "tool one_y one y prefix yes");
+    assert_eq!(
+        line("tool  two_x"),
+        "tool two_x two x prefix no: excludeAll of two in aggregation.tools"
+    );
+}
+
+#[test]
+fn what_clients_get_instead_of_lists_is_said() {
+    let text = "name: x\nincomingAuth: {type: anonymous}\n\
+                backends: [{name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}]\n";
+    let ended = inspect(text, &[]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.err.contains("clients get an error instead of lists"), "{ended:?}");
+    assert!(ended.out.contains("unavailable"), "{ended:?}");
+}

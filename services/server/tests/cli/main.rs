@@ -1,0 +1,15 @@
+//! The program as it is shipped: what its commands print, what the server does with its configuration.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
+
+mod backend;
+mod configuration;
+mod demo;
+mod http;
+mod init;
+mod inspect;
+mod mcp;
+mod program;
+mod reload;
+mod usage;
+mod validate;

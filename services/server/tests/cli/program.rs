@@ -1,0 +1,167 @@
+//! Runs the built program.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// How long a test waits for a line.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// A program that is running; it is killed with this.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    out: Receiver<String>,
+    err: Receiver<String>,
+}
+
+/// A folder of one test's files; it is removed with this.
+#[derive(Debug)]
+pub(crate) struct Folder(PathBuf);
+
+/// A program that knows nothing of its caller's environment but what it needs.
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vmcp"));
+    command.args(arguments).env_remove("VMCP_CONFIG").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) fn vmcp(arguments: &[&str]) -> Ended {
+    vmcp_with(arguments, &[])
+}
+
+/// As [`vmcp`], with variables of the environment.
+pub(crate) fn vmcp_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
+    let mut command = command(arguments);
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    Ended {
+        code: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        err: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Running {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        let mut command = command(arguments);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let out = lines(child.stdout.take().unwrap());
+        let err = lines(child.stderr.take().unwrap());
+        Self { child, out, err }
+    }
+
+    /// Serves a configuration on a port that the system chooses. The port comes along.
+    pub(crate) fn serve(config: &str, arguments: &[&str]) -> (Self, u16) {
+        let fixed = ["serve", "--port", "0", "--config", config];
+        let server = Self::start(&[&fixed[..], arguments].concat());
+        let line = server.logs("listening on http://");
+        (server, port(&line))
+    }
+
+    /// Runs the demo. Its port and what it prints come along.
+    pub(crate) fn demo() -> (Self, u16, String) {
+        let demo = Self::start(&["demo", "--port", "0"]);
+        let mut printed = String::new();
+        while !printed.contains("Ctrl-C") {
+            printed += &demo.out.recv_timeout(PATIENCE).expect("the demo says no more");
+            printed.push('\n');
+        }
+        (demo, port(&printed), printed)
+    }
+
+    /// The next line of the log that has `part` in it.
+    pub(crate) fn logs(&self, part: &str) -> String {
+        let mut seen = String::new();
+        loop {
+            match self.err.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(line) => seen += &(line + "\n"),
+                Err(error) => panic!("{error} while waiting for {part:?} after:\n{seen}"),
+            }
+        }
+    }
+
+    /// Sends a signal, such as `HUP`.
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+    }
+
+    /// Asks the program to end and gives its exit code and what it still logged.
+    pub(crate) fn stop(mut self) -> (Option<i32>, String) {
+        self.signal("TERM");
+        let code = self.child.wait().unwrap().code();
+        (code, self.err.iter().collect::<Vec<_>>().join("\n"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
+
+/// The port of the first URL of this machine.
+fn port(text: &str) -> u16 {
+    let (_, rest) = text.split_once("http://127.0.0.1:").expect(text);
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
+    rest[..end].parse().unwrap()
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("vmcp-cli-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).into_os_string().into_string().unwrap()
+    }
+
+    /// Writes a file and gives its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        // In one step, as editors and mounted ConfigMaps do it.
+        let aside = self.path("aside");
+        std::fs::write(&aside, text).unwrap();
+        std::fs::rename(aside, &path).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}

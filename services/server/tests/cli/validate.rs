@@ -1,0 +1,128 @@
+use serde_json::{Value, json};
+
+use crate::backend::Backend;
+use crate::program::{Ended, Folder, vmcp};
+
+fn validate(text: &str, arguments: &[&str]) -> Ended {
+    let folder = Folder::new();
+    let file = folder.write("vmcp.yaml", text);
+    vmcp(&[&["validate", "-c", &file][..], arguments].concat())
+}
+
+fn as_json(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"))
+}
+
+const MISTAKEN: &str = "name: x
+incomingAuth: {type: anonymous}
+backend: []
+operational: {timeouts: {default: 30}}
+";
+
+#[test]
+fn a_valid_file_is_summed_up() {
+    let text = "name: x\nincomingAuth: {type: anonymous}\ngroupRef: team\n\
+                operational: {timeouts: {perWorkload: {y: 1s}}}\n";
+    let ended = validate(text, &[]);
+    assert_eq!(ended.code, 0);
+    assert!(ended.out.contains("is valid") && ended.out.contains("group            team"));
+    assert!(ended.err.contains("warning: operational.timeouts.perWorkload.y: no backend"));
+    let json = as_json(&validate(text, &["-o", "json"]));
+    assert_eq!(json["valid"], true);
+    assert_eq!(json["summary"]["group"], "team");
+    assert_eq!(json["warnings"][0]["path"], "operational.timeouts.perWorkload.y");
+}
+
+#[test]
+fn all_mistakes_are_told_with_place_and_remedy() {
+    let ended = validate(MISTAKEN, &[]);
+    assert_eq!((ended.code, &*ended.out), (1, ""));
+    assert!(ended.err.contains("line 3: backend: found an unknown key"), "{ended:?}");
+    assert!(ended.err.contains("(did you mean backends?)"), "{ended:?}");
+    assert!(
+        ended.err.contains("line 4: operational.timeouts.default: found the number 30"),
+        "{ended:?}"
+    );
+    let ended = validate(MISTAKEN, &["-o", "json"]);
+    assert_eq!((ended.code, &*ended.err), (1, ""));
+    let json = as_json(&ended);
+    assert_eq!(json["valid"], false);
+    assert_eq!(json["mistakes"][0]["line"], 3);
+    assert_eq!(json["mistakes"][0]["suggestion"], "backends");
+    assert_eq!(json["mistakes"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn the_files_that_are_named_are_read_and_sections_without_a_runtime_told_as_well() {
+    let folder = Folder::new();
+    let garbage = folder.write("garbage.pem", "no certificate");
+    let text = format!(
+        "name: x\nincomingAuth: {{type: anonymous}}\naudit: {{enabled: true}}\nbackends:\n\
+         - {{name: a, url: \"https://a.test/mcp\", transport: sse, type: entry, caBundlePath: /no/a.pem}}\n\
+         - {{name: b, url: \"https://b.test/mcp\", transport: sse, type: entry, caBundlePath: {garbage}}}\n"
+    );
+    let ended = validate(&text, &[]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.err.contains("backends[0].caBundlePath: found /no/a.pem"), "{ended:?}");
+    assert!(ended.err.contains(&format!("backends[1].caBundlePath: found {garbage}")));
+    assert!(ended.err.contains("audit: not supported by this version"), "{ended:?}");
+    let json = as_json(&validate(&text, &["-o", "json"]));
+    assert_eq!(json["unsupported"][0]["path"], "audit");
+    assert_eq!(json["mistakes"][1]["path"], "backends[1].caBundlePath");
+}
+
+#[test]
+fn connecting_tells_how_each_backend_was_found_and_each_conflict_was_settled() {
+    let (one, two) = (Backend::start(&["x", "y"]), Backend::start(&["x"]));
+    let text = format!(
+        "name: x\nincomingAuth: {{type: anonymous}}\n\
+         aggregation: {{conflictResolution: priority, conflictResolutionConfig: {{priorityOrder: [two]}}}}\n\
+         backends:\n\
+         - {{name: one, url: \"{}\", transport: streamable-http}}\n\
+         - {{name: two, url: \"{}\", transport: streamable-http}}\n",
+        one.url(),
+        two.url()
+    );
+    let ended = validate(&text, &["--connect", "-o", "json"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let json = as_json(&ended);
+    let found = &json["backends"][0];
+    assert_eq!(found["name"], "one");
+    assert_eq!(found["reachable"], true);
+    assert_eq!(found["revision"], "2026-07-28");
+    assert_eq!(found["offers"]["tools"], 2);
+    assert_eq!(
+        json["conflicts"],
+        json!([{
+            "kind": "tool",
+            "name": "x",
+            "contenders": ["two", "one"],
+            "settled": "two has it: it comes first in priorityOrder",
+        }])
+    );
+    let ended = validate(&text, &["--connect"]);
+    assert!(ended.out.contains("clients see 2 tools"), "{ended:?}");
+    assert!(ended.out.contains("tool x: wanted by two, one: two has it"), "{ended:?}");
+}
+
+#[test]
+fn a_backend_that_fails_fails_the_check_only_if_lists_would() {
+    // Nobody listens on port 1.
+    let text = |mode: &str| {
+        format!(
+            "name: x\nincomingAuth: {{type: anonymous}}\n\
+             operational: {{failureHandling: {{partialFailureMode: {mode}}}}}\n\
+             backends: [{{name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}}]\n"
+        )
+    };
+    let strict = validate(&text("fail"), &["--connect"]);
+    assert_eq!(strict.code, 1);
+    assert!(strict.out.contains("gone") && strict.out.contains("unavailable"), "{strict:?}");
+    assert!(strict.err.contains("partialFailureMode: fail"), "{strict:?}");
+    let strict = validate(&text("fail"), &["--connect", "-o", "json"]);
+    assert_eq!((strict.code, &*strict.err), (1, ""));
+    assert_eq!(as_json(&strict)["valid"], false);
+    let lenient = validate(&text("best_effort"), &["--connect"]);
+    assert_eq!((lenient.code, &*lenient.err), (0, ""));
+    assert_eq!(validate(&text("fail"), &[]).code, 0, "nobody is asked without --connect");
+}
