@@ -88,6 +88,12 @@ impl Good {
         lock(&self.state.counts).get(method).copied().unwrap_or_default()
     }
 
+    /// The last `tools/call`, as it came.
+    #[must_use]
+    pub fn last_call(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.state.last_call)).into_owned()
+    }
+
     /// Forgets every session, as after a restart, and from now on says so in this way.
     pub fn forget(&self, how: Forgetting) {
         self.state.forget(how);

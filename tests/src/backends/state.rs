@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::{broadcast, oneshot, watch};
@@ -52,6 +53,7 @@ pub(super) struct State {
     pub(super) changes: broadcast::Sender<&'static str>,
     pub(super) counts: Mutex<HashMap<String, u64>>,
     pub(super) ended: Mutex<Vec<String>>,
+    pub(super) last_call: Mutex<Bytes>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     forgetting: Mutex<Forgetting>,
     serial: AtomicU64,
@@ -75,6 +77,7 @@ impl State {
             changes: broadcast::Sender::new(CHANGES),
             counts: Mutex::default(),
             ended: Mutex::default(),
+            last_call: Mutex::default(),
             sessions: Mutex::default(),
             forgetting: Mutex::new(Forgetting::NotFound),
             serial: AtomicU64::new(0),

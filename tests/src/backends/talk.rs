@@ -31,7 +31,11 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Ans
     let Ok(body) = body.collect().await else {
         return whole(StatusCode::BAD_REQUEST, "text/plain", "no body");
     };
-    let message = serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null);
+    let body = body.to_bytes();
+    let message: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    if message["method"] == "tools/call" {
+        *lock(&state.last_call) = body;
+    }
     let mut answer = by_method(state, parts.method, parts.headers, message).await;
     for (name, value) in [
         ("set-cookie", "backend=secret"),
