@@ -16,15 +16,7 @@ const TABLE: &str = include_str!("leaves.txt");
 const REFUSAL: &str = "vmcp::configuration::serve_refuses_sections_without_a_runtime";
 
 /// Tests that are named before they are written. A name leaves this list with the commit that adds the test.
-const PENDING: &[&str] = &[
-    REFUSAL,
-    "vmcp::configuration::a_backend_is_spoken_to_as_its_transport_says",
-    "vmcp::configuration::anonymous_clients_are_served",
-    "vmcp::configuration::backends_are_shown_no_credentials",
-    "vmcp::configuration::debug_is_logged_only_when_asked_for",
-    "vmcp::configuration::fail_fails_a_list_and_best_effort_serves_what_is_there",
-    "vmcp::configuration::status_and_inspect_show_names_metadata_and_types",
-];
+const PENDING: &[&str] = &[];
 
 /// Sections without a runtime. One that gets a runtime leaves this list, and its leaves get tests.
 const REFUSED: &[&str] = &[
