@@ -12,6 +12,8 @@ mod clients;
 mod conformance;
 #[path = "real/fixture.rs"]
 mod fixture;
+#[path = "real/old_transport.rs"]
+mod old_transport;
 #[path = "real/questions.rs"]
 mod questions;
 #[path = "real/servers.rs"]

@@ -231,7 +231,7 @@ pub async fn ask(
 }
 
 /// The command that runs one of our scripts, by its extension.
-async fn script_command(script: &str) -> Result<Command, Fault> {
+pub(super) async fn script_command(script: &str) -> Result<Command, Fault> {
     let (interpreter, path) =
         if PathBuf::from(script).extension().is_some_and(|extension| extension == "py") {
             let python = python().await?;
@@ -245,7 +245,7 @@ async fn script_command(script: &str) -> Result<Command, Fault> {
     Ok(command)
 }
 
-fn last_line<T: for<'de> Deserialize<'de>>(said: &str) -> Result<T, Fault> {
+pub(super) fn last_line<T: for<'de> Deserialize<'de>>(said: &str) -> Result<T, Fault> {
     let line = said.lines().last().ok_or("the client said nothing")?;
     serde_json::from_str(line).map_err(|error| format!("{error} in {line}").into())
 }

@@ -131,6 +131,18 @@ impl Backend {
         everything("sse", "sse").await
     }
 
+    /// A FastMCP server over the deprecated HTTP+SSE transport, with the tools `count` and `ask`.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not come up.
+    pub async fn asking_sse() -> Result<Self, Fault> {
+        let python = python().await?;
+        let port = free_port().await?;
+        let mut command = Command::new(python.interpreter());
+        command.arg(python.script("serve_sse.py")).arg(port.to_string());
+        listening("serve_sse", command, port, "sse").await
+    }
+
     /// `mcp-server-time`, bridged from stdio.
     ///
     /// # Errors
