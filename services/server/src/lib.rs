@@ -8,3 +8,8 @@ pub mod parts;
 mod routes;
 pub mod serve;
 pub mod stack;
+
+/// What the project's README shows compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

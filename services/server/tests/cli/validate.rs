@@ -126,3 +126,12 @@ fn a_backend_that_fails_fails_the_check_only_if_lists_would() {
     assert_eq!((lenient.code, &*lenient.err), (0, ""));
     assert_eq!(validate(&text("fail"), &[]).code, 0, "nobody is asked without --connect");
 }
+
+#[test]
+fn the_readme_shows_a_valid_file() {
+    let readme = include_str!("../../../../README.md");
+    let (_, rest) = readme.split_once("```yaml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let ended = validate(example, &[]);
+    assert_eq!((ended.code, &*ended.err), (0, ""));
+}
