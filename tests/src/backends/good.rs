@@ -12,7 +12,8 @@ use crate::fixture::Generation;
 
 /// The tools that every one of these servers has.
 ///
-/// `echo` tells what reached it, `slow` answers after `ms`, `stream` too but with progress before, `ask` asks the client.
+/// `echo` tells what reached it, `slow` answers after `ms`, `stream` too but with progress and, as many as `flood`
+/// says, log messages before, `ask` asks the client.
 const TOOLS: [&str; 4] = ["echo", "slow", "stream", "ask"];
 
 /// A running server.

@@ -285,12 +285,26 @@ impl Asked {
             let progress =
                 json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": params });
             _ = sender.send(event(&progress)).await;
+            self.flood(&sender).await;
             if self.lasts(wait).await {
                 let result = self.result(&self.seen());
                 _ = sender.send(format!("data: {result}\n\n").into()).await;
             }
         });
         answer
+    }
+
+    /// As many log messages of 1 KiB as the arguments say, as fast as they are read.
+    async fn flood(&self, sender: &mpsc::Sender<Bytes>) {
+        let count = self.message["params"]["arguments"]["flood"].as_u64().unwrap_or(0);
+        for number in 0..count {
+            let params = json!({ "level": "info", "data": [number, "x".repeat(1024)] });
+            let said =
+                json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": params });
+            if sender.send(event(&said)).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Asks the client something, under an id that every server uses.

@@ -297,3 +297,42 @@ async fn a_backend_that_starts_after_the_gateway_is_offered_without_being_asked_
     eprintln!("offered after {:?}", begun.elapsed());
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_that_talks_without_end_to_a_client_that_does_not_listen_costs_little_memory() {
+    for generation in [Generation::Stateful, Generation::Stateless] {
+        let chatty = Good::named("chatty").speaking(generation).start().unwrap();
+        let gateway = gateway(&[&chatty]).await;
+        let mut callers = both(gateway.url()).await.unwrap();
+        let before = memory(gateway.pid());
+        let mut streams = Vec::new();
+        for caller in &mut callers {
+            let meta = json!({ "io.modelcontextprotocol/logLevel": "info" });
+            let params =
+                json!({ "name": "chatty_stream", "arguments": { "flood": 10_000 }, "_meta": meta });
+            streams.push(caller.stream("tools/call", params).await.unwrap());
+        }
+        let mut most = 0;
+        for _ in 0..20 {
+            sleep(Duration::from_millis(50)).await;
+            most = most.max(memory(gateway.pid()));
+            callers[0].result("ping", json!({})).await.unwrap();
+        }
+        let grown = most.saturating_sub(before);
+        eprintln!("{generation:?}: {grown} KiB more while nobody reads 10 MiB");
+        assert!(grown < 8 << 10, "{grown} KiB");
+        for mut stream in streams {
+            let mut messages = 0;
+            let result = loop {
+                let message =
+                    stream.next().await.unwrap().expect("the stream ended without a result");
+                if message.get("id").is_some() {
+                    break message;
+                }
+                messages += 1;
+            };
+            assert_eq!(result["result"]["structuredContent"]["backend"], "chatty", "{result}");
+            assert!(messages > 0);
+        }
+    }
+}
