@@ -27,7 +27,8 @@ where
     if announced.is_some_and(|length| length > limits.max_bytes as u64) {
         return Err(Rejection::too_large(limits.max_bytes));
     }
-    let mut reading = pin!(collect(body, limits.max_bytes));
+    let expected = announced.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
+    let mut reading = pin!(collect(body, limits.max_bytes, expected));
     // A body that is already here needs no timer.
     if let Some(done) = futures_ready(reading.as_mut()).await {
         return done;
@@ -49,7 +50,7 @@ async fn futures_ready<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F
     .await
 }
 
-async fn collect<B>(body: B, limit: usize) -> Result<Bytes, Rejection>
+async fn collect<B>(body: B, limit: usize, announced: usize) -> Result<Bytes, Rejection>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
@@ -70,6 +71,7 @@ where
             first = data;
         } else {
             if rest.is_empty() {
+                rest.reserve(announced.max(first.len() + length));
                 rest.extend_from_slice(&std::mem::take(&mut first));
             }
             rest.extend_from_slice(&data);

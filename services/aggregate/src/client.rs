@@ -108,7 +108,7 @@ pub(crate) async fn set_level(
     };
     session.set_level(format!("\"{level}\"").as_bytes());
     for upstream in session.upstreams() {
-        if let Some(live) = upstream.open().filter(|live| live.offers("logging")) {
+        if let Some(live) = upstream.open().filter(|live| live.logs) {
             let params = format!("{{\"level\":\"{level}\"}}");
             _ = upstream.set(&live, "logging/setLevel", &params).await;
         }

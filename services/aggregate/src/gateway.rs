@@ -128,7 +128,9 @@ impl Future for ResponseFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Kind::Done(response) => response.take().map_or(Poll::Pending, |done| Poll::Ready(Ok(done))),
+            Kind::Done(response) => {
+                response.take().map_or(Poll::Pending, |done| Poll::Ready(Ok(done)))
+            }
             Kind::Going(future) => future.as_mut().poll(cx).map(Ok),
         }
     }

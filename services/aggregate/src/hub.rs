@@ -1,6 +1,7 @@
 //! What everything in the service shares: the current snapshot, the sessions, the listeners.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use crate::park::Parked;
 use crate::session::Session;
 use crate::settings::{Limits, PartialFailure, Rules, Settings};
 use crate::shared::SharedSessions;
+
+/// How long further changes are waited for before a catalog is made.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// The catalog of everything, with the backends as handles.
 pub(crate) type Everything = Catalog<Arc<Link>>;
@@ -38,8 +42,11 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct Hub {
     snapshot: ArcSwap<Snapshot>,
-    /// Held while a catalog is made, so that none overtakes a newer one.
-    rebuilding: tokio::sync::Mutex<()>,
+    /// Held while a catalog is made, so that none overtakes a newer one: how many requests to make one
+    /// the last one has satisfied.
+    rebuilding: tokio::sync::Mutex<u64>,
+    /// How often a catalog was asked for.
+    wanted: AtomicU64,
     observers: Mutex<HashMap<(Backend, u64), AbortHandle>>,
     pub(crate) sessions: Sessions<Session>,
     pub(crate) listeners: Listeners,
@@ -73,14 +80,12 @@ impl Snapshot {
             .collect();
         let links = backends
             .into_iter()
-            .map(|backend| {
-                match kept.get(&(backend.backend.clone(), backend.fingerprint)) {
-                    Some(link) => {
-                        link.retune(&backend);
-                        Arc::clone(link)
-                    }
-                    None => Link::new(backend),
+            .map(|backend| match kept.get(&(backend.backend.clone(), backend.fingerprint)) {
+                Some(link) => {
+                    link.retune(&backend);
+                    Arc::clone(link)
                 }
+                None => Link::new(backend),
             })
             .collect();
         let snapshot = Self {
@@ -130,6 +135,7 @@ impl Hub {
         let hub = Arc::new(Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new(settings, None)),
             rebuilding: tokio::sync::Mutex::default(),
+            wanted: AtomicU64::new(0),
             observers: Mutex::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl),
             listeners: Listeners::new(limits.listeners),
@@ -179,7 +185,14 @@ impl Hub {
 
     /// Makes the catalog anew from what the backends offer now, and tells whoever wants to know.
     pub(crate) async fn rebuild(self: &Arc<Self>) {
-        let _guard = self.rebuilding.lock().await;
+        let ticket = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
+        // Backends that change together, as after a deployment, are taken together.
+        tokio::time::sleep(GATHER).await;
+        let mut built = self.rebuilding.lock().await;
+        if *built >= ticket {
+            return;
+        }
+        *built = self.wanted.load(Ordering::Acquire);
         let snapshot = self.snapshot();
         let making = Arc::clone(&snapshot);
         // Hundreds of definitions are rewritten: not something to do beside requests.

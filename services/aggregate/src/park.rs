@@ -72,7 +72,7 @@ impl Parked {
     /// A place for a call; `None` when all are taken.
     pub(crate) fn park(&self, caller: &Identity) -> Option<Place<'_>> {
         let mut random = [0; 16];
-        aws_lc_rs::rand::fill(&mut random).ok()?;
+        getrandom::fill(&mut random).ok()?;
         let handle = Handle(u128::from_be_bytes(random));
         let mut table = lock(&self.table);
         let own = table.values().filter(|waiting| waiting.caller == *caller).count();

@@ -44,7 +44,7 @@ impl Seal {
     /// One random key, good for as long as the process lives: enough for one replica.
     pub fn ephemeral(lifetime: Duration) -> Result<Self, NoRandom> {
         let mut key = [0; 32];
-        aws_lc_rs::rand::fill(&mut key).map_err(|_| NoRandom)?;
+        getrandom::fill(&mut key).map_err(|_| NoRandom)?;
         Ok(Self::new(&[key], lifetime))
     }
 
@@ -58,7 +58,7 @@ impl Seal {
     /// `text`, sealed for a purpose.
     pub(crate) fn seal(&self, text: &str, purpose: Purpose<'_>) -> Result<String, NoRandom> {
         let mut nonce = [0; NONCE];
-        aws_lc_rs::rand::fill(&mut nonce).map_err(|_| NoRandom)?;
+        getrandom::fill(&mut nonce).map_err(|_| NoRandom)?;
         let key = self.keys.first().ok_or(NoRandom)?;
         let expires = now() + self.lifetime.as_secs();
         let mut sealed = expires.to_be_bytes().to_vec();

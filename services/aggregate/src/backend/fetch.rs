@@ -25,7 +25,8 @@ const MOST_ITEMS: usize = 100_000;
 /// How the lists are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Speaker<'a> {
-    Stateful(&'a Live),
+    /// With the result of the handshake.
+    Stateful(&'a Live, &'a Bytes),
     /// With the result of `server/discover`, if there was one.
     Stateless(Option<&'a Bytes>, Introduction<'a>),
 }
@@ -33,16 +34,16 @@ pub(crate) enum Speaker<'a> {
 impl Speaker<'_> {
     fn offers(&self, kind: Kind) -> bool {
         match self {
-            Self::Stateful(live) => live.offers(kind.capability()),
             Self::Stateless(None, _) => true,
-            Self::Stateless(Some(found), _) => find(found, "capabilities")
-                .is_some_and(|capabilities| find(capabilities, kind.capability()).is_some()),
+            Self::Stateful(_, found) | Self::Stateless(Some(found), _) => {
+                handshake::offers(found, kind.capability())
+            }
         }
     }
 
     fn instructions(&self) -> Option<String> {
         let said = match self {
-            Self::Stateful(live) => &live.welcome,
+            Self::Stateful(_, welcome) => *welcome,
             Self::Stateless(found, _) => (*found)?,
         };
         find(said, "instructions").and_then(unquote).map(std::borrow::Cow::into_owned)
@@ -57,7 +58,7 @@ impl Speaker<'_> {
         let cursor =
             cursor.map(|cursor| String::from_utf8_lossy(&define_literal(cursor)).into_owned());
         match self {
-            Self::Stateful(live) => {
+            Self::Stateful(live, _) => {
                 let id = format!("\"vmcp:{}\"", link.serial());
                 let params = cursor
                     .map_or_else(|| "{}".to_owned(), |cursor| format!("{{\"cursor\":{cursor}}}"));

@@ -20,8 +20,8 @@ pub(crate) struct Live {
     revision: HeaderValue,
     /// What the session is bound to when it is one of HTTP+SSE.
     lease: Option<Lease>,
-    /// The value of `result` of the handshake.
-    pub(crate) welcome: Bytes,
+    /// Whether it declared `logging`.
+    pub(crate) logs: bool,
 }
 
 /// What a backend is told about who is behind the gateway. All three are JSON.
@@ -31,8 +31,8 @@ pub(crate) struct Introduction<'a> {
     pub(crate) client: &'a [u8],
 }
 
-/// Opens a session (MCP 2025-11-25, Lifecycle).
-pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<Live, BoxError> {
+/// Opens a session (MCP 2025-11-25, Lifecycle). The value of `result` of the handshake comes along.
+pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<(Live, Bytes), BoxError> {
     let id = format!("\"vmcp:{}\"", link.serial());
     let mut message = Vec::with_capacity(256);
     // No `_meta`, not even an empty one: servers of both generations classify by it.
@@ -60,12 +60,21 @@ pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<Live, Box
         .find(|revision| *revision == spoken)
         .map(HeaderValue::from_static)
         .ok_or(Failure::Revision)?;
-    let session = reply.headers.get(SESSION).cloned();
+    // Copied: the header is a slice of everything that was read with it, and a session lives long.
+    let session = reply.headers.get(SESSION);
+    let session = session.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
     let lease = reply.extensions.remove();
-    let live = Live { session, revision, lease, welcome: reply.result };
+    let logs = offers(&reply.result, "logging");
+    let live = Live { session, revision, lease, logs };
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     tell(link, live.sign(post(link, ready))).await?;
-    Ok(live)
+    Ok((live, reply.result))
+}
+
+/// Whether the result of a handshake or discovery declares a capability.
+pub(crate) fn offers(result: &[u8], capability: &str) -> bool {
+    find(result, "capabilities")
+        .is_some_and(|capabilities| find(capabilities, capability).is_some())
 }
 
 /// An answer that says no is a refusal of the handshake; the rest are failures like any other.
@@ -98,12 +107,6 @@ impl Live {
     /// Whether the backend can forget it.
     pub(crate) fn can_end(&self) -> bool {
         self.session.is_some() || self.lease.is_some()
-    }
-
-    /// Whether the backend declared a capability in the handshake.
-    pub(crate) fn offers(&self, capability: &str) -> bool {
-        find(&self.welcome, "capabilities")
-            .is_some_and(|capabilities| find(capabilities, capability).is_some())
     }
 
     /// Tells the backend that the session is over. That it may not listen changes nothing.

@@ -59,9 +59,10 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
     link.learn(speaks);
     match speaks.with(Generation::Stateless) {
         Generation::Stateful => {
-            let live = Arc::new(handshake::open(link, who.get()).await?);
+            let (live, welcome) = handshake::open(link, who.get()).await?;
+            let live = Arc::new(live);
             let _closing = Closing { link: Arc::clone(link), live: Arc::clone(&live) };
-            follow_session(hub, link, &live, fetched).await
+            follow_session(hub, link, Speaker::Stateful(&live, &welcome), &live, fetched).await
         }
         Generation::Stateless => {
             let speaker = Speaker::Stateless(found.as_ref(), who.get());
@@ -90,10 +91,10 @@ impl Drop for Closing {
 async fn follow_session(
     hub: &Arc<Hub>,
     link: &Arc<Link>,
+    speaker: Speaker<'_>,
     live: &Live,
     fetched: &mut bool,
 ) -> Result<(), BoxError> {
-    let speaker = Speaker::Stateful(live);
     let mut last: Option<Bytes> = None;
     let mut pause = PAUSE.0;
     loop {

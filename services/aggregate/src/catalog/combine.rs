@@ -7,10 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use super::define::{define, literal};
-use super::{Catalog, Item, Kind, List, Offer, Route, params};
+use super::define::define;
+use super::{Catalog, Item, Kind, List, Offer, ParamHeader, Route, params};
 use crate::settings::{Conflicts, Override, Rules, WorkloadRules};
 
 /// The longest instructions that are taken of one backend, in bytes.
@@ -52,7 +50,7 @@ struct Candidate<'a, L> {
     part: usize,
     link: L,
     item: &'a Item,
-    wanted: String,
+    wanted: &'a str,
     change: Option<&'a Override>,
 }
 
@@ -68,15 +66,15 @@ pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalog
 
 /// Tools and prompts: things with names that can be changed.
 fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rules, kind: Kind) {
-    let none = WorkloadRules::default();
+    let plain = WorkloadRules::default();
     let mut shown = Vec::new();
     let mut hidden = Vec::new();
     for (index, part) in parts.iter().enumerate() {
-        let workload = rules.workloads.get(part.name).unwrap_or(&none);
+        let workload = rules.workloads.get(part.name).unwrap_or(&plain);
         for item in part.offer.of(kind) {
             let change = workload.overrides.get(&*item.key).filter(|_| kind == Kind::Tools);
-            let wanted = wanted(rules, part.name, kind, &item.key).to_owned();
-            let visible = hidden_by(rules, part.name, kind, &wanted).is_none();
+            let wanted = wanted(rules, part.name, kind, &item.key);
+            let visible = hidden_by(rules, part.name, kind, wanted).is_none();
             let link = part.link.clone();
             let candidate = Candidate { part: index, link, item, wanted, change };
             if visible { shown.push(candidate) } else { hidden.push(candidate) }
@@ -87,6 +85,7 @@ fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rule
     catalog.conflicts.append(&mut conflicts);
     // Conflicts among what nobody sees are no news.
     let hidden = settle(hidden, parts, rules, kind, &mut conflicts);
+    let none: Arc<[ParamHeader]> = Arc::default();
     let mut listed = Vec::with_capacity(shown.len());
     let mut routes = HashMap::with_capacity(shown.len() + hidden.len());
     let all =
@@ -104,11 +103,11 @@ fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rule
             });
             continue;
         };
-        let own = Bytes::from(literal(&candidate.item.key));
-        let route =
-            Route { link: candidate.link, name: own, shown: visible, headers: Arc::from(headers) };
+        let own = candidate.item.at.slice(&candidate.item.raw);
+        let headers = if headers.is_empty() { Arc::clone(&none) } else { Arc::from(headers) };
+        let route = Route { link: candidate.link, name: own, shown: visible, headers };
         if visible {
-            let raw = define(&candidate.item.raw, &name, candidate.change);
+            let raw = define(candidate.item, &name, candidate.change);
             listed.push((Box::from(&*name), raw));
         }
         routes.insert(name.into_boxed_str(), route);
@@ -159,34 +158,37 @@ fn settle<'a, L: Clone>(
     kind: Kind,
     conflicts: &mut Vec<Conflict>,
 ) -> Vec<(String, Candidate<'a, L>)> {
-    let mut contenders: BTreeMap<String, Vec<Candidate<'a, L>>> = BTreeMap::new();
-    for candidate in candidates {
-        let name = contested(rules, parts[candidate.part].name, &candidate.wanted);
-        contenders.entry(name).or_default().push(candidate);
-    }
+    let mut contenders: Vec<(String, Candidate<'a, L>)> = candidates
+        .into_iter()
+        .map(|one| (contested(rules, parts[one.part].name, one.wanted), one))
+        .collect();
+    // Stable: equal names stay in the order of the configuration.
+    contenders.sort_by(|(a, _), (b, _)| a.cmp(b));
     let mut won = Vec::with_capacity(contenders.len());
-    for (name, mut all) in contenders {
+    let mut contenders = contenders.into_iter().peekable();
+    while let Some((name, first)) = contenders.next() {
+        if contenders.peek().is_none_or(|(next, _)| *next != name) {
+            won.push((name, first));
+            continue;
+        }
+        let mut all = vec![first];
+        while let Some((_, one)) = contenders.next_if(|(next, _)| *next == name) {
+            all.push(one);
+        }
         if let Conflicts::Priority(order) = &rules.conflicts {
             all.sort_by_key(|candidate| rank(order, parts[candidate.part].name));
         }
-        if all.len() > 1 {
-            let drop = rules.conflicts == Conflicts::Manual && kind == Kind::Tools;
-            let names = all.iter().map(|c| parts[c.part].name.to_owned()).collect::<Vec<_>>();
-            let settled = settlement(&rules.conflicts, kind, &names);
-            let kind = singular(kind);
-            conflicts.push(Conflict { kind, name: name.clone(), contenders: names, settled });
-            if drop {
-                continue;
-            }
-            if rules.conflicts == Conflicts::Manual {
-                won.extend(
-                    all.into_iter()
-                        .map(|c| (prefixed("{workload}_", parts[c.part].name, &c.wanted), c)),
-                );
-                continue;
-            }
+        let names = all.iter().map(|c| parts[c.part].name.to_owned()).collect::<Vec<_>>();
+        let settled = settlement(&rules.conflicts, kind, &names);
+        let what = singular(kind);
+        conflicts.push(Conflict { kind: what, name: name.clone(), contenders: names, settled });
+        match (&rules.conflicts, kind) {
+            (Conflicts::Manual, Kind::Tools) => {}
+            (Conflicts::Manual, _) => won.extend(
+                all.into_iter().map(|c| (prefixed("{workload}_", parts[c.part].name, c.wanted), c)),
+            ),
+            _ => won.extend(all.into_iter().next().map(|candidate| (name, candidate))),
         }
-        won.extend(all.into_iter().next().map(|candidate| (name, candidate)));
     }
     won
 }

@@ -4,13 +4,18 @@
 use bytes::Bytes;
 use vmcp_wire::{Span, Splice, find, members, quote};
 
+use super::Item;
 use crate::settings::Override;
 
-/// `raw` as it is advertised under `name`.
-pub(crate) fn define(raw: &Bytes, name: &str, change: Option<&Override>) -> Bytes {
+/// An item as it is advertised under `name`.
+pub(crate) fn define(item: &Item, name: &str, change: Option<&Override>) -> Bytes {
+    let raw = &item.raw;
+    if change.is_none() && *item.key == *name {
+        return raw.clone();
+    }
     let whole = Span { start: 0, end: u32::try_from(raw.len()).unwrap_or(u32::MAX) };
     let mut splice = Splice::new(raw);
-    splice.set_member(whole, "name", &literal(name));
+    splice.replace(item.at, literal(name));
     if let Some(change) = change {
         if let Some(description) = &change.description {
             splice.set_member(whole, "description", &literal(description));
@@ -57,6 +62,7 @@ pub(crate) fn literal(text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog::Kind;
 
     #[test]
     fn everything_that_is_not_overridden_survives() {
@@ -68,10 +74,11 @@ mod tests {
             annotations: vec![("readOnlyHint", false.into()), ("openWorldHint", true.into())],
             ..Override::default()
         };
+        let item = Item::read(Kind::Tools, raw.clone()).unwrap();
         assert_eq!(
-            define(&raw, "be_a", Some(&change)),
+            define(&item, "be_a", Some(&change)),
             r#"{"x-vendor":1.10,"name":"be_a","annotations":{"title":"T","readOnlyHint":false,"openWorldHint":true},"icons":[],"description":"new \"words\""}"#
         );
-        assert_eq!(define(&raw, "a", None), raw);
+        assert_eq!(define(&item, "a", None), raw);
     }
 }

@@ -1,9 +1,10 @@
 //! What one backend offers, as the bytes it said it in.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_wire::{elements, find, unquote};
+use vmcp_wire::{Span, elements, find, members, unquote};
 
 /// The four kinds of things that are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,15 +22,17 @@ pub(crate) struct Item {
     pub(crate) key: Box<str>,
     /// Its definition.
     pub(crate) raw: Bytes,
+    /// Where the literal of its key stands in the definition.
+    pub(crate) at: Span,
 }
 
 /// Everything that one backend offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
-    pub(crate) tools: Vec<Item>,
-    pub(crate) prompts: Vec<Item>,
-    pub(crate) resources: Vec<Item>,
-    pub(crate) templates: Vec<Item>,
+    pub(crate) tools: Arc<[Item]>,
+    pub(crate) prompts: Arc<[Item]>,
+    pub(crate) resources: Arc<[Item]>,
+    pub(crate) templates: Arc<[Item]>,
     pub(crate) instructions: Option<String>,
 }
 
@@ -92,7 +95,7 @@ impl Offer {
             Kind::Prompts => &mut self.prompts,
             Kind::Resources => &mut self.resources,
             Kind::Templates => &mut self.templates,
-        } = items;
+        } = items.into();
     }
 }
 
@@ -102,12 +105,18 @@ impl Offer {
 pub(crate) fn items(kind: Kind, result: &Bytes, seen: &mut HashSet<Box<str>>) -> Vec<Item> {
     let Some(array) = find(result, kind.member()) else { return Vec::new() };
     elements(array)
-        .filter_map(|raw| {
-            let key: Box<str> = unquote(find(raw, kind.key())?)?.into();
-            if key.is_empty() || !seen.insert(key.clone()) {
-                return None;
-            }
-            Some(Item { key, raw: result.slice_ref(raw) })
-        })
+        .filter_map(|raw| Item::read(kind, result.slice_ref(raw)))
+        .filter(|item| seen.insert(item.key.clone()))
         .collect()
+}
+
+impl Item {
+    /// An item by its definition, which has to be JSON; `None` if it has no usable key.
+    pub(crate) fn read(kind: Kind, raw: Bytes) -> Option<Self> {
+        let member = members(&raw).find(|member| member.key.is(kind.key()))?;
+        let key: Box<str> = unquote(member.value).filter(|key| !key.is_empty())?.into();
+        let start = u32::try_from(member.value_offset).ok()?;
+        let at = Span { start, end: start + u32::try_from(member.value.len()).ok()? };
+        Some(Self { key, raw, at })
+    }
 }

@@ -48,7 +48,6 @@ impl List {
         list
     }
 
-
     #[cfg(test)]
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.keys.iter().map(|key| &**key)

@@ -71,8 +71,8 @@ impl Upstream {
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
-        let live = Arc::new(handshake::open(&self.link, who).await?);
-        if let Some(level) = level.filter(|_| live.offers("logging")) {
+        let live = Arc::new(handshake::open(&self.link, who).await?.0);
+        if let Some(level) = level.filter(|_| live.logs) {
             let level = String::from_utf8_lossy(level);
             _ = self.set(&live, "logging/setLevel", &format!("{{\"level\":{level}}}")).await;
         }

@@ -65,7 +65,11 @@ pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
         ..Faults::default()
     })?;
     let warnings = file.warnings();
-    let egress = Egress::new(Settings::default());
+    let egress = Egress::new(Settings {
+        // Each client may have a stream open that takes one for as long as it likes.
+        max_connections_per_origin: 16 * 1024,
+        ..Settings::default()
+    });
     let parts = Parts::new(file.clone(), &egress).map_err(|error| {
         let PartsError { unsupported, mistakes } = error;
         Faults { mistakes, unsupported, ..Faults::default() }

@@ -3,9 +3,9 @@ use std::collections::HashSet;
 use super::*;
 
 fn offer(tools: &[&str]) -> Offer {
-    let item = |name: &&str| Item {
-        key: (*name).into(),
-        raw: Bytes::from(format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#)),
+    let item = |name: &&str| {
+        let raw = format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
+        Item::read(Kind::Tools, raw.into()).unwrap()
     };
     Offer { tools: tools.iter().map(item).collect(), ..Offer::default() }
 }
@@ -106,8 +106,8 @@ fn all_tools_can_be_hidden_and_stay_routable() {
 
 #[test]
 fn the_first_backend_answers_for_a_uri_that_two_have() {
-    let item = Item { key: "file:///x".into(), raw: Bytes::from_static(b"{}") };
-    let offer = Offer { resources: vec![item], ..Offer::default() };
+    let item = Item::read(Kind::Resources, r#"{"uri":"file:///x"}"#.into()).unwrap();
+    let offer = Offer { resources: [item].into(), ..Offer::default() };
     let catalog = catalog(&[("b", offer.clone()), ("a", offer)], &Rules::default());
     assert_eq!(catalog.resource("file:///x").as_deref(), Some("b"));
     assert_eq!(catalog.list(Kind::Resources).keys().count(), 1);
@@ -116,9 +116,10 @@ fn the_first_backend_answers_for_a_uri_that_two_have() {
 
 #[test]
 fn a_tool_whose_header_annotations_break_the_rules_is_left_out_and_reported() {
-    let raw = r#"{"name":"x","inputSchema":{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}}"#;
-    let item = Item { key: "x".into(), raw: Bytes::from_static(raw.as_bytes()) };
-    let offer = Offer { tools: vec![item], ..Offer::default() };
+    let raw =
+        r#"{"name":"x","inputSchema":{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}}"#;
+    let item = Item::read(Kind::Tools, raw.into()).unwrap();
+    let offer = Offer { tools: [item].into(), ..Offer::default() };
     let catalog = catalog(&[("a", offer)], &Rules::default());
     assert!(names(&catalog).is_empty());
     assert_eq!(catalog.conflicts[0].name, "a_x");
