@@ -118,3 +118,24 @@ fn a_stateless_client_uses_tools_of_every_backend_and_answers_with_its_retry() {
     assert_eq!(text(&client.ask("tools/call", &call)), "note 1 is deleted");
     assert_eq!(text(&client.call("notes_list_notes", &json!({}))), "there are no notes");
 }
+
+#[test]
+fn a_subscribed_client_hears_of_changes() {
+    let (_demo, port, _) = Running::demo();
+    let client = Stateful::open(port);
+    let mut standing = client.listen();
+    client.call("notes_add_note", &json!({"text": "milk"}));
+    let note = json!({"uri": "note://1"});
+    assert!(client.ask("resources/subscribe", &note).get("result").is_some());
+    client.call("notes_rewrite_note", &json!({"number": 1, "text": "tea"}));
+    let mut heard = Vec::new();
+    while heard.len() < 2 {
+        let event = standing.event();
+        let method = event["method"].as_str().unwrap().to_owned();
+        if !heard.contains(&method) {
+            heard.push(method);
+        }
+    }
+    heard.sort();
+    assert_eq!(heard, ["notifications/resources/list_changed", "notifications/resources/updated"]);
+}

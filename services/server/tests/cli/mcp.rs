@@ -42,6 +42,16 @@ impl Stateful {
         request(self.port, "POST", "/mcp", &[&MEDIA[..], &own].concat(), text)
     }
 
+    /// The stream on which the server speaks unasked.
+    pub(crate) fn listen(&self) -> Answer {
+        let headers = [
+            ("accept", "text/event-stream"),
+            ("mcp-session-id", &*self.session),
+            ("mcp-protocol-version", "2025-11-25"),
+        ];
+        request(self.port, "GET", "/mcp", &headers, "")
+    }
+
     pub(crate) fn send(&self, method: &str, params: &Value) -> Answer {
         self.post(&message(Some(2), method, params))
     }
