@@ -67,3 +67,14 @@ fn event_stream() -> (Answer, mpsc::Sender<Bytes>) {
 fn event(message: &Value) -> Bytes {
     format!("data: {message}\n\n").into()
 }
+
+/// A body that breaks off.
+fn broken(start: &str) -> Answer {
+    let start = Bytes::copy_from_slice(start.as_bytes());
+    let frames = [Ok(Frame::data(start)), Err("broken off".into())];
+    let body = StreamBody::new(futures_util::stream::iter(frames)).boxed();
+    let mut answer = Response::new(body);
+    let media = header::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, media);
+    answer
+}

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, StreamBody};
-use hyper::body::{Frame, Incoming};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 
 use super::state::{Session, State, lock};
-use super::{Answer, SESSION, STATELESS, VERSION, event, event_stream, json_answer, whole};
+use super::{Answer, SESSION, STATELESS, VERSION, broken, event, event_stream, json_answer, whole};
 use crate::fixture::Generation;
 
 /// A request on its way through the server.
@@ -387,15 +387,4 @@ impl Asked {
         });
         answer
     }
-}
-
-/// A body that breaks off.
-fn broken(start: &str) -> Answer {
-    let start = Bytes::copy_from_slice(start.as_bytes());
-    let frames = [Ok(Frame::data(start)), Err("broken off".into())];
-    let body = StreamBody::new(futures_util::stream::iter(frames)).boxed();
-    let mut answer = http::Response::new(body);
-    let media = HeaderValue::from_static("application/json");
-    answer.headers_mut().insert(header::CONTENT_TYPE, media);
-    answer
 }
