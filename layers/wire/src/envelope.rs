@@ -78,7 +78,11 @@ pub(crate) const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "res
 pub fn scan(bytes: &[u8]) -> Result<Envelope, Refused> {
     let mut parts = Parts::default();
     let outcome = parts.read(bytes).and_then(|()| parts.judge(bytes));
-    outcome.map_err(|fault| Refused { fault, id: parts.id.valid() })
+    outcome.map_err(|fault| {
+        // An id at whose end the text breaks may have been meant to go on.
+        let cut = |id: &Span| matches!(fault, Fault::Syntax { at } if at == id.end);
+        Refused { fault, id: parts.id.valid().filter(|id| !cut(id)) }
+    })
 }
 
 /// Reads an object that stands for `params` without being in a message, as in a call inside a call, by the same rules.

@@ -48,9 +48,7 @@ impl Gateway {
         let sweeper = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(SWEEP).await;
-                sweeping.sessions.sweep().iter().for_each(|session| session.end());
-                sweeping.sessions.for_each(|session| session.prune());
-                sweeping.shared.sweep();
+                sweeping.sweep();
             }
         });
         let running = Running { hub: Arc::clone(&hub), sweeper: sweeper.abort_handle() };

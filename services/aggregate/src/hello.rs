@@ -32,6 +32,9 @@ pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
     if capabilities.len() + client.len() > LONGEST_INTRODUCTION {
         return Err(Rejection::invalid_params("capabilities and clientInfo are too long"));
     }
+    if call.hub.sessions.len() >= call.hub.limits.sessions {
+        call.hub.sweep();
+    }
     let session = Session::new(revision, capabilities, client);
     let (id, _) = call
         .hub

@@ -66,7 +66,10 @@ impl Myself {
     }
 
     pub(crate) fn get(&self) -> Introduction<'_> {
-        Introduction { capabilities: b"{}", client: &self.0 }
+        // Some servers show certain tools only to clients that can be asked. The catalog is for all
+        // clients, so it has to have those too; whoever cannot be asked is told so by the call.
+        let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#;
+        Introduction { capabilities, client: &self.0 }
     }
 }
 
@@ -137,7 +140,8 @@ impl Hub {
             rebuilding: tokio::sync::Mutex::default(),
             wanted: AtomicU64::new(0),
             observers: Mutex::default(),
-            sessions: Sessions::new(limits.sessions, limits.session_ttl),
+            sessions: Sessions::new(limits.sessions, limits.session_ttl)
+                .in_use_while(Session::in_use),
             listeners: Listeners::new(limits.listeners),
             shared: SharedSessions::default(),
             parked: Parked::new(limits.parked, limits.parked_per_identity),
@@ -246,6 +250,13 @@ impl Hub {
             observers.insert(key, task);
         }
         old.into_values().for_each(|task| task.abort());
+    }
+
+    /// Lets go of everything that is over.
+    pub(crate) fn sweep(&self) {
+        self.sessions.sweep().iter().for_each(|session| session.end());
+        self.sessions.for_each(|session| session.prune());
+        self.shared.sweep();
     }
 
     /// Ends everything that runs by itself.

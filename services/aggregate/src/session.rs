@@ -141,6 +141,13 @@ impl Session {
         gone.iter().for_each(|upstream| upstream.retire());
     }
 
+    /// Whether something goes on that needs the session: a call, or a client that listens.
+    pub(crate) fn in_use(&self) -> bool {
+        let listens =
+            || self.has_talk().and_then(Talk::listening).is_some_and(|stream| stream.connected());
+        !lock(&self.calls).is_empty() || listens()
+    }
+
     /// Ends the standing stream; calls go on.
     pub(crate) fn quiet(&self) {
         if let Some(stream) = self.has_talk().and_then(Talk::listening) {

@@ -20,6 +20,7 @@ pub struct Sessions<T> {
     cap: usize,
     ttl: Duration,
     epoch: Instant,
+    in_use: fn(&T) -> bool,
 }
 
 /// The cap on sessions is reached.
@@ -48,22 +49,28 @@ impl<T> Sessions<T> {
             cap,
             ttl,
             epoch: Instant::now(),
+            in_use: |_| false,
         }
+    }
+
+    /// Says which sessions are in use although nobody names them, such as one with an open stream.
+    /// They do not expire.
+    #[must_use]
+    pub fn in_use_while(mut self, in_use: fn(&T) -> bool) -> Self {
+        self.in_use = in_use;
+        self
     }
 
     /// Opens a session for `owner`.
     ///
     /// # Errors
-    /// [`Full`] when the cap is reached, after sessions that have expired were counted out; also
-    /// when the system has no random numbers.
+    /// [`Full`] when the cap is reached, counting sessions that have expired and were not swept;
+    /// also when the system has no random numbers.
     pub fn open(&self, owner: Identity, state: T) -> Result<(SessionId, Arc<T>), Full> {
         let full = Full { cap: self.cap };
         if self.count.fetch_add(1, Ordering::AcqRel) >= self.cap {
-            self.sweep();
-            if self.count.load(Ordering::Acquire) > self.cap {
-                self.count.fetch_sub(1, Ordering::AcqRel);
-                return Err(full);
-            }
+            self.count.fetch_sub(1, Ordering::AcqRel);
+            return Err(full);
         }
         let Some(id) = SessionId::random() else {
             self.count.fetch_sub(1, Ordering::AcqRel);
@@ -145,8 +152,17 @@ impl<T> Sessions<T> {
     }
 
     fn expired(&self, entry: &Entry<T>) -> bool {
-        let idle = self.now().saturating_sub(entry.used.load(Ordering::Relaxed));
-        u128::from(idle) >= self.ttl.as_millis()
+        let now = self.now();
+        let idle = now.saturating_sub(entry.used.load(Ordering::Relaxed));
+        if u128::from(idle) < self.ttl.as_millis() {
+            return false;
+        }
+        let in_use = (self.in_use)(&entry.state);
+        if in_use {
+            // Its time to live begins when it is no longer in use, give or take a sweep.
+            entry.used.store(now, Ordering::Relaxed);
+        }
+        !in_use
     }
 
     fn shard(&self, id: SessionId) -> MutexGuard<'_, HashMap<SessionId, Entry<T>>> {
@@ -183,6 +199,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_session_in_use_does_not_expire() {
+        let sessions = Sessions::new(10, Duration::from_secs(10)).in_use_while(|busy| *busy);
+        let (busy, _) = sessions.open(alice(), true).unwrap();
+        let (idle, _) = sessions.open(alice(), false).unwrap();
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(sessions.get(busy, &alice()).is_some());
+        assert!(sessions.get(idle, &alice()).is_none());
+        assert_eq!(sessions.sweep().len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn somebody_else_can_neither_use_nor_end_a_session() {
         let sessions = Sessions::new(10, Duration::from_secs(10));
         let (id, _) = sessions.open(alice(), 1).unwrap();
@@ -202,6 +229,7 @@ mod tests {
         let (second, _) = sessions.open(alice(), 2).unwrap();
         assert_eq!(sessions.open(alice(), 3).unwrap_err(), Full { cap: 2 });
         tokio::time::advance(Duration::from_secs(6)).await;
+        assert_eq!(sessions.sweep().len(), 1);
         sessions.open(alice(), 3).unwrap();
         assert!(sessions.get(second, &alice()).is_some());
         assert_eq!(sessions.len(), 2);

@@ -12,7 +12,7 @@ use super::events::Events;
 use super::failure::Failure;
 
 /// The largest answer that the gateway reads for itself, in bytes.
-pub(crate) const LARGEST: usize = 64 << 20;
+pub(crate) const LARGEST: usize = 16 << 20;
 
 /// The answer to a request of the gateway.
 #[derive(Debug)]

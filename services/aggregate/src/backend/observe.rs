@@ -20,7 +20,7 @@ use crate::hub::Hub;
 use crate::settings::Transport;
 
 /// The first and the longest pause between attempts.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// How often a backend that doesn't tell of changes is asked.
 const POLL: Duration = Duration::from_secs(30);
@@ -57,7 +57,8 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
         Transport::StreamableHttp => handshake::probe(link, who.get()).await?,
     };
     link.learn(speaks);
-    match speaks.with(Generation::Stateless) {
+    // Of a server that speaks both, the older generation is the better worn one.
+    match speaks.with(Generation::Stateful) {
         Generation::Stateful => {
             let (live, welcome) = handshake::open(link, who.get()).await?;
             let live = Arc::new(live);
