@@ -24,6 +24,7 @@ doc:
 
 # Run all tests, those with real clients, servers and the conformance suite too
 test *arguments:
+    cargo build --workspace --all-targets
     cargo test --workspace --no-fail-fast {{ arguments }}
 
 # Run the tests that need neither Node.js nor Python nor a network
