@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use vmcp_core::{Generation, Rejection, STATEFUL, STATELESS};
-use vmcp_wire::{Envelope, Key, Params, Span, Text, find, unquote};
+use vmcp_wire::{Envelope, Key, Params, Span, Text, members, unquote};
 
 use crate::name;
 
-const VERSION_HEADER: &str = "mcp-protocol-version";
+const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
+const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -24,7 +26,7 @@ pub(crate) fn generation(
 ) -> Result<Generation, Rejection> {
     match envelope {
         Envelope::Answer { .. } => Ok(Generation::Stateful),
-        Envelope::Notification { .. } => match single(headers, VERSION_HEADER)? {
+        Envelope::Notification { .. } => match single(headers, &VERSION_HEADER)? {
             Some(version) if version == STATELESS => Ok(Generation::Stateless),
             version => stateful(version),
         },
@@ -46,7 +48,7 @@ fn request(
     method: Text,
     params: &Params,
 ) -> Result<Generation, Rejection> {
-    let header = single(headers, VERSION_HEADER)?;
+    let header = single(headers, &VERSION_HEADER)?;
     let meta = params.get(Key::Meta).map(|span| span.of(bytes));
     if meta.is_some_and(|meta| meta.first() != Some(&b'{')) {
         return Err(Rejection::invalid_params("params._meta must be an object"));
@@ -55,14 +57,15 @@ fn request(
     if method.is(bytes, "initialize") && params.get(Key::ProtocolVersion).is_some() {
         return Ok(Generation::Stateful);
     }
-    let member = |key| meta.and_then(|meta| find(meta, key));
+    let said = Said::read(meta.unwrap_or_default());
     let signal = header.is_some_and(|version| version == STATELESS)
-        || [VERSION, CLIENT, CAPABILITIES].iter().any(|key| member(key).is_some());
+        || said.version.is_some()
+        || said.client
+        || said.capabilities.is_some();
     if !signal && !method.is(bytes, "server/discover") {
         return stateful(header);
     }
-    let Some(version) = member(VERSION).and_then(unquote).filter(|version| !version.is_empty())
-    else {
+    let Some(version) = said.version.and_then(unquote).filter(|version| !version.is_empty()) else {
         // Some connectors send client metadata on a session of an older revision.
         return match header.and_then(text) {
             Some(known) if STATEFUL.contains(&known) => Ok(Generation::Stateful),
@@ -81,11 +84,35 @@ fn request(
     if version != STATELESS {
         return stateful(Some(header));
     }
-    if member(CAPABILITIES).is_none_or(|value| value.first() != Some(&b'{')) {
+    if said.capabilities.is_none_or(|value| value.first() != Some(&b'{')) {
         return Err(missing(CAPABILITIES));
     }
     standard_headers(headers, bytes, method, params)?;
     Ok(Generation::Stateless)
+}
+
+/// What `_meta` says of the client.
+#[derive(Default)]
+struct Said<'a> {
+    version: Option<&'a [u8]>,
+    client: bool,
+    capabilities: Option<&'a [u8]>,
+}
+
+impl<'a> Said<'a> {
+    fn read(meta: &'a [u8]) -> Self {
+        let mut said = Self::default();
+        for member in members(meta) {
+            if member.key.is(VERSION) {
+                said.version = Some(member.value);
+            } else if member.key.is(CAPABILITIES) {
+                said.capabilities = Some(member.value);
+            } else if member.key.is(CLIENT) {
+                said.client = true;
+            }
+        }
+        said
+    }
 }
 
 /// A stateful message may name any revision of that generation, or none.
@@ -108,7 +135,7 @@ fn standard_headers(
     params: &Params,
 ) -> Result<(), Rejection> {
     let method = method.read(bytes);
-    match single(headers, "mcp-method")? {
+    match single(headers, &METHOD_HEADER)? {
         None => return Err(Rejection::header_mismatch("Mcp-Method", "is missing")),
         Some(value) if value.as_bytes() != method.as_bytes() => {
             return Err(Rejection::header_mismatch("Mcp-Method", "differs from the method"));
@@ -122,7 +149,7 @@ fn standard_headers(
     };
     // A target that is missing or no string is refused with the method's own words later.
     let Some(target) = params.text(bytes, key) else { return Ok(()) };
-    let Some(value) = single(headers, "mcp-name")? else {
+    let Some(value) = single(headers, &NAME_HEADER)? else {
         return Err(Rejection::header_mismatch("Mcp-Name", "is missing"));
     };
     let expected: Cow<'_, str> = target.read(bytes);
@@ -136,12 +163,12 @@ fn standard_headers(
 /// The only value of a header. Two values could be read differently by whoever routed the request.
 fn single<'a>(
     headers: &'a HeaderMap,
-    name: &'static str,
+    name: &HeaderName,
 ) -> Result<Option<&'a HeaderValue>, Rejection> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();
     if values.next().is_some() {
-        return Err(Rejection::header_mismatch(name, "appears more than once"));
+        return Err(Rejection::header_mismatch(name.as_str(), "appears more than once"));
     }
     Ok(first)
 }

@@ -27,10 +27,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 /// What is answered without waiting is answered at once; otherwise the future is boxed. The service is
 /// always ready: what is limited is limited by a refusal.
 #[derive(Clone, Debug)]
-pub struct Gateway {
-    hub: Arc<Hub>,
-    _running: Arc<Running>,
-}
+pub struct Gateway(Arc<Running>);
 
 /// Ends the tasks with the last clone of the service.
 #[derive(Debug)]
@@ -51,19 +48,19 @@ impl Gateway {
                 sweeping.sweep();
             }
         });
-        let running = Running { hub: Arc::clone(&hub), sweeper: sweeper.abort_handle() };
-        Self { hub, _running: Arc::new(running) }
+        let running = Running { hub, sweeper: sweeper.abort_handle() };
+        Self(Arc::new(running))
     }
 
     /// Takes over another configuration. Requests that have begun end on the old one; backends that
     /// are the same keep their sessions and connections.
     pub async fn reload(&self, settings: Settings) {
-        self.hub.reload(settings).await;
+        self.0.hub.reload(settings).await;
     }
 
     /// Waits until every backend has said what it offers, or that it can't, for at most five seconds.
     pub async fn settled(&self) {
-        let snapshot = self.hub.snapshot();
+        let snapshot = self.0.hub.snapshot();
         for link in &snapshot.links {
             link.settled(Duration::from_secs(5)).await;
         }
@@ -72,18 +69,18 @@ impl Gateway {
     /// What is known of the backends and of what they offer together.
     #[must_use]
     pub fn report(&self) -> status::Report {
-        status::report(&self.hub)
+        status::report(&self.0.hub)
     }
 
     /// Ends the streams that would go on by themselves. Calls go on.
     pub fn drain(&self) {
-        self.hub.listeners.end();
-        self.hub.sessions.for_each(|session| session.quiet());
+        self.0.hub.listeners.end();
+        self.0.hub.sessions.for_each(|session| session.quiet());
     }
 
     /// Ends all sessions and tells the backends, for at most two seconds.
     pub async fn close(&self) {
-        self.hub.shut_down();
+        self.0.hub.shut_down();
         // The tasks that tell them are spawned: this gives them their turn.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -114,7 +111,7 @@ impl<B> Service<Request<B>> for Gateway {
     }
 
     fn call(&mut self, request: Request<B>) -> ResponseFuture {
-        ResponseFuture(match begin(&self.hub, request.into_parts().0) {
+        ResponseFuture(match begin(&self.0.hub, request.into_parts().0) {
             Begun::Done(response) => Kind::Done(Some(response)),
             Begun::Going(call) => Kind::Going(Box::pin(go_on(call))),
         })

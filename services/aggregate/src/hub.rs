@@ -103,6 +103,11 @@ impl Snapshot {
         snapshot
     }
 
+    /// The catalog, for a short look: cheaper than a reference of one's own.
+    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<Everything>> {
+        self.catalog.load()
+    }
+
     pub(crate) fn catalog(&self) -> Arc<Everything> {
         self.catalog.load_full()
     }

@@ -135,7 +135,7 @@ pub(crate) fn meta_members(
 /// with a comma behind it.
 pub(crate) fn request(
     link: &Link,
-    method: &str,
+    method: &'static str,
     members: &str,
     who: Introduction<'_>,
 ) -> (Request<Full<Bytes>>, String) {

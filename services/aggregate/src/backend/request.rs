@@ -56,11 +56,9 @@ pub(crate) fn delete(link: &Link) -> Request<Full<Bytes>> {
 }
 
 /// The headers that a stateless request repeats its body in.
-pub(crate) fn stateless(headers: &mut HeaderMap, method: &str, target: Option<&str>) {
+pub(crate) fn stateless(headers: &mut HeaderMap, method: &'static str, target: Option<&str>) {
     headers.insert(REVISION, HeaderValue::from_static(STATELESS));
-    if let Ok(method) = HeaderValue::from_str(method) {
-        headers.insert(METHOD, method);
-    }
+    headers.insert(METHOD, HeaderValue::from_static(method));
     if let Some(target) = target.and_then(name::encode) {
         headers.insert(NAME, target);
     }

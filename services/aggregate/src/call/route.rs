@@ -27,9 +27,10 @@ pub(crate) struct Target {
 impl Target {
     /// Finds the target of a request.
     pub(crate) async fn find(call: &Call, method: &'static str) -> Result<Self, Rejection> {
-        let catalog = call.snapshot.catalog();
-        match Self::look(call, method, &catalog) {
+        let found = Self::look(call, method, &call.snapshot.look());
+        match found {
             Err(Missing::Unknown(refusal)) => {
+                let catalog = call.snapshot.catalog();
                 // A backend whose first offer is still on its way may have it. Waiting is rare, and
                 // its future is not to make every call larger.
                 let snapshot = Box::pin(call.hub.settled(&call.snapshot)).await;
