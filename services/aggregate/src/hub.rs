@@ -254,12 +254,16 @@ impl Hub {
             });
             observers.insert(key, task);
         }
-        old.into_values().for_each(|task| task.abort());
+        for task in old.into_values() {
+            task.abort();
+        }
     }
 
     /// Lets go of everything that is over.
     pub(crate) fn sweep(&self) {
-        self.sessions.sweep().iter().for_each(|session| session.end());
+        for session in self.sessions.sweep() {
+            session.end();
+        }
         self.sessions.for_each(|session| session.prune());
         self.shared.sweep();
     }

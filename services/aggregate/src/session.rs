@@ -138,7 +138,9 @@ impl Session {
             .partition(|upstream| links.iter().any(|link| Arc::ptr_eq(link, &upstream.link)));
         *upstreams = kept;
         drop(upstreams);
-        gone.iter().for_each(|upstream| upstream.retire());
+        for upstream in gone {
+            upstream.retire();
+        }
     }
 
     /// Whether something goes on that needs the session: a call, or a client that listens.

@@ -107,6 +107,8 @@ impl SharedSessions {
             .collect();
         let ended: Vec<_> = keys.iter().filter_map(|key| table.remove(key)).collect();
         drop(table);
-        ended.iter().for_each(|entry| entry.upstream.retire());
+        for entry in ended {
+            entry.upstream.retire();
+        }
     }
 }

@@ -162,7 +162,7 @@ impl Stream {
         state.wake();
         let connection = state.connection;
         drop(state);
-        Connection { stream: Arc::clone(self), connection, opening, keep_alive: None }
+        Connection { stream: Arc::clone(self), number: connection, opening, keep_alive: None }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -216,7 +216,7 @@ impl State {
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Arc<Stream>,
-    connection: u64,
+    number: u64,
     opening: Opening,
     keep_alive: Option<Pin<Box<Sleep>>>,
 }
@@ -233,7 +233,7 @@ impl http_body::Body for Connection {
         let mut out = BytesMut::new();
         let number = this.stream.number;
         let mut state = this.stream.lock();
-        if state.connection != this.connection {
+        if state.connection != this.number {
             return Poll::Ready(None);
         }
         if std::mem::replace(&mut this.opening, Opening::Plain) == Opening::Primed {
@@ -268,7 +268,7 @@ impl http_body::Body for Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let mut state = self.stream.lock();
-        if state.connection == self.connection {
+        if state.connection == self.number {
             state.connected = false;
             state.waker = None;
         }

@@ -67,6 +67,7 @@ struct Exchange {
     hold: Hold,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
 enum Outcome {
     Answered(Response<Body>),
     Streams(Streaming),

@@ -66,6 +66,7 @@ struct Bridge {
 }
 
 /// How a request stands.
+#[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
 enum State {
     /// Answered with JSON.
     Ready(Response<Body>),
@@ -124,12 +125,12 @@ impl Bridge {
         let (parts, body) = link.send(request).await?.into_parts();
         let expected = self.expected();
         match media(&parts.headers) {
-            Media::Json => state(answer::json(parts.status, body, &expected).await?),
+            Media::Json => Ok(state(answer::json(parts.status, body, &expected).await?)),
             Media::Events => {
                 let mut events = Events::new(body, expected.most);
                 let first = events.next().await.ok_or(Failure::Ended)??.data;
                 if let Ok(Envelope::Answer { .. }) = scan(&first) {
-                    return state(answer::whole(StatusCode::OK, first, &expected)?);
+                    return Ok(state(answer::whole(StatusCode::OK, first, &expected)?));
                 }
                 Ok(State::Streams(events, Some(first)))
             }
@@ -208,7 +209,7 @@ impl Bridge {
             };
             match scan(&message) {
                 Ok(Envelope::Answer { .. }) => {
-                    return state(answer::whole(StatusCode::OK, message, &expected)?);
+                    return Ok(state(answer::whole(StatusCode::OK, message, &expected)?));
                 }
                 Ok(Envelope::Notification { method, .. }) if kind_of_change(&message).is_none() => {
                     let droppable = matches!(
@@ -303,11 +304,11 @@ pub(crate) fn needed(method: &str) -> Option<&'static str> {
     }
 }
 
-fn state(shaped: Shaped) -> Result<State, BoxError> {
-    Ok(match shaped {
+fn state(shaped: Shaped) -> State {
+    match shaped {
         Shaped::Ready(response) => State::Ready(response),
         Shaped::InputRequired(message) => State::Asked(message),
-    })
+    }
 }
 
 fn object_of(add: &[(&'static str, Vec<u8>)]) -> Vec<u8> {

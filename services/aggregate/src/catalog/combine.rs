@@ -212,15 +212,14 @@ fn located<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], kind: Kind
     let mut twice: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (index, part) in parts.iter().enumerate() {
         for item in part.offer.of(kind) {
-            match first.get(&*item.key) {
-                Some((owner, _)) => twice
+            if let Some((owner, _)) = first.get(&*item.key) {
+                twice
                     .entry(&item.key)
                     .or_insert_with(|| vec![parts[*owner].name.to_owned()])
-                    .push(part.name.to_owned()),
-                None => {
-                    first.insert(&item.key, (index, item));
-                    order.push((item.key.clone(), part.link.clone()));
-                }
+                    .push(part.name.to_owned());
+            } else {
+                first.insert(&item.key, (index, item));
+                order.push((item.key.clone(), part.link.clone()));
             }
         }
     }

@@ -138,7 +138,9 @@ pub(super) async fn for_listener(listener: Arc<Listener>, link: Arc<Link>, uris:
         return updates(&link, &uris, NOBODY, |message| listener.push(&message)).await;
     }
     let upstream = Arc::new(Upstream::new(Arc::clone(&link)));
-    uris.iter().for_each(|uri| _ = upstream.subscribe(uri, true));
+    for uri in &uris {
+        upstream.subscribe(uri, true);
+    }
     let closing = Closing(Arc::clone(&upstream));
     let mut pause = PAUSE.0;
     loop {
