@@ -193,10 +193,13 @@ impl Hub {
     }
 
     /// Makes the catalog anew from what the backends offer now, and tells whoever wants to know.
-    pub(crate) async fn rebuild(self: &Arc<Self>) {
+    ///
+    /// A first offer is wanted at once; with a changed one, others may be about to come.
+    pub(crate) async fn rebuild(self: &Arc<Self>, first: bool) {
         let ticket = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
-        // Backends that change together, as after a deployment, are taken together.
-        tokio::time::sleep(GATHER).await;
+        if !first {
+            tokio::time::sleep(GATHER).await;
+        }
         let mut built = self.rebuilding.lock().await;
         if *built >= ticket {
             return;

@@ -236,10 +236,10 @@ async fn refresh(
 /// Makes an offer part of the catalog, then says that it is there: who waits for the one sees the
 /// other.
 async fn publish(hub: &Arc<Hub>, link: &Arc<Link>, offer: Offer) {
-    let same = link.offer.load().as_deref() == Some(&offer);
-    if !same {
+    let before = link.offer.load_full();
+    if before.as_deref() != Some(&offer) {
         link.offer.store(Some(Arc::new(offer)));
-        hub.rebuild().await;
+        hub.rebuild(before.is_none()).await;
     }
     link.set_status(Status::Ready);
 }
