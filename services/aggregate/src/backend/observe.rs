@@ -52,15 +52,26 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
 /// Fetches, then follows changes until something breaks.
 async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(), BoxError> {
     let who = hub.introduction();
-    let (speaks, found) = match link.transport {
+    let (mut speaks, found) = match link.transport {
         Transport::Sse => (Speaks::Stateful, None),
         Transport::StreamableHttp => handshake::probe(link, who.get()).await?,
     };
+    // Discovery need not list the older generation for a server to speak it: it is asked.
+    let mut met = None;
+    if speaks == Speaks::Stateless {
+        met = handshake::open(link, who.get()).await.ok();
+        if met.is_some() {
+            speaks = Speaks::Both;
+        }
+    }
     link.learn(speaks);
     // Of a server that speaks both, the older generation is the better worn one.
     match speaks.with(Generation::Stateful) {
         Generation::Stateful => {
-            let (live, welcome) = handshake::open(link, who.get()).await?;
+            let (live, welcome) = match met {
+                Some(met) => met,
+                None => handshake::open(link, who.get()).await?,
+            };
             let live = Arc::new(live);
             let _closing = Closing { link: Arc::clone(link), live: Arc::clone(&live) };
             follow_session(hub, link, Speaker::Stateful(&live, &welcome), &live, fetched).await
