@@ -1,6 +1,7 @@
 //! Listens, reloads, drains.
 
 mod reload;
+mod seal_key;
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,6 +21,7 @@ use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
 pub use self::reload::Reloads;
+pub use self::seal_key::{SealKey, SealKeyError};
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::Clients;
 use crate::parts::Parts;
@@ -43,6 +45,9 @@ pub struct Options {
     pub message_bytes: usize,
     /// How long connections may go on after the server was told to stop.
     pub drain: Duration,
+    /// What stateless clients carry between rounds is sealed by the first and opened by all. Without
+    /// any, a random key is made, which this process alone knows.
+    pub seal_keys: Vec<SealKey>,
     /// Limits of the aggregating service.
     pub limits: Limits,
 }
@@ -57,6 +62,7 @@ impl Default for Options {
             requests: 4096,
             message_bytes: 8 << 20,
             drain: Duration::from_secs(10),
+            seal_keys: Vec::new(),
             limits: Limits::default(),
         }
     }
@@ -107,7 +113,7 @@ impl Server {
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
         let Parts { settings, about, debug: _ } = parts;
-        let seal = Seal::ephemeral(options.limits.parked_for)?;
+        let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);
         let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
         let hosts = if address.ip().is_loopback() {
@@ -198,6 +204,15 @@ impl Server {
         }
         shared.gateway.close().await;
     }
+}
+
+fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::NoRandom> {
+    let lifetime = options.limits.parked_for;
+    if options.seal_keys.is_empty() {
+        return Seal::ephemeral(lifetime);
+    }
+    let keys: Vec<_> = options.seal_keys.iter().map(SealKey::bytes).collect();
+    Ok(Seal::new(&keys, lifetime))
 }
 
 fn connection(

@@ -12,7 +12,7 @@ use super::config::{ConfigFile, Loaded};
 use super::log;
 use super::outcome::{Failure, block_on};
 use crate::parts::About;
-use crate::serve::{Options, ServeError, Server};
+use crate::serve::{Options, SealKey, SealKeyError, ServeError, Server};
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -54,6 +54,15 @@ pub(crate) struct Serve {
     /// An origin whose pages may use the server, such as https://app.example.com. Repeatable.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
+    /// A file with a key, as `openssl rand -hex 32` prints one, for what stateless clients carry from
+    /// one round to the next. The first seals, all open: replicas share them, and a new one is put
+    /// before the old ones. Repeatable; without any, a key is made up at each start.
+    #[arg(long, value_name = "FILE", value_parser = seal_key)]
+    seal_key: Vec<SealKey>,
+}
+
+fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
+    SealKey::read(path.as_ref())
 }
 
 impl Serve {
@@ -93,6 +102,7 @@ impl Serve {
             drain,
             allow_host,
             allow_origin,
+            seal_key,
         } = self;
         let limits = Limits {
             sessions: max_sessions.get(),
@@ -107,6 +117,7 @@ impl Serve {
             requests: max_requests.get(),
             message_bytes: max_message_bytes.get(),
             drain: drain.into(),
+            seal_keys: seal_key,
             limits,
         };
         (config, options)

@@ -1,0 +1,76 @@
+//! Keys that replicas share: what one has sealed for a client, all can open.
+
+use std::fmt;
+use std::path::Path;
+
+/// A key of 256 bits.
+#[derive(Clone)]
+pub struct SealKey([u8; 32]);
+
+/// Why a file holds no key.
+#[derive(Debug, thiserror::Error)]
+pub enum SealKeyError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// Its content is no key.
+    #[error("{path} must hold 64 hexadecimal digits, such as `openssl rand -hex 32` prints")]
+    NoKey {
+        /// The file.
+        path: String,
+    },
+}
+
+impl SealKey {
+    /// Reads a key: 64 hexadecimal digits, white space around them aside.
+    ///
+    /// # Errors
+    /// When the file cannot be read or holds something else. What it holds is not shown.
+    pub fn read(path: &Path) -> Result<Self, SealKeyError> {
+        let name = || path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| SealKeyError::Unreadable { path: name(), source })?;
+        parse(text.trim()).ok_or_else(|| SealKeyError::NoKey { path: name() })
+    }
+
+    pub(crate) fn bytes(&self) -> [u8; 32] {
+        self.0
+    }
+}
+
+fn parse(text: &str) -> Option<SealKey> {
+    let mut key = [0; 32];
+    if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (byte, at) in key.iter_mut().zip((0..64).step_by(2)) {
+        *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
+    }
+    Some(SealKey(key))
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealKey")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_64_hexadecimal_digits() {
+        let text = "00ff".repeat(16);
+        assert_eq!(parse(&text).unwrap().bytes()[..2], [0, 255]);
+        for bad in ["", "00ff", &"0g".repeat(32), &"+f".repeat(32), &text[1..]] {
+            assert!(parse(bad).is_none(), "{bad}");
+        }
+        assert_eq!(format!("{:?}", parse(&text)), "Some(SealKey)");
+    }
+}
