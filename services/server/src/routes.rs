@@ -158,6 +158,10 @@ impl Shared {
 
 /// A backend's condition in the words of the resource's status (seed section 2.10).
 pub(crate) fn condition(backend: &vmcp_aggregate::status::BackendReport) -> &'static str {
+    if backend.pending {
+        // Its offer may be there, but is not part of the catalog yet.
+        return "unknown";
+    }
     match (backend.offered, &backend.failure) {
         (true, None) => "ready",
         (true, Some(_)) => "degraded",
