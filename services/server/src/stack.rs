@@ -1,11 +1,10 @@
 //! The default stack, one function each way. The order is the point of this file: each layer stands
 //! where it stands for the reason beside it, and each reason has a test in `tests/stack_order.rs`.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use tower::util::BoxCloneSyncService;
-use tower::{Layer, ServiceBuilder, ServiceExt};
+use tower::{ServiceBuilder, ServiceExt};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::BackendService;
 use vmcp_core::Body;
@@ -76,11 +75,3 @@ pub fn outgoing(timeouts: TimeoutLayer, client: Client) -> BackendService {
         .service(client);
     BoxCloneSyncService::new(stack.map_response(|response| response.map(Body::wrap)))
 }
-
-/// The whole server's MCP service never fails: whatever goes wrong is a response.
-pub type Never = Infallible;
-
-const _: fn() = || {
-    fn is_layer<S, L: Layer<S>>() {}
-    is_layer::<Gateway, DecodeLayer>();
-};

@@ -165,13 +165,7 @@ impl Exchange {
         streaming: Streaming,
         guard: RunningGuard,
     ) -> Result<Response<Body>, Rejection> {
-        let talk = self.session.talk();
-        let Some(stream) = talk.open_stream() else {
-            return Err(Rejection::overloaded("too many streams of this session are open", 1));
-        };
-        let opening =
-            if self.session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
-        let response = event_stream(Body::wrap(stream.connect(None, opening)));
+        let (stream, response) = answering_stream(&self.session)?;
         let session = Arc::clone(&self.session);
         let feeding = tokio::spawn(async move { self.feed(streaming, stream, guard).await });
         session.talk().own(feeding.abort_handle());
@@ -259,6 +253,19 @@ pub(crate) fn forgotten(code: StatusCode, body: &[u8]) -> bool {
         Err(_) => return code == StatusCode::NOT_FOUND,
     };
     code == StatusCode::NOT_FOUND || find(error, "code") == Some(b"-32000")
+}
+
+/// A new stream of a session, and the response that the client reads it by.
+pub(crate) fn answering_stream(
+    session: &Session,
+) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
+    let Some(stream) = session.talk().open_stream() else {
+        return Err(Rejection::overloaded("too many streams of this session are open", 1));
+    };
+    let opening =
+        if session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
+    let response = event_stream(Body::wrap(stream.connect(None, opening)));
+    Ok((stream, response))
 }
 
 /// A response that streams events.

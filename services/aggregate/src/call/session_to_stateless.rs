@@ -7,12 +7,12 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
 use tokio::sync::{Notify, oneshot};
-use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, Rejection};
+use vmcp_core::{Body, BoxError, Generation, Rejection};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
 
 use super::answer::{self, Expected, Shaped};
-use super::session_to_session::event_stream;
+use super::session_to_session::answering_stream;
 use super::stateless_to_stateless::names;
 use super::{Call, Target};
 use crate::backend::ask::{Media, media, status};
@@ -23,7 +23,7 @@ use crate::backend::observe::kind_of_change;
 use crate::backend::request::{post, stateless};
 use crate::catalog::{add_headers, define_literal};
 use crate::session::{Question, Running, RunningGuard, Session};
-use crate::stream::{Class, Opening, Stream};
+use crate::stream::{Class, Stream};
 
 /// How often a backend may ask within one request.
 const MOST_ROUNDS: usize = 10;
@@ -146,13 +146,7 @@ impl Bridge {
         guard: RunningGuard,
         cancelled: Arc<Notify>,
     ) -> Result<Response<Body>, Rejection> {
-        let talk = self.session.talk();
-        let Some(stream) = talk.open_stream() else {
-            return Err(Rejection::overloaded("too many streams of this session are open", 1));
-        };
-        let opening =
-            if self.session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
-        let response = event_stream(Body::wrap(stream.connect(None, opening)));
+        let (stream, response) = answering_stream(&self.session)?;
         let session = Arc::clone(&self.session);
         let feeding = tokio::spawn(async move {
             let _guard = guard;
