@@ -1,6 +1,7 @@
 //! The one body type of the default stack.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -138,6 +139,51 @@ impl fmt::Debug for Body {
     }
 }
 
+/// Why a body could not be read as a whole.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    /// It is larger than was allowed.
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge {
+        /// In bytes.
+        limit: usize,
+    },
+    /// It broke off.
+    #[error("the body broke off")]
+    Broken(#[source] BoxError),
+}
+
+/// The whole of a body of at most `limit` bytes. How long it takes is for the caller to bound.
+///
+/// # Errors
+/// It is larger, or breaks off.
+pub async fn read<B>(body: B, limit: usize) -> Result<Bytes, BodyError>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let mut body = std::pin::pin!(body);
+    let mut first = Bytes::new();
+    let mut rest = Vec::new();
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        let frame = frame.map_err(|error| BodyError::Broken(error.into()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > limit {
+            return Err(BodyError::TooLarge { limit });
+        }
+        // Most bodies are one frame, which is not copied.
+        if rest.is_empty() && first.is_empty() {
+            first = data;
+            continue;
+        }
+        if rest.is_empty() {
+            rest.extend_from_slice(&std::mem::take(&mut first));
+        }
+        rest.extend_from_slice(&data);
+    }
+    Ok(if rest.is_empty() { first } else { rest.into() })
+}
+
 pin_project_lite::pin_project! {
     /// Turns any body's error into [`BoxError`].
     struct Boxed<B> {
@@ -191,6 +237,13 @@ mod tests {
         let chain = Body::chain(["a".into(), Bytes::new(), "bc".into()]);
         assert_eq!(chain.size_hint().exact(), Some(3));
         assert_eq!(chain.collect().await.unwrap().to_bytes(), "abc");
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_up_to_its_limit_and_no_further() {
+        let chain = || Body::chain(["ab".into(), "c".into(), "de".into()]);
+        assert_eq!(read(chain(), 5).await.unwrap(), "abcde");
+        assert!(matches!(read(chain(), 4).await, Err(BodyError::TooLarge { limit: 4 })));
     }
 
     #[test]

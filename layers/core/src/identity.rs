@@ -1,22 +1,43 @@
 //! Who is calling.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use secrecy::SecretString;
+use serde_json::{Map, Value};
+
+use crate::upstream::UpstreamTokens;
 
 /// An authenticated caller, or the anonymous one.
 ///
-/// A caller is told apart by issuer and subject, never by the bytes of a token, so that a refreshed
-/// token is still the same caller. Cloning costs a reference count.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Identity(Option<Arc<Names>>);
+/// Two are equal when issuer and subject are, whatever the token: a refreshed token is still the same
+/// caller. Cloning costs a reference count. Neither the token nor a claim besides the subject is ever
+/// in its `Debug` form.
+#[derive(Clone)]
+pub struct Identity(Option<Arc<Known>>);
 
-#[derive(PartialEq, Eq, Hash)]
-struct Names {
+struct Known {
     issuer: Box<str>,
     subject: Box<str>,
+    claims: Claims,
+    token: Option<SecretString>,
+    expires_at: Option<SystemTime>,
+    upstream: Option<Arc<dyn UpstreamTokens>>,
 }
 
-/// On whose behalf a backend is asked.
+/// What a token says of its bearer: the members of the JWT's claims set (RFC 7519 section 4) or of
+/// an introspection answer (RFC 7662 section 2.2). Dereferences to the JSON object.
+#[derive(Clone, Default, PartialEq)]
+pub struct Claims(Map<String, Value>);
+
+/// What is known of a caller beyond its name, on the way to an [`Identity`].
+#[must_use]
+pub struct IdentityBuilder(Known);
+
+/// On whose behalf a backend is asked. In the extensions of every request that goes out to one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// The gateway itself: probes and catalog refreshes. Per-user credential strategies skip it.
@@ -25,6 +46,8 @@ pub enum Caller {
     User(Identity),
 }
 
+// === impl Identity ===
+
 impl Identity {
     /// The caller without a name. All anonymous callers are the same one.
     #[must_use]
@@ -32,22 +55,76 @@ impl Identity {
         Self(None)
     }
 
-    /// The caller that `issuer` calls `subject` (the `iss` and `sub` claims, RFC 7519 section 4.1).
+    /// The caller that `issuer` calls `subject` (the `iss` and `sub` claims, RFC 7519 section 4.1),
+    /// of whom nothing else is known.
     #[must_use]
     pub fn new(issuer: &str, subject: &str) -> Self {
-        Self(Some(Arc::new(Names { issuer: issuer.into(), subject: subject.into() })))
+        Self::builder(issuer, subject).build()
+    }
+
+    /// The caller that `issuer` calls `subject`, of whom more is known.
+    pub fn builder(issuer: &str, subject: &str) -> IdentityBuilder {
+        IdentityBuilder(Known {
+            issuer: issuer.into(),
+            subject: subject.into(),
+            claims: Claims::default(),
+            token: None,
+            expires_at: None,
+            upstream: None,
+        })
     }
 
     /// The `iss` claim; `None` for the anonymous caller.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
-        self.0.as_deref().map(|names| &*names.issuer)
+        self.0.as_deref().map(|known| &*known.issuer)
     }
 
     /// The `sub` claim; `None` for the anonymous caller.
     #[must_use]
     pub fn subject(&self) -> Option<&str> {
-        self.0.as_deref().map(|names| &*names.subject)
+        self.0.as_deref().map(|known| &*known.subject)
+    }
+
+    /// What the token says of the caller; `None` for the anonymous one.
+    #[must_use]
+    pub fn claims(&self) -> Option<&Claims> {
+        self.0.as_deref().map(|known| &known.claims)
+    }
+
+    /// The token that the client presented. For strategies that exchange it; it never goes to a
+    /// backend as it is.
+    #[must_use]
+    pub fn token(&self) -> Option<&SecretString> {
+        self.0.as_deref().and_then(|known| known.token.as_ref())
+    }
+
+    /// When the token stops being valid. Streams opened with it end then.
+    #[must_use]
+    pub fn expires_at(&self) -> Option<SystemTime> {
+        self.0.as_deref().and_then(|known| known.expires_at)
+    }
+
+    /// The caller's tokens of upstream identity providers, if the token belongs to a session of the
+    /// embedded authorization server.
+    #[must_use]
+    pub fn upstream(&self) -> Option<&Arc<dyn UpstreamTokens>> {
+        self.0.as_deref().and_then(|known| known.upstream.as_ref())
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.issuer() == other.issuer() && self.subject() == other.subject()
+    }
+}
+
+impl Eq for Identity {}
+
+impl Hash for Identity {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.issuer().hash(state);
+        self.subject().hash(state);
     }
 }
 
@@ -57,8 +134,81 @@ impl fmt::Debug for Identity {
     }
 }
 
+// === impl Claims ===
+
+impl Claims {
+    /// The claim `name`, if it is a string.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).and_then(Value::as_str)
+    }
+}
+
+impl From<Map<String, Value>> for Claims {
+    fn from(claims: Map<String, Value>) -> Self {
+        Self(claims)
+    }
+}
+
+impl Deref for Claims {
+    type Target = Map<String, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Claims {
+    /// Names only: what they say of somebody does not belong into a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+// === impl IdentityBuilder ===
+
+impl IdentityBuilder {
+    /// What the token says of the caller.
+    pub fn claims(mut self, claims: impl Into<Claims>) -> Self {
+        self.0.claims = claims.into();
+        self
+    }
+
+    /// The token that the client presented.
+    pub fn token(mut self, token: SecretString) -> Self {
+        self.0.token = Some(token);
+        self
+    }
+
+    /// When the token stops being valid.
+    pub fn expires_at(mut self, at: SystemTime) -> Self {
+        self.0.expires_at = Some(at);
+        self
+    }
+
+    /// Where the caller's upstream tokens are had from.
+    pub fn upstream(mut self, tokens: Arc<dyn UpstreamTokens>) -> Self {
+        self.0.upstream = Some(tokens);
+        self
+    }
+
+    /// The identity.
+    #[must_use]
+    pub fn build(self) -> Identity {
+        Identity(Some(Arc::new(self.0)))
+    }
+}
+
+impl fmt::Debug for IdentityBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("IdentityBuilder").field(&self.0.subject).finish()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -66,5 +216,19 @@ mod tests {
         assert_ne!(Identity::new("https://a", "1"), Identity::new("https://b", "1"));
         assert_eq!(Identity::new("https://a", "1"), Identity::new("https://a", "1"));
         assert_ne!(Identity::new("", ""), Identity::anonymous());
+    }
+
+    #[test]
+    fn another_token_is_still_the_same_caller() {
+        let with = |token: &str| Identity::builder("i", "s").token(token.into()).build();
+        assert_eq!(with("one"), with("two"));
+    }
+
+    #[test]
+    fn neither_token_nor_claims_are_in_its_debug_form() {
+        let Value::Object(claims) = json!({"email": "canary@example.com"}) else { return };
+        let identity = Identity::builder("i", "s").claims(claims).token("canary".into()).build();
+        let printed = format!("{identity:?} {:?}", identity.claims());
+        assert!(!printed.contains("canary"), "{printed}");
     }
 }

@@ -1,17 +1,31 @@
 #![doc = include_str!("../README.md")]
 
+mod admission;
 mod backend;
 mod body;
+mod cache;
+mod clock;
+mod credential;
 mod error;
+mod flight;
 mod identity;
 mod mcp;
 mod rejection;
+mod trail;
+mod upstream;
 
 pub use self::{
+    admission::{Admission, Admit, Hints, Item, ItemKind, Verdict, ViewKey},
     backend::Backend,
-    body::Body,
+    body::{Body, BodyError, read},
+    cache::Cache,
+    clock::Clock,
+    credential::{CredentialError, CredentialFault},
     error::{BoxError, cause},
-    identity::{Caller, Identity},
+    flight::Flights,
+    identity::{Caller, Claims, Identity, IdentityBuilder},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
-    rejection::Rejection,
+    rejection::{Challenge, Rejection},
+    trail::Trail,
+    upstream::{UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens},
 };

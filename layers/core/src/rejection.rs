@@ -14,12 +14,16 @@
 //! | [`Rejection::too_large`], [`Rejection::too_slow`] | 413, 408 | -32600 |
 //! | [`Rejection::overloaded`] | 503 and `Retry-After` | -32603 |
 //! | [`Rejection::backend_unavailable`], [`Rejection::backend_timed_out`] | 200 | -32603 |
+//! | [`Rejection::circuit_open`], [`Rejection::no_credentials`] | 200 | -32603 |
+//! | [`Rejection::log_in_again`] | 401 | -32603 |
+//! | [`Rejection::denied`], [`Rejection::needs_scopes`] | 403 | 403 |
 //! | [`Rejection::internal`] | 500 | -32603 |
 //!
 //! A failure of a backend is a JSON-RPC error in a 200: common clients take a 4xx or 5xx as the end
 //! of their connection or session.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -39,13 +43,31 @@ pub struct Rejection {
     message: Cow<'static, str>,
     data: Option<Bytes>,
     retry_after: Option<u32>,
+    challenge: Option<Challenge>,
+}
+
+/// What a client's OAuth part has to do (RFC 6750 section 3). Whoever refuses names it; the
+/// authentication layer, which knows the resource's metadata, writes the `WWW-Authenticate` header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Challenge {
+    /// `invalid_token`: get another one, by logging in anew.
+    InvalidToken,
+    /// `insufficient_scope`: get one with all of these scopes.
+    InsufficientScope(Vec<Box<str>>),
 }
 
 impl Rejection {
     /// A refusal that has no constructor of its own. Prefer the named ones.
     #[must_use]
     pub fn new(status: StatusCode, code: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, code, message: message.into(), data: None, retry_after: None }
+        Self {
+            status,
+            code,
+            message: message.into(),
+            data: None,
+            retry_after: None,
+            challenge: None,
+        }
     }
 
     /// The body is no JSON-RPC message. `code` is -32700 or -32600.
@@ -172,6 +194,58 @@ impl Rejection {
         Self::new(StatusCode::OK, code::INTERNAL, message).with_data(retryable(backend))
     }
 
+    /// A backend that is left alone because it failed too often. Retrying helps after `wait`.
+    #[must_use]
+    pub fn circuit_open(backend: &str, wait: Duration) -> Self {
+        let seconds = wait.as_secs_f64().ceil().max(1.0);
+        let message = format!(
+            "backend {backend} failed too often and is left alone: try again in {seconds} s"
+        );
+        let mut data = retryable(backend);
+        data.pop();
+        data.extend_from_slice(format!(",\"retryAfterSeconds\":{seconds}}}").as_bytes());
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(data)
+    }
+
+    /// A backend whose credentials could not be had. `problem` says who can help.
+    #[must_use]
+    pub fn no_credentials(backend: &str, problem: &str, retry: bool) -> Self {
+        let message = format!("no credentials for backend {backend}: {problem}");
+        let mut data = b"{\"backend\":".to_vec();
+        quote(backend, &mut data);
+        data.extend_from_slice(if retry {
+            b",\"retryable\":true}"
+        } else {
+            b",\"retryable\":false}"
+        });
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(data)
+    }
+
+    /// A backend that needs a token which the caller gets by logging in anew.
+    #[must_use]
+    pub fn log_in_again(backend: &str) -> Self {
+        let problem = "the login that gave them has ended: log in again";
+        let mut refusal = Self::no_credentials(backend, problem, false);
+        refusal.status = StatusCode::UNAUTHORIZED;
+        refusal.challenge = Some(Challenge::InvalidToken);
+        refusal
+    }
+
+    /// Something that the caller may know of, but not use so.
+    #[must_use]
+    pub fn denied() -> Self {
+        Self::new(StatusCode::FORBIDDEN, code::DENIED, "denied by authorization policy")
+    }
+
+    /// Something that needs a token with more scopes.
+    #[must_use]
+    pub fn needs_scopes(scopes: Vec<Box<str>>) -> Self {
+        let message = format!("the token needs the scopes {}", scopes.join(" "));
+        let mut refusal = Self::new(StatusCode::FORBIDDEN, code::DENIED, message);
+        refusal.challenge = Some(Challenge::InsufficientScope(scopes));
+        refusal
+    }
+
     /// A fault of the gateway. Details are in its log only.
     #[must_use]
     pub fn internal() -> Self {
@@ -189,10 +263,17 @@ impl Rejection {
     /// asks for come with 200, since those clients take a 4xx as the end of the session.
     #[must_use]
     pub fn for_session(mut self) -> Self {
-        if matches!(self.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS) {
+        let of_the_message = matches!(self.code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS);
+        if of_the_message {
             self.status = StatusCode::OK;
         }
         self
+    }
+
+    /// What the client's OAuth part has to do.
+    #[must_use]
+    pub fn challenge(&self) -> Option<&Challenge> {
+        self.challenge.as_ref()
     }
 
     /// The HTTP status.
@@ -280,6 +361,16 @@ mod tests {
     fn a_stateful_client_gets_protocol_errors_with_200() {
         assert_eq!(Rejection::unknown_method("x").for_session().status(), 200);
         assert_eq!(Rejection::no_session().for_session().status(), 404);
+    }
+
+    #[test]
+    fn an_open_circuit_says_when_to_come_back() {
+        let body = Rejection::circuit_open("b", Duration::from_millis(1500)).to_json(None);
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            body["error"]["data"],
+            serde_json::json!({"backend": "b", "retryable": true, "retryAfterSeconds": 2})
+        );
     }
 
     #[test]

@@ -1,0 +1,200 @@
+//! A bounded map whose entries expire: what was verified, exchanged or decided, kept for as long as it
+//! holds.
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// Shards keep threads apart; each has a lock of its own.
+const SHARDS: usize = 16;
+
+/// At most so many entries, none of them past its time.
+///
+/// When it is full, an entry that nobody asked for lately makes room (second chance). Looking up and
+/// inserting take a short lock of one shard; nothing is awaited under it.
+pub struct Cache<K, V> {
+    shards: Box<[Mutex<Shard<K, V>>]>,
+    per_shard: usize,
+    hasher: RandomState,
+}
+
+struct Shard<K, V> {
+    entries: HashMap<K, Entry<V>>,
+    /// Each key once, in the order in which they are looked at when room is needed.
+    order: VecDeque<K>,
+}
+
+struct Entry<V> {
+    value: V,
+    expires_at: SystemTime,
+    used: bool,
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
+    /// A cache of about `capacity` entries, at least one for each of its 16 shards.
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
+        let shard = || Mutex::new(Shard { entries: HashMap::new(), order: VecDeque::new() });
+        Self {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            per_shard: capacity.div_ceil(SHARDS).max(1),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// The value, if it is there and holds at `now`.
+    #[must_use]
+    pub fn get<Q>(&self, key: &Q, now: SystemTime) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let mut shard = self.shard(key);
+        let entry = shard.entries.get_mut(key)?;
+        if entry.expires_at <= now {
+            return None;
+        }
+        entry.used = true;
+        Some(entry.value.clone())
+    }
+
+    /// Keeps `value` until `expires_at`, in the place of an older one. What has expired already is
+    /// not kept.
+    pub fn insert(&self, key: K, value: V, expires_at: SystemTime, now: SystemTime) {
+        if expires_at <= now {
+            return;
+        }
+        let mut shard = self.shard(&key);
+        let entry = Entry { value, expires_at, used: false };
+        if let Some(old) = shard.entries.get_mut(&key) {
+            *old = entry;
+            return;
+        }
+        if shard.entries.len() >= self.per_shard {
+            shard.make_room(now);
+        }
+        shard.order.push_back(key.clone());
+        shard.entries.insert(key, entry);
+    }
+
+    /// Forgets one entry.
+    pub fn remove<Q>(&self, key: &Q)
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        let mut shard = self.shard(key);
+        if shard.entries.remove(key).is_some() {
+            shard.order.retain(|kept| kept.borrow() != key);
+        }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            shard.entries.clear();
+            shard.order.clear();
+        }
+    }
+
+    /// How many entries there are, expired ones that nobody came across included: a gauge.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shard<Q: Hash + ?Sized>(&self, key: &Q) -> MutexGuard<'_, Shard<K, V>> {
+        let hash = usize::try_from(self.hasher.hash_one(key) % SHARDS as u64).unwrap_or_default();
+        // In bounds: there are SHARDS of them.
+        lock(&self.shards[hash])
+    }
+}
+
+impl<K: Eq + Hash, V> Shard<K, V> {
+    fn make_room(&mut self, now: SystemTime) {
+        // Each entry is looked at once at most before one without a second chance comes.
+        for _ in 0..=self.order.len() {
+            let Some(key) = self.order.pop_front() else { return };
+            match self.entries.get_mut(&key) {
+                Some(entry) if entry.used && entry.expires_at > now => {
+                    entry.used = false;
+                    self.order.push_back(key);
+                }
+                Some(_) => {
+                    self.entries.remove(&key);
+                    return;
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<K, V> fmt::Debug for Cache<K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("per_shard", &self.per_shard).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(second: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(second)
+    }
+
+    #[test]
+    fn what_has_expired_is_not_given_out() {
+        let cache = Cache::new(16);
+        cache.insert("a", 1, at(10), at(0));
+        assert_eq!(cache.get("a", at(9)), Some(1));
+        assert_eq!(cache.get("a", at(10)), None);
+    }
+
+    #[test]
+    fn it_never_holds_more_than_its_capacity() {
+        let cache = Cache::new(64);
+        for key in 0..10_000 {
+            cache.insert(key, key, at(10), at(0));
+        }
+        assert!(cache.len() <= 64, "{}", cache.len());
+    }
+
+    #[test]
+    fn what_is_asked_for_stays_when_room_is_needed() {
+        let cache = Cache::new(64);
+        cache.insert(u64::MAX, 0, at(10), at(0));
+        for key in 0..10_000 {
+            cache.insert(key, 0, at(10), at(0));
+            assert!(cache.get(&u64::MAX, at(1)).is_some(), "gone after {key}");
+        }
+    }
+
+    #[test]
+    fn an_entry_that_was_removed_and_came_back_is_there_once() {
+        let cache = Cache::new(16);
+        for _ in 0..100 {
+            cache.insert("a", 1, at(10), at(0));
+            cache.remove("a");
+        }
+        cache.insert("a", 2, at(10), at(0));
+        assert_eq!((cache.get("a", at(1)), cache.len()), (Some(2), 1));
+    }
+}

@@ -1,0 +1,72 @@
+//! What time it is, given by whoever assembles the layers, so that tests set it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// The wall clock that tokens and credentials expire by. A clone is the same clock.
+///
+/// Waiting is tokio's part, whose clock tests pause; this one is for points in time that others
+/// name, such as the `exp` claim of a token (RFC 7519 section 4.1.4).
+#[derive(Clone, Default)]
+pub struct Clock(Option<Arc<AtomicU64>>);
+
+impl Clock {
+    /// The system's clock.
+    #[must_use]
+    pub fn system() -> Self {
+        Self(None)
+    }
+
+    /// A clock that stands at `start` until somebody advances it. Milliseconds are kept.
+    #[must_use]
+    pub fn manual(start: SystemTime) -> Self {
+        let since = start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self(Some(Arc::new(AtomicU64::new(millis(since)))))
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        match &self.0 {
+            None => SystemTime::now(),
+            Some(at) => SystemTime::UNIX_EPOCH + Duration::from_millis(at.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Seconds since 1970, as tokens count them.
+    #[must_use]
+    pub fn unix(&self) -> u64 {
+        self.now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+    }
+
+    /// Moves a manual clock on. The system's clock stays as it is.
+    pub fn advance(&self, by: Duration) {
+        if let Some(at) = &self.0 {
+            at.fetch_add(millis(by), Ordering::Relaxed);
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Clock(manual)" } else { "Clock(system)" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_for_all_its_clones() {
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(100));
+        clock.clone().advance(Duration::from_secs(5));
+        assert_eq!(clock.unix(), 105);
+    }
+}

@@ -1,0 +1,89 @@
+//! What became known of a request on its way in, for whoever counts or records it outside.
+
+use std::sync::{Arc, OnceLock};
+
+use http::Extensions;
+
+use crate::{Backend, Identity, McpRequest};
+
+/// A slip of paper that goes inward with a request: each fact is written once, by the layer that finds
+/// it out, and read when the answer goes out, or when the call is cancelled.
+///
+/// Audit and telemetry put it into the request; without them there is none, and nothing is written.
+/// It is the one exception to the rule that facts go outward in the response's extensions, because a
+/// call that was cancelled has no response.
+#[derive(Clone, Debug, Default)]
+pub struct Trail(Arc<Facts>);
+
+#[derive(Debug, Default)]
+struct Facts {
+    identity: OnceLock<Identity>,
+    message: OnceLock<McpRequest>,
+    backend: OnceLock<Backend>,
+    denied: OnceLock<&'static str>,
+}
+
+impl Trail {
+    /// The request's trail; put there if it has none yet.
+    pub fn of(extensions: &mut Extensions) -> Self {
+        extensions.get_or_insert_default::<Self>().clone()
+    }
+
+    /// Who is calling. Authentication writes it.
+    #[must_use]
+    pub fn identity(&self) -> Option<&Identity> {
+        self.0.identity.get()
+    }
+
+    /// Writes who is calling.
+    pub fn note_identity(&self, identity: &Identity) {
+        _ = self.0.identity.set(identity.clone());
+    }
+
+    /// The message. Decoding writes it.
+    #[must_use]
+    pub fn message(&self) -> Option<&McpRequest> {
+        self.0.message.get()
+    }
+
+    /// Writes the message.
+    pub fn note_message(&self, message: &McpRequest) {
+        _ = self.0.message.set(message.clone());
+    }
+
+    /// The backend that was asked. The aggregating service writes it.
+    #[must_use]
+    pub fn backend(&self) -> Option<&Backend> {
+        self.0.backend.get()
+    }
+
+    /// Writes the backend.
+    pub fn note_backend(&self, backend: &Backend) {
+        _ = self.0.backend.set(backend.clone());
+    }
+
+    /// Why the caller was denied, in fixed words, even if the answer does not say so: a name that is
+    /// hidden is answered like an unknown one.
+    #[must_use]
+    pub fn denied(&self) -> Option<&'static str> {
+        self.0.denied.get().copied()
+    }
+
+    /// Writes that the caller was denied.
+    pub fn note_denied(&self, reason: &'static str) {
+        _ = self.0.denied.set(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_inside_is_read_outside() {
+        let mut extensions = Extensions::new();
+        let outside = Trail::of(&mut extensions);
+        Trail::of(&mut extensions).note_backend(&Backend::new("weather"));
+        assert_eq!(outside.backend().map(Backend::name), Some("weather"));
+    }
+}

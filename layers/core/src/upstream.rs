@@ -1,0 +1,46 @@
+//! Tokens that upstream identity providers gave out for a caller.
+
+use std::pin::Pin;
+use std::time::SystemTime;
+
+use secrecy::SecretString;
+
+/// A caller's tokens, by provider. The embedded authorization server keeps them and refreshes them;
+/// a provider that nobody asks for is not touched.
+pub trait UpstreamTokens: Send + Sync {
+    /// The token of `provider`, fresh enough to be used now.
+    fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a>;
+}
+
+/// The answer of [`UpstreamTokens::token`].
+pub type UpstreamFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<UpstreamToken, UpstreamError>> + Send + 'a>>;
+
+/// Which of a provider's tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UpstreamKind {
+    /// The access token.
+    Access,
+    /// The id token (OpenID Connect). It may be past its expiry.
+    Id,
+}
+
+/// A token of an upstream provider.
+#[derive(Clone, Debug)]
+pub struct UpstreamToken {
+    /// The token.
+    pub value: SecretString,
+    /// When it stops being valid, where the provider said so.
+    pub expires_at: Option<SystemTime>,
+}
+
+/// Why there is no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// The caller never linked the provider, or its grant is dead: logging in anew helps.
+    #[error("there is no usable token of this provider: log in again")]
+    Absent,
+    /// The store or the provider does not answer: trying again later helps.
+    #[error("tokens of this provider cannot be had at the moment")]
+    Unavailable,
+}
