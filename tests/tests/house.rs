@@ -17,8 +17,17 @@ const LINES: usize = 400;
 const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-wire", "layers/wire", Sees::Only(&[])),
     ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
+    ("vmcp-jwt", "layers/jwt", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-decode", "layers/decode", Sees::Only(GROUND)),
     ("vmcp-timeout", "layers/timeout", Sees::Only(GROUND)),
+    ("vmcp-authn", "layers/authn", Sees::Only(GROUND)),
+    ("vmcp-authz", "layers/authz", Sees::Only(GROUND)),
+    ("vmcp-audit", "layers/audit", Sees::Only(GROUND)),
+    ("vmcp-telemetry", "layers/telemetry", Sees::Only(GROUND)),
+    ("vmcp-breaker", "layers/breaker", Sees::Only(GROUND)),
+    ("vmcp-header-injection", "layers/header-injection", Sees::Only(GROUND)),
+    ("vmcp-token-exchange", "layers/token-exchange", Sees::Only(GROUND)),
+    ("vmcp-aws-sts", "layers/aws-sts", Sees::Only(GROUND)),
     ("vmcp-config", "services/config", Sees::Only(&[])),
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
@@ -34,7 +43,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
 ];
 
 /// The crates that layers may depend on. A layer never depends on another layer.
-const GROUND: &[&str] = &["vmcp-wire", "vmcp-core"];
+const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt"];
 
 /// Which crates of the workspace a crate may depend on.
 #[derive(Clone, Copy)]
