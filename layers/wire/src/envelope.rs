@@ -76,8 +76,16 @@ pub(crate) const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "res
 ///
 /// What is wrong with the JSON text is reported before what is wrong with the message.
 pub fn scan(bytes: &[u8]) -> Result<Envelope, Refused> {
+    scan_with(bytes, &mut |lexer| lexer.value(1).map(|value| value.span))
+}
+
+/// [`scan`], with `result` to read the value of `result`, which one container encloses.
+pub(crate) fn scan_with(
+    bytes: &[u8],
+    result: &mut impl FnMut(&mut Lexer<'_>) -> Result<Span, Stop>,
+) -> Result<Envelope, Refused> {
     let mut parts = Parts::default();
-    let outcome = parts.read(bytes).and_then(|()| parts.judge(bytes));
+    let outcome = parts.read(bytes, result).and_then(|()| parts.judge(bytes));
     outcome.map_err(|fault| {
         // An id at whose end the text breaks may have been meant to go on.
         let cut = |id: &Span| matches!(fault, Fault::Syntax { at } if at == id.end);
@@ -123,7 +131,11 @@ pub(crate) fn finish(read: Result<(), Stop>, lexer: &mut Lexer<'_>) -> Result<()
 }
 
 impl Parts {
-    fn read(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+    fn read(
+        &mut self,
+        bytes: &[u8],
+        result: &mut impl FnMut(&mut Lexer<'_>) -> Result<Span, Stop>,
+    ) -> Result<(), Fault> {
         check_text(bytes)?;
         let mut lexer = Lexer::whole(bytes);
         lexer.space();
@@ -135,6 +147,10 @@ impl Parts {
         let mut ledger = Ledger::new(&MEMBERS);
         let read = lexer.object(0, |lexer, key| {
             match ledger.enter(bytes, key) {
+                Ok(Some(index)) if MEMBERS[index] == "result" => {
+                    self.result = Some(result(lexer)?);
+                    return Ok(());
+                }
                 Ok(Some(index)) => return self.member(MEMBERS[index], lexer),
                 Ok(None) => {}
                 Err(fault) => {
@@ -160,7 +176,6 @@ impl Parts {
             "id" => self.id = Id::new(value.span, lexer.bytes),
             "method" => self.method = Some(value),
             "params" => _ = self.fault.get_or_insert(Fault::BadParams),
-            "result" => self.result = Some(value.span),
             _ => self.error = Some(value.span),
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Properties of the byte layer, held against readers that share no code with it.
 //!
-//! The modules `envelope`, `sse` and `splice` each have one `check` over bytes. Here generated input drives it; the fuzz targets
+//! The modules `envelope`, `listing`, `sse` and `splice` each have one `check` over bytes. Here generated input drives it; the fuzz targets
 //! of the same names drive the same functions.
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +10,7 @@
 )]
 
 mod envelope;
+mod listing;
 mod python;
 mod reference;
 mod splice;
@@ -40,6 +41,7 @@ proptest! {
     #[test]
     fn survives_any_bytes(bytes in vec(any::<u8>(), 0..200)) {
         envelope::check(&bytes);
+        listing::check(&bytes);
         splice::check(&bytes);
         sse::check(&bytes);
     }
@@ -47,6 +49,14 @@ proptest! {
     #[test]
     fn accepts_a_plain_call_whatever_its_arguments(arguments in text::value(), name in ".{0,20}") {
         envelope::check_call(&name, &arguments);
+    }
+
+    #[test]
+    fn reads_lists_as_it_looks_into_them(
+        before in text::damaged(text::listing()),
+        after in text::damaged(text::listing()),
+    ) {
+        listing::check(&[&before, &[listing::BETWEEN][..], &after].concat());
     }
 
     #[test]

@@ -88,6 +88,27 @@ pub(crate) fn message() -> impl Strategy<Value = String> {
         .prop_map(|(members, space)| join(members, &space))
 }
 
+/// Something like the answer to a list request; two of them have items in common.
+pub(crate) fn listing() -> impl Strategy<Value = String> {
+    let plain = (0..6u8).prop_map(|n| format!("{{\"name\":\"{n}\",\"x\":[{n}]}}"));
+    let named = (spelled("name"), literal("[a-b]{0,2}"), value())
+        .prop_map(|(key, name, value)| format!("{{\"x\":{value},{key}:{name}}}"));
+    let item = prop_oneof![8 => plain, 2 => named, 1 => value()];
+    let list = (vec(item, 0..12), space())
+        .prop_map(|(items, space)| format!("[{space}{}]", items.join(&format!("{space},"))));
+    let list = (spelled("tools"), space(), prop_oneof![8 => list.boxed(), 1 => value().boxed()]);
+    let cursor = (spelled("nextCursor"), space(), literal("[a-b]{0,2}"));
+    let extra = (literal("[x-z]{1,2}"), space(), value());
+    let members = (vec(list, 0..3), vec(cursor, 0..3), vec(extra, 0..2), space());
+    members
+        .prop_map(|(lists, cursors, extras, space)| ([lists, cursors, extras].concat(), space))
+        .prop_flat_map(|(members, space)| (Just(members).prop_shuffle(), Just(space)))
+        .prop_map(|(members, space)| {
+            let result = join(members, &space);
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{result}}}")
+        })
+}
+
 /// The text with a few bytes changed, or unchanged.
 pub(crate) fn damaged(text: impl Strategy<Value = String>) -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![select(b"{}[]\",:\\u0dD8 9.-eE\n\0".to_vec()), any::<u8>()];
