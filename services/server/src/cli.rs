@@ -7,6 +7,7 @@ mod completion;
 mod config;
 mod connect;
 mod demo;
+mod files;
 mod init;
 mod inspect;
 pub mod log;

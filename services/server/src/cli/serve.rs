@@ -73,6 +73,7 @@ impl Serve {
     async fn serve(self) -> Result<(), Failure> {
         let Loaded { text, file: _, parts, warnings, egress } = self.config.require()?;
         log::start(parts.debug);
+        super::files::raise_limit(self.max_connections.get());
         for warning in warnings {
             tracing::warn!("{warning}");
         }

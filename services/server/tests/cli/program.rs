@@ -55,7 +55,23 @@ pub(crate) fn vmcp_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ended
 
 impl Running {
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut command = command(arguments);
+        Self::spawn(command(arguments))
+    }
+
+    /// As [`Running::start`], behind commands of a shell that change what the process may use.
+    pub(crate) fn limited(commands: &str, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("{commands}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_vmcp")]);
+        shell.args(arguments).env_remove("VMCP_CONFIG").stdin(Stdio::null());
+        Self::spawn(shell)
+    }
+
+    /// The process's number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn spawn(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let out = lines(child.stdout.take().unwrap());
         let err = lines(child.stderr.take().unwrap());

@@ -89,6 +89,20 @@ fn a_port_in_use_is_said_with_what_to_do() {
 }
 
 #[test]
+fn the_limit_of_open_files_is_raised_and_one_that_is_too_low_is_said() {
+    let folder = Folder::new();
+    let file = folder.write("vmcp.yaml", EMPTY);
+    let server =
+        Running::limited("ulimit -Sn 256; ulimit -Hn 512", &["serve", "-c", &file, "--port", "0"]);
+    let warning = server.logs("too few files");
+    assert!(warning.contains("512") && warning.contains("4096"), "{warning}");
+    server.logs("listening on http://");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    assert_eq!(line.split_whitespace().nth(3), Some("512"), "{line}");
+}
+
+#[test]
 fn serve_ends_with_0_when_it_is_told_to_stop() {
     let folder = Folder::new();
     let (server, _) = Running::serve(&folder.write("vmcp.yaml", EMPTY), &["--drain", "1s"]);
