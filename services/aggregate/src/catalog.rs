@@ -6,40 +6,29 @@ mod define;
 mod item;
 mod list;
 mod params;
+mod routes;
+mod settle;
 mod template;
+mod texts;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-
-use bytes::Bytes;
 
 pub use self::combine::{Conflict, Hides};
 pub(crate) use self::{
     combine::{Part, combine, contested, hidden_by, singular, wanted},
     define::literal as define_literal,
-    item::{Item, Kind, Offer, items},
+    item::{Item, Items, Kind, Offer},
     list::List,
     params::{ParamHeader, add as add_headers, check as check_headers},
+    routes::{Route, Routes},
     template::matches,
 };
-
-/// Where a name leads. `L` is the handle of a backend.
-#[derive(Clone, Debug)]
-pub(crate) struct Route<L> {
-    pub(crate) link: L,
-    /// The backend's own name for it, as a JSON string literal.
-    pub(crate) name: Bytes,
-    /// Whether clients may see and use it; the rest is for composite tools.
-    pub(crate) shown: bool,
-    /// The arguments that travel in headers too (`x-mcp-header`, MCP 2026-07-28).
-    pub(crate) headers: Arc<[ParamHeader]>,
-}
 
 /// A snapshot of everything on offer.
 #[derive(Debug)]
 pub(crate) struct Catalog<L> {
-    pub(crate) tools: HashMap<Box<str>, Route<L>>,
-    pub(crate) prompts: HashMap<Box<str>, Route<L>>,
+    pub(crate) tools: Routes<L>,
+    pub(crate) prompts: Routes<L>,
     pub(crate) resources: HashMap<Box<str>, L>,
     /// In the order in which they are tried.
     pub(crate) templates: Vec<(Box<str>, L)>,
@@ -51,8 +40,8 @@ pub(crate) struct Catalog<L> {
 impl<L> Default for Catalog<L> {
     fn default() -> Self {
         Self {
-            tools: HashMap::new(),
-            prompts: HashMap::new(),
+            tools: Routes::default(),
+            prompts: Routes::default(),
             resources: HashMap::new(),
             templates: Vec::new(),
             lists: Default::default(),

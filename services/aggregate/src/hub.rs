@@ -23,6 +23,9 @@ use crate::shared::SharedSessions;
 /// How long further changes are waited for before a catalog is made.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// The most items of which a catalog is made beside requests: it takes less than a millisecond.
+const FEW: usize = 2000;
+
 /// The catalog of everything, with the backends as handles.
 pub(crate) type Everything = Catalog<Arc<Link>>;
 
@@ -124,6 +127,12 @@ impl Snapshot {
         }
     }
 
+    /// How many items the backends offer.
+    fn items(&self) -> usize {
+        let offered = |link: &Arc<Link>| link.offer.load().as_ref().map_or(0, |offer| offer.len());
+        self.links.iter().map(offered).sum()
+    }
+
     fn combine(&self) -> Everything {
         let offers: Vec<_> = self.links.iter().map(|link| link.offer.load_full()).collect();
         let parts: Vec<_> = self
@@ -206,10 +215,14 @@ impl Hub {
         }
         *built = self.wanted.load(Ordering::Acquire);
         let snapshot = self.snapshot();
-        let making = Arc::clone(&snapshot);
-        // Hundreds of definitions are rewritten: not something to do beside requests.
-        let Ok(catalog) = tokio::task::spawn_blocking(move || making.combine()).await else {
-            return;
+        let catalog = if snapshot.items() <= FEW {
+            snapshot.combine()
+        } else {
+            let making = Arc::clone(&snapshot);
+            let Ok(catalog) = tokio::task::spawn_blocking(move || making.combine()).await else {
+                return;
+            };
+            catalog
         };
         let old = snapshot.catalog();
         let changes = catalog.changes(&old);

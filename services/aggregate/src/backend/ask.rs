@@ -5,7 +5,7 @@ use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use vmcp_core::{Body, BoxError};
-use vmcp_wire::{Envelope, Outcome, find, scan, unquote};
+use vmcp_wire::{Envelope, Outcome, Refused, find, scan, unquote};
 
 use super::Link;
 use super::events::Events;
@@ -30,16 +30,34 @@ pub(crate) async fn ask(
     request: Request<Full<Bytes>>,
     id: &str,
 ) -> Result<Reply, BoxError> {
+    let scan = |message: &Bytes| scan(message).map(|envelope| (envelope, ()));
+    Ok(ask_for(link, request, id, scan).await?.0)
+}
+
+/// The same, with whatever `read` finds in the message beside its envelope.
+pub(crate) async fn ask_for<T>(
+    link: &Link,
+    request: Request<Full<Bytes>>,
+    id: &str,
+    read: impl Fn(&Bytes) -> Result<(Envelope, T), Refused>,
+) -> Result<(Reply, T), BoxError> {
     let response = link.send(request).await?;
     let (parts, body) = response.into_parts();
-    let message = match media(&parts.headers) {
-        Media::Events => streamed(body, id).await?,
-        Media::Json => whole(body).await?,
+    let (message, found) = match media(&parts.headers) {
+        Media::Events => streamed(body, id, &read).await?,
+        Media::Json => {
+            let message = whole(body).await?;
+            let found = read(&message).ok();
+            (message, found)
+        }
         Media::Other if parts.status.is_success() => return Err(Failure::ContentType.into()),
         Media::Other => return Err(status(parts.status).into()),
     };
-    match outcome(&message, id) {
-        Ok(result) => Ok(Reply { headers: parts.headers, extensions: parts.extensions, result }),
+    match outcome(&message, found, id) {
+        Ok((result, found)) => {
+            let http::response::Parts { headers, extensions, .. } = parts;
+            Ok((Reply { headers, extensions, result }, found))
+        }
         // A JSON body that is no answer, such as a proxy's own error document.
         Err(Failure::Malformed(_)) if !parts.status.is_success() => {
             Err(status(parts.status).into())
@@ -96,25 +114,33 @@ async fn whole(body: Body) -> Result<Bytes, BoxError> {
     Ok(collected.to_bytes())
 }
 
-/// The event that answers `id`; what comes before it was not asked for.
-async fn streamed(body: Body, id: &str) -> Result<Bytes, BoxError> {
+/// The event that answers `id`, and what it is; what comes before it was not asked for.
+async fn streamed<T>(
+    body: Body,
+    id: &str,
+    read: &impl Fn(&Bytes) -> Result<(Envelope, T), Refused>,
+) -> Result<(Bytes, Option<(Envelope, T)>), BoxError> {
     let mut events = Events::new(body, LARGEST);
     while let Some(event) = events.next().await {
         let event = event?;
-        let answers = matches!(
-            scan(&event.data),
-            Ok(Envelope::Answer { id: Some(span), .. }) if span.of(&event.data) == id.as_bytes()
-        );
+        let found = read(&event.data).ok();
+        let answers = found.as_ref().is_some_and(|(envelope, _)| {
+            matches!(envelope, Envelope::Answer { id: Some(span), .. } if span.of(&event.data) == id.as_bytes())
+        });
         if answers {
-            return Ok(event.data);
+            return Ok((event.data, found));
         }
     }
     Err(Failure::Ended.into())
 }
 
 /// The result in `message`, which has to answer `id`.
-fn outcome(message: &Bytes, id: &str) -> Result<Bytes, Failure> {
-    let Ok(Envelope::Answer { id: span, outcome }) = scan(message) else {
+fn outcome<T>(
+    message: &Bytes,
+    found: Option<(Envelope, T)>,
+    id: &str,
+) -> Result<(Bytes, T), Failure> {
+    let Some((Envelope::Answer { id: span, outcome }, found)) = found else {
         return Err(Failure::Malformed("no JSON-RPC answer"));
     };
     match outcome {
@@ -122,7 +148,7 @@ fn outcome(message: &Bytes, id: &str) -> Result<Bytes, Failure> {
         Outcome::Result(_) if span.map(|span| span.of(message)) != Some(id.as_bytes()) => {
             Err(Failure::Malformed("the answer to another request"))
         }
-        Outcome::Result(result) => Ok(result.slice(message)),
+        Outcome::Result(result) => Ok((result.slice(message), found)),
     }
 }
 

@@ -1,20 +1,21 @@
 //! Reads what a backend offers.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
 use vmcp_core::{BoxError, cause};
-use vmcp_wire::{find, unquote};
+use vmcp_wire::{Listing, find, unquote};
 
 use super::Link;
-use super::ask::ask;
+use super::ask::ask_for;
 use super::failure::Failure;
 use super::handshake::{self, Introduction, Live};
 use super::request::post;
 use crate::catalog::define_literal;
-use crate::catalog::{Item, Kind, Offer};
+use crate::catalog::{Items, Kind, Offer};
 
 /// The most pages that are read of one list.
 const MOST_PAGES: usize = 1000;
@@ -46,7 +47,7 @@ impl Speaker<'_> {
             Self::Stateful(_, welcome) => *welcome,
             Self::Stateless(found, _) => (*found)?,
         };
-        find(said, "instructions").and_then(unquote).map(std::borrow::Cow::into_owned)
+        find(said, "instructions").and_then(unquote).map(Cow::into_owned)
     }
 
     fn request(
@@ -77,43 +78,52 @@ impl Speaker<'_> {
     }
 }
 
-/// Everything that the backend offers.
-pub(crate) async fn offer(link: &Link, speaker: Speaker<'_>) -> Result<Offer, BoxError> {
+/// Everything that the backend offers. `before` is what it offered when it was asked last.
+pub(crate) async fn offer(
+    link: &Link,
+    speaker: Speaker<'_>,
+    before: &Offer,
+) -> Result<Offer, BoxError> {
     let mut offer = Offer { instructions: speaker.instructions(), ..Offer::default() };
     for kind in Kind::ALL {
-        offer.set(kind, list(link, speaker, kind).await?);
+        offer.set(kind, list(link, speaker, kind, before.of(kind)).await?);
     }
     Ok(offer)
 }
 
-/// One list, all pages of it. A backend without it has an empty one.
+/// One list, all pages of it. A backend without it has an empty one. What was there `before` is
+/// only compared.
 pub(crate) async fn list(
     link: &Link,
     speaker: Speaker<'_>,
     kind: Kind,
-) -> Result<Vec<Item>, BoxError> {
-    let mut items = Vec::new();
+    before: &Items,
+) -> Result<Items, BoxError> {
     if !speaker.offers(kind) {
-        return Ok(items);
+        return Ok(Items::default());
     }
-    let mut seen = HashSet::new();
+    let mut pages = Vec::new();
+    let mut count = 0;
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
-    for _ in 0..MOST_PAGES {
+    for number in 0..MOST_PAGES {
         let (request, id) = speaker.request(link, kind, cursor.as_deref());
-        let result = match ask(link, request, &id).await {
-            Ok(reply) => reply.result,
+        let known = before.page(number);
+        let read = |text: &Bytes| Listing::read(text, kind.member(), kind.key(), known);
+        let page = match ask_for(link, request, &id, read).await {
+            Ok((_, page)) => page,
             Err(error) => match cause::<Failure>(error.as_ref()) {
-                Some(Failure::Rpc { code: -32601, .. }) => return Ok(items),
+                Some(Failure::Rpc { code: -32601, .. }) => return Ok(Items::new(pages)),
                 _ => return Err(error),
             },
         };
-        items.extend(crate::catalog::items(kind, &result, &mut seen));
-        cursor = find(&result, "nextCursor").and_then(unquote).map(std::borrow::Cow::into_owned);
+        count += page.entries().len();
+        cursor = page.next_cursor().map(Cow::into_owned);
+        pages.push(page);
         match &cursor {
-            Some(next) if items.len() < MOST_ITEMS && cursors.insert(next.clone()) => {}
+            Some(next) if count < MOST_ITEMS && cursors.insert(next.clone()) => {}
             Some(_) => return Err(Failure::Malformed("a list without an end").into()),
-            None => return Ok(items),
+            None => return Ok(Items::new(pages)),
         }
     }
     Err(Failure::Malformed("a list without an end").into())

@@ -78,7 +78,7 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
         }
         Generation::Stateless => {
             let speaker = Speaker::Stateless(found.as_ref(), who.get());
-            publish(hub, link, fetch::offer(link, speaker).await?).await;
+            fetch_all(hub, link, speaker).await?;
             *fetched = true;
             follow_listen(hub, link, speaker, found.as_ref()).await
         }
@@ -112,7 +112,7 @@ async fn follow_session(
     loop {
         // The stream is opened first, so that no change falls between fetching and listening.
         let response = link.send(live.sign(listen(link, last.as_ref()))).await?;
-        publish(hub, link, fetch::offer(link, speaker).await?).await;
+        fetch_all(hub, link, speaker).await?;
         *fetched = true;
         if !response.status().is_success() || media(response.headers()) != Media::Events {
             wait_for_next_poll(link).await;
@@ -140,7 +140,7 @@ async fn follow_listen(
     if filter.is_empty() {
         loop {
             wait_for_next_poll(link).await;
-            publish(hub, link, fetch::offer(link, speaker).await?).await;
+            fetch_all(hub, link, speaker).await?;
         }
     }
     let members = format!("\"notifications\":{{{filter}}},");
@@ -163,7 +163,7 @@ async fn follow_listen(
             // What changed before the acknowledgement may not have been told.
             None if !acknowledged => {
                 acknowledged = true;
-                publish(hub, link, fetch::offer(link, speaker).await?).await;
+                fetch_all(hub, link, speaker).await?;
             }
             None => {}
         }
@@ -229,16 +229,27 @@ pub(crate) fn kind_of_change(message: &[u8]) -> Option<Kind> {
     }
 }
 
+/// What is known of the backend's offer.
+fn known(link: &Link) -> Offer {
+    link.offer.load().as_deref().cloned().unwrap_or_default()
+}
+
+async fn fetch_all(hub: &Arc<Hub>, link: &Arc<Link>, speaker: Speaker<'_>) -> Result<(), BoxError> {
+    publish(hub, link, fetch::offer(link, speaker, &known(link)).await?).await;
+    Ok(())
+}
+
 async fn refresh(
     hub: &Arc<Hub>,
     link: &Arc<Link>,
     speaker: Speaker<'_>,
     kind: Kind,
 ) -> Result<(), BoxError> {
-    let mut offer = link.offer.load().as_deref().cloned().unwrap_or_default();
-    offer.set(kind, fetch::list(link, speaker, kind).await?);
+    let mut offer = known(link);
+    offer.set(kind, fetch::list(link, speaker, kind, offer.of(kind)).await?);
     if kind == Kind::Resources {
-        offer.set(Kind::Templates, fetch::list(link, speaker, Kind::Templates).await?);
+        let kind = Kind::Templates;
+        offer.set(kind, fetch::list(link, speaker, kind, offer.of(kind)).await?);
     }
     publish(hub, link, offer).await;
     Ok(())

@@ -9,7 +9,7 @@ use vmcp_wire::{Key, Span, Splice, find, unquote};
 
 use super::Call;
 use crate::backend::Link;
-use crate::catalog::{ParamHeader, Route, check_headers};
+use crate::catalog::{ParamHeader, Route, Routes, check_headers};
 use crate::hub::Everything;
 
 /// Where a request goes.
@@ -57,7 +57,7 @@ impl Target {
         call: &Call,
         method: &'static str,
         kind: &str,
-        routes: &std::collections::HashMap<Box<str>, Route<Arc<Link>>>,
+        routes: &Routes<Arc<Link>>,
     ) -> Result<Self, Missing> {
         let message = &call.message;
         let Some(text) = message.text(Key::Name) else {
@@ -67,7 +67,7 @@ impl Target {
             return Err(refuse("params.arguments must be an object"));
         }
         let name = text.read(&message.bytes);
-        let Some(route) = routes.get(&*name).filter(|route| route.shown) else {
+        let Some(route) = routes.get(&name).filter(|route| route.shown) else {
             return Err(Missing::Unknown(Rejection::unknown_name(kind, &shortened(&name))));
         };
         if call.session.is_none() {
@@ -100,7 +100,7 @@ impl Target {
             let link = all.resource(&named).ok_or_else(|| unknown("resource", &named))?;
             return Ok(Self::kept(call, method, link, value.unwrap_or_default()));
         }
-        let route = all.prompts.get(&*named).filter(|route| route.shown);
+        let route = all.prompts.get(&named).filter(|route| route.shown);
         let route = route.ok_or_else(|| unknown("prompt", &named))?;
         let start = value.map_or(0, |value| value.as_ptr() as usize - reference.as_ptr() as usize);
         let start = span.start + u32::try_from(start).unwrap_or(0);

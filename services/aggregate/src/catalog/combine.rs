@@ -4,12 +4,14 @@
 //! conflicts are settled among what is shown; what is hidden takes the names that are left, so that
 //! a hidden tool never costs a shown one its name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::define::define;
-use super::{Catalog, Item, Kind, List, Offer, ParamHeader, Route, params};
-use crate::settings::{Conflicts, Override, Rules, WorkloadRules};
+use super::settle::{Candidate, Settling};
+use super::{Catalog, Item, Kind, List, Offer, ParamHeader, Route, Routes, params};
+use crate::settings::{Conflicts, Rules, WorkloadRules};
 
 /// The longest instructions that are taken of one backend, in bytes.
 const LONGEST_INSTRUCTIONS: usize = 16 << 10;
@@ -45,15 +47,6 @@ pub(crate) struct Part<'a, L> {
     pub(crate) offer: &'a Offer,
 }
 
-/// Something that wants a name.
-struct Candidate<'a, L> {
-    part: usize,
-    link: L,
-    item: &'a Item,
-    wanted: &'a str,
-    change: Option<&'a Override>,
-}
-
 /// The catalog of `parts`, which are in the order of the configuration.
 pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalog<L> {
     let mut catalog = Catalog { instructions: instructions(parts), ..Catalog::default() };
@@ -66,57 +59,55 @@ pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalog
 
 /// Tools and prompts: things with names that can be changed.
 fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rules, kind: Kind) {
-    let plain = WorkloadRules::default();
-    let mut shown = Vec::new();
-    let mut hidden = Vec::new();
-    for (index, part) in parts.iter().enumerate() {
-        let workload = rules.workloads.get(part.name).unwrap_or(&plain);
-        for item in part.offer.of(kind) {
-            let change = workload.overrides.get(&*item.key).filter(|_| kind == Kind::Tools);
-            let wanted = wanted(rules, part.name, kind, &item.key);
-            let visible = hidden_by(rules, part.name, kind, wanted).is_none();
-            let link = part.link.clone();
-            let candidate = Candidate { part: index, link, item, wanted, change };
-            if visible { shown.push(candidate) } else { hidden.push(candidate) }
-        }
-    }
-    let mut conflicts = Vec::new();
-    let shown = settle(shown, parts, rules, kind, &mut conflicts);
-    catalog.conflicts.append(&mut conflicts);
+    let mut settling = Settling::new(parts, rules, kind);
+    let shown = settling.settle(true, &mut catalog.conflicts);
     // Conflicts among what nobody sees are no news.
-    let hidden = settle(hidden, parts, rules, kind, &mut conflicts);
+    let hidden = settling.settle(false, &mut Vec::new());
     let none: Arc<[ParamHeader]> = Arc::default();
     let mut listed = Vec::with_capacity(shown.len());
-    let mut routes = HashMap::with_capacity(shown.len() + hidden.len());
-    let all =
-        shown.into_iter().map(|won| (won, true)).chain(hidden.into_iter().map(|won| (won, false)));
-    for ((name, candidate), visible) in all {
-        if routes.contains_key(&*name) {
+    let mut size = 0;
+    let mut routes = Routes::with_capacity(shown.len() + hidden.len());
+    let shown = shown.into_iter().map(|won| (won, true));
+    for (won, visible) in shown.chain(hidden.into_iter().map(|won| (won, false))) {
+        let (name, candidate) = (settling.names.get(won.name), &settling.candidates[won.candidate]);
+        if routes.get(name).is_some() {
             continue;
         }
-        let Some(headers) = params::of(&candidate.item.raw) else {
+        let (item, part) = (candidate.item, &parts[candidate.part]);
+        let Some(headers) = headers(item, &none) else {
             catalog.conflicts.push(Conflict {
                 kind: singular(kind),
-                name,
-                contenders: vec![parts[candidate.part].name.to_owned()],
+                name: name.to_owned(),
+                contenders: vec![part.name.to_owned()],
                 settled: "left out: its x-mcp-header annotations break the rules".to_owned(),
             });
             continue;
         };
-        let own = candidate.item.at.slice(&candidate.item.raw);
-        let headers = if headers.is_empty() { Arc::clone(&none) } else { Arc::from(headers) };
-        let route = Route { link: candidate.link, name: own, shown: visible, headers };
+        let (link, own) = (part.link.clone(), item.literal());
         if visible {
-            let raw = define(candidate.item, &name, candidate.change);
-            listed.push((Box::from(&*name), raw));
+            size += item.raw().len() - own.len() + name.len() + 2;
+            listed.push((name, candidate));
         }
-        routes.insert(name.into_boxed_str(), route);
+        routes.add(name, Route { link, name: own, shown: visible, headers });
     }
-    catalog.lists[kind as usize] = List::new(listed);
+    routes.shrink_to_fit();
+    catalog.lists[kind as usize] =
+        List::new(listed.into_iter(), size, |name, candidate: &Candidate<'_>, out| {
+            define(candidate.item, name, candidate.change, out);
+        });
     match kind {
         Kind::Tools => catalog.tools = routes,
         _ => catalog.prompts = routes,
     }
+}
+
+/// The arguments of a tool that travel in headers; `None` if that cannot be made out.
+fn headers(item: Item<'_>, none: &Arc<[ParamHeader]>) -> Option<Arc<[ParamHeader]>> {
+    if !item.annotated() {
+        return Some(Arc::clone(none));
+    }
+    let headers = params::of(item.raw())?;
+    Some(if headers.is_empty() { Arc::clone(none) } else { headers.into() })
 }
 
 /// What a tool is called before conflicts are settled: its own name or that of its override.
@@ -128,13 +119,23 @@ pub(crate) fn wanted<'a>(rules: &'a Rules, backend: &str, kind: Kind, own: &'a s
 
 /// The rule that hides something from clients, if there is one. Rules hide tools only.
 pub(crate) fn hidden_by(rules: &Rules, backend: &str, kind: Kind, wanted: &str) -> Option<Hides> {
+    hides(rules, rules.workloads.get(backend), kind, wanted)
+}
+
+/// The same for a backend with these rules of its own.
+pub(super) fn hides(
+    rules: &Rules,
+    workload: Option<&WorkloadRules>,
+    kind: Kind,
+    wanted: &str,
+) -> Option<Hides> {
     if kind != Kind::Tools {
         return None;
     }
     if rules.exclude_all_tools {
         return Some(Hides::ExcludeAllTools);
     }
-    let workload = rules.workloads.get(backend)?;
+    let workload = workload?;
     if workload.exclude_all {
         return Some(Hides::ExcludeAll);
     }
@@ -144,106 +145,50 @@ pub(crate) fn hidden_by(rules: &Rules, backend: &str, kind: Kind, wanted: &str) 
 
 /// The name for which something competes.
 pub(crate) fn contested(rules: &Rules, backend: &str, wanted: &str) -> String {
+    prefix(rules, backend) + wanted
+}
+
+/// What stands before all names of a backend.
+pub(super) fn prefix(rules: &Rules, backend: &str) -> String {
     match &rules.conflicts {
-        Conflicts::Prefix(format) => prefixed(format, backend, wanted),
-        Conflicts::Priority(_) | Conflicts::Manual => wanted.to_owned(),
-    }
-}
-
-/// Who gets which name.
-fn settle<'a, L: Clone>(
-    candidates: Vec<Candidate<'a, L>>,
-    parts: &[Part<'_, L>],
-    rules: &Rules,
-    kind: Kind,
-    conflicts: &mut Vec<Conflict>,
-) -> Vec<(String, Candidate<'a, L>)> {
-    let mut contenders: Vec<(String, Candidate<'a, L>)> = candidates
-        .into_iter()
-        .map(|one| (contested(rules, parts[one.part].name, one.wanted), one))
-        .collect();
-    // Stable: equal names stay in the order of the configuration.
-    contenders.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let mut won = Vec::with_capacity(contenders.len());
-    let mut contenders = contenders.into_iter().peekable();
-    while let Some((name, first)) = contenders.next() {
-        if contenders.peek().is_none_or(|(next, _)| *next != name) {
-            won.push((name, first));
-            continue;
-        }
-        let mut all = vec![first];
-        while let Some((_, one)) = contenders.next_if(|(next, _)| *next == name) {
-            all.push(one);
-        }
-        if let Conflicts::Priority(order) = &rules.conflicts {
-            all.sort_by_key(|candidate| rank(order, parts[candidate.part].name));
-        }
-        let names = all.iter().map(|c| parts[c.part].name.to_owned()).collect::<Vec<_>>();
-        let settled = settlement(&rules.conflicts, kind, &names);
-        let what = singular(kind);
-        conflicts.push(Conflict { kind: what, name: name.clone(), contenders: names, settled });
-        match (&rules.conflicts, kind) {
-            (Conflicts::Manual, Kind::Tools) => {}
-            (Conflicts::Manual, _) => won.extend(
-                all.into_iter().map(|c| (prefixed("{workload}_", parts[c.part].name, c.wanted), c)),
-            ),
-            _ => won.extend(all.into_iter().next().map(|candidate| (name, candidate))),
-        }
-    }
-    won
-}
-
-fn settlement(conflicts: &Conflicts, kind: Kind, names: &[String]) -> String {
-    let first = names.first().map_or("", String::as_str);
-    match conflicts {
-        Conflicts::Manual if kind == Kind::Tools => {
-            "left out: give each of them a name in aggregation.tools[].overrides".to_owned()
-        }
-        Conflicts::Manual => "each got its backend's name as a prefix".to_owned(),
-        Conflicts::Priority(_) => format!("{first} has it: it comes first in priorityOrder"),
-        Conflicts::Prefix(_) => format!("{first} has it: it comes first in backends"),
+        Conflicts::Prefix(format) => format.replace("{workload}", backend),
+        Conflicts::Priority(_) | Conflicts::Manual => String::new(),
     }
 }
 
 /// Resources and templates: their URIs stay as they are, the first backend that has one answers.
 fn located<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], kind: Kind) {
-    let mut first: BTreeMap<&str, (usize, &Item)> = BTreeMap::new();
-    let mut order = Vec::new();
-    let mut twice: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut first = BTreeMap::new();
+    let mut order: Vec<(Box<str>, L)> = Vec::new();
+    let mut twice: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (index, part) in parts.iter().enumerate() {
-        for item in part.offer.of(kind) {
-            if let Some((owner, _)) = first.get(&*item.key) {
-                twice
-                    .entry(&item.key)
-                    .or_insert_with(|| vec![parts[*owner].name.to_owned()])
-                    .push(part.name.to_owned());
-            } else {
-                first.insert(&item.key, (index, item));
-                order.push((item.key.clone(), part.link.clone()));
+        for item in part.offer.of(kind).iter() {
+            match first.entry(item.key()) {
+                Entry::Vacant(place) => {
+                    order.push((place.key().as_ref().into(), part.link.clone()));
+                    place.insert((index, item));
+                }
+                Entry::Occupied(place) => twice
+                    .entry(place.key().clone().into_owned())
+                    .or_insert_with(|| vec![parts[place.get().0].name.to_owned()])
+                    .push(part.name.to_owned()),
             }
         }
     }
     catalog.conflicts.extend(twice.into_iter().map(|(name, contenders)| Conflict {
         kind: singular(kind),
-        name: name.to_owned(),
+        name,
         settled: format!("{} has it: it comes first in backends", contenders[0]),
         contenders,
     }));
-    let listed = first.into_values().map(|(_, item)| (item.key.clone(), item.raw.clone()));
-    catalog.lists[kind as usize] = List::new(listed.collect());
+    let size = first.values().map(|(_, item)| item.raw().len()).sum();
+    let listed = first.iter().map(|(key, (_, item))| (&**key, item));
+    catalog.lists[kind as usize] =
+        List::new(listed, size, |_, item, out| out.extend_from_slice(item.raw()));
     match kind {
         Kind::Resources => catalog.resources = order.into_iter().collect(),
         _ => catalog.templates = order,
     }
-}
-
-fn prefixed(format: &str, workload: &str, name: &str) -> String {
-    format.replace("{workload}", workload) + name
-}
-
-/// Listed backends in their order, the others behind them by name.
-fn rank<'a>(order: &[String], name: &'a str) -> (usize, &'a str) {
-    (order.iter().position(|listed| listed == name).unwrap_or(usize::MAX), name)
 }
 
 pub(crate) fn singular(kind: Kind) -> &'static str {

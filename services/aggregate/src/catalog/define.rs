@@ -1,34 +1,39 @@
 //! A definition under another name, or with parts of it overridden. What is not overridden stays byte
 //! for byte as the backend wrote it.
 
-use bytes::Bytes;
 use vmcp_wire::{Span, Splice, find, members, quote};
 
 use super::Item;
 use crate::settings::Override;
 
-/// An item as it is advertised under `name`.
-pub(crate) fn define(item: &Item, name: &str, change: Option<&Override>) -> Bytes {
-    let raw = &item.raw;
-    if change.is_none() && *item.key == *name {
-        return raw.clone();
-    }
+/// Appends an item as it is advertised under `name`.
+pub(crate) fn define(item: Item<'_>, name: &str, change: Option<&Override>, out: &mut Vec<u8>) {
+    let (raw, at) = (item.raw(), item.at());
+    let Some(change) = change else {
+        let (before, behind) = (raw.get(..at.start as usize), raw.get(at.end as usize..));
+        out.extend_from_slice(before.unwrap_or_default());
+        if item.key() == name {
+            out.extend_from_slice(at.of(raw));
+        } else {
+            quote(name, out);
+        }
+        out.extend_from_slice(behind.unwrap_or_default());
+        return;
+    };
     let whole = Span { start: 0, end: u32::try_from(raw.len()).unwrap_or(u32::MAX) };
     let mut splice = Splice::new(raw);
-    splice.replace(item.at, literal(name));
-    if let Some(change) = change {
-        if let Some(description) = &change.description {
-            splice.set_member(whole, "description", &literal(description));
-        }
-        if !change.annotations.is_empty() {
-            splice.set_member(whole, "annotations", &annotations(raw, change));
-        }
+    splice.replace(at, literal(name));
+    if let Some(description) = &change.description {
+        splice.set_member(whole, "description", &literal(description));
     }
-    splice.finish()
+    if !change.annotations.is_empty() {
+        splice.set_member(whole, "annotations", &annotations(raw, change));
+    }
+    out.extend_from_slice(&splice.finish());
 }
 
 /// The tool's annotations with those of the override set.
-fn annotations(raw: &Bytes, change: &Override) -> Vec<u8> {
+fn annotations(raw: &[u8], change: &Override) -> Vec<u8> {
     let old = find(raw, "annotations").unwrap_or_default();
     let mut out = vec![b'{'];
     let kept = members(old)
@@ -62,23 +67,35 @@ pub(crate) fn literal(text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalog::Kind;
+    use crate::catalog::{Items, Kind};
 
     #[test]
     fn everything_that_is_not_overridden_survives() {
-        let raw = Bytes::from_static(
-            br#"{"x-vendor":1.10,"name":"a","annotations":{"title":"T","readOnlyHint":true},"icons":[]}"#,
-        );
+        let raw = r#"{"x-vendor":1.10,"name":"a","annotations":{"title":"T","readOnlyHint":true},"icons":[]}"#;
         let change = Override {
             description: Some("new \"words\"".to_owned()),
             annotations: vec![("readOnlyHint", false.into()), ("openWorldHint", true.into())],
             ..Override::default()
         };
-        let item = Item::read(Kind::Tools, raw.clone()).unwrap();
         assert_eq!(
-            define(&item, "be_a", Some(&change)),
+            defined(raw, "be_a", Some(&change)),
             r#"{"x-vendor":1.10,"name":"be_a","annotations":{"title":"T","readOnlyHint":false,"openWorldHint":true},"icons":[],"description":"new \"words\""}"#
         );
-        assert_eq!(define(&item, "a", None), raw);
+        assert_eq!(defined(raw, "be_a", None), raw.replace("\"a\"", "\"be_a\""));
+        assert_eq!(defined(raw, "a", None), raw);
+    }
+
+    #[test]
+    fn a_name_that_stays_keeps_its_spelling() {
+        let raw = r#"{"name":"\u0061\""}"#;
+        assert_eq!(defined(raw, "a\"", None), raw);
+        assert_eq!(defined(raw, "b\"", None), r#"{"name":"b\""}"#);
+    }
+
+    fn defined(raw: &str, name: &str, change: Option<&Override>) -> String {
+        let items = Items::of(Kind::Tools, &[raw]);
+        let mut out = Vec::new();
+        define(items.iter().next().unwrap(), name, change, &mut out);
+        String::from_utf8(out).unwrap()
     }
 }

@@ -1,10 +1,13 @@
 //! What one backend offers, as the bytes it said it in.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_wire::{Span, elements, find, members, unquote};
+use hashbrown::HashSet;
+use vmcp_wire::{Entry, Listing, Span};
+
+use super::params;
 
 /// The four kinds of things that are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,23 +19,31 @@ pub(crate) enum Kind {
 }
 
 /// One tool, prompt, resource or template.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
-    /// What it is called by: `name`, `uri` or `uriTemplate`.
-    pub(crate) key: Box<str>,
-    /// Its definition.
-    pub(crate) raw: Bytes,
-    /// Where the literal of its key stands in the definition.
-    pub(crate) at: Span,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    page: &'a Page,
+    entry: Entry,
+}
+
+/// The items of one kind in the order in which the backend lists them, as the answers that they came in.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Items(Arc<[Page]>);
+
+/// One answer to a list request.
+#[derive(Debug)]
+pub(crate) struct Page {
+    listing: Listing,
+    /// Whether there may be annotations of headers in it: nearly no tool has any.
+    annotated: bool,
 }
 
 /// Everything that one backend offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
-    pub(crate) tools: Arc<[Item]>,
-    pub(crate) prompts: Arc<[Item]>,
-    pub(crate) resources: Arc<[Item]>,
-    pub(crate) templates: Arc<[Item]>,
+    pub(crate) tools: Items,
+    pub(crate) prompts: Items,
+    pub(crate) resources: Items,
+    pub(crate) templates: Items,
     pub(crate) instructions: Option<String>,
 }
 
@@ -79,8 +90,75 @@ impl Kind {
     }
 }
 
+impl<'a> Item<'a> {
+    /// What it is called by: `name`, `uri` or `uriTemplate`.
+    pub(crate) fn key(self) -> Cow<'a, str> {
+        self.entry.key.read(self.page.listing.text())
+    }
+
+    /// Its definition.
+    pub(crate) fn raw(self) -> &'a [u8] {
+        self.entry.item.of(self.page.listing.text())
+    }
+
+    /// Where the literal of its key stands in the definition.
+    pub(crate) fn at(self) -> Span {
+        let (item, key) = (self.entry.item, self.entry.key.span);
+        Span { start: key.start - item.start, end: key.end - item.start }
+    }
+
+    /// The literal of its key.
+    pub(crate) fn literal(self) -> Bytes {
+        self.entry.key.span.slice(self.page.listing.text())
+    }
+
+    /// Whether there may be annotations of headers in it.
+    pub(crate) fn annotated(self) -> bool {
+        self.page.annotated
+    }
+}
+
+impl Items {
+    /// The items on these pages. Of those with the same key the first one stays.
+    pub(crate) fn new(mut pages: Vec<Listing>) -> Self {
+        let texts: Vec<Bytes> = pages.iter().map(|page| page.text().clone()).collect();
+        let count = pages.iter().map(|page| page.entries().len()).sum();
+        let mut seen = HashSet::with_capacity(count);
+        for (page, text) in pages.iter_mut().zip(&texts) {
+            page.retain(|entry| seen.insert(entry.key.read(text)));
+        }
+        let pages = pages.into_iter().map(|listing| {
+            let annotated = params::annotated(listing.text());
+            Page { listing, annotated }
+        });
+        Self(pages.collect())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|page| page.listing.entries().len()).sum()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Item<'_>> {
+        let of = |page| move |entry: &Entry| Item { page, entry: *entry };
+        self.0.iter().flat_map(move |page| page.listing.entries().iter().map(of(page)))
+    }
+
+    /// The answer with this number.
+    pub(crate) fn page(&self, number: usize) -> Option<&Listing> {
+        self.0.get(number).map(|page| &page.listing)
+    }
+}
+
+impl PartialEq for Items {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().map(Item::raw).eq(other.iter().map(Item::raw))
+    }
+}
+
+impl Eq for Items {}
+
 impl Offer {
-    pub(crate) fn of(&self, kind: Kind) -> &[Item] {
+    pub(crate) fn of(&self, kind: Kind) -> &Items {
         match kind {
             Kind::Tools => &self.tools,
             Kind::Prompts => &self.prompts,
@@ -89,34 +167,41 @@ impl Offer {
         }
     }
 
-    pub(crate) fn set(&mut self, kind: Kind, items: Vec<Item>) {
+    pub(crate) fn set(&mut self, kind: Kind, items: Items) {
         *match kind {
             Kind::Tools => &mut self.tools,
             Kind::Prompts => &mut self.prompts,
             Kind::Resources => &mut self.resources,
             Kind::Templates => &mut self.templates,
-        } = items.into();
+        } = items;
+    }
+
+    /// How many items there are.
+    pub(crate) fn len(&self) -> usize {
+        Kind::ALL.into_iter().map(|kind| self.of(kind).len()).sum()
     }
 }
 
-/// The items in the result of a list request; those without a usable key are left out.
-///
-/// `result` must be JSON that was checked.
-pub(crate) fn items(kind: Kind, result: &Bytes, seen: &mut HashSet<Box<str>>) -> Vec<Item> {
-    let Some(array) = find(result, kind.member()) else { return Vec::new() };
-    elements(array)
-        .filter_map(|raw| Item::read(kind, result.slice_ref(raw)))
-        .filter(|item| seen.insert(item.key.clone()))
-        .collect()
+#[cfg(test)]
+impl Items {
+    /// Items by their definitions.
+    pub(crate) fn of(kind: Kind, definitions: &[&str]) -> Self {
+        let (member, items) = (kind.member(), definitions.join(","));
+        let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"{member}":[{items}]}}}}"#);
+        let listing = Listing::read(&answer.into(), member, kind.key(), None);
+        Self::new(vec![listing.unwrap().1])
+    }
 }
 
-impl Item {
-    /// An item by its definition, which has to be JSON; `None` if it has no usable key.
-    pub(crate) fn read(kind: Kind, raw: Bytes) -> Option<Self> {
-        let member = members(&raw).find(|member| member.key.is(kind.key()))?;
-        let key: Box<str> = unquote(member.value).filter(|key| !key.is_empty())?.into();
-        let start = u32::try_from(member.value_offset).ok()?;
-        let at = Span { start, end: start + u32::try_from(member.value.len()).ok()? };
-        Some(Self { key, raw, at })
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_item_that_comes_twice_is_taken_once() {
+        let items =
+            Items::of(Kind::Tools, &[r#"{"name":"a"}"#, r#"{"x":1,"name":"\u0061"}"#, "{}"]);
+        let found: Vec<_> = items.iter().map(|item| (item.key(), item.raw())).collect();
+        assert_eq!(found, [("a".into(), &br#"{"name":"a"}"#[..])]);
     }
 }

@@ -2,9 +2,10 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::Kind;
+use super::texts::Texts;
 
 /// The most items on a page.
 pub(crate) const PAGE: usize = 1000;
@@ -15,7 +16,7 @@ const LONGEST_CURSOR: usize = 8192;
 /// Items in the order of their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct List {
-    keys: Vec<Box<str>>,
+    keys: Texts,
     /// Where each item begins in `joined`, and one more past the last comma.
     starts: Vec<u32>,
     joined: Bytes,
@@ -31,26 +32,31 @@ pub(crate) struct Page {
 }
 
 impl List {
-    /// A list of definitions, in any order, by key.
-    pub(crate) fn new(mut items: Vec<(Box<str>, Bytes)>) -> Self {
-        items.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let size = items.iter().map(|(_, raw)| raw.len() + 1).sum();
-        let mut list = Self::default();
-        let mut joined = BytesMut::with_capacity(size);
-        for (key, raw) in items {
-            list.starts.push(position(&joined));
-            joined.extend_from_slice(&raw);
-            joined.extend_from_slice(b",");
-            list.keys.push(key);
+    /// A list of definitions in the order of their keys. `define` appends one to what it is given.
+    ///
+    /// There are about `size` bytes of them.
+    pub(crate) fn new<'a, T>(
+        items: impl ExactSizeIterator<Item = (&'a str, T)>,
+        size: usize,
+        define: impl Fn(&str, T, &mut Vec<u8>),
+    ) -> Self {
+        let mut keys = Texts::with_capacity(items.len());
+        let mut starts = Vec::with_capacity(items.len() + 1);
+        let mut joined = Vec::with_capacity(size + items.len());
+        for (key, item) in items {
+            starts.push(position(&joined));
+            define(key, item, &mut joined);
+            joined.push(b',');
+            keys.push(key, "");
         }
-        list.starts.push(position(&joined));
-        list.joined = joined.freeze();
-        list
+        starts.push(position(&joined));
+        keys.shrink_to_fit();
+        Self { keys, starts, joined: joined.into() }
     }
 
     #[cfg(test)]
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.keys.iter().map(|key| &**key)
+        self.keys.iter()
     }
 
     /// The page behind `cursor`; the first one without. `None` if the cursor is not one of this
@@ -60,11 +66,11 @@ impl List {
             None => 0,
             Some(cursor) => {
                 let last = decode(kind, cursor)?;
-                self.keys.partition_point(|key| **key <= *last)
+                self.keys.partition_point(|key| *key <= *last)
             }
         };
         let end = self.keys.len().min(first + PAGE);
-        let next = (end < self.keys.len()).then(|| encode(kind, &self.keys[end - 1]));
+        let next = (end < self.keys.len()).then(|| encode(kind, self.keys.get(end - 1)));
         Some(Page { items: self.cut(first, end), next })
     }
 
@@ -77,7 +83,7 @@ impl List {
 }
 
 /// Lists stay far below 4 GiB: what is read of a backend is capped.
-fn position(joined: &BytesMut) -> u32 {
+fn position(joined: &[u8]) -> u32 {
     u32::try_from(joined.len()).unwrap_or(u32::MAX)
 }
 
@@ -98,14 +104,15 @@ fn decode(kind: Kind, cursor: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn list(count: usize) -> List {
-        let item = |n: usize| (format!("t{n:05}").into(), Bytes::from(format!("{{{n}}}")));
-        List::new((0..count).rev().map(item).collect())
+    fn list(numbers: impl IntoIterator<Item = usize>) -> List {
+        let keys: Vec<_> = numbers.into_iter().map(|n| (format!("t{n:05}"), n)).collect();
+        let items = keys.iter().map(|(key, n)| (&**key, n));
+        List::new(items, 0, |_, n, out| out.extend_from_slice(format!("{{{n}}}").as_bytes()))
     }
 
     #[test]
     fn pages_follow_each_other_without_gap_or_overlap() {
-        let list = list(2500);
+        let list = list(0..2500);
         let mut seen = Vec::new();
         let mut cursor = None;
         loop {
@@ -122,17 +129,14 @@ mod tests {
 
     #[test]
     fn a_cursor_outlives_the_item_that_it_names() {
-        let next = list(1500).page(Kind::Tools, None).unwrap().next.unwrap();
-        let items = (990..1010)
-            .filter(|n| *n != 999)
-            .map(|n| (format!("t{n:05}").into(), Bytes::from(n.to_string())));
-        let page = List::new(items.collect()).page(Kind::Tools, Some(&next)).unwrap();
-        assert!(page.items.starts_with(b"1000,1001"));
+        let next = list(0..1500).page(Kind::Tools, None).unwrap().next.unwrap();
+        let page = list((990..1010).filter(|n| *n != 999)).page(Kind::Tools, Some(&next)).unwrap();
+        assert!(page.items.starts_with(b"{1000},{1001}"));
     }
 
     #[test]
     fn a_cursor_of_another_kind_or_make_is_refused() {
-        let list = list(1500);
+        let list = list(0..1500);
         let next = list.page(Kind::Tools, None).unwrap().next.unwrap();
         assert_eq!(list.page(Kind::Prompts, Some(&next)), None);
         assert_eq!(list.page(Kind::Tools, Some("!")), None);
@@ -141,7 +145,7 @@ mod tests {
 
     #[test]
     fn an_empty_list_is_one_empty_page() {
-        let page = List::new(Vec::new()).page(Kind::Tools, None).unwrap();
+        let page = list([]).page(Kind::Tools, None).unwrap();
         assert_eq!(page, Page { items: Bytes::new(), next: None });
         assert_eq!(List::default().page(Kind::Tools, None).unwrap().items, "");
     }

@@ -22,17 +22,22 @@ pub(crate) struct ParamHeader {
     path: Vec<String>,
 }
 
+/// Whether there may be annotations in some definitions: the schemas of others need not be read.
+pub(crate) fn annotated(definitions: &[u8]) -> bool {
+    memmem::find(definitions, ANNOTATION.as_bytes()).is_some()
+}
+
 /// The annotations of a tool; `None` if they break the rules, which makes the tool unusable for
 /// clients of the stateless generation.
 pub(crate) fn of(tool: &[u8]) -> Option<Vec<ParamHeader>> {
-    // Nearly no tool has any: the schema is only read when the word is there.
-    memmem::find(tool, ANNOTATION.as_bytes()).map_or(Some(Vec::new()), |_| {
-        let schema: Value = serde_json::from_slice(find(tool, "inputSchema")?).ok()?;
-        let mut found = Vec::new();
-        collect(&schema, &mut Vec::new(), &mut found)?;
-        let mut seen = HashSet::new();
-        found.iter().all(|param: &ParamHeader| seen.insert(param.header.clone())).then_some(found)
-    })
+    if !annotated(tool) {
+        return Some(Vec::new());
+    }
+    let schema: Value = serde_json::from_slice(find(tool, "inputSchema")?).ok()?;
+    let mut found = Vec::new();
+    collect(&schema, &mut Vec::new(), &mut found)?;
+    let mut seen = HashSet::new();
+    found.iter().all(|param: &ParamHeader| seen.insert(param.header.clone())).then_some(found)
 }
 
 fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<ParamHeader>) -> Option<()> {

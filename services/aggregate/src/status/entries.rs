@@ -17,8 +17,8 @@ pub(super) fn entries(snapshot: &Snapshot, catalog: &Everything) -> Vec<Entry> {
         let placed = placed(catalog, kind);
         for link in &snapshot.links {
             let offer = link.offer.load();
-            for item in offer.iter().flat_map(|offer| offer.of(kind)) {
-                let own = (link.name(), item.key.to_string());
+            for item in offer.iter().flat_map(|offer| offer.of(kind).iter()) {
+                let own = (link.name(), item.key().into_owned());
                 let place = placed.get(&own).copied();
                 entries.push(entry(snapshot, catalog, kind, own, place));
             }
@@ -37,7 +37,7 @@ fn placed(catalog: &Everything, kind: Kind) -> Placed<'_> {
     let own = |route: &Route<_>| vmcp_wire::unquote(&route.name).unwrap_or_default().into_owned();
     routes
         .iter()
-        .map(|(name, route)| ((route.link.name(), own(route)), (&**name, route.shown)))
+        .map(|(name, route)| ((route.link.name(), own(route)), (name, route.shown)))
         .collect()
 }
 

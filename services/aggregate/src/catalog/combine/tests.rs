@@ -1,13 +1,14 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::catalog::Items;
+use crate::settings::Override;
 
 fn offer(tools: &[&str]) -> Offer {
-    let item = |name: &&str| {
-        let raw = format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
-        Item::read(Kind::Tools, raw.into()).unwrap()
-    };
-    Offer { tools: tools.iter().map(item).collect(), ..Offer::default() }
+    let raw = |name: &&str| format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#);
+    let raw: Vec<_> = tools.iter().map(raw).collect();
+    let raw: Vec<_> = raw.iter().map(String::as_str).collect();
+    Offer { tools: Items::of(Kind::Tools, &raw), ..Offer::default() }
 }
 
 fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> Catalog<String> {
@@ -21,7 +22,7 @@ fn names(catalog: &Catalog<String>) -> Vec<&str> {
 }
 
 fn target(catalog: &Catalog<String>, name: &str) -> (String, String, bool) {
-    let route = &catalog.tools[name];
+    let route = catalog.tools.get(name).unwrap();
     (route.link.clone(), String::from_utf8(route.name.to_vec()).unwrap(), route.shown)
 }
 
@@ -72,6 +73,20 @@ fn under_manual_unsettled_tools_are_left_out_and_reported() {
 }
 
 #[test]
+fn under_manual_prompts_of_the_same_name_get_prefixes_and_stay_in_order() {
+    let prompts = |names: &[&str]| {
+        let raw: Vec<_> = names.iter().map(|name| format!(r#"{{"name":"{name}"}}"#)).collect();
+        let raw: Vec<_> = raw.iter().map(String::as_str).collect();
+        Offer { prompts: Items::of(Kind::Prompts, &raw), ..Offer::default() }
+    };
+    let offers = [("m", prompts(&["z", "a"])), ("b", prompts(&["z", "b_z", "n"]))];
+    let catalog = catalog(&offers, &with(Conflicts::Manual));
+    assert_eq!(catalog.list(Kind::Prompts).keys().collect::<Vec<_>>(), ["a", "b_z", "m_z", "n"]);
+    assert_eq!(catalog.prompts.get("b_z").unwrap().name, "\"b_z\"");
+    assert_eq!(catalog.prompts.get("m_z").unwrap().link, "m");
+}
+
+#[test]
 fn a_filter_looks_at_the_overridden_name_and_hides_without_unrouting() {
     let mut rules = Rules::default();
     let rename = Override { name: Some("new".to_owned()), ..Override::default() };
@@ -101,13 +116,13 @@ fn all_tools_can_be_hidden_and_stay_routable() {
     let rules = Rules { exclude_all_tools: true, ..Rules::default() };
     let catalog = catalog(&[("a", offer(&["x"]))], &rules);
     assert!(names(&catalog).is_empty());
-    assert!(!catalog.tools["a_x"].shown);
+    assert!(!catalog.tools.get("a_x").unwrap().shown);
 }
 
 #[test]
 fn the_first_backend_answers_for_a_uri_that_two_have() {
-    let item = Item::read(Kind::Resources, r#"{"uri":"file:///x"}"#.into()).unwrap();
-    let offer = Offer { resources: [item].into(), ..Offer::default() };
+    let resources = Items::of(Kind::Resources, &[r#"{"uri":"file:///x"}"#]);
+    let offer = Offer { resources, ..Offer::default() };
     let catalog = catalog(&[("b", offer.clone()), ("a", offer)], &Rules::default());
     assert_eq!(catalog.resource("file:///x").as_deref(), Some("b"));
     assert_eq!(catalog.list(Kind::Resources).keys().count(), 1);
@@ -118,8 +133,7 @@ fn the_first_backend_answers_for_a_uri_that_two_have() {
 fn a_tool_whose_header_annotations_break_the_rules_is_left_out_and_reported() {
     let raw =
         r#"{"name":"x","inputSchema":{"properties":{"a":{"type":"array","x-mcp-header":"A"}}}}"#;
-    let item = Item::read(Kind::Tools, raw.into()).unwrap();
-    let offer = Offer { tools: [item].into(), ..Offer::default() };
+    let offer = Offer { tools: Items::of(Kind::Tools, &[raw]), ..Offer::default() };
     let catalog = catalog(&[("a", offer)], &Rules::default());
     assert!(names(&catalog).is_empty());
     assert_eq!(catalog.conflicts[0].name, "a_x");

@@ -1,0 +1,126 @@
+//! Who gets which name.
+
+use std::borrow::Cow;
+
+use super::combine::{hides, prefix, singular};
+use super::texts::Texts;
+use super::{Conflict, Item, Kind, Part};
+use crate::settings::{Conflicts, Override, Rules};
+
+/// Something that wants a name.
+pub(super) struct Candidate<'a> {
+    pub(super) part: usize,
+    pub(super) item: Item<'a>,
+    pub(super) change: Option<&'a Override>,
+    /// Its own name or that of its override.
+    wanted: Cow<'a, str>,
+    /// Whether clients may see it.
+    visible: bool,
+}
+
+/// Everything of one kind that wants a name.
+pub(super) struct Settling<'a, L> {
+    parts: &'a [Part<'a, L>],
+    rules: &'a Rules,
+    kind: Kind,
+    pub(super) candidates: Vec<Candidate<'a>>,
+    /// What each candidate wants to be called by its number, and behind that what some got instead.
+    pub(super) names: Texts,
+}
+
+/// A name that was given: the number of the name and that of its candidate.
+#[derive(Clone, Copy)]
+pub(super) struct Won {
+    pub(super) name: usize,
+    pub(super) candidate: usize,
+}
+
+impl<'a, L> Settling<'a, L> {
+    pub(super) fn new(parts: &'a [Part<'a, L>], rules: &'a Rules, kind: Kind) -> Self {
+        let count = parts.iter().map(|part| part.offer.of(kind).len()).sum();
+        let mut candidates = Vec::with_capacity(count);
+        let mut names = Texts::with_capacity(count);
+        for (index, part) in parts.iter().enumerate() {
+            let workload = rules.workloads.get(part.name).filter(|_| kind == Kind::Tools);
+            let prefix = prefix(rules, part.name);
+            for item in part.offer.of(kind).iter() {
+                let own = item.key();
+                let change = workload.and_then(|workload| workload.overrides.get(&*own));
+                let renamed = change.and_then(|change| change.name.as_deref());
+                let wanted = renamed.map_or(own, Cow::Borrowed);
+                let visible = hides(rules, workload, kind, &wanted).is_none();
+                names.push(&prefix, &wanted);
+                candidates.push(Candidate { part: index, item, change, wanted, visible });
+            }
+        }
+        Self { parts, rules, kind, candidates, names }
+    }
+
+    /// The names that are given to what clients may see, or to what they may not, in their order.
+    pub(super) fn settle(&mut self, visible: bool, conflicts: &mut Vec<Conflict>) -> Vec<Won> {
+        let numbers = 0..self.candidates.len();
+        let mut order: Vec<_> =
+            numbers.filter(|number| self.candidates[*number].visible == visible).collect();
+        // Stable: equal names stay in the order of the configuration.
+        order.sort_by(|a, b| self.names.get(*a).cmp(self.names.get(*b)));
+        let mut won = Vec::with_capacity(order.len());
+        let mut rest = &order[..];
+        while let Some(first) = rest.first() {
+            let name = self.names.get(*first);
+            let same = rest.iter().take_while(|other| self.names.get(**other) == name).count();
+            let (all, behind) = rest.split_at(same);
+            rest = behind;
+            match all {
+                [only] => won.push(Won { name: *only, candidate: *only }),
+                all => self.contend(all.to_vec(), conflicts, &mut won),
+            }
+        }
+        won.sort_by(|a, b| self.names.get(a.name).cmp(self.names.get(b.name)));
+        won
+    }
+
+    /// Several candidates, at least one, want the same name.
+    fn contend(&mut self, mut all: Vec<usize>, conflicts: &mut Vec<Conflict>, won: &mut Vec<Won>) {
+        let (parts, candidates) = (self.parts, &self.candidates);
+        let backend = |candidate: usize| parts[candidates[candidate].part].name;
+        let first = all[0];
+        if let Conflicts::Priority(order) = &self.rules.conflicts {
+            all.sort_by_key(|candidate| rank(order, backend(*candidate)));
+        }
+        let contenders: Vec<_> = all.iter().map(|one| backend(*one).to_owned()).collect();
+        conflicts.push(Conflict {
+            kind: singular(self.kind),
+            name: self.names.get(first).to_owned(),
+            settled: settlement(&self.rules.conflicts, self.kind, &contenders),
+            contenders,
+        });
+        match (&self.rules.conflicts, self.kind) {
+            (Conflicts::Manual, Kind::Tools) => {}
+            (Conflicts::Manual, _) => {
+                for candidate in all {
+                    let prefix = format!("{}_", backend(candidate));
+                    won.push(Won { name: self.names.len(), candidate });
+                    self.names.push(&prefix, &candidates[candidate].wanted);
+                }
+            }
+            _ => won.extend(all.first().map(|one| Won { name: *one, candidate: *one })),
+        }
+    }
+}
+
+fn settlement(conflicts: &Conflicts, kind: Kind, names: &[String]) -> String {
+    let first = names.first().map_or("", String::as_str);
+    match conflicts {
+        Conflicts::Manual if kind == Kind::Tools => {
+            "left out: give each of them a name in aggregation.tools[].overrides".to_owned()
+        }
+        Conflicts::Manual => "each got its backend's name as a prefix".to_owned(),
+        Conflicts::Priority(_) => format!("{first} has it: it comes first in priorityOrder"),
+        Conflicts::Prefix(_) => format!("{first} has it: it comes first in backends"),
+    }
+}
+
+/// Listed backends in their order, the others behind them by name.
+fn rank<'a>(order: &[String], name: &'a str) -> (usize, &'a str) {
+    (order.iter().position(|listed| listed == name).unwrap_or(usize::MAX), name)
+}

@@ -1,0 +1,79 @@
+//! Many short strings behind each other: two allocations instead of thousands.
+
+/// Strings by their number, in the order in which they were added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Texts {
+    all: String,
+    ends: Vec<u32>,
+}
+
+impl Texts {
+    pub(crate) fn with_capacity(count: usize) -> Self {
+        // Most names of tools are shorter.
+        Self { all: String::with_capacity(count * 24), ends: Vec::with_capacity(count) }
+    }
+
+    /// Adds a string that is given in two parts.
+    pub(crate) fn push(&mut self, first: &str, second: &str) {
+        self.all.push_str(first);
+        self.all.push_str(second);
+        // Names stay far below 4 GiB: what is read of a backend is capped.
+        self.ends.push(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The string with this number; empty if there is none.
+    pub(crate) fn get(&self, number: usize) -> &str {
+        let end = |number: usize| self.ends.get(number).map(|end| *end as usize);
+        let start = number.checked_sub(1).map_or(Some(0), end);
+        let text = start.zip(end(number)).and_then(|(start, end)| self.all.get(start..end));
+        text.unwrap_or_default()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|number| self.get(number))
+    }
+
+    /// How many strings at the beginning `smaller` holds for. It must hold for none behind those.
+    pub(crate) fn partition_point(&self, smaller: impl Fn(&str) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if smaller(self.get(middle)) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    pub(crate) fn shrink_to_fit(&mut self) {
+        self.all.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gives_each_string_by_its_number() {
+        let mut texts = Texts::with_capacity(3);
+        for (first, second) in [("a_", "x"), ("", ""), ("b", "")] {
+            texts.push(first, second);
+        }
+        assert_eq!(texts.iter().collect::<Vec<_>>(), ["a_x", "", "b"]);
+        assert_eq!((texts.get(2), texts.get(3)), ("b", ""));
+    }
+
+    #[test]
+    fn finds_where_sorted_strings_part() {
+        let mut texts = Texts::default();
+        for text in ["a", "c", "e"] {
+            texts.push(text, "");
+        }
+        let place = |text: &str| texts.partition_point(|other| other < text);
+        assert_eq!(["", "a", "b", "e", "f"].map(place), [0, 0, 1, 2, 3]);
+    }
+}
