@@ -1,0 +1,77 @@
+//! Which signature algorithms there are, and which kind of key each one needs.
+
+use std::fmt;
+
+/// An asymmetric signature algorithm (RFC 7518 section 3.1, RFC 8037). `none` and the HMACs have no
+/// name here, so no token can ask for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    Rs256,
+    /// RSASSA-PKCS1-v1_5 with SHA-384.
+    Rs384,
+    /// RSASSA-PKCS1-v1_5 with SHA-512.
+    Rs512,
+    /// RSASSA-PSS with SHA-256.
+    Ps256,
+    /// RSASSA-PSS with SHA-384.
+    Ps384,
+    /// RSASSA-PSS with SHA-512.
+    Ps512,
+    /// ECDSA on P-256 with SHA-256.
+    Es256,
+    /// ECDSA on P-384 with SHA-384.
+    Es384,
+    /// ECDSA on P-521 with SHA-512.
+    Es512,
+    /// Ed25519, which tokens call `EdDSA` or `Ed25519` (RFC 9864).
+    EdDsa,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Rs256,
+        Self::Rs384,
+        Self::Rs512,
+        Self::Ps256,
+        Self::Ps384,
+        Self::Ps512,
+        Self::Es256,
+        Self::Es384,
+        Self::Es512,
+        Self::EdDsa,
+    ];
+
+    /// The algorithm that `alg` names; `None` for one that is not verified here.
+    #[must_use]
+    pub fn named(alg: &str) -> Option<Self> {
+        if alg == "Ed25519" {
+            return Some(Self::EdDsa);
+        }
+        Self::ALL.into_iter().find(|algorithm| algorithm.name() == alg)
+    }
+
+    /// Its name in the header `alg`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rs256 => "RS256",
+            Self::Rs384 => "RS384",
+            Self::Rs512 => "RS512",
+            Self::Ps256 => "PS256",
+            Self::Ps384 => "PS384",
+            Self::Ps512 => "PS512",
+            Self::Es256 => "ES256",
+            Self::Es384 => "ES384",
+            Self::Es512 => "ES512",
+            Self::EdDsa => "EdDSA",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

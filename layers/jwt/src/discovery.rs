@@ -1,0 +1,177 @@
+//! From an issuer's name to the address of its keys.
+
+use http::Uri;
+use http::uri::{Authority, Scheme};
+use serde::Deserialize;
+
+use crate::KeysError;
+
+/// Why an issuer or a key set's address cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SourceError {
+    /// It is no absolute `http` or `https` URL.
+    #[error("it must be an absolute http or https URL")]
+    NotAbsolute,
+    /// An issuer has neither query nor fragment (RFC 8414 section 2), and no URL here has user info.
+    #[error("it must have no user info, query or fragment")]
+    Extra,
+}
+
+/// An issuer, and where its metadata may be.
+#[derive(Clone, Debug)]
+pub(crate) struct Issuer {
+    name: Box<str>,
+    scheme: Scheme,
+    authority: Authority,
+    /// Without a slash at the end; empty for none.
+    path: Box<str>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    issuer: String,
+    jwks_uri: String,
+}
+
+impl Issuer {
+    pub(crate) fn parse(name: &str) -> Result<Self, SourceError> {
+        let uri = address(name)?;
+        if uri.query().is_some() {
+            return Err(SourceError::Extra);
+        }
+        let path = uri.path().trim_end_matches('/').into();
+        let parts = uri.into_parts();
+        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
+            return Err(SourceError::NotAbsolute);
+        };
+        Ok(Self { name: name.into(), scheme, authority, path })
+    }
+
+    /// Where the metadata is looked for: as OpenID Connect Discovery 1.0 section 4 appends, as
+    /// RFC 8414 section 3 inserts, and as its section 5 does for OpenID Connect.
+    pub(crate) fn places(&self) -> Vec<Uri> {
+        const OPENID: &str = "/.well-known/openid-configuration";
+        const OAUTH: &str = "/.well-known/oauth-authorization-server";
+        let path = &self.path;
+        let mut paths =
+            vec![format!("{path}{OPENID}"), format!("{OAUTH}{path}"), format!("{OPENID}{path}")];
+        paths.dedup();
+        if path.is_empty() {
+            paths.truncate(2);
+        }
+        paths
+            .into_iter()
+            .filter_map(|path| {
+                Uri::builder()
+                    .scheme(self.scheme.clone())
+                    .authority(self.authority.clone())
+                    .path_and_query(path)
+                    .build()
+                    .ok()
+            })
+            .collect()
+    }
+
+    /// Where the keys are, by the metadata in `json`.
+    pub(crate) fn keys(&self, json: &[u8]) -> Result<Uri, KeysError> {
+        let metadata: Metadata = serde_json::from_slice(json).map_err(|_| KeysError::Malformed)?;
+        if *metadata.issuer != *self.name {
+            return Err(KeysError::WrongIssuer);
+        }
+        address(&metadata.jwks_uri).map_err(|_| KeysError::Malformed)
+    }
+
+    /// Whether `uri` is at the issuer's own origin, which is trusted as the issuer itself is.
+    pub(crate) fn is_home_of(&self, uri: &Uri) -> bool {
+        let port = |scheme: &Scheme, port: Option<u16>| {
+            port.unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 })
+        };
+        uri.scheme() == Some(&self.scheme)
+            && uri.host().is_some_and(|host| host.eq_ignore_ascii_case(self.authority.host()))
+            && port(&self.scheme, uri.port_u16()) == port(&self.scheme, self.authority.port_u16())
+    }
+}
+
+/// An absolute URL without user info and fragment.
+pub(crate) fn address(text: &str) -> Result<Uri, SourceError> {
+    // A Uri has no fragment: it is cut off where one is parsed.
+    if text.contains('#') {
+        return Err(SourceError::Extra);
+    }
+    let uri: Uri = text.parse().map_err(|_| SourceError::NotAbsolute)?;
+    let known = uri.scheme() == Some(&Scheme::HTTP) || uri.scheme() == Some(&Scheme::HTTPS);
+    match uri.authority() {
+        Some(authority) if known && !authority.host().is_empty() => {
+            if authority.as_str().contains('@') {
+                return Err(SourceError::Extra);
+            }
+        }
+        _ => return Err(SourceError::NotAbsolute),
+    }
+    Ok(uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_for_metadata_in_each_standard_place() {
+        let places = |issuer: &str| -> Vec<String> {
+            Issuer::parse(issuer).unwrap().places().iter().map(Uri::to_string).collect()
+        };
+        let root = [
+            "https://id.example/.well-known/openid-configuration",
+            "https://id.example/.well-known/oauth-authorization-server",
+        ];
+        assert_eq!(places("https://id.example"), root);
+        assert_eq!(places("https://id.example/"), root);
+        let tenant = [
+            "https://id.example/t1/.well-known/openid-configuration",
+            "https://id.example/.well-known/oauth-authorization-server/t1",
+            "https://id.example/.well-known/openid-configuration/t1",
+        ];
+        assert_eq!(places("https://id.example/t1"), tenant);
+        assert_eq!(places("https://id.example/t1/"), tenant);
+    }
+
+    #[test]
+    fn the_metadata_must_be_of_exactly_this_issuer() {
+        let issuer = Issuer::parse("https://id.example/t1").unwrap();
+        let keys = |named: &str| {
+            let json = format!(r#"{{"issuer":"{named}","jwks_uri":"https://id.example/keys"}}"#);
+            issuer.keys(json.as_bytes()).map(|uri| uri.to_string())
+        };
+        assert_eq!(keys("https://id.example/t1").as_deref(), Ok("https://id.example/keys"));
+        for other in ["https://id.example/t1/", "https://ID.example/t1", "https://id.example/t2"] {
+            assert_eq!(keys(other), Err(KeysError::WrongIssuer), "{other}");
+        }
+    }
+
+    #[test]
+    fn knows_its_own_origin() {
+        let issuer = Issuer::parse("https://id.example/t1").unwrap();
+        for (uri, home) in [
+            ("https://ID.example:443/x", true),
+            ("http://id.example/x", false),
+            ("https://id.example:8443/x", false),
+            ("https://id.example.evil/x", false),
+        ] {
+            assert_eq!(issuer.is_home_of(&uri.parse().unwrap()), home, "{uri}");
+        }
+    }
+
+    #[test]
+    fn refuses_urls_that_cannot_be_an_issuer() {
+        for (name, fault) in [
+            ("id.example", SourceError::NotAbsolute),
+            ("/path", SourceError::NotAbsolute),
+            ("ftp://id.example", SourceError::NotAbsolute),
+            ("https://user@id.example", SourceError::Extra),
+            ("https://id.example?x", SourceError::Extra),
+            ("https://id.example#x", SourceError::Extra),
+        ] {
+            assert_eq!(Issuer::parse(name).unwrap_err(), fault, "{name}");
+        }
+    }
+}

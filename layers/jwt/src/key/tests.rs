@@ -1,0 +1,84 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::Pair;
+
+fn key(jwk: Value) -> Result<Key, KeyFault> {
+    Key::new(&serde_json::from_value(jwk).unwrap())
+}
+
+fn with(mut jwk: Value, name: &str, value: Value) -> Value {
+    jwk[name] = value;
+    jwk
+}
+
+#[test]
+fn a_key_may_do_what_its_kind_and_its_alg_say() {
+    let algorithms = |jwk| -> Vec<Algorithm> { key(jwk).unwrap().algorithms().collect() };
+    let rsa = Pair::rsa().jwk("1");
+    assert_eq!(algorithms(rsa.clone()), Algorithm::ALL[..6]);
+    assert_eq!(algorithms(with(rsa.clone(), "alg", json!("PS384"))), [Algorithm::Ps384]);
+    for (algorithm, pair) in [
+        (Algorithm::Es256, Pair::ec(Algorithm::Es256)),
+        (Algorithm::Es384, Pair::ec(Algorithm::Es384)),
+        (Algorithm::Es512, Pair::ec(Algorithm::Es512)),
+        (Algorithm::EdDsa, Pair::ed()),
+    ] {
+        assert_eq!(algorithms(pair.jwk("1")), [algorithm]);
+    }
+    assert_eq!(key(with(rsa.clone(), "alg", json!("ES256"))).unwrap_err(), KeyFault::Algorithm);
+    assert_eq!(key(with(rsa, "alg", json!("RSA-OAEP"))).unwrap_err(), KeyFault::Algorithm);
+}
+
+#[test]
+fn a_key_for_something_else_verifies_nothing() {
+    let rsa = Pair::rsa().jwk("1");
+    for (name, value) in [("use", json!("enc")), ("key_ops", json!(["encrypt"]))] {
+        assert_eq!(key(with(rsa.clone(), name, value)).unwrap_err(), KeyFault::Usage);
+    }
+    assert!(key(with(rsa, "key_ops", json!(["verify"]))).is_ok());
+}
+
+#[test]
+fn refuses_kinds_that_are_not_known() {
+    let ec = Pair::ec(Algorithm::Es256).jwk("1");
+    for jwk in [
+        json!({"kty": "oct", "k": "c2VjcmV0"}),
+        json!({"kty": "OKP", "crv": "X25519", "x": "AAAA"}),
+        with(ec.clone(), "crv", json!("secp256k1")),
+        with(ec, "crv", Value::Null),
+    ] {
+        assert_eq!(key(jwk.clone()).unwrap_err(), KeyFault::Kind, "{jwk}");
+    }
+}
+
+#[test]
+fn refuses_numbers_that_make_no_key() {
+    let (rsa, ec, ed) = (Pair::rsa().jwk("1"), Pair::ec(Algorithm::Es256).jwk("1"), Pair::ed());
+    let short = URL_SAFE_NO_PAD.encode([0xff; 128]);
+    let ones = URL_SAFE_NO_PAD.encode([1; 32]);
+    for jwk in [
+        with(rsa.clone(), "n", json!(short)),
+        with(rsa.clone(), "n", json!("not base64")),
+        with(rsa.clone(), "n", json!(URL_SAFE_NO_PAD.encode(vec![0xff; 2000]))),
+        with(rsa, "e", Value::Null),
+        // Another curve's name over these coordinates, and a point that is not on the curve.
+        with(ec.clone(), "crv", json!("P-384")),
+        with(ec, "x", json!(ones)),
+        with(ed.jwk("1"), "x", json!(short)),
+    ] {
+        assert_eq!(key(jwk.clone()).unwrap_err(), KeyFault::Numbers, "{jwk}");
+    }
+}
+
+#[test]
+fn the_thumbprint_is_that_of_rfc_7638() {
+    // The example of RFC 7638 section 3.1.
+    let jwk: Jwk = serde_json::from_value(json!({
+        "kty": "RSA", "e": "AQAB", "alg": "RS256", "kid": "2011-04-29",
+        "n": "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw",
+    }))
+    .unwrap();
+    assert_eq!(jwk.thumbprint(), "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs");
+    assert_eq!(Key::new(&jwk).unwrap().thumbprint(), jwk.thumbprint());
+}

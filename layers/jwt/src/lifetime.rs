@@ -1,0 +1,129 @@
+//! How long a fetched set is used.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+use http::header::{AGE, CACHE_CONTROL};
+
+/// A set is not fetched again sooner than this, whatever its headers say.
+const SHORTEST: Duration = Duration::from_secs(60);
+
+/// A set is fetched again after this, whatever its headers say: it bounds how long a key that the
+/// issuer took back is still trusted.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// For answers that don't say.
+const USUAL: Duration = Duration::from_secs(600);
+
+/// How long keys are used while the issuer cannot be asked.
+const STALE: Duration = Duration::from_secs(24 * 3600);
+
+/// Until when a set is what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lifetime {
+    /// From then on the next one is fetched while this one is still used.
+    refresh_at: SystemTime,
+    /// From then on it is used only if the next one cannot be had.
+    fresh_until: SystemTime,
+    /// From then on it is not used.
+    stale_until: SystemTime,
+}
+
+/// What may be done with a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Use it.
+    Fresh,
+    /// Use it, and fetch the next one meanwhile.
+    Ageing,
+    /// Use it if the next one cannot be had.
+    Stale,
+    /// Don't.
+    Dead,
+}
+
+impl Lifetime {
+    /// Of an answer with these headers that came at `now` (RFC 9111 section 4.2).
+    pub(crate) fn new(headers: &HeaderMap, now: SystemTime) -> Self {
+        let fresh = freshness(headers).clamp(SHORTEST, LONGEST);
+        Self { refresh_at: now + fresh * 4 / 5, fresh_until: now + fresh, stale_until: now + STALE }
+    }
+
+    pub(crate) fn phase(&self, now: SystemTime) -> Phase {
+        if now < self.refresh_at {
+            Phase::Fresh
+        } else if now < self.fresh_until {
+            Phase::Ageing
+        } else if now < self.stale_until {
+            Phase::Stale
+        } else {
+            Phase::Dead
+        }
+    }
+}
+
+fn freshness(headers: &HeaderMap) -> Duration {
+    let directives = headers
+        .get_all(CACHE_CONTROL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim);
+    let mut max_age = None;
+    for directive in directives {
+        let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
+        if name.eq_ignore_ascii_case("no-store") || name.eq_ignore_ascii_case("no-cache") {
+            return SHORTEST;
+        }
+        if name.eq_ignore_ascii_case("max-age") {
+            max_age = value.trim_matches('"').parse().ok().map(Duration::from_secs);
+        }
+    }
+    let age = headers.get(AGE).and_then(|age| age.to_str().ok()?.parse().ok());
+    let age = age.map_or(Duration::ZERO, Duration::from_secs);
+    max_age.map_or(USUAL, |max_age| max_age.saturating_sub(age))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh(cache_control: &[&str], age: Option<&str>) -> u64 {
+        let mut headers = HeaderMap::new();
+        for value in cache_control {
+            headers.append(CACHE_CONTROL, value.parse().unwrap());
+        }
+        if let Some(age) = age {
+            headers.insert(AGE, age.parse().unwrap());
+        }
+        let lifetime = Lifetime::new(&headers, SystemTime::UNIX_EPOCH);
+        lifetime.fresh_until.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+    }
+
+    #[test]
+    fn the_issuer_says_how_long_within_bounds() {
+        assert_eq!(fresh(&[], None), 600);
+        assert_eq!(fresh(&["public, MAX-AGE=900"], None), 900);
+        assert_eq!(fresh(&["public", "max-age=\"900\""], Some("300")), 600);
+        assert_eq!(fresh(&["max-age=900"], Some("5000")), 60);
+        assert_eq!(fresh(&["max-age=1"], None), 60);
+        assert_eq!(fresh(&["max-age=31536000"], None), 3600);
+        assert_eq!(fresh(&["max-age=900, no-store"], None), 60);
+        assert_eq!(fresh(&["max-age=99999999999999999999999"], None), 600);
+    }
+
+    #[test]
+    fn a_set_ages() {
+        let start = SystemTime::UNIX_EPOCH;
+        let lifetime = Lifetime::new(&HeaderMap::new(), start);
+        for (second, phase) in [
+            (479, Phase::Fresh),
+            (480, Phase::Ageing),
+            (600, Phase::Stale),
+            (86_399, Phase::Stale),
+            (86_400, Phase::Dead),
+        ] {
+            assert_eq!(lifetime.phase(start + Duration::from_secs(second)), phase, "{second}");
+        }
+    }
+}

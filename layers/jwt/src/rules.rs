@@ -1,0 +1,142 @@
+//! What the claims of a token must say.
+
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value};
+
+use crate::TokenFault;
+
+/// How far two clocks may differ, unless told otherwise.
+pub const LEEWAY: Duration = Duration::from_secs(30);
+
+/// A token that was issued later than this from now is a mistake, or a forgery by a wrong clock.
+const FUTURE: Duration = Duration::from_secs(300);
+
+/// Seconds since 1970 at the end of the year 9999: what is beyond is no date.
+const LAST_DATE: u64 = 253_402_300_799;
+
+/// Whose tokens are accepted, and what they must say (RFC 7519 section 4.1, RFC 9068 section 4).
+#[derive(Clone, Debug)]
+pub struct Rules {
+    issuer: Box<str>,
+    audience: Box<str>,
+    leeway: Duration,
+    id_tokens: bool,
+}
+
+impl Rules {
+    /// Tokens whose `iss` is exactly `issuer`, by code point, and whose `aud` is `audience` or a list
+    /// with it.
+    #[must_use]
+    pub fn new(issuer: &str, audience: &str) -> Self {
+        Self { issuer: issuer.into(), audience: audience.into(), leeway: LEEWAY, id_tokens: false }
+    }
+
+    /// How far the issuer's clock may be off; 30 s unless set.
+    #[must_use]
+    pub fn leeway(mut self, leeway: Duration) -> Self {
+        self.leeway = leeway;
+        self
+    }
+
+    /// Accepts id tokens (OpenID Connect Core section 2) too. They say who logged in at a client, not
+    /// what that client may do here, so they are refused unless this is called.
+    #[must_use]
+    pub fn accept_id_tokens(mut self) -> Self {
+        self.id_tokens = true;
+        self
+    }
+
+    /// The issuer.
+    #[must_use]
+    pub fn issuer(&self) -> &str {
+        &self.issuer
+    }
+
+    /// Checks `claims` at `now`; answers until when they hold, if they say so.
+    ///
+    /// # Errors
+    /// The first rule that is broken.
+    pub fn check(
+        &self,
+        claims: &Map<String, Value>,
+        now: SystemTime,
+    ) -> Result<Option<SystemTime>, TokenFault> {
+        if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
+            return Err(TokenFault::Issuer);
+        }
+        self.check_audience(claims.get("aud"))?;
+        let subject = claims.get("sub").and_then(Value::as_str);
+        if subject.is_none_or(|subject| subject.is_empty() || subject.contains('\0')) {
+            return Err(TokenFault::Subject);
+        }
+        self.check_kind(claims)?;
+        self.check_times(claims, now)
+    }
+
+    fn check_audience(&self, aud: Option<&Value>) -> Result<(), TokenFault> {
+        let ours = |one: &Value| one.as_str() == Some(&self.audience);
+        let found = match aud {
+            Some(Value::Array(list)) => list.iter().all(Value::is_string) && list.iter().any(ours),
+            Some(one) => ours(one),
+            None => false,
+        };
+        if found { Ok(()) } else { Err(TokenFault::Audience) }
+    }
+
+    /// Tokens that mean something else, by what only they contain (RFC 8725 section 3.12).
+    fn check_kind(&self, claims: &Map<String, Value>) -> Result<(), TokenFault> {
+        // Proof of possession (RFC 7800) is not checked here, so such a token would be worth more in
+        // a thief's hand than its issuer meant.
+        if claims.contains_key("cnf") {
+            return Err(TokenFault::Bound);
+        }
+        // Security events (RFC 8417), logout tokens among them.
+        if claims.contains_key("events") {
+            return Err(TokenFault::Type);
+        }
+        let id_token = claims.contains_key("nonce") || claims.contains_key("at_hash");
+        if id_token && !self.id_tokens {
+            return Err(TokenFault::Type);
+        }
+        Ok(())
+    }
+
+    fn check_times(
+        &self,
+        claims: &Map<String, Value>,
+        now: SystemTime,
+    ) -> Result<Option<SystemTime>, TokenFault> {
+        let expires = date(claims.get("exp")).map_err(|()| TokenFault::Expiry)?;
+        if expires.is_some_and(|at| at + self.leeway <= now) {
+            return Err(TokenFault::Expired);
+        }
+        let begins = date(claims.get("nbf")).map_err(|()| TokenFault::NotYetValid)?;
+        if begins.is_some_and(|at| at > now + self.leeway) {
+            return Err(TokenFault::NotYetValid);
+        }
+        let issued = date(claims.get("iat")).map_err(|()| TokenFault::IssuedInFuture)?;
+        if issued.is_some_and(|at| at > now + FUTURE) {
+            return Err(TokenFault::IssuedInFuture);
+        }
+        Ok(expires)
+    }
+}
+
+/// A `NumericDate`: seconds since 1970, which may have a fraction (RFC 7519 section 2).
+fn date(claim: Option<&Value>) -> Result<Option<SystemTime>, ()> {
+    let Some(claim) = claim else { return Ok(None) };
+    let seconds = if let Some(whole) = claim.as_u64() {
+        whole
+    } else {
+        let fraction = claim.as_f64().filter(|seconds| *seconds >= 0.0).ok_or(())?;
+        Duration::try_from_secs_f64(fraction).map_err(|_| ())?.as_secs()
+    };
+    if seconds > LAST_DATE {
+        return Err(());
+    }
+    Ok(Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)))
+}
+
+#[cfg(test)]
+mod tests;

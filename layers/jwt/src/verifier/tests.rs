@@ -1,0 +1,216 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{AUDIENCE, ISSUER, NOW, Pair, claims, claims_with, now, set};
+
+fn verifier(keys: &[Value]) -> Verifier<Arc<KeySet>> {
+    let keys = KeySet::parse(set(keys).as_bytes()).unwrap();
+    Verifier::new(Arc::new(keys), Rules::new(ISSUER, AUDIENCE)).clock(Clock::manual(now()))
+}
+
+/// What becomes of a token with this header, signed by a known RSA key with RS256.
+async fn with_header(header: &str) -> Result<Verified, VerifyError> {
+    let token = Pair::rsa().sign_text(Algorithm::Rs256, header, &claims().to_string());
+    verifier(&[Pair::rsa().jwk("1")]).verify(&token).await
+}
+
+fn fault(outcome: Result<Verified, VerifyError>) -> TokenFault {
+    match outcome {
+        Err(VerifyError::Token(fault)) => fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn accepts_each_algorithm_with_its_key() {
+    let (p256, p384, p521, ed) = (
+        Pair::ec(Algorithm::Es256),
+        Pair::ec(Algorithm::Es384),
+        Pair::ec(Algorithm::Es512),
+        Pair::ed(),
+    );
+    let pairs = [Pair::rsa(), &p256, &p384, &p521, &ed];
+    let keys: Vec<_> = pairs.iter().enumerate().map(|(at, it)| it.jwk(&at.to_string())).collect();
+    let verifier = verifier(&keys);
+    for (algorithm, at) in Algorithm::ALL.into_iter().zip([0, 0, 0, 0, 0, 0, 1, 2, 3, 4]) {
+        let token = pairs[at].sign(algorithm, &at.to_string(), &claims());
+        let accepted = verifier.verify(&token).await.unwrap();
+        assert_eq!(accepted.claims.text("sub"), Some("alice"), "{algorithm}");
+        assert_eq!(accepted.expires_at, now() + std::time::Duration::from_secs(3600));
+        let forged = token.replace(&token[token.len() - 6..], "AAAAAA");
+        assert_eq!(fault(verifier.verify(&forged).await), TokenFault::Signature, "{algorithm}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_tokens_without_a_signature_and_symmetric_ones() {
+    let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let payload = encode(&claims().to_string());
+    let verifier = verifier(&[Pair::rsa().jwk("1")]);
+    for alg in ["none", "None", "nOnE", "HS256", "HS512", "RS1", "ES256K", ""] {
+        let header = encode(&json!({"alg": alg, "kid": "1"}).to_string());
+        // As the public key's bytes would sign it, were they taken for a secret.
+        let secret = Pair::rsa().jwk("1").to_string();
+        let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, secret.as_bytes());
+        let signature = aws_lc_rs::hmac::sign(&key, format!("{header}.{payload}").as_bytes());
+        for signature in [String::new(), URL_SAFE_NO_PAD.encode(signature)] {
+            let token = format!("{header}.{payload}.{signature}");
+            assert_eq!(fault(verifier.verify(&token).await), TokenFault::Algorithm, "{alg}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_used_with_its_own_algorithms_only() {
+    let (ec, rsa) = (Pair::ec(Algorithm::Es256), Pair::rsa());
+    let verifier = verifier(&[ec.jwk("ec"), rsa.jwk("rsa")]);
+    // An RSA header with the EC key's name, the other way round, and the wrong curve.
+    for (pair, real, said, kid) in [
+        (rsa, Algorithm::Rs256, "RS256", "ec"),
+        (&ec, Algorithm::Es256, "ES256", "rsa"),
+        (&ec, Algorithm::Es256, "ES384", "ec"),
+    ] {
+        let header = json!({"alg": said, "kid": kid}).to_string();
+        let token = pair.sign_text(real, &header, &claims().to_string());
+        assert_eq!(fault(verifier.verify(&token).await), TokenFault::UnknownKey, "{said} {kid}");
+    }
+    // The right key, the wrong padding.
+    let header = json!({"alg": "PS256", "kid": "rsa"}).to_string();
+    let token = rsa.sign_text(Algorithm::Rs256, &header, &claims().to_string());
+    assert_eq!(fault(verifier.verify(&token).await), TokenFault::Signature);
+}
+
+#[tokio::test]
+async fn refuses_an_algorithm_that_is_not_allowed() {
+    let verifier = verifier(&[Pair::rsa().jwk("1")]).algorithms(&[Algorithm::Rs256]);
+    let token = |algorithm| Pair::rsa().sign(algorithm, "1", &claims());
+    assert!(verifier.verify(&token(Algorithm::Rs256)).await.is_ok());
+    let refused = verifier.verify(&token(Algorithm::Ps256)).await;
+    assert_eq!(fault(refused), TokenFault::Algorithm);
+}
+
+#[tokio::test]
+async fn no_extension_is_understood() {
+    for crit in [r#"["b64"]"#, r#"["unknown"]"#, "[]", "5"] {
+        let header = format!(r#"{{"alg":"RS256","kid":"1","crit":{crit}}}"#);
+        assert_eq!(fault(with_header(&header).await), TokenFault::Critical, "{crit}");
+    }
+}
+
+#[tokio::test]
+async fn keys_that_a_token_brings_along_are_ignored() {
+    let thief = Pair::ed();
+    let brought = json!({
+        "alg": "EdDSA", "kid": "1", "jwk": thief.jwk("1"), "jku": "https://evil.example/keys",
+        "x5u": "https://evil.example/cert", "x5c": ["MIIB"],
+    });
+    let token = thief.sign_text(Algorithm::EdDsa, &brought.to_string(), &claims().to_string());
+    let verifier = verifier(&[Pair::ed().jwk("1")]);
+    assert_eq!(fault(verifier.verify(&token).await), TokenFault::Signature);
+    let harmless = json!({"alg": "RS256", "kid": "1", "jku": "https://evil.example/keys"});
+    assert!(with_header(&harmless.to_string()).await.is_ok());
+}
+
+#[tokio::test]
+async fn tokens_of_another_kind_are_refused() {
+    let typed = |typ: &str| json!({"alg": "RS256", "kid": "1", "typ": typ}).to_string();
+    for typ in ["JWT", "jwt", "at+jwt", "application/at+JWT"] {
+        assert!(with_header(&typed(typ)).await.is_ok(), "{typ}");
+    }
+    for typ in ["oauth-id-jag+jwt", "dpop+jwt", "logout+jwt", "secevent+jwt", "", "application/"] {
+        assert_eq!(fault(with_header(&typed(typ)).await), TokenFault::Type, "{typ}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_headers_that_can_be_read_in_two_ways() {
+    for header in [
+        r#"{"alg":"RS256","kid":"1","alg":"RS256"}"#,
+        r#"{"alg":"RS256","kid":"1","x":1,"\u0078":1}"#,
+        r#"["alg","RS256"]"#,
+        r#"{"kid":"1"}"#,
+        r#"{"alg":5,"kid":"1"}"#,
+        r#"{"alg":"RS256","kid":1}"#,
+        r#"{"alg":"RS256","kid":"1"}x"#,
+        "",
+    ] {
+        assert_eq!(fault(with_header(header).await), TokenFault::Malformed, "{header}");
+    }
+    let many: Vec<_> = (0..40).map(|name| format!("\"m{name}\":0")).collect();
+    let header = format!(r#"{{"alg":"RS256","kid":"1",{}}}"#, many.join(","));
+    assert_eq!(fault(with_header(&header).await), TokenFault::Malformed);
+}
+
+#[tokio::test]
+async fn refuses_claims_that_can_be_read_in_two_ways() {
+    let text = claims().to_string().replacen('{', "{\"sub\":\"mallory\",", 1);
+    let token = Pair::rsa().sign_text(Algorithm::Rs256, r#"{"alg":"RS256","kid":"1"}"#, &text);
+    let refused = verifier(&[Pair::rsa().jwk("1")]).verify(&token).await;
+    assert_eq!(fault(refused), TokenFault::Malformed);
+}
+
+#[tokio::test]
+async fn refuses_what_is_too_much() {
+    let verifier = verifier(&[Pair::rsa().jwk("1")]);
+    let token = |value| Pair::rsa().sign(Algorithm::Rs256, "1", &claims_with("more", value));
+    let long = token(json!("x".repeat(MAX_TOKEN)));
+    assert_eq!(fault(verifier.verify(&long).await), TokenFault::TooLong);
+    let many: serde_json::Map<_, _> = (0..600).map(|at| (at.to_string(), json!(0))).collect();
+    let refused = verifier.verify(&token(many.into())).await;
+    assert_eq!(fault(refused), TokenFault::TooManyClaims);
+}
+
+#[tokio::test]
+async fn a_token_without_a_key_name_is_the_only_keys() {
+    let ed = Pair::ed();
+    let header = r#"{"alg":"EdDSA"}"#;
+    let token = ed.sign_text(Algorithm::EdDsa, header, &claims().to_string());
+    assert!(verifier(&[ed.jwk("1"), Pair::rsa().jwk("2")]).verify(&token).await.is_ok());
+    let ambiguous = verifier(&[ed.jwk("1"), Pair::ed().jwk("2")]).verify(&token).await;
+    assert_eq!(fault(ambiguous), TokenFault::UnknownKey);
+}
+
+#[tokio::test]
+async fn an_expiry_is_required() {
+    let verifier = verifier(&[Pair::rsa().jwk("1")]);
+    for (exp, expected) in [
+        (Value::Null, TokenFault::Expiry),
+        (json!((NOW + 60).to_string()), TokenFault::Expiry),
+        (json!(NOW - 31), TokenFault::Expired),
+    ] {
+        let token = Pair::rsa().sign(Algorithm::Rs256, "1", &claims_with("exp", exp));
+        assert_eq!(fault(verifier.verify(&token).await), expected);
+    }
+}
+
+#[test]
+fn only_what_has_the_form_of_a_token_is_taken_for_one() {
+    let jwt = Pair::rsa().sign(Algorithm::Rs256, "1", &claims());
+    assert!(is_jwt(&jwt));
+    assert!(is_jwt(&format!("{}.x.y", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#))));
+    for opaque in ["", "opaque", "a.b.c", "a.b.c.d", "..", "e30.e30.e30"] {
+        assert!(!is_jwt(opaque), "{opaque}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_token_is_in_what_is_said_of_it() {
+    let token = Pair::ed().sign(Algorithm::EdDsa, "canary", &claims_with("sub", json!("canary")));
+    let verifier = verifier(&[Pair::rsa().jwk("1")]);
+    let error = verifier.verify(&token).await.unwrap_err();
+    let said = format!("{error} {error:?} {verifier:?}");
+    assert!(!said.contains("canary") && !said.contains(&token), "{said}");
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_the_verifier(token in ".{0,200}", header in ".{0,60}", claims in ".{0,60}") {
+        let verifier = verifier(&[Pair::rsa().jwk("1")]);
+        prop_assert!(!matches!(verifier.verify_now(&token), Some(Ok(_))));
+        let signed = Pair::rsa().sign_text(Algorithm::Rs256, &header, &claims);
+        prop_assert!(!matches!(verifier.verify_now(&signed), Some(Ok(_))));
+        let signed = Pair::rsa().sign_text(Algorithm::Rs256, r#"{"alg":"RS256"}"#, &claims);
+        prop_assert!(matches!(verifier.verify_now(&signed), Some(Err(_))));
+    }
+}
