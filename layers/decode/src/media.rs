@@ -1,24 +1,25 @@
 //! `Content-Type` and `Accept` of a `POST` (MCP, Streamable HTTP, Sending Messages to the Server).
 
-use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue};
 use vmcp_core::Rejection;
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
+/// What SDK clients send: taken as it is, it need not be taken apart for each request.
+const BOTH: &str = "application/json, text/event-stream";
+
 /// Refuses a body that is not JSON, and a client that cannot take both forms of an answer.
 ///
 /// A client that sends no `Accept` takes anything (RFC 9110 section 12.5.1).
 pub(crate) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
-    let json = headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| essence(value).eq_ignore_ascii_case(JSON));
+    let json = headers.get(CONTENT_TYPE).is_some_and(|value| value == JSON || is_json(value));
     if !json {
         return Err(Rejection::unsupported_media_type());
     }
-    if headers.contains_key(ACCEPT) && !(accepts(headers, JSON) && accepts(headers, EVENTS)) {
+    let both = headers.get(ACCEPT).is_none_or(|first| first == BOTH);
+    if !both && !(accepts(headers, JSON) && accepts(headers, EVENTS)) {
         return Err(Rejection::not_acceptable("send Accept: application/json, text/event-stream"));
     }
     Ok(())
@@ -41,6 +42,10 @@ pub fn prefers_events(headers: &HeaderMap) -> bool {
     };
     let first = first.split(',').next().unwrap_or_default();
     essence(first).eq_ignore_ascii_case(EVENTS) && !excluded(first)
+}
+
+fn is_json(value: &HeaderValue) -> bool {
+    value.to_str().is_ok_and(|value| essence(value).eq_ignore_ascii_case(JSON))
 }
 
 /// Whether some media range of `Accept` covers `media`. A weight of zero excludes.

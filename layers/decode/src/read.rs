@@ -88,7 +88,10 @@ where
 {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    // Whoever asks for a frame after the last one waits until hyper's connection is driven again, in turn
+    // with everything else that is ready.
+    while !body.is_end_stream() {
+        let Some(frame) = body.frame().await else { break };
         let frame = frame
             .map_err(|_| Rejection::malformed(code::PARSE, "the body broke off before its end"))?;
         let Ok(mut data) = frame.into_data() else { continue };

@@ -140,6 +140,34 @@ async fn a_body_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
+async fn a_body_that_has_ended_is_not_waited_for() {
+    struct Once(Option<Bytes>);
+    impl http_body::Body for Once {
+        type Data = Bytes;
+        type Error = BoxError;
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+            self.0
+                .take()
+                .map_or(Poll::Pending, |data| Poll::Ready(Some(Ok(http_body::Frame::data(data)))))
+        }
+        fn is_end_stream(&self) -> bool {
+            self.0.is_none()
+        }
+    }
+
+    let inner = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Bytes::from("through")))
+    });
+    let body = Once(Some(call(r#""name":"x""#).into()));
+    let request = Request::post("/").header("content-type", "application/json").body(body).unwrap();
+    let mut answer = tokio_test::task::spawn(DecodeLayer::new().layer(inner).oneshot(request));
+    assert_eq!(tokio_test::assert_ready!(answer.poll()).unwrap().body(), "through");
+}
+
+#[tokio::test]
 async fn other_methods_pass_through() {
     let inner = service_fn(|request: Request<Full<Bytes>>| async move {
         assert!(request.extensions().get::<McpRequest>().is_none());
