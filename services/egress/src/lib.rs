@@ -7,6 +7,7 @@ mod connect;
 mod egress;
 mod error;
 mod exchange;
+mod fetch;
 mod incoming;
 mod multiplex;
 mod origin;
@@ -23,6 +24,7 @@ pub use self::{
     collect::collect,
     egress::{Egress, Gauges, Target},
     error::{ConfigError, ConnectCause, Error},
+    fetch::{FetchAddresses, FetchError, FetchFuture, FetchPolicy, Fetcher},
     incoming::Incoming,
     origin::Origin,
     redirect::{Redirect, RedirectFuture, RedirectLayer},
