@@ -1,1 +1,13 @@
 #![doc = include_str!("../README.md")]
+
+mod credential;
+mod header;
+mod layer;
+mod service;
+
+pub use self::{
+    credential::{Credential, CredentialFuture, Credentials, SecretError},
+    header::{CredentialHeader, HeaderError},
+    layer::HeaderInjectionLayer,
+    service::{HeaderInjection, ResponseFuture, TokenRefused},
+};

@@ -1,0 +1,120 @@
+//! Which headers a credential may stand in.
+
+use std::str::FromStr;
+
+use http::HeaderName;
+use http::header::AUTHORIZATION;
+
+/// The name of a header that a credential may stand in. `Authorization` by default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CredentialHeader(HeaderName);
+
+/// Why a name is none that a credential may stand in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// RFC 9110 section 5.6.2.
+    #[error("a header's name is made of letters, digits and !#$%&'*+-.^_`|~")]
+    Illegal,
+    /// The name means something to whoever transports the message.
+    #[error("the header {name} belongs to the transport: choose another one")]
+    Reserved {
+        /// The name.
+        name: HeaderName,
+    },
+}
+
+/// What frames and routes a message, or says where it came from. Sorted.
+const RESERVED: &[&str] = &[
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "expect",
+    "forwarded",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "last-event-id",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
+/// All of the protocol's own headers: session, version, method, name, parameters.
+const PROTOCOL: &str = "mcp-";
+
+impl CredentialHeader {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &HeaderName {
+        &self.0
+    }
+}
+
+impl Default for CredentialHeader {
+    fn default() -> Self {
+        Self(AUTHORIZATION)
+    }
+}
+
+impl TryFrom<HeaderName> for CredentialHeader {
+    type Error = HeaderError;
+
+    fn try_from(name: HeaderName) -> Result<Self, HeaderError> {
+        let reserved = RESERVED.binary_search(&name.as_str()).is_ok();
+        if reserved || name.as_str().starts_with(PROTOCOL) {
+            return Err(HeaderError::Reserved { name });
+        }
+        Ok(Self(name))
+    }
+}
+
+impl FromStr for CredentialHeader {
+    type Err = HeaderError;
+
+    fn from_str(name: &str) -> Result<Self, HeaderError> {
+        HeaderName::from_str(name).map_err(|_| HeaderError::Illegal)?.try_into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reserved_names_are_sorted() {
+        assert!(RESERVED.is_sorted());
+    }
+
+    #[test]
+    fn refuses_what_belongs_to_the_transport_in_any_case() {
+        for name in
+            ["Host", "Content-Length", "X-Forwarded-For", "Mcp-Session-Id", "MCP-Protocol-Version"]
+        {
+            let error = name.parse::<CredentialHeader>().unwrap_err();
+            assert!(error.to_string().contains(&name.to_ascii_lowercase()), "{error}");
+        }
+    }
+
+    #[test]
+    fn refuses_a_name_that_is_no_token() {
+        for name in ["", "x key", "x\r\ny", "x:y", "schlüssel", "x\0"] {
+            assert_eq!(name.parse::<CredentialHeader>(), Err(HeaderError::Illegal), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn takes_what_credentials_usually_stand_in() {
+        for name in ["Authorization", "X-Api-Key", "Cookie", "PRIVATE-TOKEN"] {
+            assert!(name.parse::<CredentialHeader>().is_ok(), "{name}");
+        }
+    }
+}
