@@ -168,6 +168,19 @@ async fn a_body_that_has_ended_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn whoever_records_outside_learns_what_the_message_is() {
+    let inner = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
+    });
+    let body = Full::new(Bytes::from(call(r#""name":"x""#)));
+    let request = Request::post("/mcp").header("content-type", "application/json");
+    let mut request = request.body(body).unwrap();
+    let trail = Trail::of(request.extensions_mut());
+    DecodeLayer::new().layer(inner).oneshot(request).await.unwrap();
+    assert_eq!(trail.message().unwrap().method(), "tools/call");
+}
+
+#[tokio::test]
 async fn other_methods_pass_through() {
     let inner = service_fn(|request: Request<Full<Bytes>>| async move {
         assert!(request.extensions().get::<McpRequest>().is_none());

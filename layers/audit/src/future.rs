@@ -1,0 +1,81 @@
+//! The wait for the head of the answer.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Response;
+use pin_project_lite::pin_project;
+
+use crate::ResponseBody;
+use crate::pending::{End, Pending};
+
+pin_project! {
+    /// Resolves to the answer, whose body is watched on.
+    pub struct ResponseFuture<F, R> {
+        #[pin]
+        inner: F,
+        pending: Option<Pending>,
+        held: Option<Held<R>>,
+    }
+}
+
+/// An answer that waits until there is room for its event.
+struct Held<R> {
+    response: Response<R>,
+    room: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl<F, R> ResponseFuture<F, R> {
+    pub(crate) fn new(inner: F, pending: Pending) -> Self {
+        Self { inner, pending: Some(pending), held: None }
+    }
+}
+
+impl<F, R, E> Future for ResponseFuture<F, R>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: http_body::Body<Data = Bytes>,
+{
+    type Output = Result<Response<ResponseBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = if let Some(Held { room, .. }) = this.held {
+            ready!(room.as_mut().poll(cx));
+            this.held.take().map(|held| held.response)
+        } else {
+            match ready!(this.inner.poll(cx)) {
+                Ok(response) => Some(response),
+                Err(error) => {
+                    if let Some(mut pending) = this.pending.take() {
+                        pending.end(End::Broken);
+                    }
+                    return Poll::Ready(Err(error));
+                }
+            }
+        };
+        // Polled after it was ready: there is nothing to give.
+        let Some(response) = response else { return Poll::Pending };
+        if let Some(room) = this.pending.as_ref().and_then(Pending::room) {
+            let mut room: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(room);
+            if room.as_mut().poll(cx).is_pending() {
+                *this.held = Some(Held { response, room });
+                return Poll::Pending;
+            }
+        }
+        let mut pending = this.pending.take();
+        if !pending.as_mut().is_some_and(|pending| pending.answered(&response)) {
+            pending = None;
+        }
+        Poll::Ready(Ok(response.map(|body| ResponseBody::new(body, pending))))
+    }
+}
+
+impl<F, R> fmt::Debug for ResponseFuture<F, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").field("pending", &self.pending).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,242 @@
+//! What an event is about, how the operation ended, and which events are wanted.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Declares the types once: variant, name and bit stay together.
+macro_rules! event_types {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// What an event is about. Each that is ever written can be named in a [`Selection`].
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum EventType {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl EventType {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// Its name in events and in the configuration.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+event_types! {
+    /// `initialize`.
+    Initialize = "mcp_initialize",
+    /// `tools/call`.
+    ToolCall = "mcp_tool_call",
+    /// `tools/list`.
+    ToolsList = "mcp_tools_list",
+    /// `resources/read`.
+    ResourceRead = "mcp_resource_read",
+    /// `resources/list`.
+    ResourcesList = "mcp_resources_list",
+    /// `prompts/get`.
+    PromptGet = "mcp_prompt_get",
+    /// `prompts/list`.
+    PromptsList = "mcp_prompts_list",
+    /// A notification that has no type of its own.
+    Notification = "mcp_notification",
+    /// `ping`.
+    Ping = "mcp_ping",
+    /// `logging/setLevel`.
+    Logging = "mcp_logging",
+    /// `completion/complete`.
+    Completion = "mcp_completion",
+    /// `notifications/roots/list_changed`.
+    RootsListChanged = "mcp_roots_list_changed",
+    /// Any other MCP message.
+    Request = "mcp_request",
+    /// An HTTP request that did not get as far as being read as a message.
+    HttpRequest = "http_request",
+    /// A stream on which the server speaks, logged once, when it opens.
+    SseConnection = "sse_connection",
+    /// A composite tool began.
+    WorkflowStarted = "vmcp_workflow_started",
+    /// A composite tool ended well.
+    WorkflowCompleted = "vmcp_workflow_completed",
+    /// A composite tool failed.
+    WorkflowFailed = "vmcp_workflow_failed",
+    /// A composite tool took too long.
+    WorkflowTimedOut = "vmcp_workflow_timed_out",
+    /// A step of a composite tool began.
+    WorkflowStepStarted = "vmcp_workflow_step_started",
+    /// A step ended well.
+    WorkflowStepCompleted = "vmcp_workflow_step_completed",
+    /// A step failed.
+    WorkflowStepFailed = "vmcp_workflow_step_failed",
+    /// A step was skipped.
+    WorkflowStepSkipped = "vmcp_workflow_step_skipped",
+}
+
+/// A name that no event has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown event type {found:?}; the types are {}", Names)]
+pub struct UnknownEventType {
+    /// What was found, its first 64 characters.
+    pub found: Box<str>,
+}
+
+/// The names of all event types, as one list.
+struct Names;
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It was answered with a result.
+    Success,
+    /// The caller was not known, or was not allowed to.
+    Denied,
+    /// The request was at fault (other 4xx), or nobody waited for the answer.
+    Failure,
+    /// The gateway or a backend was at fault (5xx), or the answer broke off.
+    Error,
+    /// The answer is a JSON-RPC error or a tool's error, in a 2xx.
+    ApplicationError,
+}
+
+/// Which events are written (`eventTypes`, `excludeEventTypes`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection(u32);
+
+// === impl EventType ===
+
+impl EventType {
+    /// The type of a message of this method.
+    #[must_use]
+    pub fn of_method(method: &str) -> Self {
+        match method {
+            "initialize" => Self::Initialize,
+            "tools/call" => Self::ToolCall,
+            "tools/list" => Self::ToolsList,
+            "resources/read" => Self::ResourceRead,
+            "resources/list" => Self::ResourcesList,
+            "prompts/get" => Self::PromptGet,
+            "prompts/list" => Self::PromptsList,
+            "ping" => Self::Ping,
+            "logging/setLevel" => Self::Logging,
+            "completion/complete" => Self::Completion,
+            "notifications/roots/list_changed" => Self::RootsListChanged,
+            _ if method.starts_with("notifications/") => Self::Notification,
+            _ => Self::Request,
+        }
+    }
+
+    const fn bit(self) -> u32 {
+        1 << self as u8
+    }
+}
+
+impl FromStr for EventType {
+    type Err = UnknownEventType;
+
+    fn from_str(name: &str) -> Result<Self, UnknownEventType> {
+        let known = Self::ALL.iter().copied().find(|kind| kind.name() == name);
+        known.ok_or_else(|| UnknownEventType {
+            found: name.chars().take(64).collect::<String>().into_boxed_str(),
+        })
+    }
+}
+
+impl fmt::Display for EventType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+// === impl Names ===
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, kind) in EventType::ALL.iter().enumerate() {
+            write!(f, "{}{kind}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Its name in events.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Denied => "denied",
+            Self::Failure => "failure",
+            Self::Error => "error",
+            Self::ApplicationError => "application_error",
+        }
+    }
+}
+
+// === impl Selection ===
+
+impl Selection {
+    /// Every type.
+    pub const ALL: Self = Self(u32::MAX);
+
+    /// The types in `only`, or all if it is empty, without those in `except`.
+    #[must_use]
+    pub fn new(only: &[EventType], except: &[EventType]) -> Self {
+        let bits = |kinds: &[EventType]| kinds.iter().fold(0, |bits, kind| bits | kind.bit());
+        let wanted = if only.is_empty() { u32::MAX } else { bits(only) };
+        Self(wanted & !bits(except))
+    }
+
+    /// Whether events of this type are written.
+    #[must_use]
+    pub const fn contains(self, kind: EventType) -> bool {
+        self.0 & kind.bit() != 0
+    }
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_can_be_named() {
+        for kind in EventType::ALL {
+            assert_eq!(kind.name().parse(), Ok(*kind));
+            assert!(Selection::new(&[*kind], &[]).contains(*kind));
+            assert!(!Selection::new(&[], &[*kind]).contains(*kind));
+        }
+    }
+
+    #[test]
+    fn an_unknown_type_is_answered_with_the_known_ones() {
+        let error = "mcp_tool".parse::<EventType>().unwrap_err().to_string();
+        assert!(error.starts_with("unknown event type \"mcp_tool\""), "{error}");
+        for kind in EventType::ALL {
+            assert!(error.contains(kind.name()), "{error}");
+        }
+        let long = "x".repeat(9999).parse::<EventType>().unwrap_err();
+        assert_eq!(long.found.len(), 64);
+    }
+
+    #[test]
+    fn what_is_excluded_wins() {
+        let both = Selection::new(
+            &[EventType::ToolCall, EventType::Ping],
+            &[EventType::Ping, EventType::Request],
+        );
+        let written = EventType::ALL.iter().filter(|kind| both.contains(**kind));
+        assert!(written.eq(&[EventType::ToolCall]));
+    }
+}

@@ -1,0 +1,168 @@
+//! Between the requests and the writer: bounded in bytes, cheap to put into.
+
+use std::mem;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+use crate::event::Event;
+
+/// How long the writer lets events gather: one wake-up for many requests.
+const GATHER: Duration = Duration::from_millis(10);
+
+/// Events that wait to be written.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    /// Bytes of events that are not written yet, those in the writer's hands included.
+    weight: AtomicUsize,
+    limit: usize,
+    /// There is something to do.
+    wake: Notify,
+    /// It is not to wait for more.
+    hurry: Notify,
+    /// There may be room again.
+    room: Notify,
+    pub(crate) written: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    events: Vec<Event>,
+    orders: Orders,
+    /// Nobody writes any more.
+    ended: bool,
+}
+
+/// What the writer is to do besides.
+#[derive(Debug, Default)]
+pub(crate) struct Orders {
+    pub(crate) reopen: bool,
+    pub(crate) close: bool,
+    /// Who waits for the events before this.
+    pub(crate) flushed: Vec<oneshot::Sender<()>>,
+}
+
+impl Queue {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            weight: AtomicUsize::new(0),
+            limit,
+            wake: Notify::new(),
+            hurry: Notify::new(),
+            room: Notify::new(),
+            written: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts `event` in, or counts it as dropped if it would be over `slack` times the limit.
+    pub(crate) fn push(&self, event: Event, slack: usize) {
+        let weight = event.weight();
+        let mut state = self.lock();
+        let sum = self.weight.load(Ordering::Relaxed) + weight;
+        if sum > self.limit.saturating_mul(slack) || state.orders.close || state.ended {
+            drop(state);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.weight.store(sum, Ordering::Relaxed);
+        let first = state.events.is_empty();
+        state.events.push(event);
+        drop(state);
+        if first {
+            self.wake.notify_one();
+        }
+        if sum > self.limit / 2 && sum - weight <= self.limit / 2 {
+            self.hurry.notify_one();
+        }
+    }
+
+    /// Whether less than the limit waits, or waiting makes no sense.
+    pub(crate) fn has_room(&self) -> bool {
+        self.weight.load(Ordering::Relaxed) < self.limit || self.lock().ended
+    }
+
+    /// Ready when there is room.
+    pub(crate) async fn room(&self) {
+        loop {
+            let mut room = std::pin::pin!(self.room.notified());
+            // Before looking, so that what happens in between is not missed.
+            room.as_mut().enable();
+            if self.has_room() {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    /// Gives the writer something else to do.
+    pub(crate) fn order(&self, order: impl FnOnce(&mut Orders)) {
+        {
+            let mut state = self.lock();
+            if state.ended {
+                return;
+            }
+            order(&mut state.orders);
+        }
+        self.wake.notify_one();
+        self.hurry.notify_one();
+    }
+
+    /// Waits for something to do, and a little for more.
+    pub(crate) async fn gather(&self) {
+        self.wake.notified().await;
+        // Either is fine: more has come, or nothing for this long.
+        _ = timeout(GATHER, self.hurry.notified()).await;
+    }
+
+    /// Waits `time`, less if something has been ordered.
+    pub(crate) async fn pause(&self, time: Duration) {
+        _ = timeout(time, self.hurry.notified()).await;
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.lock().orders.close
+    }
+
+    /// Everything that waits, and what was ordered. `events` is empty and takes its place.
+    pub(crate) fn take(&self, events: Vec<Event>) -> (Vec<Event>, Orders) {
+        let mut state = self.lock();
+        let orders = mem::take(&mut state.orders);
+        // Once closed, it stays so.
+        state.orders.close = orders.close;
+        (mem::replace(&mut state.events, events), orders)
+    }
+
+    /// Events of this weight are no longer held.
+    pub(crate) fn release(&self, weight: usize) {
+        {
+            let _state = self.lock();
+            self.weight.fetch_sub(weight, Ordering::Relaxed);
+        }
+        self.room.notify_waiters();
+    }
+
+    /// Nobody will write what comes now; what is here is lost.
+    pub(crate) fn end(&self) {
+        let left = {
+            let mut state = self.lock();
+            state.ended = true;
+            state.orders.flushed.clear();
+            mem::take(&mut state.events)
+        };
+        self.dropped.fetch_add(left.len() as u64, Ordering::Relaxed);
+        self.room.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,234 @@
+//! Recorded data without its secrets, whether it is JSON, the beginning of some, or other text.
+//!
+//! What is recorded may be cut off, framed as an event stream, or hold JSON inside a string, so nothing
+//! here relies on the text being valid.
+
+use std::borrow::Cow;
+
+use vmcp_wire::{quote, unquote};
+
+/// What stands in the place of a secret.
+const REDACTED: &str = "[redacted]";
+
+/// What follows text that was cut.
+const CUT: &str = "…[cut]";
+
+/// A name that contains one of these belongs to a secret.
+const SENSITIVE: [&str; 8] =
+    ["password", "token", "secret", "key", "auth", "credential", "private", "passwd"];
+
+/// How deep JSON inside strings inside JSON is looked into; deeper, a string with escaped quotes is
+/// taken out as a whole.
+const MAX_NESTING: usize = 4;
+
+/// The beginning of a request or an answer as it is written: at most `limit` bytes without its secrets,
+/// and a mark if that is not all of it.
+pub(crate) fn excerpt(data: &[u8], cut: bool, limit: usize) -> String {
+    let data = data.get(..data.len().min(limit)).unwrap_or_default();
+    let text = match std::str::from_utf8(data) {
+        // A character that the limit cut in two is left out rather than replaced.
+        Err(error) if cut && error.error_len().is_none() => {
+            String::from_utf8_lossy(data.get(..error.valid_up_to()).unwrap_or_default())
+        }
+        _ => String::from_utf8_lossy(data),
+    };
+    let mut clean = text_without_secrets(&text);
+    if cut || clean.len() > limit {
+        clean.truncate(floor(&clean, limit));
+        clean.push_str(CUT);
+    }
+    clean
+}
+
+/// `text` without the values of members with telling names, bearer tokens and JWTs.
+pub(crate) fn text_without_secrets(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    scan(text, 0, &mut out);
+    out
+}
+
+/// `text`, which is not JSON, without tokens; at most `limit` bytes.
+pub(crate) fn message(text: &str, limit: usize) -> Box<str> {
+    let text = up_to(text, limit);
+    let mut out = String::with_capacity(text.len());
+    tokens(text, &mut out);
+    out.truncate(floor(&out, limit));
+    out.into_boxed_str()
+}
+
+/// The beginning of `text`, at most `limit` bytes of it.
+pub(crate) fn up_to(text: &str, limit: usize) -> &str {
+    text.get(..floor(text, limit)).unwrap_or_default()
+}
+
+/// The last place at or before `limit` at which `text` can be cut.
+fn floor(text: &str, limit: usize) -> usize {
+    (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// Goes from string literal to string literal.
+fn scan(text: &str, depth: usize, out: &mut String) {
+    let mut rest = text;
+    while let Some(at) = rest.find('"') {
+        let (before, literal) = rest.split_at(at);
+        tokens(before, out);
+        let (literal, behind) = literal.split_at(literal_end(literal));
+        let value = behind.trim_start().strip_prefix(':').map(str::trim_start);
+        match value {
+            Some(value) if sensitive(&inside(literal)) => {
+                out.push_str(literal);
+                out.push_str(":\"");
+                out.push_str(REDACTED);
+                out.push('"');
+                rest = value.get(value_end(value)..).unwrap_or_default();
+            }
+            Some(_) => {
+                out.push_str(literal);
+                rest = behind;
+            }
+            None => {
+                string(literal, depth, out);
+                rest = behind;
+            }
+        }
+    }
+    tokens(rest, out);
+}
+
+/// A literal that is a value: JSON inside it is looked into as well.
+fn string(literal: &str, depth: usize, out: &mut String) {
+    if !literal.contains('\\') {
+        tokens(literal, out);
+        return;
+    }
+    if depth == MAX_NESTING {
+        out.push('"');
+        out.push_str(REDACTED);
+        out.push('"');
+        return;
+    }
+    let inside = inside(literal);
+    let mut clean = String::with_capacity(inside.len());
+    scan(&inside, depth + 1, &mut clean);
+    if clean == inside {
+        out.push_str(literal);
+        return;
+    }
+    let mut quoted = Vec::with_capacity(clean.len() + 2);
+    quote(&clean, &mut quoted);
+    out.push_str(&String::from_utf8_lossy(&quoted));
+}
+
+/// The value of a literal, also of one that is cut off or has escapes that JSON does not know.
+fn inside(literal: &str) -> Cow<'_, str> {
+    if let Some(value) = unquote(literal.as_bytes()) {
+        return value;
+    }
+    let inside = literal.strip_prefix('"').unwrap_or(literal);
+    // Up to the last place at which an escape is not cut in two.
+    for cut in 0..=12 {
+        let Some(shorter) = inside.len().checked_sub(cut).and_then(|end| inside.get(..end)) else {
+            continue;
+        };
+        if let Some(value) = unquote(format!("\"{shorter}\"").as_bytes()) {
+            return Cow::Owned(value.into_owned());
+        }
+    }
+    Cow::Owned(inside.replace("\\\"", "\""))
+}
+
+fn sensitive(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SENSITIVE.iter().any(|word| name.contains(word))
+}
+
+/// Where the literal that `text` begins with ends, its closing quote included.
+fn literal_end(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Where the value that `text` begins with ends.
+fn value_end(text: &str) -> usize {
+    let mut open = 0_usize;
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
+        let step = match rest.as_bytes().first() {
+            Some(b'"') => literal_end(rest),
+            Some(b'{' | b'[') => {
+                open += 1;
+                1
+            }
+            Some(b'}' | b']' | b',' | b'\n' | b'\r') if open == 0 => return at,
+            Some(b'}' | b']') => {
+                open -= 1;
+                1
+            }
+            _ => rest.chars().next().map_or(1, char::len_utf8),
+        };
+        at += step;
+        if open == 0 && matches!(rest.as_bytes().first(), Some(b'"' | b'}' | b']')) {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// Text outside of names: takes out what looks like a token.
+fn tokens(text: &str, out: &mut String) {
+    let mut rest = text;
+    while let Some(at) = rest.find(is_token_char) {
+        let (before, word) = rest.split_at(at);
+        out.push_str(before);
+        let end = word.find(|c| !is_token_char(c)).unwrap_or(word.len());
+        let (word, behind) = word.split_at(end);
+        out.push_str(if is_jwt(word) { REDACTED } else { word });
+        rest = behind;
+        let hidden = if word.eq_ignore_ascii_case("bearer") && behind.starts_with(' ') {
+            let token = behind.trim_start_matches(' ');
+            Some((behind.len() - token.len(), token))
+        } else if sensitive(word) && behind.starts_with('=') {
+            behind.get(1..).map(|value| (1, value))
+        } else {
+            None
+        };
+        if let Some((between, value)) = hidden {
+            out.push_str(behind.get(..between).unwrap_or_default());
+            let end = value.find(ends_secret).unwrap_or(value.len());
+            if end > 0 {
+                out.push_str(REDACTED);
+            }
+            rest = value.get(end..).unwrap_or_default();
+        }
+    }
+    out.push_str(rest);
+}
+
+/// The alphabet of names, and of tokens but for `=` (RFC 6750 section 2.1).
+fn is_token_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | '+' | '/' | '%')
+}
+
+fn ends_secret(c: char) -> bool {
+    c.is_whitespace()
+        || matches!(c, '&' | ';' | ',' | '"' | '\'' | '<' | '>' | '\\' | ')' | '}' | ']')
+}
+
+/// A JSON object in base64url, a dot, and more (RFC 7519 section 3).
+fn is_jwt(word: &str) -> bool {
+    word.len() > 16
+        && word
+            .match_indices("eyJ")
+            .any(|(at, _)| word.get(at..).is_some_and(|token| token.contains('.')))
+}
+
+#[cfg(test)]
+mod tests;

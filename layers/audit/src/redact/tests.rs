@@ -1,0 +1,132 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const CANARY: &str = "c4n4ry";
+
+fn clean(text: &str) -> String {
+    text_without_secrets(text)
+}
+
+#[test]
+fn members_with_telling_names_lose_their_values() {
+    let text = json!({
+        "name": "deploy",
+        "arguments": {
+            "dbPassword": CANARY,
+            "API_KEY": [CANARY, {"a": CANARY}],
+            "credentials": {"user": CANARY, "nested": [1, CANARY]},
+            "privateNumber": 4711,
+            "city": "Bern",
+        },
+    })
+    .to_string();
+    let written = clean(&text);
+    assert!(!written.contains(CANARY) && !written.contains("4711"), "{written}");
+    let read: Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(read["arguments"]["city"], "Bern");
+    assert_eq!(read["arguments"]["API_KEY"], "[redacted]");
+    assert_eq!(read["arguments"]["privateNumber"], "[redacted]");
+}
+
+#[test]
+fn a_name_that_is_spelled_with_escapes_is_the_same_name() {
+    assert_eq!(
+        clean(r#"{"pass\u0077ord" : "c4n4ry", "x":1}"#),
+        r#"{"pass\u0077ord":"[redacted]", "x":1}"#
+    );
+}
+
+#[test]
+fn json_inside_a_string_is_looked_into() {
+    let mut text = json!({"token": CANARY, "city": "Bern"}).to_string();
+    for _ in 0..3 {
+        text = json!({"content": [{"type": "text", "text": text}]}).to_string();
+        let written = clean(&text);
+        assert!(!written.contains(CANARY), "{written}");
+        assert!(written.contains("Bern"), "{written}");
+        serde_json::from_str::<Value>(&written).unwrap();
+    }
+    for _ in 0..9 {
+        text = json!({"text": text}).to_string();
+    }
+    assert!(!clean(&text).contains(CANARY));
+}
+
+#[test]
+fn tokens_in_text_are_taken_out() {
+    for text in [
+        "Authorization: Bearer c4n4ry-x.y_z~+/==, next",
+        "authorization: bEARER   c4n4ry",
+        "https://host/path?access_token=c4n4ry&x=1",
+        "got eyJhbGciOiJub25lIn0.c4n4ryeyJh.c4n4ry!",
+        r#"data: {"headers":["Bearer c4n4ry"]}"#,
+        "client_secret=c4n4ry",
+    ] {
+        let written = clean(text);
+        assert!(!written.contains(CANARY), "{written}");
+        assert!(written.contains(REDACTED), "{written}");
+    }
+    let harmless = "the bearer of bad news, key to success = work";
+    assert_eq!(clean("token ring"), "token ring");
+    assert_eq!(clean(harmless), harmless.replace("of", REDACTED));
+}
+
+#[test]
+fn an_excerpt_says_that_it_is_one() {
+    assert_eq!(excerpt(b"abc", false, 3), "abc");
+    assert_eq!(excerpt(b"abcd", true, 3), "abc…[cut]");
+    assert_eq!(excerpt("abü".as_bytes().get(..3).unwrap(), true, 3), "ab…[cut]");
+    assert_eq!(excerpt(br#"{"key":1}"#, false, 9), "{\"key\":\"[…[cut]");
+    assert_eq!(excerpt(b"a\xFFb", false, 9), "a\u{FFFD}b");
+}
+
+#[test]
+fn a_message_is_bounded() {
+    assert_eq!(&*message(&"ü".repeat(999), 256), "ü".repeat(128));
+    assert_eq!(&*message("no Bearer abc", 256), "no Bearer [redacted]");
+}
+
+fn secretive() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(json!(1)),
+        Just(json!(null)),
+        "[a-z\"\\\\{}\\[\\]:, \u{e9}]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            ("[a-z\"\\\\ ]{0,6}", inner.clone()).prop_map(|(name, value)| json!({
+                name: value.clone(),
+                "Secret": {"deep": [value, CANARY]},
+                "my token": CANARY,
+            })),
+            inner.prop_map(
+                |value| json!({"text": json!({"passWord": CANARY, "v": value}).to_string()})
+            ),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_secret_survives_wherever_the_text_is_cut(value in secretive(), at in 0.0..=1.0_f64) {
+        let text = value.to_string();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        let at = (text.len() as f64 * at) as usize;
+        let written = excerpt(up_to(&text, at).as_bytes(), true, at);
+        prop_assert!(!written.contains(CANARY), "{}", written);
+    }
+
+    #[test]
+    fn json_stays_json(value in secretive()) {
+        let written = text_without_secrets(&value.to_string());
+        prop_assert!(serde_json::from_str::<Value>(&written).is_ok(), "{}", written);
+    }
+
+    #[test]
+    fn anything_at_all_is_read(text in ".{0,80}", limit in 0_usize..40) {
+        prop_assert!(excerpt(text.as_bytes(), false, limit).len() <= limit + CUT.len());
+    }
+}

@@ -1,0 +1,58 @@
+//! The service: watch, and pass on.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tower_service::Service;
+
+use crate::pending::Pending;
+use crate::{Auditor, ResponseBody, ResponseFuture};
+
+/// Records what `S` is asked. See the [crate docs](crate) for an example.
+///
+/// Requests and answers pass unchanged; the wait of [`Overflow::Wait`](crate::Overflow::Wait) allocates,
+/// and so does what is noted of each request.
+#[derive(Clone, Debug)]
+pub struct Audit<S> {
+    inner: S,
+    auditor: Auditor,
+}
+
+impl<S> Audit<S> {
+    pub(crate) fn new(inner: S, auditor: Auditor) -> Self {
+        Self { inner, auditor }
+    }
+
+    /// The wrapped service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Unwraps the service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, B, R> Service<Request<B>> for Audit<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: http_body::Body<Data = Bytes>,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, R>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let pending = Pending::open(&self.auditor, &mut request);
+        ResponseFuture::new(self.inner.call(request), pending)
+    }
+}
+
+#[cfg(test)]
+mod tests;

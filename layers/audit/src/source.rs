@@ -1,0 +1,77 @@
+//! Where a request came from.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderName};
+
+use crate::event::{Source, text};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The source of a request behind so many trusted proxies.
+pub(crate) fn of<B>(request: &http::Request<B>, trusted_proxies: usize) -> Source {
+    let headers = request.headers();
+    let peer = request.extensions().get::<SocketAddr>().map(|peer| peer.ip().to_canonical());
+    let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(text);
+    Source::Network {
+        address: forwarded(headers, trusted_proxies).or(peer),
+        user_agent: said(USER_AGENT),
+        request_id: said(REQUEST_ID),
+    }
+}
+
+/// The address that the outermost trusted proxy saw. Each proxy appends the one that it saw, so what a
+/// client makes up stands to the left of it.
+fn forwarded(headers: &HeaderMap, trusted_proxies: usize) -> Option<IpAddr> {
+    let behind = trusted_proxies.checked_sub(1)?;
+    let values = headers.get_all(FORWARDED_FOR).iter().rev();
+    let entries = values.filter_map(|value| value.to_str().ok());
+    entries.flat_map(|value| value.rsplit(',')).nth(behind).and_then(|entry| address(entry.trim()))
+}
+
+/// An address as proxies write it: bare, in brackets, or with a port.
+fn address(entry: &str) -> Option<IpAddr> {
+    let bare = entry.strip_prefix('[').and_then(|entry| entry.strip_suffix(']')).unwrap_or(entry);
+    let address = bare.parse().or_else(|_| entry.parse().map(|address: SocketAddr| address.ip()));
+    address.ok().map(|address: IpAddr| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn source(forwarded: &[&str], trusted: usize) -> String {
+        let mut request = Request::builder();
+        for value in forwarded {
+            request = request.header(FORWARDED_FOR, *value);
+        }
+        let mut request = request.body(()).unwrap();
+        request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 4711)));
+        match of(&request, trusted) {
+            Source::Network { address: Some(address), .. } => address.to_string(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_a_client_says_of_its_address_counts_for_nothing() {
+        assert_eq!(source(&["1.2.3.4"], 0), "10.0.0.1");
+        assert_eq!(source(&[], 1), "10.0.0.1");
+        assert_eq!(source(&["nonsense"], 1), "10.0.0.1");
+    }
+
+    #[test]
+    fn behind_trusted_proxies_their_entries_count() {
+        assert_eq!(source(&["6.6.6.6, 1.2.3.4"], 1), "1.2.3.4");
+        assert_eq!(source(&["6.6.6.6, 1.2.3.4", "10.0.0.9"], 2), "1.2.3.4");
+        assert_eq!(source(&["1.2.3.4:99"], 1), "1.2.3.4");
+        assert_eq!(source(&["[2001:db8::1]:99"], 1), "2001:db8::1");
+        assert_eq!(source(&["[2001:db8::1]"], 1), "2001:db8::1");
+        assert_eq!(source(&["::ffff:1.2.3.4"], 1), "1.2.3.4");
+        assert_eq!(source(&["1.2.3.4"], 2), "10.0.0.1");
+    }
+}

@@ -1,0 +1,49 @@
+//! Points in time as RFC 3339 writes them, in UTC.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime};
+
+/// Appends `at` with milliseconds, such as `2026-01-02T03:04:05.678Z`. What is before 1970 becomes 1970.
+pub(crate) fn write(at: SystemTime, out: &mut Vec<u8>) {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let millis = since.subsec_millis();
+    // Writing into memory does not fail.
+    _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z");
+}
+
+/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Counted from 0000-03-01, so that the leap day is the last of its year.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + next, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_known_days() {
+        for (seconds, expected) in [
+            (0, "1970-01-01T00:00:00.250Z"),
+            (951_782_400, "2000-02-29T00:00:00.250Z"),
+            (1_709_210_096, "2024-02-29T12:34:56.250Z"),
+            (1_735_689_599, "2024-12-31T23:59:59.250Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.250Z"),
+        ] {
+            let mut out = Vec::new();
+            let at = SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 250);
+            write(at, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+}

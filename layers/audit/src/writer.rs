@@ -1,0 +1,173 @@
+//! The one task that formats and writes.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+
+use crate::event::Event;
+use crate::line::{self, Style};
+use crate::queue::Queue;
+use crate::{Overflow, Sink};
+
+/// How long to wait before lines that could not be written are tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Random bytes are fetched for so many events at once.
+const IDS: usize = 64;
+
+/// The most bytes that are kept for the next lines.
+const KEEP: usize = 1 << 20;
+
+/// Writes the events of one [`Auditor`](crate::Auditor). Nothing is written unless it [`run`](Writer::run)s.
+#[derive(Debug)]
+#[must_use = "nothing is written unless it runs"]
+pub struct Writer<S> {
+    queue: Ended,
+    overflow: Overflow,
+    desk: Desk<S>,
+}
+
+/// Says so when the writer is gone, however that comes.
+#[derive(Debug)]
+struct Ended(Arc<Queue>);
+
+/// What goes to the blocking thread and comes back.
+#[derive(Debug)]
+struct Desk<S> {
+    sink: S,
+    component: Option<Box<str>>,
+    max_data: usize,
+    events: Vec<Event>,
+    lines: Vec<u8>,
+    ids: [u8; IDS * 16],
+    next_id: usize,
+}
+
+impl<S: Sink> Writer<S> {
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        overflow: Overflow,
+        component: Option<Box<str>>,
+        max_data: usize,
+        sink: S,
+    ) -> Self {
+        let desk = Desk {
+            sink,
+            component,
+            max_data,
+            events: Vec::new(),
+            lines: Vec::new(),
+            ids: [0; IDS * 16],
+            next_id: IDS,
+        };
+        Self { queue: Ended(queue), overflow, desk }
+    }
+
+    /// Writes until the auditor is [closed](crate::Auditor::close) or gone and everything is written.
+    /// To be spawned on a tokio runtime; writing itself happens on its blocking threads.
+    pub async fn run(self) {
+        let Self { queue: ended, overflow, mut desk } = self;
+        let queue = &ended.0;
+        let mut failing = false;
+        loop {
+            queue.gather().await;
+            loop {
+                let (events, orders) = queue.take(std::mem::take(&mut desk.events));
+                let count = events.len() as u64;
+                let weight = events.iter().map(Event::weight).sum();
+                desk.events = events;
+                let Ok((back, mut outcome)) =
+                    spawn_blocking(move || desk.write_down(orders.reopen)).await
+                else {
+                    // The runtime is going down.
+                    return;
+                };
+                desk = back;
+                report(&outcome, &mut failing);
+                let mut closing = orders.close;
+                while outcome.is_err() && overflow == Overflow::Wait && !closing {
+                    queue.pause(RETRY).await;
+                    let Ok(again) = spawn_blocking(move || desk.deliver()).await else { return };
+                    (desk, outcome) = again;
+                    report(&outcome, &mut failing);
+                    closing = queue.is_closing();
+                }
+                let counter = if outcome.is_ok() { &queue.written } else { &queue.failed };
+                counter.fetch_add(count, Ordering::Relaxed);
+                desk.tidy();
+                queue.release(weight);
+                drop(orders.flushed);
+                if !orders.close {
+                    break;
+                }
+                if count == 0 {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Once when it begins to fail, once when it is over.
+pub(crate) fn report(outcome: &io::Result<()>, failing: &mut bool) {
+    match outcome {
+        Err(error) if !*failing => tracing::error!(%error, "audit events cannot be written"),
+        Ok(()) if *failing => tracing::info!("audit events are written again"),
+        _ => {}
+    }
+    *failing = outcome.is_err();
+}
+
+impl<S: Sink> Desk<S> {
+    /// Formats the events and writes them.
+    fn write_down(mut self, reopen: bool) -> (Self, io::Result<()>) {
+        if reopen && let Err(error) = self.sink.reopen() {
+            tracing::error!(%error, "the audit log cannot be reopened; writing goes on to the old one");
+        }
+        if self.events.is_empty() {
+            return (self, Ok(()));
+        }
+        let outcome = self.format();
+        self.events.clear();
+        match outcome {
+            Ok(()) => self.deliver(),
+            Err(error) => (self, Err(error)),
+        }
+    }
+
+    fn format(&mut self) -> io::Result<()> {
+        for event in &self.events {
+            if self.next_id == IDS {
+                getrandom::fill(&mut self.ids).map_err(io::Error::other)?;
+                self.next_id = 0;
+            }
+            let id = self.ids.as_chunks().0.get(self.next_id).copied().unwrap_or_default();
+            self.next_id += 1;
+            let style = Style { component: self.component.as_deref(), max_data: self.max_data };
+            line::write(event, id, style, &mut self.lines);
+        }
+        Ok(())
+    }
+
+    /// Forgets the lines, and most of the room that a burst of them took.
+    fn tidy(&mut self) {
+        self.lines.clear();
+        self.lines.shrink_to(KEEP);
+        self.events.shrink_to(KEEP / size_of::<Event>());
+    }
+
+    /// Writes the lines that are there.
+    fn deliver(mut self) -> (Self, io::Result<()>) {
+        let outcome = self.sink.write(&self.lines);
+        (self, outcome)
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
