@@ -64,7 +64,11 @@ impl Text {
     /// The value, unescaped; borrowed when there is nothing to unescape. `bytes` must be the message that was scanned.
     #[must_use]
     pub fn read(self, bytes: &[u8]) -> Cow<'_, str> {
-        quote::read(self.span.of(bytes))
+        let literal = self.span.of(bytes);
+        match std::str::from_utf8(quote::inside(literal)) {
+            Ok(value) if !self.escaped => Cow::Borrowed(value),
+            _ => quote::read(literal),
+        }
     }
 
     /// Whether the value, unescaped, is exactly `expected` by code point.

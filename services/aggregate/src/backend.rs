@@ -10,8 +10,6 @@ pub(crate) mod observe;
 pub(crate) mod request;
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -21,11 +19,10 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use tower::{Service, ServiceExt};
 use vmcp_core::{Backend, Body, BoxError, Generation};
 
 use crate::catalog::Offer;
-use crate::settings::{BackendService, BackendSettings, Transport};
+use crate::settings::{BackendService, BackendSettings, Sending, Transport};
 
 /// A backend and everything that is remembered of it. It survives reloads that leave it as it is.
 pub(crate) struct Link {
@@ -45,9 +42,6 @@ pub(crate) struct Link {
     /// Numbers the gateway's own requests.
     serial: AtomicU64,
 }
-
-/// A response on its way.
-pub(crate) type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
 /// The generations that a backend speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,10 +119,6 @@ impl Link {
         }
     }
 
-    fn service(&self) -> BackendService {
-        self.service.load().0.clone()
-    }
-
     pub(crate) fn name(&self) -> &str {
         self.backend.name()
     }
@@ -155,21 +145,15 @@ impl Link {
     /// Sends a request through the backend's outgoing stack.
     pub(crate) async fn send(
         &self,
-        mut request: Request<Full<Bytes>>,
+        request: Request<Full<Bytes>>,
     ) -> Result<Response<Body>, BoxError> {
-        request.extensions_mut().insert(self.backend.clone());
-        self.service().oneshot(request).await
+        self.begin(request).await
     }
 
     /// Begins to send a request, as a future that is good by itself.
-    pub(crate) async fn begin(
-        &self,
-        mut request: Request<Full<Bytes>>,
-    ) -> Result<Sending, BoxError> {
+    pub(crate) fn begin(&self, mut request: Request<Full<Bytes>>) -> Sending {
         request.extensions_mut().insert(self.backend.clone());
-        let mut service = self.service();
-        service.ready().await?;
-        Ok(service.call(request))
+        self.service.load().0.send(request)
     }
 
     /// An id for a request of the gateway itself.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use vmcp_core::Backend;
 use vmcp_session::Sessions;
 
@@ -50,6 +51,8 @@ pub(crate) struct Hub {
     rebuilding: tokio::sync::Mutex<u64>,
     /// How often a catalog was asked for.
     wanted: AtomicU64,
+    /// When the changes that are gathered now become a catalog: at one time, so that it is one timer.
+    gathered: Mutex<Option<Instant>>,
     observers: Mutex<HashMap<(Backend, u64), AbortHandle>>,
     pub(crate) sessions: Sessions<Session>,
     pub(crate) listeners: Listeners,
@@ -153,6 +156,7 @@ impl Hub {
             snapshot: ArcSwap::from_pointee(Snapshot::new(settings, None)),
             rebuilding: tokio::sync::Mutex::default(),
             wanted: AtomicU64::new(0),
+            gathered: Mutex::default(),
             observers: Mutex::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl)
                 .in_use_while(Session::in_use),
@@ -207,7 +211,7 @@ impl Hub {
     pub(crate) async fn rebuild(self: &Arc<Self>, first: bool) {
         let ticket = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
         if !first {
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep_until(self.gather()).await;
         }
         let mut built = self.rebuilding.lock().await;
         if *built >= ticket {
@@ -237,6 +241,15 @@ impl Hub {
         }
         snapshot.catalog.store(Arc::new(catalog));
         self.tell(&changes);
+    }
+
+    /// Until when further changes are waited for.
+    fn gather(&self) -> Instant {
+        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let until = gathered.filter(|until| *until > now).unwrap_or(now + GATHER);
+        *gathered = Some(until);
+        until
     }
 
     fn tell(&self, changes: &[Kind]) {

@@ -1,17 +1,15 @@
 //! What the service is told: backends, how their names are brought together, limits. Plain data that
 //! whoever assembles the server fills from its configuration.
 
+mod service;
+
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response, Uri};
-use http_body_util::Full;
-use tower::util::BoxCloneSyncService;
-use vmcp_core::{Backend, Body, BoxError};
+use http::Uri;
+use vmcp_core::Backend;
 
-/// The outgoing stack of one backend: credentials, timeout, breaker and connection.
-pub type BackendService = BoxCloneSyncService<Request<Full<Bytes>>, Response<Body>, BoxError>;
+pub use self::service::{BackendService, Sending};
 
 /// One MCP server behind this one.
 #[derive(Clone, Debug)]

@@ -91,7 +91,7 @@ impl Exchange {
         let link = &self.target.link;
         let mut request = live.sign(post(link, self.target.message.clone()));
         request.extensions_mut().insert(self.hold.clone());
-        let response = LiveOn::new(link.begin(request).await?).await?;
+        let response = LiveOn::new(link.begin(request)).await?;
         Ok((live, response))
     }
 

@@ -12,7 +12,7 @@ pub(crate) fn define(item: Item<'_>, name: &str, change: Option<&Override>, out:
     let Some(change) = change else {
         let (before, behind) = (raw.get(..at.start as usize), raw.get(at.end as usize..));
         out.extend_from_slice(before.unwrap_or_default());
-        if item.key() == name {
+        if item.is(name) {
             out.extend_from_slice(at.of(raw));
         } else {
             quote(name, out);

@@ -96,6 +96,11 @@ impl<'a> Item<'a> {
         self.entry.key.read(self.page.listing.text())
     }
 
+    /// Whether it is called by exactly this.
+    pub(crate) fn is(self, key: &str) -> bool {
+        self.entry.key.is(self.page.listing.text(), key)
+    }
+
     /// Its definition.
     pub(crate) fn raw(self) -> &'a [u8] {
         self.entry.item.of(self.page.listing.text())

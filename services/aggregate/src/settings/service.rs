@@ -1,0 +1,77 @@
+//! What reaches a backend, without its type.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use tower::ServiceExt;
+use tower_service::Service;
+use vmcp_core::{Body, BoxError};
+
+/// The outgoing stack of one backend: credentials, timeout, breaker and connection.
+///
+/// It is always ready: each request goes to a clone of the stack, and waits until that is. A clone of
+/// this is the same service and costs a reference count, and a request costs one allocation, however
+/// many layers there are.
+#[derive(Clone)]
+pub struct BackendService(Arc<dyn Stack>);
+
+/// A response on its way.
+pub type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+trait Stack: Send + Sync {
+    fn send(&self, request: Request<Full<Bytes>>) -> Sending;
+}
+
+impl BackendService {
+    /// Forgets the type of `stack`.
+    pub fn new<S>(stack: S) -> Self
+    where
+        S: Service<Request<Full<Bytes>>, Response = Response<Body>, Error = BoxError>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send,
+    {
+        Self(Arc::new(stack))
+    }
+
+    /// Begins to send a request. The future needs nothing of this any more.
+    pub fn send(&self, request: Request<Full<Bytes>>) -> Sending {
+        self.0.send(request)
+    }
+}
+
+impl<S> Stack for S
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<Body>, Error = BoxError>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    fn send(&self, request: Request<Full<Bytes>>) -> Sending {
+        Box::pin(self.clone().oneshot(request))
+    }
+}
+
+impl Service<Request<Full<Bytes>>> for BackendService {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Sending;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Sending {
+        self.send(request)
+    }
+}
+
+impl fmt::Debug for BackendService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BackendService")
+    }
+}
