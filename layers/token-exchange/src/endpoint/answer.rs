@@ -1,0 +1,116 @@
+//! What a token endpoint's answer means.
+
+use std::time::{Duration, SystemTime};
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
+use secrecy::SecretString;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{ExchangeFault, Exchanged, Outage, TokenType};
+
+/// The longest error code that is passed on.
+const MAX_CODE: usize = 40;
+
+/// RFC 6749 section 5.1 and RFC 8693 section 2.2.1. A member that stands twice is an error.
+#[derive(Deserialize)]
+struct Granted {
+    access_token: Option<SecretString>,
+    token_type: Option<String>,
+    issued_token_type: Option<String>,
+    expires_in: Option<Value>,
+    error: Option<String>,
+}
+
+/// RFC 6749 section 5.2. The description is not read: it may say anything.
+#[derive(Deserialize)]
+struct Denied {
+    error: Option<String>,
+}
+
+/// The token of an answer to a request that was sent at `asked_at`.
+pub(super) fn read(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    asked_at: SystemTime,
+) -> Result<Exchanged, ExchangeFault> {
+    if status.is_redirection() {
+        return Err(Outage::Redirects.into());
+    }
+    if status == StatusCode::OK {
+        return if is_json(headers) {
+            granted(body, asked_at)
+        } else {
+            Err(Outage::NotJson.into())
+        };
+    }
+    let denies = [StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+    if !denies.contains(&status) || !is_json(headers) {
+        return Err(Outage::Status(status).into());
+    }
+    // What serde says of the answer may quote it: none of it is passed on.
+    match serde_json::from_slice(body) {
+        Ok(Denied { error: Some(code) }) => Err(denied(&code)),
+        Ok(Denied { error: None }) | Err(_) => Err(Outage::Status(status).into()),
+    }
+}
+
+fn granted(body: &[u8], asked_at: SystemTime) -> Result<Exchanged, ExchangeFault> {
+    let Granted { access_token, token_type, issued_token_type, expires_in, error } =
+        serde_json::from_slice(body).map_err(|_| Outage::Malformed)?;
+    if let Some(code) = error {
+        return Err(denied(&code));
+    }
+    // A token of another type, `mac` or `N_A` for example, proves nothing in a bearer's header.
+    if !token_type.is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
+        return Err(Outage::WrongType.into());
+    }
+    let usable = [TokenType::AccessToken.urn(), TokenType::Jwt.urn()];
+    if issued_token_type.is_some_and(|kind| !usable.contains(&kind.as_str())) {
+        return Err(Outage::WrongType.into());
+    }
+    let token = access_token.ok_or(Outage::NoToken)?;
+    let expires_at = expires_in
+        .as_ref()
+        .and_then(seconds)
+        .map(|life| asked_at.checked_add(life).unwrap_or(asked_at + Duration::from_secs(86_400)));
+    Ok(Exchanged::new(&token, expires_at)?)
+}
+
+/// A number, or one in a string, as some servers write it. Nothing is left of a negative one. What is
+/// no number says nothing.
+fn seconds(value: &Value) -> Option<Duration> {
+    let seconds = match value {
+        Value::Number(number) => number.as_f64()?,
+        Value::String(text) => text.trim().parse::<f64>().ok()?,
+        _ => return None,
+    };
+    if seconds.is_nan() {
+        return None;
+    }
+    // Beyond what a duration holds it never ends.
+    Some(Duration::try_from_secs_f64(seconds.max(0.0).floor()).unwrap_or(Duration::MAX))
+}
+
+/// A code tells the operator what to change. Those of the RFCs are lower-case words; what is not may
+/// be anything, a token for example, and is not passed on.
+fn denied(code: &str) -> ExchangeFault {
+    if matches!(code, "temporarily_unavailable" | "server_error") {
+        return Outage::Status(StatusCode::SERVICE_UNAVAILABLE).into();
+    }
+    let word = (1..=MAX_CODE).contains(&code.len())
+        && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let code = if word { code } else { "no reason that can be shown" };
+    ExchangeFault::Refused { code: code.into() }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+}
+
+#[cfg(test)]
+mod tests;

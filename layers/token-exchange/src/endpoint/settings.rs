@@ -1,0 +1,305 @@
+//! What a token endpoint is asked, and as whom.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use form_urlencoded::byte_serialize;
+use http::{HeaderValue, Uri};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::TokenType;
+
+/// How long the token endpoint may take, if nothing else is said.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A token endpoint and what is asked for there.
+///
+/// # Defaults
+/// No client, no audience, no scopes, no resource; the subject token is an access token; 10 seconds.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub(super) url: TokenUrl,
+    pub(super) client: Option<OAuthClient>,
+    pub(super) audience: Option<Box<str>>,
+    /// Separated by blanks.
+    pub(super) scope: Option<Box<str>>,
+    pub(super) resource: Option<Box<str>>,
+    pub(super) subject_token_type: TokenType,
+    pub(super) deadline: Duration,
+}
+
+/// Where the token endpoint is: an absolute URL without user information and fragment (RFC 6749
+/// section 3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenUrl(pub(super) Uri);
+
+/// The OAuth client that asks (RFC 6749 section 2). Its secret is never shown.
+#[derive(Clone)]
+pub struct OAuthClient {
+    pub(super) id: Box<str>,
+    pub(super) secret: Secret,
+}
+
+#[derive(Clone)]
+pub(super) enum Secret {
+    None,
+    /// The `Authorization` header as a whole.
+    Basic(HeaderValue),
+    Post(SecretString),
+}
+
+/// What a token endpoint cannot be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// Not absolute, another scheme, user information or a fragment.
+    #[error("the token URL is no absolute http(s) URL without user name and fragment")]
+    Url,
+    /// Secrets and tokens would cross the network unencrypted (RFC 6749 section 3.2).
+    #[error("the token URL is not https")]
+    Insecure,
+    /// RFC 6749 appendix A.1 and A.2.
+    #[error("client id and secret are one or more printable ASCII characters")]
+    Client,
+    /// RFC 6749 section 3.3.
+    #[error("a scope is one or more printable ASCII characters but blank, quote and backslash")]
+    Scope,
+    /// RFC 8707 section 2.
+    #[error("the resource is no absolute URI without a fragment")]
+    Resource,
+    /// RFC 8693 section 3.
+    #[error("the subject token type is access_token, id_token or jwt, or the URN of one of them")]
+    TokenType,
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Exchanges at `url`, as nobody in particular.
+    #[must_use]
+    pub fn new(url: TokenUrl) -> Self {
+        Self {
+            url,
+            client: None,
+            audience: None,
+            scope: None,
+            resource: None,
+            subject_token_type: TokenType::default(),
+            deadline: PATIENCE,
+        }
+    }
+
+    /// Asks as this client.
+    #[must_use]
+    pub fn client(mut self, client: OAuthClient) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// For whom the new token is to be (RFC 8693 section 2.1, `audience`). Empty asks for none.
+    #[must_use]
+    pub fn audience(mut self, audience: &str) -> Self {
+        self.audience = (!audience.is_empty()).then(|| audience.into());
+        self
+    }
+
+    /// What the new token is to permit. None leaves it to the authorization server.
+    ///
+    /// # Errors
+    /// [`SettingsError::Scope`].
+    pub fn scopes<T: AsRef<str>>(
+        mut self,
+        scopes: impl IntoIterator<Item = T>,
+    ) -> Result<Self, SettingsError> {
+        let mut joined = String::new();
+        for scope in scopes {
+            let scope = scope.as_ref();
+            let legal = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+            if scope.is_empty() || !scope.bytes().all(legal) {
+                return Err(SettingsError::Scope);
+            }
+            if !joined.is_empty() {
+                joined.push(' ');
+            }
+            joined.push_str(scope);
+        }
+        self.scope = (!joined.is_empty()).then(|| joined.into());
+        Ok(self)
+    }
+
+    /// Where the new token is to be used (RFC 8707, `resource`).
+    ///
+    /// # Errors
+    /// [`SettingsError::Resource`].
+    pub fn resource(mut self, resource: &str) -> Result<Self, SettingsError> {
+        let absolute = resource
+            .split_once(':')
+            .is_some_and(|(scheme, rest)| !rest.is_empty() && is_scheme(scheme));
+        let legal = resource.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
+        if !absolute || !legal {
+            return Err(SettingsError::Resource);
+        }
+        self.resource = Some(resource.into());
+        Ok(self)
+    }
+
+    /// What the subject token is.
+    #[must_use]
+    pub fn subject_token_type(mut self, kind: TokenType) -> Self {
+        self.subject_token_type = kind;
+        self
+    }
+
+    /// How long an exchange may take, from connecting to the last byte.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+}
+
+/// RFC 3986 section 3.1.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+// === impl TokenUrl ===
+
+impl TokenUrl {
+    /// An https URL, or an http one of this machine (`localhost`, 127.0.0.1, `[::1]`).
+    ///
+    /// # Errors
+    /// [`SettingsError::Url`] or [`SettingsError::Insecure`].
+    pub fn new(url: &str) -> Result<Self, SettingsError> {
+        let url = Self::allowing_http(url)?;
+        let local = ["localhost", "127.0.0.1", "[::1]"];
+        let host = url.0.host().unwrap_or_default();
+        if url.0.scheme_str() == Some("https") || local.contains(&host) {
+            Ok(url)
+        } else {
+            Err(SettingsError::Insecure)
+        }
+    }
+
+    /// An https or http URL. With http whoever is on the way reads secret and tokens.
+    ///
+    /// # Errors
+    /// [`SettingsError::Url`].
+    pub fn allowing_http(url: &str) -> Result<Self, SettingsError> {
+        let uri = Uri::try_from(url).map_err(|_| SettingsError::Url)?;
+        let http = matches!(uri.scheme_str(), Some("https" | "http"));
+        let host = uri.authority().is_some_and(|authority| {
+            !authority.host().is_empty() && !authority.as_str().contains('@')
+        });
+        // The parser drops a fragment silently.
+        if http && host && !url.contains('#') { Ok(Self(uri)) } else { Err(SettingsError::Url) }
+    }
+}
+
+// === impl OAuthClient ===
+
+impl OAuthClient {
+    /// One without a secret: its id is sent in the body (RFC 6749 section 3.2.1).
+    ///
+    /// # Errors
+    /// [`SettingsError::Client`].
+    pub fn public(id: &str) -> Result<Self, SettingsError> {
+        Self::checked(id, Secret::None)
+    }
+
+    /// One that authenticates with HTTP Basic (RFC 6749 section 2.3.1, `client_secret_basic`), the
+    /// usual way.
+    ///
+    /// # Errors
+    /// [`SettingsError::Client`].
+    pub fn basic(id: &str, secret: &SecretString) -> Result<Self, SettingsError> {
+        let secret = printable(secret.expose_secret())?;
+        let pair = byte_serialize(id.as_bytes())
+            .chain([":"])
+            .chain(byte_serialize(secret.as_bytes()))
+            .collect::<String>();
+        let mut header = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair)))
+            .map_err(|_| SettingsError::Client)?;
+        header.set_sensitive(true);
+        Self::checked(id, Secret::Basic(header))
+    }
+
+    /// One that sends its secret in the body (`client_secret_post`).
+    ///
+    /// # Errors
+    /// [`SettingsError::Client`].
+    pub fn post(id: &str, secret: &SecretString) -> Result<Self, SettingsError> {
+        printable(secret.expose_secret())?;
+        Self::checked(id, Secret::Post(secret.clone()))
+    }
+
+    fn checked(id: &str, secret: Secret) -> Result<Self, SettingsError> {
+        Ok(Self { id: printable(id)?.into(), secret })
+    }
+}
+
+fn printable(text: &str) -> Result<&str, SettingsError> {
+    let legal = !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    legal.then_some(text).ok_or(SettingsError::Client)
+}
+
+impl fmt::Debug for OAuthClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuthClient").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_url_is_https_or_confesses() {
+        for url in ["https://idp.example/token?x=1", "http://127.0.0.1:9/t", "http://[::1]/t"] {
+            assert!(TokenUrl::new(url).is_ok(), "{url}");
+        }
+        let plain = "http://idp.example/token";
+        assert_eq!(TokenUrl::new(plain), Err(SettingsError::Insecure));
+        assert!(TokenUrl::allowing_http(plain).is_ok());
+    }
+
+    #[test]
+    fn refuses_urls_that_are_no_token_endpoints() {
+        for url in [
+            "",
+            "/token",
+            "idp.example",
+            "ftp://idp.example/",
+            "https://user:pw@idp.example/",
+            "https://idp.example/#f",
+            "https://",
+        ] {
+            assert_eq!(TokenUrl::allowing_http(url), Err(SettingsError::Url), "{url}");
+        }
+    }
+
+    #[test]
+    fn refuses_scopes_and_resources_that_are_none() {
+        let settings = || Settings::new(TokenUrl::new("https://idp.example/").unwrap());
+        for scope in ["", "a b", "a\"", "a\\", "ü"] {
+            assert_eq!(settings().scopes([scope]).unwrap_err(), SettingsError::Scope, "{scope}");
+        }
+        for resource in ["", "/mcp", "https://a/#f", "https:", "ht tp://a", "1a:b"] {
+            let error = settings().resource(resource).unwrap_err();
+            assert_eq!(error, SettingsError::Resource, "{resource}");
+        }
+        assert!(settings().resource("urn:example:files").is_ok());
+    }
+
+    #[test]
+    fn basic_encodes_before_it_joins() {
+        // A colon in the id must not end it.
+        let client = OAuthClient::basic("a:b", &"s p%".to_owned().into()).unwrap();
+        let Secret::Basic(header) = &client.secret else { panic!() };
+        let encoded = header.to_str().unwrap().strip_prefix("Basic ").unwrap();
+        assert_eq!(BASE64_STANDARD.decode(encoded).unwrap(), b"a%3Ab:s+p%25");
+        assert!(header.is_sensitive());
+    }
+}
