@@ -1,0 +1,149 @@
+//! How an operation ended, as the bytes of its answer say.
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use memchr::memmem;
+use vmcp_core::Rejection;
+use vmcp_wire::{HeadOutcome, find, head};
+
+/// How much of a frame is looked at, in bytes.
+const WINDOW: usize = 16 * 1024;
+
+/// What went wrong: the value of `error.type`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// A JSON-RPC error, by its code.
+    Code(i64),
+    /// An HTTP status.
+    Status(u16),
+    /// One of a few fixed words.
+    Word(&'static str),
+}
+
+/// In which form an answer comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Json,
+    Events,
+    Other,
+}
+
+impl Fault {
+    /// The tool says itself that it failed (`isError`). The word is that of the conventions.
+    pub(crate) const TOOL: Self = Self::Word("tool_error");
+    /// Whoever asked did not wait for the end.
+    pub(crate) const CANCELLED: Self = Self::Word("cancelled");
+    /// No answer came, or its body broke off.
+    pub(crate) const BROKEN: Self = Self::Word("broken");
+
+    /// What a response's head says.
+    pub(crate) fn of<R>(response: &http::Response<R>) -> Self {
+        match response.extensions().get::<Rejection>() {
+            Some(rejection) => Self::Code(rejection.code().into()),
+            None => Self::of_status(response.status()),
+        }
+    }
+
+    fn of_status(status: StatusCode) -> Self {
+        let failed = status.is_client_error() || status.is_server_error();
+        if failed { Self::Status(status.as_u16()) } else { Self::None }
+    }
+
+    /// The value of `error.type`.
+    pub(crate) fn label(self) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Code(code) => Some(code.to_string()),
+            Self::Status(status) => Some(status.to_string()),
+            Self::Word(word) => Some(word.to_owned()),
+        }
+    }
+}
+
+impl Form {
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
+        if kind.starts_with(b"application/json") {
+            Self::Json
+        } else if kind.starts_with(b"text/event-stream") {
+            Self::Events
+        } else {
+            Self::Other
+        }
+    }
+
+    /// What a frame of such an answer says. A message that is cut in two by frames, or longer than
+    /// the window, can go unseen: nothing is kept for it.
+    pub(crate) fn fault(self, frame: &[u8]) -> Fault {
+        let frame = frame.get(..WINDOW).unwrap_or(frame);
+        // Nearly every answer has neither member, which is seen much faster than it is parsed.
+        let suspicious = memmem::find(frame, b"\"error\"").is_some()
+            || memmem::find(frame, b"\"isError\"").is_some();
+        if !suspicious {
+            return Fault::None;
+        }
+        match self {
+            Self::Json => message(frame),
+            Self::Events => {
+                let lines = frame.split(|byte| *byte == b'\n');
+                let messages = lines.filter_map(|line| line.strip_prefix(b"data:"));
+                messages.map(message).find(|fault| *fault != Fault::None).unwrap_or_default()
+            }
+            Self::Other => Fault::None,
+        }
+    }
+}
+
+fn message(bytes: &[u8]) -> Fault {
+    match head(bytes).ok().and_then(|head| head.outcome) {
+        Some(HeadOutcome::Error { code, .. }) => Fault::Code(code.unwrap_or_default()),
+        Some(HeadOutcome::Result { start, is_object: true }) => {
+            let result = bytes.get(start as usize..).unwrap_or_default();
+            if find(result, "isError") == Some(b"true") { Fault::TOOL } else { Fault::None }
+        }
+        Some(HeadOutcome::Result { .. }) | None => Fault::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_known_by_its_code() {
+        let body = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#;
+        assert_eq!(Form::Json.fault(body), Fault::Code(-32602));
+        let events = b"event: message\ndata: {\"method\":\"notifications/message\",\"params\":{\"level\":\"error\"}}\n\ndata: {\"id\":1,\"error\":{\"code\":7}}\n\n";
+        assert_eq!(Form::Events.fault(events), Fault::Code(7));
+    }
+
+    #[test]
+    fn a_tool_that_says_that_it_failed_has_failed() {
+        let body = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}"#;
+        assert_eq!(Form::Json.fault(body), Fault::TOOL);
+    }
+
+    #[test]
+    fn what_a_tool_talks_of_is_no_error() {
+        for body in [
+            r#"{"id":1,"result":{"content":[{"text":"\"error\": {\"code\": 1}"}],"isError":false}}"#,
+            r#"{"id":1,"result":{"structuredContent":{"error":{"code":1},"isError":true}}}"#,
+        ] {
+            assert_eq!(Form::Json.fault(body.as_bytes()), Fault::None, "{body}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let with = [b"{\"error\"".as_slice(), &bytes].concat();
+            _ = Form::Json.fault(&with);
+            _ = Form::Events.fault(&with);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What a recorded span says. Built for sampled spans only, when they have ended.
+//!
+//! Never in a span: the query of the URL and a tool's arguments, which can hold secrets, and the id of
+//! a session, which can be all that a caller needs to take it over: its hash stands for it.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use http::header::{HOST, HeaderName, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Uri};
+use opentelemetry::KeyValue;
+use vmcp_core::{McpRequest, Trail};
+use vmcp_wire::{Key, find, unquote};
+
+use crate::series::Outcome;
+use crate::server_side::target;
+
+/// The longest value of an attribute, in bytes.
+const MAX_VALUE: usize = 256;
+
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// What is kept of a request's head until its span is written.
+#[derive(Debug)]
+pub(crate) struct Head {
+    method: Method,
+    uri: Uri,
+    host: Option<HeaderValue>,
+    agent: Option<HeaderValue>,
+    session: Option<HeaderValue>,
+}
+
+/// Attributes under their name in the conventions and, if asked for, their older one.
+pub(crate) struct Attributes {
+    list: Vec<KeyValue>,
+    legacy: bool,
+}
+
+impl Head {
+    pub(crate) fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
+        let header = |name| headers.get(name).cloned();
+        Self {
+            method: method.clone(),
+            uri: uri.clone(),
+            host: header(HOST),
+            agent: header(USER_AGENT),
+            session: header(SESSION),
+        }
+    }
+}
+
+impl Attributes {
+    pub(crate) fn new(legacy: bool) -> Self {
+        Self { list: Vec::with_capacity(40), legacy }
+    }
+
+    fn add(&mut self, name: &'static str, older: &'static str, value: &str) {
+        if value.is_empty() {
+            return;
+        }
+        let value = cut(value);
+        if self.legacy && !older.is_empty() {
+            self.list.push(KeyValue::new(older, value.clone()));
+        }
+        self.list.push(KeyValue::new(name, value));
+    }
+
+    fn number(&mut self, name: &'static str, older: &'static str, value: u64) {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        if self.legacy {
+            self.list.push(KeyValue::new(older, value));
+        }
+        self.list.push(KeyValue::new(name, value));
+    }
+
+    pub(crate) fn finish(self) -> Vec<KeyValue> {
+        self.list
+    }
+
+    /// What the request's head says.
+    pub(crate) fn head(&mut self, head: &Head) {
+        let Head { method, uri, host, agent, session } = head;
+        let host = host.as_ref().and_then(|host| host.to_str().ok());
+        let host = host.or_else(|| uri.host()).unwrap_or_default();
+        let scheme = uri.scheme_str().unwrap_or("http");
+        self.add("http.request.method", "http.method", method.as_str());
+        self.add("url.scheme", "http.scheme", scheme);
+        self.add("url.path", "http.target", uri.path());
+        self.add("server.address", "http.host", host);
+        self.add("url.full", "http.url", &format!("{scheme}://{host}{}", uri.path()));
+        if let Some(agent) = agent {
+            let agent = String::from_utf8_lossy(agent.as_bytes());
+            self.add("user_agent.original", "http.user_agent", &agent);
+        }
+        if let Some(session) = session {
+            let mut hasher = DefaultHasher::new();
+            session.as_bytes().hash(&mut hasher);
+            self.add("mcp.session.id", "", &format!("hash:{:016x}", hasher.finish()));
+        }
+    }
+
+    /// What was asked for.
+    pub(crate) fn operation(
+        &mut self,
+        method: &'static str,
+        name: Option<&str>,
+        outcome: &Outcome,
+    ) {
+        self.add("mcp.method.name", "mcp.method", method);
+        if !method.is_empty() {
+            self.add("rpc.system.name", "rpc.system", "jsonrpc");
+            self.add("jsonrpc.protocol.version", "", "2.0");
+        }
+        self.list.extend(target(method, name));
+        if self.legacy {
+            self.list.push(KeyValue::new("rpc.service", "mcp"));
+            self.list.push(KeyValue::new("mcp.transport", "streamable-http"));
+            let older = match method {
+                "tools/call" => Some("mcp.tool.name"),
+                "prompts/get" => Some("mcp.prompt.name"),
+                _ => None,
+            };
+            let pair = older.zip(name);
+            self.list.extend(pair.map(|(key, name)| KeyValue::new(key, name.to_owned())));
+            self.list.extend(name.map(|name| KeyValue::new("mcp.resource.id", name.to_owned())));
+        }
+        self.add("network.transport", "", "tcp");
+        self.add("network.protocol.name", "", "http");
+        self.add("network.protocol.version", "", outcome.http);
+        self.add("mcp.protocol.version", "", outcome.revision);
+    }
+
+    /// What the message says beyond that.
+    pub(crate) fn message(&mut self, message: &McpRequest) {
+        self.number(
+            "http.request.body.size",
+            "http.request_content_length",
+            message.bytes.len() as u64,
+        );
+        if let Some(id) = message.id() {
+            self.add("jsonrpc.request.id", "mcp.request.id", &String::from_utf8_lossy(id));
+        }
+        if let Some(uri) = message.text(Key::Uri) {
+            self.add("mcp.resource.uri", "", &uri.read(&message.bytes));
+        }
+        let meta = |key| find(message.param(Key::Meta)?, key);
+        let client =
+            message.param(Key::ClientInfo).or_else(|| meta("io.modelcontextprotocol/clientInfo"));
+        if let Some(name) = client.and_then(|client| find(client, "name")).and_then(unquote) {
+            self.add("mcp.client.name", "", &name);
+        }
+    }
+
+    /// What was found out on the way.
+    pub(crate) fn trail(&mut self, server: &str, trail: &Trail) {
+        self.add("mcp.server.name", "", server);
+        if let Some(backend) = trail.backend() {
+            self.add("vmcp.backend.name", "target.workload_name", backend.name());
+        }
+        if let Some(identity) = trail.identity() {
+            let known = identity.subject().is_some();
+            self.list.push(KeyValue::new("auth.authenticated", known));
+        }
+    }
+
+    /// Which backend was asked. `action` is the older word for the method.
+    pub(crate) fn backend(&mut self, backend: &str, action: &'static str, verb: &str) {
+        self.add("http.request.method", "http.method", verb);
+        self.add("vmcp.backend.name", "target.workload_name", backend);
+        if self.legacy {
+            self.add("action", "", action);
+        }
+    }
+
+    /// How it ended. `size` is that of the answer's body, in bytes.
+    pub(crate) fn outcome(&mut self, outcome: &Outcome, size: u64, millis: f64) {
+        if outcome.status != 0 {
+            let status = u64::from(outcome.status);
+            self.number("http.response.status_code", "http.status_code", status);
+        }
+        self.number("http.response.body.size", "http.response_content_length", size);
+        if let Some(fault) = outcome.fault.label() {
+            self.add("error.type", "", &fault);
+        }
+        if self.legacy {
+            self.list.push(KeyValue::new("http.duration_ms", millis));
+        }
+    }
+}
+
+fn cut(value: &str) -> String {
+    match value.char_indices().find(|(at, char)| at + char.len_utf8() > MAX_VALUE) {
+        Some((at, _)) => format!("{}...", &value[..at]),
+        None => value.to_owned(),
+    }
+}

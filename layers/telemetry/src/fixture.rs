@@ -1,0 +1,138 @@
+//! What tests look at: everything that goes out, kept in memory.
+
+use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
+use opentelemetry_sdk::trace::{InMemorySpanExporter, SimpleSpanProcessor, SpanData};
+
+use crate::{SamplingRatio, Settings, Telemetry};
+
+pub(crate) const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+pub(crate) struct Fixture {
+    pub(crate) telemetry: Telemetry,
+    spans: InMemorySpanExporter,
+    metrics: InMemoryMetricExporter,
+}
+
+impl Fixture {
+    pub(crate) fn settings(sampling: Option<f64>) -> Settings {
+        Settings {
+            sampling: sampling.map(|ratio| SamplingRatio::try_from(ratio).unwrap()),
+            service_name: Some("gateway".into()),
+            environment_variables: vec!["REGION".into()],
+            legacy_attributes: true,
+            ..Settings::default()
+        }
+    }
+
+    pub(crate) fn sampling(ratio: f64) -> Self {
+        Self::new(Self::settings(Some(ratio)))
+    }
+
+    pub(crate) fn new(settings: Settings) -> Self {
+        let spans = InMemorySpanExporter::default();
+        let metrics = InMemoryMetricExporter::default();
+        let telemetry = Telemetry::builder(settings)
+            .environment(|name| (name == "REGION").then(|| "north".to_owned()))
+            .span_processor(SimpleSpanProcessor::new(spans.clone()))
+            .metric_reader(PeriodicReader::builder(metrics.clone()).build())
+            .build()
+            .unwrap();
+        Self { telemetry, spans, metrics }
+    }
+
+    pub(crate) fn spans(&self) -> Vec<SpanData> {
+        self.spans.get_finished_spans().unwrap()
+    }
+
+    pub(crate) fn attribute(&self, span: &SpanData, key: &str) -> Option<String> {
+        let _ = self;
+        let found = span.attributes.iter().find(|one| one.key.as_str() == key);
+        found.map(|one| one.value.to_string())
+    }
+
+    /// Everything that was measured, as it was printed.
+    pub(crate) fn exported(&self) -> String {
+        format!("{:?}", self.points())
+    }
+
+    /// Each set of labels of a metric and how often something was recorded for it.
+    pub(crate) fn labels(&self, metric: &str) -> Vec<(String, u64)> {
+        let points = self.points().into_iter().filter(|point| point.metric == metric);
+        let mut all: Vec<_> = points.map(|point| (point.labels, point.count)).collect();
+        all.sort();
+        all
+    }
+
+    pub(crate) fn count(&self, metric: &str) -> u64 {
+        self.labels(metric).iter().map(|(_, count)| count).sum()
+    }
+
+    pub(crate) fn sum(&self, metric: &str) -> f64 {
+        let points = self.points().into_iter().filter(|point| point.metric == metric);
+        points.map(|point| point.sum).sum()
+    }
+
+    pub(crate) fn gauge(&self, metric: &str) -> i64 {
+        #[expect(clippy::cast_possible_truncation, reason = "small whole numbers")]
+        let sum = self.sum(metric) as i64;
+        sum
+    }
+
+    fn points(&self) -> Vec<Point> {
+        self.metrics.reset();
+        self.provider().force_flush().unwrap();
+        let exported = self.metrics.get_finished_metrics().unwrap();
+        let scopes = exported.iter().flat_map(|resource| resource.scope_metrics());
+        scopes.flat_map(|scope| scope.metrics()).flat_map(Point::of).collect()
+    }
+
+    fn provider(&self) -> SdkMeterProvider {
+        self.telemetry.meter_provider()
+    }
+}
+
+#[derive(Debug)]
+struct Point {
+    metric: String,
+    labels: String,
+    count: u64,
+    sum: f64,
+}
+
+impl Point {
+    #[expect(clippy::cast_precision_loss, reason = "small whole numbers")]
+    fn of(metric: &opentelemetry_sdk::metrics::data::Metric) -> Vec<Self> {
+        let point = |labels: Vec<String>, count, sum| {
+            let mut labels = labels;
+            labels.sort();
+            Self { metric: metric.name().to_owned(), labels: labels.join(" "), count, sum }
+        };
+        let text = |one: &opentelemetry::KeyValue| format!("{}={}", one.key, one.value);
+        match metric.data() {
+            AggregatedMetrics::F64(MetricData::Histogram(data)) => data
+                .data_points()
+                .map(|one| point(one.attributes().map(text).collect(), one.count(), one.sum()))
+                .collect(),
+            AggregatedMetrics::U64(MetricData::Sum(data)) => data
+                .data_points()
+                .map(|one| {
+                    let sum = one.value() as f64;
+                    point(one.attributes().map(text).collect(), one.value(), sum)
+                })
+                .collect(),
+            AggregatedMetrics::U64(MetricData::Gauge(data)) => data
+                .data_points()
+                .map(|one| {
+                    let sum = one.value() as f64;
+                    point(one.attributes().map(text).collect(), one.value(), sum)
+                })
+                .collect(),
+            AggregatedMetrics::I64(MetricData::Sum(data)) => data
+                .data_points()
+                .map(|one| point(one.attributes().map(text).collect(), 0, one.value() as f64))
+                .collect(),
+            other => panic!("{} has {other:?}", metric.name()),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+use std::pin::pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use opentelemetry::trace::{SpanId, SpanKind, Status};
+use tower::ServiceExt;
+use tower_layer::Layer;
+use tower_test::mock;
+use vmcp_core::{Backend, Body, Generation, Identity, McpRequest, Rejection, Trail};
+use vmcp_wire::scan;
+
+use crate::fixture::{Fixture, PARENT};
+use crate::{Settings, Trace};
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{"token":"canary"}}}"#;
+
+fn message(text: &str) -> McpRequest {
+    let bytes = Bytes::copy_from_slice(text.as_bytes());
+    let envelope = scan(&bytes).unwrap();
+    McpRequest { bytes, envelope, generation: Generation::Stateful }
+}
+
+fn json(body: &str) -> Response<Body> {
+    let response = Response::builder().header("content-type", "application/json");
+    response.body(Body::from(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
+}
+
+/// What inner layers do with a request: they write down what they find, and answer.
+async fn asked(
+    fixture: &Fixture,
+    request: Request<()>,
+    text: &str,
+    backend: Option<&str>,
+    answer: Response<Body>,
+) {
+    let (text, backend) = (text.to_owned(), backend.map(Backend::new));
+    let mut answer = Some(answer);
+    let inner = tower::service_fn(move |mut request: Request<()>| {
+        let trail = Trail::of(request.extensions_mut());
+        trail.note_message(&message(&text));
+        trail.note_identity(&Identity::new("issuer", "canary"));
+        if let Some(backend) = &backend {
+            trail.note_backend(backend);
+        }
+        std::future::ready(Ok::<_, std::convert::Infallible>(answer.take().unwrap()))
+    });
+    let response = fixture.telemetry.incoming().layer(inner).oneshot(request).await.unwrap();
+    _ = response.into_body().collect().await;
+}
+
+fn post() -> Request<()> {
+    Request::post("/mcp?token=canary")
+        .header("host", "gateway")
+        .header("user-agent", "tester")
+        .header("mcp-session-id", "canary")
+        .header("mcp-protocol-version", "2025-11-25")
+        .body(())
+        .unwrap()
+}
+
+const RESULT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[]}}"#;
+
+#[tokio::test]
+async fn a_call_is_one_span_and_one_measurement_by_the_conventions() {
+    let fixture = Fixture::sampling(1.0);
+    asked(&fixture, post(), CALL, Some("meteo"), json(RESULT)).await;
+    let [span] = &fixture.spans()[..] else { panic!("one span") };
+    assert_eq!((&*span.name, &span.span_kind), ("tools/call weather", &SpanKind::Server));
+    assert_eq!(span.status, Status::Ok);
+    for (key, value) in [
+        ("mcp.method.name", "tools/call"),
+        ("gen_ai.tool.name", "weather"),
+        ("gen_ai.operation.name", "execute_tool"),
+        ("jsonrpc.request.id", "7"),
+        ("mcp.protocol.version", "2025-11-25"),
+        ("vmcp.backend.name", "meteo"),
+        ("url.path", "/mcp"),
+        ("server.address", "gateway"),
+        ("user_agent.original", "tester"),
+        ("http.response.status_code", "200"),
+        ("auth.authenticated", "true"),
+        ("environment.REGION", "north"),
+    ] {
+        assert_eq!(fixture.attribute(span, key).as_deref(), Some(value), "{key}");
+    }
+    let labels = fixture.labels("mcp.server.operation.duration");
+    let expected = "gen_ai.operation.name=execute_tool gen_ai.tool.name=weather \
+         jsonrpc.protocol.version=2.0 mcp.method.name=tools/call mcp.protocol.version=2025-11-25 \
+         network.protocol.name=http network.protocol.version=1.1 network.transport=tcp";
+    assert_eq!(labels, [(expected.to_owned(), 1)]);
+    let calls = fixture.labels("vmcp_mcp_tool_calls");
+    assert_eq!(calls, [("server=gateway status=success tool=weather".to_owned(), 1)]);
+}
+
+#[tokio::test]
+async fn neither_arguments_nor_queries_nor_sessions_are_in_a_span() {
+    let fixture = Fixture::sampling(1.0);
+    asked(&fixture, post(), CALL, None, json(RESULT)).await;
+    let everything = format!("{:?} {:?}", fixture.spans(), fixture.exported());
+    assert!(!everything.contains("canary"), "{everything}");
+}
+
+#[tokio::test]
+async fn older_names_are_there_only_when_asked_for() {
+    for legacy in [true, false] {
+        let settings = Settings { legacy_attributes: legacy, ..Fixture::settings(Some(1.0)) };
+        let fixture = Fixture::new(settings);
+        asked(&fixture, post(), CALL, None, json(RESULT)).await;
+        let [span] = &fixture.spans()[..] else { panic!("one span") };
+        for key in
+            ["mcp.method", "mcp.tool.name", "http.status_code", "http.duration_ms", "rpc.system"]
+        {
+            assert_eq!(fixture.attribute(span, key).is_some(), legacy, "{key}");
+        }
+        assert!(fixture.attribute(span, "mcp.method.name").is_some());
+    }
+}
+
+#[tokio::test]
+async fn the_parent_is_the_messages_before_the_headers() {
+    let fixture = Fixture::sampling(0.0);
+    let other = "00-11111111111111111111111111111111-2222222222222222-00";
+    let mut request = post();
+    request.headers_mut().insert("traceparent", other.parse().unwrap());
+    let text = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{"traceparent":"{PARENT}"}}}}}}"#
+    );
+    asked(&fixture, request, &text, None, json(RESULT)).await;
+    // Its parent is sampled, which counts more than the ratio.
+    let [span] = &fixture.spans()[..] else { panic!("one span") };
+    assert_eq!(span.parent_span_id.to_string(), &PARENT[36..52]);
+    assert_eq!(span.span_context.trace_id().to_string(), &PARENT[3..35]);
+    assert!(span.parent_span_is_remote);
+}
+
+#[tokio::test]
+async fn what_its_parent_does_not_record_is_not_recorded() {
+    let fixture = Fixture::sampling(1.0);
+    let mut request = post();
+    let unsampled = format!("{}00", &PARENT[..53]);
+    request.headers_mut().insert("traceparent", unsampled.parse().unwrap());
+    asked(&fixture, request, CALL, None, json(RESULT)).await;
+    assert!(fixture.spans().is_empty());
+    assert_eq!(fixture.count("vmcp_mcp_requests"), 1);
+}
+
+#[tokio::test]
+async fn about_the_ratio_of_all_traces_is_recorded() {
+    let fixture = Fixture::sampling(0.05);
+    for _ in 0..2000 {
+        asked(&fixture, post(), CALL, Some("b"), json(RESULT)).await;
+    }
+    let recorded = fixture.spans().len();
+    assert!((40..200).contains(&recorded), "{recorded}");
+    assert_eq!(fixture.count("mcp.server.operation.duration"), 2000);
+    assert!(fixture.spans().iter().all(|span| span.parent_span_id == SpanId::INVALID));
+}
+
+#[tokio::test]
+async fn names_that_are_made_up_become_no_labels() {
+    let fixture = Fixture::sampling(1.0);
+    for number in 0..3000 {
+        let text = CALL.replace("weather", &format!("made-up-{number}"));
+        let refusal = Rejection::unknown_name("tool", "x").for_session();
+        asked(&fixture, post(), &text, None, refusal.into_response(None)).await;
+    }
+    assert_eq!(fixture.labels("mcp.server.operation.duration").len(), 1);
+    assert!(fixture.spans().iter().all(|span| span.name == "tools/call"));
+    assert_eq!(fixture.attribute(&fixture.spans()[0], "error.type").as_deref(), Some("-32602"));
+}
+
+#[tokio::test]
+async fn an_error_of_the_backend_is_told_apart_by_its_code() {
+    let fixture = Fixture::sampling(1.0);
+    let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32050,"message":"no"}}"#;
+    asked(&fixture, post(), CALL, Some("b"), json(error)).await;
+    let failed = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"isError":true}}"#;
+    asked(&fixture, post(), CALL, Some("b"), json(failed)).await;
+    let spans = fixture.spans();
+    let faults: Vec<_> =
+        spans.iter().filter_map(|span| fixture.attribute(span, "error.type")).collect();
+    assert_eq!(faults, ["-32050", "tool_error"]);
+    assert!(spans.iter().all(|span| matches!(span.status, Status::Error { .. })));
+    let calls = fixture.labels("vmcp_mcp_tool_calls");
+    assert_eq!(calls, [("server=gateway status=error tool=weather".to_owned(), 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_lasts_until_its_end() {
+    let fixture = Fixture::sampling(1.0);
+    let (inner, mut handle) = mock::pair::<Request<()>, Response<Body>>();
+    let response = fixture.telemetry.incoming().layer(inner).oneshot(post());
+    let answer = async {
+        let (mut request, send) = handle.next_request().await.unwrap();
+        Trail::of(request.extensions_mut()).note_message(&message(CALL));
+        let slow = async_stream(Duration::from_secs(3));
+        send.send_response(Response::new(Body::wrap(slow)));
+    };
+    let (response, ()) = tokio::join!(response, answer);
+    let body = response.unwrap().into_body();
+    assert_eq!(fixture.gauge("vmcp_mcp_active_connections"), 1);
+    assert!(fixture.spans().is_empty());
+    body.collect().await.unwrap();
+    assert_eq!(fixture.gauge("vmcp_mcp_active_connections"), 0);
+    let sum = fixture.sum("mcp.server.operation.duration");
+    assert!((sum - 3.0).abs() < 0.1, "{sum}");
+}
+
+/// A body that ends after `wait`.
+fn async_stream(wait: Duration) -> impl http_body::Body<Data = Bytes, Error = vmcp_core::BoxError> {
+    struct Slow(std::pin::Pin<Box<tokio::time::Sleep>>);
+    impl http_body::Body for Slow {
+        type Data = Bytes;
+        type Error = vmcp_core::BoxError;
+        fn poll_frame(
+            mut self: std::pin::Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+        ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, vmcp_core::BoxError>>> {
+            self.0.as_mut().poll(cx).map(|()| None)
+        }
+    }
+    Slow(Box::pin(tokio::time::sleep(wait)))
+}
+
+#[tokio::test]
+async fn a_call_that_nobody_waits_for_is_recorded_as_cancelled() {
+    let fixture = Fixture::sampling(1.0);
+    let (inner, mut handle) = mock::pair::<Request<()>, Response<Body>>();
+    handle.allow(1);
+    {
+        let mut call = pin!(fixture.telemetry.incoming().layer(inner).oneshot(post()));
+        assert!(futures_now(call.as_mut()).is_none());
+        let (mut request, _send) = handle.next_request().await.unwrap();
+        Trail::of(request.extensions_mut()).note_message(&message(CALL));
+    }
+    let [span] = &fixture.spans()[..] else { panic!("one span") };
+    assert_eq!(fixture.attribute(span, "error.type").as_deref(), Some("cancelled"));
+    assert_eq!(fixture.gauge("vmcp_mcp_active_connections"), 0);
+}
+
+fn futures_now<F: Future>(call: std::pin::Pin<&mut F>) -> Option<F::Output> {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match call.poll(&mut cx) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}
+
+#[tokio::test]
+async fn readiness_is_the_inner_services() {
+    let fixture = Fixture::sampling(1.0);
+    let (inner, mut handle) = mock::pair::<Request<()>, Response<Body>>();
+    let mut service = fixture.telemetry.incoming().layer(inner);
+    handle.allow(0);
+    assert!(futures_now(pin!(service.ready())).is_none());
+    handle.allow(1);
+    assert!(futures_now(pin!(service.ready())).is_some());
+}
+
+#[tokio::test]
+async fn while_tracing_is_off_a_clients_trace_is_known_and_nothing_recorded() {
+    let fixture = Fixture::new(Fixture::settings(None));
+    assert!(fixture.telemetry.tracer().is_none());
+    let inner = tower::service_fn(|request: Request<()>| async move {
+        let trace = request.extensions().get::<Trace>().map(|trace| trace.context().cloned());
+        let parent = trace.flatten().map(|context| context.to_string());
+        Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from(
+            parent.unwrap_or_default(),
+        )))
+    });
+    let layer = fixture.telemetry.incoming();
+    let mut request = post();
+    request.headers_mut().insert("traceparent", PARENT.parse().unwrap());
+    let response = layer.layer(inner).oneshot(request).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), PARENT);
+    assert!(fixture.spans().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_counted_by_its_method() {
+    let fixture = Fixture::sampling(1.0);
+    let inner = tower::service_fn(|_: Request<()>| async {
+        let refused = Response::builder().status(StatusCode::METHOD_NOT_ALLOWED);
+        Ok::<_, std::convert::Infallible>(refused.body(Body::empty()).unwrap())
+    });
+    let request = Request::builder().method(Method::PUT).uri("/mcp").body(()).unwrap();
+    fixture.telemetry.incoming().layer(inner).oneshot(request).await.unwrap();
+    let labels = fixture.labels("vmcp_mcp_requests");
+    let expected = "mcp_method= mcp_resource_id= method=_OTHER server=gateway status=error \
+         status_code=405 transport=streamable-http";
+    assert_eq!(labels, [(expected.to_owned(), 1)]);
+    assert_eq!(fixture.count("mcp.server.operation.duration"), 0);
+    assert_eq!(fixture.spans()[0].status, Status::Unset);
+}

@@ -1,0 +1,196 @@
+//! The collector: OTLP over a client that somebody gives.
+//!
+//! The exporters run on threads of their own, each with a bounded queue that drops what finds no
+//! room. So a collector that is slow or gone costs requests nothing.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_otlp::{
+    MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
+};
+use opentelemetry_sdk::metrics::PeriodicReader;
+use opentelemetry_sdk::trace::BatchSpanProcessor;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tower_service::Service;
+use vmcp_core::{Body, BoxError};
+
+use crate::{BuildError, Builder, Endpoint, Protocol, SettingsError};
+
+mod grpc;
+
+/// How long one attempt to send may take.
+const ATTEMPT: Duration = Duration::from_secs(10);
+
+/// The largest answer that is read, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
+
+const TRACES: &str = "/v1/traces";
+const METRICS: &str = "/v1/metrics";
+
+/// Sends what the exporters made over `C`, in a task of the runtime.
+struct Carrier<C> {
+    client: Mutex<C>,
+    runtime: Handle,
+    protocol: Protocol,
+    headers: Arc<[(HeaderName, HeaderValue)]>,
+    failures: Arc<AtomicU64>,
+}
+
+/// A task that ends with whoever waits for it.
+struct Task<T>(JoinHandle<T>);
+
+/// Why an export failed. None of what was sent, and nothing that the collector says but numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum ExportError {
+    #[error("the collector did not answer within {ATTEMPT:?}")]
+    Elapsed,
+    #[error("the collector could not be reached")]
+    Unreachable,
+    #[error("the collector's answer is broken or too large")]
+    Broken,
+    #[error("the runtime has ended")]
+    NoRuntime,
+}
+
+impl Builder {
+    /// Sends over `client` what [`Settings`](crate::Settings) want sent to the collector. The client
+    /// reaches the origin of the endpoint; requests have absolute URIs. Its trust and addresses are
+    /// its own; each attempt is given 10 s and an answer of 64 KiB. [`Protocol::Grpc`] needs HTTP/2 and
+    /// trailers, by prior knowledge where there is no TLS.
+    ///
+    /// # Errors
+    /// There is no endpoint, the protocol is not known, or this is called outside of a tokio runtime.
+    pub fn otlp<C, R>(mut self, client: C) -> Result<Self, BuildError>
+    where
+        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        C::Error: Into<BoxError>,
+        C::Future: Send,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let (spans, metrics) = (self.settings.sampling.is_some(), self.settings.metrics);
+        if !spans && !metrics {
+            return Ok(self);
+        }
+        let endpoint = self.settings.endpoint.clone().ok_or(SettingsError::NoEndpoint)?;
+        let variable = (self.environment)("OTEL_EXPORTER_OTLP_PROTOCOL").unwrap_or_default();
+        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        let carrier: Arc<dyn HttpClient> = Arc::new(Carrier {
+            client: Mutex::new(client),
+            runtime,
+            protocol: variable.parse()?,
+            headers: self.settings.headers.0.clone().into(),
+            failures: Arc::clone(&self.failures),
+        });
+        if spans {
+            let exporter = spans_to(&endpoint, Arc::clone(&carrier))?;
+            self = self.span_processor(BatchSpanProcessor::builder(exporter).build());
+        }
+        if metrics {
+            let exporter = metrics_to(&endpoint, carrier)?;
+            self = self.metric_reader(PeriodicReader::builder(exporter).build());
+        }
+        Ok(self)
+    }
+}
+
+fn spans_to(endpoint: &Endpoint, carrier: Arc<dyn HttpClient>) -> Result<SpanExporter, BuildError> {
+    SpanExporter::builder()
+        .with_http()
+        .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
+        .with_endpoint(endpoint.below(TRACES))
+        .with_shared_http_client(carrier)
+        .build()
+        .map_err(|error| BuildError::Exporter(error.to_string()))
+}
+
+fn metrics_to(
+    endpoint: &Endpoint,
+    carrier: Arc<dyn HttpClient>,
+) -> Result<MetricExporter, BuildError> {
+    MetricExporter::builder()
+        .with_http()
+        .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
+        .with_endpoint(endpoint.below(METRICS))
+        .with_shared_http_client(carrier)
+        .build()
+        .map_err(|error| BuildError::Exporter(error.to_string()))
+}
+
+#[async_trait]
+impl<C, R> HttpClient for Carrier<C>
+where
+    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    C::Error: Into<BoxError>,
+    C::Future: Send,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        for (name, value) in &*self.headers {
+            request.headers_mut().insert(name, value.clone());
+        }
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let protocol = self.protocol;
+        let exchange = async move {
+            let exchange = exchange(client, request, protocol);
+            let answer = tokio::time::timeout(ATTEMPT, exchange).await;
+            answer.unwrap_or(Err(ExportError::Elapsed))
+        };
+        let mut task = Task(self.runtime.spawn(exchange));
+        let answer = (&mut task.0).await.unwrap_or(Err(ExportError::NoRuntime));
+        if !answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+            self.failures.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(answer?)
+    }
+}
+
+async fn exchange<C, R>(
+    mut client: C,
+    request: Request<Bytes>,
+    protocol: Protocol,
+) -> Result<Response<Bytes>, ExportError>
+where
+    C: Service<Request<Body>, Response = Response<R>>,
+    R: http_body::Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    let request = match protocol {
+        Protocol::Http => request.map(Body::from),
+        Protocol::Grpc => grpc::request(request).ok_or(ExportError::Broken)?,
+    };
+    std::future::poll_fn(|cx| client.poll_ready(cx)).await.map_err(|_| ExportError::Unreachable)?;
+    let answer = client.call(request).await.map_err(|_| ExportError::Unreachable)?;
+    match protocol {
+        Protocol::Http => {
+            let (parts, body) = answer.into_parts();
+            let body = vmcp_core::read(body, MAX_ANSWER).await.map_err(|_| ExportError::Broken)?;
+            Ok(Response::from_parts(parts, body))
+        }
+        Protocol::Grpc => grpc::answer(answer).await,
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl<C> fmt::Debug for Carrier<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Carrier").field("protocol", &self.protocol).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

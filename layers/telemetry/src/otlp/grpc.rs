@@ -1,0 +1,104 @@
+//! The same messages as unary gRPC calls.
+//!
+//! OTLP over HTTP and over gRPC carry the same protobuf messages; what differs is a path, five bytes
+//! before the message and a status in the trailers. That is little enough to need no gRPC stack
+//! (gRPC over HTTP/2, "Requests" and "Responses").
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
+use http::uri::PathAndQuery;
+use http::{Request, Response, StatusCode, Uri, Version};
+use vmcp_core::{Body, BoxError};
+
+use super::{ExportError, MAX_ANSWER, METRICS, TRACES};
+
+const TRACE_SERVICE: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+const METRICS_SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+/// An uncompressed message begins with this and its length.
+const PLAIN: u8 = 0;
+
+/// The call that carries the message of an OTLP request over HTTP; `None` if it is none.
+pub(super) fn request(request: Request<Bytes>) -> Option<Request<Body>> {
+    let (mut parts, message) = request.into_parts();
+    let path = parts.uri.path();
+    let path = if let Some(base) = path.strip_suffix(TRACES) {
+        format!("{base}{TRACE_SERVICE}")
+    } else {
+        format!("{}{METRICS_SERVICE}", path.strip_suffix(METRICS)?)
+    };
+    let mut uri = parts.uri.into_parts();
+    uri.path_and_query = Some(PathAndQuery::try_from(path).ok()?);
+    parts.uri = Uri::from_parts(uri).ok()?;
+    parts.version = Version::HTTP_2;
+    parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    parts.headers.insert(TE, HeaderValue::from_static("trailers"));
+    let length = u32::try_from(message.len()).ok()?.to_be_bytes();
+    let mut framed = Vec::with_capacity(message.len() + 5);
+    framed.push(PLAIN);
+    framed.extend_from_slice(&length);
+    framed.extend_from_slice(&message);
+    Some(Request::from_parts(parts, Body::from(Bytes::from(framed))))
+}
+
+/// The answer as OTLP over HTTP would give it.
+pub(super) async fn answer<R>(answer: Response<R>) -> Result<Response<Bytes>, ExportError>
+where
+    R: http_body::Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    let (parts, body) = answer.into_parts();
+    if !parts.status.is_success() {
+        return Ok(of(parts.status, Bytes::new()));
+    }
+    // An answer without a message has its status in the headers.
+    let mut status = code(&parts.headers);
+    let (mut body, mut message) = (pin!(body), Vec::new());
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        match frame.map_err(|_| ExportError::Broken)?.into_data() {
+            Ok(data) if message.len() + data.len() > MAX_ANSWER => return Err(ExportError::Broken),
+            Ok(data) => message.extend_from_slice(&data),
+            Err(frame) => {
+                let trailers = frame.into_trailers().unwrap_or_default();
+                status = status.or_else(|| code(&trailers));
+            }
+        }
+    }
+    match status {
+        Some(0) => Ok(of(StatusCode::OK, unframed(&message).ok_or(ExportError::Broken)?)),
+        // The codes that OTLP lets a client try again after.
+        Some(1 | 4 | 8 | 10 | 11 | 14 | 15) => {
+            Ok(of(StatusCode::SERVICE_UNAVAILABLE, Bytes::new()))
+        }
+        Some(7 | 16) => Ok(of(StatusCode::UNAUTHORIZED, Bytes::new())),
+        Some(_) => Ok(of(StatusCode::BAD_REQUEST, Bytes::new())),
+        None => Err(ExportError::Broken),
+    }
+}
+
+fn code(headers: &HeaderMap) -> Option<u32> {
+    headers.get(STATUS)?.to_str().ok()?.parse().ok()
+}
+
+fn unframed(framed: &[u8]) -> Option<Bytes> {
+    match framed {
+        [] => Some(Bytes::new()),
+        [PLAIN, a, b, c, d, message @ ..] => {
+            let length = u32::from_be_bytes([*a, *b, *c, *d]);
+            let whole = usize::try_from(length) == Ok(message.len());
+            whole.then(|| Bytes::copy_from_slice(message))
+        }
+        _ => None,
+    }
+}
+
+fn of(status: StatusCode, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    response
+}

@@ -1,0 +1,128 @@
+//! What all signals say of the process that they come from.
+
+use opentelemetry::KeyValue;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::resource::TelemetryResourceDetector;
+
+use crate::Settings;
+
+/// What an environment variable holds.
+pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The resource, and the service's name in it. Settings come before `OTEL_SERVICE_NAME`, that before
+/// `OTEL_RESOURCE_ATTRIBUTES`, and that before defaults (OpenTelemetry, SDK environment variables).
+pub(crate) fn resource(settings: &Settings, environment: Environment<'_>) -> (Resource, String) {
+    let listed = environment("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    let listed: Vec<_> = parse(&listed).collect();
+    let custom = &settings.custom_attributes;
+    let named = |list: &[(String, String)]| {
+        list.iter().rev().find(|(key, _)| key == "service.name").map(|(_, value)| value.clone())
+    };
+    let name = [
+        settings.service_name.clone(),
+        custom.get("service.name").cloned(),
+        environment("OTEL_SERVICE_NAME"),
+        named(&listed),
+    ];
+    let name = name.into_iter().flatten().find(|name| !name.is_empty());
+    let name = name.unwrap_or_else(|| settings.default_service_name.clone());
+    let mut builder = Resource::builder_empty().with_detector(Box::new(TelemetryResourceDetector));
+    // A later attribute replaces an earlier one.
+    if !settings.service_version.is_empty() {
+        let version = settings.service_version.clone();
+        builder = builder.with_attribute(KeyValue::new("service.version", version));
+    }
+    let custom = custom.iter().map(|(key, value)| (key.clone(), value.clone()));
+    let all = listed.into_iter().chain(custom);
+    builder = builder.with_attributes(all.map(|(key, value)| KeyValue::new(key, value)));
+    builder = builder.with_attribute(KeyValue::new("service.name", name.clone()));
+    (builder.build(), name)
+}
+
+/// `environment.*`, for the variables that are to be recorded and are set.
+pub(crate) fn variables(settings: &Settings, environment: Environment<'_>) -> Vec<KeyValue> {
+    let variable = |name: &String| {
+        let value = environment(name)?;
+        Some(KeyValue::new(format!("environment.{name}"), value))
+    };
+    settings.environment_variables.iter().filter_map(variable).collect()
+}
+
+/// `key=value` pairs with percent-encoded values, between commas (W3C Baggage). What is no pair is
+/// left out.
+fn parse(list: &str) -> impl Iterator<Item = (String, String)> {
+    list.split(',').filter_map(|pair| {
+        let (key, value) = pair.split_once('=')?;
+        let key = key.trim();
+        (!key.is_empty()).then(|| (key.to_owned(), decode(value.trim())))
+    })
+}
+
+fn decode(value: &str) -> String {
+    let mut out = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if *first == b'%' => {
+                out.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            _ => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::Key;
+
+    use super::*;
+
+    fn name(settings: &Settings, variables: &[(&str, &str)]) -> String {
+        let environment = |wanted: &str| {
+            let found = variables.iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        let (resource, name) = resource(settings, &environment);
+        let said = resource.get(&Key::new("service.name")).unwrap();
+        assert_eq!(said.as_str(), name);
+        name
+    }
+
+    #[test]
+    fn the_name_that_was_set_comes_before_the_environment() {
+        let mut settings =
+            Settings { default_service_name: "default".into(), ..Settings::default() };
+        let listed = ("OTEL_RESOURCE_ATTRIBUTES", "a=b,service.name=list%20ed");
+        assert_eq!(name(&settings, &[]), "default");
+        assert_eq!(name(&settings, &[listed]), "list ed");
+        assert_eq!(name(&settings, &[listed, ("OTEL_SERVICE_NAME", "variable")]), "variable");
+        settings.service_name = Some("set".into());
+        assert_eq!(name(&settings, &[listed, ("OTEL_SERVICE_NAME", "variable")]), "set");
+    }
+
+    #[test]
+    fn attributes_that_were_set_come_before_the_environment() {
+        let mut settings = Settings { service_version: "1".into(), ..Settings::default() };
+        settings.custom_attributes.insert("team".into(), "set".into());
+        let environment = |_: &str| Some("team=listed,zone=a%2Cb,,=x,broken".to_owned());
+        let (resource, _) = resource(&settings, &environment);
+        let get = |key: &'static str| resource.get(&Key::new(key)).map(|value| value.to_string());
+        assert_eq!(get("team").as_deref(), Some("set"));
+        assert_eq!(get("zone").as_deref(), Some("a,b"));
+        assert_eq!(get("service.version").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn only_the_variables_that_were_named_are_read() {
+        let settings =
+            Settings { environment_variables: vec!["A".into(), "C".into()], ..Settings::default() };
+        let environment = |name: &str| (name != "C").then(|| format!("{name}!"));
+        assert_eq!(variables(&settings, &environment), [KeyValue::new("environment.A", "A!")]);
+    }
+}
