@@ -19,7 +19,7 @@ pub(crate) fn check(headers: &HeaderMap) -> Result<(), Rejection> {
         return Err(Rejection::unsupported_media_type());
     }
     let both = headers.get(ACCEPT).is_none_or(|first| first == BOTH);
-    if !both && !(accepts(headers, JSON) && accepts(headers, EVENTS)) {
+    if !(both || accepts(headers, JSON) && accepts(headers, EVENTS)) {
         return Err(Rejection::not_acceptable("send Accept: application/json, text/event-stream"));
     }
     Ok(())

@@ -10,17 +10,17 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    Method, Request, Response, StatusCode, Uri, header,
+    Method, Request, Response, Uri, header,
     uri::{PathAndQuery, Scheme},
 };
-use http_body::Body;
 use http_body_util::Full;
 use tower_service::Service;
 use vmcp_core::BoxError;
 
 use crate::{
     Error, Incoming, Origin,
-    exchange::Failure,
+    begun::Begun,
+    exchange::{Answered, Failure, exchange},
     pool::{Lease, Link, Pool},
 };
 
@@ -44,6 +44,11 @@ pub struct Client {
 impl Client {
     pub(crate) fn new(pool: Arc<Pool>, max_body: u64) -> Self {
         Self { pool, max_body }
+    }
+
+    /// The client that a lease is of.
+    pub(crate) fn of(lease: &Lease, max_body: u64) -> Self {
+        Self { pool: lease.pool(), max_body }
     }
 
     /// The same client with another cap on the bytes of a response's body.
@@ -72,38 +77,54 @@ impl Client {
         &self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Error> {
-        self.check(&request)?;
+        self.prepare(&mut request)?;
+        let lease = self.pool.lease().await?;
+        let link = lease.link().await?;
+        match self.attempt(link, request).await {
+            Ok(answered) => answered.accept(lease, self.max_body),
+            Err(Failure { unsent: Some(request), .. }) => self.again(request, lease).await,
+            Err(Failure { error, .. }) => Err(error),
+        }
+    }
+
+    /// Sends a request once more, of which nothing was written, on a new connection.
+    pub(crate) async fn again(
+        &self,
+        request: Request<Full<Bytes>>,
+        lease: Lease,
+    ) -> Result<Response<Incoming>, Error> {
+        lease.forget_shared();
+        let link = lease.fresh_link().await?;
+        match self.attempt(link, request).await {
+            Ok(answered) => answered.accept(lease, self.max_body),
+            Err(Failure { error, .. }) => Err(error),
+        }
+    }
+
+    async fn attempt(
+        &self,
+        link: Link,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Answered, Failure> {
+        match link {
+            Link::One(connection) => {
+                self.in_origin_form(&mut request);
+                exchange(connection, request).await
+            }
+            Link::Many(mut connection) => {
+                self.in_absolute_form(&mut request);
+                let response = connection.send(request).await?;
+                Ok(Answered { response, connection: None })
+            }
+        }
+    }
+
+    fn prepare(&self, request: &mut Request<Full<Bytes>>) -> Result<(), Error> {
+        self.check(request)?;
         let headers = request.headers_mut();
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::TRANSFER_ENCODING);
-
-        let lease = self.pool.lease().await?;
-        let mut link = lease.link().await?;
-        let mut again = true;
-        loop {
-            let outcome = match link {
-                Link::One(mut connection) => {
-                    self.in_origin_form(&mut request);
-                    let outcome = connection.send(request).await;
-                    outcome.map(|response| (response, Some(connection)))
-                }
-                Link::Many(mut connection) => {
-                    self.in_absolute_form(&mut request);
-                    let outcome = connection.send(request).await;
-                    outcome.map(|response| (response, None))
-                }
-            };
-            match outcome {
-                Ok((response, connection)) => return self.accept(response, connection, lease),
-                Err(Failure { unsent: Some(unsent), .. }) if again => {
-                    again = false;
-                    request = unsent;
-                    lease.forget_shared();
-                    link = lease.fresh_link().await?;
-                }
-                Err(Failure { error, .. }) => return Err(error),
-            }
-        }
+        Ok(())
     }
 
     fn check(&self, request: &Request<Full<Bytes>>) -> Result<(), Error> {
@@ -127,9 +148,7 @@ impl Client {
         if request.uri().authority().is_some() {
             *request.uri_mut() = Uri::from(path_and_query(request.uri()));
         }
-        if !request.headers().contains_key(header::HOST) {
-            request.headers_mut().insert(header::HOST, self.pool.host.clone());
-        }
+        request.headers_mut().entry(header::HOST).or_insert_with(|| self.pool.host.clone());
     }
 
     /// HTTP/2 takes `:scheme` and `:authority` from the URI (RFC 9113, 8.3.1).
@@ -144,27 +163,6 @@ impl Client {
         }
         request.headers_mut().remove(header::HOST);
     }
-
-    fn accept(
-        &self,
-        response: Response<hyper::body::Incoming>,
-        connection: Option<Box<crate::exchange::Connection>>,
-        lease: Lease,
-    ) -> Result<Response<Incoming>, Error> {
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(Error::Protocol { reason: "it switches protocols unasked", source: None });
-        }
-        let limit = (!is_event_stream(&response)).then_some(self.max_body);
-        if let Some(limit) = limit
-            && response.body().size_hint().lower() > limit
-        {
-            return Err(Error::BodyTooLarge { limit });
-        }
-        Ok(response.map(|body| match connection {
-            Some(connection) => Incoming::one(body, connection, lease, limit),
-            None => Incoming::many(body, lease, limit),
-        }))
-    }
 }
 
 impl Service<Request<Full<Bytes>>> for Client {
@@ -178,7 +176,14 @@ impl Service<Request<Full<Bytes>>> for Client {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Full<Bytes>>) -> ResponseFuture {
+    fn call(&mut self, mut request: Request<Full<Bytes>>) -> ResponseFuture {
+        // Most requests find an idle connection, and then nothing of them has to be kept.
+        if self.prepare(&mut request).is_ok()
+            && let Some((lease, connection)) = self.pool.idle_lease()
+        {
+            self.in_origin_form(&mut request);
+            return Box::pin(Begun::new(exchange(connection, request), lease, self.max_body));
+        }
         let this = self.clone();
         Box::pin(async move { this.send(request).await.map_err(BoxError::from) })
     }
@@ -195,13 +200,4 @@ impl fmt::Debug for Client {
 
 fn path_and_query(uri: &Uri) -> PathAndQuery {
     uri.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"))
-}
-
-fn is_event_stream<B>(response: &Response<B>) -> bool {
-    const EVENT_STREAM: &[u8] = b"text/event-stream";
-    response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.as_bytes().get(..EVENT_STREAM.len()))
-        .is_some_and(|media| media.eq_ignore_ascii_case(EVENT_STREAM))
 }

@@ -5,25 +5,33 @@
 //! polls the future itself: no second task is woken for a request and none for a response.
 //!
 //! What hyper's two halves exchange becomes visible only while the future is polled, so the halves
-//! are asked with a waker that does nothing, always after the future. The task's own waker is
-//! registered only where the socket has nothing to give, so a task doesn't wake itself.
+//! are asked with a waker that does nothing, always after the future. The future itself is polled with
+//! a [`Bell`]: a task that is woken for another reason doesn't poll it in vain, and what the halves
+//! tell each other meanwhile wakes no task.
 
 use std::{
     future::{Future, poll_fn},
     pin::{Pin, pin},
-    task::{Context, Poll, Waker},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
 };
 
 use bytes::Bytes;
-use http::{Request, Response};
+use futures_util::task::AtomicWaker;
+use http::{Request, Response, StatusCode, header};
+use http_body::Body;
 use http_body_util::Full;
 use hyper::{
     body::Incoming,
     client::conn::{TrySendError, http1},
 };
-use tokio::task::coop::unconstrained;
+use pin_project_lite::pin_project;
+use tokio::task::coop::{Unconstrained, unconstrained};
 
-use crate::{Error, egress::OpenGuard, stream::Stream};
+use crate::{Error, egress::OpenGuard, pool::Lease, stream::Stream};
 
 /// How much is read of a body before somebody takes it: a 64 KiB answer with its head in one call. Also
 /// what an idle connection may hold, if its answers were that large.
@@ -33,10 +41,41 @@ const READ_AHEAD: usize = 96 * 1024;
 pub(crate) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: http1::Connection<Stream, Full<Bytes>>,
+    bell: Arc<Bell>,
+    /// The bell, as the driver knows it.
+    waker: Waker,
     finished: bool,
-    /// Whether no task is registered with it.
-    silent: bool,
     _open: OpenGuard,
+}
+
+/// Rings when the driver may have something to do.
+#[derive(Default)]
+struct Bell {
+    rung: AtomicBool,
+    /// The task that waits for that.
+    waiting: AtomicWaker,
+}
+
+pin_project! {
+    /// From a request to the head of its response, on a connection of its own. Nothing is written before
+    /// this is polled.
+    pub(crate) struct Exchange<F> {
+        // Outside the task's budget: an answer that is there must not be taken for a missing one.
+        #[pin]
+        answer: Unconstrained<F>,
+        // `None` once it is answered.
+        connection: Option<Box<Connection>>,
+    }
+}
+
+/// What hyper says of a request.
+pub(crate) type Answer = Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>>;
+
+/// The head of a response, and where its body comes from.
+pub(crate) struct Answered {
+    pub(crate) response: Response<Incoming>,
+    /// `None` where the connection is shared.
+    pub(crate) connection: Option<Box<Connection>>,
 }
 
 /// An exchange that failed, with the request if no byte of it was written.
@@ -57,44 +96,12 @@ impl Connection {
             .handshake(stream)
             .await
             .map_err(|error| Error::from_hyper(error, false))?;
-        let mut this =
-            Box::new(Self { sender, driver, finished: false, silent: true, _open: open });
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&bell));
+        let mut this = Box::new(Self { sender, driver, bell, waker, finished: false, _open: open });
         // hyper takes a request only once its driver has asked for one.
-        this.is_usable();
+        this.poll_driver();
         Ok(this)
-    }
-
-    /// Sends `request` and waits for the head of the response.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Failure> {
-        // Outside the task's budget: an answer that is there must not be taken for a missing one.
-        let mut response = pin!(unconstrained(self.sender.try_send_request(request)));
-        // The first poll writes, and an answer cannot be there yet.
-        let mut written = false;
-        let answer = poll_fn(|cx| {
-            if written {
-                self.drive_silently();
-                let answer = response.as_mut().poll(&mut silent());
-                if answer.is_ready() {
-                    return answer.map(Some);
-                }
-            }
-            written = true;
-            self.drive(cx);
-            match response.as_mut().poll(&mut silent()) {
-                // Nobody is left who could bring the answer.
-                Poll::Pending if self.finished => Poll::Ready(None),
-                answer => answer.map(Some),
-            }
-        });
-        match answer.await {
-            Some(answer) => answer.map_err(Failure::from),
-            None => {
-                Err(Failure { error: Error::Closed { sent: true, source: None }, unsent: None })
-            }
-        }
     }
 
     /// Whether the driver has ended: what has not arrived will not arrive any more.
@@ -102,17 +109,25 @@ impl Connection {
         self.finished
     }
 
-    /// Moves bytes; `cx` is woken when there may be more to move.
-    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
-        self.silent = false;
-        self.poll_driver(cx);
+    /// Moves bytes, if there may be any to move. Until [`Self::listen`], it wakes nobody.
+    pub(crate) fn drive(&mut self) {
+        self.hush();
+        if self.bell.rung.swap(false, Ordering::AcqRel) {
+            self.poll_driver();
+        }
     }
 
-    /// Moves the bytes that are there and registers nobody. With the task's budget exhausted it
-    /// moves none, so [`Self::drive`] has to follow where nothing comes of it.
-    pub(crate) fn drive_silently(&mut self) {
-        self.silent = true;
-        self.poll_driver(&mut silent());
+    /// Has `cx` woken when there may be bytes to move.
+    pub(crate) fn listen(&self, cx: &Context<'_>) {
+        self.bell.waiting.register(cx.waker());
+        // It may have rung before anybody listened.
+        if self.bell.rung.load(Ordering::Acquire) {
+            self.bell.waiting.wake();
+        }
+    }
+
+    fn hush(&self) {
+        drop(self.bell.waiting.take());
     }
 
     /// Whether the peer is still there, has sent nothing unasked, and the connection can take a
@@ -120,7 +135,9 @@ impl Connection {
     pub(crate) fn is_usable(&mut self) -> bool {
         // Outside the task's budget: an exhausted one would make every peer look alive.
         let looking = unconstrained(poll_fn(|_| {
-            self.drive_silently();
+            self.hush();
+            self.bell.rung.store(false, Ordering::Release);
+            self.poll_driver();
             Poll::Ready(())
         }));
         let _: Poll<()> = pin!(looking).poll(&mut silent());
@@ -128,25 +145,100 @@ impl Connection {
     }
 
     /// Whether the connection can take a request, as far as the last drive knows. Forgets the task
-    /// that drove it, so that a pooled connection neither wakes a task nor keeps its memory.
+    /// that listened, so that a pooled connection neither wakes a task nor keeps its memory.
     pub(crate) fn comes_to_rest(&mut self) -> bool {
-        if self.silent { self.is_at_rest() } else { self.is_usable() }
+        self.hush();
+        self.is_at_rest()
     }
 
     fn is_at_rest(&self) -> bool {
         !self.finished && self.sender.is_ready()
     }
 
-    fn poll_driver(&mut self, cx: &mut Context<'_>) {
+    fn poll_driver(&mut self) {
         if self.finished {
             return;
         }
-        if let Poll::Ready(outcome) = Pin::new(&mut self.driver).poll(cx) {
+        let mut cx = Context::from_waker(&self.waker);
+        if let Poll::Ready(outcome) = Pin::new(&mut self.driver).poll(&mut cx) {
             self.finished = true;
             if let Err(error) = outcome {
                 tracing::debug!(%error, "an idle connection ended");
             }
         }
+    }
+}
+
+/// Hands `request` to `connection`.
+pub(crate) fn exchange(
+    mut connection: Box<Connection>,
+    request: Request<Full<Bytes>>,
+) -> Exchange<impl Future<Output = Answer> + Send> {
+    let answer = unconstrained(connection.sender.try_send_request(request));
+    // The driver is to look, whether or not it was told of the request.
+    connection.bell.rung.store(true, Ordering::Release);
+    Exchange { answer, connection: Some(connection) }
+}
+
+impl<F: Future<Output = Answer>> Future for Exchange<F> {
+    type Output = Result<Answered, Failure>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Some(connection) = this.connection else { return Poll::Pending };
+        connection.drive();
+        let answer = this.answer.poll(&mut silent());
+        if answer.is_pending() && !connection.finished {
+            connection.listen(cx);
+            return Poll::Pending;
+        }
+        match (answer, this.connection.take()) {
+            (Poll::Ready(answer), Some(connection)) => Poll::Ready(match answer {
+                Ok(response) => Ok(Answered { response, connection: Some(connection) }),
+                Err(failure) => Err(failure.into()),
+            }),
+            // Nobody is left who could bring the answer.
+            (Poll::Pending, Some(_)) => {
+                let error = Error::Closed { sent: true, source: None };
+                Poll::Ready(Err(Failure { error, unsent: None }))
+            }
+            (_, None) => Poll::Pending,
+        }
+    }
+}
+
+impl Answered {
+    /// The response with a body that gives the connection and the lease back at its end.
+    pub(crate) fn accept(
+        self,
+        lease: Lease,
+        max_body: u64,
+    ) -> Result<Response<crate::Incoming>, Error> {
+        let Self { response, connection } = self;
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::Protocol { reason: "it switches protocols unasked", source: None });
+        }
+        let limit = (!is_event_stream(&response)).then_some(max_body);
+        if let Some(limit) = limit
+            && response.body().size_hint().lower() > limit
+        {
+            return Err(Error::BodyTooLarge { limit });
+        }
+        Ok(response.map(|body| match connection {
+            Some(connection) => crate::Incoming::one(body, connection, lease, limit),
+            None => crate::Incoming::many(body, lease, limit),
+        }))
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.rung.store(true, Ordering::Release);
+        self.waiting.wake();
     }
 }
 
@@ -156,6 +248,15 @@ impl From<TrySendError<Request<Full<Bytes>>>> for Failure {
         let error = Error::from_hyper(failure.into_error(), unsent.is_none());
         Self { error, unsent }
     }
+}
+
+fn is_event_stream<B>(response: &Response<B>) -> bool {
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.as_bytes().get(..EVENT_STREAM.len()))
+        .is_some_and(|media| media.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 pub(crate) fn silent() -> Context<'static> {

@@ -73,16 +73,15 @@ impl Incoming {
                 // A short body is there with its head, and then nothing has to be driven.
                 let mut polled = body.as_mut().poll_frame(&mut silent());
                 if polled.is_pending() {
-                    connection.drive_silently();
-                    polled = body.as_mut().poll_frame(&mut silent());
-                }
-                if polled.is_pending() {
-                    connection.drive(cx);
+                    connection.drive();
                     polled = body.poll_frame(&mut silent());
                 }
                 if polled.is_pending() && connection.is_finished() {
                     let closed = Error::Closed { sent: true, source: None };
                     return Poll::Ready(Some(Err(closed)));
+                }
+                if polled.is_pending() {
+                    connection.listen(cx);
                 }
                 polled
             }
@@ -115,7 +114,7 @@ impl Incoming {
         let Some(Source::One { connection, .. }) = &mut self.source else { return false };
         let mut skipped = 0;
         while skipped <= MAX_SKIPPED {
-            connection.drive_silently();
+            connection.drive();
             match Pin::new(&mut self.body).poll_frame(&mut silent()) {
                 Poll::Ready(None) => return true,
                 Poll::Ready(Some(Ok(frame))) => {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod address;
+mod begun;
 mod client;
 mod collect;
 mod connect;

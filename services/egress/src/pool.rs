@@ -105,6 +105,14 @@ impl Pool {
         Ok(Lease { pool: Arc::clone(self) })
     }
 
+    /// A turn and an idle connection, if both are to be had without waiting.
+    pub(crate) fn idle_lease(self: &Arc<Self>) -> Option<(Lease, Box<Connection>)> {
+        self.permits.try_acquire().ok()?.forget();
+        let lease = Lease { pool: Arc::clone(self) };
+        let connection = self.pop_idle()?;
+        Some((lease, connection))
+    }
+
     /// The idle connection used last that still works. Those that don't are closed on the way.
     fn pop_idle(&self) -> Option<Box<Connection>> {
         loop {
@@ -216,6 +224,10 @@ impl Pool {
 }
 
 impl Lease {
+    pub(crate) fn pool(&self) -> Arc<Pool> {
+        Arc::clone(&self.pool)
+    }
+
     /// A connection to exercise the lease on: an idle or shared one, or else a new one.
     pub(crate) async fn link(&self) -> Result<Link, Error> {
         if let Some(connection) = self.pool.pop_idle() {

@@ -1,14 +1,17 @@
 //! Middleware that follows redirects within one origin.
 
 use std::{
-    future::{Future, poll_fn},
+    fmt,
+    future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::Full;
+use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 use url::Url;
@@ -19,13 +22,10 @@ use crate::{Error, Origin};
 /// How many redirects of one request are followed.
 const MAX_REDIRECTS: usize = 5;
 
-/// What [`Redirect`] answers.
-pub type RedirectFuture<R> = Pin<Box<dyn Future<Output = Result<R, BoxError>> + Send>>;
-
 /// Adds [`Redirect`] to a service.
 #[derive(Clone, Debug)]
 pub struct RedirectLayer {
-    origin: Origin,
+    origin: Arc<Origin>,
 }
 
 /// Follows 307 and 308 within the origin, at most 5 of them, with the same method, headers and
@@ -39,14 +39,37 @@ pub struct RedirectLayer {
 #[derive(Clone, Debug)]
 pub struct Redirect<S> {
     inner: S,
-    origin: Origin,
+    origin: Arc<Origin>,
+}
+
+pin_project! {
+    /// What [`Redirect`] answers.
+    pub struct RedirectFuture<S, F> {
+        inner: S,
+        origin: Arc<Origin>,
+        // What is sent to the next place, if the answer names one.
+        again: Request<Full<Bytes>>,
+        followed: usize,
+        #[pin]
+        step: Step<F>,
+    }
+}
+
+pin_project! {
+    #[project = StepPinned]
+    enum Step<F> {
+        /// The answer is awaited.
+        Asked { #[pin] future: F },
+        /// The next place is known, and the inner service is not ready yet.
+        Sent,
+    }
 }
 
 impl RedirectLayer {
     /// Redirects are followed within `origin`.
     #[must_use]
     pub fn new(origin: Origin) -> Self {
-        Self { origin }
+        Self { origin: Arc::new(origin) }
     }
 }
 
@@ -54,14 +77,14 @@ impl<S> Layer<S> for RedirectLayer {
     type Service = Redirect<S>;
 
     fn layer(&self, inner: S) -> Redirect<S> {
-        Redirect::new(inner, self.origin.clone())
+        Redirect { inner, origin: Arc::clone(&self.origin) }
     }
 }
 
 impl<S> Redirect<S> {
     /// Follows redirects of `inner` within `origin`.
     pub fn new(inner: S, origin: Origin) -> Self {
-        Self { inner, origin }
+        Self { inner, origin: Arc::new(origin) }
     }
 
     /// The service whose redirects are followed.
@@ -77,14 +100,12 @@ impl<S> Redirect<S> {
 
 impl<S, B> Service<Request<Full<Bytes>>> for Redirect<S>
 where
-    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
+    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone,
     S::Error: Into<BoxError>,
-    B: Send,
 {
     type Response = Response<B>;
     type Error = BoxError;
-    type Future = RedirectFuture<Response<B>>;
+    type Future = RedirectFuture<S, S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
@@ -94,21 +115,50 @@ where
         // The instance that was polled ready goes; a clone stays.
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
-        let origin = self.origin.clone();
-        Box::pin(async move {
-            let mut next = request.clone();
-            let mut response = inner.call(request).await.map_err(Into::into)?;
-            let mut followed = 0;
-            while let Some(uri) = destination(&origin, next.uri(), &response, followed)? {
-                followed += 1;
-                *next.uri_mut() = uri;
-                // Gives its connection back before the next request asks for one.
-                drop(response);
-                poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
-                response = inner.call(next.clone()).await.map_err(Into::into)?;
+        let again = request.clone();
+        let step = Step::Asked { future: inner.call(request) };
+        RedirectFuture { inner, origin: Arc::clone(&self.origin), again, followed: 0, step }
+    }
+}
+
+impl<S, B> Future for RedirectFuture<S, S::Future>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    type Output = Result<Response<B>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            match this.step.as_mut().project() {
+                StepPinned::Asked { future } => {
+                    let response = ready!(future.poll(cx)).map_err(Into::into)?;
+                    let asked = this.again.uri();
+                    let next = destination(this.origin, asked, &response, *this.followed)?;
+                    let Some(uri) = next else { return Poll::Ready(Ok(response)) };
+                    *this.followed += 1;
+                    *this.again.uri_mut() = uri;
+                    // Here the response gives its connection back, before another one is asked for.
+                    drop(response);
+                    this.step.set(Step::Sent);
+                }
+                StepPinned::Sent => {
+                    ready!(this.inner.poll_ready(cx)).map_err(Into::into)?;
+                    let future = this.inner.call(this.again.clone());
+                    this.step.set(Step::Asked { future });
+                }
             }
-            Ok(response)
-        })
+        }
+    }
+}
+
+impl<S, F> fmt::Debug for RedirectFuture<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedirectFuture")
+            .field("origin", &self.origin)
+            .field("followed", &self.followed)
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use tower::util::BoxCloneSyncService;
 use tower::{ServiceBuilder, ServiceExt};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::BackendService;
@@ -73,5 +72,5 @@ pub fn outgoing(timeouts: TimeoutLayer, client: Client) -> BackendService {
         // Same origin, 307 and 308 only: the body is sent again as it is.
         .layer(RedirectLayer::new(origin))
         .service(client);
-    BoxCloneSyncService::new(stack.map_response(|response| response.map(Body::wrap)))
+    BackendService::new(stack.map_response(|response| response.map(Body::wrap)))
 }

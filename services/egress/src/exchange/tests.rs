@@ -31,10 +31,10 @@ async fn settle() {
 
 #[tokio::test]
 async fn hands_the_request_back_when_the_peer_left_before_it_was_written() {
-    let (mut connection, server) = pair().await;
+    let (connection, server) = pair().await;
     drop(server);
     settle().await;
-    let failure = connection.send(request()).await.err().unwrap();
+    let failure = exchange(connection, request()).await.err().unwrap();
     assert!(!failure.error.sent(), "{:?}", failure.error);
     let unsent = failure.unsent.unwrap();
     assert_eq!(unsent.into_body().collect().await.unwrap().to_bytes(), "body");
@@ -42,12 +42,12 @@ async fn hands_the_request_back_when_the_peer_left_before_it_was_written() {
 
 #[tokio::test]
 async fn keeps_the_request_when_the_peer_left_after_it_was_written() {
-    let (mut connection, mut server) = pair().await;
+    let (connection, mut server) = pair().await;
     let serve = async {
         assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
         drop(server);
     };
-    let (failure, ()) = tokio::join!(connection.send(request()), serve);
+    let (failure, ()) = tokio::join!(exchange(connection, request()), serve);
     let failure = failure.err().unwrap();
     assert!(failure.error.sent() && failure.unsent.is_none(), "{:?}", failure.error);
 }
@@ -65,7 +65,8 @@ async fn a_resting_connection_wakes_nobody() {
     server.write_all(b"").await.unwrap();
     let count = Arc::new(Count(AtomicUsize::new(0)));
     let waker = Waker::from(Arc::clone(&count));
-    connection.drive(&mut Context::from_waker(&waker));
+    connection.drive();
+    connection.listen(&Context::from_waker(&waker));
     assert!(connection.comes_to_rest());
     drop(waker);
     assert_eq!(Arc::strong_count(&count), 1, "the last task's memory is free");
