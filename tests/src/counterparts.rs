@@ -11,6 +11,7 @@ mod old;
 mod process;
 mod servers;
 mod suite;
+mod tokens;
 
 pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
 pub use gateway::Gateway;
@@ -20,6 +21,7 @@ pub use old::{Heard, OldCall, old_client};
 pub use process::Process;
 pub use servers::{Backend, Fixture};
 pub use suite::{Check, Lost, Report, Revision, Status, run_suite};
+pub use tokens::TokenServer;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -18,3 +18,5 @@ mod old_transport;
 mod questions;
 #[path = "real/servers.rs"]
 mod servers;
+#[path = "real/token_exchange.rs"]
+mod token_exchange;

@@ -1,6 +1,7 @@
 //! What a token endpoint is asked, and as whom.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use base64::Engine;
@@ -168,15 +169,16 @@ fn is_scheme(text: &str) -> bool {
 // === impl TokenUrl ===
 
 impl TokenUrl {
-    /// An https URL, or an http one of this machine (`localhost`, 127.0.0.1, `[::1]`).
+    /// An https URL, or an http one of this machine (`localhost`, 127.0.0.0/8, `[::1]`).
     ///
     /// # Errors
     /// [`SettingsError::Url`] or [`SettingsError::Insecure`].
     pub fn new(url: &str) -> Result<Self, SettingsError> {
         let url = Self::allowing_http(url)?;
-        let local = ["localhost", "127.0.0.1", "[::1]"];
         let host = url.0.host().unwrap_or_default();
-        if url.0.scheme_str() == Some("https") || local.contains(&host) {
+        let v4 = host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
+        let local = v4 || host == "localhost" || host == "[::1]";
+        if local || url.0.scheme_str() == Some("https") {
             Ok(url)
         } else {
             Err(SettingsError::Insecure)
