@@ -1,0 +1,136 @@
+//! What probes say of a backend: a state machine that reads no clock.
+
+use std::num::NonZeroU32;
+
+use crate::{Breaker, Status};
+
+/// What a backend's health is reported as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Health {
+    /// It answers, in good time.
+    Ready,
+    /// It answers, but slowly.
+    Degraded,
+    /// It does not answer.
+    Unavailable,
+    /// It answers, but wants credentials that the gateway does not have.
+    Unauthenticated,
+    /// No probe has told yet.
+    #[default]
+    Unknown,
+}
+
+/// What a probe saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Probe {
+    /// An answer in good time.
+    Good,
+    /// An answer that took long.
+    Slow,
+    /// None, or an error.
+    Failed,
+    /// A 401 or 403, where no strategy gives credentials. Where one does, it is [`Probe::Good`]: the
+    /// gateway's own probes carry no user's token, and the refusal shows that the backend is there.
+    Refused,
+}
+
+/// Follows one backend's probes.
+///
+/// The first success tells at once; bad news has to come `unhealthy_threshold` times in a row. A backend that
+/// recovers is what its probe says, not degraded in between, and one slow probe does not degrade it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Monitor {
+    threshold: NonZeroU32,
+    health: Health,
+    failures: u32,
+    slow: u32,
+}
+
+/// A backend's health with its circuit beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The health.
+    pub health: Health,
+    /// Probes in a row that failed.
+    pub consecutive_failures: u32,
+    /// The circuit; `None` where there is none.
+    pub circuit: Option<Status>,
+}
+
+impl Health {
+    /// Its name in a resource's status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Degraded => "degraded",
+            Self::Unavailable => "unavailable",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether it counts as routable (`backendCount`): ready and unauthenticated ones do.
+    #[must_use]
+    pub const fn is_routable(self) -> bool {
+        matches!(self, Self::Ready | Self::Unauthenticated)
+    }
+}
+
+impl Monitor {
+    /// Nothing is known yet.
+    #[must_use]
+    pub fn new(unhealthy_threshold: NonZeroU32) -> Self {
+        Self { threshold: unhealthy_threshold, health: Health::Unknown, failures: 0, slow: 0 }
+    }
+
+    /// Takes in a probe. Whether the health changed by it.
+    ///
+    /// A probe that an open circuit kept from being sent saw nothing, and is not taken in.
+    pub fn observe(&mut self, probe: Probe) -> bool {
+        let before = self.health;
+        match probe {
+            Probe::Good => {
+                (self.failures, self.slow) = (0, 0);
+                self.health = Health::Ready;
+            }
+            Probe::Slow => {
+                self.failures = 0;
+                self.slow = self.slow.saturating_add(1);
+                if before != Health::Ready || self.slow >= self.threshold.get() {
+                    self.health = Health::Degraded;
+                }
+            }
+            Probe::Failed | Probe::Refused => {
+                self.failures = self.failures.saturating_add(1);
+                self.slow = 0;
+                if self.failures >= self.threshold.get() {
+                    self.health = match probe {
+                        Probe::Refused => Health::Unauthenticated,
+                        _ => Health::Unavailable,
+                    };
+                }
+            }
+        }
+        self.health != before
+    }
+
+    /// The health.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.health
+    }
+
+    /// The health with the backend's circuit beside it.
+    #[must_use]
+    pub fn report(&self, breaker: Option<&Breaker>) -> Report {
+        Report {
+            health: self.health,
+            consecutive_failures: self.failures,
+            circuit: breaker.map(Breaker::status),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,293 @@
+use std::convert::Infallible;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::stream::iter;
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http_body::{Body as _, Frame};
+use http_body_util::channel::{Channel, Sender};
+use http_body_util::{BodyExt, Full, StreamBody};
+use tokio::time::advance;
+use tower::{Layer, ServiceExt, service_fn};
+use vmcp_core::{Backend, Body, CredentialError, CredentialFault};
+
+use super::*;
+use crate::{BreakerLayer, Settings, State};
+
+const RESULT: &[u8] = br#"data: {"jsonrpc":"2.0","id":1,"result":{}}
+
+"#;
+const PROGRESS: &[u8] = br#"data: {"jsonrpc":"2.0","method":"notifications/progress","params":{}}
+
+"#;
+
+fn breaker() -> Breaker {
+    Breaker::new(Backend::new("b"), Settings::new(2, Duration::from_secs(60)).unwrap())
+}
+
+fn post() -> Request<()> {
+    Request::post("/").body(()).unwrap()
+}
+
+fn answer(status: u16, media: &'static str, body: Body) -> Response<Body> {
+    Response::builder().status(status).header(CONTENT_TYPE, media).body(body).unwrap()
+}
+
+fn fed(media: &'static str) -> (Sender<Bytes, io::Error>, Response<Body>) {
+    let (sender, body) = Channel::new(4);
+    (sender, answer(200, media, Body::wrap(body)))
+}
+
+/// Sends one request, to be answered so.
+async fn call(
+    breaker: &Breaker,
+    request: Request<()>,
+    answer: Result<Response<Body>, BoxError>,
+) -> Result<Response<ResponseBody<Body, crate::Standard>>, BoxError> {
+    let answer = Arc::new(Mutex::new(Some(answer)));
+    let inner = service_fn(move |_: Request<()>| {
+        let answer = answer.lock().unwrap().take().unwrap();
+        async { answer }
+    });
+    BreakerLayer::new(breaker.clone()).layer(inner).oneshot(request).await
+}
+
+/// Failures after one that was there already.
+async fn failures_after(answer: Result<Response<Body>, BoxError>) -> u32 {
+    let breaker = breaker();
+    breaker.on_probe(Class::Failure);
+    if let Ok(response) = call(&breaker, post(), answer).await {
+        _ = response.into_body().collect().await;
+    }
+    breaker.failures()
+}
+
+#[tokio::test(start_paused = true)]
+async fn statuses_are_told_apart() {
+    for (status, failures) in [
+        (200, 0),
+        (202, 0),
+        (404, 0),
+        (500, 0),
+        (401, 1),
+        (403, 1),
+        (429, 1),
+        (502, 2),
+        (503, 2),
+        (504, 2),
+    ] {
+        let body = || Body::from(Bytes::from_static(b"{}"));
+        let answer = || answer(status, "application/json", body());
+        assert_eq!(failures_after(Ok(answer())).await, failures, "{status}");
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("outer")]
+struct Outer(#[source] CredentialError);
+
+#[tokio::test(start_paused = true)]
+async fn errors_are_failures_but_for_those_of_credentials() {
+    assert_eq!(failures_after(Err(Box::new(io::Error::other("refused")))).await, 2);
+    let fault = CredentialFault::Unavailable { reason: "it is down" };
+    let credentials = CredentialError { backend: Backend::new("b"), fault, source: None };
+    assert_eq!(failures_after(Err(Box::new(credentials))).await, 1);
+    let fault = CredentialFault::NoCaller;
+    let credentials = CredentialError { backend: Backend::new("b"), fault, source: None };
+    assert_eq!(failures_after(Err(Box::new(Outer(credentials)))).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_json_rpc_error_says_that_the_backend_works() {
+    let error = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"x"}}"#;
+    let body = Body::from(Bytes::from_static(error));
+    assert_eq!(failures_after(Ok(answer(200, "application/json", body))).await, 0);
+    let mut stream = b"data: ".to_vec();
+    stream.extend_from_slice(error);
+    stream.extend_from_slice(b"\n\n");
+    let body = Body::from(Bytes::from(stream));
+    assert_eq!(failures_after(Ok(answer(200, "text/event-stream", body))).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_circuit_answers_at_once_and_calls_nobody() {
+    let breaker = breaker();
+    breaker.on_probe(Class::Failure);
+    breaker.on_probe(Class::Failure);
+    let inner = service_fn(|_: Request<()>| async {
+        Err::<Response<Body>, BoxError>("nobody should be asked".into())
+    });
+    let service = BreakerLayer::new(breaker.clone()).layer(inner);
+    let error = service.clone().oneshot(post()).await.unwrap_err();
+    let open = error.downcast_ref::<Open>().unwrap();
+    assert_eq!((open.backend.name(), open.retry_in.as_secs()), ("b", 60));
+    advance(Duration::from_secs(60)).await;
+    assert!(service.oneshot(post()).await.unwrap_err().downcast_ref::<Open>().is_none());
+    assert_eq!(breaker.state(), State::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_that_come_at_once_one_is_the_trial() {
+    let breaker = breaker();
+    breaker.on_probe(Class::Failure);
+    breaker.on_probe(Class::Failure);
+    advance(Duration::from_secs(60)).await;
+    let inner = service_fn(|_: Request<()>| async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        Ok::<_, Infallible>(answer(200, "application/json", Body::from(Bytes::from_static(b"{}"))))
+    });
+    let layer = BreakerLayer::new(breaker.clone());
+    let calls: Vec<_> = (0..50).map(|_| tokio::spawn(layer.layer(inner).oneshot(post()))).collect();
+    let mut passed = 0;
+    for call in calls {
+        if let Ok(response) = call.await.unwrap() {
+            passed += 1;
+            response.into_body().collect().await.unwrap();
+        }
+    }
+    assert_eq!((passed, breaker.state()), (1, State::Closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_says_nothing() {
+    let breaker = breaker();
+    breaker.on_probe(Class::Failure);
+    breaker.on_probe(Class::Failure);
+    advance(Duration::from_secs(60)).await;
+    let never =
+        service_fn(|_: Request<()>| std::future::pending::<Result<Response<Body>, Infallible>>());
+    let trial = BreakerLayer::new(breaker.clone()).layer(never).oneshot(post());
+    assert!(tokio::time::timeout(Duration::from_secs(1), trial).await.is_err());
+    assert_eq!((breaker.state(), breaker.failures()), (State::HalfOpen, 2));
+    let (mut sender, response) = fed("application/json");
+    let response = call(&breaker, post(), Ok(response)).await.unwrap();
+    sender.send_data(Bytes::from_static(b"{")).await.unwrap();
+    let mut body = response.into_body();
+    assert!(body.frame().await.unwrap().is_ok());
+    drop(body);
+    assert_eq!(breaker.state(), State::HalfOpen);
+    breaker.on_probe(Class::Success);
+    assert_eq!(breaker.state(), State::Closed);
+}
+
+/// Failures after one, when a stream breaks off, or ends, behind `pieces`.
+async fn after_stream(request: Request<()>, pieces: &[&'static [u8]], breaks: bool) -> u32 {
+    let breaker = breaker();
+    breaker.on_probe(Class::Failure);
+    let (mut sender, response) = fed("text/event-stream");
+    let response = call(&breaker, request, Ok(response)).await.unwrap();
+    for piece in pieces {
+        sender.send_data(Bytes::from_static(piece)).await.unwrap();
+    }
+    if breaks {
+        sender.abort(io::Error::other("reset"));
+    } else {
+        drop(sender);
+    }
+    assert_eq!(response.into_body().collect().await.is_err(), breaks);
+    breaker.failures()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_cut_before_its_answer_is_a_failure() {
+    assert_eq!(after_stream(post(), &[PROGRESS], true).await, 2);
+    assert_eq!(after_stream(post(), &[PROGRESS], false).await, 2);
+    let (start, end) = RESULT.split_at(20);
+    assert_eq!(after_stream(post(), &[PROGRESS, start], false).await, 2);
+    assert_eq!(after_stream(post(), &[PROGRESS, start, end], true).await, 0);
+    assert_eq!(after_stream(post(), &[PROGRESS, RESULT], false).await, 0);
+    let question = b"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n\n";
+    assert_eq!(after_stream(post(), &[question], false).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_may_be_resumed_may_end() {
+    assert_eq!(after_stream(post(), &[b"id: 7\ndata:\n\n"], false).await, 1);
+    assert_eq!(after_stream(post(), &[b"id: 7\ndata:\n\n"], true).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_on_which_the_server_speaks_has_no_end_to_wait_for() {
+    let get = || Request::get("/").body(()).unwrap();
+    assert_eq!(after_stream(get(), &[PROGRESS], true).await, 0);
+    assert_eq!(after_stream(get(), &[], false).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_json_body_that_breaks_off_is_a_failure() {
+    let (mut sender, response) = fed("application/json");
+    sender.send_data(Bytes::from_static(b"{")).await.unwrap();
+    sender.abort(io::Error::other("reset"));
+    assert_eq!(failures_after(Ok(response)).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trial_whose_answer_streams_closes_the_circuit_when_it_begins() {
+    let breaker = breaker();
+    breaker.on_probe(Class::Failure);
+    breaker.on_probe(Class::Failure);
+    advance(Duration::from_secs(60)).await;
+    let (sender, response) = fed("text/event-stream");
+    let response = call(&breaker, post(), Ok(response)).await.unwrap();
+    assert_eq!((breaker.state(), breaker.failures()), (State::Closed, 0));
+    drop(sender);
+    response.into_body().collect().await.unwrap();
+    assert_eq!((breaker.state(), breaker.failures()), (State::Closed, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_counts_can_be_told_by_a_closure() {
+    let breaker = breaker();
+    let layer = BreakerLayer::new(breaker.clone()).classify(|seen: Seen<'_>| match seen {
+        Seen::Status(StatusCode::NOT_FOUND) => Class::Failure,
+        Seen::Status(_) => Class::Success,
+        Seen::Error(_) => Class::Neutral,
+    });
+    let inner = service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(answer(404, "text/plain", Body::empty()))
+    });
+    for _ in 0..2 {
+        layer.layer(inner).oneshot(post()).await.unwrap();
+    }
+    assert_eq!(breaker.state(), State::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn frames_and_size_pass_unchanged() {
+    let breaker = breaker();
+    let inner = service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"abc"))))
+    });
+    let layer = BreakerLayer::new(breaker);
+    let response = layer.layer(inner).oneshot(post()).await.unwrap();
+    assert_eq!(response.body().size_hint().exact(), Some(3));
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "abc");
+
+    let inner = service_fn(|_: Request<()>| async {
+        let trailers = http::HeaderMap::from_iter([(CONTENT_TYPE, "x".parse().unwrap())]);
+        let frames = [Frame::data(Bytes::from_static(b"a")), Frame::trailers(trailers)];
+        let frames = frames.map(Ok::<_, Infallible>);
+        Ok::<_, Infallible>(Response::new(StreamBody::new(iter(frames))))
+    });
+    let response = layer.layer(inner).oneshot(post()).await.unwrap();
+    let collected = response.into_body().collect().await.unwrap();
+    assert_eq!(collected.trailers().unwrap()[CONTENT_TYPE], "x");
+    assert_eq!(collected.to_bytes(), "a");
+}
+
+#[tokio::test]
+async fn readiness_is_that_of_the_service_inside() {
+    let breaker = breaker();
+    breaker.on_probe(Class::Failure);
+    breaker.on_probe(Class::Failure);
+    let (mut service, mut handle) =
+        tower_test::mock::spawn_layer::<Request<()>, Response<Body>, _>(BreakerLayer::new(breaker));
+    handle.allow(0);
+    assert!(service.poll_ready().is_pending());
+    handle.allow(1);
+    // Open as it is: whether the request passes is decided when it comes.
+    assert!(service.poll_ready().is_ready());
+    assert!(service.call(post()).await.unwrap_err().is::<Open>());
+}
