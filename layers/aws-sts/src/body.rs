@@ -1,0 +1,71 @@
+//! The response's body, which may have been looked into.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use pin_project_lite::pin_project;
+use vmcp_core::BoxError;
+
+pin_project! {
+    /// Passes on the body of the service below, or the bytes of a refusal that was read already.
+    #[derive(Debug)]
+    pub struct ResponseBody<R> {
+        #[pin]
+        kind: Kind<R>,
+    }
+}
+
+pin_project! {
+    #[derive(Debug)]
+    #[project = KindPinned]
+    enum Kind<R> {
+        Passed { #[pin] body: R },
+        Read { bytes: Bytes },
+    }
+}
+
+impl<R> ResponseBody<R> {
+    pub(crate) fn passed(body: R) -> Self {
+        Self { kind: Kind::Passed { body } }
+    }
+
+    pub(crate) fn read(bytes: Bytes) -> Self {
+        Self { kind: Kind::Read { bytes } }
+    }
+}
+
+impl<R> http_body::Body for ResponseBody<R>
+where
+    R: http_body::Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match self.project().kind.project() {
+            KindPinned::Passed { body } => body.poll_frame(cx).map_err(Into::into),
+            KindPinned::Read { bytes } if bytes.is_empty() => Poll::Ready(None),
+            KindPinned::Read { bytes } => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Passed { body } => body.is_end_stream(),
+            Kind::Read { bytes } => bytes.is_empty(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Passed { body } => body.size_hint(),
+            Kind::Read { bytes } => SizeHint::with_exact(bytes.len() as u64),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What requests are signed as, and with whose credentials.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower_layer::Layer;
+use vmcp_core::{Cache, Clock};
+
+use crate::service::Plan;
+use crate::{AwsSts, Region, Roles, ServiceName, SessionDuration, Subject};
+
+/// How long credentials may take, unless [`AwsStsLayer::deadline`] says otherwise.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// For how many tokens it is remembered which role they lead to.
+const PLANS: usize = 4096;
+
+/// Signs requests with the credentials of the role that the caller's claims lead to. See the
+/// [crate docs](crate) for an example.
+pub struct AwsStsLayer<A> {
+    pub(crate) settings: Arc<Settings<A>>,
+}
+
+pub(crate) struct Settings<A> {
+    pub(crate) region: Region,
+    pub(crate) service: ServiceName,
+    pub(crate) roles: Arc<Roles>,
+    pub(crate) subject: Subject,
+    pub(crate) session_name_claim: Box<str>,
+    pub(crate) duration: SessionDuration,
+    pub(crate) deadline: Duration,
+    pub(crate) assume: Arc<A>,
+    pub(crate) clock: Clock,
+    pub(crate) plans: Arc<Cache<[u8; 32], Plan>>,
+}
+
+// === impl AwsStsLayer ===
+
+impl<A> AwsStsLayer<A> {
+    /// Signs for the service `aws-mcp` in `region`, in the role that `roles` finds, with credentials
+    /// that `assume` gets, usually a [`Cached`](crate::Cached) [`Sts`](crate::Sts).
+    #[must_use]
+    pub fn new(region: Region, roles: Roles, assume: A) -> Self {
+        let settings = Settings {
+            region,
+            service: ServiceName::default(),
+            roles: Arc::new(roles),
+            subject: Subject::default(),
+            session_name_claim: "sub".into(),
+            duration: SessionDuration::default(),
+            deadline: DEADLINE,
+            assume: Arc::new(assume),
+            clock: Clock::system(),
+            plans: Arc::new(Cache::new(PLANS)),
+        };
+        Self { settings: Arc::new(settings) }
+    }
+
+    /// The service that requests are signed for.
+    #[must_use]
+    pub fn service(self, service: ServiceName) -> Self {
+        self.with(|settings| settings.service = service)
+    }
+
+    /// Whose token the role is assumed with: the caller's own one otherwise.
+    #[must_use]
+    pub fn subject(self, subject: Subject) -> Self {
+        self.with(|settings| settings.subject = subject)
+    }
+
+    /// The claim that names the session: `sub` otherwise.
+    #[must_use]
+    pub fn session_name_claim(self, claim: &str) -> Self {
+        self.with(|settings| settings.session_name_claim = claim.into())
+    }
+
+    /// How long credentials are asked for.
+    #[must_use]
+    pub fn session_duration(self, duration: SessionDuration) -> Self {
+        self.with(|settings| settings.duration = duration)
+    }
+
+    /// How long it may take to get credentials, the upstream provider's token included: 15 seconds
+    /// otherwise.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        self.with(|settings| settings.deadline = deadline)
+    }
+
+    /// The clock that signatures are dated by.
+    #[must_use]
+    pub fn clock(self, clock: Clock) -> Self {
+        self.with(|settings| settings.clock = clock)
+    }
+
+    fn with(self, change: impl FnOnce(&mut Settings<A>)) -> Self {
+        let mut settings = Settings::clone(&self.settings);
+        change(&mut settings);
+        // Other settings lead to other roles and sessions.
+        settings.plans = Arc::new(Cache::new(PLANS));
+        Self { settings: Arc::new(settings) }
+    }
+}
+
+impl<A> Clone for AwsStsLayer<A> {
+    fn clone(&self) -> Self {
+        Self { settings: Arc::clone(&self.settings) }
+    }
+}
+
+impl<S, A> Layer<S> for AwsStsLayer<A> {
+    type Service = AwsSts<S, A>;
+
+    fn layer(&self, inner: S) -> AwsSts<S, A> {
+        AwsSts::new(inner, self.clone())
+    }
+}
+
+impl<A> fmt::Debug for AwsStsLayer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Settings {
+            region,
+            service,
+            roles,
+            subject,
+            session_name_claim,
+            duration,
+            deadline,
+            assume: _,
+            clock: _,
+            plans: _,
+        } = &*self.settings;
+        f.debug_struct("AwsStsLayer")
+            .field("region", region)
+            .field("service", service)
+            .field("roles", roles)
+            .field("subject", subject)
+            .field("session_name_claim", session_name_claim)
+            .field("duration", duration)
+            .field("deadline", deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Settings ===
+
+impl<A> Clone for Settings<A> {
+    fn clone(&self) -> Self {
+        Self {
+            region: self.region.clone(),
+            service: self.service.clone(),
+            roles: Arc::clone(&self.roles),
+            subject: self.subject.clone(),
+            session_name_claim: self.session_name_claim.clone(),
+            duration: self.duration,
+            deadline: self.deadline,
+            assume: Arc::clone(&self.assume),
+            clock: self.clock.clone(),
+            plans: Arc::clone(&self.plans),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Names and numbers of AWS, checked once.
+
+use std::fmt;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+/// A region such as `eu-central-1`: where STS is asked, and what requests are signed for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Region(Box<str>);
+
+/// An IAM role such as `arn:aws:iam::123456789012:role/reader`, of the partition `aws`, `aws-cn` or
+/// `aws-us-gov`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RoleArn(Box<str>);
+
+/// The service that requests are signed for, as its credential scope says it. The default is
+/// `aws-mcp`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceName(Box<str>);
+
+/// How long credentials are asked for: 900 to 43,200 seconds, 3,600 by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SessionDuration(u32);
+
+/// What an assumed session is called in the logs of AWS: 2 to 64 of `A-Z a-z 0-9 _ + = , . @ -`
+/// (`RoleSessionName` of the STS API reference).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct SessionName(Box<str>);
+
+/// What is no name or number of AWS.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// Not a region.
+    #[error("not an AWS region such as eu-central-1: {0:?}")]
+    Region(Box<str>),
+    /// Not the ARN of a role.
+    #[error("not an IAM role such as arn:aws:iam::123456789012:role/name: {0:?}")]
+    RoleArn(Box<str>),
+    /// Not a service.
+    #[error("not a service name of 1 to 64 letters, digits, '-', '_' or '.': {0:?}")]
+    ServiceName(Box<str>),
+    /// Too short or too long a session.
+    #[error("a session lasts 900 to 43200 seconds, not {0}")]
+    SessionDuration(u32),
+}
+
+// === impl Region ===
+
+impl Region {
+    /// The region.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&str> for Region {
+    type Error = NameError;
+
+    fn try_from(text: &str) -> Result<Self, NameError> {
+        let mut parts = text.split('-');
+        let country =
+            parts.next().is_some_and(|part| part.len() == 2 && part.bytes().all(is_lower));
+        let number = parts
+            .next_back()
+            .is_some_and(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));
+        let mut areas = 0;
+        let words = parts.all(|part| {
+            areas += 1;
+            !part.is_empty() && part.bytes().all(is_lower)
+        });
+        if country && words && areas > 0 && number && text.len() <= 64 {
+            Ok(Self(text.into()))
+        } else {
+            Err(NameError::Region(shown(text)))
+        }
+    }
+}
+
+// === impl RoleArn ===
+
+impl RoleArn {
+    /// The ARN.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<&str> for RoleArn {
+    type Error = NameError;
+
+    fn try_from(text: &str) -> Result<Self, NameError> {
+        is_role(text).then(|| Self(text.into())).ok_or_else(|| NameError::RoleArn(shown(text)))
+    }
+}
+
+impl fmt::Debug for RoleArn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn is_role(text: &str) -> bool {
+    // 2,048 is the limit of STS.
+    let mut parts = text.splitn(6, ':');
+    let mut next = || parts.next().unwrap_or_default();
+    let (arn, partition, service, region, account, resource) =
+        (next(), next(), next(), next(), next(), next());
+    text.len() <= 2048
+        && arn == "arn"
+        && matches!(partition, "aws" | "aws-cn" | "aws-us-gov")
+        && service == "iam"
+        && region.is_empty()
+        && account.len() == 12
+        && account.bytes().all(|byte| byte.is_ascii_digit())
+        && resource.strip_prefix("role/").is_some_and(|name| {
+            !name.is_empty() && name.bytes().all(|byte| byte == b'/' || is_session_byte(byte))
+        })
+}
+
+// === impl ServiceName ===
+
+impl ServiceName {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for ServiceName {
+    fn default() -> Self {
+        Self("aws-mcp".into())
+    }
+}
+
+impl TryFrom<&str> for ServiceName {
+    type Error = NameError;
+
+    fn try_from(text: &str) -> Result<Self, NameError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if (1..=64).contains(&text.len()) && text.bytes().all(plain) {
+            Ok(Self(text.into()))
+        } else {
+            Err(NameError::ServiceName(shown(text)))
+        }
+    }
+}
+
+// === impl SessionDuration ===
+
+impl SessionDuration {
+    /// In seconds.
+    #[must_use]
+    pub fn seconds(self) -> u32 {
+        self.0
+    }
+}
+
+impl Default for SessionDuration {
+    fn default() -> Self {
+        Self(3600)
+    }
+}
+
+impl TryFrom<u32> for SessionDuration {
+    type Error = NameError;
+
+    fn try_from(seconds: u32) -> Result<Self, NameError> {
+        if (900..=43_200).contains(&seconds) {
+            Ok(Self(seconds))
+        } else {
+            Err(NameError::SessionDuration(seconds))
+        }
+    }
+}
+
+impl From<SessionDuration> for Duration {
+    fn from(duration: SessionDuration) -> Self {
+        Self::from_secs(duration.0.into())
+    }
+}
+
+// === impl SessionName ===
+
+impl SessionName {
+    /// `text` as a session name. What is not allowed in one becomes `-`, and what is too long is cut;
+    /// then `-` and eight hexadecimal digits of the text's SHA-256 are appended, so that different
+    /// callers keep different names. `None` for an empty text.
+    #[must_use]
+    pub fn of(text: &str) -> Option<Self> {
+        const LONGEST: usize = 64;
+        const SUFFIX: usize = 9;
+        if text.is_empty() {
+            return None;
+        }
+        if (2..=LONGEST).contains(&text.len()) && text.bytes().all(is_session_byte) {
+            return Some(Self(text.into()));
+        }
+        let kept = text.chars().take(LONGEST - SUFFIX).map(|letter| {
+            if letter.is_ascii() && is_session_byte(letter as u8) { letter } else { '-' }
+        });
+        let mut name: String = kept.collect();
+        name.push('-');
+        for byte in &Sha256::digest(text)[..4] {
+            for half in [byte >> 4, byte & 15] {
+                name.extend(char::from_digit(half.into(), 16));
+            }
+        }
+        Some(Self(name.into()))
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn is_lower(byte: u8) -> bool {
+    byte.is_ascii_lowercase()
+}
+
+fn is_session_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_+=,.@-".contains(&byte)
+}
+
+/// Enough of it to be found in a configuration.
+fn shown(text: &str) -> Box<str> {
+    text.chars().take(128).collect::<String>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_region_is_a_country_an_area_and_a_number() {
+        for good in ["eu-central-1", "us-gov-west-1", "cn-north-1", "us-isob-east-12"] {
+            assert!(Region::try_from(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "eu",
+            "eu-1",
+            "EU-central-1",
+            "eu-central-",
+            "eu--1",
+            "e-central-1",
+            "eu-central-1/x",
+        ] {
+            assert!(Region::try_from(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_arn_is_that_of_a_role() {
+        for good in [
+            "arn:aws:iam::123456789012:role/reader",
+            "arn:aws-cn:iam::123456789012:role/path/a+b=c,d.e@f-g_h",
+            "arn:aws-us-gov:iam::123456789012:role/x",
+        ] {
+            assert!(RoleArn::try_from(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "arn:aws-iso:iam::123456789012:role/x",
+            "arn:aws:sts::123456789012:role/x",
+            "arn:aws:iam:eu-central-1:123456789012:role/x",
+            "arn:aws:iam::12345678901:role/x",
+            "arn:aws:iam::12345678901٣:role/x",
+            "arn:aws:iam::123456789012:user/x",
+            "arn:aws:iam::123456789012:role/",
+            "arn:aws:iam::123456789012:role/a:b",
+            "arn:aws:iam::123456789012:role/a b",
+            "arn:aws:iam::123456789012:role/x\n",
+        ] {
+            assert!(RoleArn::try_from(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_session_lasts_a_quarter_of_an_hour_to_twelve_hours() {
+        assert!(SessionDuration::try_from(899).is_err());
+        assert!(SessionDuration::try_from(900).is_ok());
+        assert!(SessionDuration::try_from(43_200).is_ok());
+        assert!(SessionDuration::try_from(43_201).is_err());
+        assert_eq!(SessionDuration::default().seconds(), 3600);
+    }
+
+    #[test]
+    fn a_service_name_fits_into_a_credential_scope() {
+        assert_eq!(ServiceName::default().as_str(), "aws-mcp");
+        assert!(ServiceName::try_from("bedrock-agentcore").is_ok());
+        for bad in ["", "a/b", "a b", "ä"] {
+            assert!(ServiceName::try_from(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_legal_session_name_stays_as_it_is() {
+        assert_eq!(SessionName::of("ada@example.com").unwrap().as_str(), "ada@example.com");
+        let longest = "a".repeat(64);
+        assert_eq!(SessionName::of(&longest).unwrap().as_str(), longest);
+        assert!(SessionName::of("").is_none());
+    }
+
+    #[test]
+    fn an_illegal_session_name_is_changed_and_stays_unlike_others() {
+        let name = SessionName::of("auth0|ada").unwrap();
+        assert!(name.as_str().starts_with("auth0-ada-"), "{name:?}");
+        for other in ["auth0-ada", "auth0#ada", "auth0 ada"] {
+            assert_ne!(SessionName::of(other).unwrap(), name);
+        }
+        let (one, two) = ("a".repeat(65), format!("{}b", "a".repeat(64)));
+        assert_eq!(SessionName::of(&one).unwrap().as_str().len(), 64);
+        assert_ne!(SessionName::of(&one), SessionName::of(&two));
+        assert_eq!(SessionName::of("a").unwrap().as_str().len(), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_gives_a_name_that_aws_takes(text in "\\PC{1,200}") {
+            let name = SessionName::of(&text).unwrap();
+            prop_assert!((2..=64).contains(&name.as_str().len()));
+            prop_assert!(name.as_str().bytes().all(is_session_byte));
+        }
+    }
+}

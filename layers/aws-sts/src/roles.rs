@@ -1,0 +1,214 @@
+//! Which role a caller's claims lead to.
+
+mod cost;
+mod matcher;
+
+use std::fmt;
+
+use cel::{Context, Value as CelValue};
+use serde_json::Value;
+use vmcp_core::Claims;
+
+pub use self::matcher::MatcherError;
+use self::{cost::Budget, matcher::Matcher};
+use crate::RoleArn;
+
+/// How many mappings there may be.
+const MOST_MAPPINGS: usize = 1000;
+
+/// Which role whose claims lead to. The mapping with the lowest priority that matches wins.
+///
+/// Everything that can be wrong is found when it is made. What one choice may cost is bounded: see
+/// [`MatcherError`] for what an expression may be, and [`NoRole::TooCostly`] for when it is too much
+/// for the claims at hand.
+pub struct Roles {
+    mappings: Box<[Mapping]>,
+    fallback: Option<RoleArn>,
+    claim: Box<str>,
+    /// What expressions may call. Making one costs more than evaluating most expressions, so each
+    /// evaluation gets an inner scope of this one.
+    functions: Context<'static, 'static>,
+}
+
+/// Whom a role is for.
+#[derive(Clone, Debug)]
+pub struct RoleMapping {
+    /// The role.
+    pub role: RoleArn,
+    /// Whose.
+    pub matches: RoleMatch,
+    /// Lower comes first. `None` comes last; equal ones stay in their order.
+    pub priority: Option<u32>,
+}
+
+/// Whose claims lead to a role.
+#[derive(Clone, Debug)]
+pub enum RoleMatch {
+    /// Those of a caller whose role claim is this text, or a list that has it. It is compared, never
+    /// evaluated.
+    Claim(String),
+    /// Those for which this CEL expression over `claims`, a map of all claims, is true. One that
+    /// fails, as for a claim that is absent, or gives anything else does not match.
+    Matcher(String),
+}
+
+struct Mapping {
+    role: RoleArn,
+    test: Test,
+}
+
+enum Test {
+    Claim(String),
+    Matcher(Matcher),
+}
+
+/// Why a set of mappings is none.
+#[derive(Debug, thiserror::Error)]
+pub enum RolesError {
+    /// Nobody could ever get a role.
+    #[error("neither a role mapping nor a fallback role is configured")]
+    NoRoles,
+    /// There are more than 1,000.
+    #[error("{0} role mappings are more than 1000")]
+    TooMany(usize),
+    /// Some mappings are wrong. All of them are told, in their order.
+    #[error("{}", list(.0))]
+    Mappings(Vec<MappingError>),
+}
+
+/// What is wrong with one mapping.
+#[derive(Debug, thiserror::Error)]
+#[error("role mapping {index}: {problem}")]
+pub struct MappingError {
+    /// Which, counted from 0 in the order that was given.
+    pub index: usize,
+    /// What.
+    pub problem: MatcherError,
+}
+
+/// Why a caller gets no role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRole {
+    /// No mapping matches, and there is no fallback.
+    #[error("no role is mapped to the caller's claims")]
+    Unmapped,
+    /// Finding out would take too long with claims of this size. The fallback is not taken then: a
+    /// mapping might have matched.
+    #[error("the caller's claims are too large for the role mappings")]
+    TooCostly,
+}
+
+// === impl Roles ===
+
+impl Roles {
+    /// The mappings, and the role of those whom none of them matches. `claim` is the name of the
+    /// claim that [`RoleMatch::Claim`] looks into, usually `groups`.
+    ///
+    /// # Errors
+    /// There is neither a mapping nor a fallback, or an expression is none that can be evaluated
+    /// within bounds.
+    pub fn new(
+        fallback: Option<RoleArn>,
+        mappings: Vec<RoleMapping>,
+        claim: &str,
+    ) -> Result<Self, RolesError> {
+        if mappings.is_empty() && fallback.is_none() {
+            return Err(RolesError::NoRoles);
+        }
+        if mappings.len() > MOST_MAPPINGS {
+            return Err(RolesError::TooMany(mappings.len()));
+        }
+        let mut compiled = Vec::with_capacity(mappings.len());
+        let mut wrong = Vec::new();
+        let mut patterns = Vec::new();
+        for (index, mapping) in mappings.into_iter().enumerate() {
+            let RoleMapping { role, matches, priority } = mapping;
+            let test = match matches {
+                RoleMatch::Claim(value) => Ok(Test::Claim(value)),
+                RoleMatch::Matcher(source) => {
+                    Matcher::compile(&source, &mut patterns).map(Test::Matcher)
+                }
+            };
+            match test {
+                Ok(test) => compiled.push((priority, Mapping { role, test })),
+                Err(problem) => wrong.push(MappingError { index, problem }),
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(RolesError::Mappings(wrong));
+        }
+        // Stable: the order of the configuration decides between equals.
+        compiled.sort_by_key(|(priority, _)| (priority.is_none(), *priority));
+        let mappings = compiled.into_iter().map(|(_, mapping)| mapping).collect();
+        Ok(Self {
+            mappings,
+            fallback,
+            claim: claim.into(),
+            functions: matcher::functions(patterns),
+        })
+    }
+
+    /// The role that `claims` lead to.
+    ///
+    /// # Errors
+    /// None does, or finding out costs too much.
+    pub fn choose(&self, claims: &Claims) -> Result<&RoleArn, NoRole> {
+        let mut scope = None;
+        let mut budget = Budget::full();
+        for Mapping { role, test } in &self.mappings {
+            let matches = match test {
+                Test::Claim(value) => has(claims.get(&*self.claim), value),
+                Test::Matcher(matcher) => {
+                    let scope = match &mut scope {
+                        Some(scope) => scope,
+                        none => none.insert(self.scope(claims, &mut budget)?),
+                    };
+                    matcher.matches(scope, &mut budget)?
+                }
+            };
+            if matches {
+                return Ok(role);
+            }
+        }
+        self.fallback.as_ref().ok_or(NoRole::Unmapped)
+    }
+
+    fn scope<'a>(
+        &'a self,
+        claims: &Claims,
+        budget: &mut Budget,
+    ) -> Result<Context<'a, 'static>, NoRole> {
+        let claims: CelValue = budget.weigh(claims)?;
+        let mut scope = self.functions.new_inner_scope();
+        scope.add_variable_from_value("claims", claims);
+        Ok(scope)
+    }
+}
+
+impl fmt::Debug for Roles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let roles: Vec<_> = self.mappings.iter().map(|mapping| &mapping.role).collect();
+        f.debug_struct("Roles")
+            .field("claim", &self.claim)
+            .field("mappings", &roles)
+            .field("fallback", &self.fallback)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A claim that is one text counts as a list of one.
+fn has(claim: Option<&Value>, value: &str) -> bool {
+    match claim {
+        Some(Value::String(text)) => text == value,
+        Some(Value::Array(list)) => list.iter().any(|item| item.as_str() == Some(value)),
+        _ => false,
+    }
+}
+
+fn list(errors: &[MappingError]) -> String {
+    let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    errors.join("; ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! A CEL expression that says whom a role is for.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators,
+};
+use cel::extractors::This;
+use cel::parser::Parser;
+use cel::{Context, Value};
+use regex_lite::{Regex, RegexBuilder};
+
+use super::NoRole;
+use super::cost::{Budget, Cost, charge_round};
+
+const LONGEST: usize = 2048;
+const DEEPEST_BRACKETS: usize = 16;
+const DEEPEST: usize = 48;
+const MOST_LOOPS: usize = 8;
+const DEEPEST_LOOPS: usize = 2;
+const MOST_SUMS: usize = 8;
+const LONGEST_PATTERN: usize = 256;
+const MOST_PATTERNS: usize = 1000;
+/// In bytes of memory: some hundred states, each of which may look at each byte of a text.
+const PATTERN_SIZE: usize = 8 << 10;
+/// What matching one byte of text costs.
+const PATTERN_UNITS: i64 = 32;
+
+// Names that no expression can contain.
+const ROUND: &str = "@round";
+const MATCHES: &str = "@matches";
+
+/// What may be called besides operators, macros and `matches`. None of them makes anything larger
+/// than what it is given.
+const FUNCTIONS: [&str; 11] = [
+    "size",
+    "contains",
+    "startsWith",
+    "endsWith",
+    "int",
+    "uint",
+    "double",
+    "string",
+    "bool",
+    "type",
+    "dyn",
+];
+const OPERATORS: [&str; 18] = [
+    operators::CONDITIONAL,
+    operators::LOGICAL_AND,
+    operators::LOGICAL_OR,
+    operators::LOGICAL_NOT,
+    operators::SUBSTRACT,
+    operators::MULTIPLY,
+    operators::DIVIDE,
+    operators::MODULO,
+    operators::EQUALS,
+    operators::NOT_EQUALS,
+    operators::GREATER_EQUALS,
+    operators::LESS_EQUALS,
+    operators::GREATER,
+    operators::LESS,
+    operators::NEGATE,
+    operators::INDEX,
+    operators::IN,
+    operators::NOT_STRICTLY_FALSE,
+];
+const TYPES: [&str; 10] =
+    ["bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"];
+
+/// What an expression must not be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MatcherError {
+    /// Longer than 2,048 bytes.
+    #[error("the expression is longer than 2048 bytes")]
+    TooLong,
+    /// Nested deeper than 16 brackets or 48 operations.
+    #[error("the expression is nested too deeply")]
+    TooDeep,
+    /// Not CEL.
+    #[error("not a CEL expression: {0}")]
+    Syntax(Box<str>),
+    /// It reads something else than `claims`.
+    #[error("there is no {0:?}: an expression reads `claims`")]
+    UnknownName(Box<str>),
+    /// It calls what there is not, or what could make large values.
+    #[error("there is no function {0:?}")]
+    UnknownFunction(Box<str>),
+    /// It uses `map`, which can make large values.
+    #[error("`map` is not available: say it with `exists`, `all` or `filter`")]
+    MapMacro,
+    /// More than 8 loops (`all`, `exists`, `exists_one`, `filter`), or more than 2 inside each other.
+    #[error("the expression has more than 8 loops, or more than 2 inside each other")]
+    TooManyLoops,
+    /// More than 8 times `+`, which can make large values.
+    #[error("the expression has `+` more than 8 times")]
+    TooManySums,
+    /// The pattern of `matches` is no literal, longer than 256 bytes, no regular expression, or one
+    /// that is too large.
+    #[error("`matches` takes one literal regular expression of up to 256 bytes: {0}")]
+    Pattern(Box<str>),
+}
+
+/// An expression that can be evaluated within bounds.
+pub(super) struct Matcher {
+    expression: IdedExpr,
+    cost: Cost,
+}
+
+/// Walks an expression, checks it, and puts the charges in.
+struct Walk<'a> {
+    /// The variables of the loops around, the innermost last.
+    loops: Vec<String>,
+    depth: usize,
+    seen_loops: usize,
+    seen_sums: usize,
+    patterns: &'a mut Vec<Regex>,
+}
+
+/// What was found out about a piece of an expression.
+#[derive(Clone, Copy, Default)]
+struct Piece {
+    cost: Cost,
+    /// Whether its value may be as large as the claims. That of the innermost loop's own variable is
+    /// not: all rounds together see each element once, which is charged where the loop begins.
+    large: bool,
+}
+
+// === impl Matcher ===
+
+impl Matcher {
+    /// Reads and checks `source`. Regular expressions go to `patterns`, which
+    /// [`functions`] is to be given afterwards.
+    pub(super) fn compile(source: &str, patterns: &mut Vec<Regex>) -> Result<Self, MatcherError> {
+        if source.len() > LONGEST {
+            return Err(MatcherError::TooLong);
+        }
+        if brackets(source) > DEEPEST_BRACKETS {
+            return Err(MatcherError::TooDeep);
+        }
+        // The parser is generated code that has not seen everything yet: a panic is a bad
+        // expression, not the end of the program.
+        let parsed = catch_unwind(AssertUnwindSafe(|| Parser::default().parse(source)));
+        let mut expression = match parsed {
+            Ok(Ok(expression)) => expression,
+            Ok(Err(errors)) => {
+                let told = errors.errors.first().map(|error| {
+                    format!("{} (line {}, column {})", error.msg, error.pos.0, error.pos.1)
+                });
+                return Err(MatcherError::Syntax(told.unwrap_or_default().into()));
+            }
+            Err(_) => return Err(MatcherError::Syntax("it cannot be read".into())),
+        };
+        let mut walk = Walk { loops: Vec::new(), depth: 0, seen_loops: 0, seen_sums: 0, patterns };
+        let Piece { cost, large: _ } = walk.visit(&mut expression)?;
+        Ok(Self { expression, cost })
+    }
+
+    /// Whether the expression is true in `scope`, which holds the claims. One that fails is not.
+    pub(super) fn matches(
+        &self,
+        scope: &Context<'_, '_>,
+        budget: &mut Budget,
+    ) -> Result<bool, NoRole> {
+        let evaluate = || Value::resolve(&self.expression, scope);
+        let outcome = budget.spend(self.cost, || catch_unwind(AssertUnwindSafe(evaluate)))?;
+        Ok(matches!(outcome, Ok(Ok(Value::Bool(true)))))
+    }
+}
+
+/// What expressions may call: the standard functions, the charge for a round, and `matches` over
+/// `patterns`.
+pub(super) fn functions(patterns: Vec<Regex>) -> Context<'static, 'static> {
+    let mut context = Context::default();
+    // Neither can fail: no standard function has these names.
+    _ = context.add_function(ROUND, charge_round);
+    let matches = move |This(text): This<Arc<String>>, pattern: i64| {
+        let pattern = usize::try_from(pattern).ok().and_then(|index| patterns.get(index));
+        let units = i64::try_from(text.len()).unwrap_or(i64::MAX).saturating_mul(PATTERN_UNITS);
+        charge_round(units, 0) && pattern.is_some_and(|pattern| pattern.is_match(&text))
+    };
+    _ = context.add_function(MATCHES, matches);
+    context
+}
+
+// === impl Walk ===
+
+impl Walk<'_> {
+    fn visit(&mut self, node: &mut IdedExpr) -> Result<Piece, MatcherError> {
+        if self.depth == DEEPEST {
+            return Err(MatcherError::TooDeep);
+        }
+        self.depth += 1;
+        let piece = match &mut node.expr {
+            Expr::Literal(literal) => Ok(Piece::of_literal(literal)),
+            Expr::Ident(name) => self.name(name),
+            Expr::Select(select) => self.visit(&mut select.operand).map(Piece::within),
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => self.all(&mut list.elements),
+            Expr::Map(map) => {
+                let mut all = Piece::default();
+                for entry in &mut map.entries {
+                    let EntryExpr::MapEntry(entry) = &mut entry.expr else {
+                        return Err(MatcherError::Syntax("not a map".into()));
+                    };
+                    all = all.and(self.visit(&mut entry.key)?).and(self.visit(&mut entry.value)?);
+                }
+                Ok(all.within())
+            }
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
+            Expr::Struct(made) => Err(MatcherError::UnknownName(made.type_name.as_str().into())),
+            Expr::Unspecified => Err(MatcherError::Syntax("it is incomplete".into())),
+        };
+        self.depth -= 1;
+        piece
+    }
+
+    fn all(&mut self, nodes: &mut [IdedExpr]) -> Result<Piece, MatcherError> {
+        let mut all = Piece::default();
+        for node in nodes {
+            all = all.and(self.visit(node)?);
+        }
+        Ok(all.within())
+    }
+
+    fn name(&self, name: &str) -> Result<Piece, MatcherError> {
+        if self.loops.last().is_some_and(|variable| variable == name) {
+            return Ok(Piece::default().within());
+        }
+        if name == "claims" || self.loops.iter().any(|variable| variable == name) {
+            return Ok(Piece { large: true, ..Piece::default() }.within());
+        }
+        if TYPES.contains(&name) {
+            return Ok(Piece::default().within());
+        }
+        Err(MatcherError::UnknownName(name.into()))
+    }
+
+    fn call(&mut self, call: &mut CallExpr) -> Result<Piece, MatcherError> {
+        let mut operands = Piece::default();
+        if call.func_name == "matches" {
+            self.pattern(call)?;
+        } else if call.func_name == operators::ADD {
+            self.seen_sums += 1;
+            if self.seen_sums > MOST_SUMS {
+                return Err(MatcherError::TooManySums);
+            }
+        } else if !OPERATORS.contains(&&*call.func_name) && !FUNCTIONS.contains(&&*call.func_name) {
+            return Err(MatcherError::UnknownFunction(call.func_name.as_str().into()));
+        }
+        if let Some(target) = &mut call.target {
+            operands = operands.and(self.visit(target)?);
+        }
+        Ok(operands.and(self.all(&mut call.args)?))
+    }
+
+    /// Compiles the pattern of `matches`, and puts its place there instead.
+    fn pattern(&mut self, call: &mut CallExpr) -> Result<(), MatcherError> {
+        let wrong = |problem: &str| MatcherError::Pattern(problem.into());
+        let arguments = call.args.len() + usize::from(call.target.is_some());
+        let Some(IdedExpr { expr: Expr::Literal(literal), .. }) = call.args.last_mut() else {
+            return Err(wrong("it is no literal"));
+        };
+        let LiteralValue::String(pattern) = &*literal else {
+            return Err(wrong("it is no text"));
+        };
+        let pattern = pattern.inner();
+        if arguments != 2 || pattern.len() > LONGEST_PATTERN || self.patterns.len() == MOST_PATTERNS
+        {
+            return Err(wrong("it is too long, or there are too many"));
+        }
+        let pattern = RegexBuilder::new(pattern)
+            .size_limit(PATTERN_SIZE)
+            .build()
+            .map_err(|error| wrong(&error.to_string()))?;
+        let place = i64::try_from(self.patterns.len()).unwrap_or(i64::MAX);
+        self.patterns.push(pattern);
+        *literal = LiteralValue::Int(place.into());
+        MATCHES.clone_into(&mut call.func_name);
+        Ok(())
+    }
+
+    fn comprehension(&mut self, it: &mut ComprehensionExpr) -> Result<Piece, MatcherError> {
+        self.seen_loops += 1;
+        if self.seen_loops > MOST_LOOPS || self.loops.len() == DEEPEST_LOOPS {
+            return Err(MatcherError::TooManyLoops);
+        }
+        let range = self.visit(&mut it.iter_range)?;
+        let variable = it.iter_var.clone();
+        let condition = condition(it).ok_or(MatcherError::MapMacro)?;
+        self.loops.push(variable);
+        let body = self.visit(condition);
+        self.loops.pop();
+        let body = body?.cost;
+        charged(condition, body);
+        // All rounds together see each element once, with each node of the body.
+        let once = Cost { nodes: 1, heavy: 1 + body.nodes };
+        // What `filter` makes may be as large as what it was made of.
+        Ok(Piece { cost: range.cost.and(once), large: range.large })
+    }
+}
+
+// === impl Piece ===
+
+impl Piece {
+    fn of_literal(literal: &LiteralValue) -> Self {
+        let bytes = match literal {
+            LiteralValue::String(text) => text.inner().len(),
+            LiteralValue::Bytes(bytes) => bytes.inner().len(),
+            _ => 0,
+        };
+        let nodes = 1 + i64::try_from(bytes / 32).unwrap_or(i64::MAX);
+        Self { cost: Cost { nodes, heavy: 0 }, large: false }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self { cost: self.cost.and(other.cost), large: self.large || other.large }
+    }
+
+    /// The node that has this piece below it.
+    fn within(self) -> Self {
+        let node = Cost { nodes: 1, heavy: i64::from(self.large) };
+        Self { cost: self.cost.and(node), large: self.large }
+    }
+}
+
+/// The condition that the body of `all`, `exists`, `exists_one` or `filter` is; `None` for `map`.
+fn condition(it: &mut ComprehensionExpr) -> Option<&mut IdedExpr> {
+    let own = |node: &IdedExpr, variable: &str| matches!(&node.expr, Expr::Ident(name) if name == variable);
+    let makes_list = matches!(it.accu_init.expr, Expr::List(_));
+    let Expr::Call(step) = &mut it.loop_step.expr else { return None };
+    match (step.func_name.as_str(), step.args.as_mut_slice()) {
+        (operators::LOGICAL_AND | operators::LOGICAL_OR, [_, condition]) => {
+            (!makes_list).then_some(condition)
+        }
+        (operators::CONDITIONAL, [condition, step, _]) => {
+            let Expr::Call(step) = &step.expr else { return None };
+            let kept = |added: &IdedExpr| match &added.expr {
+                Expr::List(list) => matches!(&*list.elements, [one] if own(one, &it.iter_var)),
+                _ => !makes_list,
+            };
+            matches!(&*step.args, [_, added] if kept(added)).then_some(condition)
+        }
+        _ => None,
+    }
+}
+
+/// Makes `condition` one that is charged for before each round, and false when nothing is left.
+fn charged(condition: &mut IdedExpr, cost: Cost) {
+    let node = |expr| IdedExpr { id: 0, expr };
+    let call = |name: &str, args| {
+        let func_name = name.to_owned();
+        node(Expr::Call(CallExpr { func_name, target: None, args }))
+    };
+    let number = |number: i64| node(Expr::Literal(LiteralValue::Int(number.into())));
+    let round = call(ROUND, vec![number(cost.nodes), number(cost.heavy)]);
+    let never = node(Expr::Literal(LiteralValue::Boolean(false.into())));
+    let original = std::mem::take(condition);
+    *condition = call(operators::CONDITIONAL, vec![round, original, never]);
+}
+
+/// How deep brackets nest at most. Those in texts count too: it is for the parser's stack.
+fn brackets(source: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in source.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' | b'?' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
+}

@@ -1,0 +1,519 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, Full};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use tokio_test::{assert_pending, assert_ready_ok};
+use tower::{Layer, ServiceExt};
+use tower_test::mock;
+use vmcp_core::{
+    Clock, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens, cause,
+};
+
+use super::*;
+use crate::{AssumeError, Cached, Region, RoleArn, RoleMapping, RoleMatch, Roles, Subject};
+
+type Sent = Request<Full<Bytes>>;
+type Answer = Response<Full<Bytes>>;
+type Backends = mock::Handle<Sent, Answer>;
+
+/// 2015-08-30, 12:36:00 UTC.
+const WHEN: u64 = 1_440_938_160;
+const CANARY: &str = "canary-token";
+
+fn arn(name: &str) -> RoleArn {
+    RoleArn::try_from(&*format!("arn:aws:iam::123456789012:role/{name}")).unwrap()
+}
+
+fn roles() -> Roles {
+    let mapping = RoleMapping {
+        role: arn("admin"),
+        matches: RoleMatch::Matcher("'admins' in claims.groups".into()),
+        priority: None,
+    };
+    Roles::new(Some(arn("reader")), vec![mapping], "groups").unwrap()
+}
+
+fn clock() -> Clock {
+    Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN))
+}
+
+/// Gives out credentials that tell for whom they are.
+fn sts() -> (impl AssumeRole + Clone, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let assume = move |assumption: Arc<Assumption>, _: SecretString| {
+        let call = counted.fetch_add(1, Ordering::SeqCst);
+        let role = assumption.role().as_str().rsplit('/').next().unwrap().to_owned();
+        let id = format!("{role}.{}.{call}", assumption.session().as_str());
+        let until = SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN + 3600);
+        let made = Credentials::new(
+            &id,
+            &"canary-secret".into(),
+            &format!("session-{id}").as_str().into(),
+            until,
+        );
+        std::future::ready(Ok::<_, AssumeError>(made.unwrap()))
+    };
+    (assume, calls)
+}
+
+fn layer<A: AssumeRole>(assume: A) -> AwsStsLayer<A> {
+    AwsStsLayer::new(Region::try_from("eu-central-1").unwrap(), roles(), assume).clock(clock())
+}
+
+fn identity(subject: &str, claims: Value) -> Identity {
+    let Value::Object(claims) = claims else { panic!("claims are an object") };
+    Identity::builder("https://issuer", subject).claims(claims).token(CANARY.into()).build()
+}
+
+fn ada() -> Identity {
+    identity("ada", json!({"sub": "ada", "groups": ["admins"]}))
+}
+
+fn request(caller: Option<Caller>) -> Sent {
+    let mut request = Request::post("https://service.example.com/mcp?x=1")
+        .header("authorization", "Bearer canary-inbound")
+        .header("content-type", "application/json")
+        .header("mcp-session-id", "7")
+        .header("x-amz-security-token", "canary-smuggled")
+        .header("accept", "application/json")
+        .body(Full::new(Bytes::from_static(b"{}")))
+        .unwrap();
+    request.extensions_mut().insert(Backend::new("aws"));
+    if let Some(caller) = caller {
+        request.extensions_mut().insert(caller);
+    }
+    request
+}
+
+fn by(identity: Identity) -> Sent {
+    request(Some(Caller::User(identity)))
+}
+
+fn key_id(headers: &HeaderMap) -> String {
+    let header = headers["authorization"].to_str().unwrap();
+    let rest = header.strip_prefix("AWS4-HMAC-SHA256 Credential=").unwrap();
+    rest.split('/').next().unwrap().to_owned()
+}
+
+/// Sends, lets `answer` answer each request, and gives what was sent.
+async fn exchange<A: AssumeRole>(
+    layer: &AwsStsLayer<A>,
+    request: Sent,
+    mut answer: impl FnMut(usize) -> Answer + Send + 'static,
+) -> (Result<Response<Bytes>, BoxError>, Vec<Sent>) {
+    let (inner, mut handle): (_, Backends) = mock::pair();
+    let serving = tokio::spawn(async move {
+        let mut sent = Vec::new();
+        while let Some((request, send)) = handle.next_request().await {
+            send.send_response(answer(sent.len()));
+            sent.push(request);
+        }
+        sent
+    });
+    let answer = match layer.layer(inner).oneshot(request).await {
+        Ok(response) => {
+            let (parts, body) = response.into_parts();
+            Ok(Response::from_parts(parts, body.collect().await.unwrap().to_bytes()))
+        }
+        Err(error) => Err(error),
+    };
+    (answer, serving.await.unwrap())
+}
+
+fn fine(_: usize) -> Answer {
+    Response::new(Full::new(Bytes::from_static(b"fine")))
+}
+
+fn fault(error: &BoxError) -> CredentialFault {
+    let error = cause::<CredentialError>(error.as_ref()).unwrap();
+    assert_eq!(error.backend.name(), "aws");
+    error.fault.clone()
+}
+
+#[tokio::test]
+async fn what_is_sent_is_signed_and_carries_nothing_that_came_with_it() {
+    let (assume, _) = sts();
+    let (answer, sent) = exchange(&layer(assume), by(ada()), fine).await;
+    assert_eq!(answer.unwrap().body(), "fine");
+    let [sent] = &*sent else { panic!("one request") };
+    let headers = sent.headers();
+    assert_eq!(key_id(headers), "admin.ada.0");
+    assert_eq!(headers["x-amz-date"], "20150830T123600Z");
+    assert_eq!(headers["x-amz-security-token"], "session-admin.ada.0");
+    assert_eq!(headers["host"], "service.example.com");
+    assert_eq!(
+        headers["x-amz-content-sha256"],
+        "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    );
+    let authorization = headers["authorization"].to_str().unwrap();
+    let covered = "SignedHeaders=content-type;host;mcp-session-id;x-amz-content-sha256;x-amz-date;x-amz-security-token,";
+    assert!(authorization.contains(covered), "{authorization}");
+    assert!(authorization.contains("/20150830/eu-central-1/aws-mcp/aws4_request"));
+    assert!(headers["authorization"].is_sensitive());
+    assert!(headers["x-amz-security-token"].is_sensitive());
+    let shown = format!("{sent:?}");
+    assert!(!shown.contains("canary"), "{shown}");
+}
+
+#[tokio::test]
+async fn get_and_delete_are_signed_too() {
+    for method in ["GET", "DELETE"] {
+        let (assume, _) = sts();
+        let mut request = by(ada());
+        *request.method_mut() = method.parse().unwrap();
+        *request.body_mut() = Full::default();
+        let (_, sent) = exchange(&layer(assume), request, fine).await;
+        assert_eq!(key_id(sent[0].headers()), "admin.ada.0");
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(sent[0].headers()["x-amz-content-sha256"], empty);
+    }
+}
+
+#[tokio::test]
+async fn the_gateway_itself_goes_unsigned_and_without_any_credentials() {
+    let (assume, calls) = sts();
+    let (answer, sent) = exchange(&layer(assume), request(Some(Caller::Gateway)), fine).await;
+    assert_eq!(answer.unwrap().status(), 200);
+    assert!(!sent[0].headers().contains_key("authorization"));
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn without_a_caller_or_a_token_nothing_is_sent() {
+    let nameless = by(Identity::anonymous());
+    let tokenless = by(Identity::new("https://issuer", "ada"));
+    for request in [request(None), nameless, tokenless] {
+        let (assume, calls) = sts();
+        let (answer, sent) = exchange(&layer(assume), request, fine).await;
+        assert_eq!(fault(&answer.unwrap_err()), CredentialFault::NoCaller);
+        assert!(sent.is_empty());
+        assert_eq!(calls.load(Ordering::SeqCst), 0);
+    }
+}
+
+#[tokio::test]
+async fn two_callers_never_share_a_signature() {
+    let (assume, calls) = sts();
+    let layer = layer(Cached::new(assume, 64, clock()));
+    let callers = [
+        (ada(), "admin.ada.0"),
+        (identity("bob", json!({"sub": "bob", "groups": []})), "reader.bob.1"),
+        (identity("eve", json!({"sub": "ada", "groups": ["admins"]})), "admin.ada.2"),
+        (Identity::builder("https://other", "ada").token(CANARY.into()).build(), "reader.ada.3"),
+    ];
+    for _ in 0..3 {
+        for (caller, expected) in &callers {
+            let (_, sent) = exchange(&layer, by(caller.clone()), fine).await;
+            assert_eq!(key_id(sent[0].headers()), *expected);
+        }
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test]
+async fn a_refreshed_token_of_the_same_caller_keeps_its_credentials() {
+    let (assume, calls) = sts();
+    let layer = layer(Cached::new(assume, 64, clock()));
+    for token in ["one", "two", "three"] {
+        let Value::Object(claims) = json!({"sub": "ada", "jti": token}) else { panic!() };
+        let caller = Identity::builder("https://issuer", "ada").claims(claims).token(token.into());
+        exchange(&layer, by(caller.build()), fine).await.0.unwrap();
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_role_follows_a_token_with_other_claims_at_once() {
+    let (assume, _) = sts();
+    let layer = layer(Cached::new(assume, 64, clock()));
+    let with = |token: &str, groups: Value| {
+        let Value::Object(claims) = json!({"sub": "ada", "groups": groups}) else { panic!() };
+        Identity::builder("https://issuer", "ada").claims(claims).token(token.into()).build()
+    };
+    let (_, sent) = exchange(&layer, by(with("one", json!(["admins"]))), fine).await;
+    assert_eq!(key_id(sent[0].headers()), "admin.ada.0");
+    let (_, sent) = exchange(&layer, by(with("two", json!([]))), fine).await;
+    assert_eq!(key_id(sent[0].headers()), "reader.ada.1");
+}
+
+struct Upstream(Result<&'static str, UpstreamError>);
+
+impl UpstreamTokens for Upstream {
+    fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
+        assert_eq!((provider, kind), ("corp", UpstreamKind::Access));
+        let token = self.0.map(|value| UpstreamToken { value: value.into(), expires_at: None });
+        Box::pin(std::future::ready(token))
+    }
+}
+
+async fn upstream(
+    token: Result<&'static str, UpstreamError>,
+) -> (Result<Response<Bytes>, BoxError>, Vec<Sent>) {
+    let Value::Object(claims) = json!({"sub": "local-ada", "groups": []}) else { panic!() };
+    let caller = Identity::builder("https://issuer", "ada")
+        .claims(claims)
+        .token("own".into())
+        .upstream(Arc::new(Upstream(token)))
+        .build();
+    let (assume, _) = sts();
+    exchange(&layer(assume).subject(Subject::Upstream("corp".into())), by(caller), fine).await
+}
+
+#[tokio::test]
+async fn the_claims_of_the_token_that_is_presented_choose_the_role() {
+    // {"iss":"https://corp","sub":"corp-ada","groups":["admins"]}
+    let token =
+        "e30.eyJpc3MiOiJodHRwczovL2NvcnAiLCJzdWIiOiJjb3JwLWFkYSIsImdyb3VwcyI6WyJhZG1pbnMiXX0.x";
+    let (_, sent) = upstream(Ok(token)).await;
+    assert_eq!(key_id(sent[0].headers()), "admin.corp-ada.0");
+}
+
+#[tokio::test]
+async fn an_opaque_upstream_token_has_no_claims_and_gets_the_fallback_role() {
+    for opaque in ["opaque", "a.b.c", "e30.!!.x", "e30.W10.x"] {
+        let (_, sent) = upstream(Ok(opaque)).await;
+        assert_eq!(key_id(sent[0].headers()), "reader.ada.0", "{opaque}");
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_token_that_is_not_there_says_who_can_help() {
+    let (answer, sent) = upstream(Err(UpstreamError::Absent)).await;
+    let provider = "corp".into();
+    assert_eq!(fault(&answer.unwrap_err()), CredentialFault::NoUpstreamToken { provider });
+    assert!(sent.is_empty());
+    let (answer, _) = upstream(Err(UpstreamError::Unavailable)).await;
+    assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Unavailable { .. }));
+    let (assume, _) = sts();
+    let layer = layer(assume).subject(Subject::Upstream("corp".into()));
+    let (answer, _) = exchange(&layer, by(ada()), fine).await;
+    assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::NoUpstreamToken { .. }));
+}
+
+#[tokio::test]
+async fn a_session_without_a_name_is_refused() {
+    for claims in
+        [json!({"groups": []}), json!({"sub": ["a"]}), json!({"sub": ""}), json!({"sub": 1.5})]
+    {
+        let (assume, _) = sts();
+        let (answer, sent) = exchange(&layer(assume), by(identity("ada", claims)), fine).await;
+        assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Refused { .. }));
+        assert!(sent.is_empty());
+    }
+    let (assume, _) = sts();
+    let layer = layer(assume).session_name_claim("uid");
+    let caller = identity("ada", json!({"uid": 4711}));
+    let (_, sent) = exchange(&layer, by(caller), fine).await;
+    assert_eq!(key_id(sent[0].headers()), "reader.4711.0");
+}
+
+#[tokio::test]
+async fn a_caller_whom_no_role_is_mapped_to_is_refused() {
+    let (assume, _) = sts();
+    let mapping =
+        RoleMapping { role: arn("x"), matches: RoleMatch::Claim("nobody".into()), priority: None };
+    let roles = Roles::new(None, vec![mapping], "groups").unwrap();
+    let layer = AwsStsLayer::new(Region::try_from("eu-central-1").unwrap(), roles, assume);
+    let (answer, sent) = exchange(&layer, by(ada()), fine).await;
+    let reason = "no role is mapped to the caller's claims".into();
+    assert_eq!(fault(&answer.unwrap_err()), CredentialFault::Refused { reason });
+    assert!(sent.is_empty());
+}
+
+#[tokio::test]
+async fn what_sts_answers_reaches_the_caller_as_a_fixed_code() {
+    let rows = [
+        (
+            AssumeError::Refused { code: "AccessDenied".into() },
+            CredentialFault::Refused { reason: "AccessDenied".into() },
+        ),
+        (
+            AssumeError::Unavailable { reason: "STS failed" },
+            CredentialFault::Unavailable { reason: "STS failed" },
+        ),
+    ];
+    for (error, expected) in rows {
+        let failing = move |_: Arc<Assumption>, _: SecretString| {
+            std::future::ready(Err::<Credentials, _>(error.clone()))
+        };
+        let (answer, sent) = exchange(&layer(failing), by(ada()), fine).await;
+        let error = answer.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+        assert_eq!(fault(&error), expected);
+        assert!(sent.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_do_not_come_are_not_waited_for() {
+    let silent = |_: Arc<Assumption>, _: SecretString| {
+        std::future::pending::<Result<Credentials, AssumeError>>()
+    };
+    let began = tokio::time::Instant::now();
+    let layer = layer(silent).deadline(Duration::from_secs(4));
+    let (answer, sent) = exchange(&layer, by(ada()), fine).await;
+    assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Unavailable { .. }));
+    assert_eq!((began.elapsed().as_secs(), sent.len()), (4, 0));
+}
+
+#[tokio::test]
+async fn credentials_that_have_expired_are_not_used() {
+    let old = |_: Arc<Assumption>, _: SecretString| {
+        let until = SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN);
+        let made = Credentials::new("A", &"s".into(), &"t".into(), until).unwrap();
+        std::future::ready(Ok::<_, AssumeError>(made))
+    };
+    let (answer, sent) = exchange(&layer(old), by(ada()), fine).await;
+    assert!(matches!(fault(&answer.unwrap_err()), CredentialFault::Unavailable { .. }));
+    assert!(sent.is_empty());
+}
+
+fn forbidden(body: &'static str) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from_static(body.as_bytes())));
+    *answer.status_mut() = StatusCode::FORBIDDEN;
+    answer
+}
+
+#[tokio::test]
+async fn credentials_that_ran_out_on_the_way_are_replaced_once_and_signed_anew() {
+    let bodies = [
+        "<Error><Code>ExpiredToken</Code></Error>",
+        "{\"__type\":\"com.amazonaws#ExpiredTokenException\"}",
+        "{\"code\":\"InvalidClientTokenId\"}",
+        "{\"__type\":\"UnrecognizedClientException\"}",
+    ];
+    for body in bodies {
+        let (assume, calls) = sts();
+        let answer = move |place: usize| if place == 0 { forbidden(body) } else { fine(place) };
+        let (answer, sent) = exchange(&layer(assume), by(ada()), answer).await;
+        assert_eq!(answer.unwrap().body(), "fine");
+        let ids: Vec<_> = sent.iter().map(|sent| key_id(sent.headers())).collect();
+        assert_eq!(ids, ["admin.ada.0", "admin.ada.1"]);
+        assert_ne!(sent[0].headers()["authorization"], sent[1].headers()["authorization"]);
+        assert_eq!(sent[1].headers().get_all("x-amz-security-token").iter().count(), 1);
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
+    }
+}
+
+#[tokio::test]
+async fn the_second_signature_has_a_date_of_its_own() {
+    let (assume, _) = sts();
+    let time = clock();
+    let layer = layer(assume).clock(time.clone());
+    let answer = move |place: usize| {
+        time.advance(Duration::from_secs(61));
+        if place == 0 { forbidden("ExpiredToken") } else { fine(place) }
+    };
+    let (_, sent) = exchange(&layer, by(ada()), answer).await;
+    let dates: Vec<_> = sent.iter().map(|sent| &sent.headers()["x-amz-date"]).collect();
+    assert_eq!(dates, ["20150830T123600Z", "20150830T123701Z"]);
+}
+
+#[tokio::test]
+async fn a_refusal_for_good_or_a_second_time_reaches_the_caller_whole() {
+    let (assume, calls) = sts();
+    let denied = "{\"code\":\"AccessDeniedException\"}";
+    let (answer, sent) = exchange(&layer(assume), by(ada()), move |_| forbidden(denied)).await;
+    let answer = answer.unwrap();
+    assert_eq!(
+        (answer.status(), answer.body().as_ref()),
+        (StatusCode::FORBIDDEN, denied.as_bytes())
+    );
+    assert_eq!((sent.len(), calls.load(Ordering::SeqCst)), (1, 1));
+
+    let (assume, _) = sts();
+    let expired = "ExpiredToken";
+    let (answer, sent) = exchange(&layer(assume), by(ada()), move |_| forbidden(expired)).await;
+    assert_eq!(answer.unwrap().body(), expired);
+    assert_eq!(sent.len(), 2, "one retry");
+
+    // Fresh from the cache: the same credentials would be refused again.
+    let (assume, calls) = sts();
+    let layer = layer(Cached::new(assume, 16, clock()));
+    let (answer, sent) = exchange(&layer, by(ada()), move |_| forbidden(expired)).await;
+    assert_eq!(answer.unwrap().body(), expired);
+    assert_eq!((sent.len(), calls.load(Ordering::SeqCst)), (1, 1));
+}
+
+#[tokio::test]
+async fn a_named_error_decides_and_a_long_refusal_is_not_held_up() {
+    let named = |name: &'static str| {
+        move |place: usize| {
+            let mut answer = forbidden("x");
+            if place == 0 {
+                answer.headers_mut().insert("x-amzn-errortype", name.parse().unwrap());
+            }
+            answer
+        }
+    };
+    for (name, requests) in [
+        ("ExpiredTokenException:http://internal.amazon.com/coral/", 2),
+        ("AccessDeniedException:http://x/ExpiredToken", 1),
+    ] {
+        let (assume, _) = sts();
+        let (answer, sent) = exchange(&layer(assume), by(ada()), named(name)).await;
+        assert_eq!((answer.unwrap().body().as_ref(), sent.len()), (&b"x"[..], requests), "{name}");
+    }
+    let long: &'static str = "ExpiredToken".repeat(2000).leak();
+    let (assume, _) = sts();
+    let (answer, sent) = exchange(&layer(assume), by(ada()), move |_| forbidden(long)).await;
+    assert_eq!((answer.unwrap().body().len(), sent.len()), (24_000, 1));
+}
+
+#[tokio::test]
+async fn a_body_of_ten_mebibytes_is_signed_and_one_byte_more_is_not() {
+    let of = |length: usize| {
+        let mut request = by(ada());
+        *request.body_mut() = Full::new(Bytes::from(vec![b' '; length]));
+        request
+    };
+    let (assume, calls) = sts();
+    let layer = layer(assume);
+    let (answer, _) = exchange(&layer, of(10 << 20), fine).await;
+    assert!(answer.is_ok());
+    let (answer, sent) = exchange(&layer, of((10 << 20) + 1), fine).await;
+    let error = answer.unwrap_err();
+    assert!(matches!(
+        cause::<UnsignableRequest>(error.as_ref()),
+        Some(UnsignableRequest::TooLarge { limit: 10_485_760 })
+    ));
+    assert!(sent.is_empty());
+    assert_eq!(calls.load(Ordering::SeqCst), 1, "not asked for it");
+}
+
+#[tokio::test]
+async fn it_is_ready_when_what_is_below_is() {
+    let (assume, _) = sts();
+    let (mut service, mut handle) =
+        mock::spawn_with(|inner: mock::Mock<Sent, Answer>| layer(assume.clone()).layer(inner));
+    handle.allow(0);
+    assert_pending!(service.poll_ready());
+    handle.allow(1);
+    assert_ready_ok!(service.poll_ready());
+    let answering = service.call(by(ada()));
+    let serving = async {
+        let (_, send) = handle.next_request().await.unwrap();
+        send.send_response(fine(0));
+    };
+    let (answer, ()) = tokio::join!(answering, serving);
+    assert_eq!(answer.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn neither_layer_nor_service_shows_a_secret() {
+    let (assume, _) = sts();
+    let layer = layer(Cached::new(assume, 16, clock()));
+    let service = layer
+        .clone()
+        .layer(tower::service_fn(|_: Sent| std::future::ready(Ok::<_, BoxError>(fine(0)))));
+    service.clone().oneshot(by(ada())).await.unwrap();
+    let credentials =
+        Credentials::new("A", &"canary-secret".into(), &"canary-token".into(), SystemTime::now());
+    let shown = format!("{layer:?} {service:?} {credentials:?} {:?}", roles());
+    assert!(!shown.contains("canary"), "{shown}");
+    assert!(shown.contains("admin"), "{shown}");
+}

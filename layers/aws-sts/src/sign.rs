@@ -1,0 +1,124 @@
+//! Signature Version 4 (AWS IAM User Guide, "AWS API request signing").
+
+use std::str;
+use std::time::SystemTime;
+
+use aws_sigv4::http_request::{
+    PayloadChecksumKind, SignableBody, SignableRequest, SigningSettings, sign,
+};
+use aws_sigv4::sign::v4::SigningParams;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::request::Parts;
+use http::uri::{Authority, Scheme};
+use http::{HeaderName, HeaderValue, Uri};
+use vmcp_core::BoxError;
+
+use crate::{Credentials, Region, ServiceName};
+
+const DATE: HeaderName = HeaderName::from_static("x-amz-date");
+const SECURITY_TOKEN: HeaderName = HeaderName::from_static("x-amz-security-token");
+const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-amz-content-sha256");
+
+/// A request that cannot be signed, and was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum UnsignableRequest {
+    /// Its body is larger than 10 MiB.
+    #[error("a request of more than {limit} bytes cannot be signed")]
+    TooLarge {
+        /// In bytes.
+        limit: usize,
+    },
+    /// Its body broke off.
+    #[error("the request's body broke off")]
+    Broken(#[source] BoxError),
+    /// Its body did not come to its end in time.
+    #[error("the request's body did not end in time")]
+    TooSlow,
+    /// Neither its URI nor a `Host` header says where it goes.
+    #[error("the request does not say which host it goes to")]
+    NoHost,
+    /// Its target or one of its headers cannot be written down for the signature.
+    #[error("the request's target or headers cannot be signed")]
+    Malformed(#[source] BoxError),
+}
+
+/// Makes `parts` a request that `body` belongs to and that the service takes.
+pub(crate) fn signed(
+    parts: &mut Parts,
+    body: &[u8],
+    credentials: &Credentials,
+    scope: (&Region, &ServiceName),
+    now: SystemTime,
+) -> Result<(), UnsignableRequest> {
+    // What came with the request is not the caller's to say.
+    for header in [AUTHORIZATION, DATE, SECURITY_TOKEN, CONTENT_SHA256] {
+        parts.headers.remove(header);
+    }
+    let host = host(parts)?;
+    let target = format!("https://{}{}", host, path(&parts.uri));
+    parts.headers.insert(HOST, malformed(HeaderValue::from_str(&host))?);
+
+    let (region, service) = scope;
+    let mut settings = SigningSettings::default();
+    settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+    let settings = SigningParams::builder()
+        .identity(credentials.signing())
+        .region(region.as_str())
+        .name(service.as_str())
+        .time(now)
+        .settings(settings)
+        .build();
+    let settings = malformed(settings)?.into();
+    let headers = parts.headers.iter().filter(|(name, _)| covers(name)).filter_map(value);
+    let method = parts.method.as_str();
+    let request = SignableRequest::new(method, target, headers, SignableBody::Bytes(body));
+    let output = malformed(sign(malformed(request)?, &settings))?;
+    let (made, _) = output.into_parts().0.into_parts();
+    for header in made {
+        let mut value = malformed(HeaderValue::from_str(header.value()))?;
+        value.set_sensitive(
+            header.sensitive() || header.name().eq_ignore_ascii_case("authorization"),
+        );
+        let name = malformed(HeaderName::from_bytes(header.name().as_bytes()))?;
+        parts.headers.insert(name, value);
+    }
+    Ok(())
+}
+
+/// Which headers are covered: those that AWS asks for, and those that say what is wanted. Others may
+/// change on the way.
+fn covers(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    name == HOST || name == CONTENT_TYPE || text.starts_with("x-amz-") || text.starts_with("mcp-")
+}
+
+/// A value that is no text cannot be covered, and is not asked for.
+fn value<'a>((name, value): (&'a HeaderName, &'a HeaderValue)) -> Option<(&'a str, &'a str)> {
+    Some((name.as_str(), str::from_utf8(value.as_bytes()).ok()?))
+}
+
+/// The host as the request is going to name it: in small letters, without user info and without the
+/// scheme's own port.
+fn host(parts: &Parts) -> Result<String, UnsignableRequest> {
+    let default = if parts.uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
+    let from_uri = |authority: &Authority| match authority.port_u16() {
+        Some(port) if port != default => format!("{}:{port}", authority.host()),
+        _ => authority.host().to_owned(),
+    };
+    let given = || parts.headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
+    let host = parts.uri.authority().map(from_uri).or_else(given);
+    host.filter(|host| !host.is_empty())
+        .map(|host| host.to_ascii_lowercase())
+        .ok_or(UnsignableRequest::NoHost)
+}
+
+fn path(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/", |path| path.as_str())
+}
+
+fn malformed<T, E: Into<BoxError>>(outcome: Result<T, E>) -> Result<T, UnsignableRequest> {
+    outcome.map_err(|error| UnsignableRequest::Malformed(error.into()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! AssumeRoleWithWebIdentity (AWS STS API reference), over somebody else's HTTP client.
+
+mod http_client;
+mod quiet;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_sts::config::retry::RetryConfig;
+use aws_sdk_sts::config::timeout::TimeoutConfig;
+use aws_sdk_sts::config::{self, IdentityCache, StalledStreamProtectionConfig};
+use aws_sdk_sts::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sts::operation::assume_role_with_web_identity::{
+    AssumeRoleWithWebIdentityError, AssumeRoleWithWebIdentityOutput,
+};
+use bytes::Bytes;
+use http::{Request, Response, Uri};
+use secrecy::{ExposeSecret, SecretString};
+use tower_service::Service;
+use vmcp_core::{Body, BoxError};
+
+use self::{http_client::client, quiet::Quiet};
+use crate::{AssumeError, AssumeRole, Assumption, Credentials, Region};
+
+/// How long STS may take, unless [`Sts::deadline`] says otherwise.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// The longest web identity token that STS takes, in characters.
+const LONGEST_TOKEN: usize = 20_000;
+
+/// Codes of the STS API that say that the caller is not accepted; others are not passed on.
+const REFUSALS: [&str; 10] = [
+    "AccessDenied",
+    "AccessDeniedException",
+    "ExpiredTokenException",
+    "IDPRejectedClaim",
+    "InvalidAction",
+    "InvalidIdentityToken",
+    "MalformedPolicyDocument",
+    "PackedPolicyTooLarge",
+    "RegionDisabledException",
+    "ValidationError",
+];
+
+/// Asks AWS STS for credentials, each time. Wrap it in a [`Cached`](crate::Cached).
+///
+/// The call is unsigned: the caller's token is all that STS is shown. No credentials of the
+/// environment, of a file or of the machine are ever looked for. An answer counts for 64 KiB at
+/// most, there is no second try, and nothing of it is logged.
+#[derive(Clone, Debug)]
+pub struct Sts {
+    client: aws_sdk_sts::Client,
+    deadline: Duration,
+}
+
+// === impl Sts ===
+
+impl Sts {
+    /// Asks the STS of `region`, at the endpoint that AWS documents for it, over `client`, whose
+    /// connections, roots and rules about addresses apply.
+    #[must_use]
+    pub fn new<C, R>(region: &Region, client: C) -> Self
+    where
+        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        C::Error: Into<BoxError>,
+        C::Future: Send,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        Self::build(region, None, client)
+    }
+
+    /// Like [`new`](Self::new), at another endpoint: one inside of a private network, or a stand-in.
+    #[must_use]
+    pub fn at<C, R>(endpoint: &Uri, region: &Region, client: C) -> Self
+    where
+        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        C::Error: Into<BoxError>,
+        C::Future: Send,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        Self::build(region, Some(endpoint.to_string()), client)
+    }
+
+    /// How long STS may take for an answer: 10 seconds otherwise.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    fn build<C, R>(region: &Region, endpoint: Option<String>, over: C) -> Self
+    where
+        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        C::Error: Into<BoxError>,
+        C::Future: Send,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let mut settings = aws_sdk_sts::Config::builder()
+            .region(config::Region::new(region.as_str().to_owned()))
+            .http_client(client(over))
+            .identity_cache(IdentityCache::no_cache())
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(TimeoutConfig::disabled())
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled());
+        settings.set_endpoint_url(endpoint);
+        let client = aws_sdk_sts::Client::from_conf(settings.build());
+        Self { client, deadline: DEADLINE }
+    }
+}
+
+impl AssumeRole for Sts {
+    async fn assume(
+        &self,
+        assumption: &Arc<Assumption>,
+        token: &SecretString,
+    ) -> Result<Arc<Credentials>, AssumeError> {
+        let token = token.expose_secret();
+        if !(4..=LONGEST_TOKEN).contains(&token.len()) {
+            return Err(refused("the token is shorter or longer than STS takes"));
+        }
+        let asking = self
+            .client
+            .assume_role_with_web_identity()
+            .role_arn(assumption.role().as_str())
+            .role_session_name(assumption.session().as_str())
+            .duration_seconds(assumption.duration().seconds().try_into().unwrap_or(i32::MAX))
+            .web_identity_token(token)
+            .send();
+        let answer = tokio::time::timeout(self.deadline, Quiet::new(Box::pin(asking))).await;
+        match answer {
+            Ok(Ok(output)) => credentials(output).map(Arc::new),
+            Ok(Err(error)) => Err(translated(&error)),
+            Err(_) => Err(AssumeError::Unavailable { reason: "STS did not answer in time" }),
+        }
+    }
+}
+
+fn credentials(output: AssumeRoleWithWebIdentityOutput) -> Result<Credentials, AssumeError> {
+    let malformed = AssumeError::Unavailable { reason: "STS answered without usable credentials" };
+    let given = output.credentials.ok_or_else(|| malformed.clone())?;
+    // The SDK puts 0 where there is none.
+    let expires = u64::try_from(given.expiration.secs()).ok().filter(|seconds| *seconds > 0);
+    let expires = Duration::from_secs(expires.ok_or_else(|| malformed.clone())?);
+    let expires_at =
+        SystemTime::UNIX_EPOCH.checked_add(expires).ok_or_else(|| malformed.clone())?;
+    let secret = SecretString::from(given.secret_access_key);
+    let token = SecretString::from(given.session_token);
+    Credentials::new(&given.access_key_id, &secret, &token, expires_at).map_err(|_| malformed)
+}
+
+fn translated(error: &SdkError<AssumeRoleWithWebIdentityError>) -> AssumeError {
+    let unavailable = |reason| AssumeError::Unavailable { reason };
+    match error {
+        SdkError::ServiceError(answer) => {
+            let code = answer.err().code().unwrap_or_default();
+            match answer.raw().status().as_u16() {
+                _ if code == "IDPCommunicationError" => {
+                    unavailable("STS does not reach the identity provider")
+                }
+                _ if code.contains("Throttl") || code == "RequestLimitExceeded" => {
+                    unavailable("STS is asked too often")
+                }
+                400 | 403 => REFUSALS
+                    .into_iter()
+                    .find(|known| *known == code)
+                    .map_or_else(|| refused("STS gave an unknown reason"), refused),
+                429 => unavailable("STS is asked too often"),
+                200..300 => unavailable("STS gave an answer that cannot be read"),
+                _ => unavailable("STS failed"),
+            }
+        }
+        SdkError::ResponseError(_) => unavailable("STS gave an answer that cannot be read"),
+        SdkError::DispatchFailure(_) | SdkError::TimeoutError(_) => {
+            unavailable("STS cannot be reached")
+        }
+        _ => unavailable("STS could not be asked"),
+    }
+}
+
+fn refused(code: &str) -> AssumeError {
+    AssumeError::Refused { code: code.into() }
+}
+
+#[cfg(test)]
+mod tests;

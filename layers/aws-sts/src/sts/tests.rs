@@ -1,0 +1,251 @@
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http_body_util::{BodyExt, Full};
+use tower::service_fn;
+
+use super::*;
+use crate::{RoleArn, SessionDuration, SessionName};
+
+const IN_2030: u64 = 1_893_456_000;
+const CANARY: &str = "canary.web.identity";
+const GOOD: &str = "<AssumeRoleWithWebIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">\
+<AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>ASIAEXAMPLE</AccessKeyId>\
+<SecretAccessKey>canary-secret</SecretAccessKey><SessionToken>canary-session</SessionToken>\
+<Expiration>2030-01-01T00:00:00Z</Expiration></Credentials></AssumeRoleWithWebIdentityResult>\
+</AssumeRoleWithWebIdentityResponse>";
+
+type Seen = Arc<Mutex<Vec<(http::request::Parts, HashMap<String, String>)>>>;
+
+fn region(name: &str) -> Region {
+    Region::try_from(name).unwrap()
+}
+
+fn assumption() -> Arc<Assumption> {
+    let role = RoleArn::try_from("arn:aws:iam::123456789012:role/reader").unwrap();
+    let session = SessionName::of("ada").unwrap();
+    Arc::new(Assumption::new(role, session, SessionDuration::default(), &["i", "s"]))
+}
+
+fn stand_in(
+    seen: &Seen,
+    status: u16,
+    answer: &'static str,
+) -> impl Service<Request<Body>, Response = Response<Full<Bytes>>, Error = BoxError, Future: Send>
++ Clone
++ Send
++ 'static {
+    let seen = Arc::clone(seen);
+    service_fn(move |request: Request<Body>| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let form = form(&body);
+            seen.lock().unwrap().push((parts, form));
+            let response = Response::builder().status(status).header("content-type", "text/xml");
+            Ok::<_, BoxError>(response.body(Full::new(Bytes::from_static(answer.as_bytes())))?)
+        }
+    })
+}
+
+fn form(body: &[u8]) -> HashMap<String, String> {
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let pairs = text.split('&').map(|pair| {
+        let (name, value) = pair.split_once('=').unwrap();
+        (name.to_owned(), value.replace("%3A", ":").replace("%2F", "/"))
+    });
+    pairs.collect()
+}
+
+async fn ask(sts: &Sts, token: &str) -> Result<Arc<Credentials>, AssumeError> {
+    sts.assume(&assumption(), &token.into()).await
+}
+
+#[tokio::test]
+async fn the_call_is_unsigned_and_says_who_in_which_role_for_how_long() {
+    let seen = Seen::default();
+    let sts = Sts::new(&region("eu-central-1"), stand_in(&seen, 200, GOOD));
+    let credentials = ask(&sts, CANARY).await.unwrap();
+    assert_eq!(credentials.access_key_id(), "ASIAEXAMPLE");
+    let expected = SystemTime::UNIX_EPOCH + Duration::from_secs(IN_2030);
+    assert_eq!(credentials.expires_at(), expected);
+
+    let (parts, form) = seen.lock().unwrap().pop().unwrap();
+    assert_eq!(parts.uri, "https://sts.eu-central-1.amazonaws.com/");
+    assert!(!parts.headers.contains_key("authorization"));
+    let expected = [
+        ("Action", "AssumeRoleWithWebIdentity"),
+        ("Version", "2011-06-15"),
+        ("RoleArn", "arn:aws:iam::123456789012:role/reader"),
+        ("RoleSessionName", "ada"),
+        ("WebIdentityToken", CANARY),
+        ("DurationSeconds", "3600"),
+    ];
+    let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    assert_eq!(form, HashMap::from(expected));
+}
+
+#[tokio::test]
+async fn each_region_has_its_own_endpoint() {
+    for (name, host) in [
+        ("us-east-1", "sts.us-east-1.amazonaws.com"),
+        ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn"),
+        ("us-gov-west-1", "sts.us-gov-west-1.amazonaws.com"),
+    ] {
+        let seen = Seen::default();
+        ask(&Sts::new(&region(name), stand_in(&seen, 200, GOOD)), CANARY).await.unwrap();
+        let (parts, _) = seen.lock().unwrap().pop().unwrap();
+        assert_eq!((parts.uri.scheme_str(), parts.uri.host()), (Some("https"), Some(host)));
+    }
+    let seen = Seen::default();
+    let endpoint = Uri::from_static("http://127.0.0.1:4566");
+    let sts = Sts::at(&endpoint, &region("us-east-1"), stand_in(&seen, 200, GOOD));
+    ask(&sts, CANARY).await.unwrap();
+    assert_eq!(seen.lock().unwrap().pop().unwrap().0.uri, "http://127.0.0.1:4566/");
+}
+
+#[tokio::test]
+async fn what_sts_says_is_translated_and_never_repeated() {
+    macro_rules! error {
+        ($code:literal) => {
+            concat!(
+                "<ErrorResponse><Error><Type>Sender</Type><Code>",
+                $code,
+                "</Code><Message>canary</Message></Error><RequestId>1</RequestId></ErrorResponse>"
+            )
+        };
+    }
+    let refused = |code: &str| AssumeError::Refused { code: code.into() };
+    let unavailable = |reason| AssumeError::Unavailable { reason };
+    let rows = [
+        (400, error!("ExpiredTokenException"), refused("ExpiredTokenException")),
+        (400, error!("InvalidIdentityToken"), refused("InvalidIdentityToken")),
+        (403, error!("IDPRejectedClaim"), refused("IDPRejectedClaim")),
+        (403, error!("AccessDenied"), refused("AccessDenied")),
+        (403, error!("RegionDisabledException"), refused("RegionDisabledException")),
+        (403, error!("canary"), refused("STS gave an unknown reason")),
+        (403, "<html>canary</html>", refused("STS gave an unknown reason")),
+        (
+            400,
+            error!("IDPCommunicationError"),
+            unavailable("STS does not reach the identity provider"),
+        ),
+        (400, error!("Throttling"), unavailable("STS is asked too often")),
+        (429, "", unavailable("STS is asked too often")),
+        (500, error!("InternalFailure"), unavailable("STS failed")),
+        (503, "<html>canary</html>", unavailable("STS failed")),
+        (302, "", unavailable("STS failed")),
+        (200, "<html>canary</html>", unavailable("STS gave an answer that cannot be read")),
+        (200, "{\"canary\":1}", unavailable("STS gave an answer that cannot be read")),
+        (200, "", unavailable("STS gave an answer that cannot be read")),
+    ];
+    for (status, answer, expected) in rows {
+        let seen = Seen::default();
+        let sts = Sts::new(&region("us-east-1"), stand_in(&seen, status, answer));
+        let error = ask(&sts, CANARY).await.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+        assert_eq!(error, expected, "{status} {answer}");
+        assert_eq!(seen.lock().unwrap().len(), 1, "asked once");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_usable_credentials_is_none() {
+    let unusable = [
+        GOOD.replace("ASIAEXAMPLE", ""),
+        GOOD.replace("canary-secret", "a b"),
+        GOOD.replace("canary-session", "a&#10;b"),
+        GOOD.replace("<Expiration>2030-01-01T00:00:00Z</Expiration>", ""),
+        GOOD.replace("2030-01-01T00:00:00Z", "tomorrow"),
+        "<AssumeRoleWithWebIdentityResponse><AssumeRoleWithWebIdentityResult/></AssumeRoleWithWebIdentityResponse>"
+            .to_owned(),
+    ];
+    for answer in unusable {
+        let answer: &'static str = answer.leak();
+        let sts = Sts::new(&region("us-east-1"), stand_in(&Seen::default(), 200, answer));
+        let error = ask(&sts, CANARY).await.unwrap_err();
+        assert!(matches!(error, AssumeError::Unavailable { .. }), "{answer}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_huge_answer_is_not_read_to_its_end() {
+    let answer: &'static str = format!("{GOOD}{}", " ".repeat(64 << 10)).leak();
+    let sts = Sts::new(&region("us-east-1"), stand_in(&Seen::default(), 200, answer));
+    let expected = AssumeError::Unavailable { reason: "STS cannot be reached" };
+    assert_eq!(ask(&sts, CANARY).await.unwrap_err(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_come_is_not_waited_for() {
+    let silent = service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<Full<Bytes>>, BoxError>>()
+    });
+    let sts = Sts::new(&region("us-east-1"), silent).deadline(Duration::from_secs(3));
+    let began = tokio::time::Instant::now();
+    let expected = AssumeError::Unavailable { reason: "STS did not answer in time" };
+    assert_eq!(ask(&sts, CANARY).await.unwrap_err(), expected);
+    assert_eq!(began.elapsed().as_secs(), 3);
+}
+
+#[tokio::test]
+async fn a_client_that_fails_is_a_fault_that_passes() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let broken = service_fn(move |_: Request<Body>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Err::<Response<Full<Bytes>>, BoxError>("canary".into()))
+    });
+    let error = ask(&Sts::new(&region("us-east-1"), broken), CANARY).await.unwrap_err();
+    assert_eq!(error, AssumeError::Unavailable { reason: "STS cannot be reached" });
+    assert_eq!(calls.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_token_that_sts_would_not_take_is_not_sent() {
+    for token in ["abc".to_owned(), "a".repeat(20_001)] {
+        let seen = Seen::default();
+        let sts = Sts::new(&region("us-east-1"), stand_in(&seen, 200, GOOD));
+        assert!(matches!(ask(&sts, &token).await, Err(AssumeError::Refused { .. })));
+        assert!(seen.lock().unwrap().is_empty());
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_token_and_no_credential_reaches_the_most_talkative_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let seen = Seen::default();
+    let inner = stand_in(&seen, 200, GOOD);
+    let talkative = service_fn(move |request: Request<Body>| {
+        tracing::info!("the client is heard");
+        inner.clone().call(request)
+    });
+    let sts = Sts::new(&region("us-east-1"), talkative);
+    let credentials = ask(&sts, CANARY).await.unwrap();
+    tracing::info!(?credentials, ?sts, "done");
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(log.contains("the client is heard") && log.contains("done"), "{log}");
+    assert!(!log.contains("canary"), "{log}");
+}

@@ -1,0 +1,124 @@
+//! Which of a caller's tokens is presented, and what it says.
+
+use std::borrow::Cow;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+use vmcp_core::{Claims, CredentialFault, Identity, UpstreamError, UpstreamKind};
+
+use crate::SessionName;
+use crate::assume::digest;
+
+/// STS takes no longer ones.
+const LONGEST_TOKEN: usize = 20_000;
+
+/// Whose token the role is assumed with. The role and the session's name follow from the claims of
+/// that same token.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Subject {
+    /// The one that the caller presented to the gateway.
+    #[default]
+    Caller,
+    /// The caller's access token of this upstream provider.
+    Upstream(Box<str>),
+}
+
+/// A token that is going to be presented to STS.
+pub(crate) struct Presented<'a> {
+    pub(crate) token: Cow<'a, SecretString>,
+    issuer: &'a str,
+    subject: &'a str,
+    /// Empty for a caller's own token.
+    provider: &'a str,
+}
+
+// === impl Subject ===
+
+impl Subject {
+    /// The token of `identity`.
+    pub(crate) async fn of<'a>(
+        &'a self,
+        identity: &'a Identity,
+    ) -> Result<Presented<'a>, CredentialFault> {
+        let (Some(issuer), Some(subject)) = (identity.issuer(), identity.subject()) else {
+            return Err(CredentialFault::NoCaller);
+        };
+        let (token, provider) = match self {
+            Self::Caller => (Cow::Borrowed(identity.token().ok_or(CredentialFault::NoCaller)?), ""),
+            Self::Upstream(provider) => {
+                let absent = || CredentialFault::NoUpstreamToken { provider: provider.clone() };
+                let tokens = identity.upstream().ok_or_else(absent)?;
+                let token = tokens.token(provider, UpstreamKind::Access).await;
+                let token = token.map_err(|error| match error {
+                    UpstreamError::Absent => absent(),
+                    UpstreamError::Unavailable => CredentialFault::Unavailable {
+                        reason: "the upstream provider's token cannot be had",
+                    },
+                })?;
+                (Cow::Owned(token.value), &**provider)
+            }
+        };
+        if token.expose_secret().len() > LONGEST_TOKEN {
+            let reason = "the token is longer than STS takes".into();
+            return Err(CredentialFault::Refused { reason });
+        }
+        Ok(Presented { token, issuer, subject, provider })
+    }
+}
+
+// === impl Presented ===
+
+impl Presented<'_> {
+    /// What tells this very token of this caller from every other.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        let parts = [self.provider, self.issuer, self.subject, self.token.expose_secret()];
+        digest(parts.iter().map(|part| part.as_bytes()))
+    }
+
+    /// What the token says. That of an upstream provider was checked when it was got, so its
+    /// payload is read as it is; one that is no JWT says nothing.
+    pub(crate) fn claims<'c>(&self, identity: &'c Identity) -> Cow<'c, Claims> {
+        if self.provider.is_empty() {
+            return identity.claims().map_or_else(Cow::default, Cow::Borrowed);
+        }
+        Cow::Owned(payload(self.token.expose_secret()).unwrap_or_default().into())
+    }
+
+    /// The session's name: the text or whole number in `claim`, or the caller's subject if the token
+    /// is one that says nothing.
+    pub(crate) fn session(&self, claims: &Claims, claim: &str) -> Option<SessionName> {
+        match claims.get(claim) {
+            Some(Value::String(name)) => SessionName::of(name),
+            Some(Value::Number(number)) if !number.is_f64() => SessionName::of(&number.to_string()),
+            None if claims.is_empty() => SessionName::of(self.subject),
+            _ => None,
+        }
+    }
+
+    /// What tells the token's holder from every other, and stays when the token is refreshed: the
+    /// caller, and the account at the provider. A token that doesn't say whose it is stands for
+    /// itself.
+    pub(crate) fn holder<'a>(&'a self, claims: &'a Claims) -> [&'a str; 5] {
+        let caller = [self.provider, self.issuer, self.subject];
+        let [provider, issuer, subject] = caller;
+        if provider.is_empty() {
+            return [provider, issuer, subject, "", ""];
+        }
+        match (claims.text("iss"), claims.text("sub")) {
+            (Some(theirs), Some(them)) => [provider, issuer, subject, theirs, them],
+            _ => [provider, issuer, subject, "", self.token.expose_secret()],
+        }
+    }
+}
+
+fn payload(token: &str) -> Option<Map<String, Value>> {
+    let mut parts = token.split('.');
+    let (Some(_), Some(payload), Some(_), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+}
