@@ -1,0 +1,160 @@
+//! Tokens that were inspected are not inspected again for a while.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest;
+use secrecy::{ExposeSecret, SecretString};
+use vmcp_core::{Cache, Clock, Flights, Identity};
+
+use crate::{AuthenticateFuture, Inspect, Refusal};
+
+/// How many tokens are remembered, unless told otherwise.
+const CAPACITY: usize = 10_000;
+
+/// How long a verified JSON Web Token is remembered: a decision that the issuer took back otherwise
+/// than by its keys is noticed by then.
+const VERIFIED: Duration = Duration::from_secs(300);
+
+/// How long an introspected token is remembered.
+const INTROSPECTED: Duration = Duration::from_secs(60);
+
+/// How long a refusal by introspection is remembered.
+const REFUSED: Duration = Duration::from_secs(5);
+
+/// Remembers what `I` said of a token, by its SHA-256, never beyond the token's expiry.
+///
+/// What was said under other keys does not count ([`Inspect::epoch`]). Of many requests with the same
+/// new token, one waits for the answer and the others for that one.
+pub struct Cached<I>(Arc<Memory<I>>);
+
+struct Memory<I> {
+    inspect: I,
+    clock: Clock,
+    accepted_for: Duration,
+    refused_for: Option<Duration>,
+    known: Cache<Digest, Known>,
+    flights: Flights<Digest, Result<Identity, Refusal>>,
+}
+
+type Digest = [u8; 32];
+
+#[derive(Clone)]
+struct Known {
+    epoch: u64,
+    answer: Result<Identity, Refusal>,
+}
+
+impl<I: Inspect> Cached<I> {
+    /// For inspecting that costs computation: what is accepted is remembered for 5 minutes, what is
+    /// refused not at all. 10,000 tokens.
+    #[must_use]
+    pub fn verified(inspect: I, clock: Clock) -> Self {
+        Self::new(inspect, clock, VERIFIED, None, CAPACITY)
+    }
+
+    /// For inspecting that asks somebody: what is accepted is remembered for a minute, what is
+    /// refused for 5 s. 10,000 tokens.
+    #[must_use]
+    pub fn introspected(inspect: I, clock: Clock) -> Self {
+        Self::new(inspect, clock, INTROSPECTED, Some(REFUSED), CAPACITY)
+    }
+
+    /// Remembers about `capacity` tokens, accepted ones for `accepted_for`, refused ones for
+    /// `refused_for`. Whoever could not be asked is asked again.
+    #[must_use]
+    pub fn new(
+        inspect: I,
+        clock: Clock,
+        accepted_for: Duration,
+        refused_for: Option<Duration>,
+        capacity: usize,
+    ) -> Self {
+        let (known, flights) = (Cache::new(capacity), Flights::new());
+        Self(Arc::new(Memory { inspect, clock, accepted_for, refused_for, known, flights }))
+    }
+
+    /// How many tokens are remembered: a gauge.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.known.len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<I: Inspect> Inspect for Cached<I> {
+    fn at_once(&self, token: &str) -> Option<Result<Identity, Refusal>> {
+        let memory = &*self.0;
+        let key = digest(token);
+        let epoch = memory.inspect.epoch();
+        let now = memory.clock.now();
+        if let Some(known) = memory.known.get(&key, now).filter(|known| known.epoch == epoch) {
+            return Some(known.answer);
+        }
+        let answer = memory.inspect.at_once(token)?;
+        memory.keep(key, epoch, &answer, now);
+        Some(answer)
+    }
+
+    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+        let key = digest(token);
+        Box::pin(async move {
+            let ask = || {
+                let (memory, token) = (Arc::clone(&self.0), SecretString::from(token));
+                async move {
+                    let before = memory.inspect.epoch();
+                    let answer = memory.inspect.inspect(token.expose_secret()).await;
+                    // If the keys changed meanwhile, it is not known which ones the answer is by:
+                    // then the next request inspects again.
+                    if memory.inspect.epoch() == before {
+                        memory.keep(key, before, &answer, memory.clock.now());
+                    }
+                    answer
+                }
+            };
+            self.0.flights.join(key, ask).await
+        })
+    }
+
+    fn epoch(&self) -> u64 {
+        self.0.inspect.epoch()
+    }
+}
+
+impl<I> Memory<I> {
+    fn keep(&self, key: Digest, epoch: u64, answer: &Result<Identity, Refusal>, now: SystemTime) {
+        let until = match answer {
+            Ok(identity) => {
+                let longest = now + self.accepted_for;
+                identity.expires_at().map_or(longest, |expiry| expiry.min(longest))
+            }
+            Err(Refusal::InvalidToken(_)) => match self.refused_for {
+                Some(wait) => now + wait,
+                None => return,
+            },
+            Err(_) => return,
+        };
+        self.known.insert(key, Known { epoch, answer: answer.clone() }, until, now);
+    }
+}
+
+impl<I> fmt::Debug for Cached<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cached").field("known", &self.0.known).finish_non_exhaustive()
+    }
+}
+
+fn digest(token: &str) -> Digest {
+    let digest = digest::digest(&digest::SHA256, token.as_bytes());
+    // A SHA-256 has 32 bytes.
+    digest.as_ref().try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

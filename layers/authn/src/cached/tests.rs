@@ -1,0 +1,150 @@
+use std::future::ready;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use vmcp_jwt::{KeySet, Verifier};
+
+use super::*;
+use crate::testing::{claims, clock, jwt, keys, rules, token};
+use crate::{Jwt, Refusal};
+
+/// Answers after a second, and counts how often it was asked.
+struct Slow {
+    asked: AtomicUsize,
+    answer: Mutex<Result<Identity, Refusal>>,
+}
+
+impl Slow {
+    fn new(answer: Result<Identity, Refusal>) -> Arc<Self> {
+        Arc::new(Self { asked: AtomicUsize::new(0), answer: Mutex::new(answer) })
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Inspect for Slow {
+    fn inspect<'a>(&'a self, _: &'a str) -> AuthenticateFuture<'a> {
+        Box::pin(async move {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.answer.lock().unwrap().clone()
+        })
+    }
+}
+
+/// Takes everybody for alice.
+struct Everybody;
+
+impl Inspect for Everybody {
+    fn inspect<'a>(&'a self, _: &'a str) -> AuthenticateFuture<'a> {
+        Box::pin(ready(Ok(alice())))
+    }
+}
+
+fn alice() -> Identity {
+    Identity::new("https://id.example", "alice")
+}
+
+async fn ask<I: Inspect>(cached: &Cached<I>, token: &str) -> Result<Identity, Refusal> {
+    match cached.at_once(token) {
+        Some(answer) => answer,
+        None => cached.inspect(token).await,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_requests_with_a_new_token_cause_one_question() {
+    let slow = Slow::new(Ok(alice()));
+    let cached = Arc::new(Cached::introspected(Arc::clone(&slow), clock()));
+    let waiting: Vec<_> = (0..1000)
+        .map(|_| {
+            let cached = Arc::clone(&cached);
+            tokio::spawn(async move { ask(&cached, "opaque").await })
+        })
+        .collect();
+    for one in waiting {
+        assert_eq!(one.await.unwrap(), Ok(alice()));
+    }
+    assert_eq!((slow.asked(), cached.len()), (1, 1));
+    assert!(ask(&cached, "another").await.is_ok());
+    assert_eq!(slow.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_remembered_for_its_time() {
+    let (slow, clock) = (Slow::new(Ok(alice())), clock());
+    let cached = Cached::introspected(Arc::clone(&slow), clock.clone());
+    for (wait, asked) in [(0, 1), (59, 1), (1, 2)] {
+        clock.advance(Duration::from_secs(wait));
+        assert!(ask(&cached, "opaque").await.is_ok());
+        assert_eq!(slow.asked(), asked, "after {wait} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_remembered_beyond_its_expiry() {
+    let clock = clock();
+    let soon = Identity::builder("i", "s").expires_at(clock.now() + Duration::from_secs(10));
+    let slow = Slow::new(Ok(soon.build()));
+    let cached = Cached::introspected(Arc::clone(&slow), clock.clone());
+    for (wait, asked) in [(0, 1), (9, 1), (1, 2)] {
+        clock.advance(Duration::from_secs(wait));
+        assert!(ask(&cached, "opaque").await.is_ok());
+        assert_eq!(slow.asked(), asked, "after {wait} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_remembered_shortly_and_an_outage_not() {
+    let (slow, clock) = (Slow::new(Err(Refusal::InvalidToken("no".into()))), clock());
+    let cached = Cached::introspected(Arc::clone(&slow), clock.clone());
+    for (wait, asked) in [(0, 1), (4, 1), (1, 2)] {
+        clock.advance(Duration::from_secs(wait));
+        assert!(ask(&cached, "opaque").await.is_err());
+        assert_eq!(slow.asked(), asked, "after {wait} s");
+    }
+    *slow.answer.lock().unwrap() = Err(Refusal::unavailable());
+    for asked in [3, 4] {
+        assert_eq!(ask(&cached, "another").await, Err(Refusal::unavailable()));
+        assert_eq!(slow.asked(), asked);
+    }
+}
+
+#[tokio::test]
+async fn a_token_whose_key_was_taken_back_does_not_count_any_more() {
+    let current = Arc::new(Mutex::new(keys("1")));
+    let source = {
+        let current = Arc::clone(&current);
+        move || Arc::<KeySet>::clone(&current.lock().unwrap())
+    };
+    let clock = clock();
+    let verifier = Verifier::new(source, rules()).clock(clock.clone());
+    let cached = Cached::verified(Jwt::new(verifier), clock);
+    let token = token(&claims(&json!({})));
+    assert!(ask(&cached, &token).await.is_ok());
+    assert_eq!(cached.len(), 1);
+    *current.lock().unwrap() = keys("2");
+    assert!(matches!(ask(&cached, &token).await, Err(Refusal::InvalidToken(_))));
+}
+
+#[tokio::test]
+async fn a_verified_token_stops_counting_when_it_expires() {
+    let clock = clock();
+    let cached = Cached::verified(jwt(&clock), clock.clone());
+    let token = token(&claims(&json!({"exp": crate::testing::NOW + 100})));
+    assert!(ask(&cached, &token).await.is_ok());
+    clock.advance(Duration::from_secs(131));
+    assert!(matches!(ask(&cached, &token).await, Err(Refusal::InvalidToken(_))));
+}
+
+#[tokio::test]
+async fn how_many_are_remembered_is_bounded() {
+    let cached = Cached::new(Everybody, clock(), VERIFIED, None, 64);
+    for token in 0..1000 {
+        assert!(ask(&cached, &token.to_string()).await.is_ok());
+    }
+    assert!(cached.len() <= 64, "{}", cached.len());
+}

@@ -1,0 +1,132 @@
+//! How a refusal looks on the wire.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{Response, StatusCode};
+use vmcp_core::Challenge;
+use vmcp_wire::quote;
+
+use crate::scopes::is_scope;
+use crate::{ProtectedResource, Refusal};
+
+/// What challenges tell of this server (RFC 6750 section 3, RFC 9728 section 5.1).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Challenges {
+    pub(crate) realm: Option<Box<str>>,
+    pub(crate) resource: Option<ProtectedResource>,
+    /// The scopes that every token must have.
+    pub(crate) required: Vec<Box<str>>,
+}
+
+/// The `error` and `error_description` of a challenge.
+struct Problem<'a> {
+    error: &'static str,
+    description: &'a str,
+}
+
+impl Challenges {
+    /// The answer to a request that is not let in.
+    pub(crate) fn answer<R: From<Bytes>>(&self, refusal: &Refusal) -> Response<R> {
+        let scopes;
+        let (status, error, description) = match refusal {
+            Refusal::NoCredentials => {
+                let missing = "the Authorization header is missing";
+                (StatusCode::UNAUTHORIZED, "invalid_request", missing)
+            }
+            Refusal::InvalidRequest(why) => (StatusCode::UNAUTHORIZED, "invalid_request", &**why),
+            Refusal::InvalidToken(why) => (StatusCode::UNAUTHORIZED, "invalid_token", &**why),
+            Refusal::InsufficientScope(needed) => {
+                scopes = format!("the token needs the scopes {}", needed.join(" "));
+                (StatusCode::FORBIDDEN, "insufficient_scope", scopes.as_str())
+            }
+            Refusal::Unavailable { .. } => {
+                let wait = "the identity provider cannot be reached: try again";
+                (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", wait)
+            }
+        };
+        let mut response = Response::new(R::from(body(error, description)));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        let problem = Problem { error, description };
+        let challenge = match refusal {
+            // Nothing was wrong with what was not there (RFC 6750 section 3.1).
+            Refusal::NoCredentials => self.header(None, self.advertised()),
+            Refusal::InvalidRequest(_) | Refusal::InvalidToken(_) => {
+                self.header(Some(&problem), self.advertised())
+            }
+            Refusal::InsufficientScope(needed) => self.header(Some(&problem), needed),
+            Refusal::Unavailable { retry_after } => {
+                headers.insert(RETRY_AFTER, (*retry_after).into());
+                None
+            }
+        };
+        if let Some(challenge) = challenge {
+            headers.insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+
+    /// The header for what somebody further in asks of the client, in the words of `message`.
+    pub(crate) fn of(&self, challenge: &Challenge, message: &str) -> Option<HeaderValue> {
+        let problem = |error| Problem { error, description: message };
+        match challenge {
+            Challenge::InvalidToken => {
+                self.header(Some(&problem("invalid_token")), self.advertised())
+            }
+            Challenge::InsufficientScope(needed) => {
+                // A token for the operation alone would be refused at the door.
+                let mut all = self.required.clone();
+                let more: Vec<_> = needed.iter().filter(|it| !all.contains(*it)).cloned().collect();
+                all.extend(more);
+                self.header(Some(&problem("insufficient_scope")), &all)
+            }
+        }
+    }
+
+    fn advertised(&self) -> &[Box<str>] {
+        self.resource.as_ref().map_or(&[], ProtectedResource::scopes)
+    }
+
+    fn header(&self, problem: Option<&Problem<'_>>, scopes: &[Box<str>]) -> Option<HeaderValue> {
+        let scopes: Vec<&str> = scopes.iter().map(|it| &**it).filter(|it| is_scope(it)).collect();
+        let scopes = scopes.join(" ");
+        let parameters = [
+            ("realm", self.realm.as_deref()),
+            ("resource_metadata", self.resource.as_ref().map(ProtectedResource::metadata_url)),
+            ("scope", Some(&*scopes).filter(|scopes| !scopes.is_empty())),
+            ("error", problem.map(|problem| problem.error)),
+            ("error_description", problem.map(|problem| problem.description)),
+        ];
+        let mut header = String::from("Bearer");
+        for (name, value) in parameters {
+            let Some(value) = value else { continue };
+            header.push_str(if header.len() > "Bearer".len() { ", " } else { " " });
+            header.push_str(name);
+            header.push_str("=\"");
+            header.extend(value.chars().flat_map(escaped));
+            header.push('"');
+        }
+        HeaderValue::try_from(header).ok()
+    }
+}
+
+/// As it stands in a quoted string (RFC 9110 section 5.6.4). What cannot stand there becomes a space.
+fn escaped(character: char) -> impl Iterator<Item = char> {
+    let escape = matches!(character, '"' | '\\').then_some('\\');
+    let legal = character == ' ' || character.is_ascii_graphic();
+    escape.into_iter().chain([if legal { character } else { ' ' }])
+}
+
+fn body(error: &str, description: &str) -> Bytes {
+    let mut json = b"{\"error\":".to_vec();
+    quote(error, &mut json);
+    json.extend_from_slice(b",\"error_description\":");
+    quote(description, &mut json);
+    json.push(b'}');
+    json.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! What is asked of every caller.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tower_layer::Layer;
+use vmcp_core::Clock;
+
+use crate::challenge::Challenges;
+use crate::scopes::enforced;
+use crate::{Authenticate, Authenticated, ProtectedResource};
+
+/// Lets in whom `A` knows. See the [crate docs](crate) for an example.
+pub struct AuthenticateLayer<A> {
+    authenticate: Arc<A>,
+    challenges: Challenges,
+    clock: Clock,
+}
+
+impl<A: Authenticate> AuthenticateLayer<A> {
+    /// Whoever is calling, `authenticate` says.
+    #[must_use]
+    pub fn new(authenticate: A) -> Self {
+        Self {
+            authenticate: Arc::new(authenticate),
+            challenges: Challenges::default(),
+            clock: Clock::system(),
+        }
+    }
+
+    /// Challenges tell where `resource` is described and which scopes to ask for.
+    #[must_use]
+    pub fn resource(mut self, resource: ProtectedResource) -> Self {
+        self.challenges.resource = Some(resource);
+        self
+    }
+
+    /// Challenges name this realm.
+    #[must_use]
+    pub fn realm(mut self, realm: &str) -> Self {
+        self.challenges.realm = Some(realm.into());
+        self
+    }
+
+    /// Every token must have all of these scopes, in its claim `scope` or `scp`. `openid`, `profile`,
+    /// `email` and `offline_access` are not asked for: they concern the login.
+    #[must_use]
+    pub fn require_scopes(mut self, scopes: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.challenges.required = enforced(scopes);
+        self
+    }
+
+    /// What time it is; the system's unless set. Streams end by it.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+}
+
+impl<S, A> Layer<S> for AuthenticateLayer<A> {
+    type Service = Authenticated<S, A>;
+
+    fn layer(&self, inner: S) -> Authenticated<S, A> {
+        let Self { authenticate, challenges, clock } = self.clone();
+        Authenticated::new(inner, Door { authenticate, challenges, clock })
+    }
+}
+
+impl<A> Clone for AuthenticateLayer<A> {
+    fn clone(&self) -> Self {
+        Self {
+            authenticate: Arc::clone(&self.authenticate),
+            challenges: self.challenges.clone(),
+            clock: self.clock.clone(),
+        }
+    }
+}
+
+impl<A> fmt::Debug for AuthenticateLayer<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthenticateLayer")
+            .field("challenges", &self.challenges)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the clones of a service share.
+pub(crate) struct Door<A> {
+    pub(crate) authenticate: Arc<A>,
+    pub(crate) challenges: Challenges,
+    pub(crate) clock: Clock,
+}

@@ -1,0 +1,198 @@
+//! What clients need to know to get a token: RFC 9728.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE, ALLOW, CONTENT_TYPE, HeaderValue,
+};
+use http::{Method, Response, StatusCode, Uri};
+use vmcp_wire::quote;
+
+use crate::scopes::is_scope;
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// The description of this server as a protected resource, ready to be served.
+///
+/// It is served at the well-known path, and at that path followed by the resource's own
+/// (RFC 9728 section 3.1), which is also the URL that challenges name. Pages of any origin may read
+/// it: there is nothing in it that is not public.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProtectedResource {
+    url: Box<str>,
+    suffix: Box<str>,
+    scopes: Vec<Box<str>>,
+    document: Bytes,
+}
+
+/// What a resource's URL may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResourceRules {
+    /// `http` is allowed everywhere, not on loopback only.
+    pub http: bool,
+    /// The host may be a private address. Loopback always may.
+    pub private_address: bool,
+}
+
+/// Why a resource cannot be described.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResourceError {
+    /// RFC 9728 section 1.2 wants `https`; on loopback `http` is accepted too.
+    #[error(
+        "the resource must be an absolute https URL without user info and fragment (http on loopback): set `resource`"
+    )]
+    Url,
+    /// Clients elsewhere could not reach it.
+    #[error(
+        "the resource {host} is a private address: set `protectedResourceAllowPrivateIp` if clients can reach it"
+    )]
+    PrivateAddress {
+        /// The host.
+        host: Box<str>,
+    },
+    /// A scope that is none by RFC 6749 section 3.3.
+    #[error("{scope:?} is no scope: visible ASCII without quotes and backslashes is allowed")]
+    Scope {
+        /// What was given.
+        scope: Box<str>,
+    },
+}
+
+impl ProtectedResource {
+    /// Describes the resource `resource`, for which `issuer` gives out tokens.
+    ///
+    /// `scopes` are the ones that clients are told to ask for; without any it is `openid`.
+    /// `offline_access` is left out: whether a client gets a refresh token is not the resource's
+    /// concern (MCP authorization, 2026-07-28).
+    ///
+    /// # Errors
+    /// The URL or a scope is not what it must be.
+    pub fn new(
+        resource: &str,
+        issuer: &str,
+        scopes: &[impl AsRef<str>],
+        rules: ResourceRules,
+    ) -> Result<Self, ResourceError> {
+        let uri = parse(resource, rules)?;
+        if let Some(bad) = scopes.iter().map(AsRef::as_ref).find(|scope| !is_scope(scope)) {
+            return Err(ResourceError::Scope { scope: bad.into() });
+        }
+        let advertised =
+            scopes.iter().map(AsRef::as_ref).filter(|scope| *scope != "offline_access");
+        let mut scopes: Vec<Box<str>> = advertised.map(Box::from).collect();
+        if scopes.is_empty() {
+            scopes.push("openid".into());
+        }
+        let suffix = if uri.path() == "/" { "" } else { uri.path() };
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            return Err(ResourceError::Url);
+        };
+        let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+        let url = format!("{scheme}://{authority}{WELL_KNOWN}{suffix}{query}").into();
+        let document = document(resource, issuer, &scopes);
+        Ok(Self { url, suffix: suffix.into(), scopes, document })
+    }
+
+    /// The absolute URL of the description.
+    #[must_use]
+    pub fn metadata_url(&self) -> &str {
+        &self.url
+    }
+
+    /// The scopes that clients are told to ask for.
+    #[must_use]
+    pub fn scopes(&self) -> &[Box<str>] {
+        &self.scopes
+    }
+
+    /// The JSON document.
+    #[must_use]
+    pub fn document(&self) -> &Bytes {
+        &self.document
+    }
+
+    /// Whether the description is served at `path`.
+    #[must_use]
+    pub fn is_at(&self, path: &str) -> bool {
+        path.strip_prefix(WELL_KNOWN)
+            .is_some_and(|rest| rest.is_empty() || rest == "/" || *rest == *self.suffix)
+    }
+
+    /// The answer to a request; `None` if the description is not served at `path`.
+    #[must_use]
+    pub fn answer<R: From<Bytes>>(&self, method: &Method, path: &str) -> Option<Response<R>> {
+        const METHODS: HeaderValue = HeaderValue::from_static("GET, OPTIONS");
+        if !self.is_at(path) {
+            return None;
+        }
+        let (status, body) = match *method {
+            Method::GET | Method::HEAD => (StatusCode::OK, self.document.clone()),
+            Method::OPTIONS => (StatusCode::NO_CONTENT, Bytes::new()),
+            _ => (StatusCode::METHOD_NOT_ALLOWED, Bytes::new()),
+        };
+        let mut response = Response::new(R::from(body));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+        let allowed = "mcp-protocol-version, Content-Type, Authorization";
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+        if status == StatusCode::OK {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            headers.insert(ALLOW, METHODS);
+        }
+        Some(response)
+    }
+}
+
+fn parse(resource: &str, rules: ResourceRules) -> Result<Uri, ResourceError> {
+    if resource.contains('#') {
+        return Err(ResourceError::Url);
+    }
+    let uri: Uri = resource.parse().map_err(|_| ResourceError::Url)?;
+    let authority = uri.authority().ok_or(ResourceError::Url)?;
+    let host = authority.host();
+    if host.is_empty() || authority.as_str().contains('@') {
+        return Err(ResourceError::Url);
+    }
+    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    let loopback =
+        host.eq_ignore_ascii_case("localhost") || address.is_some_and(|ip| ip.is_loopback());
+    match uri.scheme_str() {
+        Some("https") => {}
+        Some("http") if loopback || rules.http => {}
+        _ => return Err(ResourceError::Url),
+    }
+    let private = address.is_some_and(|ip| match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified(),
+    });
+    if private && !rules.private_address {
+        return Err(ResourceError::PrivateAddress { host: host.into() });
+    }
+    Ok(uri)
+}
+
+fn document(resource: &str, issuer: &str, scopes: &[Box<str>]) -> Bytes {
+    let mut json = b"{\"resource\":".to_vec();
+    quote(resource, &mut json);
+    json.extend_from_slice(b",\"authorization_servers\":[");
+    quote(issuer, &mut json);
+    json.extend_from_slice(b"],\"bearer_methods_supported\":[\"header\"],\"scopes_supported\":[");
+    for (index, scope) in scopes.iter().enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        quote(scope, &mut json);
+    }
+    json.extend_from_slice(b"]}");
+    json.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const ISSUER: &str = "https://id.example";
+
+fn resource(url: &str) -> Result<ProtectedResource, ResourceError> {
+    ProtectedResource::new(url, ISSUER, &["mcp:call", "offline_access"], ResourceRules::default())
+}
+
+#[test]
+fn the_document_is_that_of_rfc_9728() {
+    let document = resource("https://mcp.example/mcp").unwrap();
+    let read: Value = serde_json::from_slice(document.document()).unwrap();
+    let expected = json!({
+        "resource": "https://mcp.example/mcp",
+        "authorization_servers": [ISSUER],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["mcp:call"],
+    });
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn clients_are_told_to_ask_for_openid_where_nothing_else_is_wanted() {
+    for scopes in [&[][..], &["offline_access"]] {
+        let rules = ResourceRules::default();
+        let resource = ProtectedResource::new("https://a/", ISSUER, scopes, rules).unwrap();
+        assert_eq!(*resource.scopes(), [Box::from("openid")]);
+    }
+}
+
+#[test]
+fn it_is_served_at_the_root_and_below_its_own_path_only() {
+    let with_path = resource("https://mcp.example/team/mcp").unwrap();
+    for (path, served) in [
+        ("/.well-known/oauth-protected-resource", true),
+        ("/.well-known/oauth-protected-resource/", true),
+        ("/.well-known/oauth-protected-resource/team/mcp", true),
+        ("/.well-known/oauth-protected-resource/team", false),
+        ("/.well-known/oauth-protected-resource/other", false),
+        ("/.well-known/oauth-protected-resourceful", false),
+        ("/team/mcp", false),
+    ] {
+        assert_eq!(with_path.answer::<Bytes>(&Method::GET, path).is_some(), served, "{path}");
+    }
+}
+
+#[test]
+fn the_address_of_the_document_follows_from_the_resource() {
+    for (url, metadata) in [
+        ("https://mcp.example/mcp", "https://mcp.example/.well-known/oauth-protected-resource/mcp"),
+        ("https://mcp.example/", "https://mcp.example/.well-known/oauth-protected-resource"),
+        ("https://mcp.example", "https://mcp.example/.well-known/oauth-protected-resource"),
+        (
+            "http://127.0.0.1:4483/mcp",
+            "http://127.0.0.1:4483/.well-known/oauth-protected-resource/mcp",
+        ),
+        ("https://a.example/m?t=1", "https://a.example/.well-known/oauth-protected-resource/m?t=1"),
+    ] {
+        assert_eq!(resource(url).unwrap().metadata_url(), metadata, "{url}");
+    }
+}
+
+#[test]
+fn pages_of_any_origin_may_read_it() {
+    let resource = resource("https://mcp.example/mcp").unwrap();
+    for (method, status) in
+        [(Method::GET, 200), (Method::HEAD, 200), (Method::OPTIONS, 204), (Method::POST, 405)]
+    {
+        let answer = resource.answer::<Bytes>(&method, WELL_KNOWN).unwrap();
+        assert_eq!(answer.status(), status, "{method}");
+        assert_eq!(answer.headers()["access-control-allow-origin"], "*");
+        assert_eq!(answer.headers()["access-control-max-age"], "86400");
+    }
+}
+
+#[test]
+fn a_resource_is_an_https_url_or_on_loopback() {
+    for url in ["https://mcp.example", "http://localhost:1/m", "http://[::1]/", "http://127.0.0.9/"]
+    {
+        assert!(resource(url).is_ok(), "{url}");
+    }
+    for url in [
+        "mcp",
+        "/mcp",
+        "",
+        "urn:mcp",
+        "http://mcp.example/mcp",
+        "ftp://mcp.example",
+        "https://u@mcp.example/",
+        "https://mcp.example/#f",
+        "http://localhost.example/",
+    ] {
+        assert_eq!(resource(url), Err(ResourceError::Url), "{url}");
+    }
+    let rules = ResourceRules { http: true, private_address: false };
+    let scopes: [&str; 0] = [];
+    assert!(ProtectedResource::new("http://svc.ns:4483/mcp", ISSUER, &scopes, rules).is_ok());
+}
+
+#[test]
+fn a_private_address_is_no_resource_unless_allowed() {
+    let rules = ResourceRules { http: false, private_address: true };
+    for url in ["https://10.0.0.1/", "https://[fd00::1]/", "https://169.254.169.254/"] {
+        assert!(matches!(resource(url), Err(ResourceError::PrivateAddress { .. })), "{url}");
+        assert!(ProtectedResource::new(url, ISSUER, &["a"], rules).is_ok(), "{url}");
+    }
+}
+
+#[test]
+fn what_is_no_scope_is_refused_by_name() {
+    for bad in ["a b", "a\"b", "", "a\nb"] {
+        let refused = ProtectedResource::new("https://a", ISSUER, &[bad], ResourceRules::default());
+        assert_eq!(refused, Err(ResourceError::Scope { scope: bad.into() }));
+    }
+}

@@ -1,0 +1,70 @@
+//! Why a request is not let in.
+
+use std::borrow::Cow;
+
+use vmcp_jwt::{TokenFault, VerifyError};
+
+/// Why a request is not let in (RFC 6750 section 3.1). What stands in it is shown to the client, so
+/// nothing of a token and nothing that a parser said belongs there.
+///
+/// | Refusal | HTTP | `error` in the challenge | `error` in the body |
+/// |---|---|---|---|
+/// | [`NoCredentials`](Refusal::NoCredentials) | 401 | none | `invalid_request` |
+/// | [`InvalidRequest`](Refusal::InvalidRequest) | 401 | `invalid_request` | the same |
+/// | [`InvalidToken`](Refusal::InvalidToken) | 401 | `invalid_token` | the same |
+/// | [`InsufficientScope`](Refusal::InsufficientScope) | 403 | `insufficient_scope` | the same |
+/// | [`Unavailable`](Refusal::Unavailable) | 503 and `Retry-After` | no challenge | `temporarily_unavailable` |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no `Authorization` header.
+    NoCredentials,
+    /// There is one that is no single bearer token.
+    InvalidRequest(Cow<'static, str>),
+    /// The token does not count, or does not count any more.
+    InvalidToken(Cow<'static, str>),
+    /// The token is good, but for less. These are all the scopes that are needed.
+    InsufficientScope(Vec<Box<str>>),
+    /// Nobody can tell at the moment: the identity provider does not answer.
+    Unavailable {
+        /// When trying again may help, in seconds.
+        retry_after: u32,
+    },
+}
+
+/// When trying again may help after an identity provider could not be asked: it is asked again then.
+const RETRY_AFTER: u32 = 5;
+
+impl Refusal {
+    /// The identity provider cannot be asked.
+    #[must_use]
+    pub fn unavailable() -> Self {
+        Self::Unavailable { retry_after: RETRY_AFTER }
+    }
+
+    /// In fixed words, for who counts and records.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoCredentials => "no credentials",
+            Self::InvalidRequest(_) => "malformed credentials",
+            Self::InvalidToken(_) => "invalid token",
+            Self::InsufficientScope(_) => "insufficient scope",
+            Self::Unavailable { .. } => "identity provider unavailable",
+        }
+    }
+}
+
+impl From<TokenFault> for Refusal {
+    fn from(fault: TokenFault) -> Self {
+        Self::InvalidToken(fault.to_string().into())
+    }
+}
+
+impl From<VerifyError> for Refusal {
+    fn from(error: VerifyError) -> Self {
+        match error {
+            VerifyError::Token(fault) => fault.into(),
+            VerifyError::Keys(_) => Self::unavailable(),
+        }
+    }
+}

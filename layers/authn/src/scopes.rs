@@ -1,0 +1,74 @@
+//! What a token is good for.
+
+use serde_json::Value;
+use vmcp_core::Claims;
+
+/// Scopes that say something to the identity provider only. Tokens need not carry them here.
+const NOT_ENFORCED: [&str; 4] = ["openid", "profile", "email", "offline_access"];
+
+/// Whether it is a scope by RFC 6749 section 3.3: visible ASCII without quotes and backslashes.
+pub(crate) fn is_scope(scope: &str) -> bool {
+    let legal = |byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
+    !scope.is_empty() && scope.bytes().all(legal)
+}
+
+/// The ones that a token must have.
+pub(crate) fn enforced(scopes: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Box<str>> {
+    scopes
+        .into_iter()
+        .filter(|scope| !NOT_ENFORCED.contains(&scope.as_ref()))
+        .map(|scope| scope.as_ref().into())
+        .collect()
+}
+
+/// Whether the claims grant `scope`: `scope` is a list with spaces (RFC 9068 section 2.2.3), `scp` an
+/// array or such a list.
+pub(crate) fn grants(claims: Option<&Claims>, scope: &str) -> bool {
+    let listed = |list: &str| list.split(' ').any(|one| one == scope);
+    let granted = |claim: &Value| match claim {
+        Value::String(list) => listed(list),
+        Value::Array(items) => items.iter().any(|item| item.as_str() == Some(scope)),
+        _ => false,
+    };
+    let Some(claims) = claims else { return false };
+    claims.get("scope").or_else(|| claims.get("scp")).is_some_and(granted)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn scopes_are_read_in_each_usual_form() {
+        for (claims, granted) in [
+            (json!({"scope": "a mcp:call b"}), true),
+            (json!({"scp": ["a", "mcp:call"]}), true),
+            (json!({"scp": "mcp:call"}), true),
+            (json!({"scope": "mcp:call:all"}), false),
+            (json!({"scope": "mcp"}), false),
+            (json!({"scp": ["a mcp:call"]}), false),
+            (json!({"scope": 5}), false),
+            (json!({}), false),
+        ] {
+            let Value::Object(map) = claims.clone() else { continue };
+            assert_eq!(grants(Some(&map.into()), "mcp:call"), granted, "{claims}");
+        }
+        assert!(!grants(None, "mcp:call"));
+    }
+
+    #[test]
+    fn scopes_of_the_login_are_not_enforced() {
+        let scopes = enforced(["openid", "mcp:call", "profile", "email", "offline_access"]);
+        assert_eq!(scopes, [Box::from("mcp:call")]);
+    }
+
+    #[test]
+    fn a_scope_cannot_break_out_of_the_header() {
+        for bad in ["", "a b", "a\"", "a\\", "a\r\nb", "\u{e9}"] {
+            assert!(!is_scope(bad), "{bad:?}");
+        }
+        assert!(is_scope("https://mcp.example/read:all"));
+    }
+}

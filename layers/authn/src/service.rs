@@ -1,0 +1,240 @@
+//! Who may go in, and what is said on the way out.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{Extensions, Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+use vmcp_core::{Identity, Rejection, Trail};
+
+use crate::layer::Door;
+use crate::scopes::grants;
+use crate::{Authenticate, Refusal, ResponseBody};
+
+/// Lets requests through to `S` with the [`Identity`] of their caller, and answers the others.
+///
+/// Its future is the inner one's, without an allocation, where the caller is known at once.
+pub struct Authenticated<S, A> {
+    inner: S,
+    door: Arc<Door<A>>,
+}
+
+pin_project! {
+    /// Waits for the caller's identity, where that takes waiting, and then for the answer.
+    pub struct ResponseFuture<F, A, R> {
+        #[pin]
+        state: State<F, R>,
+        door: Arc<Door<A>>,
+        expires_at: Option<SystemTime>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<F, R> {
+        Refused { response: Option<Response<R>> },
+        Asking { answer: Asking<F, R> },
+        Inside { #[pin] inner: F },
+    }
+}
+
+/// The inner call and when its token expires, or the answer.
+type Asking<F, R> =
+    Pin<Box<dyn Future<Output = Result<(F, Option<SystemTime>), Response<R>>> + Send>>;
+
+impl<S, A> Authenticated<S, A> {
+    pub(crate) fn new(inner: S, door: Door<A>) -> Self {
+        Self { inner, door: Arc::new(door) }
+    }
+
+    /// The wrapped service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Unwraps the service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S: Clone, A> Clone for Authenticated<S, A> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), door: Arc::clone(&self.door) }
+    }
+}
+
+impl<S: fmt::Debug, A> fmt::Debug for Authenticated<S, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authenticated").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}
+
+impl<S, A, B, R> Service<Request<B>> for Authenticated<S, A>
+where
+    S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
+    S::Future: Send,
+    A: Authenticate,
+    B: Send + 'static,
+    R: From<Bytes> + Send + 'static,
+{
+    type Response = Response<ResponseBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future, A, R>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let door = Arc::clone(&self.door);
+        let Some(answer) = door.authenticate.at_once(request.headers()) else {
+            let clone = self.inner.clone();
+            let inner = std::mem::replace(&mut self.inner, clone);
+            let answer = Box::pin(ask(Arc::clone(&door), inner, request));
+            return ResponseFuture { state: State::Asking { answer }, door, expires_at: None };
+        };
+        match door.admit(answer, &mut request) {
+            Ok(expires_at) => {
+                let inner = self.inner.call(request);
+                ResponseFuture { state: State::Inside { inner }, door, expires_at }
+            }
+            Err(refusal) => {
+                let response = Some(door.challenges.answer(&refusal));
+                ResponseFuture { state: State::Refused { response }, door, expires_at: None }
+            }
+        }
+    }
+}
+
+async fn ask<S, A, B, R>(
+    door: Arc<Door<A>>,
+    mut inner: S,
+    request: Request<B>,
+) -> Result<(S::Future, Option<SystemTime>), Response<R>>
+where
+    S: Service<Request<B>>,
+    A: Authenticate,
+    R: From<Bytes>,
+{
+    let (head, body) = request.into_parts();
+    let answer = door.authenticate.authenticate(&head.headers).await;
+    let mut request = Request::from_parts(head, body);
+    match door.admit(answer, &mut request) {
+        Ok(expires_at) => Ok((inner.call(request), expires_at)),
+        Err(refusal) => Err(door.challenges.answer(&refusal)),
+    }
+}
+
+impl<A> Door<A> {
+    /// Makes a request of a known caller ready to go in; answers until when the caller is known.
+    fn admit<B>(
+        &self,
+        answer: Result<Identity, Refusal>,
+        request: &mut Request<B>,
+    ) -> Result<Option<SystemTime>, Refusal> {
+        let admitted = answer.and_then(|identity| {
+            let required = &self.challenges.required;
+            if required.iter().all(|scope| grants(identity.claims(), scope)) {
+                Ok(identity)
+            } else {
+                Err(Refusal::InsufficientScope(required.clone()))
+            }
+        });
+        let trail = request.extensions().get::<Trail>();
+        let identity = admitted.inspect_err(|refusal| {
+            if let Some(trail) = trail {
+                trail.note_denied(refusal.reason());
+            }
+        })?;
+        if let Some(trail) = trail {
+            trail.note_identity(&identity);
+        }
+        // Nobody further in needs it: strategies that exchange the token take it from the identity.
+        request.headers_mut().remove(AUTHORIZATION);
+        let expires_at = identity.expires_at();
+        request.extensions_mut().insert(identity);
+        Ok(expires_at)
+    }
+
+    fn let_out<R>(
+        &self,
+        mut response: Response<R>,
+        expires_at: Option<SystemTime>,
+    ) -> Response<ResponseBody<R>> {
+        if let Some(header) = challenged(response.extensions(), |challenge, message| {
+            self.challenges.of(challenge, message)
+        }) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, header);
+        }
+        let expires_at = expires_at.filter(|_| is_event_stream(&response));
+        let life = expires_at.map(|at| at.duration_since(self.clock.now()).unwrap_or_default());
+        response.map(|body| ResponseBody::new(body, life))
+    }
+}
+
+fn challenged<T>(
+    extensions: &Extensions,
+    header: impl FnOnce(&vmcp_core::Challenge, &str) -> Option<T>,
+) -> Option<T> {
+    let rejection = extensions.get::<Rejection>()?;
+    header(rejection.challenge()?, rejection.message())
+}
+
+fn is_event_stream<R>(response: &Response<R>) -> bool {
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    let media = response.headers().get(CONTENT_TYPE);
+    media
+        .and_then(|media| media.as_bytes().get(..EVENT_STREAM.len()))
+        .is_some_and(|media| media.eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+impl<F, A, R, E> Future for ResponseFuture<F, A, R>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+{
+    type Output = Result<Response<ResponseBody<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProjection::Inside { inner } => {
+                    let response = ready!(inner.poll(cx))?;
+                    return Poll::Ready(Ok(this.door.let_out(response, *this.expires_at)));
+                }
+                StateProjection::Asking { answer } => match ready!(answer.as_mut().poll(cx)) {
+                    Ok((inner, expires_at)) => {
+                        *this.expires_at = expires_at;
+                        State::Inside { inner }
+                    }
+                    Err(response) => State::Refused { response: Some(response) },
+                },
+                StateProjection::Refused { response } => match response.take() {
+                    Some(response) => {
+                        return Poll::Ready(Ok(response.map(|body| ResponseBody::new(body, None))));
+                    }
+                    // Polled again after it was ready.
+                    None => return Poll::Pending,
+                },
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<F, A, R> fmt::Debug for ResponseFuture<F, A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,307 @@
+use std::convert::Infallible;
+use std::future::ready;
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use tower_layer::Layer;
+use tower_test::mock;
+use vmcp_core::{BoxError, UpstreamTokens};
+
+use super::*;
+use crate::testing::{AUDIENCE, ISSUER, NOW, claims, clock, jwt, token};
+use crate::{
+    Anonymous, AuthenticateFuture, AuthenticateLayer, Bearer, Cached, Jwt, Local,
+    ProtectedResource, ResourceRules,
+};
+
+type Body = Full<Bytes>;
+
+fn layer() -> AuthenticateLayer<Bearer<Cached<Jwt<Arc<vmcp_jwt::KeySet>>>>> {
+    let clock = clock();
+    let inspect = Cached::verified(jwt(&clock), clock.clone());
+    let rules = ResourceRules::default();
+    let resource = ProtectedResource::new(AUDIENCE, ISSUER, &["mcp:call"], rules).unwrap();
+    AuthenticateLayer::new(Bearer::new(inspect)).resource(resource).clock(clock)
+}
+
+/// What the service inside got, answered by a layer around it.
+async fn through<A: Authenticate>(
+    layer: AuthenticateLayer<A>,
+    request: Request<()>,
+) -> (Response<ResponseBody<Body>>, Option<Request<()>>) {
+    let got = Arc::new(Mutex::new(None));
+    let kept = Arc::clone(&got);
+    let inner = tower::service_fn(move |request: Request<()>| {
+        *kept.lock().unwrap() = Some(request);
+        ready(Ok::<_, Infallible>(Response::new(Body::default())))
+    });
+    let response = layer.layer(inner).oneshot(request).await.unwrap();
+    let got = got.lock().unwrap().take();
+    (response, got)
+}
+
+fn bearer(token: &str) -> Request<()> {
+    Request::post("/mcp").header(AUTHORIZATION, format!("bearer {token}")).body(()).unwrap()
+}
+
+fn error_of(response: &Response<ResponseBody<Body>>) -> String {
+    response.headers()[WWW_AUTHENTICATE].to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_known_caller_goes_in_with_its_identity_and_without_its_token() {
+    let mut request = bearer(&token(&claims(&json!({"groups": ["a"]}))));
+    let trail = Trail::of(request.extensions_mut());
+    let (response, inside) = through(layer(), request).await;
+    assert_eq!(response.status(), 200);
+    let inside = inside.unwrap();
+    assert!(!inside.headers().contains_key(AUTHORIZATION));
+    let identity = inside.extensions().get::<Identity>().unwrap();
+    assert_eq!((identity.issuer(), identity.subject()), (Some(ISSUER), Some("alice")));
+    assert_eq!(identity.claims().unwrap()["groups"], json!(["a"]));
+    assert!(identity.token().is_some());
+    assert_eq!(trail.identity(), Some(identity));
+}
+
+#[tokio::test]
+async fn who_is_not_known_does_not_get_in() {
+    let good = token(&claims(&json!({})));
+    let mut twice = bearer(&good);
+    twice.headers_mut().append(AUTHORIZATION, "Bearer x".parse().unwrap());
+    let in_the_query = Request::get(format!("/mcp?access_token={good}")).body(()).unwrap();
+    for (request, error) in [
+        (Request::new(()), None),
+        (in_the_query, None),
+        (twice, Some("invalid_request")),
+        (bearer("opaque"), Some("invalid_token")),
+        (bearer(&token(&claims(&json!({"aud": "other"})))), Some("invalid_token")),
+        (bearer(&token(&claims(&json!({"nonce": "id token"})))), Some("invalid_token")),
+        (bearer(&"x".repeat(20 * 1024)), Some("invalid_request")),
+    ] {
+        let mut request = request;
+        let trail = Trail::of(request.extensions_mut());
+        let (response, inside) = through(layer(), request).await;
+        assert_eq!(response.status(), 401);
+        assert!(inside.is_none());
+        assert!(trail.denied().is_some() && trail.identity().is_none());
+        let challenge = error_of(&response);
+        assert!(challenge.contains("resource_metadata=\"https://mcp.example/.well-known/"));
+        match error {
+            Some(error) => {
+                assert!(challenge.contains(&format!("error=\"{error}\"")), "{challenge}");
+            }
+            None => assert!(!challenge.contains("error"), "{challenge}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_without_a_configured_scope_is_told_all_of_them() {
+    let layer = layer().require_scopes(["openid", "mcp:list", "mcp:call"]);
+    let with = |scope: &str| bearer(&token(&claims(&json!({"scope": scope}))));
+    let (response, inside) = through(layer.clone(), with("mcp:list")).await;
+    assert_eq!(response.status(), StatusCode::FORBIDDEN);
+    assert!(inside.is_none());
+    let challenge = error_of(&response);
+    assert!(challenge.contains("scope=\"mcp:list mcp:call\", error=\"insufficient_scope\""));
+    let (response, _) = through(layer, with("mcp:call mcp:list")).await;
+    assert_eq!(response.status(), 200);
+}
+
+#[tokio::test]
+async fn nobody_needs_a_token_where_nobody_looks_at_one() {
+    let (_, inside) = through(AuthenticateLayer::new(Anonymous), bearer("ignored")).await;
+    let inside = inside.unwrap();
+    assert_eq!(inside.extensions().get::<Identity>(), Some(&Identity::anonymous()));
+    assert!(!inside.headers().contains_key(AUTHORIZATION));
+    let (_, inside) = through(AuthenticateLayer::new(Local::new("me")), Request::new(())).await;
+    let identity = inside.unwrap().extensions().get::<Identity>().cloned().unwrap();
+    assert_eq!(identity.subject(), Some("me"));
+}
+
+#[tokio::test]
+async fn an_identity_provider_that_is_down_is_not_the_callers_fault() {
+    let down = |_: &HeaderMap| ready(Err(Refusal::unavailable()));
+    let (response, inside) = through(AuthenticateLayer::new(down), bearer("x")).await;
+    assert_eq!(response.status(), 503);
+    assert_eq!(response.headers()["retry-after"], "5");
+    assert!(inside.is_none());
+}
+
+#[tokio::test]
+async fn the_session_claim_opens_upstream_tokens_and_is_seen_by_nobody() {
+    struct None_;
+    impl UpstreamTokens for None_ {
+        fn token<'a>(
+            &'a self,
+            _: &'a str,
+            _: vmcp_core::UpstreamKind,
+        ) -> vmcp_core::UpstreamFuture<'a> {
+            Box::pin(ready(Err(vmcp_core::UpstreamError::Absent)))
+        }
+    }
+    let request = || bearer(&token(&claims(&json!({"tsid": "s1"}))));
+    let identity = |inside: Option<Request<()>>| {
+        inside.unwrap().extensions().get::<Identity>().cloned().unwrap()
+    };
+    let own = jwt(&clock()).upstream(|claims: &vmcp_core::Claims| {
+        (claims.text("tsid") == Some("s1")).then(|| Arc::new(None_) as Arc<dyn UpstreamTokens>)
+    });
+    let (_, inside) = through(AuthenticateLayer::new(Bearer::new(own)), request()).await;
+    let own = identity(inside);
+    assert!(own.upstream().is_some());
+    assert!(!own.claims().unwrap().contains_key("tsid"));
+    // The same claim of an issuer that is not ours.
+    let (_, inside) = through(layer(), request()).await;
+    let foreign = identity(inside);
+    assert!(foreign.upstream().is_none());
+    assert!(!foreign.claims().unwrap().contains_key("tsid"));
+}
+
+#[tokio::test]
+async fn a_challenge_from_inside_gets_its_header_and_nothing_else_does() {
+    for (rejection, error) in [
+        (Rejection::needs_scopes(vec!["admin".into()]), Some("insufficient_scope")),
+        (Rejection::log_in_again("b"), Some("invalid_token")),
+        (Rejection::denied(), None),
+    ] {
+        let status = rejection.status();
+        let inner = tower::service_fn(move |_: Request<()>| {
+            ready(Ok::<_, Infallible>(rejection.clone().into_response::<Body>(None)))
+        });
+        let request = bearer(&token(&claims(&json!({}))));
+        let response = layer().layer(inner).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), status);
+        let header = response.headers().get(WWW_AUTHENTICATE).map(|it| it.to_str().unwrap());
+        match error {
+            Some(error) => assert!(header.unwrap().contains(error), "{header:?}"),
+            None => assert_eq!(header, None),
+        }
+    }
+}
+
+/// A response whose body never ends.
+fn endless(content_type: &str) -> Response<vmcp_core::Body> {
+    struct Endless;
+    impl http_body::Body for Endless {
+        type Data = Bytes;
+        type Error = BoxError;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<http_body::Frame<Bytes>, BoxError>>> {
+            Poll::Pending
+        }
+    }
+    let response = Response::builder().header(CONTENT_TYPE, content_type);
+    response.body(vmcp_core::Body::wrap(Endless)).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_ends_with_its_token_and_other_bodies_do_not() {
+    for (media, ends) in [("text/event-stream; charset=utf-8", true), ("application/json", false)] {
+        let inner =
+            tower::service_fn(move |_: Request<()>| ready(Ok::<_, Infallible>(endless(media))));
+        let request = bearer(&token(&claims(&json!({"exp": NOW + 60}))));
+        let response = layer().layer(inner).oneshot(request).await.unwrap();
+        let began = tokio::time::Instant::now();
+        let mut body = response.into_body();
+        let ended = tokio::time::timeout(Duration::from_secs(3600), body.frame()).await;
+        assert_eq!(ended.is_ok(), ends, "{media}");
+        if ends {
+            assert!(ended.unwrap().is_none());
+            assert_eq!(began.elapsed().as_secs(), 60);
+            assert!(http_body::Body::is_end_stream(&body));
+            assert!(body.frame().await.is_none());
+        }
+    }
+}
+
+/// Knows everybody, after a while.
+struct Slow;
+
+impl Authenticate for Slow {
+    fn authenticate<'a>(&'a self, _: &'a HeaderMap) -> AuthenticateFuture<'a> {
+        Box::pin(async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(Identity::new("i", "s"))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_instance_that_is_ready_takes_the_call() {
+    for slow in [true, false] {
+        let (service, mut handle) = mock::pair::<Request<()>, Response<Body>>();
+        handle.allow(0);
+        let authenticate: Arc<dyn Authenticate> =
+            if slow { Arc::new(Slow) } else { Arc::new(Anonymous) };
+        let mut service =
+            tokio_test::task::spawn(AuthenticateLayer::new(authenticate).layer(service));
+        assert!(service.enter(|cx, mut service| service.poll_ready(cx)).is_pending());
+        handle.allow(1);
+        let ready = service.enter(|cx, mut service| service.poll_ready(cx));
+        assert!(matches!(ready, Poll::Ready(Ok(()))));
+        let answer = tokio::spawn(service.enter(|_, mut service| service.call(bearer("x"))));
+        let (_, respond) = handle.next_request().await.unwrap();
+        respond.send_response(Response::new(Body::default()));
+        assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+    }
+}
+
+#[tokio::test]
+async fn the_error_of_the_service_inside_is_kept() {
+    let inner = tower::service_fn(|_: Request<()>| {
+        ready(Err::<Response<Body>, _>(std::io::Error::other("inside")))
+    });
+    let failed = AuthenticateLayer::new(Anonymous).layer(inner).oneshot(Request::new(())).await;
+    assert_eq!(failed.unwrap_err().to_string(), "inside");
+}
+
+/// Where a log goes.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_token_is_in_a_log_an_answer_or_a_debug_form() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let claim: Value = json!({"email": "canary@example.com"});
+    let good = token(&claims(&claim));
+    let forged = format!("{}AAAA", &good[..good.len() - 4]);
+    let mut said = Vec::new();
+    for token in [good.as_str(), &forged, "opaque-canary"] {
+        let (response, inside) = through(layer(), bearer(token)).await;
+        let (head, body) = response.into_parts();
+        let identity = inside.and_then(|it| it.extensions().get::<Identity>().cloned());
+        let body = body.collect().await.unwrap().to_bytes();
+        said.push(format!("{head:?} {body:?} {identity:?} {:?}", layer()));
+    }
+    said.push(String::from_utf8(log.0.lock().unwrap().clone()).unwrap());
+    let said = said.join("\n");
+    for secret in ["canary", good.as_str(), &forged] {
+        assert!(!said.contains(secret), "{said}");
+    }
+}

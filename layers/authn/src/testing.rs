@@ -1,0 +1,55 @@
+//! Keys, tokens and an identity provider for tests.
+
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use vmcp_core::Clock;
+use vmcp_jwt::{KeySet, Rules, Verifier};
+
+use crate::Jwt;
+
+pub(crate) const ISSUER: &str = "https://id.example";
+pub(crate) const AUDIENCE: &str = "https://mcp.example/mcp";
+pub(crate) const NOW: u64 = 1_785_240_000;
+
+static PAIR: LazyLock<Ed25519KeyPair> = LazyLock::new(|| Ed25519KeyPair::generate().unwrap());
+
+pub(crate) fn clock() -> Clock {
+    Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(NOW))
+}
+
+/// The set with the one key that signs, under the name `kid`.
+pub(crate) fn keys(kid: &str) -> Arc<KeySet> {
+    let x = URL_SAFE_NO_PAD.encode(PAIR.public_key());
+    let set = json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x}]});
+    Arc::new(KeySet::parse(set.to_string().as_bytes()).unwrap())
+}
+
+pub(crate) fn rules() -> Rules {
+    Rules::new(ISSUER, AUDIENCE)
+}
+
+/// Inspects tokens of the key `1`.
+pub(crate) fn jwt(clock: &Clock) -> Jwt<Arc<KeySet>> {
+    Jwt::new(Verifier::new(keys("1"), rules()).clock(clock.clone()))
+}
+
+/// Claims of alice that hold for an hour, and `more`.
+pub(crate) fn claims(more: &Value) -> Value {
+    let mut claims = json!({"iss": ISSUER, "aud": AUDIENCE, "sub": "alice", "exp": NOW + 3600});
+    let object = claims.as_object_mut().unwrap();
+    object.extend(more.as_object().unwrap().clone());
+    claims
+}
+
+/// A token of the key `1` with these claims.
+pub(crate) fn token(claims: &Value) -> String {
+    let header = json!({"alg": "EdDSA", "kid": "1"}).to_string();
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let signed = format!("{}.{}", encode(header.as_bytes()), encode(claims.to_string().as_bytes()));
+    format!("{signed}.{}", encode(PAIR.sign(signed.as_bytes()).as_ref()))
+}
