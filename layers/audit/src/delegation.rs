@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value};
 use vmcp_core::Claims;
-use vmcp_wire::quote;
 
 use crate::event::text;
+use crate::json::Object;
 
 /// How many actors are written; the current one comes first.
 const MAX_ACTORS: usize = 10;
@@ -12,56 +12,51 @@ const MAX_ACTORS: usize = 10;
 /// How deep nested actors are followed to be counted.
 const MAX_COUNTED: usize = 100;
 
-/// Appends `,"delegation":{…}` if the token names an actor.
-pub(crate) fn write(claims: &Claims, out: &mut Vec<u8>) {
+/// Adds the member `delegation` if the token names an actor.
+pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
     let Some(act) = claims.get("act") else { return };
-    out.extend_from_slice(b",\"delegation\":{\"chain\":[");
-    let mut problem = None;
-    let mut omitted = 0;
-    let mut next = Some(act);
-    for depth in 0..MAX_COUNTED {
-        let Some(act) = next else { break };
-        let Value::Object(actor) = act else {
-            problem = Some("an actor is not an object");
-            break;
-        };
-        if !actor.get("sub").is_some_and(Value::is_string) {
-            problem = Some("an actor has no subject");
-            break;
-        }
-        if depth < MAX_ACTORS {
-            if depth > 0 {
-                out.push(b',');
+    let (actors, problem) = actors(act);
+    line.object("delegation", |members| {
+        members.name("chain");
+        members.out.push(b'[');
+        for (index, actor) in actors.iter().take(MAX_ACTORS).enumerate() {
+            if index > 0 {
+                members.out.push(b',');
             }
-            write_actor(actor, out);
-        } else {
-            omitted += 1;
+            Object::write(members.out, |members| {
+                for claim in ["iss", "sub"] {
+                    let value = actor.get(claim).and_then(Value::as_str);
+                    members.text(claim, value.map(text).as_deref());
+                }
+            });
         }
-        next = actor.get("act");
-    }
-    out.push(b']');
-    if omitted > 0 {
-        out.extend_from_slice(format!(",\"truncated\":true,\"omitted\":{omitted}").as_bytes());
-    }
-    if let Some(problem) = problem {
-        out.extend_from_slice(b",\"malformed\":true,\"malformedReason\":");
-        quote(problem, out);
-    }
-    out.push(b'}');
+        members.out.push(b']');
+        if let Some(omitted) = actors.len().checked_sub(MAX_ACTORS).filter(|more| *more > 0) {
+            members.plain("truncated", Some(true));
+            members.plain("omitted", Some(omitted));
+        }
+        if let Some(problem) = problem {
+            members.plain("malformed", Some(true));
+            members.text("malformedReason", problem);
+        }
+    });
 }
 
-fn write_actor(actor: &Map<String, Value>, out: &mut Vec<u8>) {
-    out.push(b'{');
-    for member in ["iss", "sub"] {
-        let Some(value) = actor.get(member).and_then(Value::as_str) else { continue };
-        if out.last() != Some(&b'{') {
-            out.push(b',');
+/// The actors, the current one first, up to the first that is none.
+fn actors(act: &Value) -> (Vec<&Map<String, Value>>, Option<&'static str>) {
+    let mut actors = Vec::new();
+    let mut next = Some(act);
+    while let Some(act) = next.filter(|_| actors.len() < MAX_COUNTED) {
+        let Value::Object(actor) = act else {
+            return (actors, Some("an actor is not an object"));
+        };
+        if !actor.get("sub").is_some_and(Value::is_string) {
+            return (actors, Some("an actor has no subject"));
         }
-        quote(member, out);
-        out.push(b':');
-        quote(&text(value), out);
+        actors.push(actor);
+        next = actor.get("act");
     }
-    out.push(b'}');
+    (actors, None)
 }
 
 #[cfg(test)]
@@ -71,9 +66,9 @@ mod tests {
     use super::*;
 
     fn written(claims: &Value) -> Value {
-        let mut out = b"{\"x\":1".to_vec();
-        write(&Claims::from(claims.as_object().unwrap().clone()), &mut out);
-        out.push(b'}');
+        let mut out = Vec::new();
+        let claims = Claims::from(claims.as_object().unwrap().clone());
+        Object::write(&mut out, |line| write(&claims, line));
         serde_json::from_slice::<Value>(&out).unwrap()["delegation"].clone()
     }
 

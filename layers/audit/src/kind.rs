@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 /// Declares the types once: variant, name and bit stay together.
 macro_rules! event_types {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+    ($($variant:ident $name:literal $doc:literal,)*) => {
         /// What an event is about. Each that is ever written can be named in a [`Selection`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum EventType {
-            $($(#[$doc])* $variant,)*
+            $(#[doc = $doc] $variant,)*
         }
 
         impl EventType {
@@ -29,64 +29,38 @@ macro_rules! event_types {
 }
 
 event_types! {
-    /// `initialize`.
-    Initialize = "mcp_initialize",
-    /// `tools/call`.
-    ToolCall = "mcp_tool_call",
-    /// `tools/list`.
-    ToolsList = "mcp_tools_list",
-    /// `resources/read`.
-    ResourceRead = "mcp_resource_read",
-    /// `resources/list`.
-    ResourcesList = "mcp_resources_list",
-    /// `prompts/get`.
-    PromptGet = "mcp_prompt_get",
-    /// `prompts/list`.
-    PromptsList = "mcp_prompts_list",
-    /// A notification that has no type of its own.
-    Notification = "mcp_notification",
-    /// `ping`.
-    Ping = "mcp_ping",
-    /// `logging/setLevel`.
-    Logging = "mcp_logging",
-    /// `completion/complete`.
-    Completion = "mcp_completion",
-    /// `notifications/roots/list_changed`.
-    RootsListChanged = "mcp_roots_list_changed",
-    /// Any other MCP message.
-    Request = "mcp_request",
-    /// An HTTP request that did not get as far as being read as a message.
-    HttpRequest = "http_request",
-    /// A stream on which the server speaks, logged once, when it opens.
-    SseConnection = "sse_connection",
-    /// A composite tool began.
-    WorkflowStarted = "vmcp_workflow_started",
-    /// A composite tool ended well.
-    WorkflowCompleted = "vmcp_workflow_completed",
-    /// A composite tool failed.
-    WorkflowFailed = "vmcp_workflow_failed",
-    /// A composite tool took too long.
-    WorkflowTimedOut = "vmcp_workflow_timed_out",
-    /// A step of a composite tool began.
-    WorkflowStepStarted = "vmcp_workflow_step_started",
-    /// A step ended well.
-    WorkflowStepCompleted = "vmcp_workflow_step_completed",
-    /// A step failed.
-    WorkflowStepFailed = "vmcp_workflow_step_failed",
-    /// A step was skipped.
-    WorkflowStepSkipped = "vmcp_workflow_step_skipped",
+    Initialize "mcp_initialize" "`initialize`.",
+    ToolCall "mcp_tool_call" "`tools/call`.",
+    ToolsList "mcp_tools_list" "`tools/list`.",
+    ResourceRead "mcp_resource_read" "`resources/read`.",
+    ResourcesList "mcp_resources_list" "`resources/list`.",
+    PromptGet "mcp_prompt_get" "`prompts/get`.",
+    PromptsList "mcp_prompts_list" "`prompts/list`.",
+    Notification "mcp_notification" "A notification that has no type of its own.",
+    Ping "mcp_ping" "`ping`.",
+    Logging "mcp_logging" "`logging/setLevel`.",
+    Completion "mcp_completion" "`completion/complete`.",
+    RootsListChanged "mcp_roots_list_changed" "`notifications/roots/list_changed`.",
+    Request "mcp_request" "Any other MCP message.",
+    HttpRequest "http_request" "An HTTP request that did not get as far as being read as a message.",
+    SseConnection "sse_connection" "A stream on which the server speaks, logged once, when it opens.",
+    WorkflowStarted "vmcp_workflow_started" "A composite tool began.",
+    WorkflowCompleted "vmcp_workflow_completed" "A composite tool ended well.",
+    WorkflowFailed "vmcp_workflow_failed" "A composite tool failed.",
+    WorkflowTimedOut "vmcp_workflow_timed_out" "A composite tool took too long.",
+    WorkflowStepStarted "vmcp_workflow_step_started" "A step of a composite tool began.",
+    WorkflowStepCompleted "vmcp_workflow_step_completed" "A step ended well.",
+    WorkflowStepFailed "vmcp_workflow_step_failed" "A step failed.",
+    WorkflowStepSkipped "vmcp_workflow_step_skipped" "A step was skipped.",
 }
 
 /// A name that no event has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown event type {found:?}; the types are {}", Names)]
+#[error("unknown event type {found:?}; the types are {}", names())]
 pub struct UnknownEventType {
     /// What was found, its first 64 characters.
     pub found: Box<str>,
 }
-
-/// The names of all event types, as one list.
-struct Names;
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -152,15 +126,9 @@ impl fmt::Display for EventType {
     }
 }
 
-// === impl Names ===
-
-impl fmt::Display for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, kind) in EventType::ALL.iter().enumerate() {
-            write!(f, "{}{kind}", if index == 0 { "" } else { ", " })?;
-        }
-        Ok(())
-    }
+/// All names, as one list.
+fn names() -> String {
+    EventType::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 }
 
 // === impl Outcome ===

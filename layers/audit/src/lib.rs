@@ -7,6 +7,7 @@ mod delegation;
 mod detect;
 mod event;
 mod future;
+mod json;
 mod kind;
 mod layer;
 mod line;

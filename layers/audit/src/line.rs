@@ -1,16 +1,18 @@
 //! An event as one line of JSON.
 
-use std::io::Write;
+use vmcp_core::{Backend, Identity};
 
-use vmcp_core::Identity;
-use vmcp_wire::quote;
-
-use crate::delegation;
 use crate::event::{Client, Data, Event, Fact, Result, Source, Target, text};
-use crate::redact;
+use crate::json::Object;
+use crate::{delegation, redact, time};
 
-/// The component of events that say nothing else.
+/// What the gateway does itself comes from here.
 const COMPOSER: &str = "vmcp-composer";
+
+/// What answers requests.
+const SERVER: &str = "vmcp-server";
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// What all lines of a log share.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,11 @@ pub(crate) struct Style<'a> {
 
 /// Appends `event` and a line feed.
 pub(crate) fn write(event: &Event, id: [u8; 16], style: Style<'_>, out: &mut Vec<u8>) {
+    Object::write(out, |line| fill(event, id, style, line));
+    out.push(b'\n');
+}
+
+fn fill(event: &Event, id: [u8; 16], style: Style<'_>, line: &mut Object<'_>) {
     let Event {
         kind,
         outcome,
@@ -37,97 +44,92 @@ pub(crate) fn write(event: &Event, id: [u8; 16], style: Style<'_>, out: &mut Vec
         request,
         response,
     } = event;
-    out.extend_from_slice(b"{\"time\":\"");
-    crate::time::write(*at, out);
-    out.extend_from_slice(b"\",\"level\":\"AUDIT\",\"msg\":\"audit_event\",\"audit_id\":\"");
-    write_uuid(id, out);
-    raw(b"\",\"type\":\"", kind.name(), out);
-    out.extend_from_slice(b"\",\"logged_at\":\"");
-    crate::time::write(*at, out);
-    raw(b"\",\"outcome\":\"", outcome.name(), out);
-    let default = if let Source::Local = source { COMPOSER } else { "vmcp-server" };
-    out.push(b'"');
-    member("component", style.component.unwrap_or(default), out);
-    write_source(source, out);
-    write_subjects(caller.as_ref(), client.as_ref(), out);
+    let (default, transport) = match source {
+        Source::Local => (COMPOSER, "local"),
+        Source::Network { .. } => (SERVER, "http"),
+    };
+    line.name("time");
+    time::write(*at, line.out);
+    line.text("level", "AUDIT");
+    line.text("msg", "audit_event");
+    line.name("audit_id");
+    write_uuid(id, line.out);
+    line.text("type", kind.name());
+    line.name("logged_at");
+    time::write(*at, line.out);
+    line.text("outcome", outcome.name());
+    line.text("component", style.component.unwrap_or(default));
+    line.object("source", |members| fill_source(source, members));
+    line.object("subjects", |members| fill_subjects(caller.as_ref(), client.as_ref(), members));
     if let Some(claims) = caller.as_ref().and_then(Identity::claims) {
-        delegation::write(claims, out);
+        delegation::write(claims, line);
     }
-    write_target(target, more_target, out);
-    out.extend_from_slice(b",\"metadata\":{\"extra\":{\"transport\":");
-    quote(if let Source::Local = source { "local" } else { "http" }, out);
-    write_result(result, out);
-    for (name, fact) in more_facts {
-        match fact {
-            Fact::Number(number) => number_member(name, *number, out),
-            Fact::Text(text) => member(name, text, out),
-            Fact::Flag(flag) => literal_member(name, if *flag { "true" } else { "false" }, out),
-        }
+    line.object("target", |members| fill_target(target, more_target, members));
+    line.object("metadata", |metadata| {
+        metadata.object("extra", |extra| {
+            extra.text("transport", transport);
+            fill_result(result, extra);
+            for (name, fact) in more_facts {
+                match fact {
+                    Fact::Number(number) => extra.plain(name, Some(number)),
+                    Fact::Text(text) => extra.text(name, &**text),
+                    Fact::Flag(flag) => extra.plain(name, Some(flag)),
+                }
+            }
+        });
+    });
+    if request.is_some() || response.is_some() {
+        line.object("data", |members| {
+            for (name, data) in [("request", request), ("response", response)] {
+                let excerpt = data.as_ref().map(|data| excerpt(data, style.max_data));
+                members.text(name, excerpt.as_deref());
+            }
+        });
     }
-    out.extend_from_slice(b"}}");
-    write_data(request.as_ref(), response.as_ref(), style.max_data, out);
-    out.extend_from_slice(b"}\n");
 }
 
-fn write_source(source: &Source, out: &mut Vec<u8>) {
+fn fill_source(source: &Source, members: &mut Object<'_>) {
     match source {
         Source::Local => {
-            out.extend_from_slice(b",\"source\":{\"type\":\"local\",\"value\":\"");
-            raw(b"", COMPOSER, out);
-            out.extend_from_slice(b"\"}");
+            members.text("type", "local");
+            members.text("value", COMPOSER);
         }
         Source::Network { address, user_agent, request_id } => {
-            out.extend_from_slice(b",\"source\":{\"type\":\"network\",\"value\":\"");
-            if let Some(address) = address {
-                // Writing into memory does not fail.
-                _ = write!(out, "{address}");
-            } else {
-                out.extend_from_slice(b"unknown");
-            }
-            out.extend_from_slice(b"\",\"extra\":{");
-            first_member("user_agent", user_agent.as_deref(), out);
-            first_member("request_id", request_id.as_deref(), out);
-            out.extend_from_slice(b"}}");
+            members.text("type", "network");
+            let address = address.map(|address| address.to_string());
+            members.text("value", address.as_deref().unwrap_or("unknown"));
+            members.object("extra", |extra| {
+                extra.text("user_agent", user_agent.as_deref());
+                extra.text("request_id", request_id.as_deref());
+            });
         }
     }
 }
 
 /// `user` is what people call the caller; `user_id` what its issuer does.
-fn write_subjects(caller: Option<&Identity>, client: Option<&Client>, out: &mut Vec<u8>) {
+fn fill_subjects(caller: Option<&Identity>, client: Option<&Client>, members: &mut Object<'_>) {
     let claims = caller.and_then(Identity::claims);
     let named = ["name", "preferred_username", "email"]
         .into_iter()
         .find_map(|claim| claims?.text(claim).filter(|name| !name.is_empty()));
-    out.extend_from_slice(b",\"subjects\":{");
-    first_member("user", Some(&text(named.unwrap_or("anonymous"))), out);
-    if let Some(subject) = caller.and_then(Identity::subject) {
-        member("user_id", &text(subject), out);
-    }
-    if let Some(Client { name, version }) = client {
-        for (key, value) in [("client_name", name), ("client_version", version)] {
-            if let Some(value) = value {
-                member(key, value, out);
-            }
-        }
-    }
-    out.push(b'}');
+    members.text("user", &*text(named.unwrap_or("anonymous")));
+    members.text("user_id", caller.and_then(Identity::subject).map(text).as_deref());
+    members.text("client_name", client.and_then(|client| client.name.as_deref()));
+    members.text("client_version", client.and_then(|client| client.version.as_deref()));
 }
 
-fn write_target(target: &Target, more: &[(&'static str, Box<str>)], out: &mut Vec<u8>) {
+fn fill_target(target: &Target, more: &[(&'static str, Box<str>)], members: &mut Object<'_>) {
     let Target { endpoint, method, name, kind } = target;
-    out.extend_from_slice(b",\"target\":{");
-    first_member("type", Some(kind).filter(|kind| !kind.is_empty()).copied(), out);
-    for (key, value) in [("endpoint", endpoint), ("method", method)] {
-        first_member(key, Some(&**value).filter(|value| !value.is_empty()), out);
+    for (name, value) in [("type", *kind), ("endpoint", endpoint), ("method", method)] {
+        members.text(name, Some(value).filter(|value| !value.is_empty()));
     }
-    first_member("name", name.as_deref(), out);
-    for (key, value) in more {
-        first_member(key, Some(value), out);
+    members.text("name", name.as_deref());
+    for (name, value) in more {
+        members.text(name, &**value);
     }
-    out.push(b'}');
 }
 
-fn write_result(result: &Result, out: &mut Vec<u8>) {
+fn fill_result(result: &Result, extra: &mut Object<'_>) {
     let Result {
         duration,
         size,
@@ -138,88 +140,25 @@ fn write_result(result: &Result, out: &mut Vec<u8>) {
         denied,
         cancelled,
     } = result;
-    if let Some(duration) = duration {
-        number_member("duration_ms", u64::try_from(duration.as_millis()).unwrap_or(u64::MAX), out);
-    }
-    if let Some(size) = size {
-        number_member("response_size_bytes", *size, out);
-    }
-    if let Some(backend) = backend {
-        member("backend_name", backend.name(), out);
-    }
-    if let Some(code) = error_code {
-        literal_member("jsonrpc_error_code", &code.to_string(), out);
-    }
-    if let Some(message) = error_message {
-        member("jsonrpc_error_message", message, out);
-    }
-    if *tool_error {
-        literal_member("tool_error", "true", out);
-    }
-    if let Some(reason) = denied {
-        member("denied_reason", reason, out);
-    }
-    if *cancelled {
-        literal_member("cancelled", "true", out);
-    }
+    extra.plain("duration_ms", duration.map(|duration| duration.as_millis()));
+    extra.plain("response_size_bytes", *size);
+    extra.text("backend_name", backend.as_ref().map(Backend::name));
+    extra.plain("jsonrpc_error_code", *error_code);
+    extra.text("jsonrpc_error_message", error_message.as_deref());
+    extra.plain("tool_error", tool_error.then_some(true));
+    extra.text("denied_reason", *denied);
+    extra.plain("cancelled", cancelled.then_some(true));
 }
 
-fn write_data(request: Option<&Data>, response: Option<&Data>, limit: usize, out: &mut Vec<u8>) {
-    if request.is_none() && response.is_none() {
-        return;
-    }
-    out.extend_from_slice(b",\"data\":{");
-    for (key, data) in [("request", request), ("response", response)] {
-        let text = data.map(|data| {
-            let cut = data.cut || data.start.len() > limit;
-            redact::excerpt(&data.start, cut, limit)
-        });
-        first_member(key, text.as_deref(), out);
-    }
-    out.push(b'}');
+fn excerpt(data: &Data, limit: usize) -> String {
+    redact::excerpt(&data.start, data.cut || data.start.len() > limit, limit)
 }
 
-/// A member whose value needs no escapes, being one of our own names. The quotes are the caller's.
-fn raw(before: &[u8], value: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(before);
-    out.extend_from_slice(value.as_bytes());
-}
-
-/// A member of an object that may have none yet; nothing if there is no value.
-fn first_member(name: &str, value: Option<&str>, out: &mut Vec<u8>) {
-    let Some(value) = value else { return };
-    if out.last() != Some(&b'{') {
-        out.push(b',');
-    }
-    quote(name, out);
-    out.push(b':');
-    quote(value, out);
-}
-
-fn member(name: &str, value: &str, out: &mut Vec<u8>) {
-    out.push(b',');
-    quote(name, out);
-    out.push(b':');
-    quote(value, out);
-}
-
-fn literal_member(name: &str, literal: &str, out: &mut Vec<u8>) {
-    out.push(b',');
-    quote(name, out);
-    out.push(b':');
-    out.extend_from_slice(literal.as_bytes());
-}
-
-fn number_member(name: &str, number: u64, out: &mut Vec<u8>) {
-    literal_member(name, &number.to_string(), out);
-}
-
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
-/// A version 4 UUID (RFC 9562 section 5.4) of random bytes.
+/// A version 4 UUID (RFC 9562 section 5.4) of random bytes, in quotes.
 fn write_uuid(mut id: [u8; 16], out: &mut Vec<u8>) {
     id[6] = id[6] & 0x0F | 0x40;
     id[8] = id[8] & 0x3F | 0x80;
+    out.push(b'"');
     for (at, byte) in id.into_iter().enumerate() {
         if matches!(at, 4 | 6 | 8 | 10) {
             out.push(b'-');
@@ -227,4 +166,5 @@ fn write_uuid(mut id: [u8; 16], out: &mut Vec<u8>) {
         out.push(HEX[usize::from(byte >> 4)]);
         out.push(HEX[usize::from(byte & 15)]);
     }
+    out.push(b'"');
 }

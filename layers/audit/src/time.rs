@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-/// Appends `at` with milliseconds, such as `2026-01-02T03:04:05.678Z`. What is before 1970 becomes 1970.
+/// Appends `at` with milliseconds, in quotes, such as `"2026-01-02T03:04:05.678Z"`. What is before 1970 becomes 1970.
 pub(crate) fn write(at: SystemTime, out: &mut Vec<u8>) {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -11,7 +11,10 @@ pub(crate) fn write(at: SystemTime, out: &mut Vec<u8>) {
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let millis = since.subsec_millis();
     // Writing into memory does not fail.
-    _ = write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z");
+    _ = write!(
+        out,
+        "\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z\""
+    );
 }
 
 /// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
@@ -43,7 +46,7 @@ mod tests {
             let mut out = Vec::new();
             let at = SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 250);
             write(at, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("\"{expected}\""));
         }
     }
 }

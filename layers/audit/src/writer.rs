@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::event::Event;
 use crate::line::{self, Style};
@@ -79,10 +79,9 @@ impl<S: Sink> Writer<S> {
                 let count = events.len() as u64;
                 let weight = events.iter().map(Event::weight).sum();
                 desk.events = events;
-                let Ok((back, mut outcome)) =
-                    spawn_blocking(move || desk.write_down(orders.reopen)).await
-                else {
-                    // The runtime is going down.
+                let done = spawn_blocking(move || desk.write_down(orders.reopen)).await;
+                let Some((back, mut outcome)) = returned(done) else {
+                    queue.failed.fetch_add(count, Ordering::Relaxed);
                     return;
                 };
                 desk = back;
@@ -90,7 +89,11 @@ impl<S: Sink> Writer<S> {
                 let mut closing = orders.close;
                 while outcome.is_err() && overflow == Overflow::Wait && !closing {
                     queue.pause(RETRY).await;
-                    let Ok(again) = spawn_blocking(move || desk.deliver()).await else { return };
+                    let done = spawn_blocking(move || desk.deliver()).await;
+                    let Some(again) = returned(done) else {
+                        queue.failed.fetch_add(count, Ordering::Relaxed);
+                        return;
+                    };
                     (desk, outcome) = again;
                     report(&outcome, &mut failing);
                     closing = queue.is_closing();
@@ -109,6 +112,15 @@ impl<S: Sink> Writer<S> {
             }
         }
     }
+}
+
+/// What a blocking thread gave back; `None` if there is nobody left to write.
+fn returned<T>(done: Result<T, JoinError>) -> Option<T> {
+    // Otherwise the runtime is going down, and everybody knows.
+    if done.as_ref().is_err_and(JoinError::is_panic) {
+        tracing::error!("the audit sink has given up: no more events are written");
+    }
+    done.ok()
 }
 
 /// Once when it begins to fail, once when it is over.

@@ -171,6 +171,26 @@ async fn the_writer_ends_with_its_last_auditor() {
     writing.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_sink_that_panics_hangs_nobody() {
+    let settings = Settings { overflow: Overflow::Wait, queue_bytes: 1000, ..Settings::default() };
+    let (told, _guard) = captured();
+    let (auditor, writer) = Auditor::new(settings, |_: &[u8]| panic!("on purpose"));
+    let writing = tokio::spawn(writer.run());
+    let layer = AuditLayer::new(auditor.clone());
+    auditor.record(crate::Event::new(EventType::Ping, crate::Outcome::Success, auditor.now()));
+    for _ in 0..3 {
+        call(layer.clone()).await;
+    }
+    auditor.flush().await;
+    auditor.close();
+    writing.await.unwrap();
+    assert_eq!(told.lines().len(), 1);
+    let Counts { written, dropped, failed } = auditor.counts();
+    assert_eq!((written, dropped + failed), (0, 4));
+    assert!(failed > 0 && dropped > 0);
+}
+
 /// Counts how often it is reopened.
 struct Reopened(Arc<Mutex<u32>>, bool);
 

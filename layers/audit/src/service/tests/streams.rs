@@ -1,0 +1,117 @@
+//! Answers that stream.
+
+use http::Method;
+use http_body_util::channel::{Channel, Sender};
+
+use super::*;
+
+/// A response whose body is fed by the sender.
+fn channel(media: &'static str) -> (Sender<Bytes, io::Error>, Response<Body>) {
+    let (sender, body) = Channel::<Bytes, io::Error>::new(4);
+    (sender, answer(media, Body::wrap(body)))
+}
+
+/// A service that answers once, with `response`.
+fn once(
+    text: &'static str,
+    response: Response<Body>,
+) -> impl Service<Request<()>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone
+{
+    let response = Arc::new(Mutex::new(Some(response)));
+    serve(text, move |_| response.lock().unwrap().take().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_makes_its_event_when_it_ends() {
+    let fixture = Fixture::new(Settings::default());
+    let (mut sender, response) = channel("text/event-stream");
+    let call = fixture.layer.layer(once(CALL, response)).oneshot(post()).await.unwrap();
+    let mut body = call.into_body();
+    sender.send_data(Bytes::from_static(b"data: {\"jsonrpc\":\"2.0\",\"meth")).await.unwrap();
+    assert!(body.frame().await.unwrap().is_ok());
+    assert_eq!(fixture.events().await, Vec::<Value>::new());
+    tokio::time::advance(Duration::from_secs(5)).await;
+    sender.send_data(Bytes::from_static(b"od\":\"x\"}\n\n")).await.unwrap();
+    drop(sender);
+    assert!(body.frame().await.unwrap().is_ok());
+    assert!(body.frame().await.is_none());
+    let event = fixture.event().await;
+    assert_eq!(event["outcome"], "success");
+    assert_eq!(event["metadata"]["extra"]["response_size_bytes"], 38);
+    assert!(event["metadata"]["extra"]["duration_ms"].as_u64().unwrap() >= 5000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_breaks_off_is_an_error_unless_the_answer_was_there() {
+    for (first, outcome) in [
+        ("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n".to_owned(), "error"),
+        (format!("data: {RESULT}\n\n"), "success"),
+        (format!("data: {ERROR}\n\n"), "application_error"),
+    ] {
+        let fixture = Fixture::new(Settings::default());
+        let (mut sender, response) = channel("text/event-stream");
+        let call = fixture.layer.layer(once(CALL, response)).oneshot(post()).await.unwrap();
+        sender.send_data(Bytes::from(first)).await.unwrap();
+        sender.abort(io::Error::other("c4n4ry"));
+        assert!(call.into_body().collect().await.is_err());
+        assert_eq!(fixture.event().await["outcome"], outcome);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_after_the_answer_has_not_cancelled() {
+    for (first, cancelled) in
+        [("data: 1\n\n".to_owned(), true), (format!("data: {RESULT}\n\n"), false)]
+    {
+        let fixture = Fixture::new(Settings::default());
+        let (mut sender, response) = channel("text/event-stream");
+        let call = fixture.layer.layer(once(CALL, response)).oneshot(post()).await.unwrap();
+        sender.send_data(Bytes::from(first)).await.unwrap();
+        let mut body = call.into_body();
+        assert!(body.frame().await.unwrap().is_ok());
+        drop(body);
+        let event = fixture.event().await;
+        assert_eq!(event["outcome"], if cancelled { "failure" } else { "success" });
+        assert_eq!(event["metadata"]["extra"]["cancelled"] == true, cancelled);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_the_server_is_recorded_when_it_opens() {
+    let fixture = Fixture::new(Settings::default());
+    let (mut sender, response) = channel("text/event-stream");
+    let mut get = post();
+    *get.method_mut() = Method::GET;
+    get.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
+    let call = fixture.layer.layer(once("", response)).oneshot(get).await.unwrap();
+    let event = fixture.event().await;
+    assert_eq!((&event["type"], &event["outcome"]), (&json!("sse_connection"), &json!("success")));
+    assert_eq!(event["target"]["type"], "sse_endpoint");
+    sender.send_data(Bytes::from_static(b"x")).await.unwrap();
+    drop(sender);
+    assert_eq!(call.into_body().collect().await.unwrap().to_bytes(), "x");
+
+    let listen = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}"#;
+    let (_sender, response) = channel("text/event-stream; charset=utf-8");
+    let call = fixture.layer.layer(once(listen, response)).oneshot(post()).await.unwrap();
+    let events = fixture.events().await;
+    assert_eq!(events.len(), 2);
+    assert_eq!(events[1]["type"], "sse_connection");
+    assert_eq!(events[1]["target"]["method"], "subscriptions/listen");
+    drop(call);
+    assert_eq!(fixture.events().await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_refused_is_recorded_as_denied() {
+    let fixture = Fixture::new(Settings::default());
+    let mut get = post();
+    *get.method_mut() = Method::GET;
+    get.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
+    let refuse = serve("", |_| {
+        Rejection::new(StatusCode::UNAUTHORIZED, -32600, "log in").into_response(None)
+    });
+    send(&fixture, refuse, get).await;
+    let event = fixture.event().await;
+    assert_eq!((&event["type"], &event["outcome"]), (&json!("sse_connection"), &json!("denied")));
+}
