@@ -294,17 +294,17 @@ fn millis(at: SystemTime) -> u64 {
 // === impl Key ===
 
 impl Key {
-    /// Each part comes with its length, so that no two subjects read the same.
+    /// The parts' lengths come first, so that no two subjects read the same.
     fn of(subject: &Subject) -> Self {
         let identity = subject.identity();
-        let mut hash = digest::Context::new(&digest::SHA256);
-        for part in [
-            "caller",
+        let parts = [
             identity.issuer().unwrap_or_default(),
             identity.subject().unwrap_or_default(),
             subject.expose_token(),
-        ] {
-            hash.update(&(part.len() as u64).to_le_bytes());
+        ];
+        let mut hash = digest::Context::new(&digest::SHA256);
+        hash.update(parts.map(|part| (part.len() as u64).to_le_bytes()).as_flattened());
+        for part in parts {
             hash.update(part.as_bytes());
         }
         Self::from(&hash.finish())

@@ -42,6 +42,9 @@ pub enum Outage {
     /// An HTTP status that says nothing of the token.
     #[error("the token endpoint answered with status {0}")]
     Status(StatusCode),
+    /// It says itself that it cannot answer now.
+    #[error("the token endpoint reports a fault of its own")]
+    Faulty,
     /// Something else than JSON, an HTML page for example.
     #[error("the token endpoint did not answer with JSON")]
     NotJson,
@@ -63,7 +66,7 @@ impl Outage {
         match self {
             Self::Unreachable(_) => "the token endpoint cannot be reached",
             Self::Slow => "the token endpoint did not answer in time",
-            Self::Broken | Self::TooLarge | Self::Status(_) | Self::Redirects => {
+            Self::Broken | Self::TooLarge | Self::Status(_) | Self::Faulty | Self::Redirects => {
                 "the token endpoint failed"
             }
             Self::NotJson | Self::Malformed | Self::NoToken | Self::WrongType => {

@@ -98,7 +98,7 @@ fn seconds(value: &Value) -> Option<Duration> {
 /// be anything, a token for example, and is not passed on.
 fn denied(code: &str) -> ExchangeFault {
     if matches!(code, "temporarily_unavailable" | "server_error") {
-        return Outage::Status(StatusCode::SERVICE_UNAVAILABLE).into();
+        return Outage::Faulty.into();
     }
     let word = (1..=MAX_CODE).contains(&code.len())
         && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');

@@ -144,7 +144,7 @@ fn a_server_that_has_trouble_is_unavailable() {
     }
     for error in ["temporarily_unavailable", "server_error"] {
         let body = format!(r#"{{"error":"{error}"}}"#);
-        assert!(matches!(outage(json(400, &body)), Outage::Status(_)));
+        assert!(matches!(outage(json(400, &body)), Outage::Faulty));
     }
     assert!(matches!(outage(json(400, "{}")), Outage::Status(_)));
     assert!(matches!(outage(json(401, r#"{"error":7}"#)), Outage::Status(_)));
