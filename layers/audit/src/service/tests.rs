@@ -368,3 +368,17 @@ async fn readiness_is_that_of_the_service_inside() {
     respond.send_response(json_answer(RESULT));
     assert!(call.await.is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn it_fits_a_stack_of_one_body_type() {
+    let fixture = Fixture::new(Settings::default());
+    let audited = fixture.layer.layer(serve(CALL, |_| json_answer(RESULT)));
+    let stack = tower::util::BoxCloneSyncService::new(
+        audited.map_response(|response| response.map(Body::wrap)),
+    );
+    assert_eq!(
+        stack.oneshot(post()).await.unwrap().into_body().collect().await.unwrap().to_bytes(),
+        RESULT
+    );
+    assert_eq!(fixture.event().await["outcome"], "success");
+}

@@ -98,3 +98,30 @@ async fn late_results_do_not_touch_what_has_changed_since() {
     bad.settle(Class::Failure);
     assert_eq!(breaker.failures(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_threads_that_come_at_once_one_has_the_trial() {
+    let (breaker, _) = breaker();
+    for round in 1..50 {
+        pass(&breaker, Class::Failure);
+        pass(&breaker, Class::Failure);
+        advance(MINUTE).await;
+        let gate = Arc::new(std::sync::Barrier::new(4));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (breaker, gate) = (breaker.clone(), gate.clone());
+                tokio::task::spawn_blocking(move || {
+                    gate.wait();
+                    breaker.admit().ok()
+                })
+            })
+            .collect();
+        let mut permits = Vec::new();
+        for thread in threads {
+            permits.extend(thread.await.unwrap());
+        }
+        assert_eq!((permits.len(), breaker.state()), (1, State::HalfOpen), "round {round}");
+        permits.remove(0).settle(Class::Success);
+        assert_eq!((breaker.state(), breaker.failures()), (State::Closed, 0), "round {round}");
+    }
+}

@@ -291,3 +291,16 @@ async fn readiness_is_that_of_the_service_inside() {
     assert!(service.poll_ready().is_ready());
     assert!(service.call(post()).await.unwrap_err().is::<Open>());
 }
+
+#[tokio::test(start_paused = true)]
+async fn it_fits_a_stack_of_one_body_type() {
+    let inner = service_fn(|_: Request<()>| async {
+        Ok::<_, Infallible>(answer(200, "text/plain", Body::from(Bytes::from_static(b"abc"))))
+    });
+    let guarded = BreakerLayer::new(breaker()).layer(inner);
+    let stack = tower::util::BoxCloneSyncService::new(
+        guarded.map_response(|response| response.map(Body::wrap)),
+    );
+    let body = stack.oneshot(post()).await.unwrap().into_body();
+    assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
+}
