@@ -18,7 +18,7 @@ use vmcp_core::Body;
 use crate::guard::HostsLayer;
 use crate::old_clients::{Clients, MESSAGES, STREAM};
 use crate::parts::About;
-use crate::serve::Reloads;
+use crate::serve::{Quiet, Reloads};
 use crate::stack::{McpService, OldService};
 
 /// Everything that a connection needs to answer requests.
@@ -47,6 +47,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
+        let request = request.map(Quiet);
         match request.uri().path() {
             "/mcp" => Answering::Mcp(self.mcp.clone().call(request)),
             STREAM | MESSAGES => Answering::Mcp(self.old.clone().call(request)),
@@ -58,7 +59,7 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
 /// The MCP service's future, or an answer that is there.
 pub(crate) enum Answering {
     /// From the MCP endpoint, or one of those for old clients: both have this type.
-    Mcp(<McpService as Service<Request<Incoming>>>::Future),
+    Mcp(<McpService as Service<Request<Quiet<Incoming>>>>::Future),
     /// From one of the others.
     Done(Option<Response<Body>>),
 }
@@ -81,7 +82,7 @@ impl Future for Answering {
 
 impl Routes {
     /// The endpoints beside MCP. None of them waits for anything.
-    fn small(&self, request: &Request<Incoming>) -> Response<Body> {
+    fn small(&self, request: &Request<Quiet<Incoming>>) -> Response<Body> {
         let shared = &self.shared;
         match request.uri().path() {
             "/livez" | "/health" | "/ping" => document(StatusCode::OK, &json!({"status": "ok"})),

@@ -1,5 +1,7 @@
 //! Listens, reloads, drains.
 
+mod head_timer;
+mod quiet;
 mod reload;
 mod seal_key;
 
@@ -11,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -20,6 +22,9 @@ use vmcp_aggregate::{Gateway, Seal};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
+use self::head_timer::HeadTimer;
+pub(crate) use self::quiet::Quiet;
+use self::quiet::quietly;
 pub use self::reload::Reloads;
 pub use self::seal_key::{SealKey, SealKeyError};
 use crate::guard::{CrowdLayer, HostsLayer};
@@ -224,14 +229,14 @@ fn connection(
     _ = stream.set_nodelay(true);
     let connections = Arc::clone(&routes.shared.connections);
     let served = http1::Builder::new()
-        .timer(TokioTimer::new())
+        .timer(HeadTimer::default())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), routes);
     let watched = graceful.watch(served);
     async move {
         connections.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = watched.await {
+        if let Err(error) = quietly(watched).await {
             tracing::debug!(%error, "a connection ended");
         }
         connections.fetch_sub(1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
 //! The table of sessions of one process.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,7 @@ const SHARDS: usize = 16;
 /// Sessions with a state `T` each. See the [crate docs](crate) for an example.
 #[derive(Debug)]
 pub struct Sessions<T> {
-    shards: [Mutex<HashMap<SessionId, Entry<T>>>; SHARDS],
+    shards: [Mutex<Shard<T>>; SHARDS],
     count: AtomicUsize,
     cap: usize,
     ttl: Duration,
@@ -31,12 +32,33 @@ pub struct Full {
     pub cap: usize,
 }
 
+type Shard<T> = HashMap<SessionId, Entry<T>, BuildHasherDefault<AsItIs>>;
+
+/// The hash of an id is a part of it: ids are random, and nobody chooses those that are in the table.
+#[derive(Default)]
+struct AsItIs(u64);
+
 #[derive(Debug)]
 struct Entry<T> {
     owner: Identity,
     /// Milliseconds after the epoch.
     used: AtomicU64,
     state: Arc<T>,
+}
+
+impl Hasher for AsItIs {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last_chunk() {
+            self.0 = u64::from_ne_bytes(*last);
+        }
+    }
+
+    // The length, which is always the same.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl<T> Sessions<T> {
@@ -165,7 +187,7 @@ impl<T> Sessions<T> {
         !in_use
     }
 
-    fn shard(&self, id: SessionId) -> MutexGuard<'_, HashMap<SessionId, Entry<T>>> {
+    fn shard(&self, id: SessionId) -> MutexGuard<'_, Shard<T>> {
         lock(&self.shards[id.shard(SHARDS)])
     }
 }

@@ -97,7 +97,9 @@ impl HostsLayer {
 /// Whether a host, with or without port, is this machine's own loopback interface.
 fn is_loopback(host: &str) -> bool {
     let name = name_of(host);
-    name.eq_ignore_ascii_case("localhost")
+    // How nearly everybody writes it, before anything is parsed.
+    name == "127.0.0.1"
+        || name.eq_ignore_ascii_case("localhost")
         || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
         || name.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
 }

@@ -1,0 +1,178 @@
+//! Keeps a connection's task from being woken in vain.
+//!
+//! hyper tells a connection's task whenever a chunk of a request's body is taken, so that it reads the
+//! next one, and does so after the last chunk too. Here the body is taken within that same task, which
+//! then is woken by itself: each call would go through the run queue and all layers once more, for
+//! nothing.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http_body::{Body, Frame, SizeHint};
+
+thread_local! {
+    /// What this thread does with a connection's body now.
+    static TAKING: Cell<Taking> = const { Cell::new(Taking::Nothing) };
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taking {
+    Nothing,
+    Frame,
+    /// And hyper wanted the task woken.
+    FrameHeard,
+}
+
+/// Ends the taking, also when the body panics.
+struct Taken;
+
+/// The waker of a connection.
+#[derive(Default)]
+struct Ear(AtomicWaker);
+
+/// A request's body on a connection that is served [`quietly`].
+#[derive(Debug)]
+pub(crate) struct Quiet<B>(pub(crate) B);
+
+/// Drives a connection whose requests have [`Quiet`] bodies.
+pub(super) async fn quietly<F: Future>(connection: F) -> F::Output {
+    let ear = Arc::new(Ear::default());
+    let waker = Waker::from(Arc::clone(&ear));
+    let mut connection = pin!(connection);
+    poll_fn(move |cx| {
+        ear.0.register(cx.waker());
+        connection.as_mut().poll(&mut Context::from_waker(&waker))
+    })
+    .await
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        TAKING.set(Taking::Nothing);
+    }
+}
+
+impl Wake for Ear {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        match TAKING.get() {
+            Taking::Nothing => self.0.wake(),
+            Taking::Frame | Taking::FrameHeard => TAKING.set(Taking::FrameHeard),
+        }
+    }
+}
+
+impl<B> Body for Quiet<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        TAKING.set(Taking::Frame);
+        let taken = Taken;
+        let frame = Pin::new(&mut self.0).poll_frame(cx);
+        let heard = TAKING.get() == Taking::FrameHeard;
+        drop(taken);
+        let last = matches!(frame, Poll::Ready(Some(Ok(_)))) && self.0.is_end_stream();
+        if heard && !last {
+            cx.waker().wake_by_ref();
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// As many frames as this says. As hyper does, it tells its task of each.
+    struct Frames(usize);
+
+    impl Body for Frames {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            cx.waker().wake_by_ref();
+            let left = self.0.checked_sub(1);
+            self.0 = left.unwrap_or(0);
+            Poll::Ready(left.map(|_| Ok(Frame::data(Bytes::from_static(b"x")))))
+        }
+
+        fn is_end_stream(&self) -> bool {
+            self.0 == 0
+        }
+    }
+
+    /// Polls a connection that takes one frame and then waits.
+    fn take_one(body: &mut Quiet<Frames>, cx: &mut Context<'_>) -> bool {
+        let serving = pin!(quietly(async {
+            assert!(body.frame().await.is_some());
+            std::future::pending::<()>().await;
+        }));
+        serving.poll(cx).is_pending()
+    }
+
+    #[test]
+    fn the_task_is_not_woken_for_the_last_frame() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let cx = &mut Context::from_waker(&waker);
+        let mut body = Quiet(Frames(2));
+        assert!(take_one(&mut body, cx));
+        assert_eq!(count.0.load(Ordering::SeqCst), 1, "there is more to read");
+        assert!(take_one(&mut body, cx));
+        assert_eq!(count.0.load(Ordering::SeqCst), 1, "there is not");
+    }
+
+    #[test]
+    fn what_else_wakes_the_task_passes() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let cx = &mut Context::from_waker(&waker);
+        let mut serving = pin!(quietly(async {
+            assert!(Quiet(Frames(1)).frame().await.is_some());
+            tokio::task::yield_now().await;
+        }));
+        assert!(serving.as_mut().poll(cx).is_pending());
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert!(serving.poll(cx).is_ready());
+    }
+}
