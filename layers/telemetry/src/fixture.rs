@@ -1,10 +1,19 @@
 //! What tests look at: everything that goes out, kept in memory.
 
-use opentelemetry_sdk::metrics::data::{AggregatedMetrics, MetricData};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use opentelemetry_sdk::metrics::data::{
+    AggregatedMetrics, MetricData, ResourceMetrics, ScopeMetrics,
+};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SimpleSpanProcessor, SpanData};
 
-use crate::{SamplingRatio, Settings, Telemetry};
+use tower::ServiceExt;
+use tower_layer::Layer;
+use vmcp_core::{Backend, BoxError, Generation, McpRequest, Trail};
+
+use crate::{Operation, SamplingRatio, Settings, Telemetry};
 
 pub(crate) const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -39,6 +48,27 @@ impl Fixture {
             .build()
             .unwrap();
         Self { telemetry, spans, metrics }
+    }
+
+    /// One call that goes wrong, through both layers, so that each of their metrics has something.
+    pub(crate) async fn use_all(&self) {
+        let failing = tower::service_fn(|_: Request<Full<Bytes>>| async {
+            Err::<Response<Full<Bytes>>, BoxError>("gone".into())
+        });
+        let outgoing = self.telemetry.outgoing().layer(failing);
+        let inner = tower::service_fn(move |mut request: Request<Full<Bytes>>| {
+            let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
+            let bytes = Bytes::from_static(text.as_bytes());
+            let envelope = vmcp_wire::scan(&bytes).unwrap();
+            let generation = Generation::Stateless;
+            let trail = Trail::of(request.extensions_mut());
+            trail.note_message(&McpRequest { bytes, envelope, generation });
+            request.extensions_mut().insert(Backend::new("meteo"));
+            request.extensions_mut().insert(Operation::new("tools/call").named("t"));
+            outgoing.clone().oneshot(request)
+        });
+        let request = Request::post("/mcp").body(Full::default()).unwrap();
+        self.telemetry.incoming().layer(inner).oneshot(request).await.unwrap_err();
     }
 
     pub(crate) fn spans(&self) -> Vec<SpanData> {
@@ -83,8 +113,8 @@ impl Fixture {
         self.metrics.reset();
         self.provider().force_flush().unwrap();
         let exported = self.metrics.get_finished_metrics().unwrap();
-        let scopes = exported.iter().flat_map(|resource| resource.scope_metrics());
-        scopes.flat_map(|scope| scope.metrics()).flat_map(Point::of).collect()
+        let scopes = exported.iter().flat_map(ResourceMetrics::scope_metrics);
+        scopes.flat_map(ScopeMetrics::metrics).flat_map(Point::of).collect()
     }
 
     fn provider(&self) -> SdkMeterProvider {

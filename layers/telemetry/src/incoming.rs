@@ -96,7 +96,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let watch = Watch::begin(&self.shared, &mut request);
-        IncomingFuture { inner: self.inner.call(request), watch: Some(watch) }
+        IncomingFuture { inner: self.inner.call(request), watch }
     }
 }
 

@@ -105,3 +105,6 @@ const fn describe(text: &'static str) -> &'static str {
         None => text,
     }
 }
+
+#[cfg(test)]
+mod tests;

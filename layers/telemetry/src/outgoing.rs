@@ -156,14 +156,11 @@ where
             context.write(request.headers_mut());
         }
         let watch = Watch::begin(shared, &request, place);
-        if let Some(context) = watch.to_carry() {
+        if let Some(context) = watch.as_ref().and_then(Watch::to_carry) {
             request = request.map(|body| propagate.carry(body, context));
         }
-        OutgoingFuture {
-            inner: self.inner.call(request),
-            watch: Some(watch),
-            classify: Words(*classify),
-        }
+        let classify = Words(*classify);
+        OutgoingFuture { inner: self.inner.call(request), watch, classify }
     }
 }
 

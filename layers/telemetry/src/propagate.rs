@@ -24,7 +24,7 @@ pub struct HeaderOnly;
 
 /// Writes `traceparent` and `tracestate` into the `_meta` of a message whose bytes are all there
 /// (MCP, `_meta`). Everything else in it survives byte for byte. What is no request or notification,
-/// or larger than 1 MiB, is left as it is.
+/// larger than 1 MiB, or an `initialize`, is left as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMessage;
 
@@ -45,11 +45,15 @@ fn splice(message: &Bytes, context: &TraceContext) -> Option<Bytes> {
     if message.len() > MAX_EDITED {
         return None;
     }
-    let (Envelope::Request { params, .. } | Envelope::Notification { params, .. }) =
+    let (Envelope::Request { method, params, .. } | Envelope::Notification { method, params, .. }) =
         scan(message).ok()?
     else {
         return None;
     };
+    // Servers take one that has a `_meta` for a message of the stateless generation.
+    if method.is(message, "initialize") {
+        return None;
+    }
     let mut parent = Vec::with_capacity(57);
     quote(&context.to_string(), &mut parent);
     let state = context.state.as_deref().map(|state| {
@@ -144,6 +148,7 @@ mod tests {
         for message in [
             "nonsense",
             r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":3}}"#,
         ] {
             assert_eq!(splice(&Bytes::from(message), &context(None)), None, "{message}");

@@ -122,16 +122,6 @@ impl Telemetry {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn meter_provider(&self) -> SdkMeterProvider {
-        self.0.meter.clone()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn tracing(&self) -> Option<Arc<Tracing>> {
-        self.0.outgoing.tracing.clone()
-    }
-
     fn new(
         settings: &Settings,
         tracer: Option<SdkTracerProvider>,

@@ -26,7 +26,8 @@ pub(crate) struct Watch {
     start: Instant,
     trail: Trail,
     trace: Option<Trace>,
-    head: Option<Head>,
+    /// Kept while something is traced.
+    head: Option<Box<Head>>,
     outcome: Outcome,
     form: Form,
     /// The gateway itself refused it.
@@ -36,10 +37,18 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn begin<B>(shared: &Arc<Shared>, request: &mut Request<B>) -> Self {
+    /// `None` while nobody looks at metrics or traces.
+    pub(super) fn begin<B>(shared: &Arc<Shared>, request: &mut Request<B>) -> Option<Self> {
+        let header = TraceContext::from_headers(request.headers());
+        if !shared.measures && shared.tracing.is_none() {
+            if header.is_some() {
+                let trail = Trail::of(request.extensions_mut());
+                request.extensions_mut().insert(Trace::new(None, trail, header));
+            }
+            return None;
+        }
         shared.side.active.fetch_add(1, Ordering::Relaxed);
         let trail = Trail::of(request.extensions_mut());
-        let header = TraceContext::from_headers(request.headers());
         let mut trace = None;
         if shared.tracing.is_some() || header.is_some() {
             let one = Trace::new(shared.tracing.clone(), trail.clone(), header);
@@ -47,8 +56,8 @@ impl Watch {
             trace = Some(one);
         }
         let headers = request.headers();
-        let head =
-            shared.tracing.is_some().then(|| Head::of(request.method(), request.uri(), headers));
+        let head = || Box::new(Head::of(request.method(), request.uri(), headers));
+        let head = shared.tracing.is_some().then(head);
         let revision = headers.get(REVISION).and_then(|revision| {
             STATEFUL.into_iter().find(|known| revision.as_bytes() == known.as_bytes())
         });
@@ -59,7 +68,7 @@ impl Watch {
             http: Outcome::http(request.version()),
             revision: revision.unwrap_or_default(),
         };
-        Self {
+        Some(Self {
             shared: Arc::clone(shared),
             start: Instant::now(),
             trail,
@@ -70,7 +79,7 @@ impl Watch {
             rejected: false,
             size: 0,
             ended: false,
-        }
+        })
     }
 
     pub(super) fn answered<R>(&mut self, response: &Response<R>) {
@@ -94,8 +103,8 @@ impl Watch {
             return;
         }
         self.shared.side.active.fetch_sub(1, Ordering::Relaxed);
-        let sampled = self.trace.as_ref().is_some_and(|trace| trace.place().sampled());
-        let records = sampled && self.shared.tracing.is_some();
+        let tracing = self.shared.tracing.as_ref();
+        let records = tracing.and(self.trace.as_ref()).is_some_and(|trace| trace.place().sampled());
         if !self.shared.measures && !records {
             return;
         }

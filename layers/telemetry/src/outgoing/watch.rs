@@ -36,11 +36,15 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
+    /// `None` while nobody looks at metrics or traces.
     pub(super) fn begin<B>(
         shared: &Arc<Shared>,
         request: &Request<B>,
         place: Option<Place>,
-    ) -> Self {
+    ) -> Option<Self> {
+        if !shared.measures && shared.tracing.is_none() {
+            return None;
+        }
         let backend = request.extensions().get::<Backend>();
         let (backend, table) = match backend {
             Some(backend) => shared.side.table(backend),
@@ -63,7 +67,7 @@ impl Watch {
         };
         let (shared, start) = (Arc::clone(shared), Instant::now());
         let (form, size, ended) = (Form::Other, 0, false);
-        Self { shared, start, backend, slot, place, outcome, form, size, ended }
+        Some(Self { shared, start, backend, slot, place, outcome, form, size, ended })
     }
 
     /// What the message's `_meta` has to say: that it is recorded here, or else where it stands if it

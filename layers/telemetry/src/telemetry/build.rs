@@ -88,7 +88,7 @@ impl Builder {
     ///
     /// # Errors
     /// Something is to be sent, and there is no endpoint or no client.
-    pub fn build(mut self) -> Result<Telemetry, BuildError> {
+    pub fn build(self) -> Result<Telemetry, BuildError> {
         let wants_spans = self.settings.sampling.is_some() && !self.spans_go;
         let wants_metrics = self.settings.metrics && !self.metrics_go;
         if wants_spans || wants_metrics {
@@ -98,37 +98,42 @@ impl Builder {
             });
         }
         #[cfg(feature = "prometheus")]
-        let scrape = if self.settings.prometheus {
-            let (scrape, reader) = crate::Scrape::new()?;
-            self = self.metric_reader(reader);
-            Some(scrape)
-        } else {
-            None
-        };
-        let (resource, name) = resource::resource(&self.settings, &*self.environment);
-        let variables = resource::variables(&self.settings, &*self.environment);
-        let meter = self.meter.with_resource(resource.clone()).with_view(bounds).build();
-        let tracer = self.settings.sampling.map(|ratio| {
+        let (this, scrape) = self.with_scrape()?;
+        #[cfg(not(feature = "prometheus"))]
+        let this = self;
+        let (resource, name) = resource::resource(&this.settings, &*this.environment);
+        let variables = resource::variables(&this.settings, &*this.environment);
+        let meter = this.meter.with_resource(resource.clone()).with_view(bounds).build();
+        let tracer = this.settings.sampling.map(|ratio| {
             let root = Sampler::TraceIdRatioBased(ratio.get());
-            self.tracer
+            this.tracer
                 .with_resource(resource)
                 .with_id_generator(Ids::default())
                 .with_sampler(Sampler::ParentBased(Box::new(root)))
                 .build()
         });
-        let measures = self.metrics_go;
+        let measures = this.metrics_go;
         #[cfg_attr(not(feature = "prometheus"), expect(unused_mut))]
         let mut telemetry =
-            Telemetry::new(&self.settings, tracer, meter, (name, variables), measures);
+            Telemetry::new(&this.settings, tracer, meter, (name, variables), measures);
         #[cfg(feature = "prometheus")]
         if let Some(inner) = std::sync::Arc::get_mut(&mut telemetry.0) {
             inner.scrape = scrape;
         }
         #[cfg(feature = "otlp")]
         telemetry.observe(&crate::names::EXPORT_FAILURES, move || {
-            self.failures.load(std::sync::atomic::Ordering::Relaxed)
+            this.failures.load(std::sync::atomic::Ordering::Relaxed)
         });
         Ok(telemetry)
+    }
+
+    #[cfg(feature = "prometheus")]
+    fn with_scrape(self) -> Result<(Self, Option<crate::Scrape>), BuildError> {
+        if !self.settings.prometheus {
+            return Ok((self, None));
+        }
+        let (scrape, reader) = crate::Scrape::new()?;
+        Ok((self.metric_reader(reader), Some(scrape)))
     }
 }
 
