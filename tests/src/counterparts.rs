@@ -6,6 +6,7 @@
 mod clients;
 mod gateway;
 mod http;
+mod identity;
 mod install;
 mod old;
 mod process;
@@ -16,6 +17,7 @@ mod tokens;
 pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
 pub use gateway::Gateway;
 pub use http::{Reply, get, post};
+pub use identity::IdentityProvider;
 pub use install::{Npm, Python, npm, python};
 pub use old::{Heard, OldCall, old_client};
 pub use process::Process;

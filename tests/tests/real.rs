@@ -12,6 +12,8 @@ mod clients;
 mod conformance;
 #[path = "real/fixture.rs"]
 mod fixture;
+#[path = "real/identity.rs"]
+mod identity;
 #[path = "real/old_transport.rs"]
 mod old_transport;
 #[path = "real/questions.rs"]

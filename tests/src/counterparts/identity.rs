@@ -1,0 +1,73 @@
+//! An identity provider whose keys rotate.
+
+use std::path::PathBuf;
+use std::time::Duration;
+use std::{fs, process};
+
+use tokio::process::Command;
+
+use super::{Fault, Process, free_port, npm, scratch_dir, until_listening};
+
+/// Until it listens; interpreters start slowly on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
+/// A running `oidc-provider`. `identity.mjs` says which clients and resources it has.
+#[derive(Debug)]
+pub struct IdentityProvider {
+    port: u16,
+    keys: PathBuf,
+    process: Option<Process>,
+}
+
+impl IdentityProvider {
+    /// Starts one at a free port.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not come up.
+    pub async fn start() -> Result<Self, Fault> {
+        let port = free_port().await?;
+        let keys = scratch_dir()?.join(format!("keys-{}-{port}.json", process::id()));
+        let mut this = Self { port, keys, process: None };
+        this.rotate().await?;
+        Ok(this)
+    }
+
+    /// Its issuer.
+    #[must_use]
+    pub fn issuer(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Starts it again with new signing keys; the older ones are still published.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn rotate(&mut self) -> Result<(), Fault> {
+        self.stop().await?;
+        let npm = npm().await?;
+        let mut command = Command::new(npm.node24());
+        command.arg(npm.script("identity.mjs")).arg(self.port.to_string()).arg(&self.keys);
+        let mut process = Process::start("identity", command, false)?;
+        until_listening(self.port, &mut process, START).await?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Ends it at once.
+    ///
+    /// # Errors
+    /// When it cannot be ended.
+    pub async fn stop(&mut self) -> Result<(), Fault> {
+        match self.process.take() {
+            Some(process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for IdentityProvider {
+    fn drop(&mut self) {
+        // Whoever starts one has keys of its own; a file that is left over is in nobody's way.
+        let _ = fs::remove_file(&self.keys);
+    }
+}
