@@ -1,7 +1,13 @@
 //! What a caller may see and do, handed inward to the service that makes lists and routes calls.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+
+use http::StatusCode;
+use vmcp_wire::quote;
+
+use crate::{Generation, Rejection, code};
 
 /// What the caller of one request may see and do. Authorization puts it into the request's extensions;
 /// without it everything is permitted.
@@ -71,6 +77,11 @@ pub struct Hints {
     pub open_world: Option<bool>,
 }
 
+/// In the extensions of a response: whoever made this list asked the request's [`Admission`] about each
+/// item, so nothing has to be cut out of it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filtered;
+
 /// Whether a caller may use something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -110,8 +121,77 @@ impl Admission {
     }
 }
 
+impl ItemKind {
+    /// The answer about one of this kind that does not exist, or that the caller may not know of: the
+    /// same bytes for both. A resource that is not there has a code of its own in the stateful
+    /// generation, and its URI beside the message in both (MCP, Resources, Error Handling).
+    #[must_use]
+    pub fn unknown(self, name: &str, generation: Generation) -> Rejection {
+        let stateful = generation == Generation::Stateful;
+        let refusal = match self {
+            Self::Tool => Rejection::unknown_name("tool", name),
+            Self::Prompt => Rejection::unknown_name("prompt", name),
+            Self::Resource | Self::ResourceTemplate => {
+                let unknown = Rejection::unknown_name("resource", name);
+                let mut data = b"{\"uri\":".to_vec();
+                quote(&shortened(name), &mut data);
+                data.push(b'}');
+                let message = unknown.message().to_owned();
+                let unknown = if stateful {
+                    Rejection::new(StatusCode::OK, code::RESOURCE_NOT_FOUND, message)
+                } else {
+                    unknown
+                };
+                unknown.with_data(data)
+            }
+        };
+        if stateful { refusal.for_session() } else { refusal }
+    }
+}
+
+/// Names are echoed, but not at any length.
+pub(crate) fn shortened(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(256) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
+        None => Cow::Borrowed(name),
+    }
+}
+
 impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Admission").field(&self.view()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(kind: ItemKind, generation: Generation) -> (u16, bytes::Bytes) {
+        let refusal = kind.unknown("x", generation);
+        (refusal.status().as_u16(), refusal.to_json(None))
+    }
+
+    #[test]
+    fn the_answer_about_what_is_unknown_is_the_generations_own() {
+        let tool = r#"{"jsonrpc":"2.0","error":{"code":-32602,"message":"unknown tool: x"}}"#;
+        assert_eq!(answer(ItemKind::Tool, Generation::Stateful), (200, tool.into()));
+        assert_eq!(answer(ItemKind::Tool, Generation::Stateless), (400, tool.into()));
+        let resource = |code: i32| {
+            format!(
+                r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":"unknown resource: x","data":{{"uri":"x"}}}}}}"#
+            )
+        };
+        let stateful = (200, resource(-32002).into());
+        assert_eq!(answer(ItemKind::Resource, Generation::Stateful), stateful);
+        let stateless = (400, resource(-32602).into());
+        assert_eq!(answer(ItemKind::ResourceTemplate, Generation::Stateless), stateless);
+    }
+
+    #[test]
+    fn a_long_name_is_not_echoed_as_a_whole() {
+        let refusal = ItemKind::Tool.unknown(&"ä".repeat(10_000), Generation::Stateless);
+        assert!(refusal.message().chars().count() < 300);
+        assert_eq!(shortened(&shortened(&"ä".repeat(300))), shortened(&"ä".repeat(300)));
     }
 }

@@ -15,7 +15,7 @@ mod trail;
 mod upstream;
 
 pub use self::{
-    admission::{Admission, Admit, Hints, Item, ItemKind, Verdict, ViewKey},
+    admission::{Admission, Admit, Filtered, Hints, Item, ItemKind, Verdict, ViewKey},
     backend::Backend,
     body::{Body, BodyError, read},
     cache::Cache,

@@ -30,6 +30,7 @@ use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use vmcp_wire::quote;
 
+use crate::admission::shortened;
 use crate::mcp::{STATELESS, code};
 
 /// Why a message is not answered with a result.
@@ -43,7 +44,8 @@ pub struct Rejection {
     message: Cow<'static, str>,
     data: Option<Bytes>,
     retry_after: Option<u32>,
-    challenge: Option<Challenge>,
+    /// Boxed: few have one, and a refusal is moved through many results.
+    challenge: Option<Box<Challenge>>,
 }
 
 /// What a client's OAuth part has to do (RFC 6750 section 3). Whoever refuses names it; the
@@ -83,10 +85,10 @@ impl Rejection {
     }
 
     /// A tool, prompt or resource that does not exist, or that this caller may not know of: the
-    /// answer is the same.
+    /// answer is the same. Of a long name the first 256 characters are told.
     #[must_use]
     pub fn unknown_name(kind: &str, name: &str) -> Self {
-        Self::invalid_params(format!("unknown {kind}: {name}"))
+        Self::invalid_params(format!("unknown {kind}: {}", shortened(name)))
     }
 
     /// A method that this generation of the protocol does not have.
@@ -227,7 +229,7 @@ impl Rejection {
         let problem = "the login that gave them has ended: log in again";
         let mut refusal = Self::no_credentials(backend, problem, false);
         refusal.status = StatusCode::UNAUTHORIZED;
-        refusal.challenge = Some(Challenge::InvalidToken);
+        refusal.challenge = Some(Box::new(Challenge::InvalidToken));
         refusal
     }
 
@@ -242,7 +244,7 @@ impl Rejection {
     pub fn needs_scopes(scopes: Vec<Box<str>>) -> Self {
         let message = format!("the token needs the scopes {}", scopes.join(" "));
         let mut refusal = Self::new(StatusCode::FORBIDDEN, code::DENIED, message);
-        refusal.challenge = Some(Challenge::InsufficientScope(scopes));
+        refusal.challenge = Some(Box::new(Challenge::InsufficientScope(scopes)));
         refusal
     }
 
@@ -273,7 +275,7 @@ impl Rejection {
     /// What the client's OAuth part has to do.
     #[must_use]
     pub fn challenge(&self) -> Option<&Challenge> {
-        self.challenge.as_ref()
+        self.challenge.as_deref()
     }
 
     /// The HTTP status.

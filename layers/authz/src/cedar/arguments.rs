@@ -1,0 +1,85 @@
+//! A call's arguments, as policies see them.
+
+use std::collections::HashSet;
+
+use cedar_policy::RestrictedExpression;
+use vmcp_wire::members;
+
+use super::reads::Reads;
+use super::value::{Argument, of_raw};
+
+/// The most arguments where policies look at the context as a whole.
+const MOST: usize = 256;
+
+/// The names of arguments that policies look at.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    all: bool,
+    names: HashSet<String>,
+    folded: HashSet<String>,
+}
+
+/// `arg_<name>` for each scalar and `arg_<name>_present` for each object or array, of those that
+/// policies look at.
+#[derive(Debug, Default)]
+pub(super) struct Arguments(pub(super) Vec<(String, RestrictedExpression)>);
+
+/// Arguments that the policies could understand otherwise than the backend does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unclear {
+    #[error("an argument that policies look at is there twice, or in another spelling")]
+    Twice,
+    #[error("an argument that policies look at is a number without a Cedar value")]
+    Number,
+    #[error("there are more than {MOST} arguments, and policies look at all of them")]
+    Many,
+}
+
+impl Wanted {
+    pub(super) fn of(reads: &Reads) -> Self {
+        let mut names = HashSet::new();
+        for name in reads.attributes.iter().filter_map(|name| name.strip_prefix("arg_")) {
+            names.extend(name.strip_suffix("_present").map(str::to_owned));
+            names.insert(name.to_owned());
+        }
+        let folded = names.iter().map(|name| name.to_lowercase()).collect();
+        Self { all: reads.context, names, folded }
+    }
+}
+
+impl Arguments {
+    /// The arguments in `raw`, an object that was checked.
+    pub(super) fn read(raw: Option<&[u8]>, wanted: &Wanted) -> Result<Self, Unclear> {
+        let mut found = Vec::new();
+        let mut present = Vec::new();
+        let mut seen = HashSet::new();
+        for member in members(raw.unwrap_or_default()) {
+            let name = member.key.read();
+            let folded = name.to_lowercase();
+            if !wanted.all && !wanted.folded.contains(&folded) {
+                continue;
+            }
+            // Some servers read names whatever their case, and the last of several.
+            let exact = wanted.all || wanted.names.contains(&*name);
+            if !exact || !seen.insert(folded) {
+                return Err(Unclear::Twice);
+            }
+            if seen.len() > MOST {
+                return Err(Unclear::Many);
+            }
+            match of_raw(member.value) {
+                Argument::Scalar(value) => found.push((format!("arg_{name}"), value)),
+                Argument::Nested => {
+                    let there = RestrictedExpression::new_bool(true);
+                    present.push((format!("arg_{name}_present"), there));
+                }
+                Argument::Null => {}
+                Argument::Unclear => return Err(Unclear::Number),
+            }
+        }
+        // What is there wins over an argument whose own name ends in `_present`.
+        found.retain(|(name, _)| present.iter().all(|(there, _)| there != name));
+        found.append(&mut present);
+        Ok(Self(found))
+    }
+}

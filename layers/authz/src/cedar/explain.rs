@@ -1,0 +1,85 @@
+//! Why something is permitted or not.
+
+use std::sync::Arc;
+
+use cedar_policy::AuthorizationError;
+use vmcp_core::{Admit, Identity, Item, Verdict};
+
+use super::arguments::Arguments;
+use super::view::{Subject, View};
+use super::{Caller, Cedar};
+
+/// What was decided, and by which policies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// Whether the caller sees the item.
+    pub visible: bool,
+    /// Whether it may use it with the arguments.
+    pub verdict: Verdict,
+    /// The policies that decided, those that were satisfied. None with a denial means that no permit
+    /// was.
+    pub deciding: Vec<Deciding>,
+    /// What stood in the way of evaluating, each in Cedar's words. Any denies. May quote claims and
+    /// arguments: for whoever asked, not for a log.
+    pub errors: Vec<String>,
+}
+
+/// A policy that decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deciding {
+    /// `policy0`, by its place in the configuration; `policy0.1` where one text holds several.
+    pub id: String,
+    /// Its text.
+    pub text: String,
+    /// Its annotations, by name.
+    pub annotations: Vec<(String, String)>,
+}
+
+impl Cedar {
+    /// What is decided for `identity` using `item` with `arguments`, a JSON object, and why. All policies
+    /// are evaluated anew. With a primary upstream provider, `identity` stands for what that
+    /// provider's access token says.
+    #[must_use]
+    pub fn explain(
+        self: &Arc<Self>,
+        identity: &Identity,
+        item: &Item<'_>,
+        arguments: Option<&[u8]>,
+    ) -> Explanation {
+        let subject = Subject::of(identity);
+        let view = Arc::new(View::new(subject.key(self, 0), subject, self));
+        let caller =
+            Caller { cedar: Arc::clone(self), view: Arc::clone(&view), identity: identity.clone() };
+        let (visible, verdict) = (caller.visible(item), caller.admit(item, arguments));
+        let mut explained =
+            Explanation { visible, verdict, deciding: Vec::new(), errors: Vec::new() };
+        let arguments = match Arguments::read(arguments, &self.wanted) {
+            Ok(arguments) => arguments,
+            Err(unclear) => {
+                explained.errors.push(unclear.to_string());
+                return explained;
+            }
+        };
+        let Some((request, entities)) = view.request(self, item, &arguments) else {
+            explained
+                .errors
+                .push("the caller or the item cannot be made a Cedar entity".to_owned());
+            return explained;
+        };
+        let response = self.authorizer.is_authorized(&request, &self.all, &entities);
+        let errors = response.diagnostics().errors();
+        explained.errors.extend(
+            errors.map(|AuthorizationError::PolicyEvaluationError(error)| error.to_string()),
+        );
+        for policy in response.diagnostics().reason().filter_map(|id| self.all.policy(id)) {
+            let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            explained.deciding.push(Deciding {
+                id: policy.id().to_string(),
+                text: policy.to_cedar().unwrap_or_default(),
+                annotations: policy.annotations().map(own).collect(),
+            });
+        }
+        explained.deciding.sort_by(|a, b| a.id.cmp(&b.id));
+        explained
+    }
+}

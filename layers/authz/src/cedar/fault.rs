@@ -1,0 +1,109 @@
+//! Why policies cannot be used.
+
+use std::fmt;
+
+use cedar_policy::ffi::DetailedError;
+use cedar_policy::{Effect, ParseErrors, PolicySet, Template};
+
+/// All mistakes in a set of policies and entities. Whoever wrote them has to mend them; those in use
+/// stay until then.
+#[derive(Debug)]
+pub struct PolicyFaults(pub(super) Vec<Fault>);
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Without policies everything would be denied.
+    #[error("there are no policies")]
+    NoPolicies,
+    /// A text that is no policy.
+    #[error("policies[{index}]{}: {message}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
+    Policy {
+        /// Which of the texts, from 0.
+        index: usize,
+        /// The line in that text, from 1, where Cedar says it.
+        line: Option<usize>,
+        /// What Cedar says.
+        message: String,
+    },
+    /// The entities are not an array of Cedar entities.
+    #[error("entitiesJson: {message}")]
+    Entities {
+        /// What Cedar says.
+        message: String,
+    },
+}
+
+impl PolicyFaults {
+    /// The mistakes, in the order of the texts.
+    #[must_use]
+    pub fn faults(&self) -> &[Fault] {
+        &self.0
+    }
+}
+
+impl Fault {
+    pub(super) fn policy(index: usize, message: impl Into<String>) -> Self {
+        Self::Policy { index, line: None, message: message.into() }
+    }
+
+    pub(super) fn entities(error: impl fmt::Display) -> Self {
+        Self::Entities { message: error.to_string() }
+    }
+
+    /// Each mistake that Cedar found in `text`.
+    pub(super) fn parse(index: usize, text: &str, errors: &ParseErrors) -> Vec<Self> {
+        let fault = |error| {
+            let DetailedError { message, help, source_locations, .. } = DetailedError::from(error);
+            let start = source_locations.first().map(|label| label.loc.start);
+            let line = start
+                .and_then(|start| text.get(..start))
+                .map(|before| before.bytes().filter(|byte| *byte == b'\n').count() + 1);
+            let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
+            Self::Policy { index, line, message: format!("{message}{help}") }
+        };
+        errors.iter().map(fault).collect()
+    }
+
+    /// What this crate asks of policies beyond their being Cedar.
+    pub(super) fn beyond_cedar(index: usize, set: &PolicySet) -> Vec<Self> {
+        let mut faults = Vec::new();
+        if set.is_empty() {
+            faults.push(Self::policy(index, "there is no policy in this text"));
+        }
+        let template = |template: &Template| {
+            let message = format!("{} is a template, and nothing links it", template.id());
+            Self::policy(index, message)
+        };
+        faults.extend(set.templates().map(template));
+        for policy in set.policies() {
+            let Some(scopes) = policy.annotation("scopes") else { continue };
+            if policy.effect() == Effect::Forbid {
+                let message =
+                    "@scopes belongs to a permit: with more scopes, a forbid still forbids";
+                faults.push(Self::policy(index, message));
+            }
+            // They are written into a header (RFC 6749 section 3.3, scope-token).
+            let token = |scope: &str| {
+                scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E))
+            };
+            if !scopes.split_whitespace().all(token) || scopes.trim().is_empty() {
+                let message = "@scopes must be scope tokens with spaces between them";
+                faults.push(Self::policy(index, message));
+            }
+        }
+        faults
+    }
+}
+
+impl fmt::Display for PolicyFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for PolicyFaults {}

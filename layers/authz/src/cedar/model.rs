@@ -1,0 +1,180 @@
+//! The entities of a request: who, what, on which.
+
+use std::collections::{HashMap, HashSet};
+
+use cedar_policy::{Entities, Entity, EntityId, EntityTypeName, EntityUid, RestrictedExpression};
+use serde_json::Value;
+use vmcp_core::{Item, ItemKind};
+
+use super::fault::Fault;
+use super::reads::{Reads, mentions};
+
+/// The type of principals.
+pub(super) const CLIENT: &str = "Client";
+
+/// The type of a principal's groups.
+const GROUP: &str = "Group";
+
+pub(super) type Attributes = HashMap<String, RestrictedExpression>;
+
+/// What can be used, with the action that uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Feature {
+    Tool,
+    Prompt,
+    Resource,
+}
+
+/// The names of everything, and the entities that were configured.
+#[derive(Debug)]
+pub(super) struct Model {
+    client: EntityTypeName,
+    group: EntityTypeName,
+    types: [EntityTypeName; 3],
+    actions: [EntityUid; 3],
+    server: EntityUid,
+    pub(super) statics: Entities,
+    /// Whether callers are among the configured entities, or referred to by them.
+    pub(super) mentions_clients: bool,
+}
+
+impl Feature {
+    pub(super) const ALL: [Self; 3] = [Self::Tool, Self::Prompt, Self::Resource];
+
+    pub(super) fn of(kind: ItemKind) -> Self {
+        match kind {
+            ItemKind::Tool => Self::Tool,
+            ItemKind::Prompt => Self::Prompt,
+            ItemKind::Resource | ItemKind::ResourceTemplate => Self::Resource,
+        }
+    }
+
+    /// Type of the resource, id of the action, `operation`, `feature`.
+    fn names(self) -> [&'static str; 4] {
+        match self {
+            Self::Tool => ["Tool", "call_tool", "call", "tool"],
+            Self::Prompt => ["Prompt", "get_prompt", "get", "prompt"],
+            Self::Resource => ["Resource", "read_resource", "read", "resource"],
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn new(server: &str, entities: &str) -> Result<Self, Fault> {
+        let entities = if entities.trim().is_empty() { "[]" } else { entities };
+        let statics = Entities::from_json_str(entities, None).map_err(Fault::entities)?;
+        let json: Value = serde_json::from_str(entities).map_err(Fault::entities)?;
+        let name = |name: &str| name.parse::<EntityTypeName>().map_err(Fault::entities);
+        let uid = |kind: &EntityTypeName, id: &str| {
+            EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(id))
+        };
+        let [tool, prompt, resource] = Feature::ALL.map(Feature::names);
+        let action = name("Action")?;
+        let actions = [tool, prompt, resource].map(|[_, id, ..]| uid(&action, id));
+        let mut model = Self {
+            client: name(CLIENT)?,
+            group: name(GROUP)?,
+            types: [name(tool[0])?, name(prompt[0])?, name(resource[0])?],
+            server: uid(&name("MCP")?, server),
+            statics,
+            mentions_clients: mentions(&json, CLIENT),
+            actions,
+        };
+        let operations = model.actions.clone().map(|action| {
+            let id = RestrictedExpression::new_string(action.id().unescaped().to_owned());
+            let attributes = HashMap::from([("operation".to_owned(), id)]);
+            model.entity(action, attributes, HashSet::new())
+        });
+        for entity in operations {
+            let statics = entity.and_then(|entity| with(&model.statics, entity));
+            model.statics = statics.ok_or_else(|| Fault::entities("an action is in itself"))?;
+        }
+        Ok(model)
+    }
+
+    pub(super) fn action(&self, feature: Feature) -> &EntityUid {
+        &self.actions[feature as usize]
+    }
+
+    pub(super) fn kind(&self, feature: Feature) -> &EntityTypeName {
+        &self.types[feature as usize]
+    }
+
+    pub(super) fn client(&self, subject: &str) -> EntityUid {
+        EntityUid::from_type_name_and_id(self.client.clone(), EntityId::new(subject))
+    }
+
+    /// The caller: what it claims, and what groups it is in.
+    pub(super) fn principal<'a>(
+        &self,
+        uid: EntityUid,
+        claims: Attributes,
+        groups: impl Iterator<Item = &'a str>,
+    ) -> Option<Entity> {
+        let group =
+            |name| EntityUid::from_type_name_and_id(self.group.clone(), EntityId::new(name));
+        self.entity(uid, claims, groups.map(group).collect())
+    }
+
+    /// The thing that is asked about, with those of its attributes that policies look at, and the
+    /// attributes that the arguments are.
+    pub(super) fn resource(
+        &self,
+        item: &Item<'_>,
+        reads: &Reads,
+        mut attributes: Attributes,
+    ) -> Option<Entity> {
+        let feature = Feature::of(item.kind);
+        let [_, _, operation, name] = feature.names();
+        let text = |text: &str| Some(RestrictedExpression::new_string(text.to_owned()));
+        let hint = |hint: Option<bool>| hint.map(RestrictedExpression::new_bool);
+        let hints = item.hints;
+        let own = [
+            ("name", text(item.name)),
+            ("operation", text(operation)),
+            ("feature", text(name)),
+            ("uri", text(item.name).filter(|_| feature == Feature::Resource)),
+            ("readOnlyHint", hint(hints.read_only)),
+            ("destructiveHint", hint(hints.destructive)),
+            ("idempotentHint", hint(hints.idempotent)),
+            ("openWorldHint", hint(hints.open_world)),
+        ];
+        let own = own.into_iter().filter(|(name, _)| reads.attribute(name));
+        attributes.extend(own.filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        let uid = self.uid(item);
+        self.entity(uid, attributes, HashSet::from([self.server.clone()]))
+    }
+
+    pub(super) fn uid(&self, item: &Item<'_>) -> EntityUid {
+        let kind = self.kind(Feature::of(item.kind)).clone();
+        EntityUid::from_type_name_and_id(kind, EntityId::new(item.name))
+    }
+
+    /// An entity of the request over the configured one of that name: attributes of the request win,
+    /// what else was configured stays, parents are united.
+    fn entity(
+        &self,
+        uid: EntityUid,
+        mut attributes: Attributes,
+        mut parents: HashSet<EntityUid>,
+    ) -> Option<Entity> {
+        let Some(configured) = self.statics.get(&uid) else {
+            return Entity::new(uid, attributes, parents).ok();
+        };
+        let tags: Option<Vec<_>> = configured
+            .tags()
+            .map(|(name, tag)| Some((name.to_owned(), tag.ok()?.to_string().parse().ok()?)))
+            .collect();
+        let (uid, known, above) = configured.clone().into_inner();
+        for (name, value) in known {
+            attributes.entry(name).or_insert(value);
+        }
+        parents.extend(above);
+        Entity::new_with_tags(uid, attributes, parents, tags?).ok()
+    }
+}
+
+/// `entities` and one more, or another one in its place. `None` if it would be in itself.
+pub(super) fn with(entities: &Entities, entity: Entity) -> Option<Entities> {
+    entities.clone().upsert_entities([entity], None).ok()
+}

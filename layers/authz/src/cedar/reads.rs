@@ -1,0 +1,173 @@
+//! What policies look at, found in their syntax trees once: it bounds what a decision can depend on.
+//!
+//! Everything here may say too much and never too little.
+
+use std::collections::BTreeSet;
+
+use cedar_policy::{Policy, PrincipalConstraint};
+use serde_json::{Value, json};
+
+use super::model::CLIENT;
+
+/// What some policies look at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reads {
+    /// The attributes that are named anywhere, whosever they are.
+    pub(super) attributes: BTreeSet<String>,
+    /// The context as a whole.
+    pub(super) context: bool,
+    /// Who the principal is, beyond its attributes and groups.
+    pub(super) principal: bool,
+    /// What the principal is in.
+    pub(super) groups: bool,
+}
+
+impl Reads {
+    /// What `policy` looks at, whose syntax tree is `json`.
+    pub(super) fn of(policy: &Policy, json: &Value) -> Self {
+        let mut reads = Self::default();
+        match policy.principal_constraint() {
+            PrincipalConstraint::Any | PrincipalConstraint::Is(_) => {}
+            PrincipalConstraint::Eq(_) => reads.principal = true,
+            PrincipalConstraint::In(of) | PrincipalConstraint::IsIn(_, of) => {
+                reads.groups = true;
+                // Everybody is in themselves.
+                reads.principal |= of.type_name().to_string() == CLIENT;
+            }
+        }
+        for clause in clauses(json) {
+            reads.expression(&clause["body"]);
+        }
+        reads
+    }
+
+    pub(super) fn join(&mut self, other: &Self) {
+        let Self { attributes, context, principal, groups } = other;
+        self.attributes.extend(attributes.iter().cloned());
+        self.context |= context;
+        self.principal |= principal;
+        self.groups |= groups;
+    }
+
+    /// Whether an attribute `name` could be asked for.
+    pub(super) fn attribute(&self, name: &str) -> bool {
+        self.attributes.contains(name)
+    }
+
+    /// Whether the arguments of a call could matter.
+    pub(super) fn arguments(&self) -> bool {
+        self.context || self.attributes.iter().any(|name| name.starts_with("arg_"))
+    }
+
+    fn expression(&mut self, expression: &Value) {
+        let Some((operator, body)) = expression.as_object().and_then(|one| one.iter().next())
+        else {
+            return;
+        };
+        match (operator.as_str(), body) {
+            ("Var", Value::String(variable)) => {
+                self.context |= variable == "context";
+                self.principal |= variable == "principal";
+            }
+            ("Value", value) => self.principal |= mentions(value, CLIENT),
+            ("." | "has", body) => {
+                match &body["attr"] {
+                    Value::String(name) => _ = self.attributes.insert(name.clone()),
+                    Value::Array(names) => {
+                        let names = names.iter().filter_map(Value::as_str).map(str::to_owned);
+                        self.attributes.extend(names);
+                    }
+                    _ => {}
+                }
+                self.operand(&body["left"]);
+            }
+            ("in", body) => {
+                self.groups = true;
+                // Being in a group that is named says nothing of who one is.
+                if literal(&body["right"]) {
+                    self.operand(&body["left"]);
+                } else {
+                    self.expression(&body["left"]);
+                }
+                self.expression(&body["right"]);
+            }
+            ("is", body) => {
+                self.groups |= body.get("in").is_some();
+                if body.get("in").is_none_or(literal) {
+                    self.operand(&body["left"]);
+                } else {
+                    self.expression(&body["left"]);
+                }
+                self.expression(&body["in"]);
+            }
+            ("like", body) => self.expression(&body["left"]),
+            ("Record", Value::Object(members)) => {
+                members.values().for_each(|member| self.expression(member));
+            }
+            (_, Value::Array(parts)) => parts.iter().for_each(|part| self.expression(part)),
+            (_, Value::Object(parts)) => parts.values().for_each(|part| self.expression(part)),
+            _ => {}
+        }
+    }
+
+    /// An operand of which not the whole is looked at.
+    fn operand(&mut self, operand: &Value) {
+        if operand.get("Var").is_none() {
+            self.expression(operand);
+        }
+    }
+}
+
+/// What has to hold for `policy`, a permit that looks at arguments, whatever the arguments are: the
+/// parts of its conditions that don't look at them.
+pub(super) fn whatever_the_arguments(json: &Value) -> Value {
+    let mut kept = Vec::new();
+    for clause in clauses(json) {
+        let unless = clause["kind"] == "unless";
+        let mut parts = Vec::new();
+        split(&clause["body"], if unless { "||" } else { "&&" }, &mut parts);
+        for part in parts {
+            let mut reads = Reads::default();
+            reads.expression(part);
+            if !reads.arguments() {
+                kept.push(json!({"kind": clause["kind"], "body": part}));
+            }
+        }
+    }
+    let mut json = json.clone();
+    json["conditions"] = Value::Array(kept);
+    json
+}
+
+fn clauses(policy: &Value) -> impl Iterator<Item = &Value> {
+    policy["conditions"].as_array().into_iter().flatten()
+}
+
+fn split<'a>(expression: &'a Value, operator: &str, parts: &mut Vec<&'a Value>) {
+    match expression.get(operator) {
+        Some(both) => {
+            split(&both["left"], operator, parts);
+            split(&both["right"], operator, parts);
+        }
+        None => parts.push(expression),
+    }
+}
+
+/// Whether an expression is a fixed entity that is no caller, or a set of them.
+fn literal(expression: &Value) -> bool {
+    match (expression.get("Value"), expression.get("Set")) {
+        (Some(value), _) => !mentions(value, CLIENT),
+        (None, Some(Value::Array(parts))) => parts.iter().all(literal),
+        _ => false,
+    }
+}
+
+/// Whether `text` stands anywhere in `value`.
+pub(super) fn mentions(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(string) => string == text,
+        Value::Array(values) => values.iter().any(|value| mentions(value, text)),
+        Value::Object(members) => members.values().any(|value| mentions(value, text)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}

@@ -1,0 +1,115 @@
+//! Policies, with what has to be known of each before it is evaluated.
+
+use std::sync::Arc;
+
+use cedar_policy::{
+    ActionConstraint, Effect, Entities, EntityUid, Policy, PolicyId, PolicySet,
+    PrincipalConstraint, ResourceConstraint,
+};
+
+use super::fault::Fault;
+use super::model::{Feature, Model};
+use super::reads::{Reads, whatever_the_arguments};
+
+/// One policy.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) policy: Policy,
+    pub(super) reads: Reads,
+    /// What a permit asks of the token (`@scopes`).
+    pub(super) scopes: Option<Arc<[Box<str>]>>,
+    /// The policy alone.
+    pub(super) whole: PolicySet,
+    /// What of it has to hold whatever the arguments are. `None` for one that doesn't look at them, and
+    /// for a forbid that does: other arguments may be free of it.
+    pub(super) possible: Option<PolicySet>,
+}
+
+/// The policies in one text.
+pub(super) fn read(index: usize, text: &str) -> Result<Vec<Rule>, Vec<Fault>> {
+    let set: PolicySet = text.parse().map_err(|errors| Fault::parse(index, text, &errors))?;
+    let faults = Fault::beyond_cedar(index, &set);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let alone = set.num_of_policies() == 1;
+    let name =
+        |place| if alone { format!("policy{index}") } else { format!("policy{index}.{place}") };
+    let rules = set.policies().enumerate();
+    let rules = rules.map(|(place, policy)| Rule::new(policy.new_id(PolicyId::new(name(place)))));
+    rules.collect::<Result<_, _>>().map_err(|message| vec![Fault::policy(index, message)])
+}
+
+impl Rule {
+    fn new(policy: Policy) -> Result<Self, String> {
+        let json = policy.to_json().map_err(|error| error.to_string())?;
+        let reads = Reads::of(&policy, &json);
+        let alone =
+            |policy: Policy| PolicySet::from_policies([policy]).map_err(|error| error.to_string());
+        let possible = if reads.arguments() && policy.effect() == Effect::Permit {
+            let json = whatever_the_arguments(&json);
+            let possible = Policy::from_json(Some(policy.id().clone()), json);
+            Some(alone(possible.map_err(|error| error.to_string())?)?)
+        } else {
+            None
+        };
+        let scopes = policy.annotation("scopes");
+        let scopes = scopes.map(|scopes| scopes.split_whitespace().map(Box::from).collect());
+        Ok(Self { whole: alone(policy.clone())?, policy, reads, scopes, possible })
+    }
+
+    /// Whether it can concern `principal` doing what `feature`'s action does.
+    pub(super) fn concerns(
+        &self,
+        principal: &EntityUid,
+        feature: Feature,
+        model: &Model,
+        entities: &Entities,
+    ) -> bool {
+        let within = |inner: &EntityUid, outer: &EntityUid| {
+            inner == outer || entities.is_ancestor_of(outer, inner)
+        };
+        let action = model.action(feature);
+        let acts = match self.policy.action_constraint() {
+            ActionConstraint::Any => true,
+            ActionConstraint::Eq(one) => one == *action,
+            ActionConstraint::In(some) => some.iter().any(|one| within(action, one)),
+        };
+        acts && match self.policy.principal_constraint() {
+            PrincipalConstraint::Any => true,
+            PrincipalConstraint::Eq(one) => one == *principal,
+            PrincipalConstraint::In(group) => within(principal, &group),
+            PrincipalConstraint::Is(kind) => kind == *principal.type_name(),
+            PrincipalConstraint::IsIn(kind, group) => {
+                kind == *principal.type_name() && within(principal, &group)
+            }
+        }
+    }
+
+    /// Which resources it can concern.
+    pub(super) fn about(&self, feature: Feature, model: &Model) -> About {
+        let kind = model.kind(feature);
+        match self.policy.resource_constraint() {
+            ResourceConstraint::Eq(one) if one.type_name() == kind => {
+                About::One(one.id().unescaped().into())
+            }
+            ResourceConstraint::Eq(_) => About::None,
+            ResourceConstraint::Is(named) | ResourceConstraint::IsIn(named, _)
+                if named != *kind =>
+            {
+                About::None
+            }
+            ResourceConstraint::Any
+            | ResourceConstraint::In(_)
+            | ResourceConstraint::Is(_)
+            | ResourceConstraint::IsIn(..) => About::Any,
+        }
+    }
+}
+
+/// Which resources of a kind a policy can concern.
+pub(super) enum About {
+    None,
+    One(Box<str>),
+    Any,
+}

@@ -1,0 +1,175 @@
+//! What clients and tokens may try (names, numbers, spellings).
+
+use super::*;
+
+const FORBID_LARGE: &str = "forbid(principal, action, resource) when { context has arg_amount && context.arg_amount > 100 };";
+
+#[test]
+fn a_claim_cannot_pass_for_an_argument_or_an_attribute() {
+    let policies = [
+        "permit(principal, action, resource) when { context has arg_ok };",
+        "permit(principal, action, resource) when { principal has claimset_groups };",
+        "permit(principal, action, resource) when { principal has name };",
+    ];
+    let cedar = cedar(&policies);
+    let who =
+        user("eve", json!({"arg_ok": true, "claimset_groups": ["eng"], "name": "root", "": 1}));
+    assert_eq!(call(&cedar, &who, "x", r#"{"claim_arg_ok":1}"#), Verdict::Denied);
+}
+
+#[test]
+fn an_argument_cannot_pass_for_a_claim_or_an_attribute() {
+    let cedar = cedar(&[
+        r#"permit(principal, action, resource) when { context has claim_role && context.claim_role == "x" };"#,
+        r#"permit(principal, action, resource) when { resource.name == "open" };"#,
+    ]);
+    let arguments = r#"{"claim_role":"x","name":"open","role":"x"}"#;
+    assert_eq!(call(&cedar, &alice(), "closed", arguments), Verdict::Hidden);
+}
+
+#[test]
+fn what_is_there_wins_over_an_argument_named_like_it() {
+    let cedar = cedar(&[
+        EVERYTHING,
+        "forbid(principal, action, resource) when { context has arg_x_present && context.arg_x_present == true };",
+    ]);
+    let arguments = r#"{"x_present":false,"x":{"a":1}}"#;
+    assert_eq!(call(&cedar, &alice(), "t", arguments), Verdict::Denied);
+    assert_eq!(call(&cedar, &alice(), "t", r#"{"x_present":false,"x":1}"#), Verdict::Permitted);
+}
+
+#[test]
+fn an_argument_that_policies_look_at_is_there_once_in_one_spelling() {
+    let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
+    for arguments in [
+        r#"{"amount":1,"amount":1000}"#,
+        r#"{"amount":1,"\u0061mount":1000}"#,
+        r#"{"amount":1,"Amount":1000}"#,
+        r#"{"AMOUNT":1000}"#,
+    ] {
+        assert_eq!(call(&cedar, &alice(), "pay", arguments), Verdict::Denied, "{arguments}");
+    }
+    let unread = r#"{"amount":1,"Note":1,"note":2}"#;
+    assert_eq!(call(&cedar, &alice(), "pay", unread), Verdict::Permitted);
+}
+
+#[test]
+fn a_number_that_cedar_cannot_hold_is_not_passed_over() {
+    let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
+    for amount in ["9223372036854775808", "1e400", "100.00001", "100.00000000000000001", "100.5"] {
+        let arguments = format!(r#"{{"amount":{amount}}}"#);
+        assert_eq!(call(&cedar, &alice(), "pay", &arguments), Verdict::Denied, "{amount}");
+    }
+    for amount in ["1", "1.0", "1e2", "null"] {
+        let arguments = format!(r#"{{"amount":{amount},"other":1e400}}"#);
+        assert_eq!(call(&cedar, &alice(), "pay", &arguments), Verdict::Permitted, "{amount}");
+    }
+}
+
+#[test]
+fn ten_thousand_arguments_do_not_hide_the_one_that_counts() {
+    let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
+    let many: Vec<_> = (0..10_000).map(|n| format!(r#""a{n}":{n},"#)).collect();
+    let many = many.concat();
+    let arguments = format!(r#"{{{many}"amount":101}}"#);
+    assert_eq!(call(&cedar, &alice(), "pay", &arguments), Verdict::Denied);
+    let arguments = format!(r#"{{{many}"amount":1}}"#);
+    assert_eq!(call(&cedar, &alice(), "pay", &arguments), Verdict::Permitted);
+}
+
+#[test]
+fn a_policy_on_the_whole_context_sees_all_arguments_or_none_is_permitted() {
+    let cedar = cedar(&[
+        "permit(principal, action, resource) when { context == {arg_a: 1, arg_b: true} };",
+    ]);
+    let who = Identity::anonymous();
+    assert_eq!(call(&cedar, &who, "t", r#"{"b":true,"a":1}"#), Verdict::Permitted);
+    assert_eq!(call(&cedar, &who, "t", r#"{"b":true,"a":1,"c":1}"#), Verdict::Denied);
+    let many: Vec<_> = (0..300).map(|n| format!(r#""a{n}":null,"#)).collect();
+    let many = many.concat();
+    let arguments = format!(r#"{{{many}"b":true,"a":1}}"#);
+    assert_eq!(call(&cedar, &who, "t", &arguments), Verdict::Denied);
+}
+
+#[test]
+fn deeply_nested_arguments_are_only_there() {
+    let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
+    let nested = format!("{}1{}", r#"{"a":"#.repeat(50), "}".repeat(50));
+    let arguments = format!(r#"{{"amount":{nested}}}"#);
+    assert_eq!(call(&cedar, &alice(), "pay", &arguments), Verdict::Permitted);
+}
+
+#[test]
+fn a_caller_in_too_many_groups_is_denied_everything() {
+    let cedar = cedar(&[EVERYTHING, r#"forbid(principal in Group::"banned", action, resource);"#]);
+    let mut groups: Vec<_> = (0..2000).map(|n| format!("g{n}")).collect();
+    groups.push("banned".to_owned());
+    assert_eq!(call(&cedar, &user("eve", json!({"groups": groups})), "x", "{}"), Verdict::Hidden);
+}
+
+#[test]
+fn names_are_ids_and_never_policy_text() {
+    let cedar = cedar(&[r#"permit(principal, action, resource == Tool::"a");"#]);
+    for name in
+        [r#"a"); permit(principal, action, resource);//"#, "a\0", "a\"", "", "A", "a\u{200b}"]
+    {
+        assert_eq!(call(&cedar, &alice(), name, "{}"), Verdict::Hidden, "{name:?}");
+    }
+}
+
+#[test]
+fn neither_claims_nor_arguments_are_in_debug_forms() {
+    let cedar =
+        cedar(&["permit(principal, action, resource) when { ip(context.arg_ip).isLoopback() };"]);
+    let who = user("eve", json!({"email": "canary@example.com"}));
+    let admission = admission(&cedar, &who);
+    let verdict = admission.admit(&tool("x"), Some(br#"{"ip":"canary"}"#));
+    assert_eq!(verdict, Verdict::Denied);
+    let faults = Cedar::new("s", &["nonsense"], "").unwrap_err();
+    let printed = format!("{cedar:?} {admission:?} {verdict:?} {faults} {faults:?}");
+    assert!(!printed.contains("canary"), "{printed}");
+}
+
+#[test]
+fn nothing_of_a_token_or_a_call_is_logged() {
+    let log = Arc::new(Log::default());
+    tracing::subscriber::with_default(Arc::clone(&log), || {
+        let cedar = cedar(&[
+            EVERYTHING,
+            "forbid(principal, action, resource) when { ip(context.arg_ip).isLoopback() || principal.claim_odd == 1 };",
+        ]);
+        let who = user("canary", json!({"odd": 0.000_001, "email": "canary"}));
+        for arguments in [r#"{"ip":"canary"}"#, "{}", r#"{"ip":1,"IP":"canary"}"#] {
+            assert_eq!(call(&cedar, &who, "canary", arguments), Verdict::Denied);
+        }
+    });
+    let log = log.0.lock().unwrap().join("\n");
+    assert!(log.contains("an extension function's refusal") && log.contains("odd"), "{log}");
+    assert!(!log.contains("canary"), "{log}");
+}
+
+/// Everything that is logged, as text.
+#[derive(Default)]
+struct Log(std::sync::Mutex<Vec<String>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut log = self.0.lock().unwrap();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn fmt::Debug| {
+            log.push(format!("{field}={value:?}"));
+        });
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}

@@ -1,0 +1,124 @@
+//! The claims of an upstream provider's token.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use vmcp_core::{UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens};
+
+use super::*;
+
+const BY_MAIL: &str = r#"permit(principal == Client::"up", action, resource) when { principal.claim_email like "*@example.com" };"#;
+
+/// One user's tokens of the provider `github`.
+struct Tokens {
+    access: Mutex<Result<String, UpstreamError>>,
+    id: Result<String, UpstreamError>,
+    asked: AtomicUsize,
+}
+
+impl UpstreamTokens for Tokens {
+    fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let value = match kind {
+            _ if provider != "github" => Err(UpstreamError::Absent),
+            UpstreamKind::Access => self.access.lock().unwrap().clone(),
+            UpstreamKind::Id => self.id.clone(),
+        };
+        Box::pin(async move {
+            value.map(|value| UpstreamToken { value: value.into(), expires_at: None })
+        })
+    }
+}
+
+fn jwt(claims: &Value) -> String {
+    format!("e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(claims.to_string()))
+}
+
+fn tokens(access: Result<String, UpstreamError>, id: Result<String, UpstreamError>) -> Arc<Tokens> {
+    Arc::new(Tokens { access: Mutex::new(access), id, asked: AtomicUsize::new(0) })
+}
+
+async fn asked(tokens: &Arc<Tokens>, cedar: &Arc<Cedar>) -> Result<Verdict, vmcp_core::Rejection> {
+    // What the gateway's own token says would suffice.
+    let claims = json!({"email": "a@example.com"}).as_object().cloned().unwrap();
+    let identity = Identity::builder("i", "up").claims(claims).upstream(tokens.clone()).build();
+    match cedar.admission(&identity, 1) {
+        Admitting::Ready(_) => panic!("the provider's token is to be fetched"),
+        Admitting::Later(later) => Ok(later.await?.admit(&tool("x"), None)),
+    }
+}
+
+fn upstream(policy: &str) -> Arc<Cedar> {
+    let cedar = Cedar::new("s", &[policy], "").unwrap();
+    Arc::new(cedar.primary_upstream_provider("github"))
+}
+
+#[tokio::test]
+async fn the_providers_claims_count_and_no_others() {
+    let cedar = upstream(BY_MAIL);
+    let good = jwt(&json!({"sub": "up", "email": "b@example.com"}));
+    assert_eq!(
+        asked(&tokens(Ok(good), Err(UpstreamError::Absent)), &cedar).await,
+        Ok(Verdict::Permitted)
+    );
+    for access in [
+        jwt(&json!({"sub": "other", "email": "b@example.com"})),
+        jwt(&json!({"sub": "up", "email": "b@example.org"})),
+        jwt(&json!({"email": "b@example.com"})),
+        jwt(&json!({"sub": 7, "email": "b@example.com"})),
+        jwt(&json!(["up"])),
+        "gho_opaque".to_owned(),
+        "a.b.c".to_owned(),
+        format!("{}.x", jwt(&json!({"sub": "up", "email": "b@example.com"}))),
+        jwt(&json!({"sub": "up", "email": "b@example.com", "pad": "x".repeat(70_000)})),
+    ] {
+        let tokens = tokens(Ok(access.clone()), Err(UpstreamError::Absent));
+        assert_eq!(asked(&tokens, &cedar).await, Ok(Verdict::Hidden), "{access:.80}");
+    }
+}
+
+#[tokio::test]
+async fn the_id_token_fills_in_name_and_email_and_nothing_else() {
+    let access = || Ok(jwt(&json!({"sub": "up"})));
+    let id = || Ok(jwt(&json!({"sub": "up", "email": "b@example.com", "role": "x"})));
+    assert_eq!(asked(&tokens(access(), id()), &upstream(BY_MAIL)).await, Ok(Verdict::Permitted));
+    let by_role =
+        upstream("permit(principal, action, resource) when { principal has claim_role };");
+    assert_eq!(asked(&tokens(access(), id()), &by_role).await, Ok(Verdict::Hidden));
+    let said = Ok(jwt(&json!({"sub": "up", "email": "b@example.org"})));
+    assert_eq!(asked(&tokens(said, id()), &upstream(BY_MAIL)).await, Ok(Verdict::Hidden));
+}
+
+#[tokio::test]
+async fn a_provider_that_does_not_answer_is_no_denial() {
+    let cedar = upstream(BY_MAIL);
+    let down = tokens(Err(UpstreamError::Unavailable), Err(UpstreamError::Unavailable));
+    assert_eq!(asked(&down, &cedar).await.unwrap_err().status(), 503);
+    let never = tokens(Err(UpstreamError::Absent), Err(UpstreamError::Absent));
+    assert_eq!(asked(&never, &cedar).await, Ok(Verdict::Hidden));
+}
+
+#[tokio::test]
+async fn a_token_is_read_once() {
+    let cedar = upstream(BY_MAIL);
+    let id = Ok(jwt(&json!({"email": "b@example.com"})));
+    let tokens = tokens(Ok(jwt(&json!({"sub": "up"}))), id);
+    for _ in 0..3 {
+        assert_eq!(asked(&tokens, &cedar).await, Ok(Verdict::Permitted));
+    }
+    // The access token each time, the id token once.
+    assert_eq!(tokens.asked.load(Ordering::Relaxed), 4);
+    *tokens.access.lock().unwrap() = Ok(jwt(&json!({"sub": "other"})));
+    assert_eq!(asked(&tokens, &cedar).await, Ok(Verdict::Hidden));
+}
+
+#[tokio::test]
+async fn who_has_no_tokens_of_any_provider_is_denied_everything() {
+    let cedar = upstream(EVERYTHING);
+    for who in [Identity::anonymous(), alice()] {
+        let Admitting::Later(later) = cedar.admission(&who, 1) else { panic!("at once") };
+        assert_eq!(later.await.unwrap().admit(&tool("x"), None), Verdict::Hidden);
+    }
+}

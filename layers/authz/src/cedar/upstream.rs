@@ -1,0 +1,125 @@
+//! Claims of an upstream provider's access token.
+
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value};
+use vmcp_core::{Cache, Rejection, UpstreamError, UpstreamKind, UpstreamToken, UpstreamTokens};
+
+use crate::digest::Digest;
+
+/// How long a provider's tokens are waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The longest payload of a token that is read, in bytes.
+const LONGEST: usize = 64 << 10;
+
+/// What the id token may say where the access token is silent: some providers leave it out there.
+const FILLED: [&str; 2] = ["name", "email"];
+
+/// The provider whose claims count, and what its tokens were found to say.
+pub(super) struct Upstream {
+    provider: Box<str>,
+    known: Cache<[u8; 16], Option<Arc<Said>>>,
+}
+
+/// What a token says, with its subject.
+pub(super) struct Said {
+    pub(super) subject: Box<str>,
+    pub(super) claims: Map<String, Value>,
+}
+
+impl Upstream {
+    pub(super) fn new(provider: &str) -> Self {
+        Self { provider: provider.into(), known: Cache::new(4096) }
+    }
+
+    /// What the caller's access token says; `None` if there is none, or it is no JWT with a subject:
+    /// then nobody knows who is asking, and the gateway's own token is no substitute.
+    pub(super) async fn said(
+        &self,
+        tokens: &dyn UpstreamTokens,
+    ) -> Result<Option<Arc<Said>>, Rejection> {
+        let Some(access) = self.token(tokens, UpstreamKind::Access).await? else {
+            tracing::debug!(provider = &*self.provider, "denied: no access token of the provider");
+            return Ok(None);
+        };
+        let mut digest = Digest::new();
+        access.value.expose_secret().hash(&mut digest);
+        let now = SystemTime::UNIX_EPOCH;
+        if let Some(known) = self.known.get(&digest.key(), now) {
+            return Ok(known);
+        }
+        let said = match payload(access.value.expose_secret()) {
+            Some(claims) => self.fill(claims, tokens).await?,
+            None => None,
+        };
+        if said.is_none() {
+            tracing::debug!(provider = &*self.provider, "denied: the access token is no JWT");
+        }
+        // What a token says stays so; room is what is scarce.
+        self.known.insert(digest.key(), said.clone(), now + PATIENCE, now);
+        Ok(said)
+    }
+
+    async fn fill(
+        &self,
+        mut claims: Map<String, Value>,
+        tokens: &dyn UpstreamTokens,
+    ) -> Result<Option<Arc<Said>>, Rejection> {
+        let subject = claims.get("sub").and_then(Value::as_str).filter(|sub| !sub.is_empty());
+        let Some(subject) = subject.map(Box::from) else { return Ok(None) };
+        if FILLED.iter().any(|name| !claims.contains_key(*name)) {
+            let id = self.token(tokens, UpstreamKind::Id).await?;
+            let id = id.and_then(|id| payload(id.value.expose_secret()));
+            for name in FILLED {
+                let said = id.as_ref().and_then(|id| id.get(name)).filter(|said| said.is_string());
+                if let (Some(said), false) = (said, claims.contains_key(name)) {
+                    claims.insert(name.to_owned(), said.clone());
+                }
+            }
+        }
+        Ok(Some(Arc::new(Said { subject, claims })))
+    }
+
+    async fn token(
+        &self,
+        tokens: &dyn UpstreamTokens,
+        kind: UpstreamKind,
+    ) -> Result<Option<UpstreamToken>, Rejection> {
+        match tokio::time::timeout(PATIENCE, tokens.token(&self.provider, kind)).await {
+            Ok(Ok(token)) => Ok(Some(token)),
+            Ok(Err(UpstreamError::Absent)) => Ok(None),
+            Ok(Err(UpstreamError::Unavailable)) | Err(_) => {
+                let message = "what the caller may do cannot be found out at the moment";
+                Err(Rejection::overloaded(message, 5))
+            }
+        }
+    }
+}
+
+/// The claims in a JWT, whose signature is not checked: it came from the provider itself, over TLS,
+/// and out of our own store.
+fn payload(token: &str) -> Option<Map<String, Value>> {
+    let mut parts = token.split('.');
+    let (Some(_), Some(payload), Some(_), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    if payload.len() > LONGEST {
+        return None;
+    }
+    serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Upstream").field(&self.provider).finish()
+    }
+}

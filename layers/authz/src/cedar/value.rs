@@ -1,0 +1,103 @@
+//! JSON as Cedar values.
+
+use cedar_policy::RestrictedExpression;
+use serde_json::Value;
+use vmcp_wire::unquote;
+
+/// How deep a claim is read; what lies deeper is left out.
+const DEPTH: usize = 10;
+
+/// An argument's value, as a policy can see it.
+pub(super) enum Argument {
+    Scalar(RestrictedExpression),
+    /// An object or array: only that it is there is told.
+    Nested,
+    Null,
+    /// A number that Cedar has no value for.
+    Unclear,
+}
+
+/// A claim's value; `None` if Cedar has none for it: null, numbers beyond its range and precision,
+/// and what lies too deep.
+pub(super) fn of_json(value: &Value) -> Option<RestrictedExpression> {
+    at_depth(value, DEPTH)
+}
+
+fn at_depth(value: &Value, left: usize) -> Option<RestrictedExpression> {
+    let deeper = left.checked_sub(1)?;
+    match value {
+        Value::Null => None,
+        Value::Bool(value) => Some(RestrictedExpression::new_bool(*value)),
+        Value::Number(value) => number(&value.to_string()),
+        Value::String(value) => Some(RestrictedExpression::new_string(value.clone())),
+        Value::Array(values) => {
+            let values = values.iter().filter_map(|value| at_depth(value, deeper));
+            Some(RestrictedExpression::new_set(values))
+        }
+        Value::Object(members) => {
+            let members = members
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), at_depth(value, deeper)?)));
+            RestrictedExpression::new_record(members).ok()
+        }
+    }
+}
+
+/// An argument's value, from JSON that was checked.
+pub(super) fn of_raw(raw: &[u8]) -> Argument {
+    match raw.first() {
+        Some(b'{' | b'[') => Argument::Nested,
+        Some(b'n') => Argument::Null,
+        Some(b't') => Argument::Scalar(RestrictedExpression::new_bool(true)),
+        Some(b'f') => Argument::Scalar(RestrictedExpression::new_bool(false)),
+        Some(b'"') => match unquote(raw) {
+            Some(text) => Argument::Scalar(RestrictedExpression::new_string(text.into_owned())),
+            None => Argument::Unclear,
+        },
+        _ => match std::str::from_utf8(raw).ok().and_then(number) {
+            Some(number) => Argument::Scalar(number),
+            None => Argument::Unclear,
+        },
+    }
+}
+
+/// A JSON number, exactly: whole ones within 64 bits are Long, others decimal if four digits behind
+/// the point suffice. Never by way of floating point, where 100.00000000000000001 would be 100.
+fn number(text: &str) -> Option<RestrictedExpression> {
+    const PLACES: i64 = 4;
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(text) => (-1, text),
+        None => (1, text),
+    };
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, fraction].concat();
+    let significant = digits.trim_start_matches('0');
+    let short = significant.trim_end_matches('0');
+    if short.is_empty() {
+        return Some(RestrictedExpression::new_long(0));
+    }
+    if short.len() > 19 {
+        return None;
+    }
+    let zeros = i64::try_from(significant.len() - short.len()).ok()?;
+    let scale = i64::from(exponent) + zeros - i64::try_from(fraction.len()).ok()?;
+    let shifted = |places: i64| {
+        let factor = 10_i128.checked_pow(u32::try_from(places).ok().filter(|&at| at < 20)?)?;
+        let value = short.parse::<i128>().ok()?.checked_mul(factor)?;
+        i64::try_from(sign * value).ok()
+    };
+    if scale >= 0 {
+        return shifted(scale).map(RestrictedExpression::new_long);
+    }
+    let tenths = shifted(scale + PLACES)?;
+    let (whole, fraction) = (tenths.unsigned_abs() / 10_000, tenths.unsigned_abs() % 10_000);
+    let sign = if tenths < 0 { "-" } else { "" };
+    Some(RestrictedExpression::new_decimal(format!("{sign}{whole}.{fraction:04}")))
+}
+
+#[cfg(test)]
+mod tests;

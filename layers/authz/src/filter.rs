@@ -1,0 +1,174 @@
+//! Lists of a service that doesn't ask the admission: what the caller may not see is cut out of the
+//! answer's bytes, and everything else stays as it was written.
+
+use bytes::{BufMut, Bytes};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, Response};
+use vmcp_core::{Admission, BoxError, Filtered, Item, ItemKind, Rejection, read};
+use vmcp_wire::sse::{Reader, frame};
+use vmcp_wire::{Envelope, Outcome, Splice, elements, find, members, scan, unquote};
+
+use crate::hints::{self, Learned};
+
+/// The largest answer that is looked through, in bytes.
+const LIMIT: usize = 16 << 20;
+
+/// The members of a result that are lists, and the member by which an item is called.
+const LISTS: [(&str, &str, ItemKind); 4] = [
+    ("tools", "name", ItemKind::Tool),
+    ("prompts", "name", ItemKind::Prompt),
+    ("resources", "uri", ItemKind::Resource),
+    ("resourceTemplates", "uriTemplate", ItemKind::ResourceTemplate),
+];
+
+/// Who sees the list.
+#[derive(Debug)]
+pub(crate) struct Sight<'a> {
+    pub(crate) admission: &'a Admission,
+    pub(crate) learned: &'a Learned,
+    /// The id of the request, as it was written.
+    pub(crate) id: &'a [u8],
+}
+
+/// Whether a list was made by the admission, or is no list at all.
+pub(crate) fn trusted<R>(response: &Response<R>) -> bool {
+    let extensions = response.extensions();
+    extensions.get::<Filtered>().is_some() || extensions.get::<Rejection>().is_some()
+}
+
+impl Sight<'_> {
+    /// The answer without what the caller may not see. What cannot be taken apart cleanly becomes an
+    /// internal error rather than passing.
+    pub(crate) async fn filter<R>(&self, response: Response<R>) -> Response<R>
+    where
+        R: http_body::Body<Data = Bytes> + From<Bytes>,
+        R::Error: Into<BoxError>,
+    {
+        if trusted(&response) || !response.status().is_success() {
+            return response;
+        }
+        let (mut parts, body) = response.into_parts();
+        let filtered = match media(&parts.headers) {
+            Some(Media::Json) => match read(body, LIMIT).await {
+                Ok(bytes) => self.message(&bytes),
+                Err(_) => None,
+            },
+            Some(Media::Events) => self.events(body).await,
+            None => None,
+        };
+        let Some(bytes) = filtered else {
+            tracing::warn!(
+                "a list could not be filtered: its answer is no clean JSON or event stream"
+            );
+            return Rejection::internal().into_response(Some(self.id));
+        };
+        parts.headers.remove(CONTENT_LENGTH);
+        parts.extensions.insert(Filtered);
+        Response::from_parts(parts, bytes.into())
+    }
+
+    /// Reads events up to the answer; a server ends its stream there.
+    async fn events<R>(&self, body: R) -> Option<Bytes>
+    where
+        R: http_body::Body<Data = Bytes>,
+        R::Error: Into<BoxError>,
+    {
+        let mut body = std::pin::pin!(body);
+        let (mut reader, mut left, mut out) = (Reader::new(LIMIT), LIMIT, Vec::new());
+        while let Some(chunk) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+            let Ok(chunk) = chunk.ok()?.into_data() else { continue };
+            left = left.checked_sub(chunk.len())?;
+            reader.push(chunk);
+            for event in reader.by_ref() {
+                let event = event.ok()?;
+                let text = |field: &Option<Bytes>| -> Option<String> {
+                    field.as_ref().and_then(|field| String::from_utf8(field.to_vec()).ok())
+                };
+                let answers = matches!(scan(&event.data), Ok(Envelope::Answer { .. }));
+                // An event without data only names a place to resume from.
+                let passes = event.data.is_empty() || is_other(&event.data);
+                let data = if passes { event.data } else { self.message(&event.data)? };
+                if let Some(retry) = event.retry {
+                    out.put_slice(format!("retry: {retry}\n").as_bytes());
+                }
+                let (id, name) = (text(&event.id), text(&event.event));
+                frame(id.as_deref(), name.as_deref(), &data, &mut out);
+                if answers {
+                    return Some(out.into());
+                }
+            }
+        }
+        reader.finish().then(|| out.into())
+    }
+
+    /// The answer to the request without what its caller may not see. `None` if it is anything else.
+    fn message(&self, bytes: &Bytes) -> Option<Bytes> {
+        match scan(bytes).ok()? {
+            Envelope::Answer { id, outcome: Outcome::Result(result) }
+                if id.is_some_and(|id| id.of(bytes) == self.id) =>
+            {
+                let mut splice = Splice::new(bytes);
+                for member in members(result.of(bytes)) {
+                    let list = LISTS.iter().find(|(list, ..)| member.key.is(list));
+                    let Some((_, key, kind)) = list else { continue };
+                    let start = member.value_offset + result.start as usize;
+                    let end = start + member.value.len();
+                    let (start, end) = (u32::try_from(start).ok()?, u32::try_from(end).ok()?);
+                    let kept = self.list(member.value, key, *kind);
+                    splice.replace(vmcp_wire::Span { start, end }, kept);
+                }
+                Some(splice.finish())
+            }
+            Envelope::Answer { outcome: Outcome::Error(_), .. } => Some(bytes.clone()),
+            _ => None,
+        }
+    }
+
+    /// The visible elements of a list, as they were written.
+    fn list(&self, array: &[u8], key: &str, kind: ItemKind) -> Vec<u8> {
+        let mut kept = vec![b'['];
+        for element in elements(array).filter(|element| self.shows(element, key, kind)) {
+            if kept.len() > 1 {
+                kept.push(b',');
+            }
+            kept.extend_from_slice(element);
+        }
+        kept.push(b']');
+        kept
+    }
+
+    fn shows(&self, element: &[u8], key: &str, kind: ItemKind) -> bool {
+        // Of two names it could be called by the one that was not asked about.
+        let mut names = members(element).filter(|member| member.key.is(key));
+        let (Some(name), None) = (names.next(), names.next()) else { return false };
+        let Some(name) = unquote(name.value) else { return false };
+        let tool = kind == ItemKind::Tool;
+        let hints = if tool { hints::read(element) } else { vmcp_core::Hints::default() };
+        if tool {
+            self.learned.learn(&name, hints);
+        }
+        self.admission.visible(&Item { kind, name: &name, hints })
+    }
+}
+
+enum Media {
+    Json,
+    Events,
+}
+
+fn media(headers: &HeaderMap) -> Option<Media> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    match essence {
+        _ if headers.contains_key(http::header::CONTENT_ENCODING) => None,
+        _ if essence.eq_ignore_ascii_case("application/json") => Some(Media::Json),
+        _ if essence.eq_ignore_ascii_case("text/event-stream") => Some(Media::Events),
+        _ => None,
+    }
+}
+
+/// Whether a message is none that could hold the list.
+fn is_other(message: &[u8]) -> bool {
+    matches!(scan(message), Ok(Envelope::Request { .. } | Envelope::Notification { .. }))
+        && find(message, "result").is_none()
+}

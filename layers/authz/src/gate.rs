@@ -1,0 +1,184 @@
+//! What a message asks for, and whether it may.
+
+use std::borrow::Cow;
+
+use vmcp_core::{Admission, Hints, Item, ItemKind, McpRequest, Rejection, Verdict};
+use vmcp_wire::{Envelope, Key, elements, find, unquote};
+
+use crate::hints::{Learned, WORST};
+
+/// The most resources that one request may name.
+const MOST_RESOURCES: usize = 1024;
+
+/// A message that may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Passed {
+    /// Its answer is a list to be filtered.
+    List,
+    Other,
+}
+
+/// A message that may not, and whether a policy says so.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) rejection: Rejection,
+    pub(crate) denied: Option<&'static str>,
+}
+
+/// What is allowed to everybody: it names nothing that policies speak of.
+const FREE: [&str; 18] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "subscriptions/listen",
+    "features/list",
+    "roots/list",
+    "logging/setLevel",
+    "notifications/message",
+    "notifications/initialized",
+    "notifications/progress",
+    "notifications/cancelled",
+    "notifications/roots/list_changed",
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/resources/updated",
+    "notifications/elicitation/complete",
+    "notifications/tasks/status",
+];
+
+/// Whether `method` answers with a list of items.
+pub(crate) fn lists(method: &str) -> bool {
+    matches!(method, "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list")
+}
+
+/// Whether a message with this method, empty for an answer, is nothing without knowing what its caller may do.
+pub(crate) fn needs_admission(method: &str) -> bool {
+    let free = method.is_empty() || FREE.contains(&method);
+    !free || method == "subscriptions/listen"
+}
+
+/// Whether `message` may go on, when nobody behind asks.
+pub(crate) fn check(
+    message: &McpRequest,
+    admission: &Admission,
+    learned: &Learned,
+) -> Result<Passed, Refused> {
+    if matches!(message.envelope, Envelope::Answer { .. }) {
+        return Ok(Passed::Other);
+    }
+    let gate = Gate { message, admission };
+    match &*message.method() {
+        method if lists(method) => return Ok(Passed::List),
+        "tools/call" => gate.tool(learned)?,
+        "prompts/get" => {
+            let name = gate.text(Key::Name)?;
+            gate.item(ItemKind::Prompt, &name, gate.arguments()?)?;
+        }
+        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+            gate.item(ItemKind::Resource, &gate.text(Key::Uri)?, None)?;
+        }
+        "completion/complete" => gate.reference()?,
+        "subscriptions/listen" => gate.resources()?,
+        method if FREE.contains(&method) => {}
+        _ => return Err(denied("a method that policies do not know")),
+    }
+    Ok(Passed::Other)
+}
+
+struct Gate<'a> {
+    message: &'a McpRequest,
+    admission: &'a Admission,
+}
+
+impl<'a> Gate<'a> {
+    fn tool(&self, learned: &Learned) -> Result<(), Refused> {
+        let (name, arguments) = (self.text(Key::Name)?, self.arguments()?);
+        let item = |hints| Item { kind: ItemKind::Tool, name: &name, hints };
+        if let Some(hints) = learned.of(&name) {
+            return self.verdict(&item(hints), self.admission.admit(&item(hints), arguments));
+        }
+        // Nothing was heard of it yet. What is permitted to the worst of tools and to one without
+        // hints is permitted whatever its server will say.
+        for hints in [Hints::default(), WORST] {
+            self.verdict(&item(hints), self.admission.admit(&item(hints), arguments))?;
+        }
+        Ok(())
+    }
+
+    fn item(&self, kind: ItemKind, name: &str, arguments: Option<&[u8]>) -> Result<(), Refused> {
+        let item = Item { kind, name, hints: Hints::default() };
+        self.verdict(&item, self.admission.admit(&item, arguments))
+    }
+
+    /// A completion tells what arguments there can be: whoever may not use the prompt or resource
+    /// does not get it.
+    fn reference(&self) -> Result<(), Refused> {
+        let reference = self.message.param(Key::Ref).unwrap_or_default();
+        let prompt = match find(reference, "type").and_then(unquote).as_deref() {
+            Some("ref/prompt") => true,
+            Some("ref/resource") => false,
+            _ => return Err(invalid("params.ref must be of type ref/prompt or ref/resource")),
+        };
+        let member = if prompt { "name" } else { "uri" };
+        let name = find(reference, member).and_then(unquote);
+        let name = name.ok_or_else(|| invalid("params.ref must say which one, in a string"))?;
+        let kind = match prompt {
+            true => ItemKind::Prompt,
+            false if name.contains('{') => ItemKind::ResourceTemplate,
+            false => ItemKind::Resource,
+        };
+        self.item(kind, &name, None)
+    }
+
+    /// The resources that a stateless client wants to hear of.
+    fn resources(&self) -> Result<(), Refused> {
+        let filter = self.message.param(Key::Notifications).unwrap_or_default();
+        let uris = find(filter, "resourceSubscriptions").unwrap_or_default();
+        for (index, uri) in elements(uris).enumerate() {
+            let uri = unquote(uri).filter(|_| index < MOST_RESOURCES);
+            let uri = uri.ok_or_else(|| {
+                invalid("resourceSubscriptions must be an array of at most 1024 strings")
+            })?;
+            self.item(ItemKind::Resource, &uri, None)?;
+        }
+        Ok(())
+    }
+
+    fn verdict(&self, item: &Item<'_>, verdict: Verdict) -> Result<(), Refused> {
+        match verdict {
+            Verdict::Permitted => Ok(()),
+            Verdict::Hidden => Err(Refused {
+                rejection: item.kind.unknown(item.name, self.message.generation),
+                denied: Some("hidden from the caller"),
+            }),
+            Verdict::Denied => Err(denied("denied with these arguments")),
+            Verdict::NeedsScopes(scopes) => Err(Refused {
+                rejection: Rejection::needs_scopes(scopes),
+                denied: Some("the token lacks scopes"),
+            }),
+        }
+    }
+
+    fn text(&self, key: Key) -> Result<Cow<'a, str>, Refused> {
+        let text = self.message.text(key).map(|text| text.read(&self.message.bytes));
+        text.ok_or_else(|| invalid(format!("params.{} must be a string", key.name())))
+    }
+
+    fn arguments(&self) -> Result<Option<&'a [u8]>, Refused> {
+        match self.message.param(Key::Arguments) {
+            Some(value) if value.first() != Some(&b'{') => {
+                Err(invalid("params.arguments must be an object"))
+            }
+            arguments => Ok(arguments),
+        }
+    }
+}
+
+fn invalid(message: impl Into<Cow<'static, str>>) -> Refused {
+    Refused { rejection: Rejection::invalid_params(message), denied: None }
+}
+
+fn denied(reason: &'static str) -> Refused {
+    Refused { rejection: Rejection::denied(), denied: Some(reason) }
+}

@@ -1,0 +1,129 @@
+//! The layer in front of services that ask the admission, and of those that don't.
+
+mod filtering;
+mod gating;
+mod seam;
+
+use std::pin::pin;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tower::{Service, ServiceExt, service_fn};
+use tower_layer::Layer;
+use vmcp_core::{Body, Generation, Identity, Item, McpRequest};
+
+use super::*;
+use crate::Purpose;
+
+/// What a request was answered with: status and body.
+pub(super) type Answer = (u16, String);
+
+/// Hides what has `secret` in its name, denies the argument `{"bad":1}`, and asks for the scope
+/// `admin` for what has `admin` in its name.
+pub(super) fn policy(_: &Identity, item: &Item<'_>, purpose: Purpose<'_>) -> Verdict {
+    match purpose {
+        _ if item.name.contains("secret") => Verdict::Hidden,
+        Purpose::Use(Some(br#"{"bad":1}"#)) => Verdict::Denied,
+        Purpose::Use(_) if item.name.contains("admin") => {
+            Verdict::NeedsScopes(vec!["admin".into()])
+        }
+        _ => Verdict::Permitted,
+    }
+}
+
+pub(super) fn layer() -> AuthorizeLayer<impl Policy> {
+    AuthorizeLayer::new(policy)
+}
+
+pub(super) fn message(json: &str, generation: Generation) -> Request<()> {
+    let bytes = Bytes::copy_from_slice(json.as_bytes());
+    let envelope = vmcp_wire::scan(&bytes).unwrap();
+    let mut request = Request::post("/mcp").body(()).unwrap();
+    request.extensions_mut().insert(McpRequest { bytes, envelope, generation });
+    request
+}
+
+pub(super) fn request(method: &str, params: &str) -> Request<()> {
+    let json = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
+    message(&json, Generation::Stateless)
+}
+
+/// Asks `layer` in front of a service that answers everything with `response`.
+pub(super) async fn ask<P: Policy>(
+    layer: &AuthorizeLayer<P>,
+    request: Request<()>,
+    response: impl Fn() -> Response<Body> + Clone + Send + 'static,
+) -> Answer {
+    let service = layer.layer(service_fn(move |_: Request<()>| {
+        let response = response();
+        async { Ok::<_, std::io::Error>(response) }
+    }));
+    read(service.oneshot(request).await.unwrap()).await
+}
+
+pub(super) async fn read(response: Response<Body>) -> Answer {
+    let status = response.status().as_u16();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+pub(super) fn json(body: &str) -> Response<Body> {
+    content("application/json", body)
+}
+
+pub(super) fn content(kind: &str, body: &str) -> Response<Body> {
+    // In two pieces, as a network would bring it.
+    let (first, second) = body.as_bytes().split_at(body.len() / 2);
+    let pieces = [Bytes::copy_from_slice(first), Bytes::copy_from_slice(second), Bytes::new()];
+    Response::builder().header("content-type", kind).body(Body::chain(pieces)).unwrap()
+}
+
+/// The answer of a service that was asked.
+pub(super) fn passed() -> Response<Body> {
+    json("passed")
+}
+
+pub(super) const PASSED: (u16, &str) = (200, "passed");
+
+#[tokio::test]
+async fn the_ready_instance_is_called_and_a_clone_stays_behind() {
+    let (service, mut handle) = tower_test::mock::pair::<Request<()>, Response<Body>>();
+    let mut service = layer().layer(service);
+    handle.allow(0);
+    let mut ready =
+        pin!(std::future::poll_fn(|cx| { Service::<Request<()>>::poll_ready(&mut service, cx) }));
+    assert!(futures_now(ready.as_mut()).is_none());
+    handle.allow(1);
+    ready.await.unwrap();
+    let listed = service.call(request("tools/list", "{}"));
+    let serve = async {
+        let (_, respond) = handle.next_request().await.unwrap();
+        respond.send_response(json(r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}"#));
+    };
+    let (answer, ()) = futures_both(listed, serve).await;
+    assert_eq!(answer.unwrap().status(), 200);
+}
+
+/// The output of a future that is ready at once.
+fn futures_now<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    match future.poll(&mut cx) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+async fn futures_both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    tokio::join!(a, b)
+}
+
+/// A body of its own type, as another framework has it.
+#[tokio::test]
+async fn any_body_that_is_made_of_bytes_will_do() {
+    let service = service_fn(|_: Request<()>| async {
+        Ok::<_, std::io::Error>(Response::new(Full::new(Bytes::from_static(b"x"))))
+    });
+    let answer = layer().layer(service).oneshot(request("ping", "{}")).await.unwrap();
+    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "x");
+}

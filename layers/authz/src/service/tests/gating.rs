@@ -1,0 +1,173 @@
+//! What is refused before the service is asked.
+
+use super::*;
+
+const UNKNOWN_TOOL: &str =
+    r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"unknown tool: secret"}}"#;
+const DENIED: &str =
+    r#"{"jsonrpc":"2.0","id":7,"error":{"code":403,"message":"denied by authorization policy"}}"#;
+
+async fn gate(method: &str, params: &str) -> Answer {
+    ask(&layer(), request(method, params), passed).await
+}
+
+#[tokio::test]
+async fn what_names_nothing_passes() {
+    for method in [
+        "initialize",
+        "ping",
+        "server/discover",
+        "subscriptions/listen",
+        "logging/setLevel",
+        "notifications/cancelled",
+        "notifications/progress",
+        "notifications/tools/list_changed",
+    ] {
+        assert_eq!(gate(method, "{}").await, (200, "passed".to_owned()), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn methods_that_policies_do_not_know_are_denied() {
+    for method in
+        ["tasks/get", "sampling/createMessage", "elicitation/create", "tools/paint", "Tools/Call"]
+    {
+        assert_eq!(gate(method, "{}").await, (403, DENIED.to_owned()), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn answers_to_the_server_pass() {
+    let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Generation::Stateful);
+    assert_eq!(ask(&layer(), answer, passed).await, (200, "passed".to_owned()));
+}
+
+#[tokio::test]
+async fn a_hidden_name_is_answered_like_an_unknown_one() {
+    let name = r#"{"name":"secret","arguments":{}}"#;
+    assert_eq!(gate("tools/call", name).await, (400, UNKNOWN_TOOL.to_owned()));
+    let json = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{name}}}"#);
+    let stateful = ask(&layer(), message(&json, Generation::Stateful), passed).await;
+    assert_eq!(stateful, (200, UNKNOWN_TOOL.to_owned()));
+    // Under policies that permit one tool, it makes no difference whether another one exists.
+    let one =
+        AuthorizeLayer::new(
+            |_: &Identity, item: &Item<'_>, _: Purpose<'_>| {
+                if item.name == "open" { Verdict::Permitted } else { Verdict::Hidden }
+            },
+        );
+    let exists = ask(&one, request("tools/call", r#"{"name":"there"}"#), passed).await;
+    let does_not = ask(&one, request("tools/call", r#"{"name":"gone!"}"#), passed).await;
+    assert_eq!(exists.1.replace("there", "gone!"), does_not.1);
+}
+
+#[tokio::test]
+async fn each_method_that_uses_something_is_asked_about() {
+    for (method, visible, hidden) in [
+        ("tools/call", r#"{"name":"a"}"#, r#"{"name":"secret"}"#),
+        ("prompts/get", r#"{"name":"a"}"#, r#"{"name":"\u0073ecret"}"#),
+        ("resources/read", r#"{"uri":"a:"}"#, r#"{"uri":"secret:"}"#),
+        ("resources/subscribe", r#"{"uri":"a:"}"#, r#"{"uri":"secret:"}"#),
+        ("resources/unsubscribe", r#"{"uri":"a:"}"#, r#"{"uri":"secret:"}"#),
+        (
+            "completion/complete",
+            r#"{"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"x","value":""}}"#,
+            r#"{"ref":{"type":"ref/prompt","name":"secret"},"argument":{"name":"x","value":""}}"#,
+        ),
+        (
+            "completion/complete",
+            r#"{"ref":{"type":"ref/resource","uri":"a:{b}"}}"#,
+            r#"{"ref":{"type":"ref/resource","uri":"secret:{b}"}}"#,
+        ),
+        (
+            "subscriptions/listen",
+            r#"{"notifications":{"resourceSubscriptions":["a:","b:"]}}"#,
+            r#"{"notifications":{"resourceSubscriptions":["a:","secret:"]}}"#,
+        ),
+    ] {
+        assert_eq!(gate(method, visible).await, (200, PASSED.1.to_owned()), "{method}");
+        let (status, body) = gate(method, hidden).await;
+        assert!(status == 400 && body.contains("unknown "), "{method}: {status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_visible_name_is_denied_with_403() {
+    let denied = gate("tools/call", r#"{"name":"a","arguments":{"bad":1}}"#).await;
+    assert_eq!(denied, (403, DENIED.to_owned()));
+}
+
+#[tokio::test]
+async fn missing_scopes_are_told() {
+    let (service, request) = (
+        service_fn(|_: Request<()>| async { Ok::<_, std::io::Error>(passed()) }),
+        request("prompts/get", r#"{"name":"admin"}"#),
+    );
+    let answer = layer().layer(service).oneshot(request).await.unwrap();
+    let refusal = answer.extensions().get::<Rejection>().unwrap();
+    let scopes = vmcp_core::Challenge::InsufficientScope(vec!["admin".into()]);
+    assert_eq!((answer.status().as_u16(), refusal.challenge()), (403, Some(&scopes)));
+}
+
+#[tokio::test]
+async fn a_denial_is_noted_for_the_audit() {
+    for (params, denied) in
+        [(r#"{"name":"secret"}"#, true), (r#"{"name":"a"}"#, false), (r#"{"name":1}"#, false)]
+    {
+        let mut request = request("tools/call", params);
+        let trail = Trail::of(request.extensions_mut());
+        ask(&layer(), request, passed).await;
+        assert_eq!(trail.denied().is_some(), denied, "{params}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_that_could_be_read_in_two_ways_are_refused() {
+    for (method, params) in [
+        ("tools/call", r#"{"name":["a"]}"#),
+        ("tools/call", "{}"),
+        ("tools/call", r#"{"name":"a","arguments":[1]}"#),
+        ("tools/call", r#"{"name":"a","arguments":null}"#),
+        ("resources/read", r#"{"uri":null}"#),
+        ("completion/complete", r#"{"ref":{"type":"ref/tool","name":"a"}}"#),
+        ("completion/complete", r#"{"ref":{"type":"ref/prompt","uri":"a"}}"#),
+        ("subscriptions/listen", r#"{"notifications":{"resourceSubscriptions":[1]}}"#),
+    ] {
+        let (status, body) = gate(method, params).await;
+        assert!(status == 400 && body.contains("-32602"), "{method} {params}: {status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_nobody_decoded_does_not_pass() {
+    let post = Request::post("/mcp").body(()).unwrap();
+    assert_eq!(ask(&layer(), post, passed).await.0, 500);
+}
+
+#[tokio::test]
+async fn streams_are_opened_anew_rather_than_resumed() {
+    for (method, kept) in [("GET", false), ("DELETE", false)] {
+        let request = Request::builder().method(method).header("last-event-id", "4").body(());
+        let service = service_fn(|request: Request<()>| async move {
+            let resumes = request.headers().contains_key("last-event-id");
+            assert!(request.extensions().get::<Admission>().is_some());
+            Ok::<_, std::io::Error>(json(if resumes { "resumed" } else { "anew" }))
+        });
+        let answer = layer().layer(service).oneshot(request.unwrap()).await.unwrap();
+        assert_eq!(read(answer).await.1 == "resumed", kept);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_of_which_nothing_is_known_counts_as_the_worst() {
+    let harmless = AuthorizeLayer::new(|_: &Identity, item: &Item<'_>, _: Purpose<'_>| {
+        if item.hints.destructive == Some(true) { Verdict::Hidden } else { Verdict::Permitted }
+    });
+    let call = || request("tools/call", r#"{"name":"t"}"#);
+    assert_eq!(ask(&harmless, call(), passed).await.0, 400);
+    let list = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"t","annotations":{"destructiveHint":false}},{"name":"d","annotations":{"destructiveHint":true}}]}}"#;
+    let (_, listed) = ask(&harmless, request("tools/list", "{}"), || json(list)).await;
+    assert!(listed.contains(r#""name":"t""#) && !listed.contains(r#""name":"d""#), "{listed}");
+    assert_eq!(ask(&harmless, call(), passed).await.0, 200);
+    assert_eq!(ask(&harmless, request("tools/call", r#"{"name":"d"}"#), passed).await.0, 400);
+}
