@@ -25,7 +25,9 @@ const MOST_PATTERNS: usize = 1000;
 /// In bytes of memory: some hundred states, each of which may look at each byte of a text.
 const PATTERN_SIZE: usize = 8 << 10;
 /// What matching one byte of text costs.
-const PATTERN_UNITS: i64 = 32;
+const PATTERN_UNITS: i64 = 64;
+/// What a round of a loop costs besides its body: a scope's variable and a copy of the element.
+const ROUND_UNITS: i64 = 16;
 
 // Names that no expression can contain.
 const ROUND: &str = "@round";
@@ -354,7 +356,7 @@ fn charged(condition: &mut IdedExpr, cost: Cost) {
         node(Expr::Call(CallExpr { func_name, target: None, args }))
     };
     let number = |number: i64| node(Expr::Literal(LiteralValue::Int(number.into())));
-    let round = call(ROUND, vec![number(cost.nodes), number(cost.heavy)]);
+    let round = call(ROUND, vec![number(ROUND_UNITS + cost.nodes), number(cost.heavy)]);
     let never = node(Expr::Literal(LiteralValue::Boolean(false.into())));
     let original = std::mem::take(condition);
     *condition = call(operators::CONDITIONAL, vec![round, original, never]);
