@@ -3,6 +3,7 @@
 //! Everything is pinned in `tests/tools`, and installed once into `target/counterparts`. Where Node.js or Python is
 //! missing the tests fail, unless `VMCP_TEST_SKIP_REAL=1` says that this is intended.
 
+mod aws;
 mod clients;
 mod gateway;
 mod http;
@@ -14,6 +15,7 @@ mod servers;
 mod suite;
 mod tokens;
 
+pub use aws::{AccessKeys, SignedService, Sts};
 pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
 pub use gateway::Gateway;
 pub use http::{Reply, get, post};
