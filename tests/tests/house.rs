@@ -34,7 +34,14 @@ const CRATES: &[(&str, &str, Sees)] = &[
     (
         "vmcp-aggregate",
         "services/aggregate",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-decode", "vmcp-timeout", "vmcp-session"]),
+        Sees::Only(&[
+            "vmcp-wire",
+            "vmcp-core",
+            "vmcp-decode",
+            "vmcp-timeout",
+            "vmcp-breaker",
+            "vmcp-session",
+        ]),
     ),
     ("vmcp", "services/server", Sees::AllAbove),
     ("vmcp-tests", "tests", Sees::AllAbove),
@@ -111,10 +118,12 @@ fn rust_files() -> impl Iterator<Item = (PathBuf, String)> {
     texts().into_iter().filter(|(path, _)| path.extension().is_some_and(|ending| ending == "rs"))
 }
 
-/// Whether a whole file is test code: an integration test, a `tests` module, a fuzz target.
+/// Whether a whole file is test code: an integration test, a `tests` module or what several of them share (`testing`),
+/// a fuzz target.
 fn is_test(path: &Path) -> bool {
     let inside = path.strip_prefix("tests/bench").or(path.strip_prefix("tests")).unwrap_or(path);
-    inside.iter().any(|part| part == "tests" || part == "tests.rs" || part == "fuzz")
+    let names = ["tests", "tests.rs", "testing.rs", "fuzz"];
+    inside.iter().any(|part| names.iter().any(|name| part == *name))
 }
 
 /// A file's lines up to its test module.

@@ -37,7 +37,8 @@ pub struct Claims(Map<String, Value>);
 #[must_use]
 pub struct IdentityBuilder(Known);
 
-/// On whose behalf a backend is asked. In the extensions of every request that goes out to one.
+/// On whose behalf a backend is asked. In the extensions of every request that goes out to one;
+/// absent means an anonymous client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// The gateway itself: probes and catalog refreshes. Per-user credential strategies skip it.
@@ -72,6 +73,12 @@ impl Identity {
             expires_at: None,
             upstream: None,
         })
+    }
+
+    /// Whether it is the caller without a name.
+    #[must_use]
+    pub fn is_anonymous(&self) -> bool {
+        self.0.is_none()
     }
 
     /// The `iss` claim; `None` for the anonymous caller.
@@ -131,6 +138,20 @@ impl Hash for Identity {
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Identity").field(&self.subject().unwrap_or("anonymous")).finish()
+    }
+}
+
+// === impl Caller ===
+
+impl Caller {
+    /// The client; the anonymous one for the gateway itself.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        static NOBODY: Identity = Identity(None);
+        match self {
+            Self::Gateway => &NOBODY,
+            Self::User(identity) => identity,
+        }
     }
 }
 

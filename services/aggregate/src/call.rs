@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use vmcp_core::{Body, BoxError, Generation, Identity, McpRequest, Rejection, cause};
+use vmcp_core::{Body, BoxError, Caller, Generation, McpRequest, Rejection, cause};
 
 pub(crate) use self::answer::result;
 pub(crate) use self::route::Target;
@@ -30,7 +30,7 @@ use crate::session::Session;
 pub(crate) struct Call {
     pub(crate) hub: Arc<Hub>,
     pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) caller: Identity,
+    pub(crate) caller: Caller,
     /// `None` for stateless clients.
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) message: McpRequest,

@@ -38,7 +38,7 @@ pub(crate) async fn answer(
             drop(pause);
             let mut splice = Splice::new(&message);
             splice.replace(id, theirs.to_vec());
-            let request = live.sign(post(&upstream.link, splice.finish()));
+            let request = live.sign(post(&upstream.link, &call.caller, splice.finish()));
             if let Err(error) = tell(&upstream.link, request).await {
                 tracing::debug!(backend = upstream.link.name(), %error, "an answer did not arrive");
             }
@@ -82,14 +82,14 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     }
     if let Some(live) = running.upstream.open() {
         let link = &running.upstream.link;
-        _ = tell(link, live.sign(post(link, call.message.bytes.clone()))).await;
+        _ = tell(link, live.sign(post(link, &call.caller, call.message.bytes.clone()))).await;
     }
 }
 
 async fn tell_all(call: &Call, session: &Arc<Session>) {
     for upstream in session.upstreams() {
         if let Some(live) = upstream.open() {
-            let request = live.sign(post(&upstream.link, call.message.bytes.clone()));
+            let request = live.sign(post(&upstream.link, &call.caller, call.message.bytes.clone()));
             _ = tell(&upstream.link, request).await;
         }
     }

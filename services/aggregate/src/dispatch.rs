@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Response, StatusCode, request};
-use vmcp_core::{Body, Generation, McpRequest, Rejection, code};
+use vmcp_core::{Body, Caller, Generation, McpRequest, Rejection, code};
 use vmcp_session::SessionId;
 use vmcp_wire::Envelope;
 
@@ -65,11 +65,12 @@ fn post(hub: &Arc<Hub>, parts: request::Parts, message: McpRequest) -> Begun {
     let stateful = message.generation == Generation::Stateful;
     let request = matches!(message.envelope, Envelope::Request { .. });
     let opens = stateful && request && message.method() == "initialize";
-    let session = if stateful && !opens { Some(session(hub, &parts)) } else { None };
+    let caller = hello::caller(&parts.extensions);
+    let session = if stateful && !opens { Some(session(hub, &parts, &caller)) } else { None };
     let mut call = Call {
         hub: Arc::clone(hub),
         snapshot: hub.snapshot(),
-        caller: hello::caller(&parts.extensions),
+        caller,
         session: None,
         message,
         headers: parts.headers,
@@ -138,20 +139,22 @@ async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejecti
 }
 
 /// The session that a request names, if it is the caller's.
-fn session(hub: &Hub, parts: &request::Parts) -> Result<Arc<Session>, Rejection> {
+fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Session>, Rejection> {
     let id = parts.headers.get(SESSION).ok_or_else(|| {
         let message = "send Mcp-Session-Id: initialize gives one";
         Rejection::malformed(code::INVALID_REQUEST, message)
     })?;
-    SessionId::parse(id.as_bytes())
-        .and_then(|id| hub.sessions.get(id, &hello::caller(&parts.extensions)))
-        .ok_or_else(Rejection::no_session)
+    let session = SessionId::parse(id.as_bytes())
+        .and_then(|id| hub.sessions.get(id, caller.identity()))
+        .ok_or_else(Rejection::no_session)?;
+    session.renew(caller);
+    Ok(session)
 }
 
 /// The stream on which a stateful client hears what it did not ask for, or the rest of one that broke.
 fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
     vmcp_decode::accepts_events(&parts.headers)?;
-    let session = session(hub, parts)?;
+    let session = session(hub, parts, &hello::caller(&parts.extensions))?;
     let talk = session.talk();
     let resumed = parts.headers.get(LAST_EVENT).map(|id| {
         let (number, next) = id.to_str().ok().and_then(parse_id)?;
@@ -175,9 +178,10 @@ fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>,
 }
 
 fn end_session(hub: &Hub, parts: &request::Parts) -> Result<Response<Body>, Rejection> {
-    session(hub, parts)?;
+    let caller = hello::caller(&parts.extensions);
+    session(hub, parts, &caller)?;
     let id = parts.headers.get(SESSION).and_then(|id| SessionId::parse(id.as_bytes()));
-    let ended = id.and_then(|id| hub.sessions.close(id, &hello::caller(&parts.extensions)));
+    let ended = id.and_then(|id| hub.sessions.close(id, caller.identity()));
     ended.ok_or_else(Rejection::no_session)?.end();
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;

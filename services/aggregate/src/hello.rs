@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use http::{HeaderValue, Response};
-use vmcp_core::{Body, Identity, LATEST_STATEFUL, Rejection, STATEFUL, STATELESS};
+use vmcp_core::{Body, Caller, Identity, LATEST_STATEFUL, Rejection, STATEFUL, STATELESS};
 use vmcp_wire::Key;
 
 use crate::backend::request::SESSION;
@@ -35,11 +35,11 @@ pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
     if call.hub.sessions.len() >= call.hub.limits.sessions {
         call.hub.sweep();
     }
-    let session = Session::new(revision, capabilities, client);
+    let session = Session::new(revision, call.caller.clone(), capabilities, client);
     let (id, _) = call
         .hub
         .sessions
-        .open(call.caller.clone(), session)
+        .open(call.caller.identity().clone(), session)
         .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
     let snapshot = &call.snapshot;
     let mut out =
@@ -95,6 +95,6 @@ fn object(call: &Call, key: Key) -> Result<Option<&[u8]>, Rejection> {
 }
 
 /// Who calls, as authentication found out.
-pub(crate) fn caller(extensions: &http::Extensions) -> Identity {
-    extensions.get::<Identity>().cloned().unwrap_or_else(Identity::anonymous)
+pub(crate) fn caller(extensions: &http::Extensions) -> Caller {
+    Caller::User(extensions.get::<Identity>().cloned().unwrap_or_else(Identity::anonymous))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use vmcp_core::Backend;
+use vmcp_core::{Backend, Caller};
 use vmcp_session::Sessions;
 
 use crate::backend::Link;
@@ -75,7 +75,7 @@ impl Myself {
         // Some servers show certain tools only to clients that can be asked. The catalog is for all
         // clients, so it has to have those too; whoever cannot be asked is told so by the call.
         let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#;
-        Introduction { capabilities, client: &self.0 }
+        Introduction { caller: &Caller::Gateway, capabilities, client: &self.0 }
     }
 }
 
@@ -207,12 +207,11 @@ impl Hub {
 
     /// Makes the catalog anew from what the backends offer now, and tells whoever wants to know.
     ///
-    /// A first offer is wanted at once; with a changed one, others may be about to come.
-    pub(crate) async fn rebuild(self: &Arc<Self>, first: bool) {
+    /// Where one offer is new, at a start or after an outage, others are about to come: each catalog
+    /// that is not made is time and memory that nobody has to wait for.
+    pub(crate) async fn rebuild(self: &Arc<Self>) {
         let ticket = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
-        if !first {
-            tokio::time::sleep_until(self.gather()).await;
-        }
+        tokio::time::sleep_until(self.gather()).await;
         let mut built = self.rebuilding.lock().await;
         if *built >= ticket {
             return;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Frame;
 use tokio::task::AbortHandle;
-use vmcp_core::{Body, BoxError, Rejection};
+use vmcp_core::{Body, BoxError, Caller, Rejection};
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
 pub(crate) use self::follow::follow;
@@ -41,6 +41,8 @@ pub(crate) struct Listeners {
 #[derive(Debug)]
 pub(crate) struct Listener {
     stream: Arc<Stream>,
+    /// On whose behalf backends are listened to.
+    caller: Caller,
     /// The id of the request, as JSON: what every notification is tagged with.
     id: Bytes,
     /// The lists whose changes are wanted.
@@ -206,6 +208,7 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     let stream = Stream::unnumbered();
     let listener = Arc::new(Listener {
         stream: Arc::clone(&stream),
+        caller: call.caller.clone(),
         id: call.id(),
         kinds,
         tasks: Mutex::default(),

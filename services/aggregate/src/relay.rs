@@ -138,7 +138,9 @@ impl Relay {
 
     async fn reply(&self, answer: Bytes) {
         let link = &self.upstream.link;
-        if let Err(error) = tell(link, self.live.sign(post(link, answer))).await {
+        if let Err(error) =
+            tell(link, self.live.sign(post(link, &self.live.caller(), answer))).await
+        {
             tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
         }
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use vmcp_core::Caller;
 
 pub(crate) use self::talk::{Question, Talk};
 pub(crate) use self::upstream::Upstream;
@@ -24,6 +25,8 @@ const MOST_CALLS: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) revision: &'static str,
+    /// Whose it is, with the token that was seen last.
+    caller: Mutex<Caller>,
     capabilities: Box<[u8]>,
     client: Box<[u8]>,
     upstreams: Mutex<Vec<Arc<Upstream>>>,
@@ -52,9 +55,15 @@ pub(crate) struct RunningGuard {
 }
 
 impl Session {
-    pub(crate) fn new(revision: &'static str, capabilities: &[u8], client: &[u8]) -> Self {
+    pub(crate) fn new(
+        revision: &'static str,
+        caller: Caller,
+        capabilities: &[u8],
+        client: &[u8],
+    ) -> Self {
         Self {
             revision,
+            caller: Mutex::new(caller),
             capabilities: capabilities.into(),
             client: client.into(),
             upstreams: Mutex::default(),
@@ -66,8 +75,23 @@ impl Session {
     }
 
     /// What backends are told about the client.
-    pub(crate) fn introduction(&self) -> Introduction<'_> {
-        Introduction { capabilities: &self.capabilities, client: &self.client }
+    pub(crate) fn introduction<'a>(&'a self, caller: &'a Caller) -> Introduction<'a> {
+        Introduction { caller, capabilities: &self.capabilities, client: &self.client }
+    }
+
+    /// Whose it is, with the token that was seen last.
+    pub(crate) fn caller(&self) -> Caller {
+        lock(&self.caller).clone()
+    }
+
+    /// Remembers a newer token of the owner, for what is sent when no request of theirs is at hand.
+    pub(crate) fn renew(&self, caller: &Caller) {
+        renew(&self.caller, caller);
+    }
+
+    /// What the client can be asked, as JSON.
+    pub(crate) fn capabilities(&self) -> &[u8] {
+        &self.capabilities
     }
 
     /// The relation to a backend, which is this session's own.
@@ -202,6 +226,13 @@ pub(crate) fn methods(changes: &[Kind]) -> Vec<&'static str> {
         .collect();
     methods.dedup();
     methods
+}
+
+/// Puts the same caller with a newer token into the place of an older one.
+pub(crate) fn renew(known: &Mutex<Caller>, caller: &Caller) {
+    if !caller.identity().is_anonymous() {
+        lock(known).clone_from(caller);
+    }
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

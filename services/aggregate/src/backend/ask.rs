@@ -1,8 +1,9 @@
 //! Requests that the gateway itself makes: one message out, one answer in, both held whole.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited};
 use vmcp_core::{Body, BoxError};
 use vmcp_wire::{Envelope, Outcome, Refused, find, scan, unquote};
@@ -13,6 +14,9 @@ use super::failure::Failure;
 
 /// The largest answer that the gateway reads for itself, in bytes.
 pub(crate) const LARGEST: usize = 16 << 20;
+
+/// The most bytes for which room is made because a backend says that they will come.
+const MOST_RESERVED: usize = 1 << 20;
 
 /// The answer to a request of the gateway.
 #[derive(Debug)]
@@ -103,15 +107,35 @@ pub(crate) fn status(code: StatusCode) -> Failure {
     if code == StatusCode::NOT_FOUND { Failure::SessionGone } else { Failure::Status(code) }
 }
 
+/// The body in one piece. One that comes in one piece is not copied; of others, no two copies are
+/// held at once.
 async fn whole(body: Body) -> Result<Bytes, BoxError> {
-    let collected = Limited::new(body, LARGEST).collect().await.map_err(|error| {
-        if error.is::<http_body_util::LengthLimitError>() {
-            Failure::TooLarge { limit: LARGEST }.into()
-        } else {
-            error
+    let mut body = Limited::new(body, LARGEST);
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(too_large)?;
+        let Ok(data) = frame.into_data() else { continue };
+        if first.is_empty() && rest.is_empty() {
+            first = data;
+            continue;
         }
-    })?;
-    Ok(collected.to_bytes())
+        if rest.is_empty() {
+            let expected = usize::try_from(body.size_hint().lower()).unwrap_or(MOST_RESERVED);
+            rest.reserve(first.len() + data.len() + expected.min(MOST_RESERVED));
+            rest.extend_from_slice(&std::mem::take(&mut first));
+        }
+        rest.extend_from_slice(&data);
+    }
+    Ok(if rest.is_empty() { first } else { rest.freeze() })
+}
+
+fn too_large(error: BoxError) -> BoxError {
+    if error.is::<http_body_util::LengthLimitError>() {
+        Failure::TooLarge { limit: LARGEST }.into()
+    } else {
+        error
+    }
 }
 
 /// The event that answers `id`, and what it is; what comes before it was not asked for.

@@ -1,7 +1,8 @@
 //! What can go wrong between the gateway and a backend, and what the client is told.
 
 use http::StatusCode;
-use vmcp_core::{BoxError, Rejection, cause};
+use vmcp_breaker::Open;
+use vmcp_core::{BoxError, CredentialError, CredentialFault, Rejection, cause};
 use vmcp_timeout::Elapsed;
 
 /// A backend did not answer as MCP requires.
@@ -48,7 +49,32 @@ pub(crate) enum Failure {
 
 /// What a client is told when a call to `backend` failed.
 pub(crate) fn rejection(backend: &str, error: &BoxError) -> Rejection {
-    Rejection::backend_unavailable(backend, &problem(error))
+    if let Some(open) = cause::<Open>(error.as_ref()) {
+        return Rejection::circuit_open(backend, open.retry_in);
+    }
+    match cause::<CredentialError>(error.as_ref()) {
+        Some(error) => credentials(backend, &error.fault),
+        None => Rejection::backend_unavailable(backend, &problem(error)),
+    }
+}
+
+/// Who can help with credentials that could not be had, in words that name no authority.
+fn credentials(backend: &str, fault: &CredentialFault) -> Rejection {
+    match fault {
+        CredentialFault::NoCaller => {
+            let problem = "they depend on who is calling, and the caller is not authenticated";
+            Rejection::no_credentials(backend, problem, false)
+        }
+        CredentialFault::NoUpstreamToken { provider: _ } => Rejection::log_in_again(backend),
+        CredentialFault::Refused { reason } => {
+            let problem = format!("the caller was refused ({reason})");
+            Rejection::no_credentials(backend, &problem, false)
+        }
+        CredentialFault::Unavailable { reason: _ } => {
+            let problem = "who gives them does not answer: try again later";
+            Rejection::no_credentials(backend, problem, true)
+        }
+    }
 }
 
 /// What a backend did wrong, as far as a client may know.
@@ -56,6 +82,12 @@ pub(crate) fn problem(error: &BoxError) -> String {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
     if cause::<Elapsed>(error).is_some() {
         return "did not answer in time".to_owned();
+    }
+    if cause::<Open>(error).is_some() {
+        return "failed too often and is left alone for now".to_owned();
+    }
+    if let Some(error) = cause::<CredentialError>(error) {
+        return format!("cannot be given credentials: {}", error.fault);
     }
     cause::<Failure>(error).map_or_else(|| "could not be reached".to_owned(), ToString::to_string)
 }
@@ -68,6 +100,38 @@ mod tests {
 
     fn told(error: impl std::error::Error + Send + Sync + 'static) -> String {
         rejection("be", &(Box::new(error) as BoxError)).message().to_owned()
+    }
+
+    fn without(fault: CredentialFault) -> Rejection {
+        let backend = vmcp_core::Backend::new("be");
+        let source = Some("https://idp.internal/token: canary".into());
+        rejection("be", &(Box::new(CredentialError { backend, fault, source }) as BoxError))
+    }
+
+    #[test]
+    fn missing_credentials_say_who_can_help() {
+        let told = without(CredentialFault::NoCaller);
+        assert!(told.message().contains("the caller is not authenticated"), "{told:?}");
+        assert_eq!((told.status(), told.challenge()), (StatusCode::OK, None));
+        let told = without(CredentialFault::Refused { reason: "invalid_grant".into() });
+        assert!(told.message().contains("refused (invalid_grant)"), "{told:?}");
+        assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
+        let told = without(CredentialFault::Unavailable { reason: "timeout" });
+        assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":true"));
+    }
+
+    #[test]
+    fn a_login_that_has_ended_is_a_challenge() {
+        let told = without(CredentialFault::NoUpstreamToken { provider: "github".into() });
+        assert_eq!(told.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(told.challenge(), Some(&vmcp_core::Challenge::InvalidToken));
+    }
+
+    #[test]
+    fn an_open_circuit_says_when_to_try_again() {
+        let backend = vmcp_core::Backend::new("be");
+        let open = Open { backend, retry_in: Duration::from_secs(7) };
+        assert!(told(open).ends_with("try again in 7 s"));
     }
 
     #[test]

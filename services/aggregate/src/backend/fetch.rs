@@ -67,7 +67,7 @@ impl Speaker<'_> {
                 let message = format!(
                     r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
                 );
-                (live.sign(post(link, message.into())), id)
+                (live.sign(post(link, &live.caller(), message.into())), id)
             }
             Self::Stateless(_, who) => {
                 let members =

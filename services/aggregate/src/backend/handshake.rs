@@ -1,9 +1,11 @@
 //! How a backend is met: which generation it speaks, and the handshake of the stateful one.
 
+use std::sync::Mutex;
+
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::Full;
-use vmcp_core::{BoxError, LATEST_STATEFUL, STATEFUL, STATELESS, cause};
+use vmcp_core::{BoxError, Caller, LATEST_STATEFUL, STATEFUL, STATELESS, cause};
 use vmcp_wire::{elements, find, unquote};
 
 use super::ask::{ask, tell};
@@ -11,6 +13,7 @@ use super::channel::Lease;
 use super::failure::Failure;
 use super::request::{REVISION, SESSION, delete, post, stateless};
 use super::{Link, Speaks};
+use crate::session::{lock, renew};
 
 /// An open session with a stateful backend.
 #[derive(Debug)]
@@ -22,11 +25,14 @@ pub(crate) struct Live {
     lease: Option<Lease>,
     /// Whether it declared `logging`.
     pub(crate) logs: bool,
+    /// On whose behalf it was opened, with the token that was seen last.
+    caller: Mutex<Caller>,
 }
 
-/// What a backend is told about who is behind the gateway. All three are JSON.
+/// Who is behind the gateway, and what a backend is told about them. The latter two are JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Introduction<'a> {
+    pub(crate) caller: &'a Caller,
     pub(crate) capabilities: &'a [u8],
     pub(crate) client: &'a [u8],
 }
@@ -50,7 +56,7 @@ pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<(Live, By
     {
         message.extend_from_slice(piece);
     }
-    let mut reply = match ask(link, post(link, message.into()), &id).await {
+    let mut reply = match ask(link, post(link, who.caller, message.into()), &id).await {
         Ok(reply) => reply,
         Err(error) => return Err(refused(error)),
     };
@@ -65,9 +71,10 @@ pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<(Live, By
     let session = session.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
     let lease = reply.extensions.remove();
     let logs = offers(&reply.result, "logging");
-    let live = Live { session, revision, lease, logs };
+    let caller = Mutex::new(who.caller.clone());
+    let live = Live { session, revision, lease, logs, caller };
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    tell(link, live.sign(post(link, ready))).await?;
+    tell(link, live.sign(post(link, who.caller, ready))).await?;
     Ok((live, reply.result))
 }
 
@@ -112,8 +119,18 @@ impl Live {
     /// Tells the backend that the session is over. That it may not listen changes nothing.
     pub(crate) async fn close(&self, link: &Link) {
         if self.can_end() {
-            _ = tell(link, self.sign(delete(link))).await;
+            _ = tell(link, self.sign(delete(link, &self.caller()))).await;
         }
+    }
+
+    /// On whose behalf it was opened, with the token that was seen last.
+    pub(crate) fn caller(&self) -> Caller {
+        lock(&self.caller).clone()
+    }
+
+    /// Remembers a newer token of the same caller, for what is sent when no request of theirs is at hand.
+    pub(crate) fn renew(&self, caller: &Caller) {
+        renew(&self.caller, caller);
     }
 }
 
@@ -148,7 +165,7 @@ pub(crate) fn request(
     let message = format!(
         r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{members}"_meta":{{{meta}}}}}}}"#
     );
-    let mut request = post(link, message.into());
+    let mut request = post(link, who.caller, message.into());
     stateless(request.headers_mut(), method, None);
     (request, id)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::{BoxError, Generation};
+use vmcp_core::{BoxError, Caller, Generation};
 use vmcp_wire::{Envelope, find, scan};
 
 use super::ask::{Media, media, tell};
@@ -111,7 +111,7 @@ async fn follow_session(
     let mut pause = PAUSE.0;
     loop {
         // The stream is opened first, so that no change falls between fetching and listening.
-        let response = link.send(live.sign(listen(link, last.as_ref()))).await?;
+        let response = link.send(live.sign(listen(link, &Caller::Gateway, last.as_ref()))).await?;
         fetch_all(hub, link, speaker).await?;
         *fetched = true;
         if !response.status().is_success() || media(response.headers()) != Media::Events {
@@ -215,7 +215,7 @@ async fn heard(
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#
         )
     };
-    tell(link, live.sign(post(link, answer.into()))).await
+    tell(link, live.sign(post(link, &Caller::Gateway, answer.into()))).await
 }
 
 /// Which list a notification says has changed.
@@ -258,10 +258,9 @@ async fn refresh(
 /// Makes an offer part of the catalog, then says that it is there: who waits for the one sees the
 /// other.
 async fn publish(hub: &Arc<Hub>, link: &Arc<Link>, offer: Offer) {
-    let before = link.offer.load_full();
-    if before.as_deref() != Some(&offer) {
+    if link.offer.load().as_deref() != Some(&offer) {
         link.offer.store(Some(Arc::new(offer)));
-        hub.rebuild(before.is_none()).await;
+        hub.rebuild().await;
     }
     link.set_status(Status::Ready);
 }

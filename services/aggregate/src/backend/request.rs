@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request};
 use http_body_util::Full;
-use vmcp_core::STATELESS;
+use vmcp_core::{Caller, STATELESS};
 use vmcp_decode::name;
 use vmcp_timeout::Hold;
 
@@ -20,11 +20,9 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// A message to a backend.
-pub(crate) fn post(link: &Link, message: Bytes) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::new(message));
-    *request.method_mut() = Method::POST;
-    *request.uri_mut() = link.uri.clone();
+/// A message to a backend, on behalf of whom it is sent.
+pub(crate) fn post(link: &Link, caller: &Caller, message: Bytes) -> Request<Full<Bytes>> {
+    let mut request = bare(link, caller, Method::POST, Full::new(message));
     let headers = request.headers_mut();
     headers.reserve(6);
     headers.insert(CONTENT_TYPE, JSON);
@@ -34,9 +32,8 @@ pub(crate) fn post(link: &Link, message: Bytes) -> Request<Full<Bytes>> {
 
 /// The stream on which a stateful backend speaks unasked, from behind `last` if that is given.
 /// It may be silent for as long as it likes.
-pub(crate) fn listen(link: &Link, last: Option<&Bytes>) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::default());
-    *request.uri_mut() = link.uri.clone();
+pub(crate) fn listen(link: &Link, caller: &Caller, last: Option<&Bytes>) -> Request<Full<Bytes>> {
+    let mut request = bare(link, caller, Method::GET, Full::default());
     request.headers_mut().insert(ACCEPT, EVENTS);
     if let Some(last) = last.and_then(|id| HeaderValue::from_bytes(id).ok()) {
         request.headers_mut().insert(LAST_EVENT, last);
@@ -48,10 +45,19 @@ pub(crate) fn listen(link: &Link, last: Option<&Bytes>) -> Request<Full<Bytes>> 
 }
 
 /// Ends a stateful backend's session.
-pub(crate) fn delete(link: &Link) -> Request<Full<Bytes>> {
-    let mut request = Request::new(Full::default());
-    *request.method_mut() = Method::DELETE;
+pub(crate) fn delete(link: &Link, caller: &Caller) -> Request<Full<Bytes>> {
+    bare(link, caller, Method::DELETE, Full::default())
+}
+
+/// The caller is in the extensions for whoever gives the request its credentials. An anonymous one
+/// is not: nobody has anything of theirs to show.
+fn bare(link: &Link, caller: &Caller, method: Method, body: Full<Bytes>) -> Request<Full<Bytes>> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method;
     *request.uri_mut() = link.uri.clone();
+    if !matches!(caller, Caller::User(identity) if identity.is_anonymous()) {
+        request.extensions_mut().insert(caller.clone());
+    }
     request
 }
 

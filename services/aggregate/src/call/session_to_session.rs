@@ -85,11 +85,11 @@ struct Streaming {
 impl Exchange {
     async fn send(&self) -> Result<(Arc<Live>, Response<Body>), BoxError> {
         let level = self.session.level();
-        let who = self.session.introduction();
+        let who = self.session.introduction(&self.call.caller);
         let live = self.upstream.live(who, level.as_deref()).await?;
         crate::listen::follow(&self.session, &self.upstream);
         let link = &self.target.link;
-        let mut request = live.sign(post(link, self.target.message.clone()));
+        let mut request = live.sign(post(link, &self.call.caller, self.target.message.clone()));
         request.extensions_mut().insert(self.hold.clone());
         let response = LiveOn::new(link.begin(request)).await?;
         Ok((live, response))
@@ -225,7 +225,7 @@ impl Exchange {
         let Some(last) = last else { return Err(Failure::Ended.into()) };
         sleep(Duration::from_millis(retry.unwrap_or(1000).clamp(10, 30_000))).await;
         let link = &self.target.link;
-        let mut request = live.sign(listen(link, Some(&last)));
+        let mut request = live.sign(listen(link, &live.caller(), Some(&last)));
         request.extensions_mut().insert(self.hold.clone());
         let response = link.send(request).await?;
         if media(response.headers()) != Media::Events || !response.status().is_success() {

@@ -82,7 +82,7 @@ impl Bridge {
         let message = &self.target.message;
         let Ok(Envelope::Request { params, .. }) = scan(message) else { return message.clone() };
         let level = self.session.level();
-        let add = meta_members(self.session.introduction(), level.as_deref());
+        let add = meta_members(self.session.introduction(&self.call.caller), level.as_deref());
         let mut splice = Splice::new(message);
         match (params.get(Key::Meta), params.span) {
             (Some(object), _) => {
@@ -115,7 +115,7 @@ impl Bridge {
 
     async fn send(&self, message: Bytes) -> Result<State, BoxError> {
         let link = &self.target.link;
-        let mut request = post(link, message);
+        let mut request = post(link, &self.call.caller, message);
         request.extensions_mut().insert(self.hold.clone());
         let headers = request.headers_mut();
         let target = names(self.target.method).then(|| self.target.name());
@@ -253,7 +253,7 @@ impl Bridge {
     fn ask(&self, question: &[u8], stream: &Stream) -> Result<oneshot::Receiver<Bytes>, BoxError> {
         let method = find(question, "method").and_then(vmcp_wire::unquote).unwrap_or_default();
         let capability = needed(&method).ok_or(Failure::Question("asked something unknown"))?;
-        if find(self.session.introduction().capabilities, capability).is_none() {
+        if find(self.session.capabilities(), capability).is_none() {
             let problem = "asked something that the client did not declare to be able to answer";
             return Err(Failure::Question(problem).into());
         }

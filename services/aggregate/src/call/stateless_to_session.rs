@@ -67,7 +67,7 @@ fn meta<'a>(call: &'a Call, key: &str) -> Option<&'a [u8]> {
 
 fn upstream(call: &Call, target: &Target) -> Arc<Upstream> {
     let capabilities = meta(call, CAPABILITIES).unwrap_or(b"{}");
-    let key = SharedKey::new(&target.link, &call.caller, capabilities, meta(call, LEVEL));
+    let key = SharedKey::new(&target.link, call.caller.identity(), capabilities, meta(call, LEVEL));
     call.hub.shared.get(key, &target.link)
 }
 
@@ -87,13 +87,14 @@ impl Crossing {
         upstream: &Arc<Upstream>,
     ) -> Result<Self, BoxError> {
         let who = Introduction {
+            caller: &call.caller,
             capabilities: meta(call, CAPABILITIES).unwrap_or(b"{}"),
             client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
         };
         let live = upstream.live(who, meta(call, LEVEL)).await?;
         let link = &target.link;
         let id = Bytes::from(link.serial().to_string());
-        let mut request = live.sign(post(link, outgoing(target, &id)));
+        let mut request = live.sign(post(link, &call.caller, outgoing(target, &id)));
         let hold = Hold::new();
         request.extensions_mut().insert(hold.clone());
         let cancelling = Cancelling::new(link, &live, id.clone());
@@ -201,7 +202,7 @@ async fn resume(
         .map(|span| span.slice(&call.message.bytes))
         .filter(|responses| responses.first() == Some(&b'{'))
         .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
-    let waiting = call.hub.parked.take(handle, &call.caller).ok_or_else(gone)?;
+    let waiting = call.hub.parked.take(handle, call.caller.identity()).ok_or_else(gone)?;
     let (outlet, outs) = mpsc::channel(QUEUE);
     waiting.send(Resume { responses, outlet }).map_err(|_| gone())?;
     let expected = Expected {

@@ -31,7 +31,7 @@ pub(crate) async fn call(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let link = &target.link;
-    let mut request = post(link, message);
+    let mut request = post(link, &call.caller, message);
     let headers = request.headers_mut();
     let named = names(target.method).then(|| target.name());
     stateless(headers, target.method, named.as_deref());
@@ -219,8 +219,8 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
 pub(crate) fn purpose<'a>(call: &'a Call, target: &'a Target) -> Purpose<'a> {
     Purpose {
         principal: (
-            call.caller.issuer().unwrap_or_default(),
-            call.caller.subject().unwrap_or_default(),
+            call.caller.identity().issuer().unwrap_or_default(),
+            call.caller.identity().subject().unwrap_or_default(),
         ),
         backend: target.link.name(),
         method: target.method,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::BoxError;
+use vmcp_core::{BoxError, Caller};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, scan};
 
@@ -24,9 +24,11 @@ use crate::stream::{Class, Stream};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 const LARGEST_EVENT: usize = 16 << 20;
 
-/// Who a listener of a stateless client is to a backend: it asks for nothing but notifications.
-const NOBODY: Introduction<'static> =
-    Introduction { capabilities: b"{}", client: br#"{"name":"vmcp","version":"1"}"# };
+/// A listener of a stateless client asks a backend for nothing but notifications.
+fn listening(caller: &Caller) -> Introduction<'_> {
+    let client = br#"{"name":"vmcp","version":"1"}"#;
+    Introduction { caller, capabilities: b"{}", client }
+}
 
 /// Listens to a backend for a stateful client, if that has a reason to: an open stream of its own,
 /// or a subscription.
@@ -58,7 +60,8 @@ async fn for_session(session: Arc<Session>, upstream: Arc<Upstream>, stream: Arc
     loop {
         let level = session.level();
         let round = async {
-            let live = upstream.live(session.introduction(), level.as_deref()).await?;
+            let caller = session.caller();
+            let live = upstream.live(session.introduction(&caller), level.as_deref()).await?;
             let relay = Relay {
                 session: Arc::clone(&session),
                 upstream: Arc::clone(&upstream),
@@ -97,7 +100,7 @@ async fn read<F: Future<Output = ()>>(
     mut each: impl FnMut(Bytes) -> F,
 ) -> Result<Said, BoxError> {
     let link = &upstream.link;
-    let response = link.send(live.sign(listen(link, None))).await?;
+    let response = link.send(live.sign(listen(link, &live.caller(), None))).await?;
     let status = response.status().as_u16();
     if status == 404 || status == 400 && live.can_end() {
         upstream.gone(live);
@@ -123,7 +126,8 @@ async fn for_subscriber(session: Arc<Session>, upstream: Arc<Upstream>, stream: 
     if uris.is_empty() {
         return;
     }
-    let who = session.introduction();
+    let caller = session.caller();
+    let who = session.introduction(&caller);
     updates(&upstream.link, &uris, who, |message| {
         if let Some(message) = untagged(&message) {
             stream.push(message, Class::Kept);
@@ -135,7 +139,8 @@ async fn for_subscriber(session: Arc<Session>, upstream: Arc<Upstream>, stream: 
 /// A stateless client's updates from one backend, of either generation.
 pub(super) async fn for_listener(listener: Arc<Listener>, link: Arc<Link>, uris: Vec<String>) {
     if link.speaks().is_some_and(|speaks| speaks != Speaks::Stateful) {
-        return updates(&link, &uris, NOBODY, |message| listener.push(&message)).await;
+        let who = listening(&listener.caller);
+        return updates(&link, &uris, who, |message| listener.push(&message)).await;
     }
     let upstream = Arc::new(Upstream::new(Arc::clone(&link)));
     for uri in &uris {
@@ -145,7 +150,7 @@ pub(super) async fn for_listener(listener: Arc<Listener>, link: Arc<Link>, uris:
     let mut pause = PAUSE.0;
     loop {
         let round = async {
-            let live = upstream.live(NOBODY, None).await?;
+            let live = upstream.live(listening(&listener.caller), None).await?;
             let refuse = |message: Bytes| refuse(Arc::clone(&link), Arc::clone(&live), message);
             read(&upstream, &live, &mut pause, |message| {
                 let updated = is_update(&message);
@@ -190,7 +195,7 @@ async fn refuse(link: Arc<Link>, live: Arc<Live>, message: Bytes) {
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#
         )
     };
-    _ = tell(&link, live.sign(post(&link, answer.into()))).await;
+    _ = tell(&link, live.sign(post(&link, &live.caller(), answer.into()))).await;
 }
 
 /// Reads a stateless backend's `subscriptions/listen` stream, again and again.

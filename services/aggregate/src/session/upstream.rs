@@ -56,7 +56,10 @@ impl Upstream {
         level: Option<&[u8]>,
     ) -> Result<Arc<Live>, BoxError> {
         match self.live.load_full() {
-            Some(live) => Ok(live),
+            Some(live) => {
+                live.renew(who.caller);
+                Ok(live)
+            }
             // Once in a session: not worth room in the future of every request.
             None => Box::pin(self.open_session(who, level)).await,
         }
@@ -105,7 +108,9 @@ impl Upstream {
         let id = format!("\"vmcp:{}\"", self.link.serial());
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-        ask(&self.link, live.sign(post(&self.link, message.into())), &id).await.map(drop)
+        ask(&self.link, live.sign(post(&self.link, &live.caller(), message.into())), &id)
+            .await
+            .map(drop)
     }
 
     /// Remembers that the client wants to hear of a resource, or no longer does. `false` when there

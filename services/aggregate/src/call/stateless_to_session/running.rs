@@ -93,7 +93,9 @@ impl Drop for Cancelling {
         let message = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the client is gone"}}}}"#
         );
-        runtime.spawn(async move { tell(&link, live.sign(post(&link, message.into()))).await });
+        runtime.spawn(async move {
+            tell(&link, live.sign(post(&link, &live.caller(), message.into()))).await
+        });
     }
 }
 
@@ -110,7 +112,7 @@ impl RunningCall {
         let bytes = |key: &str| meta(call, key).map(Bytes::copy_from_slice);
         Self {
             hub: Arc::clone(&call.hub),
-            caller: call.caller.clone(),
+            caller: call.caller.identity().clone(),
             link: Arc::clone(&target.link),
             live,
             events,
@@ -278,7 +280,7 @@ impl RunningCall {
 
 async fn reply(link: &Link, live: &Live, id: &[u8], ending: &[u8]) {
     let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();
-    if let Err(error) = tell(link, live.sign(post(link, message.into()))).await {
+    if let Err(error) = tell(link, live.sign(post(link, &live.caller(), message.into()))).await {
         tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
     }
 }
