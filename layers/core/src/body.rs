@@ -22,7 +22,8 @@ enum Kind {
     #[default]
     Empty,
     Full(Bytes),
-    Chain(Chain),
+    // Boxed: only lists are sent so, and every response is moved around with room for it.
+    Chain(Box<Chain>),
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BoxError> + Send>>),
 }
 
@@ -53,7 +54,7 @@ impl Body {
     /// prepared answer can differ from request to request.
     #[must_use]
     pub fn chain(pieces: [Bytes; 3]) -> Self {
-        Self(Kind::Chain(Chain { pieces, next: 0 }))
+        Self(Kind::Chain(Box::new(Chain { pieces, next: 0 })))
     }
 
     /// The bytes, if all of them are there in one piece.

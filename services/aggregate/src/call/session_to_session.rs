@@ -113,23 +113,25 @@ impl Exchange {
         response: Response<Body>,
         last: bool,
     ) -> Result<Outcome, BoxError> {
-        let (parts, body) = response.into_parts();
-        let code = parts.status;
+        let (code, kind) = (response.status(), media(response.headers()));
+        let body = response.into_body();
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
             let refusal = Box::pin(Limited::new(body, REFUSAL).collect()).await?.to_bytes();
             if !last && forgotten(code, &refusal) {
                 self.upstream.gone(&live);
                 return Ok(Outcome::SessionLost);
             }
-            if media(&parts.headers) != Media::Json {
+            if kind != Media::Json {
                 return Err(status(code).into());
             }
             return ready(answer::whole(code, refusal, &self.expected())?);
         }
-        match media(&parts.headers) {
+        match kind {
             Media::Json => ready(answer::json(code, body, &self.expected()).await?),
+            // Boxed: what reads events is larger than everything else that a call needs.
             Media::Events => {
-                self.begin(live, Events::new(body, self.call.hub.limits.held_bytes)).await
+                let events = Events::new(body, self.call.hub.limits.held_bytes);
+                Box::pin(self.begin(live, events)).await
             }
             Media::Other if code.is_success() => Err(Failure::ContentType.into()),
             Media::Other => Err(status(code).into()),

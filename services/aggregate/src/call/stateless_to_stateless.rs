@@ -36,8 +36,9 @@ pub(crate) async fn call(
     let named = names(target.method).then(|| target.name());
     stateless(headers, target.method, named.as_deref());
     add_headers(&target.headers, headers, call.message.param(Key::Arguments));
-    let response = link.send(request).await?;
-    let (parts, body) = response.into_parts();
+    let response = link.begin(request).await?;
+    let (code, kind) = (response.status(), media(response.headers()));
+    let body = response.into_body();
     let expected = Expected {
         id: call.id(),
         client_id: call.id(),
@@ -47,8 +48,8 @@ pub(crate) async fn call(
         may_ask: target.method != "completion/complete",
         most: call.hub.limits.held_bytes,
     };
-    match media(&parts.headers) {
-        Media::Json => Ok(Ok(match answer::json(parts.status, body, &expected).await? {
+    match kind {
+        Media::Json => Ok(Ok(match answer::json(code, body, &expected).await? {
             Shaped::Ready(response) => response,
             Shaped::InputRequired(message) => {
                 let message = sealed(&call, &target, message)?;
@@ -56,8 +57,8 @@ pub(crate) async fn call(
             }
         })),
         Media::Events => Box::pin(begin(call, target, expected, body)).await.map(Ok),
-        Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
-        Media::Other => Err(status(parts.status).into()),
+        Media::Other if code.is_success() => Err(Failure::ContentType.into()),
+        Media::Other => Err(status(code).into()),
     }
 }
 
