@@ -123,6 +123,16 @@ impl FetchPolicy {
         }
     }
 
+    /// Whether a fetcher with this policy would ask `url`, as far as that can be told without
+    /// resolving its name: for mistakes that should be known before the first request.
+    ///
+    /// # Errors
+    ///
+    /// [`FetchError::Url`] or [`FetchError::Insecure`].
+    pub fn check(&self, url: &Url) -> Result<(), FetchError> {
+        self.admit(&Origin::of(url)?).map(drop)
+    }
+
     /// Which addresses may be connected to for `origin`, if it may be asked at all.
     fn admit(&self, origin: &Origin) -> Result<AddressPolicy, FetchError> {
         let loopback = match origin.host() {

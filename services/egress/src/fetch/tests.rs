@@ -137,6 +137,19 @@ async fn refuses_what_is_no_absolute_url() {
     }
 }
 
+#[test]
+fn a_url_can_be_checked_before_anything_is_asked() {
+    let check = |policy: FetchPolicy, url: &str| policy.check(&Url::parse(url).unwrap());
+    for url in ["https://id.example", "http://localhost:1", "http://[::1]/", "https://10.0.0.1/"] {
+        assert!(check(FetchPolicy::configured(), url).is_ok(), "{url}");
+    }
+    for url in ["http://id.example", "http://10.0.0.1/", "ftp://id.example", "https://u@id.example"]
+    {
+        assert!(check(FetchPolicy::configured(), url).is_err(), "{url}");
+    }
+    assert!(check(FetchPolicy::supplied(), "http://localhost:1").is_err());
+}
+
 #[tokio::test]
 async fn refuses_a_bundle_that_cannot_be_read_before_it_is_needed() {
     let policy = FetchPolicy { ca_bundle: Some("missing.pem".into()), ..FetchPolicy::supplied() };
