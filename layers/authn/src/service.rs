@@ -140,7 +140,12 @@ impl<A> Door<A> {
         answer: Result<Identity, Refusal>,
         request: &mut Request<B>,
     ) -> Result<Option<SystemTime>, Refusal> {
+        let trail = request.extensions().get::<Trail>();
         let admitted = answer.and_then(|identity| {
+            // Who lacks a scope is known, too.
+            if let Some(trail) = trail {
+                trail.note_identity(&identity);
+            }
             let required = &self.challenges.required;
             if required.iter().all(|scope| grants(identity.claims(), scope)) {
                 Ok(identity)
@@ -148,15 +153,11 @@ impl<A> Door<A> {
                 Err(Refusal::InsufficientScope(required.clone()))
             }
         });
-        let trail = request.extensions().get::<Trail>();
         let identity = admitted.inspect_err(|refusal| {
             if let Some(trail) = trail {
                 trail.note_denied(refusal.reason());
             }
         })?;
-        if let Some(trail) = trail {
-            trail.note_identity(&identity);
-        }
         // Nobody further in needs it: strategies that exchange the token take it from the identity.
         request.headers_mut().remove(AUTHORIZATION);
         let expires_at = identity.expires_at();

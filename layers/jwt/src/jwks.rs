@@ -19,6 +19,9 @@ use crate::{KeySet, KeySource, KeysError, KeysFuture};
 /// How long a failed fetch is not repeated.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// How long a fetch may take, with all requests that finding the keys needs.
+const DEADLINE: Duration = Duration::from_secs(10);
+
 /// How often keys are fetched because a token names an unknown one.
 const UNKNOWN: Duration = Duration::from_secs(30);
 
@@ -28,8 +31,8 @@ const UNKNOWN: Duration = Duration::from_secs(30);
 /// at least 60 s, at most 1 h and 10 minutes by default; after four fifths of that time the next one is
 /// fetched while tokens are verified with the old one. While the issuer cannot be asked, or answers
 /// nonsense or an empty set, the last set is used for up to 24 h. A token that names an unknown key
-/// causes a fetch, at most every 30 s. Of many that need the keys at once, one fetches them; a failed
-/// fetch is not repeated for 5 s.
+/// causes a fetch, at most every 30 s. Of many that need the keys at once, one fetches them, within
+/// 10 s; a failed fetch is not repeated for 5 s.
 ///
 /// Fetches ahead run as tasks of the current tokio runtime.
 pub struct JwksSource<C>(Arc<Source<C>>);
@@ -242,9 +245,9 @@ where
         if let Some(settled) = self.settled(lacking.as_ref(), self.clock.now()) {
             return settled;
         }
-        let fetched = self.fetch().await;
+        let fetched = tokio::time::timeout(DEADLINE, self.fetch()).await;
         let now = self.clock.now();
-        let error = match fetched {
+        let error = match fetched.unwrap_or(Err(KeysError::TooSlow)) {
             Ok((set, lifetime)) => {
                 self.pace().failed = None;
                 self.loaded.store(Some(Arc::new(Loaded { set: Arc::clone(&set), lifetime })));

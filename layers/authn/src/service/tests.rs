@@ -104,7 +104,11 @@ async fn who_is_not_known_does_not_get_in() {
 async fn a_token_without_a_configured_scope_is_told_all_of_them() {
     let layer = layer().require_scopes(["openid", "mcp:list", "mcp:call"]);
     let with = |scope: &str| bearer(&token(&claims(&json!({"scope": scope}))));
-    let (response, inside) = through(layer.clone(), with("mcp:list")).await;
+    let mut request = with("mcp:list");
+    let trail = Trail::of(request.extensions_mut());
+    let (response, inside) = through(layer.clone(), request).await;
+    assert_eq!(trail.denied(), Some("insufficient scope"));
+    assert_eq!(trail.identity().unwrap().subject(), Some("alice"));
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
     assert!(inside.is_none());
     let challenge = error_of(&response);

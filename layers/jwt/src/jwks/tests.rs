@@ -231,6 +231,15 @@ async fn a_slow_issuer_has_five_seconds() {
     assert_eq!(began.elapsed().as_secs(), 5);
 }
 
+#[tokio::test(start_paused = true)]
+async fn finding_the_keys_has_ten_seconds_altogether() {
+    let fake = Fake::default();
+    *fake.0.delay.lock().unwrap() = Duration::from_secs(4);
+    let began = tokio::time::Instant::now();
+    assert_eq!(load(&fake, nobody()).await.unwrap_err(), KeysError::TooSlow);
+    assert_eq!(began.elapsed().as_secs(), 10);
+}
+
 fn metadata(issuer: &str, keys: &str) -> String {
     json!({"issuer": issuer, "jwks_uri": keys}).to_string()
 }
