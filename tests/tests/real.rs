@@ -18,6 +18,8 @@ mod fixture;
 mod identity;
 #[path = "real/old_transport.rs"]
 mod old_transport;
+#[path = "real/otlp.rs"]
+mod otlp;
 #[path = "real/questions.rs"]
 mod questions;
 #[path = "real/servers.rs"]

@@ -3,10 +3,13 @@
 use std::fmt;
 
 use opentelemetry_sdk::metrics::reader::MetricReader;
-use opentelemetry_sdk::metrics::{Instrument, MeterProviderBuilder, SdkMeterProvider, Stream};
+use opentelemetry_sdk::metrics::{
+    Instrument, InstrumentKind, MeterProviderBuilder, SdkMeterProvider, Stream,
+};
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanProcessor, TracerProviderBuilder};
 
 use super::Telemetry;
+use super::observe::MAX_VALUES;
 use crate::ids::Ids;
 use crate::series::MAX_SERIES;
 use crate::{Settings, SettingsError, resource};
@@ -143,7 +146,11 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// How many sets of labels each instrument may have.
-fn bounds(_: &Instrument) -> Option<Stream> {
-    Stream::builder().with_cardinality_limit(MAX_SERIES).build().ok()
+/// How many sets of labels each instrument may have. Room for them is set aside.
+fn bounds(instrument: &Instrument) -> Option<Stream> {
+    let most = match instrument.kind() {
+        InstrumentKind::Counter | InstrumentKind::Histogram => MAX_SERIES,
+        _ => MAX_VALUES,
+    };
+    Stream::builder().with_cardinality_limit(most).build().ok()
 }

@@ -7,7 +7,7 @@ use super::Telemetry;
 use crate::names::{Kind, Metric};
 
 /// How many values of its label one metric shows.
-const MAX_VALUES: usize = 1000;
+pub(super) const MAX_VALUES: usize = 1000;
 
 impl Telemetry {
     /// Shows the number that `read` gives. To be called once for a metric: it is read for as long as
