@@ -17,7 +17,6 @@ use crate::stream::{Opening, parse_id};
 use crate::{client, hello, listen, lists};
 
 /// A request after everything that needs no waiting.
-#[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
 pub(crate) enum Begun {
     Done(Response<Body>),
     Going(Arc<Call>),

@@ -96,7 +96,6 @@ impl Drop for Running {
 /// The answer to a request.
 pub struct ResponseFuture(Kind);
 
-#[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
 enum Kind {
     Done(Option<Response<Body>>),
     Going(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
