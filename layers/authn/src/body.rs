@@ -41,6 +41,18 @@ impl<R> ResponseBody<R> {
         };
         Self { inner, end }
     }
+
+    /// The body itself where nothing cuts it short, so that a stack with one body type wraps streams
+    /// only.
+    ///
+    /// # Errors
+    /// It is a stream that ends with its token: then it is given back as it is.
+    pub fn try_into_inner(self) -> Result<R, Self> {
+        match self.end {
+            End::Body => Ok(self.inner),
+            End::At(_) | End::Over => Err(self),
+        }
+    }
 }
 
 impl<R: Body> Body for ResponseBody<R> {
