@@ -49,6 +49,15 @@ impl Feature {
         }
     }
 
+    /// A kind of things that have it.
+    pub(super) fn kind(self) -> ItemKind {
+        match self {
+            Self::Tool => ItemKind::Tool,
+            Self::Prompt => ItemKind::Prompt,
+            Self::Resource => ItemKind::Resource,
+        }
+    }
+
     /// Type of the resource, id of the action, `operation`, `feature`.
     fn names(self) -> [&'static str; 4] {
         match self {

@@ -11,6 +11,10 @@ use super::model::CLIENT;
 
 /// What some policies look at.
 #[derive(Clone, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is found by itself, and none excludes another"
+)]
 pub(super) struct Reads {
     /// The attributes that are named anywhere, whosever they are.
     pub(super) attributes: BTreeSet<String>,
@@ -20,6 +24,8 @@ pub(super) struct Reads {
     pub(super) principal: bool,
     /// What the principal is in.
     pub(super) groups: bool,
+    /// The resource, beyond what the head of the policy says of it.
+    pub(super) resource: bool,
 }
 
 impl Reads {
@@ -42,11 +48,12 @@ impl Reads {
     }
 
     pub(super) fn join(&mut self, other: &Self) {
-        let Self { attributes, context, principal, groups } = other;
+        let Self { attributes, context, principal, groups, resource } = other;
         self.attributes.extend(attributes.iter().cloned());
         self.context |= context;
         self.principal |= principal;
         self.groups |= groups;
+        self.resource |= resource;
     }
 
     /// Whether an attribute `name` could be asked for.
@@ -68,6 +75,7 @@ impl Reads {
             ("Var", Value::String(variable)) => {
                 self.context |= variable == "context";
                 self.principal |= variable == "principal";
+                self.resource |= variable == "resource";
             }
             ("Value", value) => self.principal |= mentions(value, CLIENT),
             ("." | "has", body) => {
@@ -112,8 +120,9 @@ impl Reads {
 
     /// An operand of which not the whole is looked at.
     fn operand(&mut self, operand: &Value) {
-        if operand.get("Var").is_none() {
-            self.expression(operand);
+        match operand.get("Var") {
+            Some(variable) => self.resource |= variable == "resource",
+            None => self.expression(operand),
         }
     }
 }

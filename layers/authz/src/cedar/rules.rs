@@ -99,6 +99,9 @@ impl Rule {
             {
                 About::None
             }
+            ResourceConstraint::Any if !self.reads.resource && !self.reads.arguments() => {
+                About::All
+            }
             ResourceConstraint::Any
             | ResourceConstraint::In(_)
             | ResourceConstraint::Is(_)
@@ -111,5 +114,7 @@ impl Rule {
 pub(super) enum About {
     None,
     One(Box<str>),
+    /// Any, and it says the same of each.
+    All,
     Any,
 }

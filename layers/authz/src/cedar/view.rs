@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use cedar_policy::{AuthorizationError, Context, Decision, Effect, Entities, EntityUid};
 use cedar_policy::{EvaluationError, Request, RestrictedExpression};
 use serde_json::{Map, Value};
-use vmcp_core::{Identity, Item};
+use vmcp_core::{Hints, Identity, Item};
 
 use super::Cedar;
 use super::arguments::Arguments;
@@ -214,21 +214,37 @@ impl Prepared {
         let entity = cedar.model.principal(principal.clone(), claims.clone(), groups)?;
         let entities = with(&cedar.model.statics, entity)?;
         let context = Context::from_pairs(claims.clone()).ok()?;
-        let candidates = Feature::ALL.map(|feature| {
-            let mut candidates = Candidates::default();
-            for (place, rule) in cedar.rules.iter().enumerate() {
-                if !rule.concerns(&principal, feature, &cedar.model, &entities) {
-                    continue;
-                }
-                match rule.about(feature, &cedar.model) {
-                    About::None => {}
-                    About::One(name) => candidates.one.entry(name).or_default().push(place),
-                    About::Any => candidates.any.push(place),
+        let candidates = Default::default();
+        let mut prepared = Self { principal, entities, claims, context, candidates };
+        prepared.candidates = Feature::ALL.map(|feature| prepared.candidates(cedar, feature));
+        Some(prepared)
+    }
+
+    fn candidates(&self, cedar: &Cedar, feature: Feature) -> Candidates {
+        let mut candidates = Candidates::default();
+        let nothing = Item { kind: feature.kind(), name: "", hints: Hints::default() };
+        let nothing = self.request(cedar, &nothing, Question::Possible);
+        for (place, rule) in cedar.rules.iter().enumerate() {
+            if !rule.concerns(&self.principal, feature, &cedar.model, &self.entities) {
+                continue;
+            }
+            match rule.about(feature, &cedar.model) {
+                About::None => {}
+                About::One(name) => candidates.one.entry(name).or_default().push(place),
+                About::Any => candidates.any.push(place),
+                // What is silent about one thing is silent about all, if it looks at none.
+                About::All => {
+                    let silent = nothing.as_ref().is_some_and(|(request, entities)| {
+                        let outcome = rule.evaluate(cedar, request, entities, Question::Possible);
+                        matches!(outcome, Outcome::Silent)
+                    });
+                    if !silent {
+                        candidates.any.push(place);
+                    }
                 }
             }
-            candidates
-        });
-        Some(Self { principal, entities, claims, context, candidates })
+        }
+        candidates
     }
 
     fn request(

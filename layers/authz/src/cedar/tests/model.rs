@@ -6,7 +6,10 @@ use proptest::sample::{select, subsequence};
 
 use super::*;
 
-const POLICIES: [&str; 16] = [
+const POLICIES: [&str; 19] = [
+    "permit(principal, action, resource) when { principal has claim_n && [1, 2].contains(principal.claim_n) };",
+    r#"permit(principal, action == Action::"call_tool", resource) when { action.operation == "call_tool" && principal.claim_n > 1 };"#,
+    r#"forbid(principal, action, resource) unless { principal in Group::"top" || Tool::"x".tier == 2 };"#,
     "permit(principal, action, resource);",
     r#"permit(principal == Client::"a", action, resource);"#,
     r#"permit(principal in Group::"top", action == Action::"call_tool", resource);"#,
