@@ -1,19 +1,12 @@
 //! What tests look at: everything that goes out, kept in memory.
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
 use opentelemetry_sdk::metrics::data::{
     AggregatedMetrics, MetricData, ResourceMetrics, ScopeMetrics,
 };
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SimpleSpanProcessor, SpanData};
 
-use tower::ServiceExt;
-use tower_layer::Layer;
-use vmcp_core::{Backend, BoxError, Generation, McpRequest, Trail};
-
-use crate::{Operation, SamplingRatio, Settings, Telemetry};
+use crate::{SamplingRatio, Settings, Telemetry};
 
 pub(crate) const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -51,7 +44,17 @@ impl Fixture {
     }
 
     /// One call that goes wrong, through both layers, so that each of their metrics has something.
+    #[cfg(feature = "prometheus")]
     pub(crate) async fn use_all(&self) {
+        use bytes::Bytes;
+        use http::{Request, Response};
+        use http_body_util::Full;
+        use tower::ServiceExt;
+        use tower_layer::Layer;
+        use vmcp_core::{Backend, BoxError, Generation, McpRequest, Trail};
+
+        use crate::Operation;
+
         let failing = tower::service_fn(|_: Request<Full<Bytes>>| async {
             Err::<Response<Full<Bytes>>, BoxError>("gone".into())
         });

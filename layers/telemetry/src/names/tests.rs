@@ -3,8 +3,6 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::METRICS;
-use crate::Settings;
-use crate::fixture::Fixture;
 
 const DASHBOARD: &str = include_str!("../../dashboards/grafana.json");
 const ALERTS: &str = include_str!("../../dashboards/alerts.yaml");
@@ -102,12 +100,13 @@ fn dashboard_and_alerts_ask_for_what_is_written() {
     }
 }
 
+#[cfg(feature = "prometheus")]
 #[tokio::test]
 async fn dashboard_and_alerts_use_labels_that_are_written() {
-    let fixture = Fixture::new(Settings {
+    let fixture = crate::fixture::Fixture::new(crate::Settings {
         prometheus: true,
         legacy_attributes: false,
-        ..Fixture::settings(None)
+        ..crate::fixture::Fixture::settings(None)
     });
     fixture.use_all().await;
     let text = fixture.telemetry.scrape().unwrap().text();

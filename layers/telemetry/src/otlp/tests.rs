@@ -150,6 +150,7 @@ async fn a_protocol_that_is_not_spoken_is_refused() {
     assert!(error.contains("http/json") && error.contains("grpc or http/protobuf"), "{error}");
 }
 
+#[cfg(feature = "prometheus")]
 #[tokio::test]
 async fn a_collector_that_is_gone_is_counted_and_nothing_secret_is_told_of_it() {
     let client = tower::service_fn(|_: Request<Body>| async {

@@ -9,11 +9,12 @@ use tower_layer::Layer;
 
 use super::*;
 use crate::fixture::Fixture;
-use crate::names::{self, METRICS};
+use crate::names;
 use crate::{Endpoint, SamplingRatio, SettingsError};
 
 impl Telemetry {
     /// Sends the spans that wait.
+    #[cfg(all(feature = "otlp", feature = "prometheus"))]
     pub(crate) async fn flush_spans(&self) -> OTelSdkResult {
         let tracer = self.0.tracer.clone();
         let flush = move || tracer.map_or(Ok(()), |tracer| tracer.force_flush());
@@ -46,6 +47,7 @@ async fn ask(telemetry: &Telemetry) {
     telemetry.incoming().layer(inner).oneshot(Request::new(())).await.unwrap();
 }
 
+#[cfg(feature = "prometheus")]
 #[test]
 fn while_tracing_is_off_there_is_no_tracer_provider() {
     let settings = Settings { prometheus: true, ..Settings::default() };
@@ -66,11 +68,12 @@ fn what_is_to_be_sent_needs_somewhere_to_go() {
     assert!(matches!(error, BuildError::NoClient), "{error}");
 }
 
+#[cfg(feature = "prometheus")]
 #[tokio::test]
 async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
     let settings = Settings { prometheus: true, ..Fixture::settings(None) };
     let fixture = Fixture::new(settings);
-    for metric in METRICS.iter().filter(|metric| metric.description.contains("Fed by")) {
+    for metric in names::METRICS.iter().filter(|metric| metric.description.contains("Fed by")) {
         if metric.description.contains("ackend") {
             fixture.telemetry.observe_each(metric, "vmcp.backend.name", |show| show("a", 3));
         } else {
@@ -80,7 +83,7 @@ async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
     fixture.use_all().await;
     let text = fixture.telemetry.scrape().unwrap().text();
     let text = std::str::from_utf8(&text).unwrap();
-    for metric in METRICS {
+    for metric in names::METRICS {
         let name = metric.prometheus();
         let shown = text.lines().any(|line| {
             line.split_once(['{', ' ']).is_some_and(|(shown, _)| {
@@ -96,6 +99,7 @@ async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
     assert!(text.contains(r#"service_name="gateway""#), "{text}");
 }
 
+#[cfg(feature = "prometheus")]
 #[tokio::test(start_paused = true)]
 async fn who_asks_for_the_text_often_gets_the_same_for_a_second() {
     let settings = Settings { prometheus: true, ..Settings::default() };
