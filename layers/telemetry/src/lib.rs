@@ -7,8 +7,6 @@ mod attributes;
 mod body;
 mod client_side;
 mod context;
-#[cfg(test)]
-mod fixture;
 mod ids;
 mod incoming;
 mod operation;
@@ -23,6 +21,8 @@ mod series;
 mod server_side;
 mod settings;
 mod telemetry;
+#[cfg(test)]
+mod testing;
 mod trace;
 
 #[cfg(feature = "prometheus")]

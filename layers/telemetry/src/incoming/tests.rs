@@ -11,7 +11,7 @@ use tower_test::mock;
 use vmcp_core::{Backend, Body, Generation, Identity, McpRequest, Rejection, Trail};
 use vmcp_wire::scan;
 
-use crate::fixture::{Fixture, PARENT};
+use crate::testing::{Fixture, PARENT};
 use crate::{Settings, Trace};
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{"token":"canary"}}}"#;

@@ -103,10 +103,10 @@ fn dashboard_and_alerts_ask_for_what_is_written() {
 #[cfg(feature = "prometheus")]
 #[tokio::test]
 async fn dashboard_and_alerts_use_labels_that_are_written() {
-    let fixture = crate::fixture::Fixture::new(crate::Settings {
+    let fixture = crate::testing::Fixture::new(crate::Settings {
         prometheus: true,
         legacy_attributes: false,
-        ..crate::fixture::Fixture::settings(None)
+        ..crate::testing::Fixture::settings(None)
     });
     fixture.use_all().await;
     let text = fixture.telemetry.scrape().unwrap().text();

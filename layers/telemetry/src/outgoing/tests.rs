@@ -6,7 +6,7 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_core::{Backend, Body, BoxError, CredentialError, CredentialFault, Trail};
 
-use crate::fixture::{Fixture, PARENT};
+use crate::testing::{Fixture, PARENT};
 use crate::{InMessage, Operation, Settings, Trace, TraceContext};
 
 const MESSAGE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;

@@ -8,8 +8,8 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 
 use super::*;
-use crate::fixture::Fixture;
 use crate::names;
+use crate::testing::Fixture;
 use crate::{Endpoint, SamplingRatio, SettingsError};
 
 impl Telemetry {
