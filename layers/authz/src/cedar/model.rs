@@ -12,6 +12,9 @@ use super::reads::{Reads, mentions};
 /// The type of principals.
 pub(super) const CLIENT: &str = "Client";
 
+/// The types of what is asked about.
+pub(super) const ITEMS: [&str; 3] = ["Tool", "Prompt", "Resource"];
+
 /// The type of a principal's groups.
 const GROUP: &str = "Group";
 
@@ -36,6 +39,8 @@ pub(super) struct Model {
     pub(super) statics: Entities,
     /// Whether callers are among the configured entities, or referred to by them.
     pub(super) mentions_clients: bool,
+    /// Whether an attribute of a configured entity leads to something that can be asked about.
+    pub(super) leads_to_items: bool,
 }
 
 impl Feature {
@@ -61,9 +66,9 @@ impl Feature {
     /// Type of the resource, id of the action, `operation`, `feature`.
     fn names(self) -> [&'static str; 4] {
         match self {
-            Self::Tool => ["Tool", "call_tool", "call", "tool"],
-            Self::Prompt => ["Prompt", "get_prompt", "get", "prompt"],
-            Self::Resource => ["Resource", "read_resource", "read", "resource"],
+            Self::Tool => [ITEMS[0], "call_tool", "call", "tool"],
+            Self::Prompt => [ITEMS[1], "get_prompt", "get", "prompt"],
+            Self::Resource => [ITEMS[2], "read_resource", "read", "resource"],
         }
     }
 }
@@ -87,6 +92,10 @@ impl Model {
             server: uid(&name("MCP")?, server),
             statics,
             mentions_clients: mentions(&json, CLIENT),
+            leads_to_items: json.as_array().into_iter().flatten().any(|entity| {
+                let inside = |kind: &&str| ["attrs", "tags"].map(|at| mentions(&entity[at], kind));
+                ITEMS.iter().any(|kind| inside(kind).contains(&true))
+            }),
             actions,
         };
         let operations = model.actions.clone().map(|action| {
@@ -97,6 +106,13 @@ impl Model {
         for entity in operations {
             let statics = entity.and_then(|entity| with(&model.statics, entity));
             model.statics = statics.ok_or_else(|| Fault::entities("an action is in itself"))?;
+        }
+        for above in model.actions.iter().filter_map(|one| model.statics.ancestors(one)).flatten() {
+            if *above.type_name() != action {
+                return Err(Fault::entities(format!(
+                    "an action can be in actions, not in {above}"
+                )));
+            }
         }
         Ok(model)
     }
@@ -111,6 +127,12 @@ impl Model {
 
     pub(super) fn client(&self, subject: &str) -> EntityUid {
         EntityUid::from_type_name_and_id(self.client.clone(), EntityId::new(subject))
+    }
+
+    /// Whether an entity is in something that can be asked about, and so in whatever that is in.
+    pub(super) fn is_in_items(&self, entities: &Entities, uid: &EntityUid) -> bool {
+        let mut above = entities.ancestors(uid).into_iter().flatten();
+        above.any(|above| self.types.contains(above.type_name()))
     }
 
     /// The caller: what it claims, and what groups it is in.

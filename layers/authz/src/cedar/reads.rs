@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use cedar_policy::{Policy, PrincipalConstraint};
 use serde_json::{Value, json};
 
-use super::model::CLIENT;
+use super::model::{CLIENT, ITEMS};
 
 /// What some policies look at.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +77,11 @@ impl Reads {
                 self.principal |= variable == "principal";
                 self.resource |= variable == "resource";
             }
-            ("Value", value) => self.principal |= mentions(value, CLIENT),
+            ("Value", value) => {
+                self.principal |= mentions(value, CLIENT);
+                // What is asked about can be named instead.
+                self.resource |= ITEMS.iter().any(|kind| mentions(value, kind));
+            }
             ("." | "has", body) => {
                 match &body["attr"] {
                     Value::String(name) => _ = self.attributes.insert(name.clone()),

@@ -66,6 +66,7 @@ impl Rule {
         model: &Model,
         entities: &Entities,
     ) -> bool {
+        let mixed = model.is_in_items(entities, principal);
         let within = |inner: &EntityUid, outer: &EntityUid| {
             inner == outer || entities.is_ancestor_of(outer, inner)
         };
@@ -78,10 +79,10 @@ impl Rule {
         acts && match self.policy.principal_constraint() {
             PrincipalConstraint::Any => true,
             PrincipalConstraint::Eq(one) => one == *principal,
-            PrincipalConstraint::In(group) => within(principal, &group),
+            PrincipalConstraint::In(group) => mixed || within(principal, &group),
             PrincipalConstraint::Is(kind) => kind == *principal.type_name(),
             PrincipalConstraint::IsIn(kind, group) => {
-                kind == *principal.type_name() && within(principal, &group)
+                kind == *principal.type_name() && (mixed || within(principal, &group))
             }
         }
     }
@@ -99,7 +100,9 @@ impl Rule {
             {
                 About::None
             }
-            ResourceConstraint::Any if !self.reads.resource && !self.reads.arguments() => {
+            ResourceConstraint::Any
+                if !self.reads.resource && !self.reads.arguments() && !model.leads_to_items =>
+            {
                 About::All
             }
             ResourceConstraint::Any

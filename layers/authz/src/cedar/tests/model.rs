@@ -6,7 +6,10 @@ use proptest::sample::{select, subsequence};
 
 use super::*;
 
-const POLICIES: [&str; 19] = [
+const POLICIES: [&str; 22] = [
+    r#"forbid(principal, action, resource) when { Tool::"x" has readOnlyHint && Tool::"x".readOnlyHint };"#,
+    r#"forbid(principal in MCP::"my-vmcp", action, resource);"#,
+    "permit(principal, action, resource) when { principal has likes && principal.likes has readOnlyHint };",
     "permit(principal, action, resource) when { principal has claim_n && [1, 2].contains(principal.claim_n) };",
     r#"permit(principal, action == Action::"call_tool", resource) when { action.operation == "call_tool" && principal.claim_n > 1 };"#,
     r#"forbid(principal, action, resource) unless { principal in Group::"top" || Tool::"x".tier == 2 };"#,
@@ -29,6 +32,7 @@ const POLICIES: [&str; 19] = [
 ];
 
 const ENTITIES: &str = r#"[
+    {"uid": {"type": "Client", "id": "b"}, "attrs": {"likes": {"__entity": {"type": "Tool", "id": "y"}}}, "parents": [{"type": "Tool", "id": "x"}]},
     {"uid": {"type": "Group", "id": "g"}, "attrs": {}, "parents": [{"type": "Group", "id": "top"}]},
     {"uid": {"type": "Tool", "id": "x"}, "attrs": {"tier": 1}, "parents": [{"type": "Toolset", "id": "s"}]},
     {"uid": {"type": "Action", "id": "get_prompt"}, "attrs": {}, "parents": [{"type": "Action", "id": "harmless"}]}
@@ -83,8 +87,9 @@ proptest! {
     fn decisions_are_those_of_cedar_over_all_policies(
         policies in subsequence(POLICIES.to_vec(), 1..6),
         asked in prop::collection::vec(asked(), 1..24),
+        configured in any::<bool>(),
     ) {
-        let cedar = with_entities(&policies, ENTITIES);
+        let cedar = with_entities(&policies, if configured { ENTITIES } else { "[]" });
         for Asked { who, kind, name, hints, arguments } in asked {
             let item = Item { kind, name, hints };
             let admission = admission(&cedar, &who);
