@@ -19,6 +19,7 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
+use vmcp_breaker::Breaker;
 use vmcp_core::{Backend, Body, BoxError, Generation};
 
 use crate::catalog::Offer;
@@ -30,8 +31,8 @@ pub(crate) struct Link {
     pub(crate) uri: Uri,
     pub(crate) transport: Transport,
     pub(crate) fingerprint: u64,
-    /// With its tuning: a reload may bring another one.
-    service: ArcSwap<(BackendService, u64)>,
+    /// A reload may bring another one.
+    reach: ArcSwap<Reach>,
     /// One bit for each generation that it is known to speak.
     speaks: AtomicU8,
     /// The last good one.
@@ -41,6 +42,13 @@ pub(crate) struct Link {
     pub(crate) nudge: Notify,
     /// Numbers the gateway's own requests.
     serial: AtomicU64,
+}
+
+/// How a backend is reached.
+struct Reach {
+    service: BackendService,
+    breaker: Option<Breaker>,
+    tuning: u64,
 }
 
 /// The generations that a backend speaks.
@@ -93,6 +101,7 @@ impl Link {
             uri,
             transport,
             service: _,
+            breaker,
             answer_within: _,
             fingerprint,
             tuning,
@@ -103,7 +112,7 @@ impl Link {
             uri,
             transport,
             fingerprint,
-            service: ArcSwap::from_pointee((adapted, tuning)),
+            reach: ArcSwap::from_pointee(Reach { service: adapted, breaker, tuning }),
             speaks: AtomicU8::new(speaks),
             offer: ArcSwapOption::empty(),
             status: watch::Sender::new(Status::Fetching { since: Instant::now() }),
@@ -114,9 +123,15 @@ impl Link {
 
     /// Takes over what a reload says of how it is reached.
     pub(crate) fn retune(&self, settings: &BackendSettings) {
-        if self.service.load().1 != settings.tuning {
-            self.service.store(Arc::new((adapted(settings), settings.tuning)));
+        if self.reach.load().tuning != settings.tuning {
+            let (breaker, tuning) = (settings.breaker.clone(), settings.tuning);
+            self.reach.store(Arc::new(Reach { service: adapted(settings), breaker, tuning }));
         }
+    }
+
+    /// The breaker in front of it, if it has one.
+    pub(crate) fn breaker(&self) -> Option<Breaker> {
+        self.reach.load().breaker.clone()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -153,7 +168,7 @@ impl Link {
     /// Begins to send a request, as a future that is good by itself.
     pub(crate) fn begin(&self, mut request: Request<Full<Bytes>>) -> Sending {
         request.extensions_mut().insert(self.backend.clone());
-        self.service.load().0.send(request)
+        self.reach.load().service.send(request)
     }
 
     /// An id for a request of the gateway itself.

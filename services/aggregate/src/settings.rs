@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use http::Uri;
+use vmcp_breaker::Breaker;
 use vmcp_core::Backend;
 
 pub use self::service::{BackendService, Sending};
@@ -22,6 +23,8 @@ pub struct BackendSettings {
     pub transport: Transport,
     /// What reaches it.
     pub service: BackendService,
+    /// The breaker in that service, if it has one, for what is shown of the backend.
+    pub breaker: Option<Breaker>,
     /// How long to wait for each message of an answer that does not come as the response to the
     /// request: with [`Transport::Sse`], where `service` cannot bound it. Else it is not used.
     pub answer_within: Duration,

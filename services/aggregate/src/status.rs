@@ -49,6 +49,8 @@ pub struct BackendReport {
     pub failure: Option<String>,
     /// Whether its first answer is still awaited.
     pub pending: bool,
+    /// The breaker in front of it, if it has one: how the circuit stands.
+    pub breaker: Option<vmcp_breaker::Breaker>,
 }
 
 /// Something on offer, or hidden.
@@ -93,6 +95,7 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
             }),
             offered: link.offer.load().is_some(),
             pending: matches!(status, Status::Fetching { .. }),
+            breaker: link.breaker(),
             failure: match status {
                 Status::Failed { reason } => Some(reason),
                 Status::Fetching { .. } | Status::Ready => None,

@@ -41,7 +41,10 @@ pub use self::{
         CircuitBreaker, FailureHandling, LogLevel, Operational, PartialFailureMode, Timeouts,
     },
     optimizer::Optimizer,
-    outgoing_auth::{OutgoingAuth, Source, Strategy},
+    outgoing_auth::{
+        AwsSts, ClientSecret, HeaderInjection, HeaderValue, OutgoingAuth, RoleMapping, RoleMatch,
+        Source, Strategy, TokenExchange, TokenType, UpstreamInject,
+    },
     reference::{NoRef, Reference, ResourceRef},
     schema::{config_schema, schema},
     session_storage::{SessionRedis, SessionStorage},

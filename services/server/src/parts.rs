@@ -3,16 +3,19 @@
 
 mod aggregation;
 mod backends;
+mod credentials;
 mod unsupported;
 
 use std::fmt;
 
 use vmcp_aggregate::settings::{PartialFailure, Settings};
+use vmcp_breaker::Settings as Breaking;
 use vmcp_config::{
     CircuitBreaker, FailureHandling, File, LogLevel, Mistake, Operational, PartialFailureMode,
 };
 use vmcp_egress::Egress;
 
+use self::backends::Around;
 pub use self::unsupported::Unsupported;
 
 /// What the server is made of, for one configuration.
@@ -46,6 +49,8 @@ pub struct AboutBackend {
     pub url: String,
     /// Whether it is of `type: entry`.
     pub entry: bool,
+    /// The strategy by which it is shown credentials.
+    pub auth: &'static str,
     /// Its metadata, with `group` set by the server.
     pub metadata: std::collections::BTreeMap<String, String>,
 }
@@ -85,7 +90,7 @@ impl Parts {
             backends,
             composite_tools: _,
             incoming_auth: _,
-            outgoing_auth: _,
+            outgoing_auth,
             operational,
             optimizer: _,
             session_storage: _,
@@ -93,14 +98,20 @@ impl Parts {
             auth_server: _,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
-        let partial_failure = patience(&failure_handling);
+        let (partial_failure, breaking) = failures(&failure_handling);
+        let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, egress);
         let about = About {
             name: name.clone(),
             group: group.clone(),
             metadata,
-            backends: backends.iter().map(|backend| backends::about(backend, &group)).collect(),
+            backends: backends
+                .iter()
+                .map(|backend| backends::about(backend, &group, &strategies))
+                .collect(),
         };
-        let (backends, mistakes) = backends::settings(backends, &timeouts, egress);
+        let around = Around { waiting: &timeouts, strategies: &strategies, breaking, egress };
+        let (backends, wrong) = backends::settings(backends, &around);
+        mistakes.extend(wrong);
         if !unsupported.is_empty() || !mistakes.is_empty() {
             return Err(PartsError { unsupported, mistakes });
         }
@@ -115,17 +126,20 @@ impl Parts {
     }
 }
 
-fn patience(failures: &FailureHandling) -> PartialFailure {
+fn failures(failures: &FailureHandling) -> (PartialFailure, Option<Breaking>) {
     let FailureHandling {
         health_check_interval: _,
         health_check_timeout: _,
         unhealthy_threshold: _,
         partial_failure_mode,
         status_reporting_interval: _,
-        circuit_breaker: CircuitBreaker { enabled: _, failure_threshold: _, timeout: _ },
+        circuit_breaker: CircuitBreaker { enabled, failure_threshold, timeout },
     } = failures;
-    match partial_failure_mode {
+    let partial_failure = match partial_failure_mode {
         PartialFailureMode::Fail => PartialFailure::Fail,
         PartialFailureMode::BestEffort => PartialFailure::BestEffort,
-    }
+    };
+    // What the configuration takes for a threshold and a time is one.
+    let breaking = Breaking::new(*failure_threshold, (*timeout).into()).ok();
+    (partial_failure, breaking.filter(|_| *enabled))
 }

@@ -117,8 +117,9 @@ impl Shared {
                     "transport": transport(backend.transport),
                     "status": condition(backend),
                     "message": backend.failure,
-                    "auth_type": "unauthenticated",
+                    "auth_type": known.auth,
                     "mcp_revision": backend.revision,
+                    "circuit": backend.breaker.as_ref().map(circuit),
                     "metadata": known.metadata,
                 })
             })
@@ -155,6 +156,22 @@ impl Shared {
             "configuration": self.reloads.to_json(),
         })
     }
+}
+
+/// How the circuit to a backend stands, in the words of the resource's status (seed section 2.10).
+fn circuit(breaker: &vmcp_breaker::Breaker) -> Value {
+    let vmcp_breaker::Status { state, failures, last_changed } = breaker.status();
+    json!({
+        "state": state.name(),
+        "failures": failures,
+        "retry_in_seconds": breaker.retry_in().map(|wait| wait.as_secs_f64().ceil()),
+        "last_changed": last_changed.and_then(rfc3339),
+    })
+}
+
+/// A point in time as dashboards read it; `None` for what no calendar has.
+fn rfc3339(at: std::time::SystemTime) -> Option<String> {
+    jiff::Timestamp::try_from(at).ok().map(|at| format!("{at:.0}"))
 }
 
 /// A backend's condition in the words of the resource's status (seed section 2.10).

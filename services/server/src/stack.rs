@@ -3,13 +3,22 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
 use tower::{ServiceBuilder, ServiceExt};
+use tower_layer::Layer;
+use tower_service::Service;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::BackendService;
-use vmcp_core::Body;
+use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
+use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Seen, Standard};
+use vmcp_core::{Body, BoxError, cause};
 use vmcp_decode::{Decode, DecodeLayer};
-use vmcp_egress::{Client, RedirectLayer};
+use vmcp_egress::{Client, Fetcher, RedirectLayer};
+use vmcp_header_injection::{Credential, HeaderInjectionLayer};
 use vmcp_timeout::TimeoutLayer;
+use vmcp_token_exchange::{Cached as CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
 
 use crate::guard::{CatchPanic, CatchPanicLayer, Crowd, CrowdLayer, Hosts, HostsLayer};
 use crate::old_clients::{Clients, OldClients};
@@ -61,16 +70,82 @@ impl Incoming {
     }
 }
 
-/// The outgoing stack of one backend, outermost first.
-#[must_use]
-pub fn outgoing(timeouts: TimeoutLayer, client: Client) -> BackendService {
-    let origin = client.origin().clone();
-    let stack = ServiceBuilder::new()
-        // Outside the connection and the redirects: the time is that of the backend's next frame,
-        // however it is reached.
-        .layer(timeouts)
-        // Same origin, 307 and 308 only: the body is sent again as it is.
-        .layer(RedirectLayer::new(origin))
-        .service(client);
-    BackendService::new(stack.map_response(|response| response.map(Body::wrap)))
+/// What is around the connection to one backend.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Leaves the backend alone when it fails.
+    pub breaker: Option<Breaker>,
+    /// What the backend is shown.
+    pub credentials: Credentials,
+    /// How long it may take.
+    pub timeouts: TimeoutLayer,
+    /// Its connections.
+    pub client: Client,
+}
+
+/// What a backend is shown: one strategy of seed section 5.2.
+#[derive(Clone, Debug, Default)]
+pub enum Credentials {
+    /// Nothing.
+    #[default]
+    None,
+    /// A header: fixed, or the caller's token of an upstream provider.
+    Header(HeaderInjectionLayer<Credential>),
+    /// A token that the caller's was exchanged for.
+    Exchange(TokenExchangeLayer<CachedExchange<TokenEndpoint<Fetcher>>, Twice>),
+    /// A signature with the credentials of an AWS role.
+    Sts(AwsStsLayer<CachedRole<Sts>>),
+}
+
+impl Outgoing {
+    /// The outgoing stack, innermost first.
+    #[must_use]
+    pub fn stack(self) -> BackendService {
+        let Self { breaker, credentials, timeouts, client } = self;
+        // Outside the credentials: the next place is shown them anew, as it was asked for them. Same
+        // origin, 307 and 308 only: the body is sent again as it is.
+        let redirects = RedirectLayer::new(client.origin().clone());
+        // Around the connection alone: the time is that of the backend's next frame, not that of who
+        // gives credentials, who has a deadline of their own.
+        let connection = timeouts.layer(client);
+        // Innermost of what changes a request: a signature is over what really goes out.
+        let stack = match credentials {
+            Credentials::None => erased(redirects.layer(connection)),
+            Credentials::Header(layer) => erased(redirects.layer(layer.layer(connection))),
+            Credentials::Exchange(layer) => erased(redirects.layer(layer.layer(connection))),
+            Credentials::Sts(layer) => erased(redirects.layer(layer.layer(connection))),
+        };
+        // Outside the credentials, so that an open circuit asks nobody for any; outside the timeout,
+        // so that a wait in vain counts as a failure.
+        match breaker {
+            None => stack,
+            Some(breaker) => erased(BreakerLayer::new(breaker).classify(class).layer(stack)),
+        }
+    }
+}
+
+/// What a backend's answer says of it. That all connections to it are in use is this side's own limit.
+fn class(seen: Seen<'_>) -> Class {
+    match seen {
+        Seen::Error(error) if cause::<vmcp_egress::Error>(error).is_some_and(busy) => {
+            Class::Neutral
+        }
+        seen => Standard.classify(seen),
+    }
+}
+
+fn busy(error: &vmcp_egress::Error) -> bool {
+    matches!(error, vmcp_egress::Error::Overloaded { .. })
+}
+
+fn erased<S, B>(stack: S) -> BackendService
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let stack = stack.map_response(|response| response.map(Body::wrap)).map_err(Into::into);
+    BackendService::new(stack)
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::panic, clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,13 +15,19 @@ use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tower::ServiceExt;
+use url::Url;
 use vmcp::guard::{CrowdLayer, HostsLayer};
-use vmcp::stack::{Incoming, McpService, outgoing};
-use vmcp_aggregate::settings::{Limits, PartialFailure, Rules, Settings};
+use vmcp::stack::{Credentials, Incoming, McpService, Outgoing};
+use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Settings};
 use vmcp_aggregate::{Gateway, Seal};
-use vmcp_core::{Body, BoxError, cause};
+use vmcp_breaker::{Breaker, Open, State};
+use vmcp_core::{
+    Backend, Body, BoxError, Caller, CredentialError, Identity, UpstreamFuture, UpstreamKind,
+    UpstreamToken, UpstreamTokens, cause,
+};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Egress, Target};
+use vmcp_header_injection::{Credential, HeaderInjectionLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 
 /// A body that must not be looked at.
@@ -107,32 +115,135 @@ async fn the_service_gets_what_was_decoded() {
     assert_eq!(status(stack(1), request("localhost", Full::from("{"))).await, 400);
 }
 
-#[tokio::test]
-async fn a_redirect_is_within_the_time_of_its_backend() {
+/// Serves each connection with the next of `answers`; behind the last, none is answered. Gives the heads
+/// that came.
+async fn serve(answers: &'static [&'static str]) -> (Url, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(async move {
+    let url = format!("http://{}/here", listener.local_addr().unwrap()).parse().unwrap();
+    let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&heads);
+    tokio::spawn(async move {
         let mut kept = Vec::new();
-        let mut first = true;
+        let mut answers = answers.iter();
         while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = [0; 1024];
-            _ = stream.read(&mut head).await;
-            if std::mem::take(&mut first) {
-                let moved =
-                    b"HTTP/1.1 307 T\r\nlocation: /there\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-                stream.write_all(moved).await.unwrap();
-            } else {
-                // Where it leads, nobody answers.
-                kept.push(stream);
+            let mut head = [0; 4096];
+            let read = stream.read(&mut head).await.unwrap_or(0);
+            seen.lock().unwrap().push(String::from_utf8_lossy(&head[..read]).into_owned());
+            match answers.next() {
+                Some(answer) => {
+                    let close = "content-length: 0\r\nconnection: close\r\n\r\n";
+                    stream
+                        .write_all(format!("HTTP/1.1 {answer}\r\n{close}").as_bytes())
+                        .await
+                        .unwrap();
+                }
+                None => kept.push(stream),
             }
         }
     });
-    let url = format!("http://{address}/here").parse().unwrap();
-    let client = Egress::default().client(&url, Target::allowing_private_addresses()).unwrap();
-    let limit = Duration::from_millis(300);
-    let service = outgoing(TimeoutLayer::new(limit), client);
-    let request = Request::post(url.as_str()).body(Full::from("x")).unwrap();
-    let error = service.oneshot(request).await.unwrap_err();
-    assert_eq!(cause::<Elapsed>(error.as_ref()), Some(&Elapsed { limit }));
-    serving.abort();
+    (url, heads)
+}
+
+const LIMIT: Duration = Duration::from_millis(300);
+
+fn outgoing(url: &Url, credentials: Credentials) -> (BackendService, Breaker) {
+    let client = Egress::default().client(url, Target::allowing_private_addresses()).unwrap();
+    let settings = vmcp_breaker::Settings::new(1, Duration::from_secs(60)).unwrap();
+    let breaker = Breaker::new(Backend::new("be"), settings);
+    let timeouts = TimeoutLayer::new(LIMIT);
+    let outgoing = Outgoing { breaker: Some(breaker.clone()), credentials, timeouts, client };
+    (outgoing.stack(), breaker)
+}
+
+async fn send(service: &BackendService, url: &Url, caller: Caller) -> Result<u16, BoxError> {
+    let mut request = Request::post(url.as_str()).body(Full::from("x")).unwrap();
+    request.extensions_mut().insert(caller);
+    request.extensions_mut().insert(Backend::new("be"));
+    service.send(request).await.map(|response| response.status().as_u16())
+}
+
+/// Counts how often it is asked, and answers after a while.
+#[derive(Default)]
+struct Tokens {
+    asked: AtomicUsize,
+    slow: bool,
+}
+
+impl UpstreamTokens for Tokens {
+    fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            if self.slow {
+                tokio::time::sleep(LIMIT * 2).await;
+            }
+            Ok(UpstreamToken { value: "secret".into(), expires_at: None })
+        })
+    }
+}
+
+fn caller(tokens: &Arc<Tokens>) -> Caller {
+    let tokens: Arc<dyn UpstreamTokens> = Arc::clone(tokens) as _;
+    Caller::User(Identity::builder("i", "s").upstream(tokens).build())
+}
+
+fn upstream() -> Credentials {
+    Credentials::Header(HeaderInjectionLayer::new(Credential::upstream("github")))
+}
+
+#[tokio::test]
+async fn where_a_redirect_leads_is_shown_the_credentials_anew() {
+    let (url, heads) = serve(&["307 T\r\nlocation: /there", "200 OK"]).await;
+    let tokens = Arc::new(Tokens::default());
+    let (service, _) = outgoing(&url, upstream());
+    assert_eq!(send(&service, &url, caller(&tokens)).await.unwrap(), 200);
+    assert_eq!(tokens.asked.load(Ordering::Relaxed), 2);
+    let heads = heads.lock().unwrap();
+    assert!(heads.iter().all(|head| head.contains("authorization: Bearer secret")), "{heads:?}");
+}
+
+#[tokio::test]
+async fn a_redirect_is_within_the_time_of_its_backend() {
+    let (url, _) = serve(&["307 T\r\nlocation: /there"]).await;
+    let (service, _) = outgoing(&url, Credentials::None);
+    let error = send(&service, &url, Caller::Gateway).await.unwrap_err();
+    assert_eq!(cause::<Elapsed>(error.as_ref()), Some(&Elapsed { limit: LIMIT }));
+}
+
+#[tokio::test]
+async fn an_open_circuit_asks_nobody_for_credentials() {
+    let (url, heads) = serve(&["503 Gone"]).await;
+    let tokens = Arc::new(Tokens::default());
+    let (service, _) = outgoing(&url, upstream());
+    assert_eq!(send(&service, &url, caller(&tokens)).await.unwrap(), 503);
+    let error = send(&service, &url, caller(&tokens)).await.unwrap_err();
+    assert!(cause::<Open>(error.as_ref()).is_some(), "{error}");
+    assert_eq!((tokens.asked.load(Ordering::Relaxed), heads.lock().unwrap().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn a_wait_in_vain_opens_the_circuit() {
+    let (url, _) = serve(&[]).await;
+    let (service, breaker) = outgoing(&url, Credentials::None);
+    let error = send(&service, &url, Caller::Gateway).await.unwrap_err();
+    assert!(cause::<Elapsed>(error.as_ref()).is_some(), "{error}");
+    assert_eq!(breaker.state(), State::Open);
+}
+
+#[tokio::test]
+async fn the_time_of_whoever_gives_credentials_is_not_the_backends() {
+    let (url, _) = serve(&["200 OK"]).await;
+    let tokens = Arc::new(Tokens { slow: true, ..Tokens::default() });
+    let (service, breaker) = outgoing(&url, upstream());
+    assert_eq!(send(&service, &url, caller(&tokens)).await.unwrap(), 200);
+    assert_eq!(breaker.state(), State::Closed);
+}
+
+#[tokio::test]
+async fn credentials_that_cannot_be_had_do_not_open_the_circuit() {
+    let (url, heads) = serve(&["200 OK"]).await;
+    let (service, breaker) = outgoing(&url, upstream());
+    let nobody = Caller::User(Identity::new("i", "s"));
+    let error = send(&service, &url, nobody).await.unwrap_err();
+    assert!(cause::<CredentialError>(error.as_ref()).is_some(), "{error}");
+    assert_eq!((breaker.state(), heads.lock().unwrap().len()), (State::Closed, 0));
 }

@@ -112,8 +112,9 @@ fn as_json(about: &About, seen: &Seen) -> Value {
     let mut found = seen.backends_json();
     for (backend, report) in found.iter_mut().zip(&seen.report.backends) {
         let known = backends.get(&report.name).cloned().unwrap_or_default();
-        let AboutBackend { url, entry, metadata } = known;
+        let AboutBackend { url, entry, auth, metadata } = known;
         backend["url"] = url.into();
+        backend["authType"] = auth.into();
         backend["type"] = if entry { "entry" } else { "" }.into();
         backend["metadata"] = json!(metadata);
     }

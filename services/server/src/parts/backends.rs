@@ -8,24 +8,33 @@ use http::Uri;
 use http::uri::InvalidUri;
 use url::Url;
 use vmcp_aggregate::settings::{BackendSettings, Transport};
+use vmcp_breaker::{Breaker, Settings as Breaking};
 use vmcp_config::{Backend, BackendKind, Mistake, Timeouts, Transport as Spoken};
 use vmcp_egress::{ConfigError, Egress, Target};
 use vmcp_timeout::TimeoutLayer;
 
 use super::AboutBackend;
-use crate::stack;
+use super::credentials::Strategies;
+use crate::stack::Outgoing;
+
+/// What holds for all backends.
+pub(super) struct Around<'a> {
+    pub(super) waiting: &'a Timeouts,
+    pub(super) strategies: &'a Strategies,
+    pub(super) breaking: Option<Breaking>,
+    pub(super) egress: &'a Egress,
+}
 
 /// The backends that can be reached out to, and what is wrong with the others.
 pub(super) fn settings(
     backends: Vec<Backend>,
-    waiting: &Timeouts,
-    egress: &Egress,
+    around: &Around<'_>,
 ) -> (Vec<BackendSettings>, Vec<Mistake>) {
-    let timeouts = layer(waiting);
+    let timeouts = layer(around.waiting);
     let mut ready = Vec::with_capacity(backends.len());
     let mut mistakes = Vec::new();
     for (index, backend) in backends.into_iter().enumerate() {
-        match one(backend, waiting, &timeouts, egress, index) {
+        match one(backend, around, &timeouts, index) {
             Ok(settings) => ready.push(settings),
             Err(mistake) => mistakes.push(mistake),
         }
@@ -35,11 +44,11 @@ pub(super) fn settings(
 
 fn one(
     backend: Backend,
-    waiting: &Timeouts,
+    around: &Around<'_>,
     timeouts: &TimeoutLayer,
-    egress: &Egress,
     index: usize,
 ) -> Result<BackendSettings, Mistake> {
+    let Around { waiting, strategies, breaking, egress } = around;
     let mut print = DefaultHasher::new();
     let Backend { name, url, transport, kind, metadata: _ } = backend;
     (url.as_str(), &name).hash(&mut print);
@@ -59,13 +68,33 @@ fn one(
         Spoken::StreamableHttp => Transport::StreamableHttp,
     };
     transport.hash(&mut print);
+    let shown = strategies.of(&name);
+    // What was opened for one credential is not for another.
+    shown.print.hash(&mut print);
     let fingerprint = print.finish();
     time::Duration::from(waiting.of(&name)).hash(&mut print);
+    format!("{breaking:?}").hash(&mut print);
     let tuning = print.finish();
     let backend = vmcp_core::Backend::new(&name);
-    let service = stack::outgoing(timeouts.clone(), client);
+    let breaker = breaking.map(|settings| Breaker::new(backend.clone(), settings));
+    let outgoing = Outgoing {
+        breaker: breaker.clone(),
+        credentials: shown.credentials,
+        timeouts: timeouts.clone(),
+        client,
+    };
     let answer_within = timeouts.limit(Some(&backend));
-    Ok(BackendSettings { backend, uri, transport, service, answer_within, fingerprint, tuning })
+    let service = outgoing.stack();
+    Ok(BackendSettings {
+        backend,
+        uri,
+        transport,
+        service,
+        breaker,
+        answer_within,
+        fingerprint,
+        tuning,
+    })
 }
 
 /// One time for each backend that has its own, and one for the others.
@@ -103,11 +132,16 @@ fn mistake(index: usize, key: &str, found: String, allowed: String) -> Mistake {
 }
 
 /// What is shown of a backend.
-pub(super) fn about(backend: &Backend, group: &str) -> (String, AboutBackend) {
+pub(super) fn about(
+    backend: &Backend,
+    group: &str,
+    strategies: &Strategies,
+) -> (String, AboutBackend) {
     let mut metadata = backend.metadata.clone();
     metadata.insert("group".to_owned(), group.to_owned());
     let entry = matches!(backend.kind, BackendKind::Entry { .. });
-    (backend.name.clone(), AboutBackend { url: shown(&backend.url), entry, metadata })
+    let auth = strategies.of(&backend.name).name;
+    (backend.name.clone(), AboutBackend { url: shown(&backend.url), entry, auth, metadata })
 }
 
 /// A URL without what may be secret in it.

@@ -4,12 +4,12 @@
 use std::fmt;
 
 use vmcp_config::{
-    Authz, CircuitBreaker, FailureHandling, File, IncomingAuth, IncomingMethod, Operational,
-    OutgoingAuth, SessionStorage, Source, Strategy,
+    Authz, FailureHandling, File, IncomingAuth, IncomingMethod, Operational, OutgoingAuth,
+    SessionStorage, Source, Strategy,
 };
 
 const LEAVE_OUT: &str = "leave it out";
-const UNAUTHENTICATED: &str = "use type: unauthenticated";
+const SHARED: &str = "use type: unauthenticated or header_injection";
 const DEFAULT: &str = "leave it at its default";
 
 /// A section that nothing in this version would read.
@@ -71,10 +71,14 @@ fn outgoing(outgoing: &OutgoingAuth, refuse: &mut impl FnMut(bool, &str, &'stati
     let OutgoingAuth { source, default, backends } = outgoing;
     let discovered = matches!(source, Source::Discovered);
     refuse(discovered, "outgoingAuth.source", "use source: inline");
-    let sends = |strategy: &Strategy| !matches!(strategy, Strategy::Unauthenticated);
-    refuse(default.as_ref().is_some_and(sends), "outgoingAuth.default", UNAUTHENTICATED);
+    // Those by which each caller is shown a catalog of their own.
+    let sends = |strategy: &Strategy| match strategy {
+        Strategy::Unauthenticated | Strategy::HeaderInjection(_) => false,
+        Strategy::TokenExchange(_) | Strategy::UpstreamInject(_) | Strategy::AwsSts(_) => true,
+    };
+    refuse(default.as_ref().is_some_and(sends), "outgoingAuth.default", SHARED);
     for (name, strategy) in backends {
-        refuse(sends(strategy), &format!("outgoingAuth.backends.{name}"), UNAUTHENTICATED);
+        refuse(sends(strategy), &format!("outgoingAuth.backends.{name}"), SHARED);
     }
 }
 
@@ -86,7 +90,7 @@ fn health(operational: &Operational, refuse: &mut impl FnMut(bool, &str, &'stati
         unhealthy_threshold,
         partial_failure_mode: _,
         status_reporting_interval,
-        circuit_breaker,
+        circuit_breaker: _,
     } = &operational.failure_handling;
     let at = |key: &str| format!("operational.failureHandling.{key}");
     refuse(
@@ -109,5 +113,4 @@ fn health(operational: &Operational, refuse: &mut impl FnMut(bool, &str, &'stati
         &at("statusReportingInterval"),
         DEFAULT,
     );
-    refuse(*circuit_breaker != CircuitBreaker::default(), &at("circuitBreaker"), "leave it out");
 }

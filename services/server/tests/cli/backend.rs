@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 pub(crate) struct Backend {
     pub(crate) port: u16,
     heads: Arc<Mutex<Vec<String>>>,
+    broken: Arc<AtomicBool>,
 }
 
 impl Backend {
@@ -18,7 +20,7 @@ impl Backend {
     pub(crate) fn start(tools: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let backend = Self { port, heads: Arc::default() };
+        let backend = Self { port, heads: Arc::default(), broken: Arc::default() };
         let serving = backend.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -27,6 +29,11 @@ impl Backend {
             }
         });
         backend
+    }
+
+    /// From now on it answers 503, or as usual.
+    pub(crate) fn breaks(&self, broken: bool) {
+        self.broken.store(broken, Ordering::Relaxed);
     }
 
     pub(crate) fn url(&self) -> String {
@@ -45,7 +52,9 @@ impl Backend {
             self.heads.lock().unwrap().push(head);
             let answer = answer(&body, tools).to_string();
             let length = answer.len();
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json";
+            let broken = self.broken.load(Ordering::Relaxed);
+            let status = if broken { "503 Service Unavailable" } else { "200 OK" };
+            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json");
             if write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{answer}").is_err() {
                 return;
             }

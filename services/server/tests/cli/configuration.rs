@@ -10,7 +10,7 @@ use crate::program::{Folder, Running, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 18] = [
+const REFUSED: [(&str, &str); 16] = [
     ("audit: {enabled: true}", "audit"),
     ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
     ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
@@ -34,13 +34,13 @@ const REFUSED: [(&str, &str); 18] = [
     ),
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
     (
-        "outgoingAuth: {source: inline, default: {type: header_injection, \
-         headerInjection: {headerName: X-A, headerValue: hunter2}}}",
+        "outgoingAuth: {source: inline, default: {type: token_exchange, \
+         tokenExchange: {tokenUrl: \"https://a.test\", clientId: c, clientSecret: hunter2}}}",
         "outgoingAuth.default",
     ),
     (
-        "outgoingAuth: {source: inline, backends: {a: {type: header_injection, \
-         headerInjection: {headerName: X-A, headerValue: hunter2}}}}",
+        "outgoingAuth: {source: inline, backends: {a: {type: aws_sts, \
+         awsSts: {region: eu-west-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/a\"}}}}",
         "outgoingAuth.backends.a",
     ),
     (
@@ -58,14 +58,6 @@ const REFUSED: [(&str, &str); 18] = [
     (
         "operational: {failureHandling: {statusReportingInterval: 31s}}",
         "operational.failureHandling.statusReportingInterval",
-    ),
-    (
-        "operational: {failureHandling: {circuitBreaker: {enabled: true}}}",
-        "operational.failureHandling.circuitBreaker",
-    ),
-    (
-        "operational: {failureHandling: {circuitBreaker: {timeout: 61s}}}",
-        "operational.failureHandling.circuitBreaker",
     ),
 ];
 

@@ -9,6 +9,7 @@ mod http;
 mod init;
 mod inspect;
 mod mcp;
+mod outgoing;
 mod program;
 mod reload;
 mod usage;

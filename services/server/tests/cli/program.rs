@@ -80,8 +80,19 @@ impl Running {
 
     /// Serves a configuration on a port that the system chooses. The port comes along.
     pub(crate) fn serve(config: &str, arguments: &[&str]) -> (Self, u16) {
+        Self::serve_with(config, arguments, &[])
+    }
+
+    /// As [`Running::serve`], with variables of the environment.
+    pub(crate) fn serve_with(
+        config: &str,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> (Self, u16) {
         let fixed = ["serve", "--port", "0", "--config", config];
-        let server = Self::start(&[&fixed[..], arguments].concat());
+        let mut command = command(&[&fixed[..], arguments].concat());
+        command.envs(variables.iter().copied());
+        let server = Self::spawn(command);
         let line = server.logs("listening on http://");
         (server, port(&line))
     }

@@ -1,0 +1,304 @@
+//! `outgoingAuth`: what each backend is shown.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use secrecy::{ExposeSecret, SecretString};
+use vmcp_aws_sts::{AwsStsLayer, RoleArn, RoleMapping, Roles, RolesError, Sts, Subject};
+use vmcp_config::{
+    AwsSts, ClientSecret, EnvName, HeaderInjection, HeaderName, HeaderValue, Mistake, OutgoingAuth,
+    ProviderName, RoleMatch, Source, Strategy, TokenExchange, TokenType, UpstreamInject,
+};
+use vmcp_core::Clock;
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use vmcp_header_injection::{Credential, CredentialHeader, HeaderInjectionLayer};
+use vmcp_token_exchange::{OAuthClient, Settings, TokenEndpoint, TokenExchangeLayer, TokenUrl};
+
+use crate::stack::Credentials;
+
+/// How many callers' credentials of one strategy are remembered.
+const REMEMBERED: usize = 10_000;
+
+/// What is shown to whom.
+pub(super) struct Strategies {
+    default: Option<Shown>,
+    backends: HashMap<String, Shown>,
+}
+
+/// One strategy, ready to be used.
+#[derive(Clone)]
+pub(super) struct Shown {
+    pub(super) credentials: Credentials,
+    /// Its name in the configuration.
+    pub(super) name: &'static str,
+    /// A digest of everything that it depends on, secrets included: another one is another backend.
+    pub(super) print: u64,
+}
+
+/// Converts strategies and gathers what is wrong with them.
+struct Converter<'a> {
+    fetcher: &'a Fetcher,
+    mistakes: Vec<Mistake>,
+}
+
+/// All strategies, and what is wrong with some.
+pub(super) fn strategies(outgoing: OutgoingAuth, egress: &Egress) -> (Strategies, Vec<Mistake>) {
+    let OutgoingAuth { source: Source::Inline | Source::Discovered, default, backends } = outgoing;
+    // Authorities that the operator named, on whichever network they are.
+    let policy = FetchPolicy { addresses: FetchAddresses::Any, ..FetchPolicy::supplied() };
+    let Ok(fetcher) = Fetcher::new(egress.clone(), policy) else {
+        // Without a CA bundle there is nothing to be wrong with it.
+        return (Strategies { default: None, backends: HashMap::new() }, Vec::new());
+    };
+    let mut converter = Converter { fetcher: &fetcher, mistakes: Vec::new() };
+    let default = default.and_then(|strategy| converter.convert("outgoingAuth.default", strategy));
+    let backends = backends
+        .into_iter()
+        .filter_map(|(name, strategy)| {
+            let at = format!("outgoingAuth.backends.{name}");
+            Some((name, converter.convert(&at, strategy)?))
+        })
+        .collect();
+    (Strategies { default, backends }, converter.mistakes)
+}
+
+impl Strategies {
+    /// What `backend` is shown: its own entry, else the default, else nothing (seed section 5.2).
+    pub(super) fn of(&self, backend: &str) -> Shown {
+        let shown = self.backends.get(backend).or(self.default.as_ref());
+        shown.cloned().unwrap_or_else(Shown::nothing)
+    }
+}
+
+impl Shown {
+    fn nothing() -> Self {
+        Self { credentials: Credentials::None, name: "unauthenticated", print: 0 }
+    }
+}
+
+impl Converter<'_> {
+    fn convert(&mut self, at: &str, strategy: Strategy) -> Option<Shown> {
+        let mut print = DefaultHasher::new();
+        let (name, credentials) = match strategy {
+            Strategy::Unauthenticated => return Some(Shown::nothing()),
+            Strategy::HeaderInjection(settings) => {
+                let at = format!("{at}.headerInjection");
+                ("header_injection", self.header(&at, settings, &mut print)?)
+            }
+            Strategy::TokenExchange(settings) => {
+                let at = format!("{at}.tokenExchange");
+                ("token_exchange", self.exchange(&at, settings, &mut print)?)
+            }
+            Strategy::UpstreamInject(UpstreamInject { provider_name }) => {
+                provider_name.as_str().hash(&mut print);
+                let credential = Credential::upstream(provider_name.as_str());
+                ("upstream_inject", Credentials::Header(HeaderInjectionLayer::new(credential)))
+            }
+            Strategy::AwsSts(settings) => {
+                let at = format!("{at}.awsSts");
+                ("aws_sts", self.sts(&at, settings, &mut print)?)
+            }
+        };
+        name.hash(&mut print);
+        Some(Shown { credentials, name, print: print.finish() })
+    }
+
+    fn header(
+        &mut self,
+        at: &str,
+        settings: HeaderInjection,
+        print: &mut DefaultHasher,
+    ) -> Option<Credentials> {
+        let HeaderInjection { header_name, value } = settings;
+        let (key, secret) = match value {
+            HeaderValue::Literal(secret) => ("headerValue", Some(secret.secret().clone())),
+            HeaderValue::Env(name) => {
+                ("headerValueEnv", self.variable(&format!("{at}.headerValueEnv"), &name))
+            }
+        };
+        let header = header_name.as_str().parse::<CredentialHeader>().map_err(|error| {
+            let found = format!("\"{header_name}\"");
+            self.refuse(format!("{at}.headerName"), found, format!("another header ({error})"));
+        });
+        let secret = secret?;
+        let credential = Credential::fixed(&secret).map_err(|error| {
+            let allowed = format!("text that can stand in a header ({error})");
+            self.refuse(format!("{at}.{key}"), "the secret".to_owned(), allowed);
+        });
+        (header_name.as_str(), secret.expose_secret()).hash(print);
+        let layer = HeaderInjectionLayer::new(credential.ok()?).header(header.ok()?);
+        Some(Credentials::Header(layer))
+    }
+
+    fn exchange(
+        &mut self,
+        at: &str,
+        settings: TokenExchange,
+        print: &mut DefaultHasher,
+    ) -> Option<Credentials> {
+        let TokenExchange {
+            token_url,
+            audience,
+            client_id,
+            client_secret,
+            scopes,
+            subject_token_type,
+            subject_provider_name,
+            external_token_header_name,
+        } = settings;
+        let secret = match client_secret {
+            None => None,
+            Some(ClientSecret::Literal(secret)) => Some(secret.secret().clone()),
+            Some(ClientSecret::Env(name)) => {
+                Some(self.variable(&format!("{at}.clientSecretEnv"), &name)?)
+            }
+        };
+        let kind = match subject_token_type {
+            TokenType::AccessToken => vmcp_token_exchange::TokenType::AccessToken,
+            TokenType::IdToken => vmcp_token_exchange::TokenType::IdToken,
+            TokenType::Jwt => vmcp_token_exchange::TokenType::Jwt,
+        };
+        let provider = subject_provider_name.as_ref().map(ProviderName::as_str);
+        let header = external_token_header_name.as_ref().map(HeaderName::as_str);
+        let shown = secret.as_ref().map(ExposeSecret::expose_secret);
+        (token_url.as_str(), &audience, &client_id, shown, &scopes).hash(print);
+        (kind.urn(), provider, header).hash(print);
+        let url = TokenUrl::new(token_url.as_str()).map_err(|error| {
+            let allowed = format!("an https:// URL, or http:// on this machine ({error})");
+            self.refuse(format!("{at}.tokenUrl"), format!("\"{token_url}\""), allowed);
+        });
+        let client = self.client(at, client_id.as_deref(), secret.as_ref())?;
+        let header = match header.map(str::parse::<CredentialHeader>) {
+            None => None,
+            Some(Ok(header)) => Some(header.name().clone()),
+            Some(Err(error)) => {
+                let allowed = format!("another header ({error})");
+                let found = format!("\"{}\"", header.unwrap_or_default());
+                self.refuse(format!("{at}.externalTokenHeaderName"), found, allowed);
+                return None;
+            }
+        };
+        let mut settings = Settings::new(url.ok()?).subject_token_type(kind);
+        settings = settings.audience(audience.as_deref().unwrap_or_default());
+        settings = client.into_iter().fold(settings, Settings::client);
+        // What the configuration takes for a scope is one.
+        let settings = settings.scopes(&scopes).ok()?;
+        let endpoint = TokenEndpoint::new(self.fetcher.clone(), settings, Clock::system());
+        let exchange = vmcp_token_exchange::Cached::new(endpoint, Clock::system());
+        let mut layer = TokenExchangeLayer::new(exchange).resending();
+        if let Some(header) = header {
+            layer = layer.header(header);
+        }
+        if let Some(provider) = provider {
+            layer = layer.upstream(provider, kind.of_upstream());
+        }
+        Some(Credentials::Exchange(layer))
+    }
+
+    /// The OAuth client that asks; `None` is a mistake.
+    #[expect(clippy::option_option, reason = "no client is as good as one; a wrong one is not")]
+    fn client(
+        &mut self,
+        at: &str,
+        id: Option<&str>,
+        secret: Option<&SecretString>,
+    ) -> Option<Option<OAuthClient>> {
+        let client = match (id, secret) {
+            (None, _) => return Some(None),
+            (Some(id), None) => OAuthClient::public(id),
+            (Some(id), Some(secret)) => OAuthClient::basic(id, secret),
+        };
+        match client {
+            Ok(client) => Some(Some(client)),
+            Err(error) => {
+                let found = "an id or secret".to_owned();
+                self.refuse(format!("{at}.clientId"), found, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn sts(
+        &mut self,
+        at: &str,
+        settings: AwsSts,
+        print: &mut DefaultHasher,
+    ) -> Option<Credentials> {
+        let AwsSts {
+            region,
+            fallback_role_arn,
+            role_claim,
+            role_mappings,
+            service,
+            session_duration,
+            session_name_claim,
+            subject_provider_name,
+        } = settings;
+        (region.as_str(), fallback_role_arn.as_ref().map(vmcp_config::RoleArn::as_str)).hash(print);
+        (&role_claim, &service, session_duration, &session_name_claim).hash(print);
+        subject_provider_name.as_ref().map(ProviderName::as_str).hash(print);
+        let mut mappings = Vec::with_capacity(role_mappings.len());
+        for mapping in role_mappings {
+            let vmcp_config::RoleMapping { role_arn, matches, priority } = mapping;
+            let matches = match matches {
+                RoleMatch::Claim(claim) => vmcp_aws_sts::RoleMatch::Claim(claim),
+                RoleMatch::Matcher(matcher) => vmcp_aws_sts::RoleMatch::Matcher(matcher),
+            };
+            (role_arn.as_str(), priority, format!("{matches:?}")).hash(print);
+            // What the configuration takes for a role's name is one.
+            let role = RoleArn::try_from(role_arn.as_str()).ok()?;
+            mappings.push(RoleMapping { role, matches, priority });
+        }
+        let fallback = fallback_role_arn.and_then(|arn| RoleArn::try_from(arn.as_str()).ok());
+        let roles = Roles::new(fallback, mappings, &role_claim);
+        let roles = roles.map_err(|error| self.refuse_roles(at, &error));
+        let service = vmcp_aws_sts::ServiceName::try_from(service.as_str()).map_err(|error| {
+            self.refuse(format!("{at}.service"), format!("\"{service}\""), error.to_string());
+        });
+        let region = vmcp_aws_sts::Region::try_from(region.as_str()).ok()?;
+        let duration = vmcp_aws_sts::SessionDuration::try_from(session_duration).ok()?;
+        let sts = Sts::new(&region, self.fetcher.clone());
+        let assume = vmcp_aws_sts::Cached::new(sts, REMEMBERED, Clock::system());
+        let subject = subject_provider_name
+            .map_or(Subject::Caller, |name| Subject::Upstream(name.as_str().into()));
+        let layer = AwsStsLayer::new(region, roles.ok()?, assume)
+            .service(service.ok()?)
+            .subject(subject)
+            .session_name_claim(&session_name_claim)
+            .session_duration(duration);
+        Some(Credentials::Sts(layer))
+    }
+
+    fn refuse_roles(&mut self, at: &str, error: &RolesError) {
+        let RolesError::Mappings(mappings) = error else {
+            let found = "no usable roles".to_owned();
+            return self.refuse(format!("{at}.roleMappings"), found, error.to_string());
+        };
+        for mapping in mappings {
+            let path = format!("{at}.roleMappings[{}].matcher", mapping.index);
+            let allowed = format!("a CEL expression over claims ({})", mapping.problem);
+            self.refuse(path, "the expression".to_owned(), allowed);
+        }
+    }
+
+    /// The value of an environment variable.
+    fn variable(&mut self, at: &str, name: &EnvName) -> Option<SecretString> {
+        match std::env::var(name.as_str()) {
+            Ok(value) if !value.is_empty() => Some(value.into()),
+            found => {
+                let problem = if found.is_ok() { "empty" } else { "not set" };
+                let found = format!("{name}, which is {problem}");
+                self.refuse(
+                    at.to_owned(),
+                    found,
+                    "a variable of the environment with a value".to_owned(),
+                );
+                None
+            }
+        }
+    }
+
+    fn refuse(&mut self, path: String, found: String, allowed: String) {
+        self.mistakes.push(Mistake { path, line: None, found, allowed, suggestion: None });
+    }
+}

@@ -1,0 +1,114 @@
+//! What backends are shown, and when they are left alone.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::backend::Backend;
+use crate::http::get;
+use crate::mcp::{Stateful, text};
+use crate::program::{Folder, Running, vmcp_with};
+
+const START: &str = "name: x\nincomingAuth: {type: anonymous}\n";
+
+fn backends(named: &[(&str, &Backend)]) -> String {
+    let one = |(name, backend): &(&str, &Backend)| {
+        format!("- {{name: {name}, url: \"{}\", transport: streamable-http}}\n", backend.url())
+    };
+    format!("backends:\n{}", named.iter().map(one).collect::<String>())
+}
+
+fn status(port: u16) -> Value {
+    get(port, "/status")
+}
+
+#[test]
+fn a_backend_is_shown_its_own_header_and_the_others_the_default() {
+    let folder = Folder::new();
+    let (own, other) = (Backend::start(&["x"]), Backend::start(&["x"]));
+    let outgoing = "outgoingAuth:\n  source: inline\n  default: {type: header_injection, \
+                    headerInjection: {headerName: X-Api-Key, headerValue: canary-default}}\n  \
+                    backends: {own: {type: header_injection, headerInjection: {headerName: \
+                    Authorization, headerValueEnv: OWN_KEY}}}\n";
+    let text_of = START.to_owned() + &backends(&[("own", &own), ("other", &other)]) + outgoing;
+    let file = folder.write("vmcp.yaml", &text_of);
+    let variables = [("OWN_KEY", "Bearer canary-own")];
+    let (server, port) = Running::serve_with(&file, &[], &variables);
+    let session = Stateful::open(port);
+    assert_eq!(text(&session.call("own_x", &json!({}))), "done");
+    assert_eq!(text(&session.call("other_x", &json!({}))), "done");
+    for head in own.heads() {
+        assert!(head.contains("authorization: bearer canary-own\r\n"), "{head}");
+        assert!(!head.contains("canary-default"), "{head}");
+    }
+    for head in other.heads() {
+        assert!(head.contains("x-api-key: canary-default\r\n"), "{head}");
+        assert!(!head.contains("canary-own"), "{head}");
+    }
+    let shown = status(port);
+    assert_eq!(shown["backends"][0]["auth_type"], "header_injection");
+    let (_, log) = server.stop();
+    assert!(!log.contains("canary") && !shown.to_string().contains("canary"), "{log}");
+}
+
+#[test]
+fn credentials_that_cannot_be_used_are_mistakes_with_their_paths() {
+    let folder = Folder::new();
+    let of = |strategy: &str| {
+        format!(
+            "{START}outgoingAuth: {{source: inline, default: {{type: header_injection, headerInjection: {strategy}}}}}\n"
+        )
+    };
+    for (strategy, says) in [
+        (
+            "{headerName: X-A, headerValueEnv: NOT_SET}",
+            "headerValueEnv: found NOT_SET, which is not set",
+        ),
+        ("{headerName: X-A, headerValueEnv: EMPTY}", "headerValueEnv: found EMPTY, which is empty"),
+        ("{headerName: X-A, headerValueEnv: LINES}", "has a line break"),
+        ("{headerName: Host, headerValue: hunter2}", "headerName: found \"Host\""),
+        ("{headerName: Mcp-Session-Id, headerValue: hunter2}", "belongs to the transport"),
+    ] {
+        let file = folder.write("vmcp.yaml", &of(strategy));
+        let variables = [("EMPTY", ""), ("LINES", "hunter2\n")];
+        let ended = vmcp_with(&["validate", "--config", &file], &variables);
+        assert_eq!(ended.code, 1, "{strategy}: {ended:?}");
+        assert!(ended.err.contains("outgoingAuth.default.headerInjection"), "{ended:?}");
+        assert!(ended.err.contains(says), "{says}: {ended:?}");
+        assert!(!ended.err.contains("hunter2"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_backend_that_fails_too_often_is_left_alone_and_comes_back() {
+    let folder = Folder::new();
+    let backend = Backend::start(&["x"]);
+    let breaker = "operational: {failureHandling: {circuitBreaker: \
+                   {enabled: true, failureThreshold: 2, timeout: 1s}}}\n";
+    let text_of = START.to_owned() + &backends(&[("a", &backend)]) + breaker;
+    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let session = Stateful::open(port);
+    assert_eq!(text(&session.call("a_x", &json!({}))), "done");
+    assert_eq!(status(port)["backends"][0]["circuit"]["state"], "closed");
+    backend.breaks(true);
+    let mut refused = Value::Null;
+    for _ in 0..20 {
+        refused = session.call("a_x", &json!({}));
+        if refused["error"]["data"]["retryAfterSeconds"].is_number() {
+            break;
+        }
+    }
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(message.contains("backend a failed too often"), "{message}");
+    let circuit = &status(port)["backends"][0]["circuit"];
+    assert!(circuit["last_changed"].as_str().unwrap().ends_with('Z'), "{circuit}");
+    backend.breaks(false);
+    let patience = Instant::now() + Duration::from_secs(20);
+    let mut back = false;
+    while !back && Instant::now() < patience {
+        back = session.call("a_x", &json!({}))["result"].is_object();
+    }
+    assert!(back, "the circuit stays open: {}", status(port));
+    assert_eq!(status(port)["backends"][0]["circuit"]["state"], "closed");
+}
