@@ -29,6 +29,11 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-token-exchange", "layers/token-exchange", Sees::Only(GROUND)),
     ("vmcp-aws-sts", "layers/aws-sts", Sees::Only(GROUND)),
     ("vmcp-config", "services/config", Sees::Only(&[])),
+    (
+        "vmcp-audit-log",
+        "services/audit-log",
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-audit"]),
+    ),
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (

@@ -6,7 +6,7 @@ use http::header::CONTENT_TYPE;
 use vmcp_wire::sse::Reader;
 use vmcp_wire::{HeadOutcome, find, head, unquote};
 
-use crate::redact;
+use crate::Data;
 
 /// How much of an answer is looked at; of an event stream, of each message in it.
 const WINDOW: usize = 16 << 10;
@@ -36,7 +36,7 @@ pub(crate) struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApplicationError {
     /// A JSON-RPC error.
-    Rpc { code: Option<i64>, message: Option<Box<str>> },
+    Rpc { code: Option<i64>, message: Option<Data> },
     /// A tool's result with `isError`: the protocol was kept, the operation failed.
     Tool,
 }
@@ -102,7 +102,7 @@ fn message(bytes: &[u8]) -> Finding {
         None => return Finding::default(),
         Some(HeadOutcome::Error { start, code }) => {
             let message = find(value(start), "message").and_then(unquote);
-            let message = message.map(|message| redact::message(&message, MAX_MESSAGE));
+            let message = message.map(|message| Data::new(message.as_bytes(), MAX_MESSAGE));
             Some(ApplicationError::Rpc { code, message })
         }
         Some(HeadOutcome::Result { start, .. }) => {

@@ -2,106 +2,139 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::time::{Duration, SystemTime};
 
 use vmcp_core::{Backend, Identity};
 
-use crate::redact::up_to;
 use crate::{EventType, Outcome};
 
-/// The longest text of a member, in bytes. What is longer is cut.
-pub(crate) const MAX_TEXT: usize = 512;
+/// The longest [`Text`], in bytes.
+const MAX_TEXT: usize = 512;
 
-/// One event on its way to the log. Becomes a JSON line when it is written.
+/// One event on its way to the log.
 ///
 /// The layer makes those of requests; whoever runs something else that is to be recorded, such as the
 /// steps of a composite tool, makes its own and gives it to [`Auditor::record`](crate::Auditor::record).
-/// Texts are cut at 512 bytes.
 #[derive(Clone, Debug)]
 pub struct Event {
-    pub(crate) kind: EventType,
-    pub(crate) outcome: Outcome,
-    pub(crate) at: SystemTime,
-    pub(crate) source: Source,
-    pub(crate) caller: Option<Identity>,
-    pub(crate) client: Option<Client>,
-    pub(crate) target: Target,
-    pub(crate) result: Result,
-    /// Members of `target` and of `metadata.extra` that only some events have.
-    pub(crate) more_target: Vec<(&'static str, Box<str>)>,
-    pub(crate) more_facts: Vec<(&'static str, Fact)>,
-    pub(crate) request: Option<Data>,
-    pub(crate) response: Option<Data>,
+    /// What it is about.
+    pub kind: EventType,
+    /// How the operation ended.
+    pub outcome: Outcome,
+    /// When it was over.
+    pub at: SystemTime,
+    /// Where it came from.
+    pub source: Source,
+    /// On whose behalf; `None` if nobody found out.
+    pub caller: Option<Identity>,
+    /// The client program, if it said anything of itself.
+    pub client: Option<Client>,
+    /// What the operation was about.
+    pub target: Target,
+    /// How it went.
+    pub details: Details,
+    /// What was asked, if that is recorded.
+    pub request: Option<Data>,
+    /// What was answered, if that is recorded.
+    pub response: Option<Data>,
 }
 
-/// A value of `metadata.extra`.
+/// A text of at most 512 bytes: a longer one is cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text(Box<str>);
+
+/// Another member of an event's details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// A number.
     Number(u64),
     /// A text.
-    Text(Box<str>),
+    Text(Text),
     /// Whether something is so.
     Flag(bool),
 }
 
-/// Where the operation came from.
+/// Where an operation came from.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Source {
+pub enum Source {
     /// The gateway itself.
     #[default]
     Local,
+    /// A client.
     Network {
+        /// Its address.
         address: Option<IpAddr>,
-        user_agent: Option<Box<str>>,
-        request_id: Option<Box<str>>,
+        /// `User-Agent`.
+        user_agent: Option<Text>,
+        /// `X-Request-Id`.
+        request_id: Option<Text>,
     },
 }
 
 /// The client program, as it calls itself.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) version: Option<Box<str>>,
+pub struct Client {
+    /// Its name.
+    pub name: Option<Text>,
+    /// Its version.
+    pub version: Option<Text>,
 }
 
-/// What the operation was about.
+/// What an operation was about. What is empty is not known.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Target {
-    pub(crate) endpoint: Box<str>,
-    pub(crate) method: Box<str>,
-    pub(crate) name: Option<Box<str>>,
-    pub(crate) kind: &'static str,
+pub struct Target {
+    /// The path of the request.
+    pub endpoint: Text,
+    /// The method of MCP, else of HTTP.
+    pub method: Text,
+    /// The tool, prompt, URI, level or id.
+    pub name: Option<Text>,
+    /// The kind of thing, such as `tool`.
+    pub kind: &'static str,
+    /// Members that only some events have, such as `workflow_id`.
+    pub more: Vec<(&'static str, Text)>,
 }
 
-/// How it went.
+/// How an operation went.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Result {
-    pub(crate) duration: Option<Duration>,
+pub struct Details {
+    /// How long it took.
+    pub duration: Option<Duration>,
     /// Bytes of the answer.
-    pub(crate) size: Option<u64>,
-    pub(crate) backend: Option<Backend>,
-    pub(crate) error_code: Option<i64>,
-    pub(crate) error_message: Option<Box<str>>,
+    pub size: Option<u64>,
+    /// Which backend was asked.
+    pub backend: Option<Backend>,
+    /// The code of a JSON-RPC error.
+    pub error_code: Option<i64>,
+    /// The message of a JSON-RPC error.
+    pub error_message: Option<Data>,
     /// A tool's result says that it is an error.
-    pub(crate) tool_error: bool,
-    pub(crate) denied: Option<&'static str>,
+    pub tool_error: bool,
+    /// Why the caller was not let, if the answer hides that.
+    pub denied: Option<&'static str>,
     /// Nobody waited for the end of the answer.
-    pub(crate) cancelled: bool,
+    pub cancelled: bool,
+    /// Members that only some events have, such as `step_count`.
+    pub more: Vec<(&'static str, Fact)>,
 }
 
-/// The beginning of a request or an answer.
-#[derive(Clone)]
-pub(crate) struct Data {
-    pub(crate) start: Vec<u8>,
+/// The beginning of something that passed, as it came. It has its secrets still: whoever writes it
+/// down takes them out first.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Data {
+    /// The beginning.
+    pub start: Vec<u8>,
     /// It is only the beginning.
-    pub(crate) cut: bool,
+    pub cut: bool,
+    /// The most bytes that may be written of it.
+    pub limit: usize,
 }
 
 // === impl Event ===
 
 impl Event {
-    /// An event of the gateway itself, at this time.
+    /// An event of the gateway itself, at this time, about nothing in particular.
     #[must_use]
     pub fn new(kind: EventType, outcome: Outcome, at: SystemTime) -> Self {
         Self {
@@ -112,98 +145,76 @@ impl Event {
             caller: None,
             client: None,
             target: Target::default(),
-            result: Result::default(),
-            more_target: Vec::new(),
-            more_facts: Vec::new(),
+            details: Details::default(),
             request: None,
             response: None,
         }
     }
+}
 
-    /// On whose behalf (`subjects`, `delegation`).
-    #[must_use]
-    pub fn caller(mut self, caller: &Identity) -> Self {
-        self.caller = Some(caller.clone());
-        self
-    }
+// === impl Text ===
 
-    /// What it is about: the kind of thing (`target.type`) and its name (`target.name`).
-    #[must_use]
-    pub fn target(mut self, kind: &'static str, name: &str) -> Self {
-        self.target.kind = kind;
-        self.target.name = Some(text(name));
-        self
-    }
-
-    /// The MCP method (`target.method`).
-    #[must_use]
-    pub fn method(mut self, method: &str) -> Self {
-        self.target.method = text(method);
-        self
-    }
-
-    /// Another member of `target`, such as `workflow_id`.
-    #[must_use]
-    pub fn with_target(mut self, member: &'static str, value: &str) -> Self {
-        self.more_target.push((member, text(value)));
-        self
-    }
-
-    /// Which backend was asked (`metadata.extra.backend_name`).
-    #[must_use]
-    pub fn backend(mut self, backend: &Backend) -> Self {
-        self.result.backend = Some(backend.clone());
-        self
-    }
-
-    /// How long it took (`metadata.extra.duration_ms`).
-    #[must_use]
-    pub fn duration(mut self, duration: Duration) -> Self {
-        self.result.duration = Some(duration);
-        self
-    }
-
-    /// Another member of `metadata.extra`, such as `step_count`.
-    #[must_use]
-    pub fn with_fact(mut self, member: &'static str, value: Fact) -> Self {
-        let value = match value {
-            Fact::Text(long) if long.len() > MAX_TEXT => Fact::Text(text(&long)),
-            other => other,
-        };
-        self.more_facts.push((member, value));
-        self
-    }
-
-    /// What was asked (`data.request`), as JSON. Written only where the settings include request data.
-    #[must_use]
-    pub fn request(mut self, data: Vec<u8>) -> Self {
-        self.request = Some(Data { start: data, cut: false });
-        self
-    }
-
-    /// What was answered (`data.response`), as JSON. Written only where the settings include response
-    /// data.
-    #[must_use]
-    pub fn response(mut self, data: Vec<u8>) -> Self {
-        self.response = Some(Data { start: data, cut: false });
-        self
-    }
-
-    /// About how many bytes it takes while it waits to be written.
-    pub(crate) fn weight(&self) -> usize {
-        let data = |data: &Option<Data>| data.as_ref().map_or(0, |data| data.start.len());
-        size_of::<Self>() + 512 + data(&self.request) + data(&self.response)
+impl<T: AsRef<str>> From<T> for Text {
+    fn from(text: T) -> Self {
+        let text = text.as_ref();
+        let mut places = (0..=MAX_TEXT.min(text.len())).rev();
+        let end = places.find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+        Self(text.get(..end).unwrap_or_default().into())
     }
 }
 
-/// A text of bounded length.
-pub(crate) fn text(value: &str) -> Box<str> {
-    up_to(value, MAX_TEXT).into()
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+// === impl Data ===
+
+impl Data {
+    /// The first `limit` bytes of `whole`.
+    #[must_use]
+    pub fn new(whole: &[u8], limit: usize) -> Self {
+        let start = whole.get(..limit).unwrap_or(whole);
+        Self { start: start.to_vec(), cut: start.len() < whole.len(), limit }
+    }
+
+    /// No more than `limit` bytes of it.
+    pub(crate) fn limited(self, limit: usize) -> Self {
+        if self.start.len() > limit {
+            return Self::new(&self.start, limit);
+        }
+        Self { limit: self.limit.min(limit), ..self }
+    }
 }
 
 impl fmt::Debug for Data {
-    /// How much it is: what it is has its secrets still.
+    /// How much it is, not what.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Data({} bytes)", self.start.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(Text::from("é".repeat(999)).len(), 512);
+        assert_eq!(Text::from(format!("x{}", "é".repeat(999))).len(), 511);
+        assert_eq!(&*Text::from("short"), "short");
+    }
+
+    #[test]
+    fn data_is_cut_once_or_twice_and_never_shown() {
+        let data = Data::new(b"c4n4ry", 4);
+        assert_eq!(data, Data { start: b"c4n4".to_vec(), cut: true, limit: 4 });
+        assert!(!Data::new(b"c4n4ry", 6).cut);
+        let twice = Data::new(b"c4n4ry", 6).limited(2);
+        assert_eq!(twice, Data { start: b"c4".to_vec(), cut: true, limit: 2 });
+        assert_eq!(format!("{data:?}"), "Data(4 bytes)");
     }
 }

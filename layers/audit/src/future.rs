@@ -1,7 +1,6 @@
 //! The wait for the head of the answer.
 
 use std::fmt;
-use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -9,8 +8,8 @@ use bytes::Bytes;
 use http::Response;
 use pin_project_lite::pin_project;
 
-use crate::ResponseBody;
 use crate::pending::{End, Pending};
+use crate::{ResponseBody, Room};
 
 pin_project! {
     /// Resolves to the answer, whose body is watched on.
@@ -18,14 +17,9 @@ pin_project! {
         #[pin]
         inner: F,
         pending: Option<Pending>,
-        held: Option<Held<R>>,
+        // The answer waits until there is room for its event.
+        held: Option<(Response<R>, Room)>,
     }
-}
-
-/// An answer that waits until there is room for its event.
-struct Held<R> {
-    response: Response<R>,
-    room: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl<F, R> ResponseFuture<F, R> {
@@ -43,9 +37,9 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = if let Some(Held { room, .. }) = this.held {
+        let response = if let Some((_, room)) = this.held {
             ready!(room.as_mut().poll(cx));
-            this.held.take().map(|held| held.response)
+            this.held.take().map(|(response, _)| response)
         } else {
             match ready!(this.inner.poll(cx)) {
                 Ok(response) => Some(response),
@@ -59,17 +53,13 @@ where
         };
         // Polled after it was ready: there is nothing to give.
         let Some(response) = response else { return Poll::Pending };
-        if let Some(room) = this.pending.as_ref().and_then(Pending::room) {
-            let mut room: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(room);
-            if room.as_mut().poll(cx).is_pending() {
-                *this.held = Some(Held { response, room });
-                return Poll::Pending;
-            }
+        if let Some(mut room) = this.pending.as_ref().and_then(Pending::room)
+            && room.as_mut().poll(cx).is_pending()
+        {
+            *this.held = Some((response, room));
+            return Poll::Pending;
         }
-        let mut pending = this.pending.take();
-        if !pending.as_mut().is_some_and(|pending| pending.answered(&response)) {
-            pending = None;
-        }
+        let pending = this.pending.take().and_then(|pending| pending.answered(&response));
         Poll::Ready(Ok(response.map(|body| ResponseBody::new(body, pending))))
     }
 }

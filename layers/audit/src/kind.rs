@@ -1,19 +1,18 @@
 //! What an event is about, how the operation ended, and which events are wanted.
 
-use std::fmt;
 use std::str::FromStr;
 
-/// Declares the types once: variant, name and bit stay together.
-macro_rules! event_types {
-    ($($variant:ident $name:literal $doc:literal,)*) => {
-        /// What an event is about. Each that is ever written can be named in a [`Selection`].
+/// Declares an enum once: variant, name and meaning stay together.
+macro_rules! named {
+    ($enum:ident $about:literal $($variant:ident $name:literal $doc:literal,)*) => {
+        #[doc = $about]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        pub enum EventType {
+        pub enum $enum {
             $(#[doc = $doc] $variant,)*
         }
 
-        impl EventType {
+        impl $enum {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
@@ -28,7 +27,8 @@ macro_rules! event_types {
     };
 }
 
-event_types! {
+named! {
+    EventType "What an event is about. Each that is ever made can be named in a [`Selection`]."
     Initialize "mcp_initialize" "`initialize`.",
     ToolCall "mcp_tool_call" "`tools/call`.",
     ToolsList "mcp_tools_list" "`tools/list`.",
@@ -54,27 +54,21 @@ event_types! {
     WorkflowStepSkipped "vmcp_workflow_step_skipped" "A step was skipped.",
 }
 
+named! {
+    Outcome "How an operation ended."
+    Success "success" "It was answered with a result.",
+    Denied "denied" "The caller was not known, or was not allowed to.",
+    Failure "failure" "The request was at fault (other 4xx), or nobody waited for the answer.",
+    Error "error" "The gateway or a backend was at fault (5xx), or the answer broke off.",
+    ApplicationError "application_error" "The answer is a JSON-RPC error or a tool's error, in a 2xx.",
+}
+
 /// A name that no event has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event type {found:?}; the types are {}", names())]
 pub struct UnknownEventType {
     /// What was found, its first 64 characters.
     pub found: Box<str>,
-}
-
-/// How an operation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// It was answered with a result.
-    Success,
-    /// The caller was not known, or was not allowed to.
-    Denied,
-    /// The request was at fault (other 4xx), or nobody waited for the answer.
-    Failure,
-    /// The gateway or a backend was at fault (5xx), or the answer broke off.
-    Error,
-    /// The answer is a JSON-RPC error or a tool's error, in a 2xx.
-    ApplicationError,
 }
 
 /// Which events are written (`eventTypes`, `excludeEventTypes`).
@@ -120,31 +114,9 @@ impl FromStr for EventType {
     }
 }
 
-impl fmt::Display for EventType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
 /// All names, as one list.
 fn names() -> String {
     EventType::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
-}
-
-// === impl Outcome ===
-
-impl Outcome {
-    /// Its name in events.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Denied => "denied",
-            Self::Failure => "failure",
-            Self::Error => "error",
-            Self::ApplicationError => "application_error",
-        }
-    }
 }
 
 // === impl Selection ===
@@ -165,12 +137,6 @@ impl Selection {
     #[must_use]
     pub const fn contains(self, kind: EventType) -> bool {
         self.0 & kind.bit() != 0
-    }
-}
-
-impl Default for Selection {
-    fn default() -> Self {
-        Self::ALL
     }
 }
 

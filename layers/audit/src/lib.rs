@@ -3,32 +3,24 @@
 mod auditor;
 mod body;
 mod capture;
-mod delegation;
 mod detect;
 mod event;
 mod future;
-mod json;
 mod kind;
 mod layer;
-mod line;
 mod message;
 mod pending;
-mod queue;
-mod redact;
+mod record;
 mod service;
-mod sink;
 mod source;
-mod time;
-mod writer;
 
 pub use self::{
-    auditor::{Auditor, Counts, Overflow, Settings},
+    auditor::{Auditor, Settings},
     body::ResponseBody,
-    event::{Event, Fact},
+    event::{Client, Data, Details, Event, Fact, Source, Target, Text},
     future::ResponseFuture,
     kind::{EventType, Outcome, Selection, UnknownEventType},
     layer::AuditLayer,
+    record::{Record, Room},
     service::Audit,
-    sink::{FileSink, OpenError, Sink, Stdout},
-    writer::Writer,
 };

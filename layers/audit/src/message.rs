@@ -3,19 +3,13 @@
 use vmcp_core::McpRequest;
 use vmcp_wire::{Key, find, unquote};
 
-use crate::EventType;
-use crate::event::{Client, Target, text};
+use crate::{Client, Target, Text};
 
 /// The member of `_meta` in which stateless clients say who they are (MCP 2026-07-28).
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 
 /// The method with which stateless clients open a stream (MCP 2026-07-28).
 pub(crate) const LISTEN: &str = "subscriptions/listen";
-
-/// The type of event that `message` makes. An answer of the client to the server has no method.
-pub(crate) fn kind(message: &McpRequest) -> EventType {
-    EventType::of_method(&message.method())
-}
 
 /// What the message is about. The endpoint is left to whoever knows it.
 pub(crate) fn target(message: &McpRequest) -> Target {
@@ -27,10 +21,10 @@ pub(crate) fn target(message: &McpRequest) -> Target {
         _ => "endpoint",
     };
     let name = name(message, &method);
-    Target { endpoint: Box::default(), method: text(&method), name, kind }
+    Target { method: method.into(), name, kind, ..Target::default() }
 }
 
-fn name(message: &McpRequest, method: &str) -> Option<Box<str>> {
+fn name(message: &McpRequest, method: &str) -> Option<Text> {
     let key = match method {
         "tools/call" | "prompts/get" => Key::Name,
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Key::Uri,
@@ -40,14 +34,14 @@ fn name(message: &McpRequest, method: &str) -> Option<Box<str>> {
         "completion/complete" => {
             let reference = message.param(Key::Ref)?;
             let name = find(reference, "name").or_else(|| find(reference, "uri"))?;
-            return unquote(name).map(|name| text(&name));
+            return unquote(name).map(Text::from);
         }
         "initialize" => return client(message).and_then(|client| client.name),
         _ => return None,
     };
     match message.text(key) {
-        Some(name) => Some(text(&name.read(&message.bytes))),
-        None => message.param(key).map(|raw| text(&String::from_utf8_lossy(raw))),
+        Some(name) => Some(name.read(&message.bytes).into()),
+        None => message.param(key).map(|raw| String::from_utf8_lossy(raw).into()),
     }
 }
 
@@ -56,6 +50,6 @@ pub(crate) fn client(message: &McpRequest) -> Option<Client> {
     let said = message
         .param(Key::ClientInfo)
         .or_else(|| message.param(Key::Meta).and_then(|meta| find(meta, CLIENT)))?;
-    let member = |key| find(said, key).and_then(unquote).map(|value| text(&value));
+    let member = |key| find(said, key).and_then(unquote).map(Text::from);
     Some(Client { name: member("name"), version: member("version") })
 }

@@ -10,8 +10,9 @@ use vmcp_core::{McpRequest, Rejection, Trail};
 
 use crate::capture::Capture;
 use crate::detect::{ApplicationError, Detector, Finding, MAX_MESSAGE};
-use crate::event::{Data, Event, Result, Source, Target, text};
-use crate::{Auditor, EventType, Outcome, Settings, message, redact, source};
+use crate::{
+    Auditor, Data, Details, Event, EventType, Outcome, Room, Source, Target, Text, message, source,
+};
 
 /// Writes its event when it is dropped, with what is known by then, if it has not been ended before.
 #[derive(Debug)]
@@ -22,21 +23,13 @@ struct Open {
     trail: Trail,
     began: Instant,
     source: Source,
-    endpoint: Box<str>,
+    endpoint: Text,
     method: Method,
-    /// The client asks for a stream on which the server speaks.
+    /// The client asks for a stream on which the server speaks, or has got one.
     listens: bool,
-    answer: Option<Answer>,
+    status: Option<StatusCode>,
+    details: Details,
     capture: Capture,
-}
-
-/// The head of the answer.
-#[derive(Debug)]
-struct Answer {
-    status: StatusCode,
-    /// It is a stream that opened; its end is no event.
-    opened: bool,
-    refusal: Option<(i32, Box<str>)>,
 }
 
 /// How an operation ended.
@@ -53,7 +46,7 @@ pub(crate) enum End {
 impl Pending {
     /// Puts a trail into the request and begins to watch.
     pub(crate) fn open<B>(auditor: &Auditor, request: &mut Request<B>) -> Self {
-        let settings = &auditor.shared().settings;
+        let settings = auditor.settings();
         let trail = Trail::of(request.extensions_mut());
         let listens = request.method() == Method::GET && names(request.headers(), ACCEPT);
         Self(Some(Box::new(Open {
@@ -61,18 +54,19 @@ impl Pending {
             trail,
             began: Instant::now(),
             source: source::of(request, settings.trusted_proxies),
-            endpoint: text(request.uri().path()),
+            endpoint: request.uri().path().into(),
             method: request.method().clone(),
             listens,
-            answer: None,
+            status: None,
+            details: Details::default(),
             capture: Capture::default(),
         })))
     }
 
-    /// Takes note of the answer's head. Whether its body has to be watched: otherwise the event is out.
-    pub(crate) fn answered<R: http_body::Body>(&mut self, response: &Response<R>) -> bool {
-        let Some(open) = &mut self.0 else { return false };
-        let settings = &open.auditor.shared().settings;
+    /// Takes note of the answer's head. `None` if its body need not be watched: the event is out.
+    pub(crate) fn answered<R: http_body::Body>(mut self, response: &Response<R>) -> Option<Self> {
+        let open = self.0.as_mut()?;
+        let settings = open.auditor.settings();
         let status = response.status();
         let opened = status.is_success() && names(response.headers(), CONTENT_TYPE) && {
             let message = open.trail.message();
@@ -82,26 +76,26 @@ impl Pending {
             .then(|| Detector::new(response.headers()))
             .flatten();
         let kept = settings.include_response_data.then_some(settings.max_data_size);
-        let refusal = response.extensions().get::<Rejection>();
-        let refusal = refusal
-            .map(|refused| (refused.code(), redact::message(refused.message(), MAX_MESSAGE)));
-        open.answer = Some(Answer { status, opened, refusal });
+        if let Some(refused) = response.extensions().get::<Rejection>() {
+            open.details.error_code = Some(refused.code().into());
+            let message = refused.message().as_bytes();
+            open.details.error_message = Some(Data::new(message, MAX_MESSAGE));
+        }
+        open.status = Some(status);
+        open.listens |= opened;
         // The body of an answer to HEAD is never asked for.
         if opened || open.method == Method::HEAD || response.body().is_end_stream() {
             self.end(End::Whole);
-            return false;
+            return None;
         }
         open.capture = Capture::new(detector, kept);
-        true
+        Some(self)
     }
 
-    /// A piece of the answer passes. `last` if there will be no other.
+    /// A piece of the answer passes, the `last` one or not.
     pub(crate) fn piece(&mut self, piece: &Bytes, last: bool) {
         if let Some(open) = &mut self.0 {
             open.capture.piece(piece, last);
-        }
-        if last {
-            self.end(End::Whole);
         }
     }
 
@@ -113,7 +107,7 @@ impl Pending {
     }
 
     /// What the answer has to wait for before it goes out, if it has to.
-    pub(crate) fn room(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+    pub(crate) fn room(&self) -> Option<Room> {
         self.0.as_ref().and_then(|open| open.auditor.room())
     }
 }
@@ -135,27 +129,42 @@ impl fmt::Debug for Open {
 impl Open {
     fn end(mut self: Box<Self>, end: End) {
         let message = self.trail.message();
-        let opened = self.answer.as_ref().is_some_and(|answer| answer.opened);
         let kind = match message {
-            _ if opened || self.listens => EventType::SseConnection,
-            Some(message) => message::kind(message),
+            _ if self.listens => EventType::SseConnection,
+            Some(message) => EventType::of_method(&message.method()),
             None => EventType::HttpRequest,
         };
         if !self.auditor.wants(kind) {
             return;
         }
         let (size, finding, response) = mem::take(&mut self.capture).end();
-        let result = self.result(size, &finding, end);
-        let outcome = self.outcome(&result, &finding, end);
-        let shared = self.auditor.shared();
-        let mut event = Event::new(kind, outcome, shared.clock.now());
-        event.caller = self.trail.identity().cloned();
-        event.client = message.and_then(message::client);
-        event.target = self.target(message, kind);
-        event.request = message.and_then(|message| request(&shared.settings, message));
-        event.response = response;
-        event.result = result;
-        event.source = mem::take(&mut self.source);
+        let settings = self.auditor.settings();
+        let mut details = mem::take(&mut self.details);
+        if let Some(ApplicationError::Rpc { code, message }) = &finding.error {
+            details.error_code = *code;
+            details.error_message.clone_from(message);
+        }
+        details.duration = Some(self.began.elapsed());
+        details.size = self.status.is_some().then_some(size);
+        details.backend = self.trail.backend().cloned();
+        details.tool_error = finding.error == Some(ApplicationError::Tool);
+        details.denied = self.trail.denied();
+        // Whoever has read the answer may leave before the end of the stream.
+        details.cancelled = end == End::Dropped && !finding.answered;
+        let event = Event {
+            kind,
+            outcome: self.outcome(&details, &finding, end),
+            at: self.auditor.now(),
+            caller: self.trail.identity().cloned(),
+            client: message.and_then(message::client),
+            target: self.target(message, kind),
+            details,
+            request: message
+                .filter(|_| settings.include_request_data)
+                .map(|message| Data::new(&message.bytes, settings.max_data_size)),
+            response,
+            source: mem::take(&mut self.source),
+        };
         self.auditor.record(event);
     }
 
@@ -163,7 +172,7 @@ impl Open {
         let mut target = message.map(message::target).unwrap_or_default();
         target.endpoint.clone_from(&self.endpoint);
         if target.method.is_empty() {
-            target.method = text(self.method.as_str());
+            target.method = self.method.as_str().into();
         }
         if kind == EventType::SseConnection {
             target.kind = "sse_endpoint";
@@ -173,51 +182,23 @@ impl Open {
         target
     }
 
-    fn result(&self, size: u64, finding: &Finding, end: End) -> Result {
-        let refusal = self.answer.as_ref().and_then(|answer| answer.refusal.as_ref());
-        let (error_code, error_message) = match (&finding.error, refusal) {
-            (Some(ApplicationError::Rpc { code, message }), _) => (*code, message.clone()),
-            (_, Some((code, message))) => (Some(i64::from(*code)), Some(message.clone())),
-            (Some(ApplicationError::Tool) | None, None) => (None, None),
-        };
-        Result {
-            duration: Some(self.began.elapsed()),
-            size: self.answer.is_some().then_some(size),
-            backend: self.trail.backend().cloned(),
-            error_code,
-            error_message,
-            tool_error: finding.error == Some(ApplicationError::Tool),
-            denied: self.trail.denied(),
-            // Whoever has read the answer may leave before the end of the stream.
-            cancelled: end == End::Dropped && !finding.answered,
-        }
-    }
-
-    fn outcome(&self, result: &Result, finding: &Finding, end: End) -> Outcome {
-        if result.denied.is_some() {
+    fn outcome(&self, details: &Details, finding: &Finding, end: End) -> Outcome {
+        if details.denied.is_some() {
             return Outcome::Denied;
         }
-        let Some(answer) = &self.answer else {
+        let Some(status) = self.status else {
             return if end == End::Broken { Outcome::Error } else { Outcome::Failure };
         };
-        match answer.status {
+        match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Outcome::Denied,
             status if status.is_client_error() => Outcome::Failure,
             status if status.is_server_error() => Outcome::Error,
             _ if finding.error.is_some() => Outcome::ApplicationError,
             _ if end == End::Broken && !finding.answered => Outcome::Error,
-            _ if result.cancelled => Outcome::Failure,
+            _ if details.cancelled => Outcome::Failure,
             _ => Outcome::Success,
         }
     }
-}
-
-/// The beginning of the message, if it is to be recorded.
-fn request(settings: &Settings, message: &McpRequest) -> Option<Data> {
-    settings.include_request_data.then(|| {
-        let start = message.bytes.get(..settings.max_data_size).unwrap_or(&message.bytes);
-        Data { start: start.to_vec(), cut: start.len() < message.bytes.len() }
-    })
 }
 
 /// Whether a header that names media types names an event stream.

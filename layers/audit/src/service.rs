@@ -11,8 +11,7 @@ use crate::{Auditor, ResponseBody, ResponseFuture};
 
 /// Records what `S` is asked. See the [crate docs](crate) for an example.
 ///
-/// Requests and answers pass unchanged; the wait of [`Overflow::Wait`](crate::Overflow::Wait) allocates,
-/// and so does what is noted of each request.
+/// Requests and answers pass unchanged. What is noted of each request allocates.
 #[derive(Clone, Debug)]
 pub struct Audit<S> {
     inner: S,

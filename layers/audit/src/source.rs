@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName};
 
-use crate::event::{Source, text};
+use crate::{Source, Text};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -14,7 +14,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 pub(crate) fn of<B>(request: &http::Request<B>, trusted_proxies: usize) -> Source {
     let headers = request.headers();
     let peer = request.extensions().get::<SocketAddr>().map(|peer| peer.ip().to_canonical());
-    let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(text);
+    let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(Text::from);
     Source::Network {
         address: forwarded(headers, trusted_proxies).or(peer),
         user_agent: said(USER_AGENT),

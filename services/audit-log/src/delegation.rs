@@ -1,9 +1,9 @@
 //! Who acts for whom: the `act` claim (RFC 8693 section 4.1).
 
 use serde_json::{Map, Value};
+use vmcp_audit::Text;
 use vmcp_core::Claims;
 
-use crate::event::text;
 use crate::json::Object;
 
 /// How many actors are written; the current one comes first.
@@ -26,7 +26,7 @@ pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
             Object::write(members.out, |members| {
                 for claim in ["iss", "sub"] {
                     let value = actor.get(claim).and_then(Value::as_str);
-                    members.text(claim, value.map(text).as_deref());
+                    members.text(claim, value.map(Text::from).as_deref());
                 }
             });
         }

@@ -1,8 +1,8 @@
 //! An event as one line of JSON.
 
+use vmcp_audit::{Client, Details, Event, Fact, Source, Target, Text};
 use vmcp_core::{Backend, Identity};
 
-use crate::event::{Client, Data, Event, Fact, Result, Source, Target, text};
 use crate::json::Object;
 use crate::{delegation, redact, time};
 
@@ -14,36 +14,15 @@ const SERVER: &str = "vmcp-server";
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// What all lines of a log share.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Style<'a> {
-    /// `component`; `None` is a default by what the event is about.
-    pub(crate) component: Option<&'a str>,
-    /// The most bytes of `data.request` and of `data.response`.
-    pub(crate) max_data: usize,
-}
-
-/// Appends `event` and a line feed.
-pub(crate) fn write(event: &Event, id: [u8; 16], style: Style<'_>, out: &mut Vec<u8>) {
-    Object::write(out, |line| fill(event, id, style, line));
+/// Appends `event` and a line feed. Without a `component` it is one by what the event is about.
+pub(crate) fn write(event: &Event, id: [u8; 16], component: Option<&str>, out: &mut Vec<u8>) {
+    Object::write(out, |line| fill(event, id, component, line));
     out.push(b'\n');
 }
 
-fn fill(event: &Event, id: [u8; 16], style: Style<'_>, line: &mut Object<'_>) {
-    let Event {
-        kind,
-        outcome,
-        at,
-        source,
-        caller,
-        client,
-        target,
-        result,
-        more_target,
-        more_facts,
-        request,
-        response,
-    } = event;
+fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<'_>) {
+    let Event { kind, outcome, at, source, caller, client, target, details, request, response } =
+        event;
     let (default, transport) = match source {
         Source::Local => (COMPOSER, "local"),
         Source::Network { .. } => (SERVER, "http"),
@@ -58,30 +37,23 @@ fn fill(event: &Event, id: [u8; 16], style: Style<'_>, line: &mut Object<'_>) {
     line.name("logged_at");
     time::write(*at, line.out);
     line.text("outcome", outcome.name());
-    line.text("component", style.component.unwrap_or(default));
+    line.text("component", component.unwrap_or(default));
     line.object("source", |members| fill_source(source, members));
     line.object("subjects", |members| fill_subjects(caller.as_ref(), client.as_ref(), members));
     if let Some(claims) = caller.as_ref().and_then(Identity::claims) {
         delegation::write(claims, line);
     }
-    line.object("target", |members| fill_target(target, more_target, members));
+    line.object("target", |members| fill_target(target, members));
     line.object("metadata", |metadata| {
         metadata.object("extra", |extra| {
             extra.text("transport", transport);
-            fill_result(result, extra);
-            for (name, fact) in more_facts {
-                match fact {
-                    Fact::Number(number) => extra.plain(name, Some(number)),
-                    Fact::Text(text) => extra.text(name, &**text),
-                    Fact::Flag(flag) => extra.plain(name, Some(flag)),
-                }
-            }
+            fill_details(details, extra);
         });
     });
     if request.is_some() || response.is_some() {
         line.object("data", |members| {
             for (name, data) in [("request", request), ("response", response)] {
-                let excerpt = data.as_ref().map(|data| excerpt(data, style.max_data));
+                let excerpt = data.as_ref().map(redact::excerpt);
                 members.text(name, excerpt.as_deref());
             }
         });
@@ -112,14 +84,14 @@ fn fill_subjects(caller: Option<&Identity>, client: Option<&Client>, members: &m
     let named = ["name", "preferred_username", "email"]
         .into_iter()
         .find_map(|claim| claims?.text(claim).filter(|name| !name.is_empty()));
-    members.text("user", &*text(named.unwrap_or("anonymous")));
-    members.text("user_id", caller.and_then(Identity::subject).map(text).as_deref());
+    members.text("user", &*Text::from(named.unwrap_or("anonymous")));
+    members.text("user_id", caller.and_then(Identity::subject).map(Text::from).as_deref());
     members.text("client_name", client.and_then(|client| client.name.as_deref()));
     members.text("client_version", client.and_then(|client| client.version.as_deref()));
 }
 
-fn fill_target(target: &Target, more: &[(&'static str, Box<str>)], members: &mut Object<'_>) {
-    let Target { endpoint, method, name, kind } = target;
+fn fill_target(target: &Target, members: &mut Object<'_>) {
+    let Target { endpoint, method, name, kind, more } = target;
     for (name, value) in [("type", *kind), ("endpoint", endpoint), ("method", method)] {
         members.text(name, Some(value).filter(|value| !value.is_empty()));
     }
@@ -129,8 +101,8 @@ fn fill_target(target: &Target, more: &[(&'static str, Box<str>)], members: &mut
     }
 }
 
-fn fill_result(result: &Result, extra: &mut Object<'_>) {
-    let Result {
+fn fill_details(details: &Details, extra: &mut Object<'_>) {
+    let Details {
         duration,
         size,
         backend,
@@ -139,19 +111,23 @@ fn fill_result(result: &Result, extra: &mut Object<'_>) {
         tool_error,
         denied,
         cancelled,
-    } = result;
+        more,
+    } = details;
     extra.plain("duration_ms", duration.map(|duration| duration.as_millis()));
     extra.plain("response_size_bytes", *size);
     extra.text("backend_name", backend.as_ref().map(Backend::name));
     extra.plain("jsonrpc_error_code", *error_code);
-    extra.text("jsonrpc_error_message", error_message.as_deref());
+    extra.text("jsonrpc_error_message", error_message.as_ref().map(redact::message).as_deref());
     extra.plain("tool_error", tool_error.then_some(true));
     extra.text("denied_reason", *denied);
     extra.plain("cancelled", cancelled.then_some(true));
-}
-
-fn excerpt(data: &Data, limit: usize) -> String {
-    redact::excerpt(&data.start, data.cut || data.start.len() > limit, limit)
+    for (name, fact) in more {
+        match fact {
+            Fact::Number(number) => extra.plain(name, Some(number)),
+            Fact::Text(text) => extra.text(name, &**text),
+            Fact::Flag(flag) => extra.plain(name, Some(flag)),
+        }
+    }
 }
 
 /// A version 4 UUID (RFC 9562 section 5.4) of random bytes, in quotes.

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
-
-use crate::event::Event;
+use vmcp_audit::{Data, Event};
 
 /// How long the writer lets events gather: one wake-up for many requests.
 const GATHER: Duration = Duration::from_millis(10);
@@ -65,7 +64,7 @@ impl Queue {
 
     /// Puts `event` in, or counts it as dropped if it would be over `slack` times the limit.
     pub(crate) fn push(&self, event: Event, slack: usize) {
-        let weight = event.weight();
+        let weight = weight(&event);
         let mut state = self.lock();
         let sum = self.weight.load(Ordering::Relaxed) + weight;
         if sum > self.limit.saturating_mul(slack) || state.orders.close || state.ended {
@@ -165,4 +164,10 @@ impl Queue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// About how many bytes an event takes while it waits to be written.
+pub(crate) fn weight(event: &Event) -> usize {
+    let data = |data: &Option<Data>| data.as_ref().map_or(0, |data| data.start.len());
+    size_of::<Event>() + 512 + data(&event.request) + data(&event.response)
 }

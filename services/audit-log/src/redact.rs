@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use vmcp_audit::Data;
 use vmcp_wire::{quote, unquote};
 
 /// What stands in the place of a secret.
@@ -21,44 +22,41 @@ const SENSITIVE: [&str; 8] =
 /// taken out as a whole.
 const MAX_NESTING: usize = 4;
 
-/// The beginning of a request or an answer as it is written: at most `limit` bytes without its secrets,
-/// and a mark if that is not all of it.
-pub(crate) fn excerpt(data: &[u8], cut: bool, limit: usize) -> String {
-    let data = data.get(..data.len().min(limit)).unwrap_or_default();
-    let text = match std::str::from_utf8(data) {
-        // A character that the limit cut in two is left out rather than replaced.
-        Err(error) if cut && error.error_len().is_none() => {
-            String::from_utf8_lossy(data.get(..error.valid_up_to()).unwrap_or_default())
-        }
-        _ => String::from_utf8_lossy(data),
-    };
-    let mut clean = text_without_secrets(&text);
-    if cut || clean.len() > limit {
-        clean.truncate(floor(&clean, limit));
+/// The beginning of a request or an answer as it is written: without its secrets, and with a mark if
+/// that is not all of it.
+pub(crate) fn excerpt(data: &Data) -> String {
+    let mut clean = text_without_secrets(&readable(data));
+    if data.cut || clean.len() > data.limit {
+        clean.truncate(floor(&clean, data.limit));
         clean.push_str(CUT);
     }
     clean
 }
 
+/// An error's message, which is not JSON, without tokens.
+pub(crate) fn message(data: &Data) -> String {
+    let text = readable(data);
+    let mut clean = String::with_capacity(text.len());
+    tokens(&text, &mut clean);
+    clean.truncate(floor(&clean, data.limit));
+    clean
+}
+
+/// As text. A character that the limit cut in two is left out rather than replaced.
+fn readable(data: &Data) -> Cow<'_, str> {
+    match std::str::from_utf8(&data.start) {
+        Err(error) if data.cut && error.error_len().is_none() => {
+            String::from_utf8_lossy(data.start.get(..error.valid_up_to()).unwrap_or_default())
+        }
+        _ => String::from_utf8_lossy(&data.start),
+    }
+}
+
 /// `text` without the values of members with telling names, bearer tokens and JWTs.
-pub(crate) fn text_without_secrets(text: &str) -> String {
+fn text_without_secrets(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     scan(text, 0, &mut out);
     out
-}
-
-/// `text`, which is not JSON, without tokens; at most `limit` bytes.
-pub(crate) fn message(text: &str, limit: usize) -> Box<str> {
-    let text = up_to(text, limit);
-    let mut out = String::with_capacity(text.len());
-    tokens(text, &mut out);
-    out.truncate(floor(&out, limit));
-    out.into_boxed_str()
-}
-
-/// The beginning of `text`, at most `limit` bytes of it.
-pub(crate) fn up_to(text: &str, limit: usize) -> &str {
-    text.get(..floor(text, limit)).unwrap_or_default()
 }
 
 /// The last place at or before `limit` at which `text` can be cut.

@@ -6,11 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::{JoinError, spawn_blocking};
+use vmcp_audit::Event;
 
-use crate::event::Event;
-use crate::line::{self, Style};
-use crate::queue::Queue;
-use crate::{Overflow, Sink};
+use crate::queue::{Queue, weight};
+use crate::{Overflow, Sink, line};
 
 /// How long to wait before lines that could not be written are tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -21,7 +20,7 @@ const IDS: usize = 64;
 /// The most bytes that are kept for the next lines.
 const KEEP: usize = 1 << 20;
 
-/// Writes the events of one [`Auditor`](crate::Auditor). Nothing is written unless it [`run`](Writer::run)s.
+/// Writes the events of one [`Log`](crate::Log). Nothing is written unless it [`run`](Writer::run)s.
 #[derive(Debug)]
 #[must_use = "nothing is written unless it runs"]
 pub struct Writer<S> {
@@ -39,7 +38,6 @@ struct Ended(Arc<Queue>);
 struct Desk<S> {
     sink: S,
     component: Option<Box<str>>,
-    max_data: usize,
     events: Vec<Event>,
     lines: Vec<u8>,
     ids: [u8; IDS * 16],
@@ -51,13 +49,11 @@ impl<S: Sink> Writer<S> {
         queue: Arc<Queue>,
         overflow: Overflow,
         component: Option<Box<str>>,
-        max_data: usize,
         sink: S,
     ) -> Self {
         let desk = Desk {
             sink,
             component,
-            max_data,
             events: Vec::new(),
             lines: Vec::new(),
             ids: [0; IDS * 16],
@@ -66,7 +62,7 @@ impl<S: Sink> Writer<S> {
         Self { queue: Ended(queue), overflow, desk }
     }
 
-    /// Writes until the auditor is [closed](crate::Auditor::close) or gone and everything is written.
+    /// Writes until the log is [closed](crate::Log::close) or gone and everything is written.
     /// To be spawned on a tokio runtime; writing itself happens on its blocking threads.
     pub async fn run(self) {
         let Self { queue: ended, overflow, mut desk } = self;
@@ -77,7 +73,7 @@ impl<S: Sink> Writer<S> {
             loop {
                 let (events, orders) = queue.take(std::mem::take(&mut desk.events));
                 let count = events.len() as u64;
-                let weight = events.iter().map(Event::weight).sum();
+                let weight = events.iter().map(weight).sum();
                 desk.events = events;
                 let done = spawn_blocking(move || desk.write_down(orders.reopen)).await;
                 let Some((back, mut outcome)) = returned(done) else {
@@ -158,8 +154,7 @@ impl<S: Sink> Desk<S> {
             }
             let id = self.ids.as_chunks().0.get(self.next_id).copied().unwrap_or_default();
             self.next_id += 1;
-            let style = Style { component: self.component.as_deref(), max_data: self.max_data };
-            line::write(event, id, style, &mut self.lines);
+            line::write(event, id, self.component.as_deref(), &mut self.lines);
         }
         Ok(())
     }

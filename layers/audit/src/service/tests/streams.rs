@@ -29,24 +29,23 @@ async fn a_stream_makes_its_event_when_it_ends() {
     let mut body = call.into_body();
     sender.send_data(Bytes::from_static(b"data: {\"jsonrpc\":\"2.0\",\"meth")).await.unwrap();
     assert!(body.frame().await.unwrap().is_ok());
-    assert_eq!(fixture.events().await, Vec::<Value>::new());
+    assert!(fixture.events().is_empty());
     tokio::time::advance(Duration::from_secs(5)).await;
     sender.send_data(Bytes::from_static(b"od\":\"x\"}\n\n")).await.unwrap();
     drop(sender);
     assert!(body.frame().await.unwrap().is_ok());
     assert!(body.frame().await.is_none());
-    let event = fixture.event().await;
-    assert_eq!(event["outcome"], "success");
-    assert_eq!(event["metadata"]["extra"]["response_size_bytes"], 38);
-    assert!(event["metadata"]["extra"]["duration_ms"].as_u64().unwrap() >= 5000);
+    let Event { outcome, details, .. } = fixture.event();
+    assert_eq!((outcome, details.size), (Outcome::Success, Some(38)));
+    assert!(details.duration.unwrap() >= Duration::from_secs(5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_breaks_off_is_an_error_unless_the_answer_was_there() {
     for (first, outcome) in [
-        ("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n".to_owned(), "error"),
-        (format!("data: {RESULT}\n\n"), "success"),
-        (format!("data: {ERROR}\n\n"), "application_error"),
+        ("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n".to_owned(), Outcome::Error),
+        (format!("data: {RESULT}\n\n"), Outcome::Success),
+        (format!("data: {ERROR}\n\n"), Outcome::ApplicationError),
     ] {
         let fixture = Fixture::new(Settings::default());
         let (mut sender, response) = channel("text/event-stream");
@@ -54,7 +53,7 @@ async fn a_stream_that_breaks_off_is_an_error_unless_the_answer_was_there() {
         sender.send_data(Bytes::from(first)).await.unwrap();
         sender.abort(io::Error::other("c4n4ry"));
         assert!(call.into_body().collect().await.is_err());
-        assert_eq!(fixture.event().await["outcome"], outcome);
+        assert_eq!(fixture.event().outcome, outcome);
     }
 }
 
@@ -70,9 +69,9 @@ async fn who_leaves_after_the_answer_has_not_cancelled() {
         let mut body = call.into_body();
         assert!(body.frame().await.unwrap().is_ok());
         drop(body);
-        let event = fixture.event().await;
-        assert_eq!(event["outcome"], if cancelled { "failure" } else { "success" });
-        assert_eq!(event["metadata"]["extra"]["cancelled"] == true, cancelled);
+        let event = fixture.event();
+        assert_eq!(event.outcome, if cancelled { Outcome::Failure } else { Outcome::Success });
+        assert_eq!(event.details.cancelled, cancelled);
     }
 }
 
@@ -84,9 +83,9 @@ async fn a_stream_of_the_server_is_recorded_when_it_opens() {
     *get.method_mut() = Method::GET;
     get.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
     let call = fixture.layer.layer(once("", response)).oneshot(get).await.unwrap();
-    let event = fixture.event().await;
-    assert_eq!((&event["type"], &event["outcome"]), (&json!("sse_connection"), &json!("success")));
-    assert_eq!(event["target"]["type"], "sse_endpoint");
+    let event = fixture.event();
+    assert_eq!((event.kind, event.outcome), (EventType::SseConnection, Outcome::Success));
+    assert_eq!(event.target.kind, "sse_endpoint");
     sender.send_data(Bytes::from_static(b"x")).await.unwrap();
     drop(sender);
     assert_eq!(call.into_body().collect().await.unwrap().to_bytes(), "x");
@@ -94,12 +93,12 @@ async fn a_stream_of_the_server_is_recorded_when_it_opens() {
     let listen = r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{}}"#;
     let (_sender, response) = channel("text/event-stream; charset=utf-8");
     let call = fixture.layer.layer(once(listen, response)).oneshot(post()).await.unwrap();
-    let events = fixture.events().await;
+    let events = fixture.events();
     assert_eq!(events.len(), 2);
-    assert_eq!(events[1]["type"], "sse_connection");
-    assert_eq!(events[1]["target"]["method"], "subscriptions/listen");
+    assert_eq!(events[1].kind, EventType::SseConnection);
+    assert_eq!(&*events[1].target.method, "subscriptions/listen");
     drop(call);
-    assert_eq!(fixture.events().await.len(), 2);
+    assert_eq!(fixture.events().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,6 +111,6 @@ async fn a_stream_that_is_refused_is_recorded_as_denied() {
         Rejection::new(StatusCode::UNAUTHORIZED, -32600, "log in").into_response(None)
     });
     send(&fixture, refuse, get).await;
-    let event = fixture.event().await;
-    assert_eq!((&event["type"], &event["outcome"]), (&json!("sse_connection"), &json!("denied")));
+    let event = fixture.event();
+    assert_eq!((event.kind, event.outcome), (EventType::SseConnection, Outcome::Denied));
 }

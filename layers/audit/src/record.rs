@@ -1,0 +1,28 @@
+//! What takes the events.
+
+use std::pin::Pin;
+
+use crate::Event;
+
+/// Takes events: a log, a queue, a test. A closure `Fn(Event)` is one.
+///
+/// What events hold of requests and answers has its secrets still ([`Data`](crate::Data)).
+pub trait Record: Send + Sync + 'static {
+    /// Takes an event. Called while requests are under way: it must not wait.
+    fn record(&self, event: Event);
+
+    /// What an answer has to wait for before it goes out, so that its event is not lost. `None`: for
+    /// nothing.
+    fn room(&self) -> Option<Room> {
+        None
+    }
+}
+
+/// Is over when there is room for another event.
+pub type Room = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl<F: Fn(Event) + Send + Sync + 'static> Record for F {
+    fn record(&self, event: Event) {
+        self(event);
+    }
+}

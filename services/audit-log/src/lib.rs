@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+mod delegation;
+mod json;
+mod line;
+mod log;
+mod queue;
+mod redact;
+mod sink;
+mod time;
+mod writer;
+
+pub use self::{
+    log::{Counts, Log, Overflow, Settings},
+    sink::{FileSink, OpenError, Sink, Stdout},
+    writer::Writer,
+};

@@ -1,0 +1,130 @@
+//! Where events are given to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::oneshot;
+use vmcp_audit::{Event, Record, Room};
+
+use crate::queue::Queue;
+use crate::{Sink, Writer};
+
+/// How lines are written, and how much may wait to be.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `component` of the events; `None` is `vmcp-server` for requests and `vmcp-composer` for what the
+    /// gateway does itself.
+    pub component: Option<Box<str>>,
+    /// What happens when the writer does not keep up.
+    pub overflow: Overflow,
+    /// The most bytes of events that may wait for the writer. An event takes about one KiB and its data.
+    pub queue_bytes: usize,
+}
+
+/// What happens when events come faster than they can be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overflow {
+    /// Events are dropped and counted; so are those of a failed write. No request ever waits.
+    #[default]
+    Drop,
+    /// Answers wait until there is room, and lines that could not be written are tried again each second:
+    /// while the disk is full, nothing is answered. Calls that nobody waits for cannot be held up; beyond
+    /// twice the queue, their events are dropped and counted.
+    Wait,
+}
+
+/// Takes events and hands them to the [`Writer`]. A clone is the same log.
+#[derive(Clone, Debug)]
+pub struct Log(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    queue: Arc<Queue>,
+    overflow: Overflow,
+}
+
+/// What became of the events so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Written.
+    pub written: u64,
+    /// Never tried to be written: the queue was full, or the writer was gone.
+    pub dropped: u64,
+    /// Lost because writing failed.
+    pub failed: u64,
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    /// No component of its own, 16 MiB of queue that drops.
+    fn default() -> Self {
+        Self { component: None, overflow: Overflow::Drop, queue_bytes: 16 << 20 }
+    }
+}
+
+// === impl Log ===
+
+impl Log {
+    /// A log, and the writer that has to [run](Writer::run) for anything to be written to `sink`.
+    pub fn new<S: Sink>(settings: Settings, sink: S) -> (Self, Writer<S>) {
+        let Settings { component, overflow, queue_bytes } = settings;
+        let queue = Arc::new(Queue::new(queue_bytes));
+        let writer = Writer::new(Arc::clone(&queue), overflow, component, sink);
+        (Self(Arc::new(Shared { queue, overflow })), writer)
+    }
+
+    /// Opens the sink anew before the next line: somebody has renamed the file. A failure is logged, and
+    /// writing goes on to the old one.
+    pub fn reopen(&self) {
+        self.0.queue.order(|orders| orders.reopen = true);
+    }
+
+    /// Waits until the events so far are written, or have failed to be.
+    pub async fn flush(&self) {
+        let (flushed, done) = oneshot::channel();
+        self.0.queue.order(|orders| orders.flushed.push(flushed));
+        // The sender says nothing; it is dropped.
+        _ = done.await;
+    }
+
+    /// Takes no more events. [`Writer::run`] ends when what is here is written.
+    pub fn close(&self) {
+        self.0.queue.order(|orders| orders.close = true);
+    }
+
+    /// What became of the events so far, for metrics.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Queue { written, dropped, failed, .. } = &*self.0.queue;
+        Counts { written: get(written), dropped: get(dropped), failed: get(failed) }
+    }
+}
+
+impl Record for Log {
+    fn record(&self, event: Event) {
+        let slack = match self.0.overflow {
+            Overflow::Drop => 1,
+            Overflow::Wait => 2,
+        };
+        self.0.queue.push(event, slack);
+    }
+
+    fn room(&self) -> Option<Room> {
+        if self.0.overflow == Overflow::Drop || self.0.queue.has_room() {
+            return None;
+        }
+        let queue = Arc::clone(&self.0.queue);
+        Some(Box::pin(async move { queue.room().await }))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.queue.order(|orders| orders.close = true);
+    }
+}
+
+#[cfg(test)]
+mod tests;
