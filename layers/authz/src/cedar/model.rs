@@ -39,7 +39,8 @@ pub(super) struct Model {
     pub(super) statics: Entities,
     /// Whether callers are among the configured entities, or referred to by them.
     pub(super) mentions_clients: bool,
-    /// Whether an attribute of a configured entity leads to something that can be asked about.
+    /// Whether a configured entity has something that can be asked about in an attribute, or is in it
+    /// without being one itself: then what is asked about matters to more than itself.
     pub(super) leads_to_items: bool,
 }
 
@@ -107,6 +108,10 @@ impl Model {
             let statics = entity.and_then(|entity| with(&model.statics, entity));
             model.statics = statics.ok_or_else(|| Fault::entities("an action is in itself"))?;
         }
+        let item = |uid: &EntityUid| model.types.contains(uid.type_name());
+        model.leads_to_items |= model.statics.iter().map(Entity::uid).any(|uid| {
+            !item(&uid) && model.statics.ancestors(&uid).into_iter().flatten().any(item)
+        });
         for above in model.actions.iter().filter_map(|one| model.statics.ancestors(one)).flatten() {
             if *above.type_name() != action {
                 return Err(Fault::entities(format!(
@@ -127,12 +132,6 @@ impl Model {
 
     pub(super) fn client(&self, subject: &str) -> EntityUid {
         EntityUid::from_type_name_and_id(self.client.clone(), EntityId::new(subject))
-    }
-
-    /// Whether an entity is in something that can be asked about, and so in whatever that is in.
-    pub(super) fn is_in_items(&self, entities: &Entities, uid: &EntityUid) -> bool {
-        let mut above = entities.ancestors(uid).into_iter().flatten();
-        above.any(|above| self.types.contains(above.type_name()))
     }
 
     /// The caller: what it claims, and what groups it is in.

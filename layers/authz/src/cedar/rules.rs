@@ -66,7 +66,7 @@ impl Rule {
         model: &Model,
         entities: &Entities,
     ) -> bool {
-        let mixed = model.is_in_items(entities, principal);
+        let mixed = model.leads_to_items;
         let within = |inner: &EntityUid, outer: &EntityUid| {
             inner == outer || entities.is_ancestor_of(outer, inner)
         };

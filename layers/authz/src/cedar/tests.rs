@@ -184,6 +184,27 @@ fn an_attribute_that_is_not_there_denies_whatever_else_permits() {
 }
 
 #[test]
+fn what_is_asked_about_can_be_named_in_a_condition() {
+    let cedar = cedar(&[
+        EVERYTHING,
+        r#"forbid(principal, action, resource) when { Tool::"x" has readOnlyHint && Tool::"x".readOnlyHint };"#,
+    ]);
+    let hints = Hints { read_only: Some(true), ..Hints::default() };
+    let admission = admission(&cedar, &alice());
+    assert!(!admission.visible(&Item { hints, ..tool("x") }));
+    assert!(admission.visible(&Item { hints, ..tool("y") }));
+}
+
+#[test]
+fn who_is_configured_to_be_in_a_tool_is_in_its_server_while_it_is_asked_about() {
+    let entities = r#"[{"uid": {"type": "Client", "id": "alice"}, "attrs": {}, "parents": [{"type": "Tool", "id": "x"}]}]"#;
+    let forbid = r#"forbid(principal in MCP::"my-vmcp", action, resource);"#;
+    let cedar = with_entities(&[EVERYTHING, forbid], entities);
+    assert_eq!(call(&cedar, &alice(), "x", "{}"), Verdict::Hidden);
+    assert_eq!(call(&cedar, &alice(), "y", "{}"), Verdict::Permitted);
+}
+
+#[test]
 fn configured_attributes_stay_and_the_requests_win() {
     let entities = r#"[
         {"uid": {"type": "Tool", "id": "deploy"}, "attrs": {"tier": 3, "name": "spoofed"},
