@@ -18,6 +18,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-wire", "layers/wire", Sees::Only(&[])),
     ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
     ("vmcp-jwt", "layers/jwt", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-token-endpoint", "layers/token-endpoint", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-decode", "layers/decode", Sees::Only(GROUND)),
     ("vmcp-timeout", "layers/timeout", Sees::Only(GROUND)),
     ("vmcp-authn", "layers/authn", Sees::Only(GROUND)),
@@ -55,7 +56,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
 ];
 
 /// The crates that layers may depend on. A layer never depends on another layer.
-const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt"];
+const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-token-endpoint"];
 
 /// Which crates of the workspace a crate may depend on.
 #[derive(Clone, Copy)]

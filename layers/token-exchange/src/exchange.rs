@@ -1,14 +1,16 @@
 //! What exchanges tokens, and what comes of it.
 
+use std::pin::Pin;
 use std::time::SystemTime;
 
-use http::HeaderValue;
-use secrecy::{ExposeSecret, SecretString};
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response};
+use secrecy::SecretString;
+use tower_service::Service;
+use vmcp_core::{Body, BoxError};
+use vmcp_token_endpoint::{Bearer, Grant};
 
-use crate::{ExchangeFault, Subject};
-
-/// The longest token, in bytes. It has to go into a header, and servers bound those.
-const MAX_LENGTH: usize = 16 * 1024;
+use crate::{ExchangeFault, IllegalToken, Subject, TokenEndpoint};
 
 /// Exchanges a caller's token for one that the backend accepts. Closures that take a [`Subject`] and
 /// return such a future do so too.
@@ -35,16 +37,10 @@ pub trait Exchange: Send + Sync + 'static {
 /// A token for a backend, prepared for the header. Never shown by `Debug`; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Exchanged {
-    value: HeaderValue,
-    expires_at: Option<SystemTime>,
+    bearer: Bearer,
     /// Under which key it is kept.
     pub(crate) kept: Option<crate::cached::Key>,
 }
-
-/// The token is empty, longer than 16 KiB, or has bytes other than visible ASCII.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the token cannot stand in a header")]
-pub struct IllegalToken;
 
 impl<F, Fut> Exchange for F
 where
@@ -58,40 +54,55 @@ where
     }
 }
 
+/// At a token endpoint; the gateway's own token by the client credentials grant, if the client has a
+/// secret. Asks each time: see [`Cached`](crate::Cached).
+impl<C, R> Exchange for TokenEndpoint<C>
+where
+    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    C::Error: Into<BoxError>,
+    C::Future: Send,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Future = Pin<Box<dyn Future<Output = Result<Exchanged, ExchangeFault>> + Send>>;
+
+    fn exchange(&self, subject: Subject) -> Self::Future {
+        let asked = self.ask(&Grant::Exchange { subject_token: subject.expose_token() });
+        Box::pin(async { Ok(asked.await?.into()) })
+    }
+
+    fn own(&self) -> Option<Self::Future> {
+        let asked = self.has_secret().then(|| self.ask(&Grant::ClientCredentials))?;
+        Some(Box::pin(async { Ok(asked.await?.into()) }))
+    }
+}
+
+// === impl Exchanged ===
+
 impl Exchanged {
     /// A bearer token (RFC 6750 section 2.1) and when it stops being valid, if that is known.
     ///
     /// # Errors
     /// No header can carry it.
     pub fn new(token: &SecretString, expires_at: Option<SystemTime>) -> Result<Self, IllegalToken> {
-        let token = token.expose_secret();
-        let legal = (1..=MAX_LENGTH).contains(&token.len())
-            && token.bytes().all(|byte| byte.is_ascii_graphic());
-        if !legal {
-            return Err(IllegalToken);
-        }
-        let mut value =
-            HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| IllegalToken)?;
-        // Never indexed by HPACK, never shown.
-        value.set_sensitive(true);
-        Ok(Self { value, expires_at, kept: None })
+        Bearer::new(token, expires_at).map(Self::from)
     }
 
     /// `Bearer`, a space and the token; marked sensitive.
     #[must_use]
     pub fn value(&self) -> &HeaderValue {
-        &self.value
+        self.bearer.value()
     }
 
     /// When it stops being valid, where the authorization server said so.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
-        self.expires_at
+        self.bearer.expires_at()
     }
 }
 
-impl From<IllegalToken> for ExchangeFault {
-    fn from(_: IllegalToken) -> Self {
-        Self::Unavailable(crate::Outage::NoToken)
+impl From<Bearer> for Exchanged {
+    fn from(bearer: Bearer) -> Self {
+        Self { bearer, kept: None }
     }
 }

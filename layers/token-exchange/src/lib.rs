@@ -1,9 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod cached;
-mod endpoint;
 mod exchange;
-mod fault;
 mod layer;
 mod resend;
 mod service;
@@ -11,11 +9,13 @@ mod subject;
 
 pub use self::{
     cached::{Cached, CachedFuture},
-    endpoint::{OAuthClient, Settings, SettingsError, TokenEndpoint, TokenUrl},
-    exchange::{Exchange, Exchanged, IllegalToken},
-    fault::{ExchangeFault, Outage},
+    exchange::{Exchange, Exchanged},
     layer::TokenExchangeLayer,
     resend::{Once, Resend, Twice},
     service::{ResponseFuture, TokenExchange},
-    subject::{Subject, TokenType},
+    subject::Subject,
+};
+pub use vmcp_token_endpoint::{
+    ExchangeFault, IllegalToken, OAuthClient, Outage, Settings, SettingsError, TokenEndpoint,
+    TokenType, TokenUrl,
 };

@@ -1,12 +1,11 @@
 //! Whose token is exchanged, and which.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use secrecy::ExposeSecret;
-use vmcp_core::{Identity, UpstreamKind, UpstreamToken};
+use vmcp_core::{Identity, UpstreamToken};
 
 /// A caller and the token that is exchanged (RFC 8693 section 2.1, `subject_token`): the caller's own,
 /// or one that an upstream provider gave out for the caller. Cheap to clone.
@@ -15,21 +14,6 @@ pub struct Subject {
     identity: Identity,
     upstream: Option<Arc<UpstreamToken>>,
 }
-
-/// What the token that is exchanged is (RFC 8693 section 3). From its URN or the last part of that.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum TokenType {
-    /// An access token.
-    #[default]
-    AccessToken,
-    /// An id token of OpenID Connect.
-    IdToken,
-    /// A JWT of whatever kind.
-    Jwt,
-}
-
-/// What every token type's URN begins with.
-const URN: &str = "urn:ietf:params:oauth:token-type:";
 
 // === impl Subject ===
 
@@ -83,57 +67,9 @@ impl fmt::Debug for Subject {
     }
 }
 
-// === impl TokenType ===
-
-impl TokenType {
-    /// Its name on the wire.
-    #[must_use]
-    pub fn urn(self) -> &'static str {
-        match self {
-            Self::AccessToken => "urn:ietf:params:oauth:token-type:access_token",
-            Self::IdToken => "urn:ietf:params:oauth:token-type:id_token",
-            Self::Jwt => "urn:ietf:params:oauth:token-type:jwt",
-        }
-    }
-
-    /// Which of an upstream provider's tokens is of this type.
-    #[must_use]
-    pub fn of_upstream(self) -> UpstreamKind {
-        match self {
-            Self::AccessToken | Self::Jwt => UpstreamKind::Access,
-            Self::IdToken => UpstreamKind::Id,
-        }
-    }
-}
-
-impl FromStr for TokenType {
-    type Err = crate::SettingsError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.strip_prefix(URN).unwrap_or(text) {
-            "access_token" => Ok(Self::AccessToken),
-            "id_token" => Ok(Self::IdToken),
-            "jwt" => Ok(Self::Jwt),
-            _ => Err(crate::SettingsError::TokenType),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn token_types_are_read_in_both_forms() {
-        for kind in [TokenType::AccessToken, TokenType::IdToken, TokenType::Jwt] {
-            let urn = kind.urn();
-            assert_eq!(urn.parse(), Ok(kind));
-            assert_eq!(urn.strip_prefix(URN).unwrap().parse(), Ok(kind));
-        }
-        for text in ["", "refresh_token", "urn:x:access_token", "ACCESS_TOKEN"] {
-            assert!(text.parse::<TokenType>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn a_caller_without_a_token_is_no_subject() {

@@ -21,30 +21,30 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// No client, no audience, no scopes, no resource; the subject token is an access token; 10 seconds.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    pub(super) url: TokenUrl,
-    pub(super) client: Option<OAuthClient>,
-    pub(super) audience: Option<Box<str>>,
+    pub(crate) url: TokenUrl,
+    pub(crate) client: Option<OAuthClient>,
+    pub(crate) audience: Option<Box<str>>,
     /// Separated by blanks.
-    pub(super) scope: Option<Box<str>>,
-    pub(super) resource: Option<Box<str>>,
-    pub(super) subject_token_type: TokenType,
-    pub(super) deadline: Duration,
+    pub(crate) scope: Option<Box<str>>,
+    pub(crate) resource: Option<Box<str>>,
+    pub(crate) subject_token_type: TokenType,
+    pub(crate) deadline: Duration,
 }
 
 /// Where the token endpoint is: an absolute URL without user information and fragment (RFC 6749
 /// section 3.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenUrl(pub(super) Uri);
+pub struct TokenUrl(pub(crate) Uri);
 
 /// The OAuth client that asks (RFC 6749 section 2). Its secret is never shown.
 #[derive(Clone)]
 pub struct OAuthClient {
-    pub(super) id: Box<str>,
-    pub(super) secret: Secret,
+    pub(crate) id: Box<str>,
+    pub(crate) secret: Secret,
 }
 
 #[derive(Clone)]
-pub(super) enum Secret {
+pub(crate) enum Secret {
     None,
     /// The `Authorization` header as a whole.
     Basic(HeaderValue),

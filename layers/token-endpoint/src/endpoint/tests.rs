@@ -7,10 +7,9 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::ServiceExt;
 use tower_test::mock::{self, Handle};
-use vmcp_core::Identity;
 
 use super::*;
-use crate::TokenType;
+use crate::{TokenType, TokenUrl};
 
 type Peer = Handle<Request<Body>, Response<Full<Bytes>>>;
 type Form = BTreeMap<String, String>;
@@ -21,10 +20,7 @@ fn settings() -> Settings {
     Settings::new(TokenUrl::new("https://idp.example/token?tenant=1").unwrap())
 }
 
-fn subject() -> Subject {
-    let identity = Identity::builder("https://idp.example", "ann");
-    Subject::of(&identity.token("in+bound/=".to_owned().into()).build()).unwrap()
-}
+const EXCHANGE: Grant<'_> = Grant::Exchange { subject_token: "in+bound/=" };
 
 fn answer(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     let builder = Response::builder().status(status).header(CONTENT_TYPE, kind);
@@ -32,10 +28,10 @@ fn answer(status: u16, kind: &str, body: impl Into<Bytes>) -> Response<Full<Byte
 }
 
 /// What arrives when `settings` are used, and the outcome of a good answer.
-async fn asked(settings: Settings, own: bool) -> (Method, Uri, HeaderMap, Form) {
+async fn asked(settings: Settings, grant: Grant<'_>) -> (Method, Uri, HeaderMap, Form) {
     let (client, mut peer): (_, Peer) = mock::pair();
     let endpoint = TokenEndpoint::new(client, settings, Clock::system());
-    let asking = if own { endpoint.own().unwrap() } else { endpoint.exchange(subject()) };
+    let asking = endpoint.ask(&grant);
     let arrives = async {
         let (request, reply) = peer.next_request().await.unwrap();
         reply.send_response(answer(200, "application/json", TOKEN));
@@ -51,14 +47,14 @@ async fn asked(settings: Settings, own: bool) -> (Method, Uri, HeaderMap, Form) 
     (parts.method, parts.uri, parts.headers, form)
 }
 
-async fn outcome(reply: Response<Full<Bytes>>) -> Result<Exchanged, ExchangeFault> {
+async fn outcome(reply: Response<Full<Bytes>>) -> Result<Bearer, ExchangeFault> {
     let (client, mut peer): (_, Peer) = mock::pair();
     let endpoint = TokenEndpoint::new(client, settings(), Clock::system());
     let arrives = async {
         let (_, sender) = peer.next_request().await.unwrap();
         sender.send_response(reply);
     };
-    let (outcome, ()) = tokio::join!(endpoint.exchange(subject()), arrives);
+    let (outcome, ()) = tokio::join!(endpoint.ask(&EXCHANGE), arrives);
     // Whatever it says, it is asked once.
     drop(endpoint);
     assert!(peer.next_request().await.is_none());
@@ -77,7 +73,7 @@ async fn asks_for_what_is_configured_and_nothing_else() {
         ("subject_token_type", "urn:ietf:params:oauth:token-type:access_token"),
         ("requested_token_type", "urn:ietf:params:oauth:token-type:access_token"),
     ];
-    let (method, uri, headers, sent) = asked(settings(), false).await;
+    let (method, uri, headers, sent) = asked(settings(), EXCHANGE).await;
     assert_eq!(
         (method, uri.to_string().as_str()),
         (Method::POST, "https://idp.example/token?tenant=1")
@@ -100,43 +96,44 @@ async fn asks_for_what_is_configured_and_nothing_else() {
         ("scope", "read write"),
         ("resource", "https://files.example/mcp"),
     ]));
-    assert_eq!(asked(all, false).await.3, expected);
+    assert_eq!(asked(all, EXCHANGE).await.3, expected);
 }
 
 #[tokio::test]
 async fn a_client_authenticates_in_one_way_only() {
     let secret = "s:1".to_owned().into();
     let basic = settings().client(OAuthClient::basic("gate", &secret).unwrap());
-    let (_, _, headers, sent) = asked(basic, false).await;
+    let (_, _, headers, sent) = asked(basic, EXCHANGE).await;
     // gate:s%3A1
     assert_eq!(headers[AUTHORIZATION], "Basic Z2F0ZTpzJTNBMQ==");
     assert!(headers[AUTHORIZATION].is_sensitive());
     assert!(!sent.contains_key("client_id") && !sent.contains_key("client_secret"));
 
     let post = settings().client(OAuthClient::post("gate", &secret).unwrap());
-    let (_, _, headers, sent) = asked(post, false).await;
+    let (_, _, headers, sent) = asked(post, EXCHANGE).await;
     assert_eq!((sent["client_id"].as_str(), sent["client_secret"].as_str()), ("gate", "s:1"));
     assert!(!headers.contains_key(AUTHORIZATION));
 
     let public = settings().client(OAuthClient::public("gate").unwrap());
-    let (_, _, headers, sent) = asked(public, false).await;
+    let (_, _, headers, sent) = asked(public, EXCHANGE).await;
     assert_eq!(sent["client_id"], "gate");
     assert!(!sent.contains_key("client_secret") && !headers.contains_key(AUTHORIZATION));
 }
 
 #[tokio::test]
-async fn the_gateways_own_token_takes_a_client_with_a_secret() {
+async fn a_token_of_its_own_takes_a_client_with_a_secret() {
     let endpoint = |settings| {
         let (client, _peer): (_, Peer) = mock::pair();
         TokenEndpoint::new(client, settings, Clock::system())
     };
-    assert!(endpoint(settings()).own().is_none());
+    assert!(!endpoint(settings()).has_secret());
     let public = OAuthClient::public("gate").unwrap();
-    assert!(endpoint(settings().client(public)).own().is_none());
+    assert!(!endpoint(settings().client(public)).has_secret());
 
     let client = OAuthClient::basic("gate", &"s".to_owned().into()).unwrap();
     let own = settings().client(client).audience("files").scopes(["read"]).unwrap();
-    let (_, _, headers, sent) = asked(own, true).await;
+    assert!(endpoint(own.clone()).has_secret());
+    let (_, _, headers, sent) = asked(own, Grant::ClientCredentials).await;
     let expected = [("grant_type", "client_credentials"), ("audience", "files"), ("scope", "read")];
     assert_eq!(sent, form(&expected));
     assert!(headers.contains_key(AUTHORIZATION));
@@ -169,7 +166,7 @@ async fn a_silent_endpoint_costs_its_deadline_and_no_more() {
         drop(arrived);
     };
     let fault = tokio::select! {
-        outcome = endpoint.exchange(subject()) => outcome.unwrap_err(),
+        outcome = endpoint.ask(&EXCHANGE) => outcome.unwrap_err(),
         () = silent => panic!("it was answered"),
     };
     assert!(matches!(fault, ExchangeFault::Unavailable(Outage::Slow)), "{fault}");
@@ -190,7 +187,7 @@ async fn a_body_that_trickles_has_the_same_deadline() {
     });
     let limited = settings().deadline(Duration::from_secs(3));
     let endpoint = TokenEndpoint::new(client, limited, Clock::system());
-    let fault = endpoint.exchange(subject()).await.unwrap_err();
+    let fault = endpoint.ask(&EXCHANGE).await.unwrap_err();
     assert!(matches!(fault, ExchangeFault::Unavailable(Outage::Slow)), "{fault}");
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
@@ -201,7 +198,7 @@ async fn an_endpoint_that_cannot_be_reached_says_why_to_the_log_only() {
         Err::<Response<Full<Bytes>>, BoxError>("refused by 10.0.0.7".into())
     });
     let endpoint = TokenEndpoint::new(client.boxed_clone(), settings(), Clock::system());
-    let fault = endpoint.exchange(subject()).await.unwrap_err();
+    let fault = endpoint.ask(&EXCHANGE).await.unwrap_err();
     assert!(!fault.to_string().contains("10.0.0.7"));
     let cause = std::error::Error::source(&fault).unwrap();
     assert!(cause.to_string().contains("10.0.0.7"));
@@ -220,4 +217,5 @@ fn never_shows_a_secret() {
         // Nor encoded, as Basic has it.
         assert!(!shown.contains("Y2FuYXJ5"), "{shown}");
     }
+    assert_eq!(format!("{EXCHANGE:?}"), "Exchange");
 }

@@ -1,14 +1,7 @@
-//! Asks an authorization server's token endpoint (RFC 8693).
-
-mod answer;
-mod form;
-mod settings;
-
-pub use self::settings::{OAuthClient, Settings, SettingsError, TokenUrl};
+//! Asks the endpoint and waits for the answer.
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -17,14 +10,14 @@ use tokio::time::timeout;
 use tower_service::Service;
 use vmcp_core::{Body, BodyError, BoxError, Clock};
 
-use self::form::Grant;
-use self::settings::Secret;
-use crate::{Exchange, ExchangeFault, Exchanged, Outage, Subject};
+use crate::settings::{OAuthClient, Secret};
+use crate::{Bearer, ExchangeFault, Grant, Outage, Settings, answer, form};
 
 /// The largest answer that is read, in bytes.
 const MAX_BODY: usize = 1024 * 1024;
 
-/// An exchange at a token endpoint, over any HTTP client. Each asks anew: see [`Cached`](crate::Cached).
+/// An authorization server's token endpoint (RFC 6749 section 3.2), asked over any HTTP client. See the
+/// [crate docs](crate) for an example.
 ///
 /// Redirects are not followed, and must not be by the client: they would carry a secret elsewhere.
 pub struct TokenEndpoint<C> {
@@ -39,6 +32,14 @@ impl<C> TokenEndpoint<C> {
     pub fn new(client: C, settings: Settings, clock: Clock) -> Self {
         Self { client: Mutex::new(client), settings: Arc::new(settings), clock }
     }
+
+    /// Whether the client can authenticate, and so ask for a token of its own.
+    pub fn has_secret(&self) -> bool {
+        match self.settings.client {
+            Some(OAuthClient { secret: Secret::Basic(_) | Secret::Post(_), .. }) => true,
+            Some(OAuthClient { secret: Secret::None, .. }) | None => false,
+        }
+    }
 }
 
 impl<C, R> TokenEndpoint<C>
@@ -49,38 +50,22 @@ where
     R: http_body::Body<Data = Bytes> + Send + 'static,
     R::Error: Into<BoxError>,
 {
-    fn ask(&self, grant: &Grant<'_>) -> <Self as Exchange>::Future {
+    /// Asks once, and waits no longer than the deadline of the settings.
+    ///
+    /// # Errors
+    /// The answer is no, or none that can be used.
+    pub fn ask(
+        &self,
+        grant: &Grant<'_>,
+    ) -> impl Future<Output = Result<Bearer, ExchangeFault>> + Send + use<C, R> {
         let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let request = form::request(&self.settings, grant);
         let (deadline, clock) = (self.settings.deadline, self.clock.clone());
-        Box::pin(async move {
+        async move {
             match timeout(deadline, send(client, request, clock)).await {
                 Ok(outcome) => outcome,
                 Err(_) => Err(Outage::Slow.into()),
             }
-        })
-    }
-}
-
-impl<C, R> Exchange for TokenEndpoint<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
-    type Future = Pin<Box<dyn Future<Output = Result<Exchanged, ExchangeFault>> + Send>>;
-
-    fn exchange(&self, subject: Subject) -> Self::Future {
-        self.ask(&Grant::Exchange(&subject))
-    }
-
-    /// By the client credentials grant, if the client has a secret.
-    fn own(&self) -> Option<Self::Future> {
-        match self.settings.client.as_ref()?.secret {
-            Secret::None => None,
-            Secret::Basic(_) | Secret::Post(_) => Some(self.ask(&Grant::ClientCredentials)),
         }
     }
 }
@@ -89,7 +74,7 @@ async fn send<C, R>(
     mut client: C,
     request: Request<Body>,
     clock: Clock,
-) -> Result<Exchanged, ExchangeFault>
+) -> Result<Bearer, ExchangeFault>
 where
     C: Service<Request<Body>, Response = Response<R>>,
     C::Error: Into<BoxError>,

@@ -1,5 +1,7 @@
 //! What is sent to a token endpoint.
 
+use std::fmt;
+
 use bytes::Bytes;
 use form_urlencoded::Serializer;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
@@ -7,19 +9,23 @@ use http::{HeaderValue, Method, Request};
 use secrecy::ExposeSecret;
 use vmcp_core::Body;
 
-use super::settings::{OAuthClient, Secret, Settings};
-use crate::{Subject, TokenType};
+use crate::TokenType;
+use crate::settings::{OAuthClient, Secret, Settings};
 
 /// What is asked for.
-pub(super) enum Grant<'a> {
-    /// A token for the gateway itself (RFC 6749 section 4.4).
+#[derive(Clone, Copy)]
+pub enum Grant<'a> {
+    /// A token for the client itself (RFC 6749 section 4.4).
     ClientCredentials,
     /// A token for somebody else's (RFC 8693 section 2.1).
-    Exchange(&'a Subject),
+    Exchange {
+        /// Whoever's token it is exchanged for.
+        subject_token: &'a str,
+    },
 }
 
 /// The request, with nothing in it that the settings and the grant don't ask for.
-pub(super) fn request(settings: &Settings, grant: &Grant<'_>) -> Request<Body> {
+pub(crate) fn request(settings: &Settings, grant: &Grant<'_>) -> Request<Body> {
     let Settings { url, client, audience, scope, resource, subject_token_type, deadline: _ } =
         settings;
     let mut form = Serializer::new(String::new());
@@ -27,9 +33,9 @@ pub(super) fn request(settings: &Settings, grant: &Grant<'_>) -> Request<Body> {
         Grant::ClientCredentials => {
             form.append_pair("grant_type", "client_credentials");
         }
-        Grant::Exchange(subject) => {
+        Grant::Exchange { subject_token } => {
             form.append_pair("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange")
-                .append_pair("subject_token", subject.expose_token())
+                .append_pair("subject_token", subject_token)
                 .append_pair("subject_token_type", subject_token_type.urn())
                 .append_pair("requested_token_type", TokenType::AccessToken.urn());
         }
@@ -61,4 +67,14 @@ pub(super) fn request(settings: &Settings, grant: &Grant<'_>) -> Request<Body> {
         headers.insert(AUTHORIZATION, basic);
     }
     request
+}
+
+impl fmt::Debug for Grant<'_> {
+    /// Which, without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ClientCredentials => "ClientCredentials",
+            Self::Exchange { subject_token: _ } => "Exchange",
+        })
+    }
 }

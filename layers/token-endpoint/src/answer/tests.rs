@@ -9,24 +9,24 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000)
 }
 
-fn answer(status: u16, kind: &str, body: &str) -> Result<Exchanged, ExchangeFault> {
+fn answer(status: u16, kind: &str, body: &str) -> Result<Bearer, ExchangeFault> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_str(kind).unwrap());
     read(StatusCode::from_u16(status).unwrap(), &headers, body.as_bytes(), now())
 }
 
-fn json(status: u16, body: &str) -> Result<Exchanged, ExchangeFault> {
+fn json(status: u16, body: &str) -> Result<Bearer, ExchangeFault> {
     answer(status, "application/json", body)
 }
 
-fn code(outcome: Result<Exchanged, ExchangeFault>) -> String {
+fn code(outcome: Result<Bearer, ExchangeFault>) -> String {
     match outcome.unwrap_err() {
         ExchangeFault::Refused { code } => code.into(),
         ExchangeFault::Unavailable(outage) => panic!("{outage}"),
     }
 }
 
-fn outage(outcome: Result<Exchanged, ExchangeFault>) -> Outage {
+fn outage(outcome: Result<Bearer, ExchangeFault>) -> Outage {
     match outcome.unwrap_err() {
         ExchangeFault::Unavailable(outage) => outage,
         ExchangeFault::Refused { code } => panic!("{code}"),

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{ExchangeFault, Exchanged, Outage, TokenType};
+use crate::{Bearer, ExchangeFault, Outage, TokenType};
 
 /// The longest error code that is passed on.
 const MAX_CODE: usize = 40;
@@ -30,12 +30,12 @@ struct Denied {
 }
 
 /// The token of an answer to a request that was sent at `asked_at`.
-pub(super) fn read(
+pub(crate) fn read(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
     asked_at: SystemTime,
-) -> Result<Exchanged, ExchangeFault> {
+) -> Result<Bearer, ExchangeFault> {
     if status.is_redirection() {
         return Err(Outage::Redirects.into());
     }
@@ -57,7 +57,7 @@ pub(super) fn read(
     }
 }
 
-fn granted(body: &[u8], asked_at: SystemTime) -> Result<Exchanged, ExchangeFault> {
+fn granted(body: &[u8], asked_at: SystemTime) -> Result<Bearer, ExchangeFault> {
     let Granted { access_token, token_type, issued_token_type, expires_in, error } =
         serde_json::from_slice(body).map_err(|_| Outage::Malformed)?;
     if let Some(code) = error {
@@ -76,7 +76,7 @@ fn granted(body: &[u8], asked_at: SystemTime) -> Result<Exchanged, ExchangeFault
         .as_ref()
         .and_then(seconds)
         .map(|life| asked_at.checked_add(life).unwrap_or(asked_at + Duration::from_secs(86_400)));
-    Ok(Exchanged::new(&token, expires_at)?)
+    Ok(Bearer::new(&token, expires_at)?)
 }
 
 /// A number, or one in a string, as some servers write it. Nothing is left of a negative one. What is

@@ -1,0 +1,75 @@
+//! Types of tokens.
+
+use std::str::FromStr;
+
+use vmcp_core::UpstreamKind;
+
+use crate::SettingsError;
+
+/// What the token that is exchanged is (RFC 8693 section 3). From its URN or the last part of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TokenType {
+    /// An access token.
+    #[default]
+    AccessToken,
+    /// An id token of OpenID Connect.
+    IdToken,
+    /// A JWT of whatever kind.
+    Jwt,
+}
+
+/// What every token type's URN begins with.
+const URN: &str = "urn:ietf:params:oauth:token-type:";
+
+// === impl TokenType ===
+
+impl TokenType {
+    /// Its name on the wire.
+    #[must_use]
+    pub fn urn(self) -> &'static str {
+        match self {
+            Self::AccessToken => "urn:ietf:params:oauth:token-type:access_token",
+            Self::IdToken => "urn:ietf:params:oauth:token-type:id_token",
+            Self::Jwt => "urn:ietf:params:oauth:token-type:jwt",
+        }
+    }
+
+    /// Which of an upstream provider's tokens is of this type.
+    #[must_use]
+    pub fn of_upstream(self) -> UpstreamKind {
+        match self {
+            Self::AccessToken | Self::Jwt => UpstreamKind::Access,
+            Self::IdToken => UpstreamKind::Id,
+        }
+    }
+}
+
+impl FromStr for TokenType {
+    type Err = SettingsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix(URN).unwrap_or(text) {
+            "access_token" => Ok(Self::AccessToken),
+            "id_token" => Ok(Self::IdToken),
+            "jwt" => Ok(Self::Jwt),
+            _ => Err(SettingsError::TokenType),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_types_are_read_in_both_forms() {
+        for kind in [TokenType::AccessToken, TokenType::IdToken, TokenType::Jwt] {
+            let urn = kind.urn();
+            assert_eq!(urn.parse(), Ok(kind));
+            assert_eq!(urn.strip_prefix(URN).unwrap().parse(), Ok(kind));
+        }
+        for text in ["", "refresh_token", "urn:x:access_token", "ACCESS_TOKEN"] {
+            assert!(text.parse::<TokenType>().is_err(), "{text}");
+        }
+    }
+}
