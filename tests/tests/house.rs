@@ -19,6 +19,8 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-core", "layers/core", Sees::Only(&["vmcp-wire"])),
     ("vmcp-jwt", "layers/jwt", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-token-endpoint", "layers/token-endpoint", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-aws-credentials", "layers/aws-credentials", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-role-mapping", "layers/role-mapping", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-decode", "layers/decode", Sees::Only(GROUND)),
     ("vmcp-timeout", "layers/timeout", Sees::Only(GROUND)),
     ("vmcp-authn", "layers/authn", Sees::Only(GROUND)),
@@ -27,13 +29,21 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-telemetry", "layers/telemetry", Sees::Only(GROUND)),
     ("vmcp-breaker", "layers/breaker", Sees::Only(GROUND)),
     ("vmcp-header-injection", "layers/header-injection", Sees::Only(GROUND)),
-    ("vmcp-token-exchange", "layers/token-exchange", Sees::Only(GROUND)),
-    ("vmcp-aws-sts", "layers/aws-sts", Sees::Only(GROUND)),
+    (
+        "vmcp-token-exchange",
+        "layers/token-exchange",
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-token-endpoint"]),
+    ),
+    (
+        "vmcp-aws-sts",
+        "layers/aws-sts",
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-aws-credentials", "vmcp-role-mapping"]),
+    ),
     ("vmcp-config", "services/config", Sees::Only(&[])),
     (
         "vmcp-audit-log",
         "services/audit-log",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-audit"]),
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"]),
     ),
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
@@ -55,8 +65,9 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-examples", "examples", Sees::AllAbove),
 ];
 
-/// The crates that layers may depend on. A layer never depends on another layer.
-const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-token-endpoint"];
+/// The crates that any layer may depend on; the row of one that stands on more says so. A layer never depends on
+/// another layer.
+const GROUND: &[&str] = &["vmcp-wire", "vmcp-core", "vmcp-jwt"];
 
 /// Which crates of the workspace a crate may depend on.
 #[derive(Clone, Copy)]

@@ -1,26 +1,25 @@
 #![doc = include_str!("../README.md")]
 
-mod assume;
 mod body;
-mod cached;
 mod layer;
-mod names;
 mod refusal;
-mod roles;
 mod service;
-mod sign;
-mod sts;
 mod subject;
 
 pub use self::{
-    assume::{AssumeError, AssumeRole, Assumption, Credentials, MalformedCredentials},
     body::ResponseBody,
-    cached::Cached,
     layer::AwsStsLayer,
-    names::{NameError, Region, RoleArn, ServiceName, SessionDuration, SessionName},
-    roles::{MappingError, MatcherError, NoRole, RoleMapping, RoleMatch, Roles, RolesError},
     service::{AwsSts, ResponseFuture},
-    sign::UnsignableRequest,
-    sts::Sts,
     subject::Subject,
 };
+pub use vmcp_aws_credentials::{
+    AssumeError, AssumeRole, Assumption, Cached, Credentials, MalformedCredentials, NameError,
+    Region, RoleArn, ServiceName, SessionDuration, SessionName, Sts, UnsignableRequest,
+};
+pub use vmcp_role_mapping::{MappingError, MatcherError, NoRole, RoleMatch, RolesError};
+
+/// Which AWS role whose claims lead to.
+pub type Roles = vmcp_role_mapping::Roles<RoleArn>;
+
+/// Whom an AWS role is for.
+pub type RoleMapping = vmcp_role_mapping::RoleMapping<RoleArn>;

@@ -18,7 +18,6 @@ use vmcp_core::{
 
 use crate::layer::Settings;
 use crate::refusal::outdated;
-use crate::sign::signed;
 use crate::subject::Presented;
 use crate::{
     AssumeRole, Assumption, AwsStsLayer, Credentials, NoRole, ResponseBody, UnsignableRequest,
@@ -209,7 +208,7 @@ impl<A: AssumeRole> Settings<A> {
         credentials: &Credentials,
     ) -> Result<Request<B>, UnsignableRequest> {
         let scope = (&self.region, &self.service);
-        signed(&mut parts, body, credentials, scope, self.clock.now())?;
+        credentials.sign(&mut parts, body, scope, self.clock.now())?;
         Ok(Request::from_parts(parts, body.clone().into()))
     }
 }

@@ -6,10 +6,10 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
+use vmcp_aws_credentials::digest;
 use vmcp_core::{Claims, CredentialFault, Identity, UpstreamError, UpstreamKind};
 
 use crate::SessionName;
-use crate::assume::digest;
 
 /// STS takes no longer ones.
 const LONGEST_TOKEN: usize = 20_000;

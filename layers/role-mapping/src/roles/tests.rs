@@ -7,15 +7,15 @@ fn claims(value: Value) -> Claims {
     map.into()
 }
 
-fn arn(name: &str) -> RoleArn {
-    RoleArn::try_from(&*format!("arn:aws:iam::123456789012:role/{name}")).unwrap()
+fn arn(name: &str) -> String {
+    format!("arn:aws:iam::123456789012:role/{name}")
 }
 
-fn mapping(matches: RoleMatch, name: &str, priority: Option<u32>) -> RoleMapping {
+fn mapping(matches: RoleMatch, name: &str, priority: Option<u32>) -> RoleMapping<String> {
     RoleMapping { role: arn(name), matches, priority }
 }
 
-fn matcher(source: &str) -> Result<Roles, RolesError> {
+fn matcher(source: &str) -> Result<Roles<String>, RolesError> {
     let mapping = mapping(RoleMatch::Matcher(source.into()), "hit", None);
     Roles::new(Some(arn("fallback")), vec![mapping], "groups")
 }
@@ -38,7 +38,7 @@ fn claim(value: &str) -> RoleMatch {
 
 #[test]
 fn neither_a_mapping_nor_a_fallback_is_refused() {
-    assert!(matches!(Roles::new(None, Vec::new(), "groups"), Err(RolesError::NoRoles)));
+    assert!(matches!(Roles::<String>::new(None, Vec::new(), "groups"), Err(RolesError::NoRoles)));
 }
 
 #[test]

@@ -1,29 +1,26 @@
 //! Which role a caller's claims lead to.
 
-mod cost;
-mod matcher;
-
 use std::fmt;
 
 use cel::{Context, Value as CelValue};
 use serde_json::Value;
 use vmcp_core::Claims;
 
-pub use self::matcher::MatcherError;
-use self::{cost::Budget, matcher::Matcher};
-use crate::RoleArn;
+use crate::MatcherError;
+use crate::cost::Budget;
+use crate::matcher::{self, Matcher};
 
 /// How many mappings there may be.
 const MOST_MAPPINGS: usize = 1000;
 
 /// Which role whose claims lead to. The mapping with the lowest priority that matches wins.
 ///
-/// Everything that can be wrong is found when it is made. What one choice may cost is bounded: see
+/// What a role is, `R`, is for whoever asks. Everything that can be wrong is found when it is made. What one choice may cost is bounded: see
 /// [`MatcherError`] for what an expression may be, and [`NoRole::TooCostly`] for when it is too much
 /// for the claims at hand.
-pub struct Roles {
-    mappings: Box<[Mapping]>,
-    fallback: Option<RoleArn>,
+pub struct Roles<R> {
+    mappings: Box<[Mapping<R>]>,
+    fallback: Option<R>,
     claim: Box<str>,
     /// What expressions may call. Making one costs more than evaluating most expressions, so each
     /// evaluation gets an inner scope of this one.
@@ -32,9 +29,9 @@ pub struct Roles {
 
 /// Whom a role is for.
 #[derive(Clone, Debug)]
-pub struct RoleMapping {
+pub struct RoleMapping<R> {
     /// The role.
-    pub role: RoleArn,
+    pub role: R,
     /// Whose.
     pub matches: RoleMatch,
     /// Lower comes first. `None` comes last; equal ones stay in their order.
@@ -52,8 +49,8 @@ pub enum RoleMatch {
     Matcher(String),
 }
 
-struct Mapping {
-    role: RoleArn,
+struct Mapping<R> {
+    role: R,
     test: Test,
 }
 
@@ -100,7 +97,7 @@ pub enum NoRole {
 
 // === impl Roles ===
 
-impl Roles {
+impl<R> Roles<R> {
     /// The mappings, and the role of those whom none of them matches. `claim` is the name of the
     /// claim that [`RoleMatch::Claim`] looks into, usually `groups`.
     ///
@@ -108,8 +105,8 @@ impl Roles {
     /// There is neither a mapping nor a fallback, or an expression is none that can be evaluated
     /// within bounds.
     pub fn new(
-        fallback: Option<RoleArn>,
-        mappings: Vec<RoleMapping>,
+        fallback: Option<R>,
+        mappings: Vec<RoleMapping<R>>,
         claim: &str,
     ) -> Result<Self, RolesError> {
         if mappings.is_empty() && fallback.is_none() {
@@ -152,7 +149,7 @@ impl Roles {
     ///
     /// # Errors
     /// None does, or finding out costs too much.
-    pub fn choose(&self, claims: &Claims) -> Result<&RoleArn, NoRole> {
+    pub fn choose(&self, claims: &Claims) -> Result<&R, NoRole> {
         let mut scope = None;
         let mut budget = Budget::full();
         for Mapping { role, test } in &self.mappings {
@@ -185,7 +182,7 @@ impl Roles {
     }
 }
 
-impl fmt::Debug for Roles {
+impl<R: fmt::Debug> fmt::Debug for Roles<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let roles: Vec<_> = self.mappings.iter().map(|mapping| &mapping.role).collect();
         f.debug_struct("Roles")

@@ -21,7 +21,7 @@ fn sign_with(
     let service = ServiceName::try_from(service).unwrap();
     let body = std::mem::take(request.body_mut());
     let (mut parts, ()) = request.map(|_| ()).into_parts();
-    signed(&mut parts, body.as_bytes(), &credentials, (&region, &service), now)?;
+    credentials.sign(&mut parts, body.as_bytes(), (&region, &service), now)?;
     let authorization = parts.headers[AUTHORIZATION].to_str().unwrap().to_owned();
     Ok((parts, authorization))
 }

@@ -113,8 +113,8 @@ impl Assumption {
     }
 }
 
-/// SHA-256 over parts, each with its length before it.
-pub(crate) fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
+/// SHA-256 over parts, each with its length before it: a key for what belongs to all of them together.
+pub fn digest<'a>(parts: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());

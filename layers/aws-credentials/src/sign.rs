@@ -4,7 +4,7 @@ use std::str;
 use std::time::SystemTime;
 
 use aws_sigv4::http_request::{
-    PayloadChecksumKind, SignableBody, SignableRequest, SigningSettings, sign,
+    self, PayloadChecksumKind, SignableBody, SignableRequest, SigningSettings,
 };
 use aws_sigv4::sign::v4::SigningParams;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
@@ -42,47 +42,52 @@ pub enum UnsignableRequest {
     Malformed(#[source] BoxError),
 }
 
-/// Makes `parts` a request that `body` belongs to and that the service takes.
-pub(crate) fn signed(
-    parts: &mut Parts,
-    body: &[u8],
-    credentials: &Credentials,
-    scope: (&Region, &ServiceName),
-    now: SystemTime,
-) -> Result<(), UnsignableRequest> {
-    // What came with the request is not the caller's to say.
-    for header in [AUTHORIZATION, DATE, SECURITY_TOKEN, CONTENT_SHA256] {
-        parts.headers.remove(header);
-    }
-    let host = host(parts)?;
-    let target = format!("https://{}{}", host, path(&parts.uri));
-    parts.headers.insert(HOST, malformed(HeaderValue::from_str(&host))?);
+impl Credentials {
+    /// Makes `parts` a request that `body` belongs to and that the service takes: headers of AWS and
+    /// `Host` are set, whatever was in them before.
+    ///
+    /// # Errors
+    /// They cannot be signed.
+    pub fn sign(
+        &self,
+        parts: &mut Parts,
+        body: &[u8],
+        (region, service): (&Region, &ServiceName),
+        now: SystemTime,
+    ) -> Result<(), UnsignableRequest> {
+        // What came with the request is not the caller's to say.
+        for header in [AUTHORIZATION, DATE, SECURITY_TOKEN, CONTENT_SHA256] {
+            parts.headers.remove(header);
+        }
+        let host = host(parts)?;
+        let target = format!("https://{}{}", host, path(&parts.uri));
+        parts.headers.insert(HOST, malformed(HeaderValue::from_str(&host))?);
 
-    let (region, service) = scope;
-    let mut settings = SigningSettings::default();
-    settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
-    let settings = SigningParams::builder()
-        .identity(credentials.signing())
-        .region(region.as_str())
-        .name(service.as_str())
-        .time(now)
-        .settings(settings)
-        .build();
-    let settings = malformed(settings)?.into();
-    let headers = parts.headers.iter().filter(|(name, _)| covers(name)).filter_map(value);
-    let method = parts.method.as_str();
-    let request = SignableRequest::new(method, target, headers, SignableBody::Bytes(body));
-    let output = malformed(sign(malformed(request)?, &settings))?;
-    let (made, _) = output.into_parts().0.into_parts();
-    for header in made {
-        let mut value = malformed(HeaderValue::from_str(header.value()))?;
-        value.set_sensitive(
-            header.sensitive() || header.name().eq_ignore_ascii_case("authorization"),
-        );
-        let name = malformed(HeaderName::from_bytes(header.name().as_bytes()))?;
-        parts.headers.insert(name, value);
+        let mut settings = SigningSettings::default();
+        settings.payload_checksum_kind = PayloadChecksumKind::XAmzSha256;
+        let settings = SigningParams::builder()
+            .identity(self.signing())
+            .region(region.as_str())
+            .name(service.as_str())
+            .time(now)
+            .settings(settings)
+            .build();
+        let settings = malformed(settings)?.into();
+        let headers = parts.headers.iter().filter(|(name, _)| covers(name)).filter_map(value);
+        let method = parts.method.as_str();
+        let request = SignableRequest::new(method, target, headers, SignableBody::Bytes(body));
+        let output = malformed(http_request::sign(malformed(request)?, &settings))?;
+        let (made, _) = output.into_parts().0.into_parts();
+        for header in made {
+            let mut value = malformed(HeaderValue::from_str(header.value()))?;
+            value.set_sensitive(
+                header.sensitive() || header.name().eq_ignore_ascii_case("authorization"),
+            );
+            let name = malformed(HeaderName::from_bytes(header.name().as_bytes()))?;
+            parts.headers.insert(name, value);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Which headers are covered: those that AWS asks for, and those that say what is wanted. Others may

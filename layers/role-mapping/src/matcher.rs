@@ -11,8 +11,8 @@ use cel::parser::Parser;
 use cel::{Context, Value};
 use regex_lite::{Regex, RegexBuilder};
 
-use super::NoRole;
-use super::cost::{Budget, Cost, charge_round};
+use crate::NoRole;
+use crate::cost::{Budget, Cost, charge_round};
 
 const LONGEST: usize = 2048;
 const DEEPEST_BRACKETS: usize = 16;
@@ -105,7 +105,7 @@ pub enum MatcherError {
 }
 
 /// An expression that can be evaluated within bounds.
-pub(super) struct Matcher {
+pub(crate) struct Matcher {
     expression: IdedExpr,
     cost: Cost,
 }
@@ -134,7 +134,7 @@ struct Piece {
 impl Matcher {
     /// Reads and checks `source`. Regular expressions go to `patterns`, which
     /// [`functions`] is to be given afterwards.
-    pub(super) fn compile(source: &str, patterns: &mut Vec<Regex>) -> Result<Self, MatcherError> {
+    pub(crate) fn compile(source: &str, patterns: &mut Vec<Regex>) -> Result<Self, MatcherError> {
         if source.len() > LONGEST {
             return Err(MatcherError::TooLong);
         }
@@ -160,7 +160,7 @@ impl Matcher {
     }
 
     /// Whether the expression is true in `scope`, which holds the claims. One that fails is not.
-    pub(super) fn matches(
+    pub(crate) fn matches(
         &self,
         scope: &Context<'_, '_>,
         budget: &mut Budget,
@@ -173,7 +173,7 @@ impl Matcher {
 
 /// What expressions may call: the standard functions, the charge for a round, and `matches` over
 /// `patterns`.
-pub(super) fn functions(patterns: Vec<Regex>) -> Context<'static, 'static> {
+pub(crate) fn functions(patterns: Vec<Regex>) -> Context<'static, 'static> {
     let mut context = Context::default();
     // Neither can fail: no standard function has these names.
     _ = context.add_function(ROUND, charge_round);

@@ -16,7 +16,7 @@ use cel::objects::{Key, Map};
 use serde_json::Value;
 use vmcp_core::Claims;
 
-use super::NoRole;
+use crate::NoRole;
 
 /// What one choice may cost: a few tenths of a second at the very worst.
 const BUDGET: i64 = 8_000_000;
@@ -28,18 +28,18 @@ const BYTES_PER_UNIT: usize = 32;
 
 /// What is left for one choice, and what the claims weigh.
 #[derive(Clone, Copy)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     left: i64,
     weight: i64,
 }
 
 /// What evaluating a piece of an expression once costs, loops' bodies aside.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// How many nodes it has.
-    pub(super) nodes: i64,
+    pub(crate) nodes: i64,
     /// How many of them may hold all claims.
-    pub(super) heavy: i64,
+    pub(crate) heavy: i64,
 }
 
 thread_local! {
@@ -51,12 +51,12 @@ thread_local! {
 // === impl Budget ===
 
 impl Budget {
-    pub(super) fn full() -> Self {
+    pub(crate) fn full() -> Self {
         Self { left: BUDGET, weight: 0 }
     }
 
     /// The claims as the interpreter takes them, and their weight noted.
-    pub(super) fn weigh(&mut self, claims: &Claims) -> Result<CelValue, NoRole> {
+    pub(crate) fn weigh(&mut self, claims: &Claims) -> Result<CelValue, NoRole> {
         let mut weight = 1;
         let map = claims
             .iter()
@@ -69,7 +69,7 @@ impl Budget {
     }
 
     /// Charges `cost` and then lets `evaluate` go on with what is left.
-    pub(super) fn spend<T>(
+    pub(crate) fn spend<T>(
         &mut self,
         cost: Cost,
         evaluate: impl FnOnce() -> T,
@@ -91,14 +91,14 @@ impl Budget {
 // === impl Cost ===
 
 impl Cost {
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self { nodes: self.nodes + other.nodes, heavy: self.heavy + other.heavy }
     }
 }
 
 /// Charges one round of a loop. `false` when nothing is left; the outcome of the evaluation is
 /// thrown away then.
-pub(super) fn charge_round(nodes: i64, heavy: i64) -> bool {
+pub(crate) fn charge_round(nodes: i64, heavy: i64) -> bool {
     let mut current = CURRENT.get();
     let charged = current.charge(Cost { nodes, heavy });
     CURRENT.set(current);
