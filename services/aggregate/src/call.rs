@@ -15,7 +15,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response};
-use vmcp_core::{Body, BoxError, Caller, Generation, McpRequest, Rejection, cause};
+use vmcp_core::{
+    Admission, Body, BoxError, Caller, Generation, McpRequest, Rejection, Trail, cause,
+};
 
 pub(crate) use self::answer::result;
 pub(crate) use self::route::Target;
@@ -35,6 +37,9 @@ pub(crate) struct Call {
     pub(crate) session: Option<Arc<Session>>,
     pub(crate) message: McpRequest,
     pub(crate) headers: HeaderMap,
+    /// What the caller may see and do; everything without it.
+    pub(crate) admission: Option<Admission>,
+    pub(crate) trail: Option<Trail>,
 }
 
 /// Whether a failure may come of speaking the wrong generation to a backend. All of these say that
@@ -59,6 +64,9 @@ impl Call {
     ) -> Result<Response<Body>, Rejection> {
         let target = Arc::new(Target::find(&self, method).await?);
         let link = Arc::clone(&target.link);
+        if let Some(trail) = &self.trail {
+            trail.note_backend(&link.backend);
+        }
         let answered = match self.meet(&link).await {
             Ok(generation) => self.try_both(target, generation).await,
             Err(error) => Err(error),

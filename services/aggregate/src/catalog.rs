@@ -3,6 +3,7 @@
 
 mod combine;
 mod define;
+mod hints;
 mod item;
 mod list;
 mod params;
@@ -12,13 +13,17 @@ mod template;
 mod texts;
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use vmcp_core::Hints;
 
 pub use self::combine::{Conflict, Hides};
 pub(crate) use self::{
     combine::{Part, combine, contested, hidden_by, singular, wanted},
     define::literal as define_literal,
     item::{Item, Items, Kind, Offer},
-    list::List,
+    list::{List, Page, Selection},
     params::{ParamHeader, add as add_headers, check as check_headers},
     routes::{Route, Routes},
     template::matches,
@@ -27,6 +32,8 @@ pub(crate) use self::{
 /// A snapshot of everything on offer.
 #[derive(Debug)]
 pub(crate) struct Catalog<L> {
+    /// Its own among all catalogs of the process; others hold it to see whether the catalog is still there.
+    pub(crate) serial: Arc<u64>,
     pub(crate) tools: Routes<L>,
     pub(crate) prompts: Routes<L>,
     pub(crate) resources: HashMap<Box<str>, L>,
@@ -39,7 +46,9 @@ pub(crate) struct Catalog<L> {
 
 impl<L> Default for Catalog<L> {
     fn default() -> Self {
+        static SERIAL: AtomicU64 = AtomicU64::new(0);
         Self {
+            serial: Arc::new(SERIAL.fetch_add(1, Ordering::Relaxed)),
             tools: Routes::default(),
             prompts: Routes::default(),
             resources: HashMap::new(),
@@ -63,6 +72,18 @@ impl<L: Clone> Catalog<L> {
         }
         let fits = |(template, _): &&(Box<str>, L)| &**template == uri || matches(template, uri);
         self.templates.iter().find(fits).map(|(_, link)| link.clone())
+    }
+
+    /// Whether it is a template as it is listed.
+    pub(crate) fn is_template(&self, uri: &str) -> bool {
+        !self.resources.contains_key(uri)
+            && self.templates.iter().any(|(template, _)| **template == *uri)
+    }
+
+    /// What the server of a listed item says that it does.
+    pub(crate) fn hints(&self, kind: Kind, name: &str) -> Hints {
+        let route = (kind == Kind::Tools).then(|| self.tools.get(name)).flatten();
+        route.map(|route| route.hints).unwrap_or_default()
     }
 
     /// Which kinds of lists differ from those of an older snapshot.

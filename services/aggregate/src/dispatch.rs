@@ -60,7 +60,7 @@ fn wrong_method() -> Response<Body> {
     response
 }
 
-fn post(hub: &Arc<Hub>, parts: request::Parts, message: McpRequest) -> Begun {
+fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun {
     let stateful = message.generation == Generation::Stateful;
     let request = matches!(message.envelope, Envelope::Request { .. });
     let opens = stateful && request && message.method() == "initialize";
@@ -73,6 +73,8 @@ fn post(hub: &Arc<Hub>, parts: request::Parts, message: McpRequest) -> Begun {
         session: None,
         message,
         headers: parts.headers,
+        admission: parts.extensions.remove(),
+        trail: parts.extensions.remove(),
     };
     let answered = match session {
         Some(Ok(session)) => {

@@ -20,6 +20,7 @@ use crate::park::Parked;
 use crate::session::Session;
 use crate::settings::{Limits, PartialFailure, Rules, Settings};
 use crate::shared::SharedSessions;
+use crate::views::Views;
 
 /// How long further changes are waited for before a catalog is made.
 const GATHER: Duration = Duration::from_millis(5);
@@ -57,6 +58,7 @@ pub(crate) struct Hub {
     pub(crate) sessions: Sessions<Session>,
     pub(crate) listeners: Listeners,
     pub(crate) shared: SharedSessions,
+    pub(crate) views: Arc<Views>,
     pub(crate) parked: Parked,
     pub(crate) limits: Limits,
     pub(crate) seal: crate::seal::Seal,
@@ -162,6 +164,7 @@ impl Hub {
                 .in_use_while(Session::in_use),
             listeners: Listeners::new(limits.listeners),
             shared: SharedSessions::default(),
+            views: Arc::new(Views::new()),
             parked: Parked::new(limits.parked, limits.parked_per_identity),
             limits,
             seal,
@@ -294,6 +297,7 @@ impl Hub {
         }
         self.sessions.for_each(|session| session.prune());
         self.shared.sweep();
+        self.views.sweep();
     }
 
     /// Ends everything that runs by itself.

@@ -5,9 +5,11 @@ mod call;
 mod catalog;
 mod client;
 mod dispatch;
+mod expiry;
 mod gateway;
 mod hello;
 mod hub;
+mod kept;
 mod listen;
 mod lists;
 mod park;
@@ -18,6 +20,7 @@ pub mod settings;
 mod shared;
 pub mod status;
 mod stream;
+mod views;
 
 pub use self::{
     catalog::{Conflict, Hides},

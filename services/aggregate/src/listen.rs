@@ -23,6 +23,7 @@ use crate::backend::Link;
 use crate::call::Call;
 use crate::call::event_stream;
 use crate::catalog::{Kind, define_literal};
+use crate::expiry::expired;
 use crate::session::{lock, methods};
 use crate::stream::{Class, Connection, Opening, Stream};
 
@@ -200,6 +201,9 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     let mut owners: Vec<(Arc<Link>, Vec<String>)> = Vec::new();
     for uri in resources {
         let Some(link) = catalog.resource(&uri) else { continue };
+        if !call.may_read(&uri)? {
+            continue;
+        }
         match owners.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &link)) {
             Some((_, uris)) => uris.push(uri),
             None => owners.push((link, vec![uri])),
@@ -220,7 +224,14 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     let guard = Guard { hub, number, connection: stream.connect(None, Opening::Plain) };
     listener.push(&acknowledgement(&listener, &owners).into());
     for (link, uris) in owners {
-        let task = follow::for_listener(Arc::clone(&listener), Arc::clone(&link), uris);
+        let following = follow::for_listener(Arc::clone(&listener), Arc::clone(&link), uris);
+        let owner = listener.caller.clone();
+        let task = async move {
+            tokio::select! {
+                () = following => {}
+                () = expired(|| owner.clone()) => {}
+            }
+        };
         lock(&listener.tasks).push((link, tokio::spawn(task).abort_handle()));
     }
     Ok(event_stream(Body::wrap(guard)))

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use vmcp_core::{Body, Rejection};
+use vmcp_core::{Body, Filtered, Rejection};
 use vmcp_wire::Key;
 
 use crate::backend::Status;
 use crate::call::{Call, event_stream};
-use crate::catalog::{Kind, define_literal};
+use crate::catalog::{Kind, Page, define_literal};
 use crate::hub::{Everything, Snapshot};
 use crate::settings::PartialFailure;
 
-/// Answers a list request.
+/// Answers a list request with what the caller may see. A cursor names the last item that was seen, so that
+/// neither it nor the length of a page tells of what is hidden.
 pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Rejection> {
     let cursor = match (call.message.param(Key::Cursor), call.message.text(Key::Cursor)) {
         (None | Some(b"null"), _) => None,
@@ -22,9 +23,26 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         (Some(_), None) => return Err(Rejection::invalid_params("params.cursor must be a string")),
     };
     let catalog = offered(call).await?;
-    let page = catalog.list(kind).page(kind, cursor.as_deref()).ok_or_else(|| {
+    let whole = catalog.list(kind);
+    let page = match &call.admission {
+        None => whole.page(kind, cursor.as_deref()),
+        Some(admission) => {
+            let view = call.hub.views.of(&catalog, kind, admission).await;
+            view.ok_or_else(Rejection::internal)?.page(whole, kind, cursor.as_deref())
+        }
+    };
+    let page = page.ok_or_else(|| {
         Rejection::invalid_params("params.cursor is not one of this list: start without one")
     })?;
+    let mut response = framed(call, kind, page);
+    if call.admission.is_some() {
+        response.extensions_mut().insert(Filtered);
+    }
+    Ok(response)
+}
+
+/// The answer that a page makes in the client's generation.
+fn framed(call: &Call, kind: Kind, page: Page) -> Response<Body> {
     let mut head = Vec::with_capacity(160);
     head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     head.extend_from_slice(&call.id());
@@ -48,12 +66,12 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         tail.extend_from_slice(b"\n\n");
         // A backend may have written its definitions over several lines.
         let items = single_line(page.items);
-        return Ok(event_stream(Body::chain([Bytes::from(head), items, Bytes::from(tail)])));
+        return event_stream(Body::chain([Bytes::from(head), items, Bytes::from(tail)]));
     }
     let body = Body::chain([Bytes::from(head), page.items, Bytes::from(tail)]);
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(response)
+    response
 }
 
 /// The catalog to list. Of a configuration that was replaced while the list waited, nobody fetches

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
-use vmcp_core::{BoxError, Identity, Rejection};
+use vmcp_core::{BoxError, Caller, Identity, Rejection};
 
 use crate::session::lock;
 
@@ -36,6 +36,8 @@ pub(crate) struct Resume {
     pub(crate) responses: Bytes,
     /// Where the call goes on.
     pub(crate) outlet: Outlet,
+    /// Who came back, which is who began it, with a token that may be newer.
+    pub(crate) caller: Caller,
 }
 
 /// Where a call says what comes of it.

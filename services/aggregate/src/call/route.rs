@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_core::{Rejection, code};
+use vmcp_core::{Generation, Hints, Item, ItemKind, Rejection, Verdict};
 use vmcp_wire::{Key, Span, Splice, find, unquote};
 
 use super::Call;
@@ -46,8 +46,8 @@ impl Target {
 
     fn look(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
         match method {
-            "tools/call" => Self::named(call, method, "tool", &all.tools),
-            "prompts/get" => Self::named(call, method, "prompt", &all.prompts),
+            "tools/call" => Self::named(call, method, ItemKind::Tool, &all.tools),
+            "prompts/get" => Self::named(call, method, ItemKind::Prompt, &all.prompts),
             "completion/complete" => Self::completion(call, method, all),
             _ => Self::located(call, method, all),
         }
@@ -56,7 +56,7 @@ impl Target {
     fn named(
         call: &Call,
         method: &'static str,
-        kind: &str,
+        kind: ItemKind,
         routes: &Routes<Arc<Link>>,
     ) -> Result<Self, Missing> {
         let message = &call.message;
@@ -68,8 +68,10 @@ impl Target {
         }
         let name = text.read(&message.bytes);
         let Some(route) = routes.get(&name).filter(|route| route.shown) else {
-            return Err(Missing::Unknown(Rejection::unknown_name(kind, &shortened(&name))));
+            return Err(unknown(call, kind, &name));
         };
+        let item = Item { kind, name: &name, hints: route.hints };
+        admitted(call, &item, message.param(Key::Arguments))?;
         if call.session.is_none() {
             check_headers(&route.headers, &call.headers, message.param(Key::Arguments))
                 .map_err(Missing::Refused)?;
@@ -97,11 +99,15 @@ impl Target {
             .and_then(unquote)
             .ok_or_else(|| refuse(format!("params.ref needs {member}, a string")))?;
         if kind == "ref/resource" {
-            let link = all.resource(&named).ok_or_else(|| unknown("resource", &named))?;
+            let template = all.is_template(&named);
+            let kind = if template { ItemKind::ResourceTemplate } else { ItemKind::Resource };
+            let link = all.resource(&named).ok_or_else(|| unknown(call, kind, &named))?;
+            admitted(call, &Item { kind, name: &named, hints: Hints::default() }, None)?;
             return Ok(Self::kept(call, method, link, value.unwrap_or_default()));
         }
         let route = all.prompts.get(&named).filter(|route| route.shown);
-        let route = route.ok_or_else(|| unknown("prompt", &named))?;
+        let route = route.ok_or_else(|| unknown(call, ItemKind::Prompt, &named))?;
+        admitted(call, &Item { kind: ItemKind::Prompt, name: &named, hints: route.hints }, None)?;
         let start = value.map_or(0, |value| value.as_ptr() as usize - reference.as_ptr() as usize);
         let start = span.start + u32::try_from(start).unwrap_or(0);
         let length = value.map_or(0, |value| u32::try_from(value.len()).unwrap_or(0));
@@ -114,10 +120,10 @@ impl Target {
             .text(Key::Uri)
             .ok_or_else(|| refuse(format!("{method} needs params.uri, a string")))?;
         let uri: Cow<'_, str> = text.read(&message.bytes);
-        match all.resource(&uri) {
-            Some(link) => Ok(Self::kept(call, method, link, text.span.of(&message.bytes))),
-            None => Err(Missing::Unknown(missing_resource(&uri, call.session.is_some()))),
-        }
+        let kind = ItemKind::Resource;
+        let link = all.resource(&uri).ok_or_else(|| unknown(call, kind, &uri))?;
+        admitted(call, &Item { kind, name: &uri, hints: Hints::default() }, None)?;
+        Ok(Self::kept(call, method, link, text.span.of(&message.bytes)))
     }
 
     /// The message under the backend's own name.
@@ -170,29 +176,50 @@ fn refuse(message: impl Into<Cow<'static, str>>) -> Missing {
     Missing::Refused(Rejection::invalid_params(message))
 }
 
-fn unknown(kind: &str, name: &str) -> Missing {
-    Missing::Unknown(Rejection::unknown_name(kind, &shortened(name)))
+/// What does not exist, or must not be told apart from that. A completion for it has parameters that are
+/// wrong in both generations (MCP, Completion, Error Handling).
+fn unknown(call: &Call, kind: ItemKind, name: &str) -> Missing {
+    let completes = call.message.method() == "completion/complete";
+    let generation = if completes { Generation::Stateless } else { call.message.generation };
+    Missing::Unknown(kind.unknown(name, generation))
 }
 
-/// The code for a resource that does not exist differs between the generations.
-fn missing_resource(uri: &str, stateful: bool) -> Rejection {
-    let uri = shortened(uri);
-    let mut data = b"{\"uri\":".to_vec();
-    vmcp_wire::quote(&uri, &mut data);
-    data.push(b'}');
-    let refusal = if stateful {
-        let message = format!("unknown resource: {uri}");
-        Rejection::new(http::StatusCode::OK, code::RESOURCE_NOT_FOUND, message)
-    } else {
-        Rejection::unknown_name("resource", &uri)
-    };
-    refusal.with_data(data)
+/// Asks whether the caller may use an item with these arguments, which are what will go out.
+fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<(), Missing> {
+    let Some(admission) = &call.admission else { return Ok(()) };
+    match admission.admit(item, arguments) {
+        Verdict::Permitted => Ok(()),
+        // It is waited for like anything that is not there: no answer, nor its time, tells them apart.
+        Verdict::Hidden => {
+            denied(call, "hidden from the caller");
+            Err(unknown(call, item.kind, item.name))
+        }
+        Verdict::Denied => {
+            denied(call, "denied with these arguments");
+            Err(Missing::Refused(Rejection::denied()))
+        }
+        Verdict::NeedsScopes(scopes) => {
+            denied(call, "the token lacks scopes");
+            Err(Missing::Refused(Rejection::needs_scopes(scopes)))
+        }
+    }
 }
 
-/// Names are echoed, but not at any length.
-fn shortened(name: &str) -> Cow<'_, str> {
-    match name.char_indices().nth(256) {
-        Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
-        None => Cow::Borrowed(name),
+impl Call {
+    /// Whether the caller may know of this resource, which somebody has. Refuses one that it may know of and
+    /// not read.
+    pub(crate) fn may_read(&self, uri: &str) -> Result<bool, Rejection> {
+        let item = Item { kind: ItemKind::Resource, name: uri, hints: Hints::default() };
+        match admitted(self, &item, None) {
+            Ok(()) => Ok(true),
+            Err(Missing::Unknown(_)) => Ok(false),
+            Err(Missing::Refused(refusal)) => Err(refusal),
+        }
+    }
+}
+
+fn denied(call: &Call, reason: &'static str) {
+    if let Some(trail) = &call.trail {
+        trail.note_denied(reason);
     }
 }

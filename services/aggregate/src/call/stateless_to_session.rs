@@ -204,7 +204,8 @@ async fn resume(
         .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
     let waiting = call.hub.parked.take(handle, call.caller.identity()).ok_or_else(gone)?;
     let (outlet, outs) = mpsc::channel(QUEUE);
-    waiting.send(Resume { responses, outlet }).map_err(|_| gone())?;
+    let caller = call.caller.clone();
+    waiting.send(Resume { responses, outlet, caller }).map_err(|_| gone())?;
     let expected = Expected {
         // Whatever the id, the call knows which answer is its own.
         id: Bytes::new(),

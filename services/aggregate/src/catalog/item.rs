@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashSet;
+use vmcp_core::ItemKind;
 use vmcp_wire::{Entry, Listing, Span};
 
-use super::params;
+use super::{hints, params};
 
 /// The four kinds of things that are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +36,8 @@ pub(crate) struct Page {
     listing: Listing,
     /// Whether there may be annotations of headers in it: nearly no tool has any.
     annotated: bool,
+    /// Whether there may be hints in it of what tools do.
+    hinted: bool,
 }
 
 /// Everything that one backend offers.
@@ -80,6 +83,16 @@ impl Kind {
         }
     }
 
+    /// What policies call it.
+    pub(crate) fn of_item(self) -> ItemKind {
+        match self {
+            Self::Tools => ItemKind::Tool,
+            Self::Prompts => ItemKind::Prompt,
+            Self::Resources => ItemKind::Resource,
+            Self::Templates => ItemKind::ResourceTemplate,
+        }
+    }
+
     /// The member by which an item is called.
     pub(crate) fn key(self) -> &'static str {
         match self {
@@ -121,6 +134,11 @@ impl<'a> Item<'a> {
     pub(crate) fn annotated(self) -> bool {
         self.page.annotated
     }
+
+    /// Whether there may be hints in it of what it does.
+    pub(crate) fn hinted(self) -> bool {
+        self.page.hinted
+    }
 }
 
 impl Items {
@@ -134,7 +152,8 @@ impl Items {
         }
         let pages = pages.into_iter().map(|listing| {
             let annotated = params::annotated(listing.text());
-            Page { listing, annotated }
+            let hinted = hints::hinted(listing.text());
+            Page { listing, annotated, hinted }
         });
         Self(pages.collect())
     }

@@ -22,6 +22,14 @@ pub(crate) struct List {
     joined: Bytes,
 }
 
+/// Which items of a list somebody sees.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Selection {
+    bits: Box<[u64]>,
+    /// Whether it is all of them.
+    pub(crate) whole: bool,
+}
+
 /// Some of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Page {
@@ -29,6 +37,13 @@ pub(crate) struct Page {
     pub(crate) items: Bytes,
     /// How to ask for what follows.
     pub(crate) next: Option<String>,
+}
+
+impl Selection {
+    /// How many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.bits.len() * size_of::<u64>()
+    }
 }
 
 impl List {
@@ -72,6 +87,39 @@ impl List {
         let end = self.keys.len().min(first + PAGE);
         let next = (end < self.keys.len()).then(|| encode(kind, self.keys.get(end - 1)));
         Some(Page { items: self.cut(first, end), next })
+    }
+
+    /// Which items `sees` holds for, in the order of their keys.
+    pub(crate) fn select(&self, sees: impl Fn(&str) -> bool) -> Selection {
+        let mut bits = vec![0; self.keys.len().div_ceil(64)].into_boxed_slice();
+        let mut count = 0;
+        for (number, _) in self.keys.iter().enumerate().filter(|(_, key)| sees(key)) {
+            bits[number / 64] |= 1_u64 << (number % 64);
+            count += 1;
+        }
+        Selection { bits, whole: count == self.keys.len() }
+    }
+
+    /// The selected items, as a list of their own.
+    pub(crate) fn only(&self, selection: &Selection) -> Self {
+        let chosen = |number: &usize| selection.bits[number / 64] >> (number % 64) & 1 == 1;
+        let item = |number: usize| {
+            let (start, end) = (self.starts[number], self.starts[number + 1]);
+            (self.keys.get(number), &self.joined[start as usize..end as usize - 1])
+        };
+        let chosen: Vec<_> = (0..self.keys.len()).filter(chosen).map(item).collect();
+        let size = chosen.iter().map(|(_, item)| item.len()).sum();
+        Self::new(chosen.into_iter(), size, |_, item, out| out.extend_from_slice(item))
+    }
+
+    /// How many items there are.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        self.joined.len() + self.keys.size() + self.starts.len() * size_of::<u32>()
     }
 
     fn cut(&self, first: usize, end: usize) -> Bytes {

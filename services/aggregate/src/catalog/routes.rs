@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
+use vmcp_core::Hints;
 
 use super::ParamHeader;
 use super::texts::Texts;
@@ -17,6 +18,8 @@ pub(crate) struct Route<L> {
     pub(crate) name: Bytes,
     /// Whether clients may see and use it; the rest is for composite tools.
     pub(crate) shown: bool,
+    /// What its server says that it does, with what is overridden.
+    pub(crate) hints: Hints,
     /// The arguments that travel in headers too (`x-mcp-header`, MCP 2026-07-28).
     pub(crate) headers: Arc<[ParamHeader]>,
 }
@@ -83,7 +86,8 @@ mod tests {
         let mut routes = Routes::default();
         for number in 0..100_usize {
             let name = Bytes::from(format!("\"{number}\""));
-            let route = Route { link: number, name, shown: true, headers: Arc::default() };
+            let (hints, headers) = (Hints::default(), Arc::default());
+            let route = Route { link: number, name, shown: true, hints, headers };
             routes.add(&format!("be_{number}"), route);
         }
         assert_eq!(routes.get("be_0").map(|route| route.link), Some(0));

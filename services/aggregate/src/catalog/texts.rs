@@ -25,6 +25,11 @@ impl Texts {
         self.ends.len()
     }
 
+    /// How many bytes they take.
+    pub(crate) fn size(&self) -> usize {
+        self.all.len() + self.ends.len() * size_of::<u32>()
+    }
+
     /// The string with this number; empty if there is none.
     pub(crate) fn get(&self, number: usize) -> &str {
         let end = |number: usize| self.ends.get(number).map(|end| *end as usize);

@@ -17,6 +17,7 @@ use crate::backend::handshake::{self, Introduction, Live};
 use crate::backend::request::{listen, post};
 use crate::backend::{Link, Speaks};
 use crate::catalog::define_literal;
+use crate::expiry::expired;
 use crate::relay::Relay;
 use crate::session::{Session, Upstream};
 use crate::stream::{Class, Stream};
@@ -43,10 +44,18 @@ pub(crate) fn follow(session: &Arc<Session>, upstream: &Arc<Upstream>) {
         let upstream = Arc::clone(upstream);
         let stream = talk.standing();
         tokio::spawn(async move {
-            if upstream.link.speaks() == Some(Speaks::Stateless) {
-                for_subscriber(session, upstream, stream).await;
-            } else {
-                for_session(session, upstream, stream).await;
+            let owner = Arc::clone(&session);
+            let following = async move {
+                if upstream.link.speaks() == Some(Speaks::Stateless) {
+                    for_subscriber(session, upstream, stream).await;
+                } else {
+                    for_session(session, upstream, stream).await;
+                }
+            };
+            // The next request of the owner, which brings a newer token, starts it again.
+            tokio::select! {
+                () = following => {}
+                () = expired(|| owner.caller()) => {}
             }
         })
         .abort_handle()

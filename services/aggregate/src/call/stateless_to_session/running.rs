@@ -20,6 +20,7 @@ use crate::backend::handshake::Live;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post;
 use crate::call::answer::Expected;
+use crate::expiry::left;
 use crate::hub::Hub;
 use crate::park::{Out, Outlet};
 
@@ -257,9 +258,14 @@ impl RunningCall {
                 asked.iter().map(|asked| (asked.key.clone(), asked.question.clone())).collect();
             outlet.send(Out::Questions(place.handle, questions)).await.ok()?;
             drop(outlet);
-            let waited = timeout(hub.limits.parked_for, &mut place.resumed).await;
+            // Nobody may come back for it once the token has expired that it was begun with.
+            let token = left(&self.caller).unwrap_or(Duration::MAX);
+            let patience = hub.limits.parked_for.min(token);
+            let waited = timeout(patience, &mut place.resumed).await;
             let resume = waited.ok()?.ok()?;
             outlet = resume.outlet;
+            self.caller = resume.caller.identity().clone();
+            live.renew(&resume.caller);
             let mut open = Vec::new();
             for question in asked {
                 match find(&resume.responses, &question.key).filter(|given| given.starts_with(b"{"))

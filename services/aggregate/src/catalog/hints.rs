@@ -1,0 +1,80 @@
+//! What a tool's server says that it does, for policies that look at it (MCP, `ToolAnnotations`).
+
+use memchr::memmem;
+use serde_json::Value;
+use vmcp_core::Hints;
+use vmcp_wire::find;
+
+use super::Item;
+use crate::settings::Override;
+
+/// Whether there may be hints in some definitions: others need not be looked into.
+pub(super) fn hinted(definitions: &[u8]) -> bool {
+    let holds = |text: &[u8]| memmem::find(definitions, text).is_some();
+    // A name can be written with escapes.
+    holds(b"Hint") || holds(b"\\u")
+}
+
+/// The hints of a definition with those that are overridden.
+pub(super) fn of(item: Item<'_>, change: Option<&Override>) -> Hints {
+    let mut hints = Hints::default();
+    if item.hinted() {
+        let annotations = find(item.raw(), "annotations").unwrap_or_default();
+        hints = read(|name| match find(annotations, name) {
+            Some(b"true") => Some(true),
+            Some(b"false") => Some(false),
+            _ => None,
+        });
+    }
+    for (name, value) in change.iter().flat_map(|change| &change.annotations) {
+        if let Some(hint) = place(&mut hints, name) {
+            *hint = Value::as_bool(value);
+        }
+    }
+    hints
+}
+
+fn read(hint: impl Fn(&str) -> Option<bool>) -> Hints {
+    Hints {
+        read_only: hint("readOnlyHint"),
+        destructive: hint("destructiveHint"),
+        idempotent: hint("idempotentHint"),
+        open_world: hint("openWorldHint"),
+    }
+}
+
+fn place<'a>(hints: &'a mut Hints, name: &str) -> Option<&'a mut Option<bool>> {
+    match name {
+        "readOnlyHint" => Some(&mut hints.read_only),
+        "destructiveHint" => Some(&mut hints.destructive),
+        "idempotentHint" => Some(&mut hints.idempotent),
+        "openWorldHint" => Some(&mut hints.open_world),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Items, Kind};
+
+    fn hints(tool: &str, change: Option<&Override>) -> Hints {
+        let items = Items::of(Kind::Tools, &[tool]);
+        of(items.iter().next().unwrap(), change)
+    }
+
+    #[test]
+    fn hints_are_what_the_server_says_unless_overridden() {
+        let tool = r#"{"name":"a","annotations":{"readOnlyHint":true,"\u0064estructiveHint":false,"openWorldHint":1}}"#;
+        let said = Hints { read_only: Some(true), destructive: Some(false), ..Hints::default() };
+        assert_eq!(hints(tool, None), said);
+        let change = Override {
+            annotations: vec![("readOnlyHint", false.into()), ("title", "T".into())],
+            ..Override::default()
+        };
+        let overridden = Hints { read_only: Some(false), ..said };
+        assert_eq!(hints(tool, Some(&change)), overridden);
+        let alone = hints(r#"{"name":"a"}"#, Some(&change));
+        assert_eq!(alone, Hints { read_only: Some(false), ..Hints::default() });
+    }
+}

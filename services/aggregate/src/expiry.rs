@@ -1,0 +1,58 @@
+//! When what was begun with a caller's token has to end: when the token does.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, sleep};
+use vmcp_core::{Caller, Identity};
+
+/// How long the caller's token is still good; `None` if it does not end by itself.
+pub(crate) fn left(caller: &Identity) -> Option<Duration> {
+    left_at(caller, SystemTime::now())
+}
+
+/// Waits until the caller's token has expired. `caller` is asked again at that time: it may have come with
+/// a newer one since.
+pub(crate) async fn expired(caller: impl Fn() -> Caller) {
+    let (started, began) = (Instant::now(), SystemTime::now());
+    loop {
+        match left_at(caller().identity(), began + started.elapsed()) {
+            Some(left) if left.is_zero() => return,
+            Some(left) => sleep(left).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+fn left_at(caller: &Identity, now: SystemTime) -> Option<Duration> {
+    Some(caller.expires_at()?.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn caller(seconds: u64) -> Caller {
+        let until = SystemTime::now() + Duration::from_secs(seconds);
+        Caller::User(Identity::builder("i", "s").expires_at(until).build())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_newer_token_lets_it_go_on() {
+        let tokens = [caller(60), caller(90), caller(90)];
+        let (asked, begun) = (Cell::new(0), Instant::now());
+        expired(|| {
+            asked.set(asked.get() + 1);
+            tokens[asked.get() - 1].clone()
+        })
+        .await;
+        assert!(begun.elapsed().abs_diff(Duration::from_secs(90)) < Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_no_token_does_not_end() {
+        let nobody = expired(|| Caller::User(Identity::anonymous()));
+        assert!(tokio::time::timeout(Duration::from_secs(1 << 30), nobody).await.is_err());
+    }
+}

@@ -1,0 +1,155 @@
+//! A bounded store in which equal content is kept once, however many keys lead to it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// Values by key. What was not asked for longest goes when there are too many keys or bytes.
+#[derive(Debug)]
+pub(crate) struct Kept<K, C, V> {
+    entries: HashMap<K, Entry<C>>,
+    contents: HashMap<C, Content<V>>,
+    bytes: usize,
+    most: usize,
+    most_bytes: usize,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry<C> {
+    content: C,
+    used: u64,
+}
+
+#[derive(Debug)]
+struct Content<V> {
+    value: Arc<V>,
+    bytes: usize,
+    users: usize,
+}
+
+impl<K: Eq + Hash + Clone, C: Eq + Hash + Clone, V> Kept<K, C, V> {
+    pub(crate) fn new(most: usize, most_bytes: usize) -> Self {
+        let (entries, contents) = (HashMap::new(), HashMap::new());
+        Self { entries, contents, bytes: 0, most, most_bytes, clock: 0 }
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&mut self, key: &K) -> Option<Arc<V>> {
+        let entry = self.entries.get_mut(key)?;
+        self.clock += 1;
+        entry.used = self.clock;
+        self.contents.get(&entry.content).map(|content| Arc::clone(&content.value))
+    }
+
+    /// The value of this content, if some key has it.
+    pub(crate) fn content(&self, content: &C) -> Option<Arc<V>> {
+        self.contents.get(content).map(|content| Arc::clone(&content.value))
+    }
+
+    /// Keeps a value of `bytes` bytes, unless it alone is too large, and gives back the one that is
+    /// kept for this content.
+    pub(crate) fn insert(&mut self, key: K, content: C, value: Arc<V>, bytes: usize) -> Arc<V> {
+        self.remove(&key);
+        if bytes > self.most_bytes {
+            return value;
+        }
+        while !self.entries.is_empty() && self.is_full(&content, bytes) {
+            self.make_room();
+        }
+        self.clock += 1;
+        let kept = self.contents.entry(content.clone()).or_insert_with(|| {
+            self.bytes += bytes;
+            Content { value, bytes, users: 0 }
+        });
+        kept.users += 1;
+        let value = Arc::clone(&kept.value);
+        self.entries.insert(key, Entry { content, used: self.clock });
+        value
+    }
+
+    pub(crate) fn remove(&mut self, key: &K) {
+        let Some(entry) = self.entries.remove(key) else { return };
+        let Some(content) = self.contents.get_mut(&entry.content) else { return };
+        content.users -= 1;
+        if content.users == 0 {
+            self.bytes -= content.bytes;
+            self.contents.remove(&entry.content);
+        }
+    }
+
+    /// Lets go of the keys that `stays` does not hold for.
+    pub(crate) fn retain(&mut self, stays: impl Fn(&K) -> bool) {
+        let gone: Vec<K> = self.entries.keys().filter(|key| !stays(key)).cloned().collect();
+        for key in &gone {
+            self.remove(key);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn is_full(&self, content: &C, bytes: usize) -> bool {
+        let more = if self.contents.contains_key(content) { 0 } else { bytes };
+        self.entries.len() >= self.most || self.bytes + more > self.most_bytes
+    }
+
+    /// Lets go of an eighth, at least one: looking for the oldest each time would cost more.
+    fn make_room(&mut self) {
+        let mut used: Vec<u64> = self.entries.values().map(|entry| entry.used).collect();
+        let place = used.len() / 8;
+        let (_, last, _) = used.select_nth_unstable(place);
+        let last = *last;
+        let old = |entry: &Entry<C>| entry.used <= last;
+        let gone: Vec<K> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| old(entry))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in &gone {
+            self.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_content_is_kept_once_and_goes_with_its_last_key() {
+        let mut kept = Kept::new(10, 100);
+        let first = kept.insert(1, "a", Arc::new(()), 60);
+        let second = kept.insert(2, "a", Arc::new(()), 60);
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!((kept.len(), kept.bytes), (2, 60));
+        kept.remove(&1);
+        assert!(kept.content(&"a").is_some());
+        kept.retain(|_| false);
+        assert_eq!((kept.len(), kept.bytes, kept.content(&"a").is_some()), (0, 0, false));
+    }
+
+    #[test]
+    fn neither_keys_nor_bytes_pass_their_bounds() {
+        let mut kept = Kept::new(16, 100);
+        for number in 0..1000_usize {
+            kept.insert(number, number, Arc::new(number), number % 30);
+            assert!(kept.len() <= 16 && kept.bytes <= 100, "{kept:?}");
+        }
+        kept.insert(0, 5000, Arc::new(0), 101);
+        assert_eq!(kept.get(&0), None, "too large to be kept at all");
+    }
+
+    #[test]
+    fn what_is_asked_for_stays() {
+        let mut kept = Kept::new(16, 1000);
+        kept.insert(usize::MAX, usize::MAX, Arc::new(0), 1);
+        for number in 0..1000 {
+            kept.insert(number, number, Arc::new(0), 1);
+            assert!(kept.get(&usize::MAX).is_some(), "gone after {number}");
+        }
+    }
+}

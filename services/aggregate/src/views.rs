@@ -1,0 +1,121 @@
+//! Lists as single callers see them: made once for everybody who sees the same, and kept.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::task::spawn_blocking;
+use vmcp_core::{Admission, Flights, Item, ViewKey};
+
+use crate::catalog::{Kind, List, Page, Selection};
+use crate::hub::Everything;
+use crate::kept::Kept;
+use crate::session::lock;
+
+/// The most views that are kept, of all catalogs, kinds and callers.
+const MOST: usize = 8192;
+
+/// The most bytes of lists that are kept; a list that several views have in common counts once.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The most items that are judged beside requests: it takes less than a millisecond.
+const FEW: usize = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Views {
+    kept: Mutex<Kept<Key, Content, Option<List>>>,
+    flights: Flights<Key, Option<View>>,
+}
+
+/// What somebody sees of one kind: some of it, or all that there is.
+#[derive(Clone, Debug)]
+pub(crate) struct View(Arc<Option<List>>);
+
+type Key = (Serial, Kind, ViewKey);
+type Content = (Serial, Kind, Selection);
+
+/// A catalog's serial number, without keeping it.
+#[derive(Clone, Debug)]
+struct Serial {
+    number: u64,
+    catalog: Weak<u64>,
+}
+
+impl Views {
+    pub(crate) fn new() -> Self {
+        Self { kept: Mutex::new(Kept::new(MOST, MOST_BYTES)), flights: Flights::new() }
+    }
+
+    /// What the caller with `admission` sees of one kind. `None` if the policies failed to say so.
+    pub(crate) async fn of(
+        self: &Arc<Self>,
+        catalog: &Arc<Everything>,
+        kind: Kind,
+        admission: &Admission,
+    ) -> Option<View> {
+        let key = (Serial::of(catalog), kind, admission.view());
+        if let Some(known) = lock(&self.kept).get(&key) {
+            return Some(View(known));
+        }
+        let making = {
+            let (views, catalog, admission) =
+                (Arc::clone(self), Arc::clone(catalog), admission.clone());
+            let key = key.clone();
+            move || views.make(key, &catalog, &admission)
+        };
+        if catalog.list(kind).len() <= FEW {
+            return Some(making());
+        }
+        self.flights.join(key, || async move { spawn_blocking(making).await.ok() }).await
+    }
+
+    fn make(&self, key: Key, catalog: &Everything, admission: &Admission) -> View {
+        let (serial, kind, _) = &key;
+        let list = catalog.list(*kind);
+        let selection = list.select(|name| {
+            let hints = catalog.hints(*kind, name);
+            admission.visible(&Item { kind: kind.of_item(), name, hints })
+        });
+        let content = (serial.clone(), *kind, selection);
+        let known = lock(&self.kept).content(&content);
+        let (_, _, selection) = &content;
+        let made =
+            known.unwrap_or_else(|| Arc::new((!selection.whole).then(|| list.only(selection))));
+        let bytes = made.as_ref().as_ref().map_or(0, List::size) + selection.size();
+        View(lock(&self.kept).insert(key, content, made, bytes))
+    }
+
+    /// Lets go of what belongs to catalogs that are no longer there.
+    pub(crate) fn sweep(&self) {
+        lock(&self.kept).retain(|(serial, ..)| serial.catalog.strong_count() > 0);
+    }
+}
+
+impl View {
+    /// A page of what is seen of `whole`, the list of everybody.
+    pub(crate) fn page(&self, whole: &List, kind: Kind, cursor: Option<&str>) -> Option<Page> {
+        self.0.as_ref().as_ref().unwrap_or(whole).page(kind, cursor)
+    }
+}
+
+impl Serial {
+    fn of(catalog: &Everything) -> Self {
+        Self { number: *catalog.serial, catalog: Arc::downgrade(&catalog.serial) }
+    }
+}
+
+impl PartialEq for Serial {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Serial {}
+
+impl std::hash::Hash for Serial {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.number.hash(state);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! The service as a whole, in front of backends that say what a test lets them say.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+
+#[path = "gateway/admission.rs"]
+mod admission;
+#[path = "gateway/fake.rs"]
+mod fake;

@@ -1,0 +1,216 @@
+//! What callers may see and do, wherever lists are made and names are routed.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use vmcp_core::{
+    Admission, Admit, Filtered, Generation, Hints, Item, ItemKind, Rejection, Verdict, ViewKey,
+};
+
+use crate::fake::{Client, Fake, Mood, gateway};
+
+const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
+
+/// Sees what has one of the words in its name.
+struct Words(&'static [&'static str]);
+
+impl Admit for Words {
+    fn visible(&self, item: &Item<'_>) -> bool {
+        self.0.iter().any(|word| item.name.contains(word))
+    }
+
+    fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
+        let forbidden = arguments.is_some_and(|raw| raw == br#"{"force":true}"#);
+        match item {
+            _ if !self.visible(item) => Verdict::Hidden,
+            _ if forbidden && item.kind == ItemKind::Tool => Verdict::Denied,
+            Item { hints: Hints { destructive: Some(true), .. }, .. } => {
+                Verdict::NeedsScopes(vec!["danger".into()])
+            }
+            _ => Verdict::Permitted,
+        }
+    }
+
+    fn view(&self) -> ViewKey {
+        let mut key = [0; 16];
+        for (place, word) in self.0.iter().enumerate() {
+            key[place] = word.as_bytes()[0];
+        }
+        ViewKey(key)
+    }
+}
+
+fn sees(words: &'static [&'static str]) -> Admission {
+    Admission::new(Words(words))
+}
+
+fn offer() -> Value {
+    json!({
+        "tools": [
+            {"name": "red"}, {"name": "green"}, {"name": "blue"},
+            {"name": "red_bomb", "annotations": {"destructiveHint": true}},
+        ],
+        "prompts": [{"name": "red_words"}, {"name": "blue_words"}],
+        "resources": [{"uri": "x://red", "name": "r"}, {"uri": "x://blue", "name": "b"}],
+        "resourceTemplates": [
+            {"uriTemplate": "t://red/{n}", "name": "r"}, {"uriTemplate": "t://any/{n}", "name": "a"},
+        ],
+    })
+}
+
+fn backends(name: &'static str) -> Vec<Arc<Fake>> {
+    BOTH.into_iter().map(|generation| Fake::new(name, generation).offer("*", offer())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_callers_see_each_their_own_lists() {
+    for backend in backends("be") {
+        let gateway = gateway(&[backend]).await;
+        for generation in BOTH {
+            let red = Client::new(&gateway, generation, "r").await.with(sees(&["red"]));
+            let blue = Client::new(&gateway, generation, "b").await.with(sees(&["blue", "any"]));
+            let all = Client::new(&gateway, generation, "a").await;
+            for _ in 0..3 {
+                assert_eq!(red.names("tools/list").await, ["be_red", "be_red_bomb"]);
+                assert_eq!(blue.names("tools/list").await, ["be_blue"]);
+                assert_eq!(all.names("tools/list").await.len(), 4);
+                assert_eq!(red.names("prompts/list").await, ["be_red_words"]);
+                assert_eq!(blue.names("prompts/list").await, ["be_blue_words"]);
+                assert_eq!(red.names("resources/list").await, ["x://red"]);
+                assert_eq!(blue.names("resources/list").await, ["x://blue"]);
+                assert_eq!(red.names("resources/templates/list").await, ["t://red/{n}"]);
+                assert_eq!(blue.names("resources/templates/list").await, ["t://any/{n}"]);
+            }
+            let marked = red.ask("tools/list", json!({})).await.response.extensions;
+            assert_eq!(marked.get::<Filtered>(), Some(&Filtered));
+            let plain = all.ask("tools/list", json!({})).await.response.extensions;
+            assert_eq!(plain.get::<Filtered>(), None);
+        }
+    }
+}
+
+/// Requests for something that is hidden, each with one for something that isn't there.
+fn hidden() -> Vec<(&'static str, Value, Value)> {
+    let prompt = |name: &str| {
+        json!({"ref": {"type": "ref/prompt", "name": name},
+        "argument": {"name": "a", "value": ""}})
+    };
+    let resource = |uri: &str| {
+        json!({"ref": {"type": "ref/resource", "uri": uri},
+        "argument": {"name": "n", "value": ""}})
+    };
+    vec![
+        (
+            "tools/call",
+            json!({"name": "be_red", "arguments": {}}),
+            json!({"name": "be_rod", "arguments": {}}),
+        ),
+        ("prompts/get", json!({"name": "be_red_words"}), json!({"name": "be_rod_words"})),
+        ("resources/read", json!({"uri": "x://red"}), json!({"uri": "x://rod"})),
+        ("resources/read", json!({"uri": "t://red/1"}), json!({"uri": "t://rod/1"})),
+        ("completion/complete", prompt("be_red_words"), prompt("be_rod_words")),
+        ("completion/complete", resource("x://red"), resource("x://rod")),
+        ("completion/complete", resource("t://red/{n}"), resource("t://rod/{n}")),
+        ("resources/subscribe", json!({"uri": "x://red"}), json!({"uri": "x://rod"})),
+        ("resources/unsubscribe", json!({"uri": "x://red"}), json!({"uri": "x://rod"})),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_hidden_is_answered_like_what_is_not_there() {
+    for backend in backends("be") {
+        let gateway = gateway(&[Arc::clone(&backend)]).await;
+        for generation in BOTH {
+            let blue = Client::new(&gateway, generation, "b").await.with(sees(&["blue"]));
+            for (method, hidden, missing) in hidden() {
+                if method.ends_with("subscribe") && generation == Generation::Stateless {
+                    continue;
+                }
+                let (hidden, missing) =
+                    (blue.ask(method, hidden).await, blue.ask(method, missing).await);
+                let told = String::from_utf8_lossy(&hidden.body).replace("red", "rod");
+                assert_eq!(told.as_bytes(), missing.body, "{method}");
+                assert_eq!(hidden.status, missing.status);
+                assert_eq!(
+                    format!("{:?}", hidden.response.headers),
+                    format!("{:?}", missing.response.headers)
+                );
+                assert_eq!(hidden.trail.denied(), Some("hidden from the caller"));
+                assert_eq!(missing.trail.denied(), None);
+                assert!(hidden.trail.backend().is_none(), "nobody was asked");
+            }
+        }
+        assert_eq!(backend.times("tools/call", "b"), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_seen_is_used_as_far_as_arguments_and_scopes_go() {
+    for backend in backends("be") {
+        let gateway = gateway(&[backend]).await;
+        for generation in BOTH {
+            let red = Client::new(&gateway, generation, "r").await.with(sees(&["red"]));
+            let called = red.ask("tools/call", json!({"name": "be_red", "arguments": {}})).await;
+            assert_eq!(called.json()["result"]["content"][0]["text"], "be:r");
+            assert_eq!(called.trail.backend().map(vmcp_core::Backend::name), Some("be"));
+            let forced = json!({"name": "be_red", "arguments": {"force": true}});
+            let forced = red.ask("tools/call", forced).await;
+            assert_eq!(
+                (forced.status, forced.trail.denied()),
+                (403, Some("denied with these arguments"))
+            );
+            assert_eq!(forced.response.extensions.get(), Some(&Rejection::denied()));
+            let bomb = red.ask("tools/call", json!({"name": "be_red_bomb", "arguments": {}})).await;
+            assert_eq!((bomb.status, bomb.trail.denied()), (403, Some("the token lacks scopes")));
+            assert!(bomb.response.extensions.get::<Rejection>().unwrap().challenge().is_some());
+            for uri in ["x://red", "t://red/9"] {
+                let text = red.ask("resources/read", json!({"uri": uri})).await;
+                assert_eq!(text.json()["result"]["asked"]["uri"], uri);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listen_stream_is_about_what_its_caller_sees() {
+    let gateway = gateway(&backends("be")[1..]).await;
+    let red = Client::new(&gateway, Generation::Stateless, "r").await.with(sees(&["red"]));
+    let uris = ["x://red", "x://blue", "t://red/1", "t://any/1", "x://none"];
+    let wanted =
+        json!({"notifications": {"toolsListChanged": true, "resourceSubscriptions": uris}});
+    let (response, trail) = red.send("subscriptions/listen", wanted).await;
+    let mut body = response.into_body();
+    let first =
+        http_body_util::BodyExt::frame(&mut body).await.unwrap().unwrap().into_data().unwrap();
+    let first = String::from_utf8(first.to_vec()).unwrap();
+    assert!(first.contains(r#""resourceSubscriptions":["t://red/1","x://red"]"#), "{first}");
+    assert_eq!(trail.denied(), Some("hidden from the caller"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_else_that_the_gateway_says_names_what_is_hidden() {
+    let gateway = gateway(&backends("be")).await;
+    let nobody = sees(&[]);
+    let stateless = Client::new(&gateway, Generation::Stateless, "n").await.with(nobody.clone());
+    let said = stateless.ask("server/discover", json!({})).await;
+    assert!(!String::from_utf8_lossy(&said.body).contains("red"));
+    for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+        let said = stateless.ask(method, json!({})).await;
+        assert!(!String::from_utf8_lossy(&said.body).contains("red"));
+        assert_eq!(said.json()["result"].get("nextCursor"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_hidden_is_unknown_whatever_its_backend_does() {
+    for backend in backends("be") {
+        let gateway = gateway(&[Arc::clone(&backend)]).await;
+        let blue = Client::new(&gateway, Generation::Stateless, "b").await.with(sees(&["blue"]));
+        assert_eq!(blue.call("be_blue").await.as_deref(), Some("be:b"));
+        *backend.mood.lock().unwrap() = Mood::Dead;
+        let said = blue.ask("tools/call", json!({"name": "be_red"})).await;
+        assert_eq!(said.json()["error"]["message"], "unknown tool: be_red");
+        let said = blue.ask("tools/call", json!({"name": "be_blue"})).await;
+        assert_eq!(said.json()["error"]["message"], "backend be could not be reached");
+    }
+}

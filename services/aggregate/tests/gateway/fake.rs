@@ -1,0 +1,292 @@
+//! Backends of either generation, and clients of either generation.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+use vmcp_aggregate::settings::{
+    BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Transport,
+};
+use vmcp_aggregate::{Gateway, Seal};
+use vmcp_core::{
+    Admission, Backend, Body, BoxError, Caller, Generation, Identity, McpRequest, Trail,
+};
+
+/// A backend with what it offers to whom, by the member of the list's result.
+pub(crate) struct Fake {
+    pub(crate) name: &'static str,
+    pub(crate) generation: Generation,
+    /// What everybody gets, or nobody does if there is nothing for them.
+    pub(crate) offers: Mutex<BTreeMap<String, Value>>,
+    /// Each request: who sent it, its method, and its parameters.
+    pub(crate) heard: Mutex<Vec<(String, String, Value)>>,
+    /// What it is about to do instead of answering.
+    pub(crate) mood: Mutex<Mood>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mood {
+    /// Answers.
+    Well,
+    /// Can't be reached.
+    Dead,
+}
+
+/// Who is asked by what name: the gateway itself, nobody, or a subject.
+pub(crate) fn who(caller: Option<&Caller>) -> String {
+    match caller {
+        Some(Caller::Gateway) => "gateway".to_owned(),
+        Some(Caller::User(identity)) => identity.subject().unwrap_or("nobody").to_owned(),
+        None => "nobody".to_owned(),
+    }
+}
+
+impl Fake {
+    pub(crate) fn new(name: &'static str, generation: Generation) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            generation,
+            offers: Mutex::default(),
+            heard: Mutex::default(),
+            mood: Mutex::new(Mood::Well),
+        })
+    }
+
+    /// Offers to somebody; to everybody as `*`.
+    pub(crate) fn offer(self: Arc<Self>, to: &str, offer: Value) -> Arc<Self> {
+        self.offers.lock().unwrap().insert(to.to_owned(), offer);
+        self
+    }
+
+    pub(crate) fn settings(self: &Arc<Self>) -> BackendSettings {
+        let fake = Arc::clone(self);
+        let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let fake = Arc::clone(&fake);
+            async move { fake.answer(request).await }
+        });
+        BackendSettings {
+            backend: Backend::new(self.name),
+            uri: http::Uri::from_static("http://be.test/mcp"),
+            transport: Transport::StreamableHttp,
+            service: BackendService::new(service),
+            breaker: None,
+            answer_within: Duration::from_secs(10),
+            fingerprint: 0,
+            tuning: 0,
+        }
+    }
+
+    /// How often it was asked this.
+    pub(crate) fn times(&self, method: &str, by: &str) -> usize {
+        let heard = self.heard.lock().unwrap();
+        heard.iter().filter(|(who, said, _)| said == method && who == by).count()
+    }
+
+    async fn answer(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError> {
+        let who = who(request.extensions().get());
+        let mood = *self.mood.lock().unwrap();
+        match mood {
+            Mood::Well => {}
+            Mood::Dead => return Err("connection refused".into()),
+        }
+        if request.method() != Method::POST {
+            return Ok(status(StatusCode::METHOD_NOT_ALLOWED));
+        }
+        let message = request.into_body().collect().await?.to_bytes();
+        let message: Value = serde_json::from_slice(&message)?;
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        self.heard.lock().unwrap().push((who.clone(), method.clone(), message["params"].clone()));
+        let Some(id) = message.get("id") else { return Ok(status(StatusCode::ACCEPTED)) };
+        let offers = self.offers.lock().unwrap();
+        let Some(offer) = offers.get(&who).or_else(|| offers.get("*")) else {
+            let mut response = json_response(&json!({"jsonrpc": "2.0", "id": id, "error":
+                {"code": -32001, "message": "unauthorized"}}));
+            *response.status_mut() = StatusCode::UNAUTHORIZED;
+            return Ok(response);
+        };
+        let answer = match self.result(&method, offer, &message["params"], &who) {
+            Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            None => json!({"jsonrpc": "2.0", "id": id, "error":
+                {"code": -32601, "message": "method not found"}}),
+        };
+        Ok(json_response(&answer))
+    }
+
+    fn result(&self, method: &str, offer: &Value, params: &Value, who: &str) -> Option<Value> {
+        let stateless = self.generation == Generation::Stateless;
+        let capabilities = json!({"tools": {}, "prompts": {}, "resources": {}, "completions": {}});
+        let list = |member: &str| {
+            json!({member: offer.get(member).cloned().unwrap_or_else(|| json!([])),
+                   "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
+        };
+        let done = json!({"content": [{"type": "text", "text": format!("{}:{who}", self.name)}],
+                          "asked": params, "resultType": "complete"});
+        Some(match method {
+            "server/discover" if stateless => json!({"supportedVersions": ["2026-07-28"],
+                "capabilities": capabilities, "resultType": "complete"}),
+            "initialize" if !stateless => json!({"protocolVersion": "2025-11-25",
+                "capabilities": capabilities, "serverInfo": {"name": self.name, "version": "1"}}),
+            "tools/list" => list("tools"),
+            "prompts/list" => list("prompts"),
+            "resources/list" => list("resources"),
+            "resources/templates/list" => list("resourceTemplates"),
+            "tools/call"
+            | "prompts/get"
+            | "resources/read"
+            | "completion/complete"
+            | "resources/subscribe"
+            | "resources/unsubscribe" => done,
+            _ => return None,
+        })
+    }
+}
+
+fn status(code: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = code;
+    response
+}
+
+fn json_response(message: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(Bytes::from(message.to_string())));
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert("content-type", json);
+    response
+}
+
+/// A gateway in front of these.
+pub(crate) async fn gateway(backends: &[Arc<Fake>]) -> Gateway {
+    with(backends.iter().map(Fake::settings).collect(), PartialFailure::BestEffort).await
+}
+
+/// A gateway in front of backends with these settings.
+pub(crate) async fn with(
+    backends: Vec<BackendSettings>,
+    partial_failure: PartialFailure,
+) -> Gateway {
+    let gateway = Gateway::new(
+        Settings {
+            name: "gw".to_owned(),
+            version: "1".to_owned(),
+            backends,
+            rules: Rules::default(),
+            partial_failure,
+        },
+        Limits::default(),
+        Seal::new(&[[7; 32]], Duration::from_secs(60)),
+    );
+    gateway.settled().await;
+    gateway
+}
+
+/// A client of either generation.
+#[derive(Clone)]
+pub(crate) struct Client {
+    gateway: Gateway,
+    pub(crate) generation: Generation,
+    pub(crate) identity: Identity,
+    pub(crate) admission: Option<Admission>,
+    session: Option<http::HeaderValue>,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) body: Bytes,
+    pub(crate) response: http::response::Parts,
+    pub(crate) trail: Trail,
+}
+
+impl Client {
+    pub(crate) async fn new(gateway: &Gateway, generation: Generation, subject: &str) -> Self {
+        let identity = match subject {
+            "" => Identity::anonymous(),
+            subject => Identity::new("https://idp.test", subject),
+        };
+        let gateway = gateway.clone();
+        let mut client = Self { gateway, generation, identity, admission: None, session: None };
+        if generation == Generation::Stateful {
+            let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+                               "clientInfo": {"name": "c", "version": "1"}});
+            let said = client.ask("initialize", hello).await;
+            client.session = said.response.headers.get("mcp-session-id").cloned();
+            assert!(client.session.is_some(), "{said:?}");
+        }
+        client
+    }
+
+    pub(crate) fn with(mut self, admission: Admission) -> Self {
+        self.admission = Some(admission);
+        self
+    }
+
+    /// The parts of an open response and its body.
+    pub(crate) async fn send(&self, method: &str, mut params: Value) -> (Response<Body>, Trail) {
+        let mut request = Request::post("/mcp").body(()).unwrap();
+        if self.generation == Generation::Stateless {
+            params["_meta"] = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+            });
+        }
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let bytes = Bytes::from(message.to_string());
+        let envelope = vmcp_wire::scan(&bytes).unwrap();
+        let extensions = request.extensions_mut();
+        extensions.insert(McpRequest { bytes, envelope, generation: self.generation });
+        let trail = Trail::of(extensions);
+        if !self.identity.is_anonymous() {
+            extensions.insert(self.identity.clone());
+        }
+        if let Some(admission) = &self.admission {
+            extensions.insert(admission.clone());
+        }
+        if let Some(session) = &self.session {
+            request.headers_mut().insert("mcp-session-id", session.clone());
+        }
+        let Ok(response) = self.gateway.clone().oneshot(request).await;
+        (response, trail)
+    }
+
+    pub(crate) async fn ask(&self, method: &str, params: Value) -> Said {
+        let (response, trail) = self.send(method, params).await;
+        let (response, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Said { status: response.status.as_u16(), body, response, trail }
+    }
+
+    /// The names in a list, or what was said instead.
+    pub(crate) async fn names(&self, method: &str) -> Vec<String> {
+        let said = self.ask(method, json!({})).await;
+        let result = &said.json()["result"];
+        let lists = ["tools", "prompts", "resources", "resourceTemplates"];
+        let list = lists.iter().find_map(|member| result[member].as_array());
+        let list = list.unwrap_or_else(|| panic!("no list: {said:?}"));
+        let key = |item: &Value| {
+            ["uri", "uriTemplate", "name"]
+                .iter()
+                .find_map(|key| item[key].as_str())
+                .map(str::to_owned)
+        };
+        list.iter().filter_map(key).collect()
+    }
+
+    /// What a tool says, if it says anything.
+    pub(crate) async fn call(&self, tool: &str) -> Option<String> {
+        let said = self.ask("tools/call", json!({"name": tool, "arguments": {}})).await;
+        said.json()["result"]["content"][0]["text"].as_str().map(str::to_owned)
+    }
+}
+
+impl Said {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
