@@ -40,11 +40,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
         Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-aws-credentials", "vmcp-role-mapping"]),
     ),
     ("vmcp-config", "services/config", Sees::Only(&[])),
-    (
-        "vmcp-audit-log",
-        "services/audit-log",
-        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"]),
-    ),
+    ("vmcp-audit-log", "services/audit-log", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"])),
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (
