@@ -101,7 +101,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let incoming = Incoming {
         crowd: CrowdLayer::new(4096),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        authenticate: parts.guards.authenticate,
         decode: DecodeLayer::new(),
+        authorize: parts.guards.authorize,
     };
     let service = TowerToHyperService::new(NumberLayer::default().layer(incoming.stack(gateway)));
 

@@ -36,7 +36,7 @@ pub use self::{
     duration::{Duration, DurationError},
     error::{Mistake, Mistakes, Warning},
     file::{Config, File, Format, WriteError},
-    incoming_auth::{Authz, IncomingAuth, IncomingMethod},
+    incoming_auth::{Authz, Cedar, IncomingAuth, IncomingMethod, Oidc},
     operational::{
         CircuitBreaker, FailureHandling, LogLevel, Operational, PartialFailureMode, Timeouts,
     },

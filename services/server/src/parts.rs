@@ -4,6 +4,7 @@
 mod aggregation;
 mod backends;
 mod credentials;
+mod guards;
 mod unsupported;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use vmcp_config::{
 use vmcp_egress::Egress;
 
 use self::backends::Around;
+pub use self::guards::Guards;
 pub use self::unsupported::Unsupported;
 
 /// What the server is made of, for one configuration.
@@ -23,6 +25,8 @@ pub use self::unsupported::Unsupported;
 pub struct Parts {
     /// For the aggregating service.
     pub settings: Settings,
+    /// For what stands before it.
+    pub guards: Guards,
     /// What is shown of the configuration.
     pub about: About,
     /// The level of the log.
@@ -89,7 +93,7 @@ impl Parts {
             audit: _,
             backends,
             composite_tools: _,
-            incoming_auth: _,
+            incoming_auth,
             outgoing_auth,
             operational,
             optimizer: _,
@@ -100,6 +104,8 @@ impl Parts {
         let Operational { log_level, timeouts, failure_handling } = operational;
         let (partial_failure, breaking) = failures(&failure_handling);
         let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, egress);
+        let (guards, wrong) = guards::guards(&name, incoming_auth, egress);
+        mistakes.extend(wrong);
         let about = About {
             name: name.clone(),
             group: group.clone(),
@@ -112,9 +118,10 @@ impl Parts {
         let around = Around { waiting: &timeouts, strategies: &strategies, breaking, egress };
         let (backends, wrong) = backends::settings(backends, &around);
         mistakes.extend(wrong);
-        if !unsupported.is_empty() || !mistakes.is_empty() {
-            return Err(PartsError { unsupported, mistakes });
-        }
+        let guards = match guards {
+            Some(guards) if unsupported.is_empty() && mistakes.is_empty() => guards,
+            Some(_) | None => return Err(PartsError { unsupported, mistakes }),
+        };
         let settings = Settings {
             name,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -122,7 +129,7 @@ impl Parts {
             rules: aggregation::rules(aggregation),
             partial_failure,
         };
-        Ok(Self { settings, about, debug: matches!(log_level, Some(LogLevel::Debug)) })
+        Ok(Self { settings, guards, about, debug: matches!(log_level, Some(LogLevel::Debug)) })
     }
 }
 

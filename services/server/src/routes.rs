@@ -14,31 +14,61 @@ use serde_json::{Value, json};
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
 use vmcp_core::Body;
+use vmcp_decode::DecodeLayer;
 
-use crate::guard::HostsLayer;
+use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
-use crate::parts::About;
+use crate::parts::{About, Guards};
 use crate::serve::{Quiet, Reloads};
-use crate::stack::{McpService, OldService};
+use crate::stack::{self, McpService, OldService};
 
 /// Everything that a connection needs to answer requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
-    pub(crate) mcp: McpService,
-    pub(crate) old: OldService,
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What the small endpoints show.
+/// What all connections share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) gateway: Gateway,
-    pub(crate) hosts: HostsLayer,
-    pub(crate) old: Arc<Clients>,
+    pub(crate) fixed: Fixed,
+    pub(crate) stacks: arc_swap::ArcSwap<Stacks>,
     pub(crate) about: arc_swap::ArcSwap<About>,
     pub(crate) reloads: Reloads,
     pub(crate) draining: AtomicBool,
     pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
+}
+
+/// What a reload leaves as it is.
+#[derive(Debug)]
+pub(crate) struct Fixed {
+    pub(crate) crowd: CrowdLayer,
+    pub(crate) hosts: HostsLayer,
+    pub(crate) decode: DecodeLayer,
+    pub(crate) old: Arc<Clients>,
+    pub(crate) gateway: Gateway,
+}
+
+/// What answers requests. A request runs to its end on the stack that it began with.
+#[derive(Debug)]
+pub(crate) struct Stacks {
+    mcp: McpService,
+    old: OldService,
+    pub(crate) guards: Guards,
+}
+
+impl Fixed {
+    pub(crate) fn stacks(&self, guards: Guards) -> Stacks {
+        let incoming = stack::Incoming {
+            crowd: self.crowd.clone(),
+            hosts: self.hosts.clone(),
+            authenticate: guards.authenticate.clone(),
+            decode: self.decode,
+            authorize: guards.authorize.clone(),
+        };
+        let old = incoming.clone().old(Arc::clone(&self.old), self.gateway.clone());
+        Stacks { mcp: incoming.stack(self.gateway.clone()), old, guards }
+    }
 }
 
 impl hyper::service::Service<Request<Incoming>> for Routes {
@@ -49,8 +79,10 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
     fn call(&self, request: Request<Incoming>) -> Answering {
         let request = request.map(Quiet);
         match request.uri().path() {
-            "/mcp" => Answering::Mcp(self.mcp.clone().call(request)),
-            STREAM | MESSAGES => Answering::Mcp(self.old.clone().call(request)),
+            "/mcp" => Answering::Mcp(self.shared.stacks.load().mcp.clone().call(request)),
+            STREAM | MESSAGES => {
+                Answering::Mcp(self.shared.stacks.load().old.clone().call(request))
+            }
             _ => Answering::Done(Some(self.small(&request))),
         }
     }
@@ -90,20 +122,27 @@ impl Routes {
                 document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}))
             }
             "/readyz" => document(StatusCode::OK, &json!({"status": "ready", "mode": "static"})),
-            "/status" => match shared.hosts.check(request.uri(), request.headers()) {
+            "/status" => match shared.fixed.hosts.check(request.uri(), request.headers()) {
                 Ok(_) => document(StatusCode::OK, &shared.status()),
                 Err(refusal) => refusal.into_response(None),
             },
-            // Clients look here for an authorization server: there is none, in a form they can read.
-            _ => document(StatusCode::NOT_FOUND, &json!({"error": "not_found"})),
+            path => self
+                .resource(request.method(), path)
+                // Clients look for an authorization server: there is none, in a form they can read.
+                .unwrap_or_else(|| document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))),
         }
+    }
+
+    /// Who gives out tokens for this server (RFC 9728), if tokens are asked for.
+    fn resource(&self, method: &http::Method, path: &str) -> Option<Response<Body>> {
+        self.shared.stacks.load().guards.resource.as_ref()?.answer(method, path)
     }
 }
 
 impl Shared {
     /// What `/status` shows.
     fn status(&self) -> Value {
-        let report = self.gateway.report();
+        let report = self.fixed.gateway.report();
         let about = self.about.load();
         let backends: Vec<Value> = report
             .backends
@@ -148,7 +187,7 @@ impl Shared {
             })).collect::<Vec<_>>(),
             "sessions": report.sessions,
             "subscription_streams": report.listeners,
-            "old_client_streams": self.old.len(),
+            "old_client_streams": self.fixed.old.len(),
             "shared_sessions": report.shared_sessions,
             "parked_calls": report.parked_calls,
             "dropped_messages": report.dropped_messages,

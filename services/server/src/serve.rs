@@ -30,8 +30,7 @@ pub use self::seal_key::{SealKey, SealKeyError};
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::Clients;
 use crate::parts::Parts;
-use crate::routes::{Routes, Shared};
-use crate::stack::Incoming;
+use crate::routes::{Fixed, Routes, Shared};
 
 /// How a server listens and what bounds it. Everything else is in its configuration.
 #[derive(Clone, Debug)]
@@ -117,7 +116,7 @@ impl Server {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
-        let Parts { settings, about, debug: _ } = parts;
+        let Parts { settings, guards, about, debug: _ } = parts;
         let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);
         let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
@@ -126,23 +125,22 @@ impl Server {
         } else {
             HostsLayer::network(hosts, origins)
         };
-        let incoming = Incoming {
+        let fixed = Fixed {
             crowd: CrowdLayer::new(options.requests),
-            hosts: hosts.clone(),
-            decode: DecodeLayer::new().max_bytes(options.message_bytes),
-        };
-        let old = Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes));
-        let shared = Arc::new(Shared {
-            gateway: gateway.clone(),
             hosts,
-            old: Arc::clone(&old),
+            decode: DecodeLayer::new().max_bytes(options.message_bytes),
+            old: Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes)),
+            gateway,
+        };
+        let shared = Arc::new(Shared {
+            stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(guards)),
+            fixed,
             about: arc_swap::ArcSwap::from_pointee(about),
             reloads: Reloads::default(),
             draining: AtomicBool::new(false),
             connections: Arc::new(AtomicUsize::new(0)),
         });
-        let mcp = incoming.clone().stack(gateway);
-        let routes = Routes { old: incoming.old(old, mcp.clone()), mcp, shared };
+        let routes = Routes { shared };
         Ok(Self { listener, routes, options, egress })
     }
 
@@ -157,7 +155,7 @@ impl Server {
     /// The service behind it.
     #[must_use]
     pub fn gateway(&self) -> &Gateway {
-        &self.routes.shared.gateway
+        &self.routes.shared.fixed.gateway
     }
 
     /// Reloads its configuration from `path` when that is no longer `text`, which the server was made
@@ -200,14 +198,14 @@ impl Server {
         let shared = &routes.shared;
         shared.draining.store(true, Ordering::Release);
         // First those that would open a stream anew when it ends.
-        shared.old.drain();
-        shared.gateway.drain();
+        shared.fixed.old.drain();
+        shared.fixed.gateway.drain();
         let connections = shared.connections.load(Ordering::Relaxed);
         tracing::info!(connections, "stopping");
         if tokio::time::timeout(options.drain, graceful.shutdown()).await.is_err() {
             tracing::warn!("connections were still open when the time to stop ran out");
         }
-        shared.gateway.close().await;
+        shared.fixed.gateway.close().await;
     }
 }
 

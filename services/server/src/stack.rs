@@ -1,6 +1,10 @@
 //! The default stack, one function each way. The order is the point of this file: each layer stands
 //! where it stands for the reason beside it, and each reason has a test in `tests/stack_order.rs`.
 
+mod erased;
+mod optional;
+
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,23 +15,27 @@ use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::BackendService;
+use vmcp_authn::{Authenticate, AuthenticateLayer};
+use vmcp_authz::{AuthorizeLayer, Cedar};
 use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
 use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Seen, Standard};
 use vmcp_core::{Body, BoxError, cause};
-use vmcp_decode::{Decode, DecodeLayer};
+use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, Fetcher, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
 use vmcp_timeout::TimeoutLayer;
 use vmcp_token_exchange::{Cached as CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
 
+pub use self::erased::{Answering, Erased};
+pub use self::optional::{Core, Door};
 use crate::guard::{CatchPanic, CatchPanicLayer, Crowd, CrowdLayer, Hosts, HostsLayer};
 use crate::old_clients::{Clients, OldClients};
 
 /// What answers a request to the MCP endpoint.
-pub type McpService = CatchPanic<Crowd<Hosts<Decode<Gateway>>>>;
+pub type McpService = CatchPanic<Crowd<Hosts<Door<Core>>>>;
 
 /// What answers clients of the deprecated HTTP+SSE transport.
-pub type OldService = CatchPanic<Crowd<Hosts<OldClients<McpService>>>>;
+pub type OldService = CatchPanic<Crowd<Hosts<Door<OldClients<CatchPanic<Core>>>>>>;
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
@@ -36,37 +44,69 @@ pub struct Incoming {
     pub crowd: CrowdLayer,
     /// Which hosts and origins are served.
     pub hosts: HostsLayer,
+    /// Who is let in; `None` lets in everybody as the anonymous caller.
+    pub authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>,
     /// How messages are read.
     pub decode: DecodeLayer,
+    /// What callers may see and do; `None` permits everything.
+    pub authorize: Option<AuthorizeLayer<Cedar>>,
 }
 
 impl Incoming {
     /// The incoming stack, outermost first.
     #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
-        let Self { crowd, hosts, decode } = self;
+        let core = self.core(gateway);
+        let Self { crowd, hosts, authenticate, decode: _, authorize: _ } = self;
         ServiceBuilder::new()
             // Outermost: a bug anywhere below is one failed request, not a dead connection.
             .layer(CatchPanicLayer)
             // Before anything is read or computed: what is too much is refused at the least cost.
             .layer(crowd)
             // Before the body is read: a page of a foreign origin gets nothing parsed, and a
-            // preflight, which carries no body, is answered here.
+            // preflight, which carries neither body nor token, is answered here.
             .layer(hosts)
-            // Innermost: everything further in routes by what the message says.
-            .layer(decode)
-            .service(gateway)
+            // Before the decoder: nobody unknown has bytes parsed.
+            .service(door(authenticate, core))
     }
 
-    /// The stack for old clients, outermost first. What they post goes through `mcp` as a whole.
-    pub(crate) fn old(self, clients: Arc<Clients>, mcp: McpService) -> OldService {
-        let Self { crowd, hosts, decode: _ } = self;
+    /// The stack for old clients, outermost first. What they post is decoded and authorized as if it
+    /// had come to the MCP endpoint.
+    pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
+        let core = self.core(gateway);
+        let Self { crowd, hosts, authenticate, decode: _, authorize: _ } = self;
         ServiceBuilder::new()
-            // All three for the reasons that they have above: these paths read bodies too.
+            // All four for the reasons that they have above: these paths read bodies too, and a
+            // stream is its opener's.
             .layer(CatchPanicLayer)
             .layer(crowd)
             .layer(hosts)
-            .service(OldClients::new(mcp, clients))
+            .service(door(authenticate, OldClients::new(CatchPanicLayer.layer(core), clients)))
+    }
+
+    /// What only somebody who is let in gets to, outermost first.
+    fn core(&self, gateway: Gateway) -> Core {
+        // The decoder is outside of the policies, which judge what a message says, and these are
+        // innermost: whoever lists and routes asks them.
+        match self.authorize.clone() {
+            None => Core::Open(self.decode.layer(gateway)),
+            Some(authorize) => Core::Judged(self.decode.layer(authorize.layer(gateway))),
+        }
+    }
+}
+
+fn door<S>(authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>, inner: S) -> Door<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    match authenticate {
+        None => Door::Open(inner),
+        Some(layer) => Door::Guarded(Erased::new(layer.layer(inner), |body| {
+            // Only streams, which end with the token, are not what they were.
+            body.try_into_inner().unwrap_or_else(Body::wrap)
+        })),
     }
 }
 

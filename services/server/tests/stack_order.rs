@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body::Frame;
 use http_body_util::Full;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,6 +20,8 @@ use vmcp::guard::{CrowdLayer, HostsLayer};
 use vmcp::stack::{Credentials, Incoming, McpService, Outgoing};
 use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Settings};
 use vmcp_aggregate::{Gateway, Seal};
+use vmcp_authn::{Authenticate, AuthenticateLayer, Refusal};
+use vmcp_authz::{AuthorizeLayer, Cedar};
 use vmcp_breaker::{Breaker, Open, State};
 use vmcp_core::{
     Backend, Body, BoxError, Caller, CredentialError, Identity, UpstreamFuture, UpstreamKind,
@@ -46,6 +48,14 @@ impl http_body::Body for Untouchable {
 }
 
 fn stack(requests: usize) -> McpService {
+    guarded(requests, None, None)
+}
+
+fn guarded(
+    requests: usize,
+    authenticate: Option<Arc<dyn Authenticate>>,
+    authorize: Option<AuthorizeLayer<Cedar>>,
+) -> McpService {
     let settings = Settings {
         name: "test".to_owned(),
         version: "1".to_owned(),
@@ -57,6 +67,8 @@ fn stack(requests: usize) -> McpService {
     let incoming = Incoming {
         crowd: CrowdLayer::new(requests),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        authenticate: authenticate.map(AuthenticateLayer::new),
+        authorize,
         decode: DecodeLayer::new(),
     };
     incoming.stack(Gateway::new(settings, Limits::default(), seal))
@@ -106,6 +118,52 @@ async fn a_preflight_is_answered_without_a_message() {
         .body(Untouchable)
         .unwrap();
     assert_eq!(status(stack(1), preflight).await, 204);
+}
+
+/// Nobody.
+fn nobody() -> Option<Arc<dyn Authenticate>> {
+    Some(Arc::new(|_: &HeaderMap| async { Err::<Identity, _>(Refusal::NoCredentials) }))
+}
+
+#[tokio::test]
+async fn nobody_unknown_has_a_body_read() {
+    let request = request("localhost", Untouchable);
+    assert_eq!(status(guarded(1, nobody(), None), request).await, 401);
+}
+
+#[tokio::test]
+async fn a_foreign_host_is_not_even_asked_who_it_is() {
+    let request = request("evil.test", Untouchable);
+    assert_eq!(status(guarded(1, nobody(), None), request).await, 403);
+}
+
+#[tokio::test]
+async fn a_preflight_needs_no_token() {
+    let preflight = Request::options("/mcp")
+        .header("host", "localhost")
+        .header("origin", "http://localhost")
+        .header("access-control-request-method", "POST")
+        .body(Untouchable)
+        .unwrap();
+    assert_eq!(status(guarded(1, nobody(), None), preflight).await, 204);
+}
+
+#[tokio::test]
+async fn policies_judge_what_the_message_says_and_who_says_it() {
+    let policy = r#"permit(principal == Client::"ada", action, resource) when { true };"#;
+    let cedar = Cedar::new("test", &[policy], "[]").unwrap();
+    let authorize = AuthorizeLayer::new(cedar).handing_inward();
+    let ada = |_: &HeaderMap| async { Ok::<_, Refusal>(Identity::new("i", "ada")) };
+    let stack = guarded(1, Some(Arc::new(ada)), Some(authorize));
+    let ask = |method: &str| {
+        let message = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"protocolVersion":"2025-11-25"}}}}"#
+        );
+        request("localhost", Full::from(message))
+    };
+    assert_eq!(status(stack.clone(), ask("initialize")).await, 200);
+    assert_eq!(status(stack.clone(), ask("secrets/dump")).await, 403);
+    assert_eq!(status(stack, request("localhost", Full::from("{"))).await, 400);
 }
 
 #[tokio::test]

@@ -4,8 +4,7 @@
 use std::fmt;
 
 use vmcp_config::{
-    Authz, FailureHandling, File, IncomingAuth, IncomingMethod, Operational, OutgoingAuth,
-    SessionStorage, Source, Strategy,
+    FailureHandling, File, Operational, OutgoingAuth, SessionStorage, Source, Strategy,
 };
 
 const LEAVE_OUT: &str = "leave it out";
@@ -37,7 +36,7 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
         audit,
         backends: _,
         composite_tools,
-        incoming_auth,
+        incoming_auth: _,
         outgoing_auth,
         operational,
         optimizer,
@@ -58,10 +57,6 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
     refuse(auth_server.is_some(), "authServer", LEAVE_OUT);
     let redis = !matches!(session_storage, SessionStorage::Memory);
     refuse(redis, "sessionStorage", "use provider: memory");
-    let IncomingAuth { method, authz } = incoming_auth;
-    let named = !matches!(method, IncomingMethod::Anonymous);
-    refuse(named, "incomingAuth.type", "use type: anonymous");
-    refuse(matches!(authz, Authz::Cedar(_)), "incomingAuth.authz", "use type: none");
     outgoing(outgoing_auth, &mut refuse);
     health(operational, &mut refuse);
     found

@@ -105,9 +105,13 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String> {
     let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
     let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
-    let Parts { settings, about, debug } = parts;
+    let Parts { settings, guards, about, debug } = parts;
     crate::cli::log::set_debug(debug);
-    shared.gateway.reload(settings).await;
+    shared.fixed.gateway.reload(settings).await;
+    // Keys that were fetched and decisions that were made are kept where nothing changed.
+    if !shared.stacks.load().guards.same(&guards) {
+        shared.stacks.store(Arc::new(shared.fixed.stacks(guards)));
+    }
     shared.about.store(Arc::new(about));
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::program::{Folder, Running, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 16] = [
+const REFUSED: [(&str, &str); 13] = [
     ("audit: {enabled: true}", "audit"),
     ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
     ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
@@ -22,16 +22,6 @@ const REFUSED: [(&str, &str); 16] = [
         "authServer",
     ),
     ("sessionStorage: {provider: redis, address: \"r:1\"}", "sessionStorage"),
-    ("incomingAuth: {type: local}", "incomingAuth.type"),
-    (
-        "incomingAuth: {type: oidc, oidc: {issuer: \"https://a.test\", clientId: c, audience: b}}",
-        "incomingAuth.type",
-    ),
-    (
-        "incomingAuth: {type: anonymous, authz: {type: cedar, \
-         policies: [\"permit(principal, action, resource);\"]}}",
-        "incomingAuth.authz",
-    ),
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
     (
         "outgoingAuth: {source: inline, default: {type: token_exchange, \

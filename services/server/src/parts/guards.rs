@@ -1,0 +1,281 @@
+//! `incomingAuth`: who is let in, and what they may see and do.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use vmcp_authn::{
+    Authenticate, AuthenticateLayer, Bearer, ByShape, Cached, Inspect, Introspection, Jwt, Local,
+    ProtectedResource, ResourceError, ResourceRules,
+};
+use vmcp_authz::{AuthorizeLayer, Cedar, Fault};
+use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc};
+use vmcp_core::Clock;
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use vmcp_jwt::{JwksSource, Rules, Verifier};
+
+/// Who is let in, and what they may see and do.
+#[derive(Clone, Debug)]
+pub struct Guards {
+    /// `None` lets in everybody as the anonymous caller.
+    pub authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>,
+    /// What clients find out about who gives out tokens (RFC 9728).
+    pub resource: Option<ProtectedResource>,
+    /// `None` permits everything.
+    pub authorize: Option<AuthorizeLayer<Cedar>>,
+    /// What all of it was made of: the same again keeps the keys that were fetched and the decisions
+    /// that were made.
+    made_of: IncomingAuth,
+}
+
+struct Converter<'a> {
+    egress: &'a Egress,
+    mistakes: Vec<Mistake>,
+}
+
+/// The guards of the server called `name`, and what is wrong with them.
+pub(super) fn guards(
+    name: &str,
+    incoming: IncomingAuth,
+    egress: &Egress,
+) -> (Option<Guards>, Vec<Mistake>) {
+    let mut converter = Converter { egress, mistakes: Vec::new() };
+    let made_of = incoming.clone();
+    let IncomingAuth { method, authz } = incoming;
+    let authenticated = match method {
+        IncomingMethod::Anonymous => Some((None, None)),
+        IncomingMethod::Local => {
+            let local: Arc<dyn Authenticate> = Arc::new(Local::new(&user()));
+            Some((Some(AuthenticateLayer::new(local)), None))
+        }
+        IncomingMethod::Oidc(oidc) => {
+            converter.oidc(*oidc).map(|(layer, resource)| (Some(layer), Some(resource)))
+        }
+    };
+    let authorized = match authz {
+        Authz::None => Some(None),
+        Authz::Cedar(cedar) => converter.cedar(name, cedar).map(Some),
+    };
+    let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
+        Guards { authenticate, resource, authorize, made_of }
+    });
+    (guards, converter.mistakes)
+}
+
+impl Guards {
+    /// Everybody is let in and may do everything.
+    #[must_use]
+    pub fn none() -> Self {
+        let made_of = IncomingAuth::anonymous();
+        Self { authenticate: None, resource: None, authorize: None, made_of }
+    }
+
+    /// Whether they come of the same configuration as `other`.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.made_of == other.made_of
+    }
+}
+
+/// The name that the system's user goes by.
+fn user() -> String {
+    let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    named("USER").or_else(|| named("LOGNAME")).unwrap_or_default()
+}
+
+impl Converter<'_> {
+    fn oidc(
+        &mut self,
+        oidc: Oidc,
+    ) -> Option<(AuthenticateLayer<Arc<dyn Authenticate>>, ProtectedResource)> {
+        const AT: &str = "incomingAuth.oidc";
+        let rules = Rules::new(&oidc.issuer, &oidc.audience);
+        let secret = self.secret(AT, &oidc);
+        let resource = self.resource(AT, &oidc);
+        let (configured, supplied) = self.fetchers(AT, &oidc)?;
+        let Oidc {
+            issuer,
+            client_id,
+            audience: _,
+            client_secret_env: _,
+            scopes,
+            resource: _,
+            introspection_url,
+            jwks_url,
+            insecure_allow_http: _,
+            jwks_allow_private_ip: _,
+            protected_resource_allow_private_ip: _,
+        } = oidc;
+        let clock = Clock::system;
+        let source = match &jwks_url {
+            Some(url) => JwksSource::at(url.as_str(), configured.clone(), clock()),
+            None => JwksSource::discovered(&issuer, configured.clone(), supplied, clock()),
+        };
+        let source = source.map_err(|error| {
+            let (key, found) =
+                jwks_url.as_ref().map_or(("issuer", &*issuer), |url| ("jwksUrl", url.as_str()));
+            self.refuse(format!("{AT}.{key}"), format!("\"{found}\""), error.to_string());
+        });
+        let introspection = introspection_url.map(|url| {
+            let asked = Introspection::new(url.as_str(), configured, rules.clone());
+            let asked = asked.map_err(|error| {
+                let found = format!("\"{url}\"");
+                self.refuse(format!("{AT}.introspectionUrl"), found, error.to_string());
+            });
+            asked.map(|asked| match secret {
+                Ok(Some(secret)) => asked.credentials(&client_id, &secret),
+                Ok(None) | Err(()) => asked,
+            })
+        });
+        let jwt = Cached::verified(Jwt::new(Verifier::new(source.ok()?, rules)), clock());
+        let authenticate = match introspection {
+            None => bearer(jwt),
+            Some(asked) => {
+                let opaque = Cached::introspected(asked.ok()?, clock());
+                bearer(ByShape::new(jwt, opaque))
+            }
+        };
+        let resource = resource?;
+        let layer = AuthenticateLayer::new(authenticate)
+            .realm(&issuer)
+            .resource(resource.clone())
+            .require_scopes(&scopes);
+        Some((layer, resource))
+    }
+
+    /// What reaches the issuer itself, and what reaches wherever its documents point to.
+    fn fetchers(&mut self, at: &str, oidc: &Oidc) -> Option<(Fetcher, Fetcher)> {
+        let configured = opened(FetchPolicy::configured(), oidc);
+        let mut reachable = true;
+        for (key, url) in
+            [("jwksUrl", &oidc.jwks_url), ("introspectionUrl", &oidc.introspection_url)]
+        {
+            let Some(url) = url else { continue };
+            if let Err(error) = configured.check(url) {
+                reachable = false;
+                self.refuse(format!("{at}.{key}"), format!("\"{url}\""), error.to_string());
+            }
+        }
+        let fetcher = |policy| Fetcher::new(self.egress.clone(), policy).ok();
+        let supplied = opened(FetchPolicy::supplied(), oidc);
+        fetcher(configured).zip(fetcher(supplied)).filter(|_| reachable)
+    }
+
+    /// The client's secret; an error was told.
+    fn secret(&mut self, at: &str, oidc: &Oidc) -> Result<Option<SecretString>, ()> {
+        let Some(name) = &oidc.client_secret_env else { return Ok(None) };
+        match std::env::var(name.as_str()) {
+            Ok(value) if !value.is_empty() => Ok(Some(value.into())),
+            found => {
+                let problem = if found.is_ok() { "empty" } else { "not set" };
+                let found = format!("{name}, which is {problem}");
+                let allowed = "a variable of the environment with a value".to_owned();
+                self.refuse(format!("{at}.clientSecretEnv"), found, allowed);
+                Err(())
+            }
+        }
+    }
+
+    fn resource(&mut self, at: &str, oidc: &Oidc) -> Option<ProtectedResource> {
+        let rules = ResourceRules {
+            http: oidc.insecure_allow_http,
+            private_address: oidc.protected_resource_allow_private_ip,
+        };
+        let resource = ProtectedResource::new(oidc.resource(), &oidc.issuer, &oidc.scopes, rules);
+        match resource {
+            Ok(resource) => Some(resource),
+            Err(error) => {
+                let key = match &error {
+                    ResourceError::Url | ResourceError::PrivateAddress { .. } => "resource",
+                    ResourceError::Scope { .. } => "scopes",
+                };
+                let found = match &oidc.resource {
+                    _ if key == "scopes" => "a scope".to_owned(),
+                    Some(given) => format!("\"{given}\""),
+                    None => format!("\"{}\", the audience", oidc.audience),
+                };
+                self.refuse(format!("{at}.{key}"), found, error.to_string());
+                None
+            }
+        }
+    }
+
+    fn cedar(&mut self, name: &str, cedar: vmcp_config::Cedar) -> Option<AuthorizeLayer<Cedar>> {
+        const AT: &str = "incomingAuth.authz";
+        let vmcp_config::Cedar { policies, entities_json, primary_upstream_provider } = cedar;
+        match Cedar::new(name, &policies, &entities_json) {
+            Ok(parsed) => {
+                let parsed = match primary_upstream_provider {
+                    Some(provider) => parsed.primary_upstream_provider(provider.as_str()),
+                    None => parsed,
+                };
+                // The gateway asks it wherever it lists and routes.
+                Some(AuthorizeLayer::new(parsed).handing_inward())
+            }
+            Err(faults) => {
+                for fault in faults.faults() {
+                    let (path, found, message) = told(fault);
+                    self.refuse(format!("{AT}.{path}"), found, message);
+                }
+                None
+            }
+        }
+    }
+
+    fn refuse(&mut self, path: String, found: String, allowed: String) {
+        self.mistakes.push(Mistake { path, line: None, found, allowed, suggestion: None });
+    }
+}
+
+/// What the section allows beyond the usual.
+fn opened(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
+    let private = oidc.jwks_allow_private_ip;
+    FetchPolicy {
+        http: oidc.insecure_allow_http,
+        addresses: if private { FetchAddresses::Any } else { policy.addresses },
+        ..policy
+    }
+}
+
+fn bearer(inspect: impl Inspect) -> Arc<dyn Authenticate> {
+    Arc::new(Bearer::new(inspect))
+}
+
+/// Where a mistake in the policies is, what is there and what is wrong with it.
+fn told(fault: &Fault) -> (String, String, String) {
+    match fault {
+        Fault::NoPolicies => {
+            ("policies".to_owned(), "none".to_owned(), "at least one policy".to_owned())
+        }
+        Fault::Policy { index, line, message } => {
+            let line = line.map(|line| format!("in line {line} of it, ")).unwrap_or_default();
+            let found = "what is no usable policy".to_owned();
+            (format!("policies[{index}]"), found, format!("Cedar ({line}{message})"))
+        }
+        Fault::Entities { message } => {
+            let found = "what are no entities".to_owned();
+            ("entitiesJson".to_owned(), found, format!("an array of Cedar entities ({message})"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vmcp_config::{File, Format};
+
+    use super::*;
+
+    #[test]
+    fn private_addresses_and_http_are_asked_only_where_that_is_allowed() {
+        let of = |fields: &str| {
+            let text = format!(
+                "name: x\nincomingAuth: {{type: oidc, oidc: {{issuer: \"https://a.test\", \
+                 clientId: c, audience: b{fields}}}}}\n"
+            );
+            let method = File::parse(&text, Format::Yaml).unwrap().incoming_auth.method;
+            let IncomingMethod::Oidc(oidc) = method else { panic!("{method:?}") };
+            opened(FetchPolicy::supplied(), &oidc)
+        };
+        assert_eq!(of(""), FetchPolicy::supplied());
+        assert_eq!(of(", jwksAllowPrivateIp: true").addresses, FetchAddresses::Any);
+        assert!(of(", insecureAllowHttp: true").http);
+    }
+}

@@ -1,0 +1,74 @@
+//! A service without its type: what the configuration asks for decides which layers it is made of.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tower::ServiceExt;
+use tower_service::Service;
+use vmcp_core::{Body, BoxError};
+
+/// An answer on its way.
+pub type Answering = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// Always ready: each request goes to a clone of the service behind. A clone of this costs a reference
+/// count, and a request one allocation.
+#[derive(Clone)]
+pub struct Erased(Arc<dyn Answers>);
+
+trait Answers: Send + Sync {
+    fn answer(&self, request: Request<Body>) -> Answering;
+}
+
+impl Erased {
+    /// Forgets the type of `service`, and of its answers' bodies.
+    pub(super) fn new<S, R>(service: S, body: fn(R) -> Body) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
+        S: Clone + Send + Sync + 'static,
+        S::Future: Send,
+        R: 'static,
+    {
+        let service = service.map_response(move |response: Response<R>| response.map(body));
+        Self(Arc::new(service))
+    }
+}
+
+impl<S> Answers for S
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    fn answer(&self, request: Request<Body>) -> Answering {
+        Box::pin(self.clone().oneshot(request))
+    }
+}
+
+impl<B> Service<Request<B>> for Erased
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Answering {
+        self.0.answer(request.map(Body::wrap))
+    }
+}
+
+impl fmt::Debug for Erased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Erased")
+    }
+}

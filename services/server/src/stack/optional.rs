@@ -1,0 +1,81 @@
+//! Layers that only some configurations ask for. Without them a request does not even pay for a type
+//! that was forgotten.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tower_service::Service;
+use vmcp_aggregate::Gateway;
+use vmcp_authz::{Authorize, Cedar};
+use vmcp_core::{Body, BoxError};
+use vmcp_decode::Decode;
+
+use super::erased::{Answering, Erased};
+
+/// The decoder and what is behind it.
+#[derive(Clone, Debug)]
+pub enum Core {
+    /// Everybody may do everything.
+    Open(Decode<Gateway>),
+    /// Policies decide.
+    Judged(Decode<Authorize<Gateway, Cedar>>),
+}
+
+/// Who comes in to `S`.
+#[derive(Clone, Debug)]
+pub enum Door<S> {
+    /// Everybody, without a trace.
+    Open(S),
+    /// Who is known, or on record.
+    Guarded(Erased),
+}
+
+impl<B> Service<Request<B>> for Core
+where
+    B: http_body::Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        // All three are ready at any time: what they limit they refuse.
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Answering {
+        match self {
+            Self::Open(service) => service.call(request),
+            Self::Judged(service) => service.call(request),
+        }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Door<S>
+where
+    S: Service<Request<B>, Response = Response<Body>, Error = Infallible, Future = Answering>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answering;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        match self {
+            Self::Open(service) => service.poll_ready(cx),
+            Self::Guarded(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn call(&mut self, request: Request<B>) -> Answering {
+        match self {
+            Self::Open(service) => service.call(request),
+            Self::Guarded(service) => service.call(request),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Who is let in, and what they may see and do.
+
+use serde_json::{Value, json};
+
+use crate::backend::Backend;
+use crate::http::{Answer, get, request};
+use crate::issuer::Issuer;
+use crate::mcp::{Stateful, text};
+use crate::program::{Folder, Running, vmcp};
+
+const MEDIA: [(&str, &str); 2] =
+    [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+
+fn file(backend: &Backend, section: &str) -> String {
+    let url = backend.url();
+    format!(
+        "name: x\n{section}backends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\n"
+    )
+}
+
+/// A stateless request of whoever has `token`.
+fn ask(port: u16, token: Option<&str>, method: &str, params: &Value) -> Answer {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let bearer = token.map(|token| format!("Bearer {token}")).unwrap_or_default();
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    let mut headers = MEDIA.to_vec();
+    headers.extend([("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)]);
+    if !name.is_empty() {
+        headers.push(("mcp-name", &name));
+    }
+    if token.is_some() {
+        headers.push(("authorization", &bearer));
+    }
+    let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+    request(port, "POST", "/mcp", &headers, &message.to_string())
+}
+
+fn tools(answer: Answer) -> Vec<String> {
+    let listed = answer.message();
+    let tools = listed["result"]["tools"].as_array().unwrap_or_else(|| panic!("{listed}"));
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn nobody_comes_in_without_a_token_and_everybody_is_told_where_to_get_one() {
+    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let config = file(&backend, &issuer.section(", scopes: [openid, tools]"));
+    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
+    let refused = ask(port, None, "tools/list", &json!({}));
+    assert_eq!(refused.status, 401);
+    let challenge = refused.header("www-authenticate").unwrap().to_owned();
+    let document = "http://localhost/.well-known/oauth-protected-resource/mcp";
+    assert!(challenge.starts_with("Bearer "), "{challenge}");
+    assert!(challenge.contains(&format!("resource_metadata=\"{document}\"")), "{challenge}");
+    assert!(challenge.contains("scope=\"openid tools\"") && !challenge.contains("error="));
+    for path in
+        ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"]
+    {
+        let found = get(port, path);
+        assert_eq!(found["resource"], "http://localhost/mcp");
+        assert_eq!(found["authorization_servers"], json!([issuer.url]));
+    }
+    assert_eq!(request(port, "GET", "/.well-known/other", &[], "").status, 404);
+    let narrow = issuer.token("alice", &json!({}));
+    let refused = ask(port, Some(&narrow), "tools/list", &json!({}));
+    assert_eq!(refused.status, 403);
+    assert!(refused.header("www-authenticate").unwrap().contains("error=\"insufficient_scope\""));
+    let token = issuer.token("alice", &json!({"scope": "tools"}));
+    assert_eq!(tools(ask(port, Some(&token), "tools/list", &json!({}))), ["a_x"]);
+    let call = json!({"name": "a_x", "arguments": {}});
+    assert_eq!(text(&ask(port, Some(&token), "tools/call", &call).message()), "done");
+    let old = issuer.token("alice", &json!({"scope": "tools", "exp": 1_700_000_000}));
+    let refused = ask(port, Some(&old), "tools/list", &json!({}));
+    assert_eq!(refused.status, 401);
+    assert!(refused.header("www-authenticate").unwrap().contains("error=\"invalid_token\""));
+    for head in backend.heads() {
+        assert!(!head.contains("authorization"), "{head}");
+    }
+    let (_, log) = server.stop();
+    assert!(!log.contains(&token), "{log}");
+}
+
+#[test]
+fn the_issuer_is_asked_about_tokens_that_say_nothing_themselves() {
+    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let more =
+        format!(", introspectionUrl: \"{}/introspect\", clientSecretEnv: SECRET", issuer.url);
+    let path = folder.write("vmcp.yaml", &file(&backend, &issuer.section(&more)));
+    for (secret, token, status) in [
+        ("s3cret", "opaque-alice", 200),
+        ("s3cret", "opaque-eve", 401),
+        ("wrong", "opaque-alice", 503),
+    ] {
+        let (_server, port) = Running::serve_with(&path, &[], &[("SECRET", secret)]);
+        let answer = ask(port, Some(token), "tools/list", &json!({}));
+        assert_eq!(answer.status, status, "{secret} {token}");
+    }
+}
+
+#[test]
+fn a_session_and_an_old_clients_stream_are_their_owners() {
+    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let config = file(&backend, &issuer.section(""));
+    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
+    let alice = format!("Bearer {}", issuer.token("alice", &json!({})));
+    let again = format!("Bearer {}", issuer.token("alice", &json!({"jti": "2"})));
+    let mallory = format!("Bearer {}", issuer.token("mallory", &json!({})));
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
+    }});
+    let send = |bearer: &str, more: &[(&str, &str)], message: &Value| {
+        let headers = [&MEDIA[..], &[("authorization", bearer)], more].concat();
+        request(port, "POST", "/mcp", &headers, &message.to_string())
+    };
+    let opened = send(&alice, &[], &hello);
+    let session = opened.header("mcp-session-id").unwrap().to_owned();
+    let own = [("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+    let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    assert_eq!(send(&mallory, &own, &list).status, 404);
+    assert_eq!(send(&again, &own, &list).status, 200);
+    assert_eq!(request(port, "GET", "/sse", &[("accept", "text/event-stream")], "").status, 401);
+    let headers = [("accept", "text/event-stream"), ("authorization", &*alice)];
+    assert_eq!(request(port, "GET", "/sse", &headers, "").status, 200);
+}
+
+#[test]
+fn policies_decide_what_is_seen_and_done_and_a_wrong_one_is_not_taken_over() {
+    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x", "y"]), Issuer::start());
+    let with = |policies: &str| {
+        let authz = format!("  authz: {{type: cedar, policies: [{policies}]}}\n");
+        file(&backend, &(issuer.section("") + &authz))
+    };
+    let eng = r#"'permit(principal in Group::"eng", action, resource == Tool::"a_x");'"#;
+    let path = folder.write("vmcp.yaml", &with(eng));
+    let (server, port) = Running::serve(&path, &[]);
+    let alice = issuer.token("alice", &json!({"groups": ["eng"]}));
+    let bob = issuer.token("bob", &json!({"groups": ["ops"]}));
+    let list = |token: &str| tools(ask(port, Some(token), "tools/list", &json!({})));
+    assert_eq!(list(&alice), ["a_x"]);
+    assert!(list(&bob).is_empty());
+    let call = |token: &str, name: &str| {
+        ask(port, Some(token), "tools/call", &json!({"name": name, "arguments": {}})).message()
+    };
+    assert_eq!(text(&call(&alice, "a_x")), "done");
+    let hidden = call(&alice, "a_y").to_string();
+    assert_eq!(hidden.replace("a_y", "a_z"), call(&alice, "a_z").to_string());
+    let wrong = folder.write("wrong.yaml", &with("'permit(principal);', 'forbid'"));
+    let ended = vmcp(&["validate", "--config", &wrong]);
+    assert_eq!(ended.code, 1);
+    for at in ["incomingAuth.authz.policies[0]", "incomingAuth.authz.policies[1]"] {
+        assert!(ended.err.contains(at), "{ended:?}");
+    }
+    folder.write("vmcp.yaml", &with("'permit(principal);'"));
+    server.signal("HUP");
+    server.logs("is not used");
+    assert_eq!(list(&alice), ["a_x"]);
+    let entities = r#"[{"uid": {"type": "Group", "id": "ops"}, "attrs": {}, "parents":
+        [{"type": "Group", "id": "staff"}]}]"#;
+    let staff = r#"'permit(principal in Group::"staff", action, resource);'], entitiesJson: '"#;
+    let authz = format!("  authz: {{type: cedar, policies: [{staff}{entities}'}}\n");
+    folder.write("vmcp.yaml", &file(&backend, &(issuer.section("") + &authz)));
+    server.signal("HUP");
+    server.logs("took over");
+    assert_eq!(list(&bob), ["a_x", "a_y"]);
+    assert!(list(&alice).is_empty());
+}
+
+#[test]
+fn the_user_of_this_machine_needs_no_token_and_has_a_name() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
+    let policy = r#"'permit(principal == Client::"ada", action, resource == Tool::"a_y");'"#;
+    let section =
+        format!("incomingAuth: {{type: local, authz: {{type: cedar, policies: [{policy}]}}}}\n");
+    let path = folder.write("vmcp.yaml", &file(&backend, &section));
+    let (_server, port) = Running::serve_with(&path, &[], &[("USER", "ada")]);
+    assert_eq!(Stateful::open(port).tools(), ["a_y"]);
+    let (_server, port) = Running::serve_with(&path, &[], &[("USER", "eve")]);
+    assert!(Stateful::open(port).tools().is_empty());
+}
+
+#[test]
+fn an_oidc_section_that_cannot_work_is_refused_with_what_to_change() {
+    let folder = Folder::new();
+    let oidc = |fields: &str| {
+        format!(
+            "name: x\nincomingAuth: {{type: oidc, oidc: {{issuer: \"https://id.test\", clientId: c, {fields}}}}}\n"
+        )
+    };
+    for (fields, path, says) in [
+        ("audience: b", "incomingAuth.oidc.resource", "set `resource`"),
+        (
+            "audience: \"https://10.0.0.1/mcp\"",
+            "incomingAuth.oidc.resource",
+            "protectedResourceAllowPrivateIp",
+        ),
+        (
+            "audience: \"https://a.test\", jwksUrl: \"http://id.test/keys\"",
+            "incomingAuth.oidc.jwksUrl",
+            "https",
+        ),
+        (
+            "audience: \"https://a.test\", introspectionUrl: \"http://id.test/i\"",
+            "incomingAuth.oidc.introspectionUrl",
+            "https",
+        ),
+        (
+            "audience: \"https://a.test\", clientSecretEnv: NOT_SET",
+            "incomingAuth.oidc.clientSecretEnv",
+            "not set",
+        ),
+    ] {
+        let ended = vmcp(&["validate", "--config", &folder.write("vmcp.yaml", &oidc(fields))]);
+        assert_eq!(ended.code, 1, "{fields}: {ended:?}");
+        assert!(ended.err.contains(path) && ended.err.contains(says), "{fields}: {}", ended.err);
+    }
+}

@@ -1,0 +1,90 @@
+//! An identity provider with one key, and what it signs.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+
+/// It serves until the test ends.
+#[derive(Clone)]
+pub(crate) struct Issuer {
+    pub(crate) url: String,
+    pair: Arc<Ed25519KeyPair>,
+}
+
+impl Issuer {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
+        let issuer = Self { url, pair: Arc::new(Ed25519KeyPair::generate().unwrap()) };
+        let serving = issuer.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                serving.answer(stream);
+            }
+        });
+        issuer
+    }
+
+    fn answer(&self, mut stream: TcpStream) {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let (mut head, mut rest) = (String::new(), String::new());
+        while reader.read_line(&mut rest).unwrap() > 2 {
+            head += &rest.to_ascii_lowercase();
+            rest.clear();
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut form = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        reader.read_exact(&mut form).unwrap();
+        let known = format!("basic {}", STANDARD.encode("client:s3cret").to_ascii_lowercase());
+        let url = &self.url;
+        let document = match line.split(' ').nth(1) {
+            Some("/.well-known/openid-configuration") => {
+                json!({"issuer": url, "jwks_uri": format!("{url}/keys")})
+            }
+            Some("/keys") => {
+                let x = URL_SAFE_NO_PAD.encode(self.pair.public_key());
+                json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "1", "x": x}]})
+            }
+            Some("/introspect") if head.contains(&known) => {
+                let asked = String::from_utf8(form).unwrap();
+                let active = asked.contains("token=opaque-alice");
+                json!({"active": active, "sub": "alice", "aud": "http://localhost/mcp"})
+            }
+            _ => json!({}),
+        };
+        let body = document.to_string();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
+        write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    }
+
+    /// A token for an hour, with `more` claims.
+    pub(crate) fn token(&self, subject: &str, more: &Value) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let mut claims = json!({
+            "iss": self.url, "sub": subject, "aud": "http://localhost/mcp", "iat": now, "exp": now + 3600,
+        });
+        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let header = json!({"alg": "EdDSA", "kid": "1"}).to_string();
+        let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let signed = format!("{}.{}", part(&header), part(&claims.to_string()));
+        let signature = URL_SAFE_NO_PAD.encode(self.pair.sign(signed.as_bytes()).as_ref());
+        format!("{signed}.{signature}")
+    }
+
+    /// The section that trusts it.
+    pub(crate) fn section(&self, more: &str) -> String {
+        format!(
+            "incomingAuth:\n  type: oidc\n  oidc: {{issuer: \"{}\", clientId: client, audience: \"http://localhost/mcp\", \
+             insecureAllowHttp: true{more}}}\n",
+            self.url
+        )
+    }
+}
