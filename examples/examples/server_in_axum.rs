@@ -60,7 +60,7 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
     );
     let file = File::parse(&configuration, Format::Yaml)?;
     let egress = Egress::new(vmcp_egress::Settings::default());
-    let Parts { settings, .. } = Parts::new(file, &egress)?;
+    let Parts { settings, guards, .. } = Parts::new(file, &egress)?;
 
     let limits = Limits::default();
     let seal = Seal::ephemeral(limits.parked_for)?;
@@ -68,7 +68,9 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
         crowd: CrowdLayer::new(4096),
         // This application listens on the loopback interface; on a network, `HostsLayer::network`.
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        authenticate: guards.authenticate,
         decode: DecodeLayer::new(),
+        authorize: guards.authorize,
     };
     Ok(incoming.stack(Gateway::new(settings, limits, seal)))
 }
