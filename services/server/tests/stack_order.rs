@@ -121,20 +121,20 @@ async fn a_preflight_is_answered_without_a_message() {
 }
 
 /// Nobody.
-fn nobody() -> Option<Arc<dyn Authenticate>> {
-    Some(Arc::new(|_: &HeaderMap| async { Err::<Identity, _>(Refusal::NoCredentials) }))
+fn nobody() -> Arc<dyn Authenticate> {
+    Arc::new(|_: &HeaderMap| async { Err::<Identity, _>(Refusal::NoCredentials) })
 }
 
 #[tokio::test]
 async fn nobody_unknown_has_a_body_read() {
     let request = request("localhost", Untouchable);
-    assert_eq!(status(guarded(1, nobody(), None), request).await, 401);
+    assert_eq!(status(guarded(1, Some(nobody()), None), request).await, 401);
 }
 
 #[tokio::test]
 async fn a_foreign_host_is_not_even_asked_who_it_is() {
     let request = request("evil.test", Untouchable);
-    assert_eq!(status(guarded(1, nobody(), None), request).await, 403);
+    assert_eq!(status(guarded(1, Some(nobody()), None), request).await, 403);
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_preflight_needs_no_token() {
         .header("access-control-request-method", "POST")
         .body(Untouchable)
         .unwrap();
-    assert_eq!(status(guarded(1, nobody(), None), preflight).await, 204);
+    assert_eq!(status(guarded(1, Some(nobody()), None), preflight).await, 204);
 }
 
 #[tokio::test]
