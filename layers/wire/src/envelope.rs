@@ -1,6 +1,6 @@
 //! What a message is: one strict pass over its bytes.
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Sought};
 use crate::lexer::{Lexer, Stop};
 use crate::{Fault, MAX_ID, MAX_METHOD, Params, Refused, Span, Text};
 
@@ -64,7 +64,16 @@ pub(crate) enum Id {
 }
 
 /// The members of a message that JSON-RPC 2.0 defines.
-pub(crate) const MEMBERS: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Part {
+    Version,
+    Id,
+    Method,
+    Params,
+    Result,
+    Error,
+}
 
 /// Reads a complete message in one strict pass, without allocation.
 ///
@@ -144,14 +153,14 @@ impl Parts {
             finish(lexer.value(0).map(drop), &mut lexer)?;
             return Err(if first == Some(b'[') { Fault::Batch } else { Fault::NotAnObject });
         }
-        let mut ledger = Ledger::new(&MEMBERS);
+        let mut ledger = Ledger::<Part>::new();
         let read = lexer.object(0, |lexer, key| {
             match ledger.enter(bytes, key) {
-                Ok(Some(index)) if MEMBERS[index] == "result" => {
+                Ok(Some(Part::Result)) => {
                     self.result = Some(result(lexer)?);
                     return Ok(());
                 }
-                Ok(Some(index)) => return self.member(MEMBERS[index], lexer),
+                Ok(Some(part)) => return self.member(part, lexer),
                 Ok(None) => {}
                 Err(fault) => {
                     if key.is(bytes, "id") {
@@ -165,18 +174,19 @@ impl Parts {
         finish(read.map(drop), &mut lexer)
     }
 
-    fn member(&mut self, name: &str, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
-        if name == "params" && lexer.peek() == Some(b'{') {
+    fn member(&mut self, part: Part, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
+        if part == Part::Params && lexer.peek() == Some(b'{') {
             self.params = Some(Params::read(lexer, 1, &mut self.fault)?);
             return Ok(());
         }
         let value = lexer.value(1)?;
-        match name {
-            "jsonrpc" => self.version = Some(value),
-            "id" => self.id = Id::new(value.span, lexer.bytes),
-            "method" => self.method = Some(value),
-            "params" => _ = self.fault.get_or_insert(Fault::BadParams),
-            _ => self.error = Some(value.span),
+        match part {
+            Part::Version => self.version = Some(value),
+            Part::Id => self.id = Id::new(value.span, lexer.bytes),
+            Part::Method => self.method = Some(value),
+            Part::Params => _ = self.fault.get_or_insert(Fault::BadParams),
+            Part::Result => self.result = Some(value.span),
+            Part::Error => self.error = Some(value.span),
         }
         Ok(())
     }
@@ -219,6 +229,27 @@ impl Parts {
             }
             (Id::Absent | Id::Invalid, _) => Err(Fault::BadId),
         }
+    }
+}
+
+impl Sought for Part {
+    const NAMES: &[&str] = &["jsonrpc", "id", "method", "params", "result", "error"];
+
+    #[inline]
+    fn named(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"jsonrpc" => Self::Version,
+            b"id" => Self::Id,
+            b"method" => Self::Method,
+            b"params" => Self::Params,
+            b"result" => Self::Result,
+            b"error" => Self::Error,
+            _ => return None,
+        })
+    }
+
+    fn index(self) -> u8 {
+        self as u8
     }
 }
 

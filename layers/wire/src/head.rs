@@ -1,6 +1,6 @@
 //! What the first bytes of a backend's message already tell.
 
-use crate::envelope::{Id, MEMBERS, check_method};
+use crate::envelope::{Id, Part, check_method};
 use crate::ledger::Ledger;
 use crate::lexer::{Lexer, Stop};
 use crate::{Fault, Span, Text};
@@ -64,9 +64,9 @@ pub fn head(bytes: &[u8]) -> Result<Head, Fault> {
             };
         }
     }
-    let mut ledger = Ledger::new(&MEMBERS);
+    let mut ledger = Ledger::<Part>::new();
     let read = lexer.object(0, |lexer, key| match ledger.enter(bytes, key)? {
-        Some(index) => head.member(MEMBERS[index], lexer),
+        Some(part) => head.member(part, lexer),
         None => lexer.value(1).map(drop),
     });
     match read.and_then(|_| lexer.end()) {
@@ -89,10 +89,10 @@ fn check_encoding(bytes: &[u8]) -> Result<(), Fault> {
 }
 
 impl Head {
-    fn member(&mut self, name: &str, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
+    fn member(&mut self, part: Part, lexer: &mut Lexer<'_>) -> Result<(), Stop> {
         let bytes = lexer.bytes;
-        match name {
-            "id" => {
+        match part {
+            Part::Id => {
                 let span = lexer.value(1)?.span;
                 if let Id::Invalid = Id::new(span, bytes) {
                     return Err(Fault::BadId.into());
@@ -100,19 +100,19 @@ impl Head {
                 self.id = Some(span);
                 Ok(())
             }
-            "method" if self.outcome.is_some() => Err(Fault::Ambiguous.into()),
-            "method" => {
+            Part::Method if self.outcome.is_some() => Err(Fault::Ambiguous.into()),
+            Part::Method => {
                 let method = lexer.value(1)?;
                 check_method(method, bytes)?;
                 self.method = Some(method);
                 Ok(())
             }
-            "result" | "error" if self.method.is_some() || self.outcome.is_some() => {
+            Part::Result | Part::Error if self.method.is_some() || self.outcome.is_some() => {
                 Err(Fault::Ambiguous.into())
             }
-            "result" => self.result(lexer),
-            "error" => self.error(lexer),
-            _ => lexer.value(1).map(drop),
+            Part::Result => self.result(lexer),
+            Part::Error => self.error(lexer),
+            Part::Version | Part::Params => lexer.value(1).map(drop),
         }
     }
 

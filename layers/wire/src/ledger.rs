@@ -4,16 +4,28 @@
 //! regard to case; some cut a name at NUL. An object that any two of them read differently is refused.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::marker::PhantomData;
 
 use crate::lexer::Lexer;
 use crate::quote::{Unescaped, inside};
 use crate::{Fault, MAX_MEMBERS, MAX_NAME, Text, quote};
 
+/// A member that an object is looked through for.
+pub(crate) trait Sought: Copy {
+    /// The names of all of them, in lower camel case, at most 16.
+    const NAMES: &[&str];
+
+    /// The one whose name is exactly this.
+    fn named(name: &[u8]) -> Option<Self>;
+
+    /// Its place among the names.
+    fn index(self) -> u8;
+}
+
 /// The names that stood in one object so far.
-pub(crate) struct Ledger {
-    /// The names that are looked for, in lower camel case, at most 16.
-    names: &'static [&'static str],
-    /// One bit per name that was found.
+pub(crate) struct Ledger<S> {
+    sought: PhantomData<S>,
+    /// One bit per sought member that was found.
     found: u16,
     count: u8,
     others: u8,
@@ -25,10 +37,10 @@ pub(crate) struct Ledger {
     seed: Option<RandomState>,
 }
 
-impl Ledger {
-    pub(crate) fn new(names: &'static [&'static str]) -> Self {
+impl<S: Sought> Ledger<S> {
+    pub(crate) fn new() -> Self {
         Self {
-            names,
+            sought: PhantomData,
             found: 0,
             count: 0,
             others: 0,
@@ -43,37 +55,49 @@ impl Ledger {
         self.count
     }
 
-    /// Notes one more member: the index of its name, or `None` when it is none of those looked for.
-    pub(crate) fn enter(&mut self, bytes: &[u8], key: Text) -> Result<Option<usize>, Fault> {
+    /// Notes one more member, and tells which one of those looked for it is.
+    #[inline]
+    pub(crate) fn enter(&mut self, bytes: &[u8], key: Text) -> Result<Option<S>, Fault> {
         if usize::from(self.count) == MAX_MEMBERS {
             return Err(Fault::TooManyMembers);
         }
         self.count += 1;
+        if !key.escaped
+            && let Some(member) = S::named(inside(key.span.of(bytes)))
+        {
+            return self.find(member, key);
+        }
+        self.enter_unknown(bytes, key)
+    }
+
+    #[inline]
+    fn find(&mut self, member: S, key: Text) -> Result<Option<S>, Fault> {
+        let bit = 1 << member.index();
+        if self.found & bit != 0 {
+            return Err(Fault::Duplicate { at: key.span.start });
+        }
+        self.found |= bit;
+        Ok(Some(member))
+    }
+
+    #[inline(never)]
+    fn enter_unknown(&mut self, bytes: &[u8], key: Text) -> Result<Option<S>, Fault> {
         let at = key.span.start;
         if key.span.len() > MAX_NAME + 2 {
             return Err(Fault::LongName { at });
         }
         let literal = key.span.of(bytes);
-        if let Some(index) = self.index_of(literal, key.escaped) {
-            if self.found & (1 << index) != 0 {
-                return Err(Fault::Duplicate { at });
+        if key.escaped {
+            let name = S::NAMES.iter().find(|name| quote::is(literal, name));
+            if let Some(member) = name.and_then(|name| S::named(name.as_bytes())) {
+                return self.find(member, key);
             }
-            self.found |= 1 << index;
-            return Ok(Some(index));
         }
-        if let Some(key) = self.names.iter().find(|name| looks_like(literal, key.escaped, name)) {
+        if let Some(key) = S::NAMES.iter().find(|name| looks_like(literal, key.escaped, name)) {
             return Err(Fault::Disguised { key, at });
         }
         self.enter_other(bytes, key)?;
         Ok(None)
-    }
-
-    fn index_of(&self, literal: &[u8], escaped: bool) -> Option<usize> {
-        if escaped {
-            return self.names.iter().position(|name| quote::is(literal, name));
-        }
-        let inside = inside(literal);
-        self.names.iter().position(|name| name.as_bytes() == inside)
     }
 
     fn enter_other(&mut self, bytes: &[u8], key: Text) -> Result<(), Fault> {

@@ -245,10 +245,30 @@ impl<'a> Lexer<'a> {
     }
 
     /// RFC 8259 7, and no half surrogate pairs.
+    ///
+    /// Names are short and have no escapes, so that case is read without a call.
     #[inline]
     pub(crate) fn string(&mut self) -> Result<Text, Stop> {
         let start = self.at;
         self.expect(b'"')?;
+        for _ in 0..4 {
+            let Some(word) = word(self.bytes, self.at) else { break };
+            let hits = special(word);
+            self.at += before(hits);
+            if hits != 0 {
+                if self.peek() != Some(b'"') {
+                    break;
+                }
+                self.at += 1;
+                return Ok(Text { span: Span::new(start, self.at), escaped: false });
+            }
+        }
+        self.rest_of_string(start)
+    }
+
+    /// Goes on reading the string that began at `start`.
+    #[inline(never)]
+    fn rest_of_string(&mut self, start: usize) -> Result<Text, Stop> {
         let mut escaped = false;
         loop {
             self.at += plain(self.bytes.get(self.at..).unwrap_or_default());
@@ -321,19 +341,14 @@ impl<'a> Lexer<'a> {
 
 /// How many bytes at the beginning are neither quote nor backslash nor control character.
 ///
-/// Most strings are short, so words of eight bytes come first; then blocks that the compiler turns into vector code.
-#[inline]
+/// Blocks that the compiler turns into vector code come first, then words of eight bytes.
 fn plain(bytes: &[u8]) -> usize {
-    let mut at = 0;
-    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let hits = special(u64::from_le_bytes(*word));
+    let mut at = plain_blocks(bytes);
+    while let Some(word) = word(bytes, at) {
+        let hits = special(word);
+        at += before(hits);
         if hits != 0 {
-            return at + hits.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-        if at == 32 {
-            at += plain_blocks(bytes.get(at..).unwrap_or_default());
-            break;
+            return at;
         }
     }
     let rest = bytes.get(at..).unwrap_or_default();
@@ -341,17 +356,31 @@ fn plain(bytes: &[u8]) -> usize {
 }
 
 /// How many bytes at the beginning make up whole blocks without a special byte.
+#[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
-    const BLOCK: usize = 64;
+    const BLOCK: usize = 32;
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
     let clean =
         |block: &[u8; BLOCK]| !block.iter().fold(false, |hit, &byte| hit | is_special(byte));
     blocks.iter().take_while(|block| clean(block)).count() * BLOCK
 }
 
+/// The eight bytes at `at`, the first one lowest.
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word))
+}
+
+/// How many bytes of a word come before the first of `hits`.
+#[inline]
+fn before(hits: u64) -> usize {
+    hits.trailing_zeros() as usize / 8
+}
+
+/// The quote and the control characters, all of them and nothing else, are below 0x21 once a bit of theirs is turned over.
 #[inline]
 fn is_special(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
+    byte ^ 0x02 < 0x21 || byte == b'\\'
 }
 
 /// The high bit of each byte of `word` that is special. Bits above the lowest one may be wrong, as borrows carry upward.
@@ -359,11 +388,10 @@ fn is_special(byte: u8) -> bool {
 fn special(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
-    let zeros = |word: u64| word.wrapping_sub(ONES) & !word;
-    let quotes = zeros(word ^ (ONES * 0x22));
-    let backslashes = zeros(word ^ (ONES * 0x5C));
-    let controls = word.wrapping_sub(ONES * 0x20) & !word;
-    (quotes | backslashes | controls) & HIGHS
+    // As in `is_special`. Neither exclusive or touches high bits, so one mask is for both.
+    let quotes_or_controls = (word ^ (ONES * 0x02)).wrapping_sub(ONES * 0x21);
+    let backslashes = (word ^ (ONES * 0x5C)).wrapping_sub(ONES);
+    (quotes_or_controls | backslashes) & !word & HIGHS
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub struct Member<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawStr<'a> {
     literal: &'a [u8],
+    escaped: bool,
 }
 
 /// The members of an object, in order. See [`members`].
@@ -95,7 +96,11 @@ impl<'a> RawStr<'a> {
     /// Whether the value, unescaped, is exactly `expected` by code point.
     #[must_use]
     pub fn is(self, expected: &str) -> bool {
-        quote::is(self.literal, expected)
+        if self.escaped {
+            quote::is(self.literal, expected)
+        } else {
+            quote::inside(self.literal) == expected.as_bytes()
+        }
     }
 }
 
@@ -109,7 +114,7 @@ impl<'a> Iterator for Members<'a> {
         let Ok((key, value)) = value else { return self.items.stop() };
         let bytes = self.items.lexer.bytes;
         Some(Member {
-            key: RawStr { literal: key.span.of(bytes) },
+            key: RawStr { literal: key.span.of(bytes), escaped: key.escaped },
             value: value.span.of(bytes),
             key_offset: key.span.start as usize,
             value_offset: value.span.start as usize,

@@ -1,6 +1,6 @@
 //! The members of `params` that decide where a message goes.
 
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Sought};
 use crate::lexer::{Lexer, Stop};
 use crate::{Fault, Span, Text};
 
@@ -14,9 +14,6 @@ const NAMES: [&str; 16] = {
     }
     names
 };
-
-/// The members of `ref` that say what is completed.
-const REFERENCE: [&str; 3] = ["type", "name", "uri"];
 
 /// A member of `params` that routing, authorization or rewriting reads ("routing key").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +52,19 @@ pub enum Key {
     /// `notifications` of `subscriptions/listen`.
     Notifications,
 }
+
+/// The members of `ref` that say what is completed.
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum Reference {
+    Type,
+    Name,
+    Uri,
+}
+
+/// No member in particular.
+#[derive(Clone, Copy)]
+enum Nothing {}
 
 /// `params` of a request or notification: where it stands, and where the values of its routing members stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +123,66 @@ impl Key {
     }
 }
 
+impl Sought for Key {
+    const NAMES: &[&str] = &NAMES;
+
+    #[inline]
+    fn named(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"name" => Self::Name,
+            b"uri" => Self::Uri,
+            b"arguments" => Self::Arguments,
+            b"_meta" => Self::Meta,
+            b"cursor" => Self::Cursor,
+            b"ref" => Self::Ref,
+            b"argument" => Self::Argument,
+            b"level" => Self::Level,
+            b"requestId" => Self::RequestId,
+            b"progressToken" => Self::ProgressToken,
+            b"inputResponses" => Self::InputResponses,
+            b"requestState" => Self::RequestState,
+            b"protocolVersion" => Self::ProtocolVersion,
+            b"capabilities" => Self::Capabilities,
+            b"clientInfo" => Self::ClientInfo,
+            b"notifications" => Self::Notifications,
+            _ => return None,
+        })
+    }
+
+    fn index(self) -> u8 {
+        self as u8
+    }
+}
+
+impl Sought for Reference {
+    const NAMES: &[&str] = &["type", "name", "uri"];
+
+    fn named(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b"type" => Self::Type,
+            b"name" => Self::Name,
+            b"uri" => Self::Uri,
+            _ => return None,
+        })
+    }
+
+    fn index(self) -> u8 {
+        self as u8
+    }
+}
+
+impl Sought for Nothing {
+    const NAMES: &[&str] = &[];
+
+    fn named(_: &[u8]) -> Option<Self> {
+        None
+    }
+
+    fn index(self) -> u8 {
+        match self {}
+    }
+}
+
 impl Params {
     /// Where the value of `key` stands, or `None` when there is no such member.
     #[must_use]
@@ -146,20 +216,20 @@ impl Params {
         fault: &mut Option<Fault>,
     ) -> Result<Self, Stop> {
         let mut params = Self::ABSENT;
-        let mut ledger = Ledger::new(&NAMES);
+        let mut ledger = Ledger::<Key>::new();
         let bytes = lexer.bytes;
         let span = lexer.object(outer, |lexer, name| {
             let entered = ledger.enter(bytes, name);
-            let Ok(Some(index)) = entered.map_err(|found| _ = fault.get_or_insert(found)) else {
+            let Ok(Some(key)) = entered.map_err(|found| _ = fault.get_or_insert(found)) else {
                 return lexer.value(outer + 1).map(drop);
             };
-            let value = match (Key::ALL[index], lexer.peek()) {
-                (Key::Meta, Some(b'{')) => distinct(lexer, outer + 1, &[], fault)?,
-                (Key::Ref, Some(b'{')) => distinct(lexer, outer + 1, &REFERENCE, fault)?,
+            let value = match (key, lexer.peek()) {
+                (Key::Meta, Some(b'{')) => distinct::<Nothing>(lexer, outer + 1, fault)?,
+                (Key::Ref, Some(b'{')) => distinct::<Reference>(lexer, outer + 1, fault)?,
                 _ => lexer.value(outer + 1)?,
             };
-            params.values[index] = value.span;
-            params.escaped |= u16::from(value.escaped) << index;
+            params.values[key as usize] = value.span;
+            params.escaped |= u16::from(value.escaped) << key as u8;
             Ok(())
         })?;
         params.span = Some(span);
@@ -169,13 +239,12 @@ impl Params {
 }
 
 /// Reads an object whose members have to be told apart, though nobody asks here where they stand.
-fn distinct(
+fn distinct<S: Sought>(
     lexer: &mut Lexer<'_>,
     outer: usize,
-    names: &'static [&'static str],
     fault: &mut Option<Fault>,
 ) -> Result<Text, Stop> {
-    let mut ledger = Ledger::new(names);
+    let mut ledger = Ledger::<S>::new();
     let bytes = lexer.bytes;
     let span = lexer.object(outer, |lexer, name| {
         if let Err(found) = ledger.enter(bytes, name) {
@@ -184,4 +253,21 @@ fn distinct(
         lexer.value(outer + 1).map(drop)
     })?;
     Ok(Text { span, escaped: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_sought_member_is_found_by_its_name() {
+        for key in Key::ALL {
+            assert_eq!(Key::named(key.name().as_bytes()), Some(key));
+            assert_eq!(Key::NAMES[usize::from(key.index())], key.name());
+        }
+        for (index, name) in Reference::NAMES.iter().enumerate() {
+            let found = Reference::named(name.as_bytes()).map(|member| usize::from(member.index()));
+            assert_eq!(found, Some(index));
+        }
+    }
 }
