@@ -7,6 +7,8 @@ pub(crate) mod failure;
 pub(crate) mod fetch;
 pub(crate) mod handshake;
 pub(crate) mod observe;
+pub(crate) mod own;
+pub(crate) mod reach;
 pub(crate) mod request;
 
 use std::fmt;
@@ -20,10 +22,12 @@ use http_body_util::Full;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use vmcp_breaker::Breaker;
-use vmcp_core::{Backend, Body, BoxError, Generation};
+use vmcp_core::{Backend, Body, BoxError, Generation, cause};
 
+use self::failure::Failure;
+use self::own::Owns;
 use crate::catalog::Offer;
-use crate::settings::{BackendService, BackendSettings, Sending, Transport};
+use crate::settings::{BackendService, BackendSettings, Sending, Sharing, Transport};
 
 /// A backend and everything that is remembered of it. It survives reloads that leave it as it is.
 pub(crate) struct Link {
@@ -35,8 +39,12 @@ pub(crate) struct Link {
     reach: ArcSwap<Reach>,
     /// One bit for each generation that it is known to speak.
     speaks: AtomicU8,
-    /// The last good one.
+    /// The last good one, if it is everybody's.
     pub(crate) offer: ArcSwapOption<Offer>,
+    /// What single callers are offered, if that depends on who asks.
+    pub(crate) own: Option<Owns>,
+    /// What it said last when the gateway itself knocked.
+    knocked: AtomicU8,
     status: watch::Sender<Status>,
     /// Wakes the observer: somebody has reason to believe that what is known is out of date.
     pub(crate) nudge: Notify,
@@ -84,6 +92,14 @@ impl Speaks {
     }
 }
 
+/// Whether a backend wants to see credentials, or others.
+pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
+    matches!(
+        cause::<Failure>(error.as_ref()),
+        Some(Failure::Status(code)) if matches!(code.as_u16(), 401 | 403 | 407)
+    )
+}
+
 /// The service as streamable HTTP, whatever the backend's transport is.
 fn adapted(settings: &BackendSettings) -> BackendService {
     let service = settings.service.clone();
@@ -100,6 +116,7 @@ impl Link {
             backend,
             uri,
             transport,
+            catalog,
             service: _,
             breaker,
             answer_within: _,
@@ -115,6 +132,8 @@ impl Link {
             reach: ArcSwap::from_pointee(Reach { service: adapted, breaker, tuning }),
             speaks: AtomicU8::new(speaks),
             offer: ArcSwapOption::empty(),
+            own: (catalog == Sharing::PerCaller).then(Owns::new),
+            knocked: AtomicU8::new(0),
             status: watch::Sender::new(Status::Fetching { since: Instant::now() }),
             nudge: Notify::new(),
             serial: AtomicU64::new(1),
@@ -155,6 +174,34 @@ impl Link {
             Speaks::Both => 3,
         };
         self.speaks.store(bits, Ordering::Release);
+    }
+
+    /// Forgets what it speaks, unless its transport says that.
+    pub(crate) fn unlearn(&self) {
+        if self.transport == Transport::StreamableHttp {
+            self.speaks.store(0, Ordering::Release);
+        }
+    }
+
+    /// Whether all callers are offered the same.
+    pub(crate) fn shared(&self) -> bool {
+        self.own.is_none()
+    }
+
+    /// It has answered the gateway itself, if only to ask for a caller's credentials.
+    pub(crate) fn knocked(&self, refused: bool) {
+        self.knocked.store(if refused { 2 } else { 1 }, Ordering::Release);
+        self.set_status(Status::Ready);
+    }
+
+    /// Whether it has ever said what it offers, or answered at all if that depends on who asks.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.offer.load().is_some() || self.knocked.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether it asks the gateway itself for a caller's credentials.
+    pub(crate) fn asks_for_caller(&self) -> bool {
+        self.knocked.load(Ordering::Acquire) == 2
     }
 
     /// Sends a request through the backend's outgoing stack.

@@ -24,7 +24,7 @@ pub(crate) use self::route::Target;
 pub(crate) use self::session_to_session::event_stream;
 use crate::backend::failure::{Failure, rejection};
 use crate::backend::{Link, handshake};
-use crate::hub::{Hub, Snapshot};
+use crate::hub::{Everything, Hub, Snapshot};
 use crate::session::Session;
 
 /// A request of a client, and everything that answering it may need.
@@ -44,7 +44,7 @@ pub(crate) struct Call {
 
 /// Whether a failure may come of speaking the wrong generation to a backend. All of these say that
 /// the request was not begun.
-fn doubtful(error: &BoxError) -> bool {
+pub(crate) fn doubtful(error: &BoxError) -> bool {
     matches!(
         cause::<Failure>(error.as_ref()),
         Some(Failure::Generation | Failure::Revision | Failure::Handshake { .. })
@@ -55,6 +55,16 @@ impl Call {
     /// The client's id for the request, as JSON.
     pub(crate) fn id(&self) -> Bytes {
         self.message.id().map(|id| self.message.bytes.slice_ref(id)).unwrap_or_default()
+    }
+
+    /// What the caller is offered, with what is still on its way.
+    pub(crate) async fn offered(&self) -> Result<Arc<Everything>, Rejection> {
+        let snapshot = self.hub.settled(&self.snapshot).await;
+        if !snapshot.per_caller {
+            return Ok(snapshot.catalog());
+        }
+        let seen = self.hub.seen_by(&snapshot, &self.caller).await;
+        seen.map(|seen| seen.catalog).ok_or_else(Rejection::internal)
     }
 
     /// Answers a request that names what it is about.
@@ -86,7 +96,8 @@ impl Call {
             return Ok(speaks.with(client));
         }
         let who = self.hub.introduction();
-        let (speaks, _) = Box::pin(handshake::probe(link, who.get())).await?;
+        let who = who.before(link, &self.caller);
+        let (speaks, _) = Box::pin(handshake::probe(link, who)).await?;
         link.learn(speaks);
         Ok(speaks.with(client))
     }
@@ -104,7 +115,8 @@ impl Call {
         };
         let who = self.hub.introduction();
         let link = &target.link;
-        let Ok((speaks, _)) = Box::pin(handshake::probe(link, who.get())).await else {
+        let who = who.before(link, &self.caller);
+        let Ok((speaks, _)) = Box::pin(handshake::probe(link, who)).await else {
             return Err(error);
         };
         link.learn(speaks);

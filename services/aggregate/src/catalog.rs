@@ -8,13 +8,12 @@ mod item;
 mod list;
 mod params;
 mod routes;
+mod serial;
 mod settle;
 mod template;
 mod texts;
 
 use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use vmcp_core::Hints;
 
@@ -26,14 +25,14 @@ pub(crate) use self::{
     list::{List, Page, Selection},
     params::{ParamHeader, add as add_headers, check as check_headers},
     routes::{Route, Routes},
+    serial::{Serial, SerialRef},
     template::matches,
 };
 
 /// A snapshot of everything on offer.
 #[derive(Debug)]
 pub(crate) struct Catalog<L> {
-    /// Its own among all catalogs of the process; others hold it to see whether the catalog is still there.
-    pub(crate) serial: Arc<u64>,
+    pub(crate) serial: Serial,
     pub(crate) tools: Routes<L>,
     pub(crate) prompts: Routes<L>,
     pub(crate) resources: HashMap<Box<str>, L>,
@@ -46,9 +45,8 @@ pub(crate) struct Catalog<L> {
 
 impl<L> Default for Catalog<L> {
     fn default() -> Self {
-        static SERIAL: AtomicU64 = AtomicU64::new(0);
         Self {
-            serial: Arc::new(SERIAL.fetch_add(1, Ordering::Relaxed)),
+            serial: Serial::new(),
             tools: Routes::default(),
             prompts: Routes::default(),
             resources: HashMap::new(),
@@ -84,6 +82,12 @@ impl<L: Clone> Catalog<L> {
     pub(crate) fn hints(&self, kind: Kind, name: &str) -> Hints {
         let route = (kind == Kind::Tools).then(|| self.tools.get(name)).flatten();
         route.map(|route| route.hints).unwrap_or_default()
+    }
+
+    /// About how many bytes it takes.
+    pub(crate) fn size(&self) -> usize {
+        // Names are there as often as in the lists again.
+        2 * self.lists.iter().map(List::size).sum::<usize>()
     }
 
     /// Which kinds of lists differ from those of an older snapshot.

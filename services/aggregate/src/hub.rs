@@ -8,17 +8,19 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use vmcp_core::{Backend, Caller};
+use vmcp_core::{Backend, Caller, Identity};
 use vmcp_session::Sessions;
 
 use crate::backend::Link;
 use crate::backend::handshake::Introduction;
 use crate::backend::observe::observe;
+use crate::backend::own::{Content, Owns};
 use crate::catalog::{Catalog, Kind, Part, combine, define_literal};
 use crate::listen::Listeners;
+use crate::mixed::Mixed;
 use crate::park::Parked;
 use crate::session::Session;
-use crate::settings::{Limits, PartialFailure, Rules, Settings};
+use crate::settings::{BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing};
 use crate::shared::SharedSessions;
 use crate::views::Views;
 
@@ -26,7 +28,7 @@ use crate::views::Views;
 const GATHER: Duration = Duration::from_millis(5);
 
 /// The most items of which a catalog is made beside requests: it takes less than a millisecond.
-const FEW: usize = 2000;
+pub(crate) const FEW: usize = 2000;
 
 /// The catalog of everything, with the backends as handles.
 pub(crate) type Everything = Catalog<Arc<Link>>;
@@ -40,6 +42,9 @@ pub(crate) struct Snapshot {
     pub(crate) partial_failure: PartialFailure,
     pub(crate) rules: Rules,
     pub(crate) links: Vec<Arc<Link>>,
+    /// Whether some of them offer each caller something else.
+    pub(crate) per_caller: bool,
+    /// What is offered to everybody.
     catalog: ArcSwap<Everything>,
 }
 
@@ -59,6 +64,7 @@ pub(crate) struct Hub {
     pub(crate) listeners: Listeners,
     pub(crate) shared: SharedSessions,
     pub(crate) views: Arc<Views>,
+    pub(crate) mixed: Mixed,
     pub(crate) parked: Parked,
     pub(crate) limits: Limits,
     pub(crate) seal: crate::seal::Seal,
@@ -79,6 +85,16 @@ impl Myself {
         let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#;
         Introduction { caller: &Caller::Gateway, capabilities, client: &self.0 }
     }
+
+    /// The same, asking in the name of a caller.
+    pub(crate) fn on_behalf_of<'a>(&'a self, caller: &'a Caller) -> Introduction<'a> {
+        Introduction { caller, ..self.get() }
+    }
+
+    /// Who asks a backend what it speaks: whoever has credentials for it.
+    pub(crate) fn before<'a>(&'a self, link: &Link, caller: &'a Caller) -> Introduction<'a> {
+        if link.shared() { self.get() } else { self.on_behalf_of(caller) }
+    }
 }
 
 impl Snapshot {
@@ -89,25 +105,28 @@ impl Snapshot {
             .flat_map(|old| &old.links)
             .map(|link| ((link.backend.clone(), link.fingerprint), Arc::clone(link)))
             .collect();
-        let links = backends
-            .into_iter()
-            .map(|backend| match kept.get(&(backend.backend.clone(), backend.fingerprint)) {
+        let link = |backend: BackendSettings| {
+            let known = kept.get(&(backend.backend.clone(), backend.fingerprint));
+            // What is a caller's own must not become everybody's.
+            match known.filter(|link| link.shared() == (backend.catalog == Sharing::Shared)) {
                 Some(link) => {
                     link.retune(&backend);
                     Arc::clone(link)
                 }
                 None => Link::new(backend),
-            })
-            .collect();
+            }
+        };
+        let links: Vec<_> = backends.into_iter().map(link).collect();
         let snapshot = Self {
             name,
             version,
             partial_failure,
             rules,
+            per_caller: links.iter().any(|link| !link.shared()),
             links,
             catalog: ArcSwap::from_pointee(Everything::default()),
         };
-        snapshot.catalog.store(Arc::new(snapshot.combine()));
+        snapshot.catalog.store(Arc::new(snapshot.combine(&[])));
         snapshot
     }
 
@@ -123,29 +142,48 @@ impl Snapshot {
     /// Waits for first offers that are still on their way, each for a while from when it was asked
     /// for first.
     pub(crate) async fn settle(&self) {
-        let patience = match self.partial_failure {
-            PartialFailure::Fail => Duration::from_secs(5),
-            PartialFailure::BestEffort => Duration::from_secs(1),
-        };
-        for link in &self.links {
+        let patience = self.patience();
+        for link in self.links.iter().filter(|link| link.shared()) {
             link.settled(patience).await;
         }
     }
 
-    /// How many items the backends offer.
-    fn items(&self) -> usize {
+    /// How long a first offer is waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        match self.partial_failure {
+            PartialFailure::Fail => Duration::from_secs(5),
+            PartialFailure::BestEffort => Duration::from_secs(1),
+        }
+    }
+
+    /// How many items the backends offer to everybody.
+    pub(crate) fn items(&self) -> usize {
         let offered = |link: &Arc<Link>| link.offer.load().as_ref().map_or(0, |offer| offer.len());
         self.links.iter().map(offered).sum()
     }
 
-    fn combine(&self) -> Everything {
+    /// Whether callers may be offered something else of what is their own than under `old`.
+    fn per_caller_changed(&self, old: &Self) -> bool {
+        let own = |links: &[Arc<Link>]| -> Vec<_> {
+            links.iter().filter(|link| !link.shared()).map(Arc::as_ptr).collect()
+        };
+        let (own, before) = (own(&self.links), own(&old.links));
+        own != before || !own.is_empty() && self.rules != old.rules
+    }
+
+    /// What everybody is offered, together with a caller's own offers: one for each backend that has
+    /// such, in their order.
+    pub(crate) fn combine(&self, own: &[Option<Arc<Content>>]) -> Everything {
         let offers: Vec<_> = self.links.iter().map(|link| link.offer.load_full()).collect();
+        let mut own = own.iter();
         let parts: Vec<_> = self
             .links
             .iter()
             .zip(&offers)
             .filter_map(|(link, offer)| {
-                Some(Part { name: link.name(), link: Arc::clone(link), offer: offer.as_deref()? })
+                let offer =
+                    if link.shared() { offer.as_deref()? } else { &own.next()?.as_ref()?.offer };
+                Some(Part { name: link.name(), link: Arc::clone(link), offer })
             })
             .collect();
         combine(&parts, &self.rules)
@@ -165,6 +203,7 @@ impl Hub {
             listeners: Listeners::new(limits.listeners),
             shared: SharedSessions::default(),
             views: Arc::new(Views::new()),
+            mixed: Mixed::new(),
             parked: Parked::new(limits.parked, limits.parked_per_identity),
             limits,
             seal,
@@ -196,7 +235,10 @@ impl Hub {
         let guard = self.rebuilding.lock().await;
         let old = self.snapshot();
         let new = Arc::new(Snapshot::new(settings, Some(&old)));
-        let changes = new.catalog().changes(&old.catalog());
+        let mut changes = new.catalog().changes(&old.catalog());
+        if new.per_caller_changed(&old) {
+            changes = Kind::ALL.to_vec();
+        }
         self.snapshot.store(Arc::clone(&new));
         drop(guard);
         self.observe_all();
@@ -222,10 +264,10 @@ impl Hub {
         *built = self.wanted.load(Ordering::Acquire);
         let snapshot = self.snapshot();
         let catalog = if snapshot.items() <= FEW {
-            snapshot.combine()
+            snapshot.combine(&[])
         } else {
             let making = Arc::clone(&snapshot);
-            let Ok(catalog) = tokio::task::spawn_blocking(move || making.combine()).await else {
+            let Ok(catalog) = tokio::task::spawn_blocking(move || making.combine(&[])).await else {
                 return;
             };
             catalog
@@ -245,6 +287,19 @@ impl Hub {
         self.tell(&changes);
     }
 
+    /// Tells one caller that it is offered something else.
+    pub(crate) fn tell_caller(&self, caller: &Identity, changes: &[Kind]) {
+        if changes.is_empty() {
+            return;
+        }
+        self.sessions.for_each(|session| {
+            if session.caller().identity() == caller {
+                session.lists_changed(changes);
+            }
+        });
+        self.listeners.lists_changed(changes, Some(caller));
+    }
+
     /// Until when further changes are waited for.
     fn gather(&self) -> Instant {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +314,7 @@ impl Hub {
             return;
         }
         self.sessions.for_each(|session| session.lists_changed(changes));
-        self.listeners.lists_changed(changes);
+        self.listeners.lists_changed(changes, None);
     }
 
     /// What the gateway says of itself in `clientInfo`.
@@ -298,6 +353,9 @@ impl Hub {
         self.sessions.for_each(|session| session.prune());
         self.shared.sweep();
         self.views.sweep();
+        self.mixed.sweep();
+        let snapshot = self.snapshot();
+        snapshot.links.iter().filter_map(|link| link.own.as_ref()).for_each(Owns::sweep);
     }
 
     /// Ends everything that runs by itself.

@@ -86,7 +86,6 @@ impl<K: Eq + Hash + Clone, C: Eq + Hash + Clone, V> Kept<K, C, V> {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -12,6 +12,7 @@ mod hub;
 mod kept;
 mod listen;
 mod lists;
+mod mixed;
 mod park;
 mod relay;
 mod seal;

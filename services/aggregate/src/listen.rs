@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Frame;
 use tokio::task::AbortHandle;
-use vmcp_core::{Body, BoxError, Caller, Rejection};
+use vmcp_core::{Body, BoxError, Caller, Identity, Rejection};
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
 pub(crate) use self::follow::follow;
@@ -76,9 +76,13 @@ impl Listeners {
         }
     }
 
-    pub(crate) fn lists_changed(&self, changes: &[Kind]) {
+    /// Tells one caller's listeners which lists are not what they were, or everybody's.
+    pub(crate) fn lists_changed(&self, changes: &[Kind], caller: Option<&Identity>) {
         let open: Vec<_> = lock(&self.open).values().cloned().collect();
-        for listener in open {
+        let concerned = |listener: &Arc<Listener>| {
+            caller.is_none_or(|caller| listener.caller.identity() == caller)
+        };
+        for listener in open.into_iter().filter(concerned) {
             let wanted: Vec<_> =
                 changes.iter().copied().filter(|kind| listener.wants(*kind)).collect();
             for method in methods(&wanted) {
@@ -192,11 +196,8 @@ fn wanted(call: &Call) -> Result<Wanted, Rejection> {
 /// Answers `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
 pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     let Wanted { kinds, resources } = wanted(&call)?;
-    let catalog = if resources.is_empty() {
-        call.snapshot.catalog()
-    } else {
-        call.hub.settled(&call.snapshot).await.catalog()
-    };
+    let catalog =
+        if resources.is_empty() { call.snapshot.catalog() } else { call.offered().await? };
     // What nobody has cannot be listened to: the acknowledgement names what is left.
     let mut owners: Vec<(Arc<Link>, Vec<String>)> = Vec::new();
     for uri in resources {

@@ -8,10 +8,11 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use vmcp_core::{Body, Filtered, Rejection};
 use vmcp_wire::Key;
 
-use crate::backend::Status;
+use crate::backend::{Link, Status};
 use crate::call::{Call, event_stream};
 use crate::catalog::{Kind, Page, define_literal};
 use crate::hub::{Everything, Snapshot};
+use crate::mixed::Seen;
 use crate::settings::PartialFailure;
 
 /// Answers a list request with what the caller may see. A cursor names the last item that was seen, so that
@@ -86,9 +87,23 @@ async fn offered(call: &Call) -> Result<Arc<Everything>, Rejection> {
         }
         let newest = call.hub.snapshot();
         if complete.is_ok() || Arc::ptr_eq(&newest, &snapshot) {
-            return complete.map(|()| snapshot.catalog());
+            complete?;
+            return own(call, &snapshot).await;
         }
         snapshot = newest;
+    }
+}
+
+/// What everybody is offered together with what the caller alone is.
+async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<Arc<Everything>, Rejection> {
+    if !snapshot.per_caller {
+        return Ok(snapshot.catalog());
+    }
+    let seen = Box::pin(call.hub.seen_by(snapshot, &call.caller)).await;
+    let Seen { catalog, missing } = seen.ok_or_else(Rejection::internal)?;
+    match missing.filter(|_| snapshot.partial_failure == PartialFailure::Fail) {
+        Some(refusal) => Err(refusal),
+        None => Ok(catalog),
     }
 }
 
@@ -105,7 +120,7 @@ impl Snapshot {
     /// Refuses a list that would be silently short (seed section 2.9.7, `partialFailureMode: fail`).
     fn complete(&self) -> Result<(), Rejection> {
         self.known_down()?;
-        let missing = self.links.iter().find(|link| link.offer.load().is_none());
+        let missing = self.links.iter().find(|link| link.shared() && link.offer.load().is_none());
         match missing.filter(|_| self.partial_failure == PartialFailure::Fail) {
             None => Ok(()),
             Some(link) => {
@@ -120,7 +135,8 @@ impl Snapshot {
         if self.partial_failure == PartialFailure::BestEffort {
             return Ok(());
         }
-        for link in self.links.iter().filter(|link| link.offer.load().is_none()) {
+        let missing = |link: &&Arc<Link>| link.shared() && link.offer.load().is_none();
+        for link in self.links.iter().filter(missing) {
             if let Status::Failed { reason } = link.status() {
                 let subject = format!("backend {} ", link.name());
                 let problem = reason.strip_prefix(&subject).unwrap_or(&reason);

@@ -80,8 +80,12 @@ impl Relay {
     fn notify(&self, method: &str, params: &Params, message: Bytes) {
         // Changes of lists are observed once for everybody, and told when the catalog has them.
         if kind_of_change(&message).is_some() {
-            self.upstream.link.nudge.notify_one();
-            return;
+            let Some(owns) = &self.upstream.link.own else {
+                self.upstream.link.nudge.notify_one();
+                return;
+            };
+            // What has changed is the caller's own: it is told as it was said, and asks again.
+            owns.changed(self.session.caller().identity());
         }
         let class = match method {
             "notifications/progress" | "notifications/message" => Class::Droppable,

@@ -21,6 +21,8 @@ pub struct BackendSettings {
     pub uri: Uri,
     /// How it is spoken to.
     pub transport: Transport,
+    /// Whose its offer is.
+    pub catalog: Sharing,
     /// What reaches it.
     pub service: BackendService,
     /// The breaker in that service, if it has one, for what is shown of the backend.
@@ -43,6 +45,16 @@ pub enum Transport {
     Sse,
     /// Streamable HTTP of either generation.
     StreamableHttp,
+}
+
+/// Whether all callers are offered the same by a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// It is asked with the gateway's own credential, or none: what it offers is for everybody.
+    Shared,
+    /// It is asked with a credential that depends on who calls. What it offers is fetched for each caller, in
+    /// that caller's name, and shown to nobody else; anonymous callers are offered nothing of it.
+    PerCaller,
 }
 
 /// How the backends' offers become one (seed section 2.9.1).

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use vmcp_core::{LATEST_STATEFUL, STATELESS};
 
+use crate::backend::own::Owns;
 use crate::backend::{Speaks, Status};
 use crate::catalog::{Conflict, Hides};
 use crate::hub::Hub;
-use crate::settings::Transport;
+use crate::settings::{Sharing, Transport};
 
 /// A snapshot of everything that is worth showing.
 #[derive(Clone, Debug)]
@@ -26,6 +27,12 @@ pub struct Report {
     pub sessions: usize,
     /// Sessions with stateful backends on behalf of stateless clients.
     pub shared_sessions: usize,
+    /// Offers of single callers, of backends that offer each caller something else.
+    pub caller_offers: usize,
+    /// How many of them differ.
+    pub different_offers: usize,
+    /// Catalogs that were made with such offers.
+    pub caller_catalogs: usize,
     /// Calls that wait for a stateless client's answer.
     pub parked_calls: usize,
     /// Notifications that were dropped since the process began, because their clients did not read.
@@ -43,8 +50,13 @@ pub struct BackendReport {
     pub transport: Transport,
     /// The newest revision that it speaks, as far as the gateway speaks it too; `None` while that is unknown.
     pub revision: Option<&'static str>,
-    /// Whether what it offers is known, if only from before.
+    /// Whether what it offers is known, if only from before. Of one whose offer depends on who calls, whether
+    /// it has ever answered.
     pub offered: bool,
+    /// Whose its offer is. The entries show what is offered to everybody only.
+    pub catalog: Sharing,
+    /// Whether it asks the gateway itself for a caller's credentials: it is there, and nothing is wrong.
+    pub unauthenticated: bool,
     /// Why it could not be asked the last time, if it could not.
     pub failure: Option<String>,
     /// Whether its first answer is still awaited.
@@ -93,7 +105,9 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
                 Speaks::Stateful => LATEST_STATEFUL,
                 Speaks::Stateless | Speaks::Both => STATELESS,
             }),
-            offered: link.offer.load().is_some(),
+            offered: link.has_answered(),
+            catalog: if link.shared() { Sharing::Shared } else { Sharing::PerCaller },
+            unauthenticated: link.asks_for_caller(),
             pending: matches!(status, Status::Fetching { .. }),
             breaker: link.breaker(),
             failure: match status {
@@ -102,6 +116,9 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
             },
         }
     });
+    let own = snapshot.links.iter().filter_map(|link| link.own.as_ref()).map(Owns::count);
+    let (caller_offers, different_offers) =
+        own.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     Report {
         name: snapshot.name.clone(),
         backends: backends.collect(),
@@ -109,6 +126,9 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
         conflicts: catalog.conflicts.clone(),
         sessions: hub.sessions.len(),
         shared_sessions: hub.shared.len(),
+        caller_offers,
+        different_offers,
+        caller_catalogs: hub.mixed.len(),
         parked_calls: hub.parked.len(),
         dropped_messages: crate::stream::dropped(),
         listeners: hub.listeners.len(),

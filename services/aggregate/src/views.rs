@@ -1,11 +1,11 @@
 //! Lists as single callers see them: made once for everybody who sees the same, and kept.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 use tokio::task::spawn_blocking;
 use vmcp_core::{Admission, Flights, Item, ViewKey};
 
-use crate::catalog::{Kind, List, Page, Selection};
+use crate::catalog::{Kind, List, Page, Selection, SerialRef};
 use crate::hub::Everything;
 use crate::kept::Kept;
 use crate::session::lock;
@@ -30,15 +30,8 @@ pub(crate) struct Views {
 #[derive(Clone, Debug)]
 pub(crate) struct View(Arc<Option<List>>);
 
-type Key = (Serial, Kind, ViewKey);
-type Content = (Serial, Kind, Selection);
-
-/// A catalog's serial number, without keeping it.
-#[derive(Clone, Debug)]
-struct Serial {
-    number: u64,
-    catalog: Weak<u64>,
-}
+type Key = (SerialRef, Kind, ViewKey);
+type Content = (SerialRef, Kind, Selection);
 
 impl Views {
     pub(crate) fn new() -> Self {
@@ -52,7 +45,7 @@ impl Views {
         kind: Kind,
         admission: &Admission,
     ) -> Option<View> {
-        let key = (Serial::of(catalog), kind, admission.view());
+        let key = (catalog.serial.refer(), kind, admission.view());
         if let Some(known) = lock(&self.kept).get(&key) {
             return Some(View(known));
         }
@@ -86,7 +79,7 @@ impl Views {
 
     /// Lets go of what belongs to catalogs that are no longer there.
     pub(crate) fn sweep(&self) {
-        lock(&self.kept).retain(|(serial, ..)| serial.catalog.strong_count() > 0);
+        lock(&self.kept).retain(|(serial, ..)| serial.is_alive());
     }
 }
 
@@ -94,26 +87,6 @@ impl View {
     /// A page of what is seen of `whole`, the list of everybody.
     pub(crate) fn page(&self, whole: &List, kind: Kind, cursor: Option<&str>) -> Option<Page> {
         self.0.as_ref().as_ref().unwrap_or(whole).page(kind, cursor)
-    }
-}
-
-impl Serial {
-    fn of(catalog: &Everything) -> Self {
-        Self { number: *catalog.serial, catalog: Arc::downgrade(&catalog.serial) }
-    }
-}
-
-impl PartialEq for Serial {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for Serial {}
-
-impl std::hash::Hash for Serial {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.number.hash(state);
     }
 }
 

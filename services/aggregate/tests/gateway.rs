@@ -6,3 +6,5 @@
 mod admission;
 #[path = "gateway/fake.rs"]
 mod fake;
+#[path = "gateway/own.rs"]
+mod own;

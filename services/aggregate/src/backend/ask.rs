@@ -66,6 +66,10 @@ pub(crate) async fn ask_for<T>(
         Err(Failure::Malformed(_)) if !parts.status.is_success() => {
             Err(status(parts.status).into())
         }
+        // Who asks for credentials may say so in JSON-RPC as well.
+        Err(_) if matches!(parts.status.as_u16(), 401 | 403 | 407) => {
+            Err(status(parts.status).into())
+        }
         Err(_) if parts.status == StatusCode::NOT_FOUND && sessionless(&message) => {
             Err(Failure::SessionGone.into())
         }

@@ -12,7 +12,7 @@ use super::ask::{ask, tell};
 use super::channel::Lease;
 use super::failure::Failure;
 use super::request::{REVISION, SESSION, delete, post, stateless};
-use super::{Link, Speaks};
+use super::{Link, Speaks, asks_for_credentials};
 use crate::session::{lock, renew};
 
 /// An open session with a stateful backend.
@@ -90,7 +90,9 @@ fn refused(error: BoxError) -> BoxError {
         Some(Failure::Rpc { .. } | Failure::SessionGone) => {
             Failure::Handshake { reason: error.to_string() }.into()
         }
-        Some(Failure::Status(status)) if status.is_client_error() => {
+        Some(Failure::Status(status))
+            if status.is_client_error() && !asks_for_credentials(&error) =>
+        {
             Failure::Handshake { reason: error.to_string() }.into()
         }
         _ => error,

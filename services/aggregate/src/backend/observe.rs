@@ -13,6 +13,7 @@ use super::ask::{Media, media, tell};
 use super::events::Events;
 use super::fetch::{self, Speaker};
 use super::handshake::{self, Live};
+use super::reach::reach;
 use super::request::{listen, post};
 use super::{Link, Speaks, Status};
 use crate::catalog::{Kind, Offer};
@@ -33,7 +34,12 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
     let mut pause = PAUSE.0;
     loop {
         let mut fetched = false;
-        if let Err(error) = watch(&hub, &link, &mut fetched).await {
+        let watching = if link.shared() {
+            watch(&hub, &link, &mut fetched).await
+        } else {
+            reach(&hub, &link, &mut fetched).await
+        };
+        if let Err(error) = watching {
             let reason = super::failure::problem(&error);
             tracing::warn!(backend = link.name(), %error, "cannot observe the backend");
             link.set_status(Status::Failed { reason });
@@ -72,9 +78,9 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
                 Some(met) => met,
                 None => handshake::open(link, who.get()).await?,
             };
-            let live = Arc::new(live);
-            let _closing = Closing { link: Arc::clone(link), live: Arc::clone(&live) };
-            follow_session(hub, link, Speaker::Stateful(&live, &welcome), &live, fetched).await
+            let closing = Closing::new(link, live);
+            let live = closing.live();
+            follow_session(hub, link, Speaker::Stateful(live, &welcome), live, fetched).await
         }
         Generation::Stateless => {
             let speaker = Speaker::Stateless(found.as_ref(), who.get());
@@ -85,10 +91,20 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
     }
 }
 
-/// Ends the observer's session with the observer.
-struct Closing {
+/// Ends a session of the gateway's own when it is dropped.
+pub(crate) struct Closing {
     link: Arc<Link>,
     live: Arc<Live>,
+}
+
+impl Closing {
+    pub(crate) fn new(link: &Arc<Link>, live: Live) -> Self {
+        Self { link: Arc::clone(link), live: Arc::new(live) }
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.live
+    }
 }
 
 impl Drop for Closing {
@@ -188,7 +204,7 @@ fn filter(found: Option<&Bytes>) -> String {
         .join(",")
 }
 
-async fn wait_for_next_poll(link: &Link) {
+pub(super) async fn wait_for_next_poll(link: &Link) {
     tokio::select! {
         () = sleep(POLL) => {}
         () = link.nudge.notified() => {}

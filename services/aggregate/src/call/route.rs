@@ -11,6 +11,7 @@ use super::Call;
 use crate::backend::Link;
 use crate::catalog::{ParamHeader, Route, Routes, check_headers};
 use crate::hub::Everything;
+use crate::settings::Conflicts;
 
 /// Where a request goes.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ pub(crate) struct Target {
 impl Target {
     /// Finds the target of a request.
     pub(crate) async fn find(call: &Call, method: &'static str) -> Result<Self, Rejection> {
+        if call.snapshot.per_caller {
+            // Boxed: where everything is everybody's, calls need no room for it.
+            return Box::pin(Self::find_own(call, method)).await;
+        }
         let found = Self::look(call, method, &call.snapshot.look());
         match found {
             Err(Missing::Unknown(refusal)) => {
@@ -38,6 +43,25 @@ impl Target {
                 if Arc::ptr_eq(&catalog, &newest) {
                     return Err(refusal);
                 }
+                Self::look(call, method, &newest).map_err(Missing::into)
+            }
+            found => found.map_err(Missing::into),
+        }
+    }
+
+    /// Finds it where some backends offer each caller something else.
+    async fn find_own(call: &Call, method: &'static str) -> Result<Self, Rejection> {
+        let prefixed = matches!(call.snapshot.rules.conflicts, Conflicts::Prefix(_));
+        let named = matches!(method, "tools/call" | "prompts/get");
+        let found = match call.hub.known_to(&call.snapshot, &call.caller) {
+            Some(all) => Self::look(call, method, &all),
+            // What the caller's own offers may take away from the others has to wait for them.
+            None if prefixed && named => Self::look(call, method, &call.snapshot.look()),
+            None => Self::look(call, method, &*call.offered().await?),
+        };
+        match found {
+            Err(Missing::Unknown(_)) => {
+                let newest = call.offered().await?;
                 Self::look(call, method, &newest).map_err(Missing::into)
             }
             found => found.map_err(Missing::into),

@@ -167,6 +167,11 @@ impl Items {
         self.0.iter().flat_map(move |page| page.listing.entries().iter().map(of(page)))
     }
 
+    /// How many bytes the answers take that they came in.
+    fn size(&self) -> usize {
+        self.0.iter().map(|page| page.listing.text().len()).sum()
+    }
+
     /// The answer with this number.
     pub(crate) fn page(&self, number: usize) -> Option<&Listing> {
         self.0.get(number).map(|page| &page.listing)
@@ -198,6 +203,17 @@ impl Offer {
             Kind::Resources => &mut self.resources,
             Kind::Templates => &mut self.templates,
         } = items;
+    }
+
+    /// How many bytes it takes, with all of the answers that it came in.
+    pub(crate) fn size(&self) -> usize {
+        let said = self.instructions.as_ref().map_or(0, String::len);
+        said + Kind::ALL.into_iter().map(|kind| self.of(kind).size()).sum::<usize>()
+    }
+
+    /// Which kinds of items differ from those of an older one.
+    pub(crate) fn changes(&self, older: &Self) -> Vec<Kind> {
+        Kind::ALL.into_iter().filter(|kind| self.of(*kind) != older.of(*kind)).collect()
     }
 
     /// How many items there are.

@@ -1,10 +1,10 @@
 //! What reaches a backend, without its type.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{self, Future};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -52,7 +52,13 @@ where
     S::Future: Send,
 {
     fn send(&self, request: Request<Full<Bytes>>) -> Sending {
-        Box::pin(self.clone().oneshot(request))
+        let mut stack = self.clone();
+        // Nearly always it is ready at once, and a request that need not wait need not be kept.
+        match stack.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => Box::pin(stack.call(request)),
+            Poll::Ready(Err(error)) => Box::pin(future::ready(Err(error))),
+            Poll::Pending => Box::pin(stack.oneshot(request)),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Transport,
+    BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing, Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -35,6 +35,8 @@ pub(crate) enum Mood {
     Well,
     /// Can't be reached.
     Dead,
+    /// Never answers.
+    Silent,
 }
 
 /// Who is asked by what name: the gateway itself, nobody, or a subject.
@@ -73,12 +75,18 @@ impl Fake {
             backend: Backend::new(self.name),
             uri: http::Uri::from_static("http://be.test/mcp"),
             transport: Transport::StreamableHttp,
+            catalog: Sharing::Shared,
             service: BackendService::new(service),
             breaker: None,
             answer_within: Duration::from_secs(10),
             fingerprint: 0,
             tuning: 0,
         }
+    }
+
+    /// Settings of one that offers each caller something else.
+    pub(crate) fn per_caller(self: &Arc<Self>) -> BackendSettings {
+        BackendSettings { catalog: Sharing::PerCaller, ..self.settings() }
     }
 
     /// How often it was asked this.
@@ -93,6 +101,7 @@ impl Fake {
         match mood {
             Mood::Well => {}
             Mood::Dead => return Err("connection refused".into()),
+            Mood::Silent => std::future::pending().await,
         }
         if request.method() != Method::POST {
             return Ok(status(StatusCode::METHOD_NOT_ALLOWED));
@@ -109,6 +118,10 @@ impl Fake {
             *response.status_mut() = StatusCode::UNAUTHORIZED;
             return Ok(response);
         };
+        if method == "tools/call" && message["params"]["name"] == "touch" {
+            let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
+            return Ok(telling(&answer));
+        }
         let answer = match self.result(&method, offer, &message["params"], &who) {
             Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
             None => json!({"jsonrpc": "2.0", "id": id, "error":
@@ -144,6 +157,16 @@ impl Fake {
             _ => return None,
         })
     }
+}
+
+/// An answer after the news that the tools have changed.
+fn telling(answer: &Value) -> Response<Body> {
+    let news = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    let events = format!("data: {news}\n\ndata: {answer}\n\n");
+    let mut response = Response::new(Body::from(Bytes::from(events)));
+    let events = http::HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert("content-type", events);
+    response
 }
 
 fn status(code: StatusCode) -> Response<Body> {

@@ -193,8 +193,14 @@ impl RunningCall {
 
     /// A notification in the client's terms; `None` if it is not for the client.
     fn notification(&self, method: &str, params: &Params, message: Bytes) -> Option<Bytes> {
-        if kind_of_change(&message).is_some() {
-            self.link.nudge.notify_one();
+        if let Some(kind) = kind_of_change(&message) {
+            match &self.link.own {
+                Some(owns) => {
+                    owns.changed(&self.caller);
+                    self.hub.tell_caller(&self.caller, &[kind]);
+                }
+                None => self.link.nudge.notify_one(),
+            }
             return None;
         }
         match method {

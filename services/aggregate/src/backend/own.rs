@@ -1,0 +1,391 @@
+//! What single callers are offered by a backend that looks at who asks (its credential is the caller's,
+//! not the gateway's). Fetched within a request of the caller, and never shown to another one.
+
+mod content;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use vmcp_core::{
+    BoxError, Caller, CredentialError, CredentialFault, Generation, Identity, Rejection, cause,
+};
+
+pub(crate) use self::content::Content;
+use self::content::Contents;
+use super::failure::{Failure, rejection};
+use super::fetch::{self, Speaker};
+use super::handshake::{self, Introduction};
+use super::observe::Closing;
+use super::{Link, Speaks};
+use crate::call::doubtful;
+use crate::catalog::Offer;
+use crate::expiry;
+use crate::hub::Hub;
+use crate::session::lock;
+
+/// The most callers whose offers are kept.
+const MOST: usize = 4096;
+
+/// How long an offer is taken as it is. After that the next request has it fetched anew beside itself.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// How long an offer is kept that nobody asks for.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// How long a fetch that failed is not tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// The longest that a fetch may take.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How often one request waits for what is out of date again when it arrives.
+const MOST_ROUNDS: usize = 3;
+
+/// The most fetches from one backend that are under way at once.
+const MOST_FETCHES: usize = 32;
+
+/// The offers of one backend.
+#[derive(Debug)]
+pub(crate) struct Owns {
+    table: Mutex<HashMap<Identity, Arc<Own>>>,
+    contents: Mutex<Contents>,
+    seats: Semaphore,
+}
+
+/// What one caller is offered.
+#[derive(Debug)]
+struct Own(watch::Sender<State>);
+
+#[derive(Debug)]
+struct State {
+    /// The last good one.
+    offer: Option<Arc<Content>>,
+    fetched: Instant,
+    used: Instant,
+    /// When the token expires that it was asked for with last.
+    until: Option<Instant>,
+    /// Since when it is being fetched.
+    fetching: Option<Instant>,
+    failed: Option<(Instant, Rejection)>,
+    /// Whether the backend has said since that it is not true any more.
+    stale: bool,
+}
+
+/// It has to be waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unknown;
+
+/// What to do for somebody who wants an offer.
+enum Step {
+    Take(Arc<Content>),
+    TakeAndRefresh(Arc<Content>),
+    /// There is none, and none is asked for now.
+    Without(Rejection),
+    Fetch,
+    /// It has been on its way since then.
+    Wait(Instant),
+}
+
+/// A fetch under way, which is over when this is dropped.
+struct Fetching(Arc<Own>);
+
+impl Owns {
+    pub(crate) fn new() -> Self {
+        Self {
+            table: Mutex::default(),
+            contents: Mutex::default(),
+            seats: Semaphore::new(MOST_FETCHES),
+        }
+    }
+
+    /// The entry of a caller, who uses it now.
+    fn of(&self, caller: &Identity) -> Arc<Own> {
+        let mut table = lock(&self.table);
+        if !table.contains_key(caller) && table.len() >= MOST {
+            let mut used: Vec<_> = table.values().map(|own| own.0.borrow().used).collect();
+            let (_, last, _) = used.select_nth_unstable(MOST / 8);
+            let last = *last;
+            table.retain(|_, own| own.0.borrow().used > last);
+        }
+        let own = table.entry(caller.clone()).or_insert_with(|| Arc::new(Own::new()));
+        own.touch(caller);
+        Arc::clone(own)
+    }
+
+    /// The backend has told this caller that it offers something else now.
+    pub(crate) fn changed(&self, caller: &Identity) {
+        if let Some(own) = lock(&self.table).get(caller) {
+            own.0.send_if_modified(|state| {
+                state.stale = true;
+                false
+            });
+        }
+    }
+
+    /// Lets go of what nobody uses any more or may use any more.
+    pub(crate) fn sweep(&self) {
+        let now = Instant::now();
+        lock(&self.table).retain(|_, own| {
+            let state = own.0.borrow();
+            let over = state.used + IDLE <= now || state.until.is_some_and(|until| until <= now);
+            !over || state.fetching.is_some()
+        });
+        lock(&self.contents).prune();
+    }
+
+    /// Keeps an offer; equal ones are one.
+    fn keep(&self, offer: Offer) -> Arc<Content> {
+        let content = lock(&self.contents).intern(offer);
+        while lock(&self.contents).too_much() {
+            let mut table = lock(&self.table);
+            let oldest = table
+                .iter()
+                .filter(|(_, own)| own.0.borrow().offer.is_some())
+                .min_by_key(|(_, own)| own.0.borrow().used)
+                .map(|(caller, _)| caller.clone());
+            let Some(oldest) = oldest else { break };
+            table.remove(&oldest);
+        }
+        content
+    }
+
+    /// How many callers there are, and how many different offers they have.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let mut contents = lock(&self.contents);
+        contents.prune();
+        (lock(&self.table).len(), contents.len())
+    }
+}
+
+impl Own {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self(watch::Sender::new(State {
+            offer: None,
+            fetched: now,
+            used: now,
+            until: None,
+            fetching: None,
+            failed: None,
+            stale: false,
+        }))
+    }
+
+    fn touch(&self, caller: &Identity) {
+        let now = Instant::now();
+        // What is too far away to be counted is never.
+        let until = expiry::left(caller).and_then(|left| now.checked_add(left));
+        self.0.send_if_modified(|state| {
+            (state.used, state.until) = (now, until);
+            false
+        });
+    }
+
+    /// What to do now. Who is told to fetch or refresh has to, unless it only looks: nobody else will.
+    fn step(&self, looks: bool) -> Step {
+        let now = Instant::now();
+        let mut step = Step::Wait(now);
+        self.0.send_if_modified(|state| {
+            step = state.step(now);
+            if matches!(step, Step::TakeAndRefresh(_)) || matches!(step, Step::Fetch) && !looks {
+                (state.fetching, state.stale) = (Some(now), false);
+            }
+            false
+        });
+        step
+    }
+
+    fn last_good(&self) -> Option<Arc<Content>> {
+        self.0.borrow().offer.clone()
+    }
+}
+
+impl State {
+    fn step(&self, now: Instant) -> Step {
+        let failed = self.failed.as_ref().filter(|(at, _)| *at + RETRY > now);
+        match (self.offer.clone(), self.fetching, failed) {
+            (Some(offer), None, None) if !self.stale && self.fetched + FRESH <= now => {
+                Step::TakeAndRefresh(offer)
+            }
+            (Some(offer), ..) if !self.stale => Step::Take(offer),
+            (_, Some(since), _) => Step::Wait(since),
+            (Some(offer), None, Some(_)) => Step::Take(offer),
+            (None, None, Some((_, refusal))) => Step::Without(refusal.clone()),
+            (_, None, None) => Step::Fetch,
+        }
+    }
+}
+
+impl Link {
+    /// What a caller is offered, if that is known without waiting. `None` is known to be nothing.
+    pub(crate) fn known_to(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        caller: &Caller,
+    ) -> Result<Option<Arc<Content>>, Unknown> {
+        let owns = self.own.as_ref().ok_or(Unknown)?;
+        if caller.identity().is_anonymous() {
+            return Ok(None);
+        }
+        let own = owns.of(caller.identity());
+        match own.step(true) {
+            Step::Take(offer) => Ok(Some(offer)),
+            Step::TakeAndRefresh(offer) => {
+                self.refresh(hub, own, caller);
+                Ok(Some(offer))
+            }
+            Step::Without(_) => Ok(None),
+            Step::Fetch | Step::Wait(_) => Err(Unknown),
+        }
+    }
+
+    /// What a caller is offered. One that was never fetched is waited for, but not past `patience` after
+    /// the fetch began; an older one is better than none.
+    pub(crate) async fn offer_to(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        caller: &Caller,
+        patience: Duration,
+    ) -> Result<Arc<Content>, Rejection> {
+        let owns = self.own.as_ref().ok_or_else(Rejection::internal)?;
+        if caller.identity().is_anonymous() {
+            return Err(self.needs_caller());
+        }
+        let own = owns.of(caller.identity());
+        let deadline = Instant::now() + patience;
+        for _ in 0..MOST_ROUNDS {
+            let since = match own.step(false) {
+                Step::Take(offer) => return Ok(offer),
+                Step::TakeAndRefresh(offer) => {
+                    self.refresh(hub, own, caller);
+                    return Ok(offer);
+                }
+                Step::Without(refusal) => return Err(refusal),
+                Step::Fetch => {
+                    self.refresh(hub, Arc::clone(&own), caller);
+                    Instant::now()
+                }
+                Step::Wait(since) => since,
+            };
+            let mut watching = own.0.subscribe();
+            let over = watching.wait_for(|state| state.fetching.is_none());
+            if timeout_at(deadline.min(since + patience), over).await.is_err() {
+                break;
+            }
+        }
+        let problem = "has not said yet what it offers the caller";
+        own.last_good().ok_or_else(|| Rejection::backend_unavailable(self.name(), problem))
+    }
+
+    /// What is asked for on behalf of nobody is not asked for at all.
+    fn needs_caller(&self) -> Rejection {
+        let (backend, fault) = (self.backend.clone(), CredentialFault::NoCaller);
+        let error = CredentialError { backend, fault, source: None };
+        rejection(self.name(), &(Box::new(error) as BoxError))
+    }
+
+    /// Fetches an offer beside the request: it may take longer than that waits.
+    fn refresh(self: &Arc<Self>, hub: &Arc<Hub>, own: Arc<Own>, caller: &Caller) {
+        let (hub, link, caller) = (Arc::clone(hub), Arc::clone(self), caller.clone());
+        tokio::spawn(async move {
+            let before = own.last_good();
+            let fetching = Fetching(own);
+            let known = before.as_ref().map(|content| &content.offer);
+            let fetched = timeout(LONGEST, fetch(&hub, &link, &caller, known)).await;
+            let fetched = fetched.unwrap_or_else(|_| Err(Failure::Ended.into()));
+            fetching.end(&link, fetched);
+            let Some((before, now)) = before.zip(fetching.0.last_good()) else { return };
+            hub.tell_caller(caller.identity(), &before.offer.changes(&now.offer));
+        });
+    }
+}
+
+impl Fetching {
+    fn end(&self, link: &Link, fetched: Result<Offer, BoxError>) {
+        let now = Instant::now();
+        let kept = match fetched {
+            Ok(offer) => Ok(link.own.as_ref().map(|owns| owns.keep(offer))),
+            Err(error) => {
+                tracing::debug!(backend = link.name(), %error, "cannot ask what a caller is offered");
+                Err((rejection(link.name(), &error), shut_out(&error)))
+            }
+        };
+        self.0.0.send_if_modified(|state| {
+            match kept {
+                Ok(offer) => (state.offer, state.fetched, state.failed) = (offer, now, None),
+                Err((refusal, shut_out)) => {
+                    state.failed = Some((now, refusal));
+                    if shut_out {
+                        state.offer = None;
+                    }
+                }
+            }
+            false
+        });
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|state| state.fetching = None);
+    }
+}
+
+/// Whether the caller is refused: what it was offered before is not to be shown to it either.
+fn shut_out(error: &BoxError) -> bool {
+    let refused = cause::<CredentialError>(error.as_ref())
+        .is_some_and(|error| matches!(error.fault, CredentialFault::Refused { .. }));
+    refused || super::asks_for_credentials(error)
+}
+
+/// Asks a backend in the name of a caller what it offers. `before` is what it offered last.
+async fn fetch(
+    hub: &Hub,
+    link: &Arc<Link>,
+    caller: &Caller,
+    before: Option<&Offer>,
+) -> Result<Offer, BoxError> {
+    let _seat = match &link.own {
+        Some(owns) => Some(owns.seats.acquire().await?),
+        None => None,
+    };
+    let (none, myself) = (Offer::default(), hub.introduction());
+    let (before, who) = (before.unwrap_or(&none), myself.on_behalf_of(caller));
+    let mut found = None;
+    if link.speaks().is_none_or(|speaks| speaks == Speaks::Stateless) {
+        let (speaks, discovered) = handshake::probe(link, who).await?;
+        link.learn(speaks);
+        found = discovered;
+    }
+    match link.speaks().map(|speaks| speaks.with(Generation::Stateful)) {
+        Some(Generation::Stateless) => {
+            fetch::offer(link, Speaker::Stateless(found.as_ref(), who), before).await
+        }
+        Some(Generation::Stateful) | None => stateful(link, who, before).await,
+    }
+}
+
+async fn stateful(
+    link: &Arc<Link>,
+    who: Introduction<'_>,
+    before: &Offer,
+) -> Result<Offer, BoxError> {
+    let (live, welcome) = match handshake::open(link, who).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            // It may speak something else by now: the next one asks.
+            if doubtful(&error) {
+                link.unlearn();
+            }
+            return Err(error);
+        }
+    };
+    let closing = Closing::new(link, live);
+    fetch::offer(link, Speaker::Stateful(closing.live(), &welcome), before).await
+}
+
+#[cfg(test)]
+mod tests;

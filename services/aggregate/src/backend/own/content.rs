@@ -1,0 +1,71 @@
+//! Offers of which equal ones are kept once, whoever has them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use crate::catalog::{Kind, Offer};
+
+/// The most bytes of different offers of one backend.
+const MOST_BYTES: usize = 64 << 20;
+
+/// An offer that several callers may have.
+#[derive(Debug)]
+pub(crate) struct Content {
+    /// Its own in the process: equal numbers are the same offer.
+    pub(crate) serial: u64,
+    pub(crate) offer: Offer,
+    bytes: usize,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    by_hash: HashMap<u64, Vec<Weak<Content>>>,
+    hasher: RandomState,
+}
+
+impl Contents {
+    /// The offer, or the equal one that somebody has.
+    pub(super) fn intern(&mut self, offer: Offer) -> Arc<Content> {
+        static SERIAL: AtomicU64 = AtomicU64::new(1);
+        let same = self.by_hash.entry(digest(&self.hasher, &offer)).or_default();
+        same.retain(|content| content.strong_count() > 0);
+        let mut known = same.iter().filter_map(Weak::upgrade);
+        if let Some(known) = known.find(|content| content.offer == offer) {
+            return known;
+        }
+        let (serial, bytes) = (SERIAL.fetch_add(1, Ordering::Relaxed), offer.size());
+        let content = Arc::new(Content { serial, offer, bytes });
+        same.push(Arc::downgrade(&content));
+        content
+    }
+
+    /// Whether they take more than they may.
+    pub(super) fn too_much(&self) -> bool {
+        let alive = self.by_hash.values().flatten().filter_map(Weak::upgrade);
+        alive.map(|content| content.bytes).sum::<usize>() > MOST_BYTES
+    }
+
+    pub(super) fn prune(&mut self) {
+        self.by_hash.retain(|_, same| {
+            same.retain(|content| content.strong_count() > 0);
+            !same.is_empty()
+        });
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_hash.values().map(Vec::len).sum()
+    }
+}
+
+fn digest(hasher: &RandomState, offer: &Offer) -> u64 {
+    let mut state = hasher.build_hasher();
+    for kind in Kind::ALL {
+        offer.of(kind).len().hash(&mut state);
+        offer.of(kind).iter().for_each(|item| item.raw().hash(&mut state));
+    }
+    offer.instructions.hash(&mut state);
+    state.finish()
+}

@@ -1,0 +1,70 @@
+use super::*;
+
+fn caller(number: usize) -> Identity {
+    Identity::new("https://idp.test", &number.to_string())
+}
+
+/// As if it had been fetched.
+fn fetched(owns: &Owns, caller: &Identity, instructions: String) -> Arc<Own> {
+    let own = owns.of(caller);
+    let offer = Offer { instructions: Some(instructions), ..Offer::default() };
+    let content = owns.keep(offer);
+    own.0.send_modify(|state| state.offer = Some(content));
+    own
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_are_bounded_and_who_was_here_lately_stays() {
+    let owns = Owns::new();
+    for number in 0..2 * MOST {
+        tokio::time::advance(Duration::from_micros(1)).await;
+        fetched(&owns, &caller(number), "the same".to_owned());
+        assert!(owns.count().0 <= MOST);
+    }
+    assert_eq!(owns.count().1, 1);
+    assert!(lock(&owns.table).contains_key(&caller(2 * MOST - 1)));
+    assert!(!lock(&owns.table).contains_key(&caller(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn different_offers_are_bounded_in_bytes() {
+    let owns = Owns::new();
+    for number in 0..100 {
+        tokio::time::advance(Duration::from_micros(1)).await;
+        fetched(&owns, &caller(number), format!("{number:0width$}", width = 1 << 15).repeat(32));
+        assert!(!lock(&owns.contents).too_much());
+    }
+    assert_eq!(owns.count(), (64, 64));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_uses_goes_and_what_expired_goes() {
+    let owns = Owns::new();
+    let until = std::time::SystemTime::now() + Duration::from_secs(100);
+    let short = Identity::builder("https://idp.test", "short").expires_at(until).build();
+    fetched(&owns, &short, "a".to_owned());
+    fetched(&owns, &caller(1), "b".to_owned());
+    for (seconds, left) in [(90, 2), (20, 1), (480, 1), (20, 0)] {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        owns.sweep();
+        assert_eq!(owns.count(), (left, left), "after {seconds} s more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_changes_while_it_is_fetched_is_fetched_once_more() {
+    let owns = Owns::new();
+    let own = owns.of(&caller(1));
+    assert!(matches!(own.step(true), Step::Fetch), "to look is not to fetch");
+    assert!(matches!(own.step(false), Step::Fetch));
+    assert!(matches!(own.step(false), Step::Wait(_)), "one fetches");
+    owns.changed(&caller(1));
+    let offer = owns.keep(Offer::default());
+    own.0.send_modify(|state| (state.offer, state.fetching) = (Some(offer), None));
+    assert!(matches!(own.step(false), Step::Fetch));
+    own.0.send_modify(|state| state.fetching = None);
+    assert!(matches!(own.step(false), Step::Take(_)));
+    tokio::time::advance(FRESH).await;
+    assert!(matches!(own.step(true), Step::TakeAndRefresh(_)));
+    assert!(matches!(own.step(true), Step::Take(_)), "one refreshes");
+}

@@ -1,0 +1,285 @@
+//! Backends that offer each caller something else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use vmcp_aggregate::Gateway;
+use vmcp_aggregate::settings::PartialFailure;
+use vmcp_core::Generation;
+
+use crate::fake::{Client, Fake, Mood, with};
+
+const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
+
+fn tools(names: &[&str]) -> Value {
+    json!({"tools": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()})
+}
+
+fn own(generation: Generation) -> Arc<Fake> {
+    Fake::new("own", generation)
+        .offer("alice", tools(&["red", "touch"]))
+        .offer("bob", tools(&["blue", "touch"]))
+        .offer("carol", tools(&["red", "touch"]))
+}
+
+fn everybodys() -> Arc<Fake> {
+    Fake::new("all", Generation::Stateless).offer("*", tools(&["open"]))
+}
+
+async fn gateway(own: &Arc<Fake>, partial_failure: PartialFailure) -> Gateway {
+    with(vec![everybodys().settings(), own.per_caller()], partial_failure).await
+}
+
+async fn best(own: &Arc<Fake>) -> Gateway {
+    gateway(own, PartialFailure::BestEffort).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_caller_sees_and_calls_what_is_its_own() {
+    for backend in BOTH {
+        let own = own(backend);
+        let gateway = best(&own).await;
+        for generation in BOTH {
+            let alice = Client::new(&gateway, generation, "alice").await;
+            let bob = Client::new(&gateway, generation, "bob").await;
+            for _ in 0..2 {
+                assert_eq!(alice.names("tools/list").await, ["all_open", "own_red", "own_touch"]);
+                assert_eq!(bob.names("tools/list").await, ["all_open", "own_blue", "own_touch"]);
+                assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
+                assert_eq!(bob.call("own_red").await, None);
+                assert_eq!(bob.call("all_open").await.as_deref(), Some("all:bob"));
+            }
+        }
+        assert_eq!(own.times("tools/list", "alice"), 1, "kept from one request to the next");
+        assert_eq!(own.times("tools/list", "gateway"), 0, "the gateway itself has no say in it");
+        let report = gateway.report();
+        let shown = &report.backends[1];
+        assert!(shown.offered && shown.unauthenticated && shown.failure.is_none(), "{shown:?}");
+        assert!(report.entries.iter().all(|entry| entry.backend == "all"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_can_be_the_first_request_of_its_caller() {
+    for backend in BOTH {
+        for generation in BOTH {
+            let gateway = best(&own(backend)).await;
+            let alice = Client::new(&gateway, generation, "alice").await;
+            assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_to_what_is_everybodys_does_not_ask_for_the_rest() {
+    let own = own(Generation::Stateless);
+    let gateway = best(&own).await;
+    let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
+    assert_eq!(alice.call("all_open").await.as_deref(), Some("all:alice"));
+    assert_eq!(own.times("tools/list", "alice"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_offers_and_catalogs_are_kept_once() {
+    let gateway = best(&own(Generation::Stateless)).await;
+    for subject in ["alice", "bob", "carol"] {
+        let client = Client::new(&gateway, Generation::Stateless, subject).await;
+        client.names("tools/list").await;
+    }
+    let report = gateway.report();
+    assert_eq!((report.caller_offers, report.different_offers, report.caller_catalogs), (3, 2, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_in_particular_is_offered_what_is_everybodys() {
+    let own = own(Generation::Stateless);
+    for generation in BOTH {
+        let gateway = best(&own).await;
+        let nobody = Client::new(&gateway, generation, "").await;
+        assert_eq!(nobody.names("tools/list").await, ["all_open"]);
+        assert_eq!(nobody.call("own_red").await, None);
+        let strict = self::gateway(&own, PartialFailure::Fail).await;
+        let nobody = Client::new(&strict, generation, "").await;
+        let said = nobody.ask("tools/list", json!({})).await.json();
+        let told = said["error"]["message"].as_str().unwrap();
+        assert!(told.contains("credentials for backend own") && told.contains("not authenticated"));
+        assert_eq!(nobody.call("all_open").await.as_deref(), Some("all:nobody"));
+    }
+    assert_eq!(own.times("tools/list", "nobody") + own.times("tools/call", "nobody"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_backend_costs_its_own_part_only() {
+    for backend in BOTH {
+        let own = own(backend);
+        *own.mood.lock().unwrap() = Mood::Dead;
+        let gateway = best(&own).await;
+        let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
+        assert_eq!(alice.names("tools/list").await, ["all_open"]);
+        let strict = self::gateway(&own, PartialFailure::Fail).await;
+        let said = Client::new(&strict, Generation::Stateless, "alice").await;
+        let said = said.ask("tools/list", json!({})).await.json();
+        assert_eq!(said["error"]["message"], "backend own could not be reached");
+        assert_eq!(said["error"]["data"], json!({"backend": "own", "retryable": true}));
+        *own.mood.lock().unwrap() = Mood::Well;
+        sleep(Duration::from_secs(6)).await;
+        assert_eq!(alice.names("tools/list").await.len(), 3, "it is asked again");
+        *own.mood.lock().unwrap() = Mood::Dead;
+        sleep(Duration::from_secs(61)).await;
+        for _ in 0..3 {
+            assert_eq!(alice.names("tools/list").await.len(), 3, "the last good one takes part");
+            sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_backend_is_waited_for_once() {
+    let own = own(Generation::Stateful);
+    *own.mood.lock().unwrap() = Mood::Silent;
+    for (partial_failure, patience) in [(PartialFailure::BestEffort, 1), (PartialFailure::Fail, 5)]
+    {
+        let gateway = gateway(&own, partial_failure).await;
+        let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
+        for expected in [Duration::from_secs(patience), Duration::ZERO] {
+            let begun = Instant::now();
+            let said = alice.ask("tools/list", json!({})).await.json();
+            assert_eq!(begun.elapsed().as_secs(), expected.as_secs());
+            assert_eq!(said.get("error").is_some(), partial_failure == PartialFailure::Fail);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_shut_out_is_no_longer_shown_what_was_there() {
+    let own = own(Generation::Stateless);
+    let gateway = best(&own).await;
+    let alice = Client::new(&gateway, Generation::Stateful, "alice").await;
+    assert_eq!(alice.names("tools/list").await.len(), 3);
+    own.offers.lock().unwrap().remove("alice");
+    sleep(Duration::from_secs(61)).await;
+    alice.names("tools/list").await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(alice.names("tools/list").await, ["all_open"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_is_refreshed_beside_a_request_and_its_caller_is_told() {
+    let own = own(Generation::Stateless);
+    let gateway = best(&own).await;
+    let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
+    let bob = Client::new(&gateway, Generation::Stateless, "bob").await;
+    let mut streams = Vec::new();
+    for client in [&alice, &bob] {
+        client.names("tools/list").await;
+        let wanted = json!({"notifications": {"toolsListChanged": true}});
+        streams.push(client.send("subscriptions/listen", wanted).await.0.into_body());
+    }
+    let own = own.offer("alice", tools(&["green"]));
+    sleep(Duration::from_secs(61)).await;
+    assert_eq!(alice.names("tools/list").await.len(), 3, "nobody waits for it");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(alice.names("tools/list").await, ["all_open", "own_green"]);
+    assert_eq!(own.times("tools/list", "bob"), 1);
+    let mut heard = Vec::new();
+    for mut stream in streams {
+        let mut said = String::new();
+        let read = async {
+            while let Some(frame) = http_body_util::BodyExt::frame(&mut stream).await {
+                said += &String::from_utf8_lossy(&frame.unwrap().into_data().unwrap());
+            }
+        };
+        _ = tokio::time::timeout(Duration::from_secs(1), read).await;
+        heard.push(said.contains("notifications/tools/list_changed"));
+    }
+    assert_eq!(heard, [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_for_one_caller_concerns_nobody_else() {
+    for generation in BOTH {
+        let own = own(Generation::Stateful);
+        let gateway = best(&own).await;
+        let alice = Client::new(&gateway, generation, "alice").await;
+        let bob = Client::new(&gateway, generation, "bob").await;
+        alice.names("tools/list").await;
+        bob.names("tools/list").await;
+        let own = own.offer("alice", tools(&["green"])).offer("bob", tools(&["grey"]));
+        let told = alice.ask("tools/call", json!({"name": "own_touch", "arguments": {}})).await;
+        let passed = String::from_utf8_lossy(&told.body).contains("tools/list_changed");
+        assert_eq!(passed, generation == Generation::Stateful);
+        assert_eq!(alice.names("tools/list").await, ["all_open", "own_green"]);
+        assert_eq!(bob.names("tools/list").await.len(), 3);
+        assert_eq!((own.times("tools/list", "alice"), own.times("tools/list", "bob")), (2, 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_first_requests_of_one_caller_are_one_fetch() {
+    let own = own(Generation::Stateless);
+    let gateway = best(&own).await;
+    let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
+    let all = join_all((0..1000).map(|_| alice.names("tools/list"))).await;
+    assert!(all.iter().all(|names| names.len() == 3));
+    assert_eq!(own.times("tools/list", "alice"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_caller_ever_sees_or_reaches_what_is_anothers() {
+    const CALLERS: usize = 12;
+    let mut backends = Vec::new();
+    for (name, generation) in ["one", "two"].into_iter().zip(BOTH) {
+        let mut own = Fake::new(name, generation);
+        for caller in 0..CALLERS {
+            own = own.offer(&format!("c{caller}"), tools(&[&format!("of-c{caller}-"), "same"]));
+        }
+        backends.push(own);
+    }
+    let settings = backends.iter().map(Fake::per_caller).collect();
+    let gateway = with(settings, PartialFailure::BestEffort).await;
+    let callers = (0..CALLERS).map(|number| {
+        let gateway = gateway.clone();
+        async move {
+            let me = format!("c{number}");
+            // A generator of numbers that is the same in each run.
+            let mut state = number * 7919 + 1;
+            for _ in 0..60 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+                let client = Client::new(&gateway, BOTH[state >> 33 & 1], &me).await;
+                let other = format!("{}_of-c{}-", ["one", "two"][state >> 35 & 1], state >> 40 & 7);
+                match state >> 37 & 3 {
+                    0 => {
+                        let names = client.names("tools/list").await;
+                        let own = |name: &String| {
+                            name.contains(&format!("of-{me}-")) || name.ends_with("same")
+                        };
+                        assert!(names.len() == 4 && names.iter().all(own), "{me}: {names:?}");
+                    }
+                    1 => {
+                        let said = client.call("two_same").await;
+                        assert_eq!(said, Some(format!("two:{me}")));
+                    }
+                    2 => {
+                        let said = client.call(&other).await;
+                        assert_eq!(said.is_some(), other.contains(&format!("of-{me}-")));
+                    }
+                    _ => sleep(Duration::from_secs(20)).await,
+                }
+            }
+        }
+    });
+    join_all(callers).await;
+    for backend in &backends {
+        let heard = backend.heard.lock().unwrap();
+        for (who, method, params) in heard.iter().filter(|(_, method, _)| method == "tools/call") {
+            let tool = params["name"].as_str().unwrap();
+            assert!(
+                tool == "same" || tool.contains(&format!("of-{who}-")),
+                "{who}: {method} {tool}"
+            );
+        }
+    }
+}
