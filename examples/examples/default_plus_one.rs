@@ -101,6 +101,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let incoming = Incoming {
         crowd: CrowdLayer::new(4096),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        audit: None,
         authenticate: parts.guards.authenticate,
         decode: DecodeLayer::new(),
         authorize: parts.guards.authorize,

@@ -68,6 +68,7 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
         crowd: CrowdLayer::new(4096),
         // This application listens on the loopback interface; on a network, `HostsLayer::network`.
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        audit: None,
         authenticate: guards.authenticate,
         decode: DecodeLayer::new(),
         authorize: guards.authorize,

@@ -28,7 +28,7 @@ pub use self::{
     aggregation::{
         Aggregation, ConflictResolution, PrefixFormat, ToolAnnotations, ToolOverride, WorkloadTools,
     },
-    audit::Audit,
+    audit::{Audit, EventType},
     auth_server::{AuthServer, SecretFile, SecretRef},
     backend::{Backend, BackendKind, Transport},
     composite::CompositeTool,

@@ -5,6 +5,7 @@ mod aggregation;
 mod backends;
 mod credentials;
 mod guards;
+mod records;
 mod unsupported;
 
 use std::fmt;
@@ -18,6 +19,8 @@ use vmcp_egress::Egress;
 
 use self::backends::Around;
 pub use self::guards::Guards;
+pub(crate) use self::records::Recording;
+pub use self::records::Records;
 pub use self::unsupported::Unsupported;
 
 /// What the server is made of, for one configuration.
@@ -27,6 +30,8 @@ pub struct Parts {
     pub settings: Settings,
     /// For what stands before it.
     pub guards: Guards,
+    /// What is recorded of what clients do; `None` is nothing.
+    pub records: Option<Records>,
     /// What is shown of the configuration.
     pub about: About,
     /// The level of the log.
@@ -90,7 +95,7 @@ impl Parts {
             group_ref: _,
             metadata,
             aggregation,
-            audit: _,
+            audit,
             backends,
             composite_tools: _,
             incoming_auth,
@@ -129,7 +134,14 @@ impl Parts {
             rules: aggregation::rules(aggregation),
             partial_failure,
         };
-        Ok(Self { settings, guards, about, debug: matches!(log_level, Some(LogLevel::Debug)) })
+        let records = records::records(audit);
+        Ok(Self {
+            settings,
+            guards,
+            records,
+            about,
+            debug: matches!(log_level, Some(LogLevel::Debug)),
+        })
     }
 }
 

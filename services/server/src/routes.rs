@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +14,13 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
+use vmcp_audit::AuditLayer;
 use vmcp_core::Body;
 use vmcp_decode::DecodeLayer;
 
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
-use crate::parts::{About, Guards};
+use crate::parts::{About, Guards, Recording};
 use crate::serve::{Quiet, Reloads};
 use crate::stack::{self, McpService, OldService};
 
@@ -26,6 +28,8 @@ use crate::stack::{self, McpService, OldService};
 #[derive(Clone, Debug)]
 pub(crate) struct Routes {
     pub(crate) shared: Arc<Shared>,
+    /// Who is at the other end of the connection.
+    pub(crate) peer: SocketAddr,
 }
 
 /// What all connections share.
@@ -55,19 +59,21 @@ pub(crate) struct Stacks {
     mcp: McpService,
     old: OldService,
     pub(crate) guards: Guards,
+    pub(crate) recording: Option<Recording>,
 }
 
 impl Fixed {
-    pub(crate) fn stacks(&self, guards: Guards) -> Stacks {
+    pub(crate) fn stacks(&self, guards: Guards, recording: Option<Recording>) -> Stacks {
         let incoming = stack::Incoming {
             crowd: self.crowd.clone(),
             hosts: self.hosts.clone(),
+            audit: recording.as_ref().map(|recording| AuditLayer::new(recording.auditor.clone())),
             authenticate: guards.authenticate.clone(),
             decode: self.decode,
             authorize: guards.authorize.clone(),
         };
         let old = incoming.clone().old(Arc::clone(&self.old), self.gateway.clone());
-        Stacks { mcp: incoming.stack(self.gateway.clone()), old, guards }
+        Stacks { mcp: incoming.stack(self.gateway.clone()), old, guards, recording }
     }
 }
 
@@ -77,14 +83,21 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
     type Future = Answering;
 
     fn call(&self, request: Request<Incoming>) -> Answering {
-        let request = request.map(Quiet);
-        match request.uri().path() {
-            "/mcp" => Answering::Mcp(self.shared.stacks.load().mcp.clone().call(request)),
-            STREAM | MESSAGES => {
-                Answering::Mcp(self.shared.stacks.load().old.clone().call(request))
-            }
-            _ => Answering::Done(Some(self.small(&request))),
+        let mut request = request.map(Quiet);
+        let old = match request.uri().path() {
+            "/mcp" => false,
+            STREAM | MESSAGES => true,
+            _ => return Answering::Done(Some(self.small(&request))),
+        };
+        let stacks = self.shared.stacks.load();
+        if stacks.recording.is_some() {
+            request.extensions_mut().insert(self.peer);
         }
+        Answering::Mcp(if old {
+            stacks.old.clone().call(request)
+        } else {
+            stacks.mcp.clone().call(request)
+        })
     }
 }
 

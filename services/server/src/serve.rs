@@ -29,7 +29,7 @@ pub use self::reload::Reloads;
 pub use self::seal_key::{SealKey, SealKeyError};
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::Clients;
-use crate::parts::Parts;
+use crate::parts::{Parts, Records};
 use crate::routes::{Fixed, Routes, Shared};
 
 /// How a server listens and what bounds it. Everything else is in its configuration.
@@ -95,6 +95,9 @@ pub enum ServeError {
     /// There is no randomness to make keys of.
     #[error(transparent)]
     Random(#[from] vmcp_aggregate::NoRandom),
+    /// The audit file cannot be written (`audit.logFile`).
+    #[error("audit.logFile: {0}")]
+    Audit(#[from] vmcp_audit_log::OpenError),
 }
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
@@ -102,6 +105,9 @@ const HEAD: Duration = Duration::from_secs(75);
 
 /// The most streams of clients that speak the deprecated transport.
 const OLD_CLIENTS: usize = 1024;
+
+/// How long the last events may take to be written when the server stops.
+const LAST_LINES: Duration = Duration::from_secs(5);
 
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 64 << 10;
@@ -116,7 +122,8 @@ impl Server {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
-        let Parts { settings, guards, about, debug: _ } = parts;
+        let Parts { settings, guards, records, about, debug: _ } = parts;
+        let recording = records.map(Records::start).transpose()?;
         let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);
         let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
@@ -133,14 +140,14 @@ impl Server {
             gateway,
         };
         let shared = Arc::new(Shared {
-            stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(guards)),
+            stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(guards, recording)),
             fixed,
             about: arc_swap::ArcSwap::from_pointee(about),
             reloads: Reloads::default(),
             draining: AtomicBool::new(false),
             connections: Arc::new(AtomicUsize::new(0)),
         });
-        let routes = Routes { shared };
+        let routes = Routes { peer: address, shared };
         Ok(Self { listener, routes, options, egress })
     }
 
@@ -180,8 +187,9 @@ impl Server {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) => {
-                    let serving = connection(stream, routes.clone(), &graceful);
+                Ok((stream, peer)) => {
+                    let routes = Routes { peer, ..routes.clone() };
+                    let serving = connection(stream, routes, &graceful);
                     tokio::spawn(async move {
                         serving.await;
                         drop(seat);
@@ -206,6 +214,11 @@ impl Server {
             tracing::warn!("connections were still open when the time to stop ran out");
         }
         shared.fixed.gateway.close().await;
+        if let Some(recording) = &shared.stacks.load_full().recording {
+            recording.log.close();
+            // A disk that hangs does not hold up the end.
+            _ = tokio::time::timeout(LAST_LINES, recording.log.flush()).await;
+        }
     }
 }
 

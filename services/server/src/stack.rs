@@ -15,6 +15,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::BackendService;
+use vmcp_audit::AuditLayer;
 use vmcp_authn::{Authenticate, AuthenticateLayer};
 use vmcp_authz::{AuthorizeLayer, Cedar};
 use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
@@ -44,6 +45,8 @@ pub struct Incoming {
     pub crowd: CrowdLayer,
     /// Which hosts and origins are served.
     pub hosts: HostsLayer,
+    /// What is recorded; `None` records nothing.
+    pub audit: Option<AuditLayer>,
     /// Who is let in; `None` lets in everybody as the anonymous caller.
     pub authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>,
     /// How messages are read.
@@ -57,7 +60,7 @@ impl Incoming {
     #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
         let core = self.core(gateway);
-        let Self { crowd, hosts, authenticate, decode: _, authorize: _ } = self;
+        let Self { crowd, hosts, audit, authenticate, decode: _, authorize: _ } = self;
         ServiceBuilder::new()
             // Outermost: a bug anywhere below is one failed request, not a dead connection.
             .layer(CatchPanicLayer)
@@ -66,22 +69,27 @@ impl Incoming {
             // Before the body is read: a page of a foreign origin gets nothing parsed, and a
             // preflight, which carries neither body nor token, is answered here.
             .layer(hosts)
-            // Before the decoder: nobody unknown has bytes parsed.
-            .service(door(authenticate, core))
+            // Around authentication, so that who is refused is on record. Before the decoder: nobody
+            // unknown has bytes parsed.
+            .service(door(audit, authenticate, core))
     }
 
     /// The stack for old clients, outermost first. What they post is decoded and authorized as if it
     /// had come to the MCP endpoint.
     pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
         let core = self.core(gateway);
-        let Self { crowd, hosts, authenticate, decode: _, authorize: _ } = self;
+        let Self { crowd, hosts, audit, authenticate, decode: _, authorize: _ } = self;
         ServiceBuilder::new()
-            // All four for the reasons that they have above: these paths read bodies too, and a
+            // All five for the reasons that they have above: these paths read bodies too, and a
             // stream is its opener's.
             .layer(CatchPanicLayer)
             .layer(crowd)
             .layer(hosts)
-            .service(door(authenticate, OldClients::new(CatchPanicLayer.layer(core), clients)))
+            .service(door(
+                audit,
+                authenticate,
+                OldClients::new(CatchPanicLayer.layer(core), clients),
+            ))
     }
 
     /// What only somebody who is let in gets to, outermost first.
@@ -95,18 +103,27 @@ impl Incoming {
     }
 }
 
-fn door<S>(authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>, inner: S) -> Door<S>
+fn door<S>(
+    audit: Option<AuditLayer>,
+    authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>,
+    inner: S,
+) -> Door<S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    match authenticate {
-        None => Door::Open(inner),
-        Some(layer) => Door::Guarded(Erased::new(layer.layer(inner), |body| {
-            // Only streams, which end with the token, are not what they were.
+    let known = authenticate.map(|layer| {
+        // Only streams, which end with the token, are not what they were.
+        Erased::new(layer.layer(inner.clone()), |body| {
             body.try_into_inner().unwrap_or_else(Body::wrap)
-        })),
+        })
+    });
+    match (audit, known) {
+        (None, None) => Door::Open(inner),
+        (None, Some(known)) => Door::Guarded(known),
+        (Some(layer), None) => Door::Guarded(Erased::new(layer.layer(inner), Body::wrap)),
+        (Some(layer), Some(known)) => Door::Guarded(Erased::new(layer.layer(known), Body::wrap)),
     }
 }
 

@@ -20,6 +20,7 @@ use vmcp::guard::{CrowdLayer, HostsLayer};
 use vmcp::stack::{Credentials, Incoming, McpService, Outgoing};
 use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Settings};
 use vmcp_aggregate::{Gateway, Seal};
+use vmcp_audit::{AuditLayer, Auditor, Event, Outcome};
 use vmcp_authn::{Authenticate, AuthenticateLayer, Refusal};
 use vmcp_authz::{AuthorizeLayer, Cedar};
 use vmcp_breaker::{Breaker, Open, State};
@@ -56,6 +57,15 @@ fn guarded(
     authenticate: Option<Arc<dyn Authenticate>>,
     authorize: Option<AuthorizeLayer<Cedar>>,
 ) -> McpService {
+    audited(requests, None, authenticate, authorize)
+}
+
+fn audited(
+    requests: usize,
+    audit: Option<AuditLayer>,
+    authenticate: Option<Arc<dyn Authenticate>>,
+    authorize: Option<AuthorizeLayer<Cedar>>,
+) -> McpService {
     let settings = Settings {
         name: "test".to_owned(),
         version: "1".to_owned(),
@@ -67,6 +77,7 @@ fn guarded(
     let incoming = Incoming {
         crowd: CrowdLayer::new(requests),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
+        audit,
         authenticate: authenticate.map(AuthenticateLayer::new),
         authorize,
         decode: DecodeLayer::new(),
@@ -129,6 +140,19 @@ fn nobody() -> Arc<dyn Authenticate> {
 async fn nobody_unknown_has_a_body_read() {
     let request = request("localhost", Untouchable);
     assert_eq!(status(guarded(1, Some(nobody()), None), request).await, 401);
+}
+
+#[tokio::test]
+async fn who_is_not_let_in_is_on_record() {
+    let (sender, events) = std::sync::mpsc::channel();
+    let record = move |event: Event| sender.send(event.outcome).unwrap();
+    let auditor = Auditor::new(vmcp_audit::Settings::default(), record);
+    let stack = audited(1, Some(AuditLayer::new(auditor)), Some(nobody()), None);
+    assert_eq!(status(stack.clone(), request("localhost", Untouchable)).await, 401);
+    assert_eq!(events.try_recv(), Ok(Outcome::Denied));
+    // A foreign page is not a caller.
+    assert_eq!(status(stack, request("evil.test", Untouchable)).await, 403);
+    assert!(events.try_recv().is_err());
 }
 
 #[tokio::test]

@@ -145,7 +145,9 @@ pub(crate) fn refused(error: &ServeError) -> Failure {
                 "port {port} is in use: choose another with --port, or stop what listens on {address}"
             ))
         }
-        ServeError::Listen { .. } | ServeError::Random(_) => Failure::Fault(error.to_string()),
+        ServeError::Listen { .. } | ServeError::Random(_) | ServeError::Audit(_) => {
+            Failure::Fault(error.to_string())
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
         group_ref: _,
         metadata: _,
         aggregation: _,
-        audit,
+        audit: _,
         backends: _,
         composite_tools,
         incoming_auth: _,
@@ -50,7 +50,6 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
             found.push(Unsupported { path: path.to_owned(), instead });
         }
     };
-    refuse(*audit != vmcp_config::Audit::default(), "audit", LEAVE_OUT);
     refuse(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);
     refuse(optimizer.is_some(), "optimizer", LEAVE_OUT);
     refuse(telemetry.is_some(), "telemetry", LEAVE_OUT);

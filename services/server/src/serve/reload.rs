@@ -70,6 +70,10 @@ pub(crate) fn watch(path: PathBuf, mut text: String, shared: Arc<Shared>, egress
                 continue;
             }
             seen = now;
+            if asked && let Some(recording) = &shared.stacks.load().recording {
+                // Whoever rotates the file says so by the same signal.
+                recording.log.reopen();
+            }
             let outcome = match tokio::fs::read_to_string(&path).await {
                 // Touched, not changed.
                 Ok(new) if !asked && new == text => continue,
@@ -105,12 +109,25 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String> {
     let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
     let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
-    let Parts { settings, guards, about, debug } = parts;
+    let Parts { settings, guards, records, about, debug } = parts;
     crate::cli::log::set_debug(debug);
+    let current = shared.stacks.load_full();
+    let recorded = match (&records, &current.recording) {
+        (Some(records), Some(recording)) => records.same(recording),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    let recording = match records {
+        Some(records) if !recorded => Some(records.start().map_err(|error| error.to_string())?),
+        _ => current.recording.clone().filter(|_| recorded),
+    };
     shared.fixed.gateway.reload(settings).await;
     // Keys that were fetched and decisions that were made are kept where nothing changed.
-    if !shared.stacks.load().guards.same(&guards) {
-        shared.stacks.store(Arc::new(shared.fixed.stacks(guards)));
+    if !current.guards.same(&guards) || !recorded {
+        shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording)));
+    }
+    if !recorded && let Some(ended) = &current.recording {
+        ended.log.close();
     }
     shared.about.store(Arc::new(about));
     Ok(())

@@ -10,8 +10,7 @@ use crate::program::{Folder, Running, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 13] = [
-    ("audit: {enabled: true}", "audit"),
+const REFUSED: [(&str, &str); 12] = [
     ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
     ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
     ("telemetry: {serviceName: a}", "telemetry"),

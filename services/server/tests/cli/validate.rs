@@ -57,7 +57,7 @@ fn the_files_that_are_named_are_read_and_sections_without_a_runtime_told_as_well
     let folder = Folder::new();
     let garbage = folder.write("garbage.pem", "no certificate");
     let text = format!(
-        "name: x\nincomingAuth: {{type: anonymous}}\naudit: {{enabled: true}}\nbackends:\n\
+        "name: x\nincomingAuth: {{type: anonymous}}\noptimizer: {{maxToolsToReturn: 3}}\nbackends:\n\
          - {{name: a, url: \"https://a.test/mcp\", transport: sse, type: entry, caBundlePath: /no/a.pem}}\n\
          - {{name: b, url: \"https://b.test/mcp\", transport: sse, type: entry, caBundlePath: {garbage}}}\n"
     );
@@ -65,9 +65,9 @@ fn the_files_that_are_named_are_read_and_sections_without_a_runtime_told_as_well
     assert_eq!(ended.code, 1);
     assert!(ended.err.contains("backends[0].caBundlePath: found /no/a.pem"), "{ended:?}");
     assert!(ended.err.contains(&format!("backends[1].caBundlePath: found {garbage}")));
-    assert!(ended.err.contains("audit: not supported by this version"), "{ended:?}");
+    assert!(ended.err.contains("optimizer: not supported by this version"), "{ended:?}");
     let json = as_json(&validate(&text, &["-o", "json"]));
-    assert_eq!(json["unsupported"][0]["path"], "audit");
+    assert_eq!(json["unsupported"][0]["path"], "optimizer");
     assert_eq!(json["mistakes"][1]["path"], "backends[1].caBundlePath");
 }
 

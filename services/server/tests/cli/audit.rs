@@ -1,0 +1,157 @@
+//! What is recorded of what clients do.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tokio::time::{Duration, Instant};
+
+use crate::backend::Backend;
+use crate::http::request;
+use crate::issuer::Issuer;
+use crate::mcp::{Stateful, text};
+use crate::program::{Folder, Running, vmcp};
+
+fn config(backend: &Backend, incoming: &str, audit: &str) -> String {
+    let url = backend.url();
+    format!(
+        "name: x\n{incoming}backends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\naudit: {{enabled: true{audit}}}\n"
+    )
+}
+
+const ANONYMOUS: &str = "incomingAuth: {type: anonymous}\n";
+
+/// The events in a file, once there are `count` of them.
+fn events(path: &str, count: usize) -> Vec<Value> {
+    let patience = Instant::now() + Duration::from_secs(20);
+    loop {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let whole = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let events: Vec<Value> = whole.collect();
+        if events.len() >= count {
+            return events;
+        }
+        assert!(Instant::now() < patience, "{count} events expected:\n{text}");
+        std::thread::yield_now();
+    }
+}
+
+fn types(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn who_did_what_at_which_backend_is_in_the_file() {
+    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let log = folder.path("audit.log");
+    let audit = format!(
+        ", logFile: \"{log}\", component: gate, includeRequestData: true, includeResponseData: true, maxDataSize: 60"
+    );
+    let text_of = config(&backend, &issuer.section(""), &audit);
+    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let token = issuer.token("ann", &json!({"name": "Ann"}));
+    let bearer = format!("Bearer {token}");
+    let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
+        "name": "a_x",
+        "arguments": {"password": "canary"},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    }});
+    let headers = [
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "a_x"),
+        ("authorization", &*bearer),
+    ];
+    let answer = request(port, "POST", "/mcp", &headers, &message.to_string());
+    assert_eq!(text(&answer.message()), "done");
+    assert_eq!(request(port, "POST", "/mcp", &headers[..5], &message.to_string()).status, 401);
+    let events = events(&log, 2);
+    let call = &events[0];
+    assert_eq!((&call["type"], &call["outcome"]), (&json!("mcp_tool_call"), &json!("success")));
+    assert_eq!((&call["component"], &call["target"]["name"]), (&json!("gate"), &json!("a_x")));
+    assert_eq!(
+        (&call["subjects"]["user"], &call["subjects"]["user_id"]),
+        (&json!("Ann"), &json!("ann"))
+    );
+    assert_eq!(call["source"]["value"], "127.0.0.1");
+    assert_eq!(call["metadata"]["extra"]["backend_name"], "a");
+    assert!(call["data"]["request"].as_str().unwrap().contains("[cut]"), "{call}");
+    assert!(call["data"]["response"].as_str().unwrap().contains("jsonrpc"), "{call}");
+    assert_eq!(
+        (&events[1]["type"], &events[1]["outcome"]),
+        (&json!("http_request"), &json!("denied"))
+    );
+    let written = std::fs::read_to_string(&log).unwrap();
+    assert!(!written.contains("canary") && !written.contains(&token), "{written}");
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&log).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let (code, _) = server.stop();
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn only_the_types_that_are_asked_for_are_recorded() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let log = folder.path("audit.log");
+    let audit = format!(
+        ", logFile: \"{log}\", eventTypes: [mcp_tools_list, mcp_ping], excludeEventTypes: [mcp_tools_list]"
+    );
+    let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, &audit));
+    let (server, port) = Running::serve(&path, &[]);
+    let session = Stateful::open(port);
+    session.tools();
+    session.ask("ping", &json!({}));
+    server.stop();
+    assert_eq!(types(&events(&log, 1)), ["mcp_ping"]);
+}
+
+#[test]
+fn an_error_in_a_good_answer_is_found_unless_that_is_switched_off() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    for (detect, outcome) in [("true", "application_error"), ("false", "success")] {
+        let log = folder.path(detect);
+        let audit = format!(
+            ", logFile: \"{log}\", eventTypes: [mcp_tool_call], detectApplicationErrors: {detect}"
+        );
+        let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, &audit));
+        let (server, port) = Running::serve(&path, &[]);
+        Stateful::open(port).call("missing", &json!({}));
+        server.stop();
+        assert_eq!(events(&log, 1)[0]["outcome"], outcome);
+    }
+}
+
+#[test]
+fn a_file_that_was_rotated_is_opened_anew() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let log = folder.path("audit.log");
+    let audit = format!(", logFile: \"{log}\", eventTypes: [mcp_ping]");
+    let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, &audit));
+    let (server, port) = Running::serve(&path, &[]);
+    let session = Stateful::open(port);
+    session.ask("ping", &json!({}));
+    events(&log, 1);
+    let old = folder.path("audit.log.1");
+    std::fs::rename(&log, &old).unwrap();
+    server.signal("HUP");
+    server.logs("took over");
+    session.ask("ping", &json!({}));
+    assert_eq!((events(&log, 1).len(), events(&old, 1).len()), (1, 1));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_said_at_the_start() {
+    let folder = Folder::new();
+    let missing = folder.path("no/such/folder/audit.log");
+    let text_of = format!("name: x\n{ANONYMOUS}audit: {{enabled: true, logFile: \"{missing}\"}}\n");
+    let ended = vmcp(&["serve", "--port", "0", "--config", &folder.write("vmcp.yaml", &text_of)]);
+    assert_eq!(ended.code, 1);
+    assert!(ended.err.contains("audit.logFile: ") && ended.err.contains(&missing), "{ended:?}");
+    assert!(!Path::new(&missing).exists());
+}
