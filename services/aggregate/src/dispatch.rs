@@ -172,7 +172,7 @@ fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>,
     };
     for upstream in session.upstreams() {
         if upstream.open().is_some() {
-            listen::follow(&session, &upstream);
+            listen::follow(hub, &session, &upstream);
         }
     }
     Ok(event_stream(Body::wrap(connection)))

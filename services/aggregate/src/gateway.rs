@@ -14,6 +14,7 @@ use tower_service::Service;
 use vmcp_core::Body;
 
 use crate::dispatch::{Begun, begin, go_on};
+use crate::hearing::Admissions;
 use crate::hub::Hub;
 use crate::seal::Seal;
 use crate::settings::{Limits, Settings};
@@ -56,6 +57,13 @@ impl Gateway {
     /// are the same keep their sessions and connections.
     pub async fn reload(&self, settings: Settings) {
         self.0.hub.reload(settings).await;
+    }
+
+    /// Has what comes unasked on streams that are open admitted by these, message by message, and tells all
+    /// clients that their lists may be others. For whenever policies have changed; without it, what was admitted
+    /// when a stream was opened stays admitted.
+    pub fn admit_by(&self, admissions: Option<Admissions>) {
+        self.0.hub.admit_by(admissions);
     }
 
     /// Waits until every backend has said what it offers, or that it can't, for at most five seconds.

@@ -16,6 +16,7 @@ use crate::backend::handshake::Introduction;
 use crate::backend::observe::observe;
 use crate::backend::own::{Content, Owns};
 use crate::catalog::{Catalog, Kind, Part, combine, define_literal};
+use crate::hearing::Hearing;
 use crate::listen::Listeners;
 use crate::mixed::Mixed;
 use crate::park::Parked;
@@ -65,6 +66,7 @@ pub(crate) struct Hub {
     pub(crate) shared: SharedSessions,
     pub(crate) views: Arc<Views>,
     pub(crate) mixed: Mixed,
+    pub(crate) hearing: Hearing,
     pub(crate) parked: Parked,
     pub(crate) limits: Limits,
     pub(crate) seal: crate::seal::Seal,
@@ -204,6 +206,7 @@ impl Hub {
             shared: SharedSessions::default(),
             views: Arc::new(Views::new()),
             mixed: Mixed::new(),
+            hearing: Hearing::default(),
             parked: Parked::new(limits.parked, limits.parked_per_identity),
             limits,
             seal,
@@ -309,7 +312,7 @@ impl Hub {
         until
     }
 
-    fn tell(&self, changes: &[Kind]) {
+    pub(crate) fn tell(&self, changes: &[Kind]) {
         if changes.is_empty() {
             return;
         }

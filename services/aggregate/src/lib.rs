@@ -7,6 +7,7 @@ mod client;
 mod dispatch;
 mod expiry;
 mod gateway;
+mod hearing;
 mod hello;
 mod hub;
 mod kept;
@@ -26,5 +27,6 @@ mod views;
 pub use self::{
     catalog::{Conflict, Hides},
     gateway::{Gateway, ResponseFuture},
+    hearing::Admissions,
     seal::{NoRandom, Seal},
 };

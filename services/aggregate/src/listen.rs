@@ -225,7 +225,8 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     let guard = Guard { hub, number, connection: stream.connect(None, Opening::Plain) };
     listener.push(&acknowledgement(&listener, &owners).into());
     for (link, uris) in owners {
-        let following = follow::for_listener(Arc::clone(&listener), Arc::clone(&link), uris);
+        let hub = Arc::clone(&call.hub);
+        let following = follow::for_listener(hub, Arc::clone(&listener), Arc::clone(&link), uris);
         let owner = listener.caller.clone();
         let task = async move {
             tokio::select! {

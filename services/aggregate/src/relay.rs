@@ -12,12 +12,14 @@ use crate::backend::ask::tell;
 use crate::backend::handshake::Live;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post;
+use crate::hub::Hub;
 use crate::session::{Question, Session, Upstream};
 use crate::stream::{Class, Stream};
 
 /// From one backend session to one stream of a client session.
 #[derive(Clone, Debug)]
 pub(crate) struct Relay {
+    pub(crate) hub: Arc<Hub>,
     pub(crate) session: Arc<Session>,
     pub(crate) upstream: Arc<Upstream>,
     pub(crate) live: Arc<Live>,
@@ -89,6 +91,11 @@ impl Relay {
         }
         let class = match method {
             "notifications/progress" | "notifications/message" => Class::Droppable,
+            "notifications/resources/updated"
+                if !self.hub.may_hear(self.session.caller().identity(), &message) =>
+            {
+                return;
+            }
             "notifications/cancelled" => {
                 return self.withdraw(params, &message);
             }

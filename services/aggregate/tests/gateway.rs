@@ -6,5 +6,7 @@
 mod admission;
 #[path = "gateway/fake.rs"]
 mod fake;
+#[path = "gateway/long.rs"]
+mod long;
 #[path = "gateway/own.rs"]
 mod own;

@@ -87,7 +87,7 @@ impl Exchange {
         let level = self.session.level();
         let who = self.session.introduction(&self.call.caller);
         let live = self.upstream.live(who, level.as_deref()).await?;
-        crate::listen::follow(&self.session, &self.upstream);
+        crate::listen::follow(&self.call.hub, &self.session, &self.upstream);
         let link = &self.target.link;
         let mut request = live.sign(post(link, &self.call.caller, self.target.message.clone()));
         request.extensions_mut().insert(self.hold.clone());
@@ -177,6 +177,7 @@ impl Exchange {
     async fn feed(self, streaming: Streaming, stream: Arc<Stream>, _guard: RunningGuard) {
         let Streaming { live, mut events, mut first } = streaming;
         let relay = Relay {
+            hub: Arc::clone(&self.call.hub),
             session: Arc::clone(&self.session),
             upstream: Arc::clone(&self.upstream),
             live: Arc::clone(&live),

@@ -18,6 +18,7 @@ use crate::backend::request::{listen, post};
 use crate::backend::{Link, Speaks};
 use crate::catalog::define_literal;
 use crate::expiry::expired;
+use crate::hub::Hub;
 use crate::relay::Relay;
 use crate::session::{Session, Upstream};
 use crate::stream::{Class, Stream};
@@ -33,13 +34,14 @@ fn listening(caller: &Caller) -> Introduction<'_> {
 
 /// Listens to a backend for a stateful client, if that has a reason to: an open stream of its own,
 /// or a subscription.
-pub(crate) fn follow(session: &Arc<Session>, upstream: &Arc<Upstream>) {
+pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upstream>) {
     let Some(talk) = session.has_talk() else { return };
     let connected = talk.listening().is_some_and(|stream| stream.connected());
     if !connected && upstream.subscriptions().is_empty() {
         return;
     }
     let start = || {
+        let hub = Arc::clone(hub);
         let session = Arc::clone(session);
         let upstream = Arc::clone(upstream);
         let stream = talk.standing();
@@ -47,9 +49,9 @@ pub(crate) fn follow(session: &Arc<Session>, upstream: &Arc<Upstream>) {
             let owner = Arc::clone(&session);
             let following = async move {
                 if upstream.link.speaks() == Some(Speaks::Stateless) {
-                    for_subscriber(session, upstream, stream).await;
+                    for_subscriber(hub, session, upstream, stream).await;
                 } else {
-                    for_session(session, upstream, stream).await;
+                    for_session(hub, session, upstream, stream).await;
                 }
             };
             // The next request of the owner, which brings a newer token, starts it again.
@@ -64,7 +66,12 @@ pub(crate) fn follow(session: &Arc<Session>, upstream: &Arc<Upstream>) {
 }
 
 /// Stateful client, stateful backend: the backend's standing stream becomes part of the client's.
-async fn for_session(session: Arc<Session>, upstream: Arc<Upstream>, stream: Arc<Stream>) {
+async fn for_session(
+    hub: Arc<Hub>,
+    session: Arc<Session>,
+    upstream: Arc<Upstream>,
+    stream: Arc<Stream>,
+) {
     let mut pause = PAUSE.0;
     loop {
         let level = session.level();
@@ -72,6 +79,7 @@ async fn for_session(session: Arc<Session>, upstream: Arc<Upstream>, stream: Arc
             let caller = session.caller();
             let live = upstream.live(session.introduction(&caller), level.as_deref()).await?;
             let relay = Relay {
+                hub: Arc::clone(&hub),
                 session: Arc::clone(&session),
                 upstream: Arc::clone(&upstream),
                 live: Arc::clone(&live),
@@ -130,7 +138,12 @@ async fn read<F: Future<Output = ()>>(
 }
 
 /// Stateful client, stateless backend: updates of the resources that the client subscribed to.
-async fn for_subscriber(session: Arc<Session>, upstream: Arc<Upstream>, stream: Arc<Stream>) {
+async fn for_subscriber(
+    hub: Arc<Hub>,
+    session: Arc<Session>,
+    upstream: Arc<Upstream>,
+    stream: Arc<Stream>,
+) {
     let uris: Vec<String> = upstream.subscriptions().iter().map(ToString::to_string).collect();
     if uris.is_empty() {
         return;
@@ -138,7 +151,9 @@ async fn for_subscriber(session: Arc<Session>, upstream: Arc<Upstream>, stream: 
     let caller = session.caller();
     let who = session.introduction(&caller);
     updates(&upstream.link, &uris, who, |message| {
-        if let Some(message) = untagged(&message) {
+        if hub.may_hear(session.caller().identity(), &message)
+            && let Some(message) = untagged(&message)
+        {
             stream.push(message, Class::Kept);
         }
     })
@@ -146,10 +161,20 @@ async fn for_subscriber(session: Arc<Session>, upstream: Arc<Upstream>, stream: 
 }
 
 /// A stateless client's updates from one backend, of either generation.
-pub(super) async fn for_listener(listener: Arc<Listener>, link: Arc<Link>, uris: Vec<String>) {
+pub(super) async fn for_listener(
+    hub: Arc<Hub>,
+    listener: Arc<Listener>,
+    link: Arc<Link>,
+    uris: Vec<String>,
+) {
+    let tell = |message: &Bytes| {
+        if hub.may_hear(listener.caller.identity(), message) {
+            listener.push(message);
+        }
+    };
     if link.speaks().is_some_and(|speaks| speaks != Speaks::Stateful) {
         let who = listening(&listener.caller);
-        return updates(&link, &uris, who, |message| listener.push(&message)).await;
+        return updates(&link, &uris, who, |message| tell(&message)).await;
     }
     let upstream = Arc::new(Upstream::new(Arc::clone(&link)));
     for uri in &uris {
@@ -164,7 +189,7 @@ pub(super) async fn for_listener(listener: Arc<Listener>, link: Arc<Link>, uris:
             read(&upstream, &live, &mut pause, |message| {
                 let updated = is_update(&message);
                 if updated {
-                    listener.push(&message);
+                    tell(&message);
                 }
                 let answering = (!updated).then(|| refuse(message));
                 async move {

@@ -32,12 +32,12 @@ pub(crate) async fn subscribe(
     if target.link.speaks() == Some(Speaks::Stateless) {
         // Another set of resources is another stream.
         upstream.stop_listening();
-        follow::follow(&session, &upstream);
+        follow::follow(&call.hub, &session, &upstream);
         return Ok(result(&call.id(), b"{}"));
     }
     let answer = Arc::clone(&call).forward(method).await;
     if answer.as_ref().is_ok_and(|response| response.status().is_success()) {
-        follow::follow(&session, &upstream);
+        follow::follow(&call.hub, &session, &upstream);
     }
     answer
 }

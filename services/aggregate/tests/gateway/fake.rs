@@ -1,13 +1,17 @@
 //! Backends of either generation, and clients of either generation.
 
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
+use http_body::Frame;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
     BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing, Transport,
@@ -27,6 +31,23 @@ pub(crate) struct Fake {
     pub(crate) heard: Mutex<Vec<(String, String, Value)>>,
     /// What it is about to do instead of answering.
     pub(crate) mood: Mutex<Mood>,
+    /// Streams that are open, by who opened them.
+    pub(crate) streams: Mutex<Vec<(String, UnboundedSender<Bytes>)>>,
+}
+
+/// A response that says what the backend comes to say.
+struct Talk(UnboundedReceiver<Bytes>);
+
+impl http_body::Body for Talk {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.poll_recv(cx).map(|said| said.map(|said| Ok(Frame::data(said))))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +77,7 @@ impl Fake {
             offers: Mutex::default(),
             heard: Mutex::default(),
             mood: Mutex::new(Mood::Well),
+            streams: Mutex::default(),
         })
     }
 
@@ -103,6 +125,9 @@ impl Fake {
             Mood::Dead => return Err("connection refused".into()),
             Mood::Silent => std::future::pending().await,
         }
+        if request.method() == Method::GET && self.generation == Generation::Stateful {
+            return Ok(self.open(who, &[]));
+        }
         if request.method() != Method::POST {
             return Ok(status(StatusCode::METHOD_NOT_ALLOWED));
         }
@@ -122,12 +147,46 @@ impl Fake {
             let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
             return Ok(telling(&answer));
         }
+        let asks = json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params":
+            {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}});
+        if method == "tools/call" && message["params"]["name"] == "ask" {
+            return Ok(self.open(who, &[asks]));
+        }
+        if method == "subscriptions/listen" && self.generation == Generation::Stateless {
+            let known = json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+                "params": {"notifications": {}}});
+            return Ok(self.open(who, &[known]));
+        }
         let answer = match self.result(&method, offer, &message["params"], &who) {
             Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
             None => json!({"jsonrpc": "2.0", "id": id, "error":
                 {"code": -32601, "message": "method not found"}}),
         };
         Ok(json_response(&answer))
+    }
+
+    /// Opens a stream that begins with this.
+    fn open(&self, who: String, first: &[Value]) -> Response<Body> {
+        let (sender, receiver) = unbounded_channel();
+        for message in first {
+            sender.send(format!("data: {message}\n\n").into()).unwrap();
+        }
+        self.streams.lock().unwrap().push((who, sender));
+        streaming(Body::wrap(Talk(receiver)))
+    }
+
+    /// Says something on all streams that `who` has open.
+    pub(crate) fn say(&self, who: &str, message: &Value) {
+        let streams = self.streams.lock().unwrap();
+        for (_, stream) in streams.iter().filter(|(opener, _)| opener == who) {
+            _ = stream.send(format!("data: {message}\n\n").into());
+        }
+    }
+
+    /// How many streams `who` has open.
+    pub(crate) fn open_streams(&self, who: &str) -> usize {
+        let streams = self.streams.lock().unwrap();
+        streams.iter().filter(|(opener, stream)| opener == who && !stream.is_closed()).count()
     }
 
     fn result(&self, method: &str, offer: &Value, params: &Value, who: &str) -> Option<Value> {
@@ -163,7 +222,11 @@ impl Fake {
 fn telling(answer: &Value) -> Response<Body> {
     let news = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     let events = format!("data: {news}\n\ndata: {answer}\n\n");
-    let mut response = Response::new(Body::from(Bytes::from(events)));
+    streaming(Body::from(Bytes::from(events)))
+}
+
+fn streaming(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
     let events = http::HeaderValue::from_static("text/event-stream");
     response.headers_mut().insert("content-type", events);
     response
@@ -249,6 +312,24 @@ impl Client {
         self
     }
 
+    /// With a token that is good for so long.
+    pub(crate) fn until(mut self, left: Duration) -> Self {
+        let known = Identity::builder("https://idp.test", self.identity.subject().unwrap());
+        self.identity = known.expires_at(std::time::SystemTime::now() + left).build();
+        self
+    }
+
+    /// Opens the standing stream of a session.
+    pub(crate) async fn stand(&self) -> Body {
+        let mut request = Request::get("/mcp").body(()).unwrap();
+        request.headers_mut().insert("accept", "text/event-stream".parse().unwrap());
+        request.headers_mut().insert("mcp-session-id", self.session.clone().unwrap());
+        request.extensions_mut().insert(self.identity.clone());
+        let Ok(response) = self.gateway.clone().oneshot(request).await;
+        assert_eq!(response.status(), 200);
+        response.into_body()
+    }
+
     /// The parts of an open response and its body.
     pub(crate) async fn send(&self, method: &str, mut params: Value) -> (Response<Body>, Trail) {
         let mut request = Request::post("/mcp").body(()).unwrap();
@@ -312,4 +393,16 @@ impl Said {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
+}
+
+/// What is said on a stream within a second.
+pub(crate) async fn heard(stream: &mut Body) -> String {
+    let mut said = String::new();
+    let read = async {
+        while let Some(frame) = stream.frame().await {
+            said += &String::from_utf8_lossy(&frame.unwrap().into_data().unwrap());
+        }
+    };
+    _ = tokio::time::timeout(Duration::from_secs(1), read).await;
+    said
 }

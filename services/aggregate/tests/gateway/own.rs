@@ -10,7 +10,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::PartialFailure;
 use vmcp_core::Generation;
 
-use crate::fake::{Client, Fake, Mood, with};
+use crate::fake::{Client, Fake, Mood, heard, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -184,18 +184,11 @@ async fn an_offer_is_refreshed_beside_a_request_and_its_caller_is_told() {
     sleep(Duration::from_secs(1)).await;
     assert_eq!(alice.names("tools/list").await, ["all_open", "own_green"]);
     assert_eq!(own.times("tools/list", "bob"), 1);
-    let mut heard = Vec::new();
+    let mut told = Vec::new();
     for mut stream in streams {
-        let mut said = String::new();
-        let read = async {
-            while let Some(frame) = http_body_util::BodyExt::frame(&mut stream).await {
-                said += &String::from_utf8_lossy(&frame.unwrap().into_data().unwrap());
-            }
-        };
-        _ = tokio::time::timeout(Duration::from_secs(1), read).await;
-        heard.push(said.contains("notifications/tools/list_changed"));
+        told.push(heard(&mut stream).await.contains("notifications/tools/list_changed"));
     }
-    assert_eq!(heard, [true, false]);
+    assert_eq!(told, [true, false]);
 }
 
 #[tokio::test(start_paused = true)]

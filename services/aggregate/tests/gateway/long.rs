@@ -1,0 +1,136 @@
+//! What lasts longer than a request: it ends with the token, and is admitted by the policies of the moment.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use vmcp_aggregate::{Admissions, Gateway};
+use vmcp_core::{Admission, Admit, Generation, Item, Verdict, ViewKey};
+
+use crate::fake::{Client, Fake, gateway, heard};
+
+const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
+
+fn backend(generation: Generation) -> Arc<Fake> {
+    let resources = json!([{"uri": "x://red", "name": "r"}, {"uri": "x://blue", "name": "b"}]);
+    let offer = json!({"tools": [{"name": "ask"}], "resources": resources});
+    Fake::new("be", generation).offer("*", offer)
+}
+
+fn updated(uri: &str) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_call_ends_with_the_token_it_was_begun_with() {
+    let backend = backend(Generation::Stateful);
+    let gateway = gateway(&[Arc::clone(&backend)]).await;
+    let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
+    let alice = alice.until(Duration::from_secs(100));
+    let said = alice.ask("tools/call", json!({"name": "be_ask", "arguments": {}})).await;
+    assert_eq!(said.json()["result"]["resultType"], "input_required", "{said:?}");
+    sleep(Duration::from_secs(90)).await;
+    assert_eq!((gateway.report().parked_calls, backend.open_streams("alice")), (1, 1));
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!((gateway.report().parked_calls, backend.open_streams("alice")), (0, 0));
+    assert_eq!(backend.times("notifications/cancelled", "alice"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn listening_to_a_backend_ends_with_the_token_and_begins_anew_with_a_newer_one() {
+    for generation in BOTH {
+        let backend = backend(generation);
+        let gateway = gateway(&[Arc::clone(&backend)]).await;
+        let alice = Client::new(&gateway, Generation::Stateful, "alice").await;
+        let alice = alice.until(Duration::from_secs(100));
+        let red = json!({"uri": "x://red"});
+        assert_eq!(
+            alice.ask("resources/subscribe", red.clone()).await.json()["error"],
+            Value::Null
+        );
+        sleep(Duration::from_secs(90)).await;
+        assert_eq!(backend.open_streams("alice"), 1);
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(backend.open_streams("alice"), 0);
+        let alice = alice.until(Duration::from_secs(300));
+        let _standing = alice.stand().await;
+        alice.ask("resources/subscribe", red).await;
+        sleep(Duration::from_secs(90)).await;
+        assert_eq!(backend.open_streams("alice"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listen_stream_asks_backends_for_nothing_once_the_token_has_expired() {
+    for generation in BOTH {
+        let backend = backend(generation);
+        let gateway = gateway(&[Arc::clone(&backend)]).await;
+        let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
+        let alice = alice.until(Duration::from_secs(100));
+        let wanted = json!({"notifications": {"resourceSubscriptions": ["x://red"]}});
+        let _stream = alice.send("subscriptions/listen", wanted).await;
+        sleep(Duration::from_secs(90)).await;
+        assert_eq!(backend.open_streams("alice"), 1);
+        sleep(Duration::from_secs(20)).await;
+        assert_eq!(backend.open_streams("alice"), 0);
+    }
+}
+
+/// Sees red, and blue too while it is allowed.
+struct Red(Arc<AtomicBool>);
+
+impl Admit for Red {
+    fn visible(&self, item: &Item<'_>) -> bool {
+        item.name.contains("red") || self.0.load(Ordering::Relaxed)
+    }
+
+    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
+        if self.visible(item) { Verdict::Permitted } else { Verdict::Hidden }
+    }
+
+    fn view(&self) -> ViewKey {
+        ViewKey([u8::from(self.0.load(Ordering::Relaxed)); 16])
+    }
+}
+
+async fn hears(gateway: &Gateway, backend: &Fake, generation: Generation, blue: &AtomicBool) {
+    let alice = Client::new(gateway, generation, "alice").await;
+    let mut stream = if generation == Generation::Stateful {
+        for uri in ["x://red", "x://blue"] {
+            let said = alice.ask("resources/subscribe", json!({"uri": uri})).await;
+            assert_eq!(said.json()["error"], Value::Null);
+        }
+        alice.stand().await
+    } else {
+        let uris = json!({"resourceSubscriptions": ["x://red", "x://blue"]});
+        alice.send("subscriptions/listen", json!({"notifications": uris})).await.0.into_body()
+    };
+    sleep(Duration::from_secs(1)).await;
+    for allowed in [true, false, true] {
+        blue.store(allowed, Ordering::Relaxed);
+        heard(&mut stream).await;
+        backend.say("alice", &updated("x://red"));
+        backend.say("alice", &updated("x://blue"));
+        let said = heard(&mut stream).await;
+        assert!(said.contains("x://red"), "{said}");
+        assert_eq!(said.contains("x://blue"), allowed, "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_are_admitted_by_the_policies_of_the_moment() {
+    for client in BOTH {
+        for generation in BOTH {
+            let backend = backend(generation);
+            let gateway = gateway(&[Arc::clone(&backend)]).await;
+            let blue = Arc::new(AtomicBool::new(true));
+            let known = Arc::clone(&blue);
+            let admissions =
+                Admissions::new(move |_| Some(Admission::new(Red(Arc::clone(&known)))));
+            gateway.admit_by(Some(admissions));
+            hears(&gateway, &backend, client, &blue).await;
+        }
+    }
+}
