@@ -44,8 +44,10 @@ struct Converter<'a> {
 /// All strategies, and what is wrong with some.
 pub(super) fn strategies(outgoing: OutgoingAuth, egress: &Egress) -> (Strategies, Vec<Mistake>) {
     let OutgoingAuth { source: Source::Inline | Source::Discovered, default, backends } = outgoing;
-    // Authorities that the operator named, on whichever network they are.
-    let policy = FetchPolicy { addresses: FetchAddresses::Any, ..FetchPolicy::supplied() };
+    // Authorities that the operator named, on whichever network they are. Which of them may be asked
+    // without TLS, those on this machine, was checked with their URLs.
+    let policy =
+        FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
     let Ok(fetcher) = Fetcher::new(egress.clone(), policy) else {
         // Without a CA bundle there is nothing to be wrong with it.
         return (Strategies { default: None, backends: HashMap::new() }, Vec::new());

@@ -3,12 +3,9 @@
 
 use std::fmt;
 
-use vmcp_config::{
-    FailureHandling, File, Operational, OutgoingAuth, SessionStorage, Source, Strategy,
-};
+use vmcp_config::{FailureHandling, File, Operational, OutgoingAuth, SessionStorage, Source};
 
 const LEAVE_OUT: &str = "leave it out";
-const SHARED: &str = "use type: unauthenticated or header_injection";
 const DEFAULT: &str = "leave it at its default";
 
 /// A section that nothing in this version would read.
@@ -62,18 +59,9 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
 }
 
 fn outgoing(outgoing: &OutgoingAuth, refuse: &mut impl FnMut(bool, &str, &'static str)) {
-    let OutgoingAuth { source, default, backends } = outgoing;
+    let OutgoingAuth { source, default: _, backends: _ } = outgoing;
     let discovered = matches!(source, Source::Discovered);
     refuse(discovered, "outgoingAuth.source", "use source: inline");
-    // Those by which each caller is shown a catalog of their own.
-    let sends = |strategy: &Strategy| match strategy {
-        Strategy::Unauthenticated | Strategy::HeaderInjection(_) => false,
-        Strategy::TokenExchange(_) | Strategy::UpstreamInject(_) | Strategy::AwsSts(_) => true,
-    };
-    refuse(default.as_ref().is_some_and(sends), "outgoingAuth.default", SHARED);
-    for (name, strategy) in backends {
-        refuse(sends(strategy), &format!("outgoingAuth.backends.{name}"), SHARED);
-    }
 }
 
 fn health(operational: &Operational, refuse: &mut impl FnMut(bool, &str, &'static str)) {

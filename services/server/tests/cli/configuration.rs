@@ -10,7 +10,7 @@ use crate::program::{Folder, Running, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 10] = [
     ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
     ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
     ("telemetry: {serviceName: a}", "telemetry"),
@@ -22,16 +22,6 @@ const REFUSED: [(&str, &str); 12] = [
     ),
     ("sessionStorage: {provider: redis, address: \"r:1\"}", "sessionStorage"),
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
-    (
-        "outgoingAuth: {source: inline, default: {type: token_exchange, \
-         tokenExchange: {tokenUrl: \"https://a.test\", clientId: c, clientSecret: hunter2}}}",
-        "outgoingAuth.default",
-    ),
-    (
-        "outgoingAuth: {source: inline, backends: {a: {type: aws_sts, \
-         awsSts: {region: eu-west-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/a\"}}}}",
-        "outgoingAuth.backends.a",
-    ),
     (
         "operational: {failureHandling: {healthCheckInterval: 31s}}",
         "operational.failureHandling.healthCheckInterval",

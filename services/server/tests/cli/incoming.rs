@@ -19,7 +19,7 @@ fn file(backend: &Backend, section: &str) -> String {
 }
 
 /// A stateless request of whoever has `token`.
-fn ask(port: u16, token: Option<&str>, method: &str, params: &Value) -> Answer {
+pub(crate) fn ask(port: u16, token: Option<&str>, method: &str, params: &Value) -> Answer {
     let mut params = params.clone();
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

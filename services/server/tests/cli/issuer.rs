@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
@@ -15,13 +15,25 @@ use serde_json::{Value, json};
 pub(crate) struct Issuer {
     pub(crate) url: String,
     pair: Arc<Ed25519KeyPair>,
+    forms: Arc<Mutex<Vec<String>>>,
+}
+
+/// Whose token a form wants to exchange.
+fn subject(form: &str) -> String {
+    let token = form.split('&').find_map(|pair| pair.strip_prefix("subject_token="));
+    let Some(claims) = token.and_then(|token| token.split('.').nth(1)) else {
+        return "the-gateway".to_owned();
+    };
+    let claims: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).unwrap()).unwrap();
+    claims["sub"].as_str().unwrap().to_owned()
 }
 
 impl Issuer {
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
-        let issuer = Self { url, pair: Arc::new(Ed25519KeyPair::generate().unwrap()) };
+        let pair = Arc::new(Ed25519KeyPair::generate().unwrap());
+        let issuer = Self { url, pair, forms: Arc::default() };
         let serving = issuer.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -53,6 +65,15 @@ impl Issuer {
                 let x = URL_SAFE_NO_PAD.encode(self.pair.public_key());
                 json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "1", "x": x}]})
             }
+            Some("/token") if head.contains(&known) => {
+                let form = String::from_utf8(form).unwrap();
+                let token = json!(format!("for-{}", subject(&form)));
+                self.forms.lock().unwrap().push(form);
+                json!({
+                    "access_token": token, "token_type": "Bearer", "expires_in": 300,
+                    "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
+                })
+            }
             Some("/introspect") if head.contains(&known) => {
                 let asked = String::from_utf8(form).unwrap();
                 let active = asked.contains("token=opaque-alice");
@@ -63,6 +84,11 @@ impl Issuer {
         let body = document.to_string();
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
         write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    }
+
+    /// What its token endpoint was asked.
+    pub(crate) fn forms(&self) -> Vec<String> {
+        self.forms.lock().unwrap().clone()
     }
 
     /// A token for an hour, with `more` claims.

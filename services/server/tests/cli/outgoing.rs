@@ -7,6 +7,8 @@ use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::http::get;
+use crate::incoming::ask;
+use crate::issuer::Issuer;
 use crate::mcp::{Stateful, text};
 use crate::program::{Folder, Running, vmcp_with};
 
@@ -53,6 +55,62 @@ fn a_backend_is_shown_its_own_header_and_the_others_the_default() {
 }
 
 #[test]
+fn each_caller_comes_with_a_token_of_their_own_that_theirs_was_exchanged_for() {
+    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let outgoing = format!(
+        "outgoingAuth:\n  source: inline\n  default:\n    type: token_exchange\n    tokenExchange:\n      \
+         tokenUrl: \"{}/token\"\n      audience: tools\n      scopes: [read, write]\n      clientId: client\n      \
+         clientSecretEnv: SECRET\n      subjectTokenType: jwt\n      externalTokenHeaderName: X-Token\n",
+        issuer.url
+    );
+    let text_of =
+        format!("name: x\n{}", issuer.section("")) + &backends(&[("a", &backend)]) + &outgoing;
+    let path = folder.write("vmcp.yaml", &text_of);
+    let (server, port) = Running::serve_with(&path, &[], &[("SECRET", "s3cret")]);
+    for user in ["ann", "bob", "ann"] {
+        let token = issuer.token(user, &json!({}));
+        let listed = ask(port, Some(&token), "tools/list", &json!({})).message();
+        assert_eq!(listed["result"]["tools"][0]["name"], "a_x", "{listed}");
+        let call = json!({"name": "a_x", "arguments": {}});
+        assert_eq!(text(&ask(port, Some(&token), "tools/call", &call).message()), "done");
+        let heads = backend.heads();
+        let calls: Vec<_> = heads.iter().filter(|head| head.contains("tools/call")).collect();
+        let last = calls.last().unwrap();
+        assert!(last.contains(&format!("x-token: bearer for-{user}\r\n")), "{last}");
+    }
+    assert!(backend.heads().iter().all(|head| !head.contains("authorization:")));
+    let forms = issuer.forms();
+    let of = |form: &str, pair: &str| form.split('&').any(|found| found == pair);
+    let exchanges: Vec<_> = forms.iter().filter(|form| form.contains("subject_token=")).collect();
+    // Ann comes with another token the second time.
+    assert!(exchanges.len() >= 2, "{forms:?}");
+    for form in exchanges {
+        assert!(of(form, "audience=tools") && of(form, "scope=read+write"), "{form}");
+        assert!(
+            of(form, "subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Ajwt"),
+            "{form}"
+        );
+    }
+    let (_, log) = server.stop();
+    assert!(!log.contains("for-ann") && !log.contains("s3cret"), "{log}");
+}
+
+#[test]
+fn an_anonymous_caller_gets_nothing_of_a_backend_that_looks_at_who_asks() {
+    let (folder, issuer) = (Folder::new(), Issuer::start());
+    let (theirs, all) = (Backend::start(&["x"]), Backend::start(&["y"]));
+    let outgoing = format!(
+        "outgoingAuth: {{source: inline, backends: {{theirs: {{type: token_exchange, tokenExchange: \
+         {{tokenUrl: \"{}/token\"}}}}}}}}\noperational: {{failureHandling: {{partialFailureMode: best_effort}}}}\n",
+        issuer.url
+    );
+    let text_of = START.to_owned() + &backends(&[("theirs", &theirs), ("all", &all)]) + &outgoing;
+    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    assert_eq!(Stateful::open(port).tools(), ["all_y"]);
+    assert!(issuer.forms().is_empty());
+}
+
+#[test]
 fn credentials_that_cannot_be_used_are_mistakes_with_their_paths() {
     let folder = Folder::new();
     let of = |strategy: &str| {
@@ -77,6 +135,41 @@ fn credentials_that_cannot_be_used_are_mistakes_with_their_paths() {
         assert!(ended.err.contains("outgoingAuth.default.headerInjection"), "{ended:?}");
         assert!(ended.err.contains(says), "{says}: {ended:?}");
         assert!(!ended.err.contains("hunter2"), "{ended:?}");
+    }
+}
+
+#[test]
+fn strategies_that_cannot_work_are_refused_with_what_to_change() {
+    let folder = Folder::new();
+    for (strategy, at, says) in [
+        (
+            "{type: token_exchange, tokenExchange: {tokenUrl: \"http://idp.test/token\"}}",
+            "tokenExchange.tokenUrl",
+            "https://",
+        ),
+        (
+            "{type: token_exchange, tokenExchange: {tokenUrl: \"https://idp.test\", externalTokenHeaderName: Host}}",
+            "tokenExchange.externalTokenHeaderName",
+            "belongs to the transport",
+        ),
+        (
+            "{type: aws_sts, awsSts: {region: eu-west-1, roleMappings: [{roleArn: \"arn:aws:iam::123456789012:role/a\", \
+             matcher: \"claims.\"}]}}",
+            "awsSts.roleMappings[0].matcher",
+            "CEL",
+        ),
+        (
+            "{type: aws_sts, awsSts: {region: eu-west-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/a\", \
+             service: \"a b\"}}",
+            "awsSts.service",
+            "service name",
+        ),
+    ] {
+        let text_of = format!("{START}outgoingAuth: {{source: inline, default: {strategy}}}\n");
+        let ended = vmcp_with(&["validate", "--config", &folder.write("vmcp.yaml", &text_of)], &[]);
+        assert_eq!(ended.code, 1, "{strategy}: {ended:?}");
+        assert!(ended.err.contains(&format!("outgoingAuth.default.{at}")), "{ended:?}");
+        assert!(ended.err.contains(says), "{says}: {ended:?}");
     }
 }
 
