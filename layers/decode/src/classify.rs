@@ -4,16 +4,13 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use vmcp_core::{Generation, Rejection, STATEFUL, STATELESS};
-use vmcp_wire::{Envelope, Key, Params, Span, Text, members, unquote};
+use vmcp_wire::{Envelope, Key, Params, Said, Span, Text, unquote};
 
 use crate::name;
 
 const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
-const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 /// The generation of the message (MCP 2026-07-28, Versioning and Streamable HTTP, Request Headers).
 ///
@@ -49,27 +46,26 @@ fn request(
     params: &Params,
 ) -> Result<Generation, Rejection> {
     let header = single(headers, &VERSION_HEADER)?;
-    let meta = params.get(Key::Meta).map(|span| span.of(bytes));
-    if meta.is_some_and(|meta| meta.first() != Some(&b'{')) {
+    let meta = params.get(Key::Meta);
+    if meta.is_some_and(|meta| meta.of(bytes).first() != Some(&b'{')) {
         return Err(Rejection::invalid_params("params._meta must be an object"));
     }
     // Only a handshake names a revision in its parameters, and only a stateful client shakes hands.
     if method.is(bytes, "initialize") && params.get(Key::ProtocolVersion).is_some() {
         return Ok(Generation::Stateful);
     }
-    let said = Said::read(meta.unwrap_or_default());
+    let said = |said| params.said(said).map(|span| span.of(bytes));
     let signal = header.is_some_and(|version| version == STATELESS)
-        || said.version.is_some()
-        || said.client
-        || said.capabilities.is_some();
+        || Said::ALL.iter().any(|member| params.said(*member).is_some());
     if !signal && !method.is(bytes, "server/discover") {
         return stateful(header);
     }
-    let Some(version) = said.version.and_then(unquote).filter(|version| !version.is_empty()) else {
+    let version = said(Said::ProtocolVersion).and_then(unquote);
+    let Some(version) = version.filter(|version| !version.is_empty()) else {
         // Some connectors send client metadata on a session of an older revision.
         return match header.and_then(text) {
             Some(known) if STATEFUL.contains(&known) => Ok(Generation::Stateful),
-            _ => Err(missing(VERSION)),
+            _ => Err(missing(Said::ProtocolVersion)),
         };
     };
     let Some(header) = header else {
@@ -84,35 +80,11 @@ fn request(
     if version != STATELESS {
         return stateful(Some(header));
     }
-    if said.capabilities.is_none_or(|value| value.first() != Some(&b'{')) {
-        return Err(missing(CAPABILITIES));
+    if said(Said::ClientCapabilities).is_none_or(|value| value.first() != Some(&b'{')) {
+        return Err(missing(Said::ClientCapabilities));
     }
     standard_headers(headers, bytes, method, params)?;
     Ok(Generation::Stateless)
-}
-
-/// What `_meta` says of the client.
-#[derive(Default)]
-struct Said<'a> {
-    version: Option<&'a [u8]>,
-    client: bool,
-    capabilities: Option<&'a [u8]>,
-}
-
-impl<'a> Said<'a> {
-    fn read(meta: &'a [u8]) -> Self {
-        let mut said = Self::default();
-        for member in members(meta) {
-            if member.key.is(VERSION) {
-                said.version = Some(member.value);
-            } else if member.key.is(CAPABILITIES) {
-                said.capabilities = Some(member.value);
-            } else if member.key.is(CLIENT) {
-                said.client = true;
-            }
-        }
-        said
-    }
 }
 
 /// A stateful message may name any revision of that generation, or none.
@@ -177,6 +149,6 @@ fn text(value: &HeaderValue) -> Option<&str> {
     value.to_str().ok()
 }
 
-fn missing(key: &str) -> Rejection {
-    Rejection::invalid_params(format!("params._meta lacks a valid {key}"))
+fn missing(said: Said) -> Rejection {
+    Rejection::invalid_params(format!("params._meta lacks a valid {}", said.name()))
 }

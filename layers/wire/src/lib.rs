@@ -19,7 +19,7 @@ pub use fault::{Fault, Refused};
 pub use head::{Head, HeadOutcome, head};
 pub use listing::{Entry, Listing};
 pub use members::{Elements, Member, Members, RawStr, elements, find, members, validate};
-pub use params::{Key, Params};
+pub use params::{Key, Params, Said};
 pub use quote::{quote, unquote};
 pub use span::{Span, Text};
 pub use splice::Splice;

@@ -53,6 +53,18 @@ pub enum Key {
     Notifications,
 }
 
+/// A member of `params._meta` by which each request of revision 2026-07-28 says what older ones said once, in the handshake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Said {
+    /// The revision that the request is of.
+    ProtocolVersion,
+    /// What the client is called.
+    ClientInfo,
+    /// What the client can do.
+    ClientCapabilities,
+}
+
 /// The members of `ref` that say what is completed.
 #[derive(Clone, Copy)]
 #[repr(u8)]
@@ -73,6 +85,8 @@ pub struct Params {
     pub span: Option<Span>,
     /// By [`Key`]; an empty span means absent, since no JSON value is empty.
     values: [Span; 16],
+    /// By [`Said`]; likewise.
+    said: [Span; 3],
     /// One bit per [`Key`] whose value is a string with escapes.
     escaped: u16,
     members: u8,
@@ -119,6 +133,21 @@ impl Key {
             Self::Capabilities => "capabilities",
             Self::ClientInfo => "clientInfo",
             Self::Notifications => "notifications",
+        }
+    }
+}
+
+impl Said {
+    /// All of them, in the order of their discriminants.
+    pub const ALL: [Self; 3] = [Self::ProtocolVersion, Self::ClientInfo, Self::ClientCapabilities];
+
+    /// The member's name as MCP spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ProtocolVersion => "io.modelcontextprotocol/protocolVersion",
+            Self::ClientInfo => "io.modelcontextprotocol/clientInfo",
+            Self::ClientCapabilities => "io.modelcontextprotocol/clientCapabilities",
         }
     }
 }
@@ -191,6 +220,13 @@ impl Params {
         (!span.is_empty()).then_some(span)
     }
 
+    /// Where the value of a member of `_meta` stands, or `None` when there is no such member, or `_meta` is no object.
+    #[must_use]
+    pub fn said(&self, said: Said) -> Option<Span> {
+        let span = self.said[said as usize];
+        (!span.is_empty()).then_some(span)
+    }
+
     /// The value of `key` if it is a JSON string. `bytes` must be the message that was scanned.
     #[must_use]
     pub fn text(&self, bytes: &[u8], key: Key) -> Option<Text> {
@@ -205,8 +241,13 @@ impl Params {
         self.members == 0
     }
 
-    pub(crate) const ABSENT: Self =
-        Self { span: None, values: [Span { start: 0, end: 0 }; 16], escaped: 0, members: 0 };
+    pub(crate) const ABSENT: Self = Self {
+        span: None,
+        values: [Span { start: 0, end: 0 }; 16],
+        said: [Span { start: 0, end: 0 }; 3],
+        escaped: 0,
+        members: 0,
+    };
 
     /// Reads the object at `lexer`, which `outer` containers enclose. Faults of the grammar stop the reading; the first other
     /// fault goes to `fault`.
@@ -224,8 +265,18 @@ impl Params {
                 return lexer.value(outer + 1).map(drop);
             };
             let value = match (key, lexer.peek()) {
-                (Key::Meta, Some(b'{')) => distinct::<Nothing>(lexer, outer + 1, fault)?,
-                (Key::Ref, Some(b'{')) => distinct::<Reference>(lexer, outer + 1, fault)?,
+                (Key::Meta, Some(b'{')) => {
+                    distinct::<Nothing>(lexer, outer + 1, fault, |name, value| {
+                        if let Some(said) =
+                            Said::ALL.iter().find(|said| name.is(bytes, said.name()))
+                        {
+                            params.said[*said as usize] = value;
+                        }
+                    })?
+                }
+                (Key::Ref, Some(b'{')) => {
+                    distinct::<Reference>(lexer, outer + 1, fault, |_, _| {})?
+                }
                 _ => lexer.value(outer + 1)?,
             };
             params.values[key as usize] = value.span;
@@ -238,11 +289,12 @@ impl Params {
     }
 }
 
-/// Reads an object whose members have to be told apart, though nobody asks here where they stand.
+/// Reads an object whose members have to be told apart, and tells each name and where its value stands.
 fn distinct<S: Sought>(
     lexer: &mut Lexer<'_>,
     outer: usize,
     fault: &mut Option<Fault>,
+    mut member: impl FnMut(Text, Span),
 ) -> Result<Text, Stop> {
     let mut ledger = Ledger::<S>::new();
     let bytes = lexer.bytes;
@@ -250,7 +302,8 @@ fn distinct<S: Sought>(
         if let Err(found) = ledger.enter(bytes, name) {
             fault.get_or_insert(found);
         }
-        lexer.value(outer + 1).map(drop)
+        member(name, lexer.value(outer + 1)?.span);
+        Ok(())
     })?;
     Ok(Text { span, escaped: false })
 }
@@ -264,6 +317,9 @@ mod tests {
         for key in Key::ALL {
             assert_eq!(Key::named(key.name().as_bytes()), Some(key));
             assert_eq!(Key::NAMES[usize::from(key.index())], key.name());
+        }
+        for (index, said) in Said::ALL.into_iter().enumerate() {
+            assert_eq!(said as usize, index);
         }
         for (index, name) in Reference::NAMES.iter().enumerate() {
             let found = Reference::named(name.as_bytes()).map(|member| usize::from(member.index()));

@@ -18,8 +18,8 @@ pub fn unquote(string: &[u8]) -> Option<Cow<'_, str>> {
     let mut lexer = Lexer::whole(string);
     let text = lexer.string().ok()?;
     (lexer.at == string.len()).then_some(())?;
-    std::str::from_utf8(string).ok()?;
-    Some(text.read(string))
+    let inside = std::str::from_utf8(inside(string)).ok()?;
+    Some(if text.escaped { Unescaped::new(inside).collect() } else { Cow::Borrowed(inside) })
 }
 
 /// Appends `text` to `out` as a JSON string literal with its quotes.
@@ -57,13 +57,10 @@ fn escape(byte: u8, out: &mut Vec<u8>) {
 
 /// The value of a literal that was scanned.
 pub(crate) fn read(literal: &[u8]) -> Cow<'_, str> {
-    let inside = inside(literal);
-    if memchr::memchr(b'\\', inside).is_none() {
-        return String::from_utf8_lossy(inside);
-    }
-    match std::str::from_utf8(inside) {
-        Ok(inside) => Cow::Owned(Unescaped::new(inside).collect()),
-        Err(_) => String::from_utf8_lossy(inside),
+    match std::str::from_utf8(inside(literal)) {
+        Ok(inside) if inside.contains('\\') => Unescaped::new(inside).collect(),
+        Ok(inside) => Cow::Borrowed(inside),
+        Err(_) => String::from_utf8_lossy(inside(literal)),
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Key, MAX_MEMBERS};
+use crate::{Key, MAX_MEMBERS, Said};
 
 fn fault(message: &str) -> Fault {
     scan(message.as_bytes()).expect_err("has to be refused").fault
@@ -337,4 +337,17 @@ fn answers_with_the_codes_of_json_rpc() {
     assert_eq!(fault(r#"{"a":"\ud800"}"#).code(), -32700);
     assert_eq!(fault("[]").code(), -32600);
     assert_eq!(fault(&request(r#"{"Name":1}"#)).code(), -32600);
+}
+
+#[test]
+fn tells_what_a_request_says_of_its_client() {
+    let message = request(
+        r#"{"_meta":{"a":{"io.modelcontextprotocol/clientInfo":0},"io.modelcontextprotocol\/clientInfo":{"name":"n"},
+        "io.modelcontextprotocol/protocolVersion":"v"},"io.modelcontextprotocol/clientCapabilities":{}}"#,
+    );
+    let Ok(Envelope::Request { params, .. }) = scan(message.as_bytes()) else { panic!() };
+    let said = |said| params.said(said).map(|span| span.of(message.as_bytes()));
+    assert_eq!(said(Said::ClientInfo), Some(&br#"{"name":"n"}"#[..]));
+    assert_eq!(said(Said::ProtocolVersion), Some(&br#""v""#[..]));
+    assert_eq!(said(Said::ClientCapabilities), None);
 }
