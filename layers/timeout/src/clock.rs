@@ -2,12 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep};
 
 use crate::Hold;
+use crate::idle::Idle;
 
 /// Starts running when first polled, and again at each [`Clock::restart`].
 #[derive(Debug)]
@@ -15,13 +17,15 @@ pub(crate) struct Clock {
     limit: Duration,
     hold: Option<Hold>,
     deadline: Option<Instant>,
-    /// Made when something is awaited for the first time: most frames are there at once.
+    /// Taken when something is awaited for the first time: most frames are there at once.
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Where it is taken from.
+    idle: Arc<Idle>,
 }
 
 impl Clock {
-    pub(crate) fn new(limit: Duration, hold: Option<Hold>) -> Self {
-        Self { limit, hold, deadline: None, sleep: None }
+    pub(crate) fn new(limit: Duration, hold: Option<Hold>, idle: Arc<Idle>) -> Self {
+        Self { limit, hold, deadline: None, sleep: None, idle }
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -38,7 +42,7 @@ impl Clock {
         loop {
             let limit = self.limit;
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + limit);
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            let sleep = self.sleep.get_or_insert_with(|| self.idle.take(deadline));
             if sleep.is_elapsed() || sleep.deadline() > deadline {
                 sleep.as_mut().reset(deadline);
             }
@@ -55,6 +59,14 @@ impl Clock {
                 return Poll::Ready(());
             }
             self.deadline = None;
+        }
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        if let Some(sleep) = self.sleep.take() {
+            self.idle.give(sleep);
         }
     }
 }

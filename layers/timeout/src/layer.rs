@@ -8,19 +8,22 @@ use tower_layer::Layer;
 use vmcp_core::Backend;
 
 use crate::Timeout;
+use crate::idle::Idle;
 
 /// Bounds the wait for each frame. See the [crate docs](crate) for an example.
 #[derive(Clone, Debug)]
 pub struct TimeoutLayer {
     default: Duration,
     per_backend: Arc<HashMap<Backend, Duration>>,
+    /// Shared by all services that this makes.
+    pub(crate) idle: Arc<Idle>,
 }
 
 impl TimeoutLayer {
     /// `default` for every backend.
     #[must_use]
     pub fn new(default: Duration) -> Self {
-        Self { default, per_backend: Arc::default() }
+        Self { default, per_backend: Arc::default(), idle: Arc::default() }
     }
 
     /// Another time for some backends, by the [`Backend`] in the request's extensions.

@@ -3,6 +3,7 @@
 mod body;
 mod clock;
 mod hold;
+mod idle;
 mod layer;
 mod service;
 

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -70,7 +71,8 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let extensions = request.extensions();
         let limit = self.layer.limit(extensions.get::<Backend>());
-        let clock = Clock::new(limit, extensions.get::<Hold>().cloned());
+        let hold = extensions.get::<Hold>().cloned();
+        let clock = Clock::new(limit, hold, Arc::clone(&self.layer.idle));
         ResponseFuture { inner: self.inner.call(request), clock: Some(clock) }
     }
 }

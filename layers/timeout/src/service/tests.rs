@@ -51,7 +51,8 @@ async fn the_time_stands_still_while_it_is_held() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_may_last_as_long_as_something_comes() {
     let (mut sender, body) = Frames::new(1);
-    let mut body = ResponseBody::new(body, Some(Clock::new(Duration::from_secs(2), None)));
+    let mut body =
+        ResponseBody::new(body, Some(Clock::new(Duration::from_secs(2), None, Arc::default())));
     let feeding = tokio::spawn(async move {
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -75,4 +76,51 @@ async fn an_answer_in_time_passes() {
     });
     let service = TimeoutLayer::new(Duration::from_secs(1)).layer(inner);
     assert!(service.oneshot(Request::new(())).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_that_is_used_again_leaves_the_whole_time() {
+    let service = TimeoutLayer::new(Duration::from_secs(10)).layer(silent());
+    // Each is given up after seven seconds, and its timer goes to the next one.
+    for _ in 0..3 {
+        let call = service.clone().oneshot(Request::new(()));
+        assert!(tokio::time::timeout(Duration::from_secs(7), call).await.is_err());
+        assert_eq!(service.layer.idle.len(), 1);
+    }
+    let began = Instant::now();
+    let error = service.clone().oneshot(Request::new(())).await.unwrap_err();
+    assert!(error.is::<Elapsed>());
+    assert_eq!(began.elapsed().as_secs(), 10);
+    assert_eq!(service.layer.idle.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_of_a_longer_time_serves_a_shorter_one() {
+    let slow = Backend::new("slow");
+    let layer = TimeoutLayer::new(Duration::from_secs(1))
+        .per_backend(HashMap::from([(slow.clone(), Duration::from_secs(60))]));
+    let mut request = Request::new(());
+    request.extensions_mut().insert(slow);
+    let call = layer.layer(silent()).oneshot(request);
+    assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
+    let began = Instant::now();
+    assert!(layer.layer(silent()).oneshot(Request::new(())).await.is_err());
+    assert_eq!(began.elapsed().as_secs(), 1);
+}
+
+#[test]
+fn timers_do_not_outlive_their_runtime() {
+    let service = TimeoutLayer::new(Duration::from_secs(10)).layer(silent());
+    for _ in 0..2 {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let call = service.clone().oneshot(Request::new(()));
+            assert!(tokio::time::timeout(Duration::from_secs(7), call).await.is_err());
+            assert_eq!(service.layer.idle.len(), 1);
+        });
+    }
 }

@@ -1,0 +1,69 @@
+//! Timers that are kept for the next wait.
+
+use std::pin::Pin;
+use std::sync::{Mutex, TryLockError};
+
+use tokio::runtime::{Handle, Id};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The most timers that are kept. Each may keep what waited on it last in memory until it fires.
+const MOST: usize = 128;
+
+/// Timers of one runtime that nobody waits on.
+///
+/// Entering a timer and taking it out again goes through a lock that all workers share, for a wait that
+/// hardly ever ends by it. What is kept stays entered: its next user only moves it when it fires too
+/// early, which is once in the time that it stands for.
+#[derive(Debug, Default)]
+pub(crate) struct Idle(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// A timer outlives its runtime only to panic.
+    runtime: Option<Id>,
+    timers: Vec<Pin<Box<Sleep>>>,
+}
+
+impl Idle {
+    /// A timer that stands at `deadline`, or at another time.
+    pub(crate) fn take(&self, deadline: Instant) -> Pin<Box<Sleep>> {
+        self.kept().unwrap_or_else(|| Box::pin(sleep_until(deadline)))
+    }
+
+    fn kept(&self) -> Option<Pin<Box<Sleep>>> {
+        self.with(|kept| kept.timers.pop())?
+    }
+
+    /// Keeps a timer, unless there are enough.
+    pub(crate) fn give(&self, timer: Pin<Box<Sleep>>) {
+        // One that has fired is not entered any more.
+        if timer.is_elapsed() {
+            return;
+        }
+        self.with(|kept| {
+            if kept.timers.len() < MOST {
+                kept.timers.push(timer);
+            }
+        });
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.with(|kept| kept.timers.len()).unwrap_or_default()
+    }
+
+    /// `None` when somebody else is at it, or outside of a runtime: a timer more or less is not worth a wait.
+    fn with<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> Option<T> {
+        let mut kept = match self.0.try_lock() {
+            Ok(kept) => kept,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let runtime = Handle::try_current().ok()?.id();
+        if kept.runtime != Some(runtime) {
+            kept.runtime = Some(runtime);
+            kept.timers.clear();
+        }
+        Some(act(&mut kept))
+    }
+}
