@@ -24,7 +24,7 @@ use vmcp_core::{
 /// A backend with what it offers to whom, by the member of the list's result.
 pub(crate) struct Fake {
     pub(crate) name: &'static str,
-    pub(crate) generation: Generation,
+    pub(crate) generation: Mutex<Generation>,
     /// What everybody gets, or nobody does if there is nothing for them.
     pub(crate) offers: Mutex<BTreeMap<String, Value>>,
     /// Each request: who sent it, its method, and its parameters.
@@ -73,7 +73,7 @@ impl Fake {
     pub(crate) fn new(name: &'static str, generation: Generation) -> Arc<Self> {
         Arc::new(Self {
             name,
-            generation,
+            generation: Mutex::new(generation),
             offers: Mutex::default(),
             heard: Mutex::default(),
             mood: Mutex::new(Mood::Well),
@@ -125,7 +125,8 @@ impl Fake {
             Mood::Dead => return Err("connection refused".into()),
             Mood::Silent => std::future::pending().await,
         }
-        if request.method() == Method::GET && self.generation == Generation::Stateful {
+        let stateful = *self.generation.lock().unwrap() == Generation::Stateful;
+        if request.method() == Method::GET && stateful {
             return Ok(self.open(who, &[]));
         }
         if request.method() != Method::POST {
@@ -152,7 +153,7 @@ impl Fake {
         if method == "tools/call" && message["params"]["name"] == "ask" {
             return Ok(self.open(who, &[asks]));
         }
-        if method == "subscriptions/listen" && self.generation == Generation::Stateless {
+        if method == "subscriptions/listen" && !stateful {
             let known = json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
                 "params": {"notifications": {}}});
             return Ok(self.open(who, &[known]));
@@ -190,7 +191,7 @@ impl Fake {
     }
 
     fn result(&self, method: &str, offer: &Value, params: &Value, who: &str) -> Option<Value> {
-        let stateless = self.generation == Generation::Stateless;
+        let stateless = *self.generation.lock().unwrap() == Generation::Stateless;
         let capabilities = json!({"tools": {}, "prompts": {}, "resources": {}, "completions": {}});
         let list = |member: &str| {
             json!({member: offer.get(member).cloned().unwrap_or_else(|| json!([])),

@@ -211,6 +211,19 @@ async fn news_for_one_caller_concerns_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_backend_that_changes_its_generation_is_asked_for_it_by_the_caller() {
+    let own = own(Generation::Stateful);
+    let gateway = best(&own).await;
+    for generation in BOTH {
+        let alice = Client::new(&gateway, generation, "alice").await;
+        alice.names("tools/list").await;
+        let other = *own.generation.lock().unwrap() == Generation::Stateful;
+        *own.generation.lock().unwrap() = BOTH[usize::from(other)];
+        assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_thousand_first_requests_of_one_caller_are_one_fetch() {
     let own = own(Generation::Stateless);
     let gateway = best(&own).await;

@@ -1,0 +1,160 @@
+//! What a list of 1,000 tools costs: for everybody, for a caller who sees half of it, and for one out of
+//! many whose backend offers each of them something else.
+//!
+//! `cargo run --release -p vmcp-aggregate --example lists`
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tokio::time::Instant;
+use tower::ServiceExt;
+use vmcp_aggregate::settings::{
+    BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing, Transport,
+};
+use vmcp_aggregate::{Gateway, Seal};
+use vmcp_core::{
+    Admission, Admit, Backend, Body, BoxError, Generation, Identity, Item, McpRequest, Verdict,
+    ViewKey,
+};
+
+const TOOLS: usize = 1000;
+const ROUNDS: u32 = 20_000;
+
+/// Sees the tools with an even number, under a key that it is given.
+struct Even(u32);
+
+impl Admit for Even {
+    fn visible(&self, item: &Item<'_>) -> bool {
+        item.name.ends_with(['0', '2', '4', '6', '8'])
+    }
+
+    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
+        if self.visible(item) { Verdict::Permitted } else { Verdict::Hidden }
+    }
+
+    fn view(&self) -> ViewKey {
+        ViewKey(u128::from(self.0).to_be_bytes())
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), BoxError> {
+    let shared = gateway(Sharing::Shared).await;
+    let own = gateway(Sharing::PerCaller).await;
+    let even = Some(Admission::new(Even(0)));
+    let (alice, nobody) = (Identity::new("https://idp.test", "alice"), Identity::anonymous());
+    for _ in 0..3 {
+        let plain = time(ROUNDS, &shared, "tools/list", |_| (nobody.clone(), None)).await?;
+        println!("plain                       {plain:>9.0} ns");
+        let warm = time(ROUNDS, &shared, "tools/list", |_| (nobody.clone(), even.clone())).await?;
+        println!("half of it, warm            {warm:>9.0} ns  {:.2}", warm / plain);
+        let own = time(ROUNDS, &own, "tools/list", |_| (alice.clone(), None)).await?;
+        println!("a caller's own, warm        {own:>9.0} ns  {:.2}", own / plain);
+    }
+    let key = |n| (Identity::anonymous(), Some(Admission::new(Even(n + 1))));
+    let cold = time(1000, &shared, "tools/list", key).await?;
+    println!("half of it, each view new   {:>9.0} us", cold / 1e3);
+    let caller = |n: u32| (Identity::new("https://idp.test", &n.to_string()), None);
+    let cold = time(1000, &own, "tools/list", caller).await?;
+    println!("a caller's own, each new    {:>9.0} us", cold / 1e3);
+    let call = time(ROUNDS, &shared, "tools/call", |_| (nobody.clone(), None)).await?;
+    println!("call, plain                 {call:>9.0} ns");
+    let call = time(ROUNDS, &shared, "tools/call", |_| (nobody.clone(), even.clone())).await?;
+    println!("call, admitted              {call:>9.0} ns");
+    let call = time(ROUNDS, &own, "tools/call", |_| (alice.clone(), None)).await?;
+    println!("call, a caller's own        {call:>9.0} ns");
+    let report = own.report();
+    let (callers, offers) = (report.caller_offers, report.different_offers);
+    println!("{callers} callers, {offers} offers, {} catalogs", report.caller_catalogs);
+    Ok(())
+}
+
+/// Nanoseconds for each request.
+async fn time(
+    rounds: u32,
+    gateway: &Gateway,
+    method: &str,
+    who: impl Fn(u32) -> (Identity, Option<Admission>),
+) -> Result<f64, BoxError> {
+    let message = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"be_tool-0500","arguments":{{}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}}}}"#
+    );
+    let bytes = Bytes::from(message);
+    let envelope = vmcp_wire::scan(&bytes).map_err(|refused| format!("{refused:?}"))?;
+    let message = McpRequest { bytes, envelope, generation: Generation::Stateless };
+    let mut size = 0;
+    let begun = Instant::now();
+    for round in 0..rounds {
+        let mut request = Request::post("/mcp").body(())?;
+        let (identity, admission) = who(round);
+        request.extensions_mut().insert(message.clone());
+        request.extensions_mut().insert(identity);
+        admission.map(|admission| request.extensions_mut().insert(admission));
+        let Ok(answer) = gateway.clone().oneshot(request).await;
+        size += answer.into_body().collect().await?.to_bytes().len();
+    }
+    let spent = begun.elapsed();
+    if size < 40 * rounds as usize {
+        return Err("the answers are too short".into());
+    }
+    Ok(spent.as_secs_f64() * 1e9 / f64::from(rounds))
+}
+
+async fn gateway(catalog: Sharing) -> Gateway {
+    let tool = |n| format!(r#"{{"name":"tool-{n:04}","description":"{}"}}"#, "d".repeat(200));
+    let tools: Arc<str> = (0..TOOLS).map(tool).collect::<Vec<_>>().join(",").into();
+    let service =
+        tower::service_fn(move |request: Request<Full<Bytes>>| answer(request, tools.clone()));
+    let backend = BackendSettings {
+        backend: Backend::new("be"),
+        uri: http::Uri::from_static("http://be.test/mcp"),
+        transport: Transport::StreamableHttp,
+        catalog,
+        service: BackendService::new(service),
+        breaker: None,
+        answer_within: Duration::from_secs(10),
+        fingerprint: 0,
+        tuning: 0,
+    };
+    let settings = Settings {
+        name: "gw".to_owned(),
+        version: "1".to_owned(),
+        backends: vec![backend],
+        rules: Rules::default(),
+        partial_failure: PartialFailure::BestEffort,
+    };
+    let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
+    let gateway = Gateway::new(settings, Limits::default(), seal);
+    gateway.settled().await;
+    gateway
+}
+
+/// A stateless server.
+async fn answer(
+    request: Request<Full<Bytes>>,
+    tools: Arc<str>,
+) -> Result<Response<Body>, BoxError> {
+    let message = request.into_body().collect().await?.to_bytes();
+    let id = vmcp_wire::find(&message, "id").unwrap_or(b"null");
+    let id = String::from_utf8_lossy(id);
+    let method = vmcp_wire::find(&message, "method").and_then(vmcp_wire::unquote);
+    let result = match method.as_deref() {
+        Some("server/discover") => {
+            r#"{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"resultType":"complete"}"#
+                .to_owned()
+        }
+        Some("tools/list") => format!(r#"{{"tools":[{tools}],"resultType":"complete"}}"#),
+        Some("tools/call") => r#"{"content":[],"resultType":"complete"}"#.to_owned(),
+        _ => return Ok(Response::new(Body::from(Bytes::from(format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no"}}}}"#
+        ))))),
+    };
+    let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+    let mut response = Response::new(Body::from(Bytes::from(body)));
+    let json = http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert("content-type", json);
+    Ok(response)
+}
