@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -53,6 +53,7 @@ pub struct Client {
     endpoint: Arc<Endpoint>,
     sender: Option<SendRequest<Full<Bytes>>>,
     session: Option<HeaderValue>,
+    bearer: Option<HeaderValue>,
     serial: u64,
 }
 
@@ -104,7 +105,12 @@ impl Client {
     /// A client that has not connected yet.
     #[must_use]
     pub fn new(endpoint: Arc<Endpoint>) -> Self {
-        Self { endpoint, sender: None, session: None, serial: 0 }
+        Self { endpoint, sender: None, session: None, bearer: None, serial: 0 }
+    }
+
+    /// Shows `bearer`, a token with its scheme, from now on.
+    pub fn show(&mut self, bearer: Option<HeaderValue>) {
+        self.bearer = bearer;
     }
 
     /// Makes itself known as the generation does: a new session, or nothing at all.
@@ -261,6 +267,9 @@ impl Client {
             if let Some(name) = name {
                 headers.insert("mcp-name", name.parse()?);
             }
+        }
+        if let Some(bearer) = &self.bearer {
+            headers.insert(AUTHORIZATION, bearer.clone());
         }
         if let Some(session) = &self.session {
             headers.insert(SESSION, session.clone());

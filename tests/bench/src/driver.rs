@@ -1,14 +1,18 @@
 //! `bench`: starts backends, a bare proxy and the gateway as it is shipped, measures them in turn, prints one table.
 
 mod change;
+mod full;
 mod http;
 mod load;
 mod memory;
+mod outside;
+mod policies;
 mod process;
 mod programs;
 mod rows;
 mod start;
 mod table;
+mod tokens;
 mod world;
 
 use std::path::PathBuf;
@@ -20,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use self::programs::Programs;
-use self::rows::{Kind, ROWS, Row};
+use self::rows::{Kind, ROWS, Row, Stack};
 use self::table::Measured;
 use self::world::World;
 use crate::{Fault, Generation};
@@ -105,12 +109,13 @@ async fn bench(args: Args) -> Result<ExitCode, Fault> {
     let programs = Programs::find(vmcp, !no_build)?;
     let effort = Effort { repetitions: if smoke { 1 } else { repetitions.max(1) }, smoke };
     let mut lines = Vec::new();
-    for generation in [Generation::Stateful, Generation::Stateless] {
-        let rows: Vec<_> = rows.iter().filter(|row| row.generation == generation).collect();
+    for (generation, stack) in worlds() {
+        let in_it = |row: &&&Row| row.generation == generation && row.stack == stack;
+        let rows: Vec<_> = rows.iter().filter(in_it).collect();
         if rows.is_empty() {
             continue;
         }
-        let world = World::start(&programs, generation).await?;
+        let world = World::start(&programs, generation, stack).await?;
         for row in rows {
             let start = Instant::now();
             let line = (*row, measure(row, &world, &programs, effort).await);
@@ -124,6 +129,13 @@ async fn bench(args: Args) -> Result<ExitCode, Fault> {
     println!("{}", table::render(&lines, &programs, effort));
     let all_correct = lines.iter().all(|(_, measured)| measured.is_ok());
     Ok(if all_correct { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Each has processes of its own.
+fn worlds() -> impl Iterator<Item = (Generation, Stack)> {
+    let generations = [Generation::Stateful, Generation::Stateless];
+    let stacks = [Stack::Plain, Stack::Full, Stack::FullWithArguments];
+    stacks.into_iter().flat_map(move |stack| generations.map(|generation| (generation, stack)))
 }
 
 async fn measure(

@@ -1,9 +1,11 @@
 //! `bench-load`: closed-loop load. Each worker has one connection and one session, asks its next question when the last
 //! one is answered, and checks every answer. Prints one line of JSON, a [`Report`].
 
+mod tokens;
 mod worker;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use clap::{Parser, ValueEnum};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
+use self::tokens::Tokens;
 use self::worker::{Shared, Worked, worker};
 use crate::client::Endpoint;
 use crate::summary::{micros, percentile};
@@ -56,6 +59,12 @@ pub struct Plan {
     /// How long sessions rest before memory is read a second time, in milliseconds.
     #[arg(long, default_value_t = 0)]
     pub settle_ms: u64,
+    /// A file with bearer tokens, one a line. Each worker keeps to one of them, the first to the first one and so on.
+    #[arg(long, value_name = "FILE")]
+    pub tokens: Option<PathBuf>,
+    /// Each request, and each session's beginning, takes a token of its own.
+    #[arg(long, requires = "tokens")]
+    pub each_token_once: bool,
     /// A process whose time and memory are read: NAME=PID. Repeatable.
     #[arg(long)]
     pub watch: Vec<Watch>,
@@ -145,7 +154,8 @@ pub async fn run(plan: Plan) -> Result<Report, Fault> {
     let endpoint = Arc::new(Endpoint::new(&plan.url, plan.generation)?);
     let watch = plan.watch.clone();
     let settle = Duration::from_millis(plan.settle_ms);
-    let shared = Arc::new(Shared::new(plan));
+    let tokens = Tokens::read(plan.tokens.as_deref(), plan.each_token_once)?;
+    let shared = Arc::new(Shared::new(plan, tokens));
     let workers: Vec<_> = (0..shared.plan.connections)
         .map(|number| tokio::spawn(worker(number, Arc::clone(&shared), Arc::clone(&endpoint))))
         .collect();

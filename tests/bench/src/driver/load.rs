@@ -4,8 +4,9 @@ use clap::ValueEnum;
 use tokio::process::Command;
 
 use super::Effort;
+use super::full::Tokens;
 use super::programs::Programs;
-use super::rows::{BACKENDS, Load, TOOLS};
+use super::rows::{BACKENDS, Load};
 use super::table::{Measured, Pair};
 use super::world::{Front, World};
 use crate::load::{Mode, Report};
@@ -25,6 +26,7 @@ pub(super) struct Order<'a> {
     pub(super) warmup: u64,
     pub(super) streams: bool,
     pub(super) settle_ms: u64,
+    pub(super) tokens: Option<Tokens<'a>>,
 }
 
 /// The name that the measured process has in reports.
@@ -56,6 +58,12 @@ pub(super) async fn run(
     if order.streams {
         command.arg("--streams");
     }
+    if let Some(Tokens { file, each_once }) = order.tokens {
+        command.arg("--tokens").arg(file);
+        if each_once {
+            command.arg("--each-token-once");
+        }
+    }
     let output = command.output().await?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
@@ -79,14 +87,18 @@ pub(super) async fn measure(
 ) -> Result<Measured, Fault> {
     let mut reports = (Vec::new(), Vec::new());
     for turn in 0..effort.repetitions {
+        let tokens = tokens(load, world, effort).await?;
         // Whoever comes second profits from what the first has warmed: they take turns in that too.
         for gateway in [turn % 2 == 0, turn % 2 != 0] {
-            let report = once(load, world, programs, effort, gateway).await;
+            let report = once(load, world, programs, effort, tokens, gateway).await;
             let report = report.map_err(|fault| {
                 format!("{}: {fault}", if gateway { "gateway" } else { "proxy" })
             })?;
             if gateway { reports.0.push(report) } else { reports.1.push(report) }
         }
+    }
+    if let Some(full) = &world.full {
+        full.prove(&world.gateway, effort).await?;
     }
     let pair = |figure: fn(&Report) -> f64| Pair {
         gateway: median(reports.0.iter().map(figure).collect()),
@@ -101,6 +113,23 @@ pub(super) async fn measure(
     })
 }
 
+/// Those of both targets: the proxy passes them on.
+async fn tokens<'a>(
+    load: &Load,
+    world: &'a World,
+    effort: Effort,
+) -> Result<Option<Tokens<'a>>, Fault> {
+    let Some(full) = &world.full else { return Ok(None) };
+    let Some(algorithm) = load.new_tokens else { return Ok(Some(full.repeated())) };
+    let requests = warmup(load, effort) + effort.requests(load.requests);
+    let count = usize::try_from(requests)? + effort.connections(load.connections);
+    full.new_ones(algorithm, count).await.map(Some)
+}
+
+fn warmup(load: &Load, effort: Effort) -> u64 {
+    effort.requests(load.requests / 20)
+}
+
 fn cpu(report: &Report) -> f64 {
     report.processes.get(TARGET).map_or(0.0, |cost| cost.cpu_us)
 }
@@ -110,6 +139,7 @@ async fn once(
     world: &World,
     programs: &Programs,
     effort: Effort,
+    tokens: Option<Tokens<'_>>,
     gateway: bool,
 ) -> Result<Report, Fault> {
     let tools: Vec<String> = match (gateway, load.spread) {
@@ -126,13 +156,14 @@ async fn once(
         generation: world.generation,
         mode: load.mode,
         tools: &tools,
-        expect_tools: TOOLS * BACKENDS,
+        expect_tools: world.visible,
         bytes: load.bytes,
         connections: effort.connections(load.connections),
         requests: effort.requests(load.requests),
-        warmup: effort.requests(load.requests / 20),
+        warmup: warmup(load, effort),
         streams: false,
         settle_ms: 0,
+        tokens,
     };
     let before = (world.stats().await?, world.large.stats().await?);
     let report = run(programs, front, &order).await?;

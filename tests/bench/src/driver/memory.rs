@@ -9,7 +9,7 @@ use super::load::{Order, TARGET, run};
 use super::programs::Programs;
 use super::rows::{Held, TOOLS};
 use super::table::{Measured, Pair};
-use super::world::{Front, GLANCE, PATIENCE, World};
+use super::world::{ANYBODY, Front, GLANCE, PATIENCE, World};
 use crate::Fault;
 use crate::load::{Cost, Mode, Report};
 use crate::summary::median;
@@ -32,7 +32,7 @@ pub(super) async fn idle(
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
         let asked = world.stats().await?;
-        let gateway = Front::gateway(programs, &world.backends).await?;
+        let gateway = Front::gateway(programs, &world.backends, ANYBODY).await?;
         let proxy = Front::proxy(programs, &world.backends[0]).await?;
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -74,6 +74,7 @@ pub(super) async fn sessions(
         warmup: effort.requests(WARMUP),
         streams: held.streams,
         settle_ms: effort.requests(REST),
+        tokens: None,
     };
     let per_session = |report: &Report| {
         cost(report).map(|cost| {
@@ -83,8 +84,8 @@ pub(super) async fn sessions(
     };
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
-        let front = Front::gateway(programs, backends).await?;
-        front.until_listed(world.generation, TOOLS * backends.len()).await?;
+        let front = Front::gateway(programs, backends, ANYBODY).await?;
+        front.until_listed(world.generation, None, TOOLS * backends.len()).await?;
         let report = run(programs, &front, &order(&tools[..], TOOLS * backends.len())).await?;
         let gateway = per_session(&report)?;
         front.end().await?;
@@ -114,10 +115,11 @@ pub(super) async fn connections(
         warmup: effort.requests(1_000),
         streams: false,
         settle_ms: 0,
+        tokens: None,
     };
     let mut pairs = Vec::new();
     for _ in 0..effort.samples(SAMPLES) {
-        let front = Front::gateway(programs, &world.backends).await?;
+        let front = Front::gateway(programs, &world.backends, ANYBODY).await?;
         let report = run(programs, &front, &order(&prefixed)).await?;
         let gateway = small(cost(&report)?.after_kib) / 1024.0;
         front.end().await?;

@@ -1,5 +1,6 @@
 //! What is measured, and what it may cost.
 
+use super::tokens::Algorithm;
 use crate::Generation;
 use crate::load::Mode;
 
@@ -15,8 +16,20 @@ pub(super) struct Row {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
     pub(super) generation: Generation,
+    pub(super) stack: Stack,
     pub(super) kind: Kind,
     pub(super) limits: &'static [Limit],
+}
+
+/// What the gateway does besides passing on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stack {
+    /// Nothing: clients are anonymous, everything is at its default.
+    Plain,
+    /// Everything, with policies that look at no arguments.
+    Full,
+    /// Everything, with policies of which one does.
+    FullWithArguments,
 }
 
 #[derive(Debug)]
@@ -44,6 +57,8 @@ pub(super) struct Load {
     pub(super) requests: u64,
     /// The gateway is asked for a tool of each backend in turn, instead of the first one's.
     pub(super) spread: bool,
+    /// Each request's token is new. Otherwise they repeat, where there are any.
+    pub(super) new_tokens: Option<Algorithm>,
 }
 
 /// See [`Kind::Sessions`].
@@ -70,12 +85,20 @@ pub(super) enum Limit {
 use Generation::{Stateful, Stateless};
 use Limit::{Cpu, Rate, Times, Value};
 
-const CALL: Load =
-    Load { mode: Mode::Call, bytes: 200, connections: 64, requests: 20_000, spread: false };
+const CALL: Load = Load {
+    mode: Mode::Call,
+    bytes: 200,
+    connections: 64,
+    requests: 20_000,
+    spread: false,
+    new_tokens: None,
+};
 const LARGE: Load = Load { bytes: 64 << 10, connections: 16, requests: 2_000, ..CALL };
 const LIST: Load = Load { mode: Mode::List, bytes: 0, connections: 8, requests: 600, ..CALL };
 const INIT: Load = Load { mode: Mode::Init, bytes: 0, connections: 16, requests: 1_500, ..CALL };
 const SPREAD: Load = Load { spread: true, ..CALL };
+const NEW_RS256: Load = Load { requests: 10_000, new_tokens: Some(Algorithm::Rs256), ..CALL };
+const NEW_ES256: Load = Load { requests: 10_000, new_tokens: Some(Algorithm::Es256), ..CALL };
 
 const fn row(
     name: &'static str,
@@ -84,7 +107,17 @@ const fn row(
     kind: Kind,
     limits: &'static [Limit],
 ) -> Row {
-    Row { name, what, generation, kind, limits }
+    Row { name, what, generation, stack: Stack::Plain, kind, limits }
+}
+
+const fn full(
+    name: &'static str,
+    what: &'static str,
+    generation: Generation,
+    load: Load,
+    limits: &'static [Limit],
+) -> Row {
+    Row { name, what, generation, stack: Stack::Full, kind: Kind::Load(load), limits }
 }
 
 const fn held(backends: usize, sessions: u64, streams: bool) -> Kind {
@@ -112,4 +145,14 @@ pub(super) const ROWS: &[Row] = &[
     row("stream-five", "the same with its GET stream, five", Stateful, held(5, 400, true), &[]),
     row("memory-256", "MiB, 256 connections that call", Stateful, Kind::Connections(256), &[Value(35.0)]),
     row("start", "ms to the first answered initialize", Stateful, Kind::Start, &[Times(4.0)]),
+    full("full-call-stateful", "the full stack: call, tokens repeat", Stateful, CALL, &[Cpu(1.8), Rate(0.65)]),
+    full("full-call-stateless", "the full stack: call, tokens repeat", Stateless, CALL, &[Cpu(1.8), Rate(0.65)]),
+    full("full-new-rs256-stateful", "the same, every token new, RS256", Stateful, NEW_RS256, &[Cpu(2.9)]),
+    full("full-new-rs256-stateless", "the same, every token new, RS256", Stateless, NEW_RS256, &[Cpu(2.9)]),
+    full("full-new-es256-stateful", "the same, every token new, ES256", Stateful, NEW_ES256, &[Cpu(4.2)]),
+    full("full-new-es256-stateless", "the same, every token new, ES256", Stateless, NEW_ES256, &[Cpu(4.2)]),
+    full("full-list-stateful", "the full stack: list of 995 of 1000, warm", Stateful, LIST, &[Cpu(1.1)]),
+    full("full-list-stateless", "the full stack: list of 995 of 1000, warm", Stateless, LIST, &[Cpu(1.1)]),
+    Row { stack: Stack::FullWithArguments, ..full("full-arguments-stateful", "call, a policy looks at arguments", Stateful, CALL, &[]) },
+    Row { stack: Stack::FullWithArguments, ..full("full-arguments-stateless", "call, a policy looks at arguments", Stateless, CALL, &[]) },
 ];

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::Effort;
 use super::programs::Programs;
 use super::table::{Measured, Pair};
-use super::world::{Front, PATIENCE, World};
+use super::world::{ANYBODY, Front, PATIENCE, World};
 use crate::summary::median;
 use crate::{Fault, Generation};
 
@@ -24,7 +24,7 @@ pub(super) async fn measure(
     let (mut gateway, mut proxy) = (Vec::new(), Vec::new());
     for _ in 0..effort.samples(SAMPLES) {
         let start = Instant::now();
-        let front = Front::gateway_at_once(programs, &world.backends).await?;
+        let front = Front::gateway_at_once(programs, &world.backends, ANYBODY).await?;
         gateway.push(answered(front, start, world.generation).await?);
         let start = Instant::now();
         let front = Front::proxy_at_once(programs, &world.backends[0]).await?;

@@ -70,7 +70,7 @@ pub(super) fn render(
 
 /// One row of it.
 pub(super) fn line((row, measured): &(&Row, Result<Measured, Fault>), effort: Effort) -> String {
-    let Row { name, what, generation: _, kind: _, limits } = row;
+    let Row { name, what, generation: _, stack: _, kind: _, limits } = row;
     match measured {
         Ok(measured) => {
             let Measured { rate, p50, p99, cpu, value } = measured;

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
+use super::full::Full;
 use super::http::{fetch, free_port};
 use super::process::Process;
 use super::programs::Programs;
-use super::rows::{BACKENDS, TOOLS};
+use super::rows::{BACKENDS, Stack, TOOLS};
 use crate::backend::Stats;
 use crate::client::{Client, Endpoint};
 use crate::{Fault, Generation};
@@ -24,13 +25,18 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// How often it is looked whether it has.
 pub(super) const GLANCE: Duration = Duration::from_millis(10);
 
-/// Everything of one generation.
+/// The section of the configuration by which anybody may do anything.
+pub(super) const ANYBODY: &str = "incomingAuth: {type: anonymous}\n";
+
+/// Everything of one generation and one way to run the gateway.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) generation: Generation,
     /// Those behind the gateway.
     pub(super) backends: Vec<Backend>,
-    /// One that has as many tools as all of those.
+    /// How many tools clients of the gateway are shown.
+    pub(super) visible: usize,
+    /// One that has as many tools as those.
     pub(super) large: Backend,
     /// Before the first of the backends.
     pub(super) proxy: Front,
@@ -38,6 +44,8 @@ pub(super) struct World {
     pub(super) list_proxy: Front,
     /// Before all.
     pub(super) gateway: Front,
+    /// What is around the gateway, unless that is plain.
+    pub(super) full: Option<Full>,
 }
 
 #[derive(Debug)]
@@ -55,18 +63,31 @@ pub(super) struct Front {
 
 impl World {
     /// Starts everything and waits until the gateway lists what there is.
-    pub(super) async fn start(programs: &Programs, generation: Generation) -> Result<Self, Fault> {
+    pub(super) async fn start(
+        programs: &Programs,
+        generation: Generation,
+        stack: Stack,
+    ) -> Result<Self, Fault> {
+        let full = match stack {
+            Stack::Plain => None,
+            Stack::Full => Some(Full::start(programs, false).await?),
+            Stack::FullWithArguments => Some(Full::start(programs, true).await?),
+        };
+        // The policies show nobody the blobs.
+        let visible = TOOLS * BACKENDS - if full.is_some() { BACKENDS } else { 0 };
         let backend = |number: usize, tools| {
             let name = format!("{}{number}", generation.word());
             async move { Backend::start(programs, generation, &name, tools).await }
         };
         let backends = try_join_all((1..=BACKENDS).map(|number| backend(number, TOOLS))).await?;
-        let large = backend(0, TOOLS * BACKENDS).await?;
+        let large = backend(0, visible).await?;
         let proxy = Front::proxy(programs, &backends[0]).await?;
         let list_proxy = Front::proxy(programs, &large).await?;
-        let gateway = Front::gateway(programs, &backends).await?;
-        gateway.until_listed(generation, TOOLS * BACKENDS).await?;
-        Ok(Self { generation, backends, large, proxy, list_proxy, gateway })
+        let sections = full.as_ref().map_or_else(|| ANYBODY.to_owned(), Full::sections);
+        let gateway = Front::gateway(programs, &backends, &sections).await?;
+        let bearer = full.as_ref().map(Full::bearer).transpose()?;
+        gateway.until_listed(generation, bearer, visible).await?;
+        Ok(Self { generation, backends, visible, large, proxy, list_proxy, gateway, full })
     }
 
     /// What reached each backend behind the gateway until now.
@@ -122,8 +143,12 @@ impl Front {
     }
 
     /// The gateway, when it is ready.
-    pub(super) async fn gateway(programs: &Programs, backends: &[Backend]) -> Result<Self, Fault> {
-        let mut gateway = Self::gateway_at_once(programs, backends).await?;
+    pub(super) async fn gateway(
+        programs: &Programs,
+        backends: &[Backend],
+        sections: &str,
+    ) -> Result<Self, Fault> {
+        let mut gateway = Self::gateway_at_once(programs, backends, sections).await?;
         eprintln!("the gateway is process {}", gateway.pid());
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -145,12 +170,14 @@ impl Front {
     pub(super) async fn gateway_at_once(
         programs: &Programs,
         backends: &[Backend],
+        sections: &str,
     ) -> Result<Self, Fault> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let port = free_port().await?;
         let config = programs.scratch(&format!("gateway-{number}.yaml"));
-        fs::write(&config, configuration(backends.iter().map(|backend| &*backend.address)))?;
+        let addresses = backends.iter().map(|backend| &*backend.address);
+        fs::write(&config, configuration(sections, addresses))?;
         let mut command = Command::new(&programs.vmcp);
         command.arg("serve").arg("--config").arg(&config);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
@@ -181,14 +208,16 @@ impl Front {
         Ok(Client::new(Arc::new(Endpoint::new(&self.url(), generation)?)))
     }
 
-    /// Waits until `count` tools are listed.
+    /// Waits until `count` tools are listed to whoever shows `bearer`.
     pub(super) async fn until_listed(
         &self,
         generation: Generation,
+        bearer: Option<HeaderValue>,
         count: usize,
     ) -> Result<(), Fault> {
         let deadline = Instant::now() + PATIENCE;
         let mut client = self.client(generation)?;
+        client.show(bearer);
         client.open().await?;
         loop {
             let listed = client.list().await;
@@ -209,9 +238,9 @@ impl Front {
     }
 }
 
-/// A configuration with these backends, be1 and so on, and defaults.
-fn configuration<'a>(addresses: impl Iterator<Item = &'a str>) -> String {
-    let mut yaml = "name: bench\nincomingAuth: {type: anonymous}\nbackends:\n".to_owned();
+/// A configuration with these sections and backends, be1 and so on, and defaults.
+fn configuration<'a>(sections: &str, addresses: impl Iterator<Item = &'a str>) -> String {
+    let mut yaml = format!("name: bench\n{sections}backends:\n");
     for (number, address) in (1..).zip(addresses) {
         let url = format!("http://{address}/mcp");
         let line = format!("- {{name: be{number}, url: \"{url}\", transport: streamable-http}}\n");
@@ -227,7 +256,7 @@ mod tests {
     #[test]
     fn the_configuration_names_backends_in_their_order() {
         assert_eq!(
-            configuration(["127.0.0.1:1", "127.0.0.1:2"].into_iter()),
+            configuration(ANYBODY, ["127.0.0.1:1", "127.0.0.1:2"].into_iter()),
             "name: bench\n\
              incomingAuth: {type: anonymous}\n\
              backends:\n\

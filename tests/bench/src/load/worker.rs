@@ -10,6 +10,7 @@ use http::HeaderValue;
 use tokio::sync::Barrier;
 use tokio::time::Instant;
 
+use super::tokens::Tokens;
 use super::{Mode, Plan};
 use crate::Fault;
 use crate::client::{Client, Endpoint, Listening};
@@ -27,6 +28,7 @@ pub(super) struct Shared {
     warmup: AtomicU64,
     measured: AtomicU64,
     barrier: Barrier,
+    tokens: Tokens,
     filler: String,
 }
 
@@ -49,11 +51,12 @@ struct Worker {
 }
 
 impl Shared {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan, tokens: Tokens) -> Self {
         Self {
             warmup: AtomicU64::new(plan.warmup),
             measured: AtomicU64::new(plan.requests),
             barrier: Barrier::new(plan.connections + 1),
+            tokens,
             filler: "a text that is long enough ".repeat(plan.bytes / 27 + 1),
             plan,
         }
@@ -119,6 +122,7 @@ pub(super) async fn worker(number: usize, shared: Arc<Shared>, endpoint: Arc<End
 impl Worker {
     /// The session that all requests of this worker belong to. A gateway that has just started may need a moment.
     async fn open(&mut self) -> Result<(), Fault> {
+        self.client.show(self.shared.tokens.next(self.number)?);
         let mut outcome = self.client.open().await;
         for _ in 1..ATTEMPTS {
             if outcome.is_err() {
@@ -140,6 +144,7 @@ impl Worker {
     async fn once(&mut self, serial: u64, phase: &str) -> Result<(), Fault> {
         let shared = Arc::clone(&self.shared);
         let plan = &shared.plan;
+        self.client.show(shared.tokens.next(self.number)?);
         let turn = usize::try_from(serial)? % plan.tool.len().max(1);
         match plan.mode {
             Mode::Call => self.echo(plan.tool.get(turn), serial, phase).await,

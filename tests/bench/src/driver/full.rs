@@ -1,0 +1,131 @@
+//! A gateway with everything on: who calls, what they may, a record of it, metrics and traces.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::json;
+use tokio::task::spawn_blocking;
+
+use super::Effort;
+use super::http::fetch;
+use super::outside::Outside;
+use super::policies::policies;
+use super::programs::Programs;
+use super::tokens::{AUDIENCE, Algorithm};
+use super::world::Front;
+use crate::Fault;
+
+/// Whether the gateway has a runtime for `audit`; until then the section is left out.
+const AUDIT: bool = false;
+
+/// Whether it has one for `telemetry`.
+const TELEMETRY: bool = false;
+
+/// The share of traces that are kept, as it is without a word about it.
+const SAMPLED: &str = "0.05";
+
+/// What surrounds such a gateway.
+#[derive(Debug)]
+pub(super) struct Full {
+    outside: Outside,
+    audit: PathBuf,
+    repeated: PathBuf,
+    new: PathBuf,
+    arguments: bool,
+}
+
+/// Tokens for a run of the load tool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tokens<'a> {
+    /// One a line.
+    pub(super) file: &'a Path,
+    /// Each is for one request; otherwise each is for one connection.
+    pub(super) each_once: bool,
+}
+
+impl Full {
+    /// With policies that look at `arguments`, or with none that does.
+    pub(super) async fn start(programs: &Programs, arguments: bool) -> Result<Self, Fault> {
+        let outside = Outside::start().await?;
+        let repeated = programs.scratch("tokens-repeated");
+        outside.keys().write_repeated(outside.url(), &repeated)?;
+        let number = outside.url().rsplit_once(':').map_or("", |(_, port)| port);
+        let audit = programs.scratch(&format!("audit-{number}.log"));
+        Ok(Self { outside, audit, repeated, new: programs.scratch("tokens-new"), arguments })
+    }
+
+    /// The sections of the configuration.
+    pub(super) fn sections(&self) -> String {
+        let url = self.outside.url();
+        let mut all = json!({"incomingAuth": {
+            "type": "oidc",
+            "oidc": {
+                "issuer": url, "clientId": "bench", "audience": AUDIENCE, "insecureAllowHttp": true,
+            },
+            "authz": {"type": "cedar", "policies": policies(self.arguments)},
+        }});
+        if AUDIT {
+            all["audit"] = json!({"enabled": true, "logFile": self.audit});
+        }
+        if TELEMETRY {
+            all["telemetry"] = json!({
+                "endpoint": url, "insecure": true, "tracingEnabled": true, "samplingRate": SAMPLED,
+                "enablePrometheusMetricsPath": true,
+            });
+        }
+        // One section a line; JSON is YAML.
+        let sections = all.as_object().into_iter().flatten();
+        sections.fold(String::new(), |lines, (name, section)| {
+            lines + name + ": " + &section.to_string() + "\n"
+        })
+    }
+
+    /// A token of somebody, with its scheme.
+    pub(super) fn bearer(&self) -> Result<HeaderValue, Fault> {
+        let tokens = fs::read_to_string(&self.repeated)?;
+        let token = tokens.lines().next().ok_or("there are no tokens")?;
+        Ok(HeaderValue::from_str(&format!("Bearer {token}"))?)
+    }
+
+    /// The tokens that come again and again.
+    pub(super) fn repeated(&self) -> Tokens<'_> {
+        Tokens { file: &self.repeated, each_once: false }
+    }
+
+    /// `count` tokens that nobody has seen.
+    pub(super) async fn new_ones(
+        &self,
+        algorithm: Algorithm,
+        count: usize,
+    ) -> Result<Tokens<'_>, Fault> {
+        let (keys, url, file) =
+            (Arc::clone(self.outside.keys()), self.outside.url().to_owned(), self.new.clone());
+        // It takes seconds, and the collector shares this thread.
+        spawn_blocking(move || keys.write_new(&url, algorithm, count, &file)).await??;
+        Ok(Tokens { file: &self.new, each_once: true })
+    }
+
+    /// Whether everything was on while `front` was measured.
+    pub(super) async fn prove(&self, front: &Front, effort: Effort) -> Result<(), Fault> {
+        let refused = fetch(Method::POST, front.address(), "/mcp").await?.status();
+        if refused != StatusCode::UNAUTHORIZED {
+            return Err(format!("without a token the gateway answers {refused}").into());
+        }
+        if AUDIT && !fs::read_to_string(&self.audit)?.contains("mcp_tool") {
+            return Err("there is no record of what was measured".into());
+        }
+        if TELEMETRY {
+            let metrics = fetch(Method::GET, front.address(), "/metrics").await?;
+            if metrics.status() != StatusCode::OK || metrics.body().is_empty() {
+                return Err("there are no metrics".into());
+            }
+            // Of so few requests, perhaps none is traced.
+            if !effort.smoke && self.outside.collected() == 0 {
+                return Err("no trace was sent".into());
+            }
+        }
+        Ok(())
+    }
+}

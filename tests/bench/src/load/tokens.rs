@@ -1,0 +1,80 @@
+//! The tokens that workers show.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use http::HeaderValue;
+
+use crate::Fault;
+
+/// All of a run.
+#[derive(Debug)]
+pub(super) struct Tokens {
+    /// With their scheme.
+    all: Vec<HeaderValue>,
+    each_once: bool,
+    taken: AtomicUsize,
+}
+
+impl Tokens {
+    /// Those in `file`, one a line.
+    pub(super) fn read(file: Option<&Path>, each_once: bool) -> Result<Self, Fault> {
+        let text = match file {
+            Some(file) => {
+                fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?
+            }
+            None => String::new(),
+        };
+        let bearer = |token: &str| HeaderValue::from_str(&format!("Bearer {token}"));
+        let all = text.lines().map(bearer).collect::<Result<Vec<_>, _>>()?;
+        if file.is_some() && all.is_empty() {
+            return Err("there are no tokens in the file".into());
+        }
+        Ok(Self { all, each_once, taken: AtomicUsize::new(0) })
+    }
+
+    /// What `worker` shows next; nothing if there are no tokens at all.
+    pub(super) fn next(&self, worker: usize) -> Result<Option<HeaderValue>, Fault> {
+        if self.all.is_empty() {
+            return Ok(None);
+        }
+        if !self.each_once {
+            return Ok(self.all.get(worker % self.all.len()).cloned());
+        }
+        let token = self.all.get(self.taken.fetch_add(1, Relaxed)).cloned();
+        token.map(Some).ok_or_else(|| "there are more requests than tokens".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(each_once: bool) -> Tokens {
+        let all = ["a", "b"].map(HeaderValue::from_static).to_vec();
+        Tokens { all, each_once, taken: AtomicUsize::new(0) }
+    }
+
+    #[test]
+    fn a_worker_keeps_to_its_token() {
+        let tokens = tokens(false);
+        for (worker, token) in [(0, "a"), (1, "b"), (2, "a"), (1, "b")] {
+            assert_eq!(tokens.next(worker).unwrap().unwrap(), token);
+        }
+    }
+
+    #[test]
+    fn a_token_is_taken_once_and_none_is_made_up() {
+        let tokens = tokens(true);
+        assert_eq!(tokens.next(1).unwrap().unwrap(), "a");
+        assert_eq!(tokens.next(1).unwrap().unwrap(), "b");
+        assert!(tokens.next(1).is_err());
+    }
+
+    #[test]
+    fn without_a_file_nothing_is_shown() {
+        assert!(Tokens::read(None, false).unwrap().next(0).unwrap().is_none());
+    }
+}
