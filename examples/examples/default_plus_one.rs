@@ -99,6 +99,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limits = Limits::default();
     let gateway = Gateway::new(parts.settings, limits, Seal::ephemeral(limits.parked_for)?);
     let incoming = Incoming {
+        telemetry: None,
         crowd: CrowdLayer::new(4096),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
         audit: None,

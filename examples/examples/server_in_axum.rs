@@ -65,6 +65,7 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
     let limits = Limits::default();
     let seal = Seal::ephemeral(limits.parked_for)?;
     let incoming = Incoming {
+        telemetry: None,
         crowd: CrowdLayer::new(4096),
         // This application listens on the loopback interface; on a network, `HostsLayer::network`.
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),

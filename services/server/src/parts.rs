@@ -5,6 +5,7 @@ mod aggregation;
 mod backends;
 mod credentials;
 mod guards;
+mod measures;
 mod records;
 mod unsupported;
 
@@ -19,6 +20,7 @@ use vmcp_egress::Egress;
 
 use self::backends::Around;
 pub use self::guards::Guards;
+pub use self::measures::Measures;
 pub(crate) use self::records::Recording;
 pub use self::records::Records;
 pub use self::unsupported::Unsupported;
@@ -32,6 +34,8 @@ pub struct Parts {
     pub guards: Guards,
     /// What is recorded of what clients do; `None` is nothing.
     pub records: Option<Records>,
+    /// What is measured and traced; `None` is nothing.
+    pub measures: Option<Measures>,
     /// What is shown of the configuration.
     pub about: About,
     /// The level of the log.
@@ -103,13 +107,15 @@ impl Parts {
             operational,
             optimizer: _,
             session_storage: _,
-            telemetry: _,
+            telemetry,
             auth_server: _,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
         let (partial_failure, breaking) = failures(&failure_handling);
         let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, egress);
         let (guards, wrong) = guards::guards(&name, incoming_auth, egress);
+        mistakes.extend(wrong);
+        let (measures, wrong) = measures::measures(&name, telemetry, egress);
         mistakes.extend(wrong);
         let about = About {
             name: name.clone(),
@@ -139,6 +145,7 @@ impl Parts {
             settings,
             guards,
             records,
+            measures,
             about,
             debug: matches!(log_level, Some(LogLevel::Debug)),
         })

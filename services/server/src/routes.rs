@@ -17,10 +17,11 @@ use vmcp_aggregate::Gateway;
 use vmcp_audit::AuditLayer;
 use vmcp_core::Body;
 use vmcp_decode::DecodeLayer;
+use vmcp_telemetry::Telemetry;
 
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
-use crate::parts::{About, Guards, Recording};
+use crate::parts::{About, Guards, Measures, Recording};
 use crate::serve::{Quiet, Reloads};
 use crate::stack::{self, McpService, OldService};
 
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
 /// What a reload leaves as it is.
 #[derive(Debug)]
 pub(crate) struct Fixed {
+    pub(crate) telemetry: Option<Telemetry>,
+    pub(crate) measures: Option<Measures>,
     pub(crate) crowd: CrowdLayer,
     pub(crate) hosts: HostsLayer,
     pub(crate) decode: DecodeLayer,
@@ -65,6 +68,7 @@ pub(crate) struct Stacks {
 impl Fixed {
     pub(crate) fn stacks(&self, guards: Guards, recording: Option<Recording>) -> Stacks {
         let incoming = stack::Incoming {
+            telemetry: self.telemetry.as_ref().map(Telemetry::incoming),
             crowd: self.crowd.clone(),
             hosts: self.hosts.clone(),
             audit: recording.as_ref().map(|recording| AuditLayer::new(recording.auditor.clone())),
@@ -139,11 +143,19 @@ impl Routes {
                 Ok(_) => document(StatusCode::OK, &shared.status()),
                 Err(refusal) => refusal.into_response(None),
             },
+            "/metrics" => self.metrics(),
             path => self
                 .resource(request.method(), path)
                 // Clients look for an authorization server: there is none, in a form they can read.
                 .unwrap_or_else(|| document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))),
         }
+    }
+
+    /// The metrics as text, if they are to be shown.
+    fn metrics(&self) -> Response<Body> {
+        let scrape = self.shared.fixed.telemetry.as_ref().and_then(Telemetry::scrape);
+        let missing = || document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}));
+        scrape.map_or_else(missing, |scrape| scrape.response())
     }
 
     /// Who gives out tokens for this server (RFC 9728), if tokens are asked for.

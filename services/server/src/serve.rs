@@ -1,5 +1,6 @@
 //! Listens, reloads, drains.
 
+mod gauges;
 mod head_timer;
 mod quiet;
 mod reload;
@@ -29,7 +30,7 @@ pub use self::reload::Reloads;
 pub use self::seal_key::{SealKey, SealKeyError};
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::Clients;
-use crate::parts::{Parts, Records};
+use crate::parts::{Measures, Parts, Records};
 use crate::routes::{Fixed, Routes, Shared};
 
 /// How a server listens and what bounds it. Everything else is in its configuration.
@@ -98,6 +99,9 @@ pub enum ServeError {
     /// The audit file cannot be written (`audit.logFile`).
     #[error("audit.logFile: {0}")]
     Audit(#[from] vmcp_audit_log::OpenError),
+    /// The collector's client cannot be made (`telemetry`).
+    #[error("telemetry: {0}")]
+    Telemetry(#[from] vmcp_telemetry::BuildError),
 }
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
@@ -122,7 +126,9 @@ impl Server {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
-        let Parts { settings, guards, records, about, debug: _ } = parts;
+        let Parts { mut settings, guards, records, measures, about, debug: _ } = parts;
+        let telemetry = measures.clone().map(Measures::start).transpose()?;
+        gauges::observe_backends(&mut settings, telemetry.as_ref());
         let recording = records.map(Records::start).transpose()?;
         let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);
@@ -133,6 +139,8 @@ impl Server {
             HostsLayer::network(hosts, origins)
         };
         let fixed = Fixed {
+            telemetry,
+            measures,
             crowd: CrowdLayer::new(options.requests),
             hosts,
             decode: DecodeLayer::new().max_bytes(options.message_bytes),
@@ -147,6 +155,7 @@ impl Server {
             draining: AtomicBool::new(false),
             connections: Arc::new(AtomicUsize::new(0)),
         });
+        gauges::show(&shared, &egress);
         let routes = Routes { peer: address, shared };
         Ok(Self { listener, routes, options, egress })
     }
@@ -218,6 +227,11 @@ impl Server {
             recording.log.close();
             // A disk that hangs does not hold up the end.
             _ = tokio::time::timeout(LAST_LINES, recording.log.flush()).await;
+        }
+        if let Some(telemetry) = &shared.fixed.telemetry
+            && let Err(error) = telemetry.shutdown(LAST_LINES).await
+        {
+            tracing::warn!(%error, "the last measurements are lost");
         }
     }
 }

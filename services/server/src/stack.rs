@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use tower::util::Either;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_layer::Layer;
 use tower_service::Service;
@@ -19,12 +20,13 @@ use vmcp_audit::AuditLayer;
 use vmcp_authn::{Authenticate, AuthenticateLayer};
 use vmcp_authz::{AuthorizeLayer, Cedar};
 use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
-use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Seen, Standard};
-use vmcp_core::{Body, BoxError, cause};
+use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Open, Seen, Standard};
+use vmcp_core::{Body, BoxError, CredentialError, cause};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, Fetcher, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
-use vmcp_timeout::TimeoutLayer;
+use vmcp_telemetry::{InMessage, IncomingLayer, OutgoingLayer};
+use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_token_exchange::{Cached as CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
 
 pub use self::erased::{Answering, Erased};
@@ -33,14 +35,16 @@ use crate::guard::{CatchPanic, CatchPanicLayer, Crowd, CrowdLayer, Hosts, HostsL
 use crate::old_clients::{Clients, OldClients};
 
 /// What answers a request to the MCP endpoint.
-pub type McpService = CatchPanic<Crowd<Hosts<Door<Core>>>>;
+pub type McpService = CatchPanic<Either<Erased, Crowd<Hosts<Door<Core>>>>>;
 
 /// What answers clients of the deprecated HTTP+SSE transport.
-pub type OldService = CatchPanic<Crowd<Hosts<Door<OldClients<CatchPanic<Core>>>>>>;
+pub type OldService = CatchPanic<Either<Erased, Crowd<Hosts<Door<OldClients<CatchPanic<Core>>>>>>>;
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
 pub struct Incoming {
+    /// What is measured and traced; `None` is nothing.
+    pub telemetry: Option<IncomingLayer>,
     /// How many requests may be under way.
     pub crowd: CrowdLayer,
     /// Which hosts and origins are served.
@@ -60,10 +64,8 @@ impl Incoming {
     #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
         let core = self.core(gateway);
-        let Self { crowd, hosts, audit, authenticate, decode: _, authorize: _ } = self;
-        ServiceBuilder::new()
-            // Outermost: a bug anywhere below is one failed request, not a dead connection.
-            .layer(CatchPanicLayer)
+        let Self { telemetry, crowd, hosts, audit, authenticate, decode: _, authorize: _ } = self;
+        let inner = ServiceBuilder::new()
             // Before anything is read or computed: what is too much is refused at the least cost.
             .layer(crowd)
             // Before the body is read: a page of a foreign origin gets nothing parsed, and a
@@ -71,25 +73,28 @@ impl Incoming {
             .layer(hosts)
             // Around authentication, so that who is refused is on record. Before the decoder: nobody
             // unknown has bytes parsed.
-            .service(door(audit, authenticate, core))
+            .service(door(audit, authenticate, core));
+        // Outermost: a bug anywhere below is one failed request, not a dead connection. Then what
+        // measures, so that what is refused for being too much is counted too.
+        CatchPanicLayer.layer(watched(telemetry, inner))
     }
 
     /// The stack for old clients, outermost first. What they post is decoded and authorized as if it
     /// had come to the MCP endpoint.
     pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
         let core = self.core(gateway);
-        let Self { crowd, hosts, audit, authenticate, decode: _, authorize: _ } = self;
-        ServiceBuilder::new()
-            // All five for the reasons that they have above: these paths read bodies too, and a
-            // stream is its opener's.
-            .layer(CatchPanicLayer)
+        let Self { telemetry, crowd, hosts, audit, authenticate, decode: _, authorize: _ } = self;
+        let inner = ServiceBuilder::new()
+            // All for the reasons that they have above: these paths read bodies too, and a stream is
+            // its opener's.
             .layer(crowd)
             .layer(hosts)
             .service(door(
                 audit,
                 authenticate,
                 OldClients::new(CatchPanicLayer.layer(core), clients),
-            ))
+            ));
+        CatchPanicLayer.layer(watched(telemetry, inner))
     }
 
     /// What only somebody who is let in gets to, outermost first.
@@ -101,6 +106,35 @@ impl Incoming {
             Some(authorize) => Core::Judged(self.decode.layer(authorize.layer(gateway))),
         }
     }
+}
+
+fn watched<S>(telemetry: Option<IncomingLayer>, inner: S) -> Either<Erased, S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Clone + Send + Sync + 'static,
+    S::Future: Send,
+{
+    match telemetry {
+        None => Either::Right(inner),
+        Some(layer) => Either::Left(Erased::new(layer.layer(inner), Body::wrap)),
+    }
+}
+
+/// What measures and traces requests to a backend, outermost: it counts what the breaker refuses too.
+#[must_use]
+pub fn measured(service: BackendService, telemetry: OutgoingLayer) -> BackendService {
+    erased(telemetry.classify(word).propagate(InMessage).layer(service))
+}
+
+/// Why a request failed, in a word that becomes a label.
+fn word(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    if cause::<Open>(error).is_some() {
+        return Some("circuit_open");
+    }
+    if cause::<Elapsed>(error).is_some() {
+        return Some("timeout");
+    }
+    cause::<CredentialError>(error).map(|_| "credentials")
 }
 
 fn door<S>(

@@ -75,6 +75,7 @@ fn audited(
     };
     let seal = Seal::ephemeral(Duration::from_secs(60)).unwrap();
     let incoming = Incoming {
+        telemetry: None,
         crowd: CrowdLayer::new(requests),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
         audit,

@@ -145,9 +145,10 @@ pub(crate) fn refused(error: &ServeError) -> Failure {
                 "port {port} is in use: choose another with --port, or stop what listens on {address}"
             ))
         }
-        ServeError::Listen { .. } | ServeError::Random(_) | ServeError::Audit(_) => {
-            Failure::Fault(error.to_string())
-        }
+        ServeError::Listen { .. }
+        | ServeError::Random(_)
+        | ServeError::Audit(_)
+        | ServeError::Telemetry(_) => Failure::Fault(error.to_string()),
     }
 }
 

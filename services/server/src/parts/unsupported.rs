@@ -38,7 +38,7 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
         operational,
         optimizer,
         session_storage,
-        telemetry,
+        telemetry: _,
         auth_server,
     } = file;
     let mut found = Vec::new();
@@ -49,7 +49,6 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
     };
     refuse(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);
     refuse(optimizer.is_some(), "optimizer", LEAVE_OUT);
-    refuse(telemetry.is_some(), "telemetry", LEAVE_OUT);
     refuse(auth_server.is_some(), "authServer", LEAVE_OUT);
     let redis = !matches!(session_storage, SessionStorage::Memory);
     refuse(redis, "sessionStorage", "use provider: memory");

@@ -10,10 +10,9 @@ use crate::program::{Folder, Running, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 10] = [
+const REFUSED: [(&str, &str); 9] = [
     ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
     ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
-    ("telemetry: {serviceName: a}", "telemetry"),
     (
         "incomingAuth: {type: oidc, oidc: {issuer: \"https://a.test\", clientId: c, audience: b}}\n\
          authServer: {issuer: \"https://a.test\", upstreamProviders: [{name: o, type: oidc, \

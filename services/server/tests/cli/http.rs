@@ -74,6 +74,11 @@ impl Answer {
         }
     }
 
+    /// The whole body.
+    pub(crate) fn read(mut self, text: &mut String) {
+        self.body.read_to_string(text).unwrap();
+    }
+
     /// The JSON-RPC answer: the body, or of a stream the message that has an outcome.
     pub(crate) fn message(mut self) -> Value {
         if self.header("content-type") == Some("text/event-stream") {

@@ -15,5 +15,6 @@ mod mcp;
 mod outgoing;
 mod program;
 mod reload;
+mod telemetry;
 mod usage;
 mod validate;

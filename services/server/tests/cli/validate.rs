@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
-use crate::program::{Ended, Folder, vmcp};
+use crate::program::{Ended, Folder, vmcp, vmcp_with};
 
 fn validate(text: &str, arguments: &[&str]) -> Ended {
     let folder = Folder::new();
@@ -128,10 +128,16 @@ fn a_backend_that_fails_fails_the_check_only_if_lists_would() {
 }
 
 #[test]
-fn the_readme_shows_a_valid_file() {
+fn the_readme_shows_valid_files() {
     let readme = include_str!("../../../../README.md");
-    let (_, rest) = readme.split_once("```yaml\n").unwrap();
-    let (example, _) = rest.split_once("```").unwrap();
-    let ended = validate(example, &[]);
-    assert_eq!((ended.code, &*ended.err), (0, ""));
+    let variables = [("DOCS_KEY", "a"), ("EXCHANGE_SECRET", "b")];
+    let examples: Vec<_> = readme.split("```yaml\n").skip(1).collect();
+    assert_eq!(examples.len(), 2);
+    for example in examples {
+        let (example, _) = example.split_once("```").unwrap();
+        let folder = Folder::new();
+        let file = folder.write("vmcp.yaml", example);
+        let ended = vmcp_with(&["validate", "-c", &file], &variables);
+        assert_eq!((ended.code, &*ended.err), (0, ""));
+    }
 }

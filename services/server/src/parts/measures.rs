@@ -1,0 +1,134 @@
+//! `telemetry`: what is measured and traced, and where it goes.
+
+use vmcp_config::{Mistake, Telemetry as Section};
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use vmcp_telemetry::{
+    BuildError, Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError, Telemetry,
+};
+
+/// The variable that says how the collector is spoken to.
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+
+/// What is measured and traced, and where it goes.
+#[derive(Clone, Debug)]
+pub struct Measures {
+    settings: Settings,
+    /// Reaches the collector.
+    fetcher: Fetcher,
+    made_of: Section,
+}
+
+/// What the section asks for, and what is wrong with it.
+pub(super) fn measures(
+    name: &str,
+    section: Option<Section>,
+    egress: &Egress,
+) -> (Option<Measures>, Vec<Mistake>) {
+    let Some(section) = section else { return (None, Vec::new()) };
+    let mut mistakes = Vec::new();
+    let made_of = section.clone();
+    let Section {
+        endpoint,
+        insecure,
+        ca_cert_path,
+        headers,
+        tracing_enabled,
+        sampling_rate,
+        metrics_enabled,
+        enable_prometheus_metrics_path,
+        service_name,
+        service_version,
+        custom_attributes,
+        environment_variables,
+        use_legacy_attributes,
+    } = section;
+    let policy = FetchPolicy {
+        // The operator named it: it is often beside this server.
+        addresses: FetchAddresses::Any,
+        http: insecure,
+        ca_bundle: ca_cert_path.as_ref().map(|path| path.as_path().to_owned()),
+        ..FetchPolicy::supplied()
+    };
+    let fetcher = Fetcher::new(egress.clone(), policy);
+    let fetcher = fetcher.map_err(|error| {
+        let found = ca_cert_path.map(|path| path.as_path().display().to_string());
+        let allowed = format!("a readable file of PEM certificates ({error})");
+        mistakes.push(mistake("caCertPath", found.unwrap_or_default(), allowed));
+    });
+    let endpoint = endpoint.map(|text| Endpoint::new(&text, insecure)).transpose();
+    let endpoint = endpoint.map_err(|error| mistakes.push(told(&error)));
+    let headers = Headers::new(headers.iter().map(|(name, value)| (name.as_str(), value.secret())));
+    let headers = headers.map_err(|error| mistakes.push(told(&error)));
+    let sampling = SamplingRatio::try_from(sampling_rate.get());
+    let sampling = sampling.map_err(|error| mistakes.push(told(&error)));
+    let settings = Settings {
+        endpoint: endpoint.unwrap_or_default(),
+        headers: headers.unwrap_or_default(),
+        sampling: sampling.ok().filter(|_| tracing_enabled),
+        metrics: metrics_enabled,
+        prometheus: enable_prometheus_metrics_path,
+        service_name,
+        default_service_name: name.to_owned(),
+        service_version: service_version.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
+        custom_attributes,
+        environment_variables: environment_variables
+            .iter()
+            .map(|name| name.as_str().to_owned())
+            .collect(),
+        legacy_attributes: use_legacy_attributes,
+    };
+    if mistakes.is_empty() {
+        mistakes.extend(unreachable_collector(&settings));
+    }
+    let measures = fetcher.ok().map(|fetcher| Measures { settings, fetcher, made_of });
+    (measures, mistakes)
+}
+
+impl Measures {
+    /// Begins to measure, within a tokio runtime.
+    ///
+    /// # Errors
+    /// The exporter refuses its settings, or a variable of the environment.
+    pub(crate) fn start(self) -> Result<Telemetry, BuildError> {
+        let Self { settings, fetcher, made_of: _ } = self;
+        Telemetry::builder(settings)
+            .environment(|name| std::env::var(name).ok())
+            .otlp(fetcher)?
+            .build()
+    }
+
+    /// Whether `other` comes of the same configuration.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        self.made_of == other.made_of
+    }
+}
+
+/// Why what is to be sent would not arrive.
+fn unreachable_collector(settings: &Settings) -> Option<Mistake> {
+    if settings.sampling.is_none() && !settings.metrics {
+        return None;
+    }
+    if settings.endpoint.is_none() {
+        return Some(told(&SettingsError::NoEndpoint));
+    }
+    match std::env::var(PROTOCOL).unwrap_or_default().parse::<Protocol>() {
+        Ok(Protocol::Grpc) => {
+            let allowed = "http/protobuf: grpc is not spoken by this version".to_owned();
+            Some(mistake("endpoint", format!("{PROTOCOL}=grpc"), allowed))
+        }
+        Ok(Protocol::Http) => None,
+        Err(error) => Some(told(&error)),
+    }
+}
+
+fn mistake(key: &str, found: String, allowed: String) -> Mistake {
+    Mistake { path: format!("telemetry.{key}"), line: None, found, allowed, suggestion: None }
+}
+
+/// A setting that is none: its own words name the key and what is allowed.
+fn told(error: &SettingsError) -> Mistake {
+    let text = error.to_string();
+    let (key, allowed) = text.split_once(": ").unwrap_or(("endpoint", &text));
+    let key = if key.starts_with("OTEL") { "endpoint" } else { key };
+    mistake(key, "what cannot be used".to_owned(), allowed.to_owned())
+}

@@ -1,0 +1,75 @@
+//! Numbers that the server keeps, among the metrics.
+
+use std::sync::{Arc, Weak};
+
+use vmcp_aggregate::settings::Settings;
+use vmcp_breaker::State;
+use vmcp_egress::Egress;
+use vmcp_telemetry::{Telemetry, names};
+
+use crate::routes::{Shared, condition};
+use crate::stack;
+
+/// Requests to the backends of `settings` are measured from now on.
+pub(super) fn observe_backends(settings: &mut Settings, telemetry: Option<&Telemetry>) {
+    let Some(telemetry) = telemetry else { return };
+    for backend in &mut settings.backends {
+        backend.service = stack::measured(backend.service.clone(), telemetry.outgoing());
+    }
+}
+
+/// Shows what `shared` counts, for as long as that is there.
+pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
+    let Some(telemetry) = &shared.fixed.telemetry else { return };
+    let number = |metric, read: fn(&Shared) -> u64| {
+        let shared = Arc::downgrade(shared);
+        telemetry.observe(metric, move || shared.upgrade().map_or(0, |shared| read(&shared)));
+    };
+    number(&names::SESSIONS, |shared| count(shared.fixed.gateway.report().sessions));
+    number(&names::PARKED_CALLS, |shared| count(shared.fixed.gateway.report().parked_calls));
+    number(&names::DROPPED_MESSAGES, |shared| shared.fixed.gateway.report().dropped_messages);
+    number(&names::CONNECTIONS, |shared| {
+        count(shared.connections.load(std::sync::atomic::Ordering::Relaxed))
+    });
+    number(&names::AUDIT_DROPPED, |shared| {
+        let stacks = shared.stacks.load();
+        let counts = stacks.recording.as_ref().map(|recording| recording.log.counts());
+        counts.map_or(0, |counts| counts.dropped + counts.failed)
+    });
+    let open = egress.clone();
+    telemetry.observe_each(&names::POOL_CONNECTIONS, "state", move |tell| {
+        let gauges = open.gauges();
+        tell("idle", count(gauges.idle));
+        tell("in_use", count(gauges.open.saturating_sub(gauges.idle)));
+    });
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::BACKEND_HEALTHY, "backend", move |tell| {
+        each(&watched, |backend| {
+            tell(&backend.name, u64::from(condition(backend) == "ready"));
+        });
+    });
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::CIRCUIT_STATE, "backend", move |tell| {
+        each(&watched, |backend| {
+            let Some(breaker) = &backend.breaker else { return };
+            tell(
+                &backend.name,
+                match breaker.state() {
+                    State::Closed => 0,
+                    State::HalfOpen => 1,
+                    State::Open => 2,
+                },
+            );
+        });
+    });
+}
+
+fn each(shared: &Weak<Shared>, show: impl FnMut(&vmcp_aggregate::status::BackendReport)) {
+    if let Some(shared) = shared.upgrade() {
+        shared.fixed.gateway.report().backends.iter().for_each(show);
+    }
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
