@@ -1,5 +1,5 @@
-//! What a list of 1,000 tools costs: for everybody, for a caller who sees half of it, and for one out of
-//! many whose backend offers each of them something else.
+//! What a list of 1,000 tools costs: for everybody, for a caller who may not see all of it, and for one
+//! whose backend offers each caller something else; and what a call costs each of them.
 //!
 //! `cargo run --release -p vmcp-aggregate --example lists`
 
@@ -21,14 +21,15 @@ use vmcp_core::{
 };
 
 const TOOLS: usize = 1000;
-const ROUNDS: u32 = 20_000;
+const ROUNDS: u32 = 500;
+const BATCHES: usize = 60;
 
-/// Sees the tools with an even number, under a key that it is given.
-struct Even(u32);
+/// Sees all tools but one, under a key that it is given.
+struct Most(u32);
 
-impl Admit for Even {
+impl Admit for Most {
     fn visible(&self, item: &Item<'_>) -> bool {
-        item.name.ends_with(['0', '2', '4', '6', '8'])
+        item.name != "be_tool-0001"
     }
 
     fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
@@ -44,28 +45,30 @@ impl Admit for Even {
 async fn main() -> Result<(), BoxError> {
     let shared = gateway(Sharing::Shared).await;
     let own = gateway(Sharing::PerCaller).await;
-    let even = Some(Admission::new(Even(0)));
+    let most = Some(Admission::new(Most(0)));
     let (alice, nobody) = (Identity::new("https://idp.test", "alice"), Identity::anonymous());
-    for _ in 0..3 {
-        let plain = time(ROUNDS, &shared, "tools/list", |_| (nobody.clone(), None)).await?;
-        println!("plain                       {plain:>9.0} ns");
-        let warm = time(ROUNDS, &shared, "tools/list", |_| (nobody.clone(), even.clone())).await?;
-        println!("half of it, warm            {warm:>9.0} ns  {:.2}", warm / plain);
-        let own = time(ROUNDS, &own, "tools/list", |_| (alice.clone(), None)).await?;
-        println!("a caller's own, warm        {own:>9.0} ns  {:.2}", own / plain);
+    for method in ["tools/list", "tools/call"] {
+        let mut best = [f64::MAX; 3];
+        // In turns, and the best of many: other programs cost all of them the same.
+        for _ in 0..BATCHES {
+            let spent = [
+                time(&shared, method, |_| (nobody.clone(), None)).await?,
+                time(&shared, method, |_| (nobody.clone(), most.clone())).await?,
+                time(&own, method, |_| (alice.clone(), None)).await?,
+            ];
+            best.iter_mut().zip(spent).for_each(|(best, spent)| *best = best.min(spent));
+        }
+        let [plain, seen, own] = best;
+        println!("{method}, everything            {plain:>9.0} ns");
+        println!("{method}, all but one tool      {seen:>9.0} ns  {:.2}", seen / plain);
+        println!("{method}, of a caller's own     {own:>9.0} ns  {:.2}", own / plain);
     }
-    let key = |n| (Identity::anonymous(), Some(Admission::new(Even(n + 1))));
-    let cold = time(1000, &shared, "tools/list", key).await?;
-    println!("half of it, each view new   {:>9.0} us", cold / 1e3);
+    let key = |n| (Identity::anonymous(), Some(Admission::new(Most(n + 1))));
+    let cold = time(&shared, "tools/list", key).await?;
+    println!("tools/list, each view new         {:>9.0} us", cold / 1e3);
     let caller = |n: u32| (Identity::new("https://idp.test", &n.to_string()), None);
-    let cold = time(1000, &own, "tools/list", caller).await?;
-    println!("a caller's own, each new    {:>9.0} us", cold / 1e3);
-    let call = time(ROUNDS, &shared, "tools/call", |_| (nobody.clone(), None)).await?;
-    println!("call, plain                 {call:>9.0} ns");
-    let call = time(ROUNDS, &shared, "tools/call", |_| (nobody.clone(), even.clone())).await?;
-    println!("call, admitted              {call:>9.0} ns");
-    let call = time(ROUNDS, &own, "tools/call", |_| (alice.clone(), None)).await?;
-    println!("call, a caller's own        {call:>9.0} ns");
+    let cold = time(&own, "tools/list", caller).await?;
+    println!("tools/list, each caller new       {:>9.0} us", cold / 1e3);
     let report = own.report();
     let (callers, offers) = (report.caller_offers, report.different_offers);
     println!("{callers} callers, {offers} offers, {} catalogs", report.caller_catalogs);
@@ -74,7 +77,6 @@ async fn main() -> Result<(), BoxError> {
 
 /// Nanoseconds for each request.
 async fn time(
-    rounds: u32,
     gateway: &Gateway,
     method: &str,
     who: impl Fn(u32) -> (Identity, Option<Admission>),
@@ -87,20 +89,23 @@ async fn time(
     let message = McpRequest { bytes, envelope, generation: Generation::Stateless };
     let mut size = 0;
     let begun = Instant::now();
-    for round in 0..rounds {
+    for round in 0..ROUNDS {
         let mut request = Request::post("/mcp").body(())?;
         let (identity, admission) = who(round);
         request.extensions_mut().insert(message.clone());
         request.extensions_mut().insert(identity);
         admission.map(|admission| request.extensions_mut().insert(admission));
         let Ok(answer) = gateway.clone().oneshot(request).await;
-        size += answer.into_body().collect().await?.to_bytes().len();
+        let mut body = answer.into_body();
+        while let Some(frame) = body.frame().await {
+            size += frame?.data_ref().map_or(0, Bytes::len);
+        }
     }
     let spent = begun.elapsed();
-    if size < 40 * rounds as usize {
+    if size < 40 * ROUNDS as usize {
         return Err("the answers are too short".into());
     }
-    Ok(spent.as_secs_f64() * 1e9 / f64::from(rounds))
+    Ok(spent.as_secs_f64() * 1e9 / f64::from(ROUNDS))
 }
 
 async fn gateway(catalog: Sharing) -> Gateway {

@@ -1,8 +1,9 @@
 //! A bounded store in which equal content is kept once, however many keys lead to it.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
+
+use hashbrown::HashMap;
 
 /// Values by key. What was not asked for longest goes when there are too many keys or bytes.
 #[derive(Debug)]
