@@ -1,10 +1,22 @@
-//! A server written with rmcp behind vmcp's layers: foreign hosts, crowds and messages that could be read in two ways
-//! are refused before rmcp sees them.
+//! A server written with rmcp behind vmcp's layers: foreign hosts, crowds, unknown callers and messages that could be
+//! read in two ways are refused before rmcp sees them, callers see and use what a policy lets them, and each request is
+//! on record. rmcp knows of none of this.
+//!
+//! The program begins with a token, as a line that a shell takes over, and prints what is recorded.
 //!
 //! ```text
 //! $ cargo run -p vmcp-examples --example rmcp_behind_our_layers -- 127.0.0.1:8080
+//! ann=…
+//! listening on 127.0.0.1:8080
+//! http_request denied, nobody
+//! mcp_tool_call success, ann
+//! mcp_tools_list success, ann
+//! http_request failure, ann
 //!
-//! $ curl http://127.0.0.1:8080/mcp \
+//! $ curl -i http://127.0.0.1:8080/mcp -H 'Content-Type: application/json' -d '{}'
+//! HTTP/1.1 401 Unauthorized
+//!
+//! $ curl http://127.0.0.1:8080/mcp -H "Authorization: Bearer $ann" \
 //!     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
 //!     -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/call' -H 'Mcp-Name: greet' \
 //!     -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","_meta":{
@@ -12,18 +24,27 @@
 //!          "io.modelcontextprotocol/clientCapabilities":{}}}}'
 //! … Good morning! …
 //!
-//! $ curl -i http://127.0.0.1:8080/mcp \
+//! $ curl http://127.0.0.1:8080/mcp -H "Authorization: Bearer $ann" \
 //!     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
-//!     -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","Name":"delete"}}'
+//!     -H 'MCP-Protocol-Version: 2026-07-28' -H 'Mcp-Method: tools/list' \
+//!     -d '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{
+//!          "io.modelcontextprotocol/protocolVersion":"2026-07-28",
+//!          "io.modelcontextprotocol/clientCapabilities":{}}}}'
+//! … "tools":[{"name":"greet", … }] …
+//!
+//! $ curl -i http://127.0.0.1:8080/mcp -H "Authorization: Bearer $ann" \
+//!     -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
+//!     -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"greet","Name":"wipe"}}'
 //! HTTP/1.1 400 Bad Request
 //!
 //! $ curl -i http://127.0.0.1:8080/mcp -H 'Host: elsewhere.example.com' -d '{}'
 //! HTTP/1.1 403 Forbidden
 //! ```
 
-use std::error::Error;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::Response;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -39,10 +60,17 @@ use serde_json::{Map, json};
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
 use vmcp::guard::{CatchPanicLayer, CrowdLayer, HostsLayer};
-use vmcp_core::Body;
+use vmcp_audit::{AuditLayer, Auditor, Event, Settings};
+use vmcp_authn::{AuthenticateLayer, Bearer, Cached, Jwt};
+use vmcp_authz::{AuthorizeLayer, Cedar};
+use vmcp_core::{Body, BoxError, Clock, Identity};
 use vmcp_decode::DecodeLayer;
+use vmcp_examples::Issuer;
 
-/// An MCP server with one tool.
+/// `wipe` exists for nobody.
+const POLICY: &str = r#"permit(principal, action, resource == Tool::"greet");"#;
+
+/// An MCP server with two tools.
 #[derive(Clone, Debug)]
 struct Greeter;
 
@@ -57,7 +85,10 @@ impl ServerHandler for Greeter {
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let schema = Map::from_iter([("type".to_owned(), json!("object"))]);
-        Ok(ListToolsResult::with_all_items(vec![Tool::new("greet", "Says hello.", schema)]))
+        Ok(ListToolsResult::with_all_items(vec![
+            Tool::new("greet", "Says hello.", schema.clone()),
+            Tool::new("wipe", "Removes everything.", schema),
+        ]))
     }
 
     async fn call_tool(
@@ -69,9 +100,26 @@ impl ServerHandler for Greeter {
     }
 }
 
+fn print(Event { kind, outcome, caller, .. }: Event) {
+    let caller = caller.as_ref().and_then(Identity::subject).unwrap_or("nobody");
+    println!("{} {}, {caller}", kind.name(), outcome.name());
+}
+
+/// Layers that refuse answer with bytes, layers that watch an answer with a body around another, rmcp with one of its
+/// own: `Body` is any of them.
+fn wrap<B>(response: Response<B>) -> Response<Body>
+where
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    response.map(Body::wrap)
+}
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), BoxError> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let issuer = Issuer::new("https://greeter.example.com")?;
+    println!("ann={}", issuer.token("ann", &[])?);
+    let known = Cached::verified(Jwt::new(issuer.verifier()), Clock::system());
     let greeter = StreamableHttpService::new(
         || Ok(Greeter),
         Arc::new(LocalSessionManager::default()),
@@ -81,9 +129,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .layer(CatchPanicLayer)
         .layer(CrowdLayer::new(1024))
         .layer(HostsLayer::loopback(Vec::new(), Vec::new()))
+        .map_response(wrap)
+        .layer(AuditLayer::new(Auditor::new(Settings::default(), print)))
+        .layer(AuthenticateLayer::new(Bearer::new(known)))
         .layer(DecodeLayer::new())
-        // The layers answer with bytes, rmcp with a body of its own: `Body` is either.
-        .map_response(|response: http::Response<_>| response.map(Body::wrap))
+        .layer(AuthorizeLayer::new(Cedar::new("greeter", &[POLICY], "")?))
+        .map_response(wrap)
         .service(greeter);
     let service = TowerToHyperService::new(service);
 

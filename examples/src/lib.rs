@@ -1,1 +1,5 @@
 #![doc = include_str!("../README.md")]
+
+mod issuer;
+
+pub use self::issuer::Issuer;
