@@ -29,9 +29,15 @@ use hyper::{
     client::conn::{TrySendError, http1},
 };
 use pin_project_lite::pin_project;
-use tokio::task::coop::{Unconstrained, unconstrained};
+use tokio::task::coop::{Unconstrained, has_budget_remaining, unconstrained};
 
-use crate::{Error, egress::OpenGuard, pool::Lease, stream::Stream};
+use crate::{
+    Error,
+    egress::OpenGuard,
+    pool::Lease,
+    stream::Stream,
+    taking::{Polled, hears, take},
+};
 
 /// How much is read of a body before somebody takes it: a 64 KiB answer with its head in one call. Also
 /// what an idle connection may hold, if its answers were that large.
@@ -117,6 +123,15 @@ impl Connection {
         }
     }
 
+    /// Takes what has come of the body that arrives on this connection.
+    pub(crate) fn take(&self, body: &mut Incoming) -> Polled {
+        let (frame, more) = take(body);
+        if more {
+            self.bell.rung.store(true, Ordering::Release);
+        }
+        frame
+    }
+
     /// Has `cx` woken when there may be bytes to move.
     pub(crate) fn listen(&self, cx: &Context<'_>) {
         self.bell.waiting.register(cx.waker());
@@ -133,14 +148,15 @@ impl Connection {
     /// Whether the peer is still there, has sent nothing unasked, and the connection can take a
     /// request.
     pub(crate) fn is_usable(&mut self) -> bool {
-        // Outside the task's budget: an exhausted one would make every peer look alive.
-        let looking = unconstrained(poll_fn(|_| {
-            self.hush();
-            self.bell.rung.store(false, Ordering::Release);
-            self.poll_driver();
-            Poll::Ready(())
-        }));
-        let _: Poll<()> = pin!(looking).poll(&mut silent());
+        // hyper reads on behind an answer until nothing is there: what has come since has rung.
+        if self.bell.rung.load(Ordering::Acquire) {
+            // Outside the task's budget: an exhausted one would make every peer look alive.
+            let looking = unconstrained(poll_fn(|_| {
+                self.drive();
+                Poll::Ready(())
+            }));
+            let _: Poll<()> = pin!(looking).poll(&mut silent());
+        }
         self.is_at_rest()
     }
 
@@ -165,6 +181,9 @@ impl Connection {
             if let Err(error) = outcome {
                 tracing::debug!(%error, "an idle connection ended");
             }
+        } else if !has_budget_remaining() {
+            // It was told that nothing is there without looking.
+            self.bell.rung.store(true, Ordering::Release);
         }
     }
 }
@@ -237,6 +256,9 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        if hears() {
+            return;
+        }
         self.rung.store(true, Ordering::Release);
         self.waiting.wake();
     }

@@ -10,11 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use vmcp_core::BoxError;
 
-use crate::{
-    Error,
-    exchange::{Connection, silent},
-    pool::Lease,
-};
+use crate::{Error, exchange::Connection, pool::Lease};
 
 /// How much of a body that nobody reads to its end is skipped to keep the connection, provided
 /// that it has arrived already.
@@ -65,16 +61,16 @@ impl Incoming {
     }
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let mut body = Pin::new(&mut self.body);
+        let body = &mut self.body;
         let polled = match &mut self.source {
             None => return Poll::Ready(None),
-            Some(Source::Many { .. }) => body.poll_frame(cx),
+            Some(Source::Many { .. }) => Pin::new(body).poll_frame(cx),
             Some(Source::One { connection, .. }) => {
                 // A short body is there with its head, and then nothing has to be driven.
-                let mut polled = body.as_mut().poll_frame(&mut silent());
+                let mut polled = connection.take(body);
                 if polled.is_pending() {
                     connection.drive();
-                    polled = body.poll_frame(&mut silent());
+                    polled = connection.take(body);
                 }
                 if polled.is_pending() && connection.is_finished() {
                     let closed = Error::Closed { sent: true, source: None };
@@ -115,7 +111,7 @@ impl Incoming {
         let mut skipped = 0;
         while skipped <= MAX_SKIPPED {
             connection.drive();
-            match Pin::new(&mut self.body).poll_frame(&mut silent()) {
+            match connection.take(&mut self.body) {
                 Poll::Ready(None) => return true,
                 Poll::Ready(Some(Ok(frame))) => {
                     skipped += frame.data_ref().map_or(0, Bytes::len).max(1);

@@ -17,6 +17,7 @@ mod reaper;
 mod redirect;
 mod settings;
 mod stream;
+mod taking;
 mod tls;
 
 pub use self::{

@@ -75,3 +75,22 @@ async fn a_resting_connection_wakes_nobody() {
     assert_eq!(count.0.load(std::sync::atomic::Ordering::SeqCst), 0);
     assert!(!connection.is_usable());
 }
+
+#[tokio::test]
+async fn a_body_that_was_taken_says_nothing_of_the_peer() {
+    let (connection, mut server) = pair().await;
+    let serve = async {
+        assert!(server.read(&mut [0; 1024]).await.unwrap() > 0);
+        server.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        server
+    };
+    let (answered, server) = tokio::join!(exchange(connection, request()), serve);
+    let Answered { response, connection } = answered.ok().unwrap();
+    let (mut connection, mut body) = (connection.unwrap(), response.into_body());
+    assert!(connection.take(&mut body).is_ready() && body.is_end_stream());
+    assert!(!connection.bell.rung.load(Ordering::Acquire));
+    assert!(connection.is_usable());
+    drop(server);
+    settle().await;
+    assert!(!connection.is_usable(), "its leaving is heard");
+}
