@@ -22,11 +22,28 @@ const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// A message to a backend, on behalf of whom it is sent.
 pub(crate) fn post(link: &Link, caller: &Caller, message: Bytes) -> Request<Full<Bytes>> {
+    post_with(link, caller, message, 6)
+}
+
+/// A message of revision 2026-07-28 or later to a backend.
+pub(crate) fn post_stateless(
+    link: &Link,
+    caller: &Caller,
+    message: Bytes,
+    method: &'static str,
+    target: Option<&str>,
+) -> Request<Full<Bytes>> {
+    let mut request = post_with(link, caller, message, 12);
+    stateless(request.headers_mut(), method, target);
+    request
+}
+
+/// With room for that many headers: what is added further in counts too.
+fn post_with(link: &Link, caller: &Caller, message: Bytes, headers: usize) -> Request<Full<Bytes>> {
     let mut request = bare(link, caller, Method::POST, Full::new(message));
-    let headers = request.headers_mut();
-    headers.reserve(6);
-    headers.insert(CONTENT_TYPE, JSON);
-    headers.insert(ACCEPT, EITHER);
+    request.headers_mut().reserve(headers);
+    request.headers_mut().insert(CONTENT_TYPE, JSON);
+    request.headers_mut().insert(ACCEPT, EITHER);
     request
 }
 

@@ -20,7 +20,7 @@ use crate::backend::events::Events;
 use crate::backend::failure::{Failure, rejection};
 use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
-use crate::backend::request::{post, stateless};
+use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
 use crate::session::{Question, Running, RunningGuard, Session};
 use crate::stream::{Class, Stream};
@@ -115,13 +115,12 @@ impl Bridge {
 
     async fn send(&self, message: Bytes) -> Result<State, BoxError> {
         let link = &self.target.link;
-        let mut request = post(link, &self.call.caller, message);
+        let (caller, method) = (&self.call.caller, self.target.method);
+        let target = names(method).then(|| self.target.name());
+        let mut request = post_stateless(link, caller, message, method, target.as_deref());
         request.extensions_mut().insert(self.hold.clone());
-        let headers = request.headers_mut();
-        let target = names(self.target.method).then(|| self.target.name());
-        stateless(headers, self.target.method, target.as_deref());
         let arguments = self.call.message.param(Key::Arguments);
-        add_headers(&self.target.headers, headers, arguments);
+        add_headers(&self.target.headers, request.headers_mut(), arguments);
         let (parts, body) = link.send(request).await?.into_parts();
         let expected = self.expected();
         match media(&parts.headers) {

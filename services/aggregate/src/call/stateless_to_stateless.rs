@@ -18,7 +18,7 @@ use super::{Call, Target};
 use crate::backend::ask::{Media, media, status};
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
-use crate::backend::request::{post, stateless};
+use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
 use crate::seal::Purpose;
 
@@ -31,11 +31,9 @@ pub(crate) async fn call(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let link = &target.link;
-    let mut request = post(link, &call.caller, message);
-    let headers = request.headers_mut();
     let named = names(target.method).then(|| target.name());
-    stateless(headers, target.method, named.as_deref());
-    add_headers(&target.headers, headers, call.message.param(Key::Arguments));
+    let mut request = post_stateless(link, &call.caller, message, target.method, named.as_deref());
+    add_headers(&target.headers, request.headers_mut(), call.message.param(Key::Arguments));
     let response = link.begin(request).await?;
     let (code, kind) = (response.status(), media(response.headers()));
     let body = response.into_body();
