@@ -1,12 +1,14 @@
 //! A gateway with everything on: who calls, what they may, a record of it, metrics and traces.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::json;
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
 
 use super::Effort;
 use super::http::fetch;
@@ -14,17 +16,20 @@ use super::outside::Outside;
 use super::policies::policies;
 use super::programs::Programs;
 use super::tokens::{AUDIENCE, Algorithm};
-use super::world::Front;
+use super::world::{Front, GLANCE, PATIENCE};
 use crate::Fault;
 
 /// Whether the gateway has a runtime for `audit`; until then the section is left out.
-const AUDIT: bool = false;
+const AUDIT: bool = true;
 
 /// Whether it has one for `telemetry`.
 const TELEMETRY: bool = false;
 
 /// The share of traces that are kept, as it is without a word about it.
 const SAMPLED: &str = "0.05";
+
+/// What is measured, as records name it.
+const KINDS: [&str; 2] = [r#""type":"mcp_tool_call""#, r#""type":"mcp_tools_list""#];
 
 /// What surrounds such a gateway.
 #[derive(Debug)]
@@ -107,14 +112,27 @@ impl Full {
         Ok(Tokens { file: &self.new, each_once: true })
     }
 
-    /// Whether everything was on while `front` was measured.
-    pub(super) async fn prove(&self, front: &Front, effort: Effort) -> Result<(), Fault> {
+    /// Forgets what was recorded until now.
+    pub(super) fn forget(&self) -> Result<(), Fault> {
+        if AUDIT {
+            File::options().write(true).open(&self.audit)?.set_len(0)?;
+        }
+        Ok(())
+    }
+
+    /// Whether everything was on while `front` was measured, and all of its `requests` are on record.
+    pub(super) async fn prove(
+        &self,
+        front: &Front,
+        requests: u64,
+        effort: Effort,
+    ) -> Result<(), Fault> {
         let refused = fetch(Method::POST, front.address(), "/mcp").await?.status();
         if refused != StatusCode::UNAUTHORIZED {
             return Err(format!("without a token the gateway answers {refused}").into());
         }
-        if AUDIT && !fs::read_to_string(&self.audit)?.contains("mcp_tool") {
-            return Err("there is no record of what was measured".into());
+        if AUDIT {
+            self.recorded(requests).await?;
         }
         if TELEMETRY {
             let metrics = fetch(Method::GET, front.address(), "/metrics").await?;
@@ -127,5 +145,23 @@ impl Full {
             }
         }
         Ok(())
+    }
+    /// Waits until that many requests are on record: one that is not cost less than it should have.
+    async fn recorded(&self, requests: u64) -> Result<(), Fault> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut found = 0;
+            for line in BufReader::new(File::open(&self.audit)?).lines() {
+                let line = line?;
+                found += u64::from(KINDS.iter().any(|kind| line.contains(kind)));
+            }
+            if found >= requests {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(format!("{found} of {requests} requests are on record").into());
+            }
+            sleep(GLANCE).await;
+        }
     }
 }

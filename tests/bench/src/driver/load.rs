@@ -86,6 +86,9 @@ pub(super) async fn measure(
     effort: Effort,
 ) -> Result<Measured, Fault> {
     let mut reports = (Vec::new(), Vec::new());
+    if let Some(full) = &world.full {
+        full.forget()?;
+    }
     for turn in 0..effort.repetitions {
         let tokens = tokens(load, world, effort).await?;
         // Whoever comes second profits from what the first has warmed: they take turns in that too.
@@ -98,7 +101,8 @@ pub(super) async fn measure(
         }
     }
     if let Some(full) = &world.full {
-        full.prove(&world.gateway, effort).await?;
+        let requests = warmup(load, effort) + effort.requests(load.requests);
+        full.prove(&world.gateway, requests * reports.0.len() as u64, effort).await?;
     }
     let pair = |figure: fn(&Report) -> f64| Pair {
         gateway: median(reports.0.iter().map(figure).collect()),
