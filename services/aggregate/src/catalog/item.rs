@@ -223,19 +223,18 @@ impl Offer {
 }
 
 #[cfg(test)]
-impl Items {
-    /// Items by their definitions.
-    pub(crate) fn of(kind: Kind, definitions: &[&str]) -> Self {
-        let (member, items) = (kind.member(), definitions.join(","));
-        let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"{member}":[{items}]}}}}"#);
-        let listing = Listing::read(&answer.into(), member, kind.key(), None);
-        Self::new(vec![listing.unwrap().1])
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Items {
+        /// Items by their definitions.
+        pub(crate) fn of(kind: Kind, definitions: &[&str]) -> Self {
+            let (member, items) = (kind.member(), definitions.join(","));
+            let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"{member}":[{items}]}}}}"#);
+            let listing = Listing::read(&answer.into(), member, kind.key(), None);
+            Self::new(vec![listing.unwrap().1])
+        }
+    }
 
     #[test]
     fn an_item_that_comes_twice_is_taken_once() {

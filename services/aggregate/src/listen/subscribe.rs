@@ -19,6 +19,9 @@ pub(crate) async fn subscribe(
     method: &'static str,
 ) -> Result<Response<Body>, Rejection> {
     let target = Target::find(&call, method).await?;
+    if let Some(trail) = &call.trail {
+        trail.note_backend(&target.link.backend);
+    }
     let Some(uri) = call.message.text(Key::Uri).map(|uri| uri.read(&call.message.bytes)) else {
         return Err(Rejection::invalid_params("params.uri must be a string"));
     };
