@@ -19,12 +19,6 @@ use super::tokens::{AUDIENCE, Algorithm};
 use super::world::{Front, GLANCE, PATIENCE};
 use crate::Fault;
 
-/// Whether the gateway has a runtime for `audit`; until then the section is left out.
-const AUDIT: bool = true;
-
-/// Whether it has one for `telemetry`.
-const TELEMETRY: bool = false;
-
 /// The share of traces that are kept, as it is without a word about it.
 const SAMPLED: &str = "0.05";
 
@@ -64,22 +58,21 @@ impl Full {
     /// The sections of the configuration.
     pub(super) fn sections(&self) -> String {
         let url = self.outside.url();
-        let mut all = json!({"incomingAuth": {
-            "type": "oidc",
-            "oidc": {
-                "issuer": url, "clientId": "bench", "audience": AUDIENCE, "insecureAllowHttp": true,
+        let all = json!({
+            "incomingAuth": {
+                "type": "oidc",
+                "oidc": {
+                    "issuer": url, "clientId": "bench", "audience": AUDIENCE,
+                    "insecureAllowHttp": true,
+                },
+                "authz": {"type": "cedar", "policies": policies(self.arguments)},
             },
-            "authz": {"type": "cedar", "policies": policies(self.arguments)},
-        }});
-        if AUDIT {
-            all["audit"] = json!({"enabled": true, "logFile": self.audit});
-        }
-        if TELEMETRY {
-            all["telemetry"] = json!({
+            "audit": {"enabled": true, "logFile": self.audit},
+            "telemetry": {
                 "endpoint": url, "insecure": true, "tracingEnabled": true, "samplingRate": SAMPLED,
                 "enablePrometheusMetricsPath": true,
-            });
-        }
+            },
+        });
         // One section a line; JSON is YAML.
         let sections = all.as_object().into_iter().flatten();
         sections.fold(String::new(), |lines, (name, section)| {
@@ -114,10 +107,7 @@ impl Full {
 
     /// Forgets what was recorded until now.
     pub(super) fn forget(&self) -> Result<(), Fault> {
-        if AUDIT {
-            File::options().write(true).open(&self.audit)?.set_len(0)?;
-        }
-        Ok(())
+        Ok(File::options().write(true).open(&self.audit)?.set_len(0)?)
     }
 
     /// Whether everything was on while `front` was measured, and all of its `requests` are on record.
@@ -131,21 +121,18 @@ impl Full {
         if refused != StatusCode::UNAUTHORIZED {
             return Err(format!("without a token the gateway answers {refused}").into());
         }
-        if AUDIT {
-            self.recorded(requests).await?;
+        self.recorded(requests).await?;
+        let metrics = fetch(Method::GET, front.address(), "/metrics").await?;
+        if metrics.status() != StatusCode::OK || metrics.body().is_empty() {
+            return Err("there are no metrics".into());
         }
-        if TELEMETRY {
-            let metrics = fetch(Method::GET, front.address(), "/metrics").await?;
-            if metrics.status() != StatusCode::OK || metrics.body().is_empty() {
-                return Err("there are no metrics".into());
-            }
-            // Of so few requests, perhaps none is traced.
-            if !effort.smoke && self.outside.collected() == 0 {
-                return Err("no trace was sent".into());
-            }
+        // Of so few requests, perhaps none is traced.
+        if !effort.smoke && self.outside.collected() == 0 {
+            return Err("no trace was sent".into());
         }
         Ok(())
     }
+
     /// Waits until that many requests are on record: one that is not cost less than it should have.
     async fn recorded(&self, requests: u64) -> Result<(), Fault> {
         let deadline = Instant::now() + PATIENCE;
