@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tower_layer::Layer;
+use vmcp_core::Identity;
 
 use crate::hints::Learned;
-use crate::{Authorize, Policy};
+use crate::{Admitting, Authorize, Policy};
 
 /// The epochs of this process's layers.
 static EPOCHS: AtomicU64 = AtomicU64::new(1);
@@ -47,6 +48,13 @@ impl<P: Policy> AuthorizeLayer<P> {
     #[must_use]
     pub fn policy(&self) -> &Arc<P> {
         &self.policy
+    }
+
+    /// What the policy lets `identity` see and do, outside of a request: for what is sent on streams that
+    /// were opened earlier, perhaps under other policies.
+    #[must_use]
+    pub fn admission(&self, identity: &Identity) -> Admitting {
+        self.policy.admission(identity, self.epoch)
     }
 
     pub(crate) fn epoch(&self) -> u64 {

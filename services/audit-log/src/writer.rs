@@ -120,13 +120,32 @@ fn returned<T>(done: Result<T, JoinError>) -> Option<T> {
 }
 
 /// Once when it begins to fail, once when it is over.
-pub(crate) fn report(outcome: &io::Result<()>, failing: &mut bool) {
-    match outcome {
-        Err(error) if !*failing => tracing::error!(%error, "audit events cannot be written"),
-        Ok(()) if *failing => tracing::info!("audit events are written again"),
-        _ => {}
+fn report(outcome: &io::Result<()>, failing: &mut bool) {
+    match (turn(outcome.is_err(), failing), outcome) {
+        (Some(Turn::Fails), Err(error)) => {
+            tracing::error!(%error, "audit events cannot be written");
+        }
+        (Some(Turn::Works), _) => tracing::info!("audit events are written again"),
+        (Some(Turn::Fails) | None, _) => {}
     }
-    *failing = outcome.is_err();
+}
+
+/// What is worth a line in the process's own log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Writing does not work any more.
+    Fails,
+    /// It works again.
+    Works,
+}
+
+/// Whether writing has turned bad or good.
+pub(crate) fn turn(fails: bool, failing: &mut bool) -> Option<Turn> {
+    match (std::mem::replace(failing, fails), fails) {
+        (false, true) => Some(Turn::Fails),
+        (true, false) => Some(Turn::Works),
+        (true, true) | (false, false) => None,
+    }
 }
 
 impl<S: Sink> Desk<S> {

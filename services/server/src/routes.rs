@@ -245,6 +245,8 @@ pub(crate) fn condition(backend: &vmcp_aggregate::status::BackendReport) -> &'st
         return "unknown";
     }
     match (backend.offered, &backend.failure) {
+        // It answers, but to callers only: the gateway itself has nothing to show it.
+        (false, _) if backend.unauthenticated => "unauthenticated",
         (true, None) => "ready",
         (true, Some(_)) => "degraded",
         (false, Some(_)) => "unavailable",

@@ -147,6 +147,7 @@ impl Server {
             old: Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes)),
             gateway,
         };
+        fixed.gateway.admit_by(guards.admissions());
         let shared = Arc::new(Shared {
             stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(guards, recording)),
             fixed,

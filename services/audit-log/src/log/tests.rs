@@ -18,6 +18,7 @@ use vmcp_core::{Backend, Body, Clock, Generation, Identity, McpRequest, Trail};
 
 use super::*;
 use crate::FileSink;
+use crate::writer::{Turn, turn};
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"paint","arguments":{"apiKey":"c4n4ry","color":"red"},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"brush","version":"1.2"}}}}"#;
 const RESULT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
@@ -262,14 +263,10 @@ async fn a_file_on_a_full_disk_fails_no_request() {
 
 #[test]
 fn a_failure_is_told_to_the_log_when_it_begins_and_when_it_is_over() {
-    let (told, _guard) = captured();
-    let mut state = false;
-    for good in [true, false, false, false, true, true] {
-        let outcome = if good { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) };
-        crate::writer::report(&outcome, &mut state);
-    }
-    let told: Vec<_> = told.lines().iter().map(|line| line["level"].clone()).collect();
-    assert_eq!(told, [json!("ERROR"), json!("INFO")]);
+    let mut failing = false;
+    let fails = [false, true, true, true, false, false];
+    let told: Vec<_> = fails.into_iter().map(|fails| turn(fails, &mut failing)).collect();
+    assert_eq!(told, [None, Some(Turn::Fails), None, None, Some(Turn::Works), None]);
 }
 
 #[tokio::test(start_paused = true)]

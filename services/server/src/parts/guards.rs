@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use secrecy::SecretString;
+use vmcp_aggregate::Admissions;
 use vmcp_authn::{
     Authenticate, AuthenticateLayer, Bearer, ByShape, Cached, Inspect, Introspection, Jwt, Local,
     ProtectedResource, ResourceError, ResourceRules,
 };
-use vmcp_authz::{AuthorizeLayer, Cedar, Fault};
+use vmcp_authz::{Admitting, AuthorizeLayer, Cedar, Fault};
 use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc};
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
@@ -67,6 +68,16 @@ impl Guards {
     pub fn none() -> Self {
         let made_of = IncomingAuth::anonymous();
         Self { authenticate: None, resource: None, authorize: None, made_of }
+    }
+
+    /// What callers may hear on streams that are open already.
+    pub(crate) fn admissions(&self) -> Option<Admissions> {
+        let authorize = self.authorize.clone()?;
+        Some(Admissions::new(move |identity| match authorize.admission(identity) {
+            Admitting::Ready(admission) => Some(admission),
+            // Nobody waits for a provider before each message: what was admitted at first holds.
+            Admitting::Later(_) => None,
+        }))
     }
 
     /// Whether they come of the same configuration as `other`.

@@ -135,7 +135,11 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
     };
     shared.fixed.gateway.reload(settings).await;
     // Keys that were fetched and decisions that were made are kept where nothing changed.
-    if !current.guards.same(&guards) || !recorded {
+    let guarded = current.guards.same(&guards);
+    if !guarded {
+        shared.fixed.gateway.admit_by(guards.admissions());
+    }
+    if !guarded || !recorded {
         shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording)));
     }
     if !recorded && let Some(ended) = &current.recording {
