@@ -235,6 +235,9 @@ async fn no_token_and_no_credential_reaches_the_most_talkative_log() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
+    // With a single subscriber, tracing asks the thread that meets an event first whether anybody listens:
+    // another test's thread would say no for all.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _guard = tracing::subscriber::set_default(subscriber);
     let seen = Seen::default();
     let inner = stand_in(&seen, 200, GOOD);

@@ -304,6 +304,9 @@ async fn no_secret_is_in_an_error_a_log_or_a_debug_form() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || written.clone())
         .finish();
+    // With a single subscriber, tracing asks the thread that meets an event first whether anybody listens:
+    // another test's thread would say no for all.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _logging = tracing::subscriber::set_default(subscriber);
     let clock = Clock::manual(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
     let asked = Arc::new(AtomicUsize::new(0));

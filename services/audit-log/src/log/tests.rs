@@ -207,6 +207,12 @@ fn failing() -> (Lines, Arc<AtomicBool>, impl FnMut(&[u8]) -> io::Result<()> + S
 
 /// What tracing was given.
 fn captured() -> (Lines, tracing::subscriber::DefaultGuard) {
+    // With a single subscriber, tracing asks the thread that meets an event first whether anybody listens:
+    // another test's thread would say no for all.
+    static SECOND: std::sync::LazyLock<tracing::Dispatch> = std::sync::LazyLock::new(|| {
+        tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default())
+    });
+    std::sync::LazyLock::force(&SECOND);
     let lines = Lines::default();
     let kept = lines.clone();
     let subscriber =
