@@ -132,15 +132,20 @@ impl<A: AssumeRole> Settings<A> {
         R::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        let body = whole(body).await?;
-        let fault = |fault| failed(parts.extensions.get(), fault);
+        let backend = parts.extensions.get::<Backend>().cloned();
+        let fault = |fault| failed(backend.as_ref(), fault);
+        let unsignable = |error: UnsignableRequest| {
+            let fault = CredentialFault::Request { reason: reason(&error) };
+            refused(backend.as_ref(), fault, Some(error.into()))
+        };
+        let body = whole(body).await.map_err(unsignable)?;
         let (presented, assumption, credentials) =
             tokio::time::timeout(self.deadline, self.credentials(identity))
                 .await
                 .unwrap_or(Err(CredentialFault::Unavailable { reason: "they took too long" }))
                 .map_err(fault)?;
 
-        let first = self.signed(parts.clone(), &body, &credentials)?;
+        let first = self.signed(parts.clone(), &body, &credentials).map_err(unsignable)?;
         let answer = inner.call(first).await.map_err(Into::into)?;
         let (outdated, answer) = outdated(answer).await?;
         if !outdated {
@@ -155,7 +160,7 @@ impl<A: AssumeRole> Settings<A> {
             return Ok(answer);
         }
         // With a date and a signature of its own.
-        let second = self.signed(parts, &body, &renewed)?;
+        let second = self.signed(parts, &body, &renewed).map_err(unsignable)?;
         poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
         let answer = inner.call(second).await.map_err(Into::into)?;
         Ok(answer.map(ResponseBody::passed))
@@ -226,8 +231,27 @@ where
 }
 
 fn failed(backend: Option<&Backend>, fault: CredentialFault) -> BoxError {
+    refused(backend, fault, None)
+}
+
+fn refused(
+    backend: Option<&Backend>,
+    fault: CredentialFault,
+    source: Option<BoxError>,
+) -> BoxError {
     let backend = backend.cloned().unwrap_or_else(|| Backend::new("unnamed"));
-    Box::new(CredentialError { backend, fault, source: None })
+    Box::new(CredentialError { backend, fault, source })
+}
+
+/// What a client may be told of a request that cannot be signed.
+fn reason(error: &UnsignableRequest) -> &'static str {
+    match error {
+        UnsignableRequest::TooLarge { .. } => "its body is larger than 10 MiB",
+        UnsignableRequest::Broken(_) => "its body broke off",
+        UnsignableRequest::TooSlow => "its body did not end in time",
+        UnsignableRequest::NoHost => "it names no host",
+        UnsignableRequest::Malformed(_) => "its target or headers cannot be signed",
+    }
 }
 
 #[cfg(test)]

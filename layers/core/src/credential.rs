@@ -35,6 +35,13 @@ pub enum CredentialFault {
         /// An error code such as `invalid_grant`, or fixed words. Never text of the authority.
         reason: Box<str>,
     },
+    /// The request itself cannot be given any, such as one that is too large to be signed: whoever sent it
+    /// has to change it.
+    #[error("the request cannot be given credentials: {reason}")]
+    Request {
+        /// In fixed words.
+        reason: &'static str,
+    },
     /// The authority does not answer, or answers nonsense: trying again later helps.
     #[error("the credentials cannot be had at the moment: {reason}")]
     Unavailable {

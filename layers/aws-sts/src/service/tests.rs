@@ -481,6 +481,9 @@ async fn a_body_of_ten_mebibytes_is_signed_and_one_byte_more_is_not() {
         cause::<UnsignableRequest>(error.as_ref()),
         Some(UnsignableRequest::TooLarge { limit: 10_485_760 })
     ));
+    // Which says nothing of the service that it was to go to.
+    let fault = cause::<CredentialError>(error.as_ref()).map(|error| error.fault.clone());
+    assert_eq!(fault, Some(CredentialFault::Request { reason: "its body is larger than 10 MiB" }));
     assert!(sent.is_empty());
     assert_eq!(calls.load(Ordering::SeqCst), 1, "not asked for it");
 }

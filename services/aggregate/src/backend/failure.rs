@@ -70,6 +70,10 @@ fn credentials(backend: &str, fault: &CredentialFault) -> Rejection {
             let problem = format!("the caller was refused ({reason})");
             Rejection::no_credentials(backend, &problem, false)
         }
+        CredentialFault::Request { reason } => {
+            let problem = format!("the request cannot be given any ({reason})");
+            Rejection::no_credentials(backend, &problem, false)
+        }
         CredentialFault::Unavailable { reason: _ } => {
             let problem = "who gives them does not answer: try again later";
             Rejection::no_credentials(backend, problem, true)
@@ -115,6 +119,9 @@ mod tests {
         assert_eq!((told.status(), told.challenge()), (StatusCode::OK, None));
         let told = without(CredentialFault::Refused { reason: "invalid_grant".into() });
         assert!(told.message().contains("refused (invalid_grant)"), "{told:?}");
+        assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
+        let told = without(CredentialFault::Request { reason: "it is too large" });
+        assert!(told.message().contains("the request cannot be given any (it is too large)"));
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
         let told = without(CredentialFault::Unavailable { reason: "timeout" });
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":true"));
