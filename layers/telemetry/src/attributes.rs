@@ -11,6 +11,7 @@ use opentelemetry::KeyValue;
 use vmcp_core::{McpRequest, Trail};
 use vmcp_wire::{Key, find, unquote};
 
+use crate::names;
 use crate::series::Outcome;
 use crate::server_side::target;
 
@@ -154,7 +155,7 @@ impl Attributes {
     pub(crate) fn trail(&mut self, server: &str, trail: &Trail) {
         self.add("mcp.server.name", "", server);
         if let Some(backend) = trail.backend() {
-            self.add("vmcp.backend.name", "target.workload_name", backend.name());
+            self.add(names::BACKEND, "target.workload_name", backend.name());
         }
         if let Some(identity) = trail.identity() {
             let known = identity.subject().is_some();
@@ -165,7 +166,7 @@ impl Attributes {
     /// Which backend was asked. `action` is the older word for the method.
     pub(crate) fn backend(&mut self, backend: &str, action: &'static str, verb: &str) {
         self.add("http.request.method", "http.method", verb);
-        self.add("vmcp.backend.name", "target.workload_name", backend);
+        self.add(names::BACKEND, "target.workload_name", backend);
         if self.legacy {
             self.add("action", "", action);
         }

@@ -96,7 +96,7 @@ impl ClientSide {
         Series {
             duration: is_operation.then(|| {
                 let mut labels = operation(slot, outcome);
-                labels.push(KeyValue::new("vmcp.backend.name", backend.name().to_owned()));
+                labels.push(KeyValue::new(names::BACKEND, backend.name().to_owned()));
                 self.duration.bind(&labels)
             }),
             requests: self.requests.bind(&labels),
@@ -111,7 +111,7 @@ impl ClientSide {
     fn labels(&self, backend: &Backend, slot: &Slot<Series>) -> Vec<KeyValue> {
         let name = backend.name().to_owned();
         let mut labels = vec![
-            KeyValue::new("vmcp.backend.name", name.clone()),
+            KeyValue::new(names::BACKEND, name.clone()),
             KeyValue::new("mcp.method.name", slot.method),
         ];
         let tool = slot.name.as_deref().filter(|_| slot.method == "tools/call");

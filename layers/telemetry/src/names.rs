@@ -29,6 +29,9 @@ pub enum Kind {
 pub const BUCKETS: [f64; 14] =
     [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
+/// The label that names a backend, in every metric that tells them apart.
+pub const BACKEND: &str = "vmcp.backend.name";
+
 /// What stands in the place of a name that is one too many.
 pub const OTHER: &str = "_OTHER";
 
@@ -78,7 +81,7 @@ metrics! {
     DROPPED_MESSAGES = Counter "vmcp_dropped_messages" "";
     /// Connections of clients that are open. Fed by the server.
     CONNECTIONS = Gauge "vmcp_connections" "";
-    /// Connections to backends that are open, by backend. Fed by the server.
+    /// Connections to backends that are open, to all together. Fed by the server.
     POOL_CONNECTIONS = Gauge "vmcp_backend_connections" "";
     /// State of each backend's circuit: 0 closed, 1 half open, 2 open. Fed by the server.
     CIRCUIT_STATE = Gauge "vmcp_backend_circuit_state" "";

@@ -80,6 +80,18 @@ impl Gateway {
         status::report(&self.0.hub)
     }
 
+    /// What is counted.
+    #[must_use]
+    pub fn counts(&self) -> status::Counts {
+        status::counts(&self.0.hub)
+    }
+
+    /// What is known of the backends alone, in the order of the configuration.
+    #[must_use]
+    pub fn backends(&self) -> Vec<status::BackendReport> {
+        status::backends(&self.0.hub.snapshot())
+    }
+
     /// Ends the streams that would go on by themselves. Calls go on.
     pub fn drain(&self) {
         self.0.hub.listeners.end();

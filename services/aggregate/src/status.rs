@@ -7,9 +7,9 @@ use std::sync::Arc;
 use vmcp_core::{LATEST_STATEFUL, STATELESS};
 
 use crate::backend::own::Owns;
-use crate::backend::{Speaks, Status};
+use crate::backend::{Link, Speaks, Status};
 use crate::catalog::{Conflict, Hides};
-use crate::hub::Hub;
+use crate::hub::{Hub, Snapshot};
 use crate::settings::{Sharing, Transport};
 
 /// A snapshot of everything that is worth showing.
@@ -39,6 +39,17 @@ pub struct Report {
     pub dropped_messages: u64,
     /// Open `subscriptions/listen` streams of stateless clients.
     pub listeners: usize,
+}
+
+/// What is counted: cheap enough for every scrape of metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// As [`Report::sessions`].
+    pub sessions: usize,
+    /// As [`Report::parked_calls`].
+    pub parked_calls: usize,
+    /// As [`Report::dropped_messages`].
+    pub dropped_messages: u64,
 }
 
 /// One backend.
@@ -93,10 +104,16 @@ pub enum Because {
     NameTaken(String),
 }
 
-pub(crate) fn report(hub: &Arc<Hub>) -> Report {
-    let snapshot = hub.snapshot();
-    let catalog = snapshot.catalog();
-    let backends = snapshot.links.iter().map(|link| {
+pub(crate) fn counts(hub: &Hub) -> Counts {
+    Counts {
+        sessions: hub.sessions.len(),
+        parked_calls: hub.parked.len(),
+        dropped_messages: crate::stream::dropped(),
+    }
+}
+
+pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
+    let report = |link: &Arc<Link>| {
         let status = link.status();
         BackendReport {
             name: link.name().to_owned(),
@@ -115,22 +132,29 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
                 Status::Fetching { .. } | Status::Ready => None,
             },
         }
-    });
+    };
+    snapshot.links.iter().map(report).collect()
+}
+
+pub(crate) fn report(hub: &Arc<Hub>) -> Report {
+    let snapshot = hub.snapshot();
+    let catalog = snapshot.catalog();
+    let Counts { sessions, parked_calls, dropped_messages } = counts(hub);
     let own = snapshot.links.iter().filter_map(|link| link.own.as_ref()).map(Owns::count);
     let (caller_offers, different_offers) =
         own.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     Report {
         name: snapshot.name.clone(),
-        backends: backends.collect(),
+        backends: backends(&snapshot),
         entries: entries::entries(&snapshot, &catalog),
         conflicts: catalog.conflicts.clone(),
-        sessions: hub.sessions.len(),
+        sessions,
         shared_sessions: hub.shared.len(),
         caller_offers,
         different_offers,
         caller_catalogs: hub.mixed.len(),
-        parked_calls: hub.parked.len(),
-        dropped_messages: crate::stream::dropped(),
+        parked_calls,
+        dropped_messages,
         listeners: hub.listeners.len(),
     }
 }

@@ -74,8 +74,8 @@ async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
     let settings = Settings { prometheus: true, ..Fixture::settings(None) };
     let fixture = Fixture::new(settings);
     for metric in names::METRICS.iter().filter(|metric| metric.description.contains("Fed by")) {
-        if metric.description.contains("ackend") {
-            fixture.telemetry.observe_each(metric, "vmcp.backend.name", |show| show("a", 3));
+        if metric.description.contains("each backend") {
+            fixture.telemetry.observe_each(metric, names::BACKEND, |show| show("a", 3));
         } else {
             fixture.telemetry.observe(metric, || 3);
         }
@@ -95,7 +95,7 @@ async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
     }
     assert!(text.contains("vmcp_sessions 3"), "{text}");
     assert!(text.contains(r#"le="0.02""#) && text.contains(r#"le="300""#), "{text}");
-    assert!(text.contains(r#"vmcp_backend_connections{vmcp_backend_name="a"} 3"#), "{text}");
+    assert!(text.contains(r#"vmcp_backend_healthy{vmcp_backend_name="a"} 3"#), "{text}");
     assert!(text.contains(r#"service_name="gateway""#), "{text}");
 }
 
@@ -117,10 +117,10 @@ async fn who_asks_for_the_text_often_gets_the_same_for_a_second() {
 #[tokio::test]
 async fn of_too_many_values_the_rest_is_not_shown() {
     let fixture = Fixture::sampling(0.0);
-    fixture.telemetry.observe_each(&names::POOL_CONNECTIONS, "backend", |show| {
+    fixture.telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, |show| {
         (0..5000).for_each(|number: u64| show(&number.to_string(), number));
     });
-    assert_eq!(fixture.labels("vmcp_backend_connections").len(), 1000);
+    assert_eq!(fixture.labels("vmcp_backend_healthy").len(), 1000);
 }
 
 #[tokio::test]

@@ -25,9 +25,9 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
         let shared = Arc::downgrade(shared);
         telemetry.observe(metric, move || shared.upgrade().map_or(0, |shared| read(&shared)));
     };
-    number(&names::SESSIONS, |shared| count(shared.fixed.gateway.report().sessions));
-    number(&names::PARKED_CALLS, |shared| count(shared.fixed.gateway.report().parked_calls));
-    number(&names::DROPPED_MESSAGES, |shared| shared.fixed.gateway.report().dropped_messages);
+    number(&names::SESSIONS, |shared| count(shared.fixed.gateway.counts().sessions));
+    number(&names::PARKED_CALLS, |shared| count(shared.fixed.gateway.counts().parked_calls));
+    number(&names::DROPPED_MESSAGES, |shared| shared.fixed.gateway.counts().dropped_messages);
     number(&names::CONNECTIONS, |shared| {
         count(shared.connections.load(std::sync::atomic::Ordering::Relaxed))
     });
@@ -37,19 +37,15 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
         counts.map_or(0, |counts| counts.dropped + counts.failed)
     });
     let open = egress.clone();
-    telemetry.observe_each(&names::POOL_CONNECTIONS, "state", move |tell| {
-        let gauges = open.gauges();
-        tell("idle", count(gauges.idle));
-        tell("in_use", count(gauges.open.saturating_sub(gauges.idle)));
-    });
+    telemetry.observe(&names::POOL_CONNECTIONS, move || count(open.gauges().open));
     let watched = Arc::downgrade(shared);
-    telemetry.observe_each(&names::BACKEND_HEALTHY, "backend", move |tell| {
+    telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, move |tell| {
         each(&watched, |backend| {
             tell(&backend.name, u64::from(condition(backend) == "ready"));
         });
     });
     let watched = Arc::downgrade(shared);
-    telemetry.observe_each(&names::CIRCUIT_STATE, "backend", move |tell| {
+    telemetry.observe_each(&names::CIRCUIT_STATE, names::BACKEND, move |tell| {
         each(&watched, |backend| {
             let Some(breaker) = &backend.breaker else { return };
             tell(
@@ -66,7 +62,7 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
 
 fn each(shared: &Weak<Shared>, show: impl FnMut(&vmcp_aggregate::status::BackendReport)) {
     if let Some(shared) = shared.upgrade() {
-        shared.fixed.gateway.report().backends.iter().for_each(show);
+        shared.fixed.gateway.backends().iter().for_each(show);
     }
 }
 

@@ -67,9 +67,15 @@ fn metrics_are_shown_only_where_that_is_asked_for() {
     let (_server, port) = Running::serve(&shown, &[]);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     let found = metrics(port);
-    for part in
-        ["vmcp_mcp_requests_total", "a_x", "vmcp_connections", "vmcp_backend_requests_total"]
-    {
+    for part in [
+        "vmcp_mcp_requests_total",
+        "a_x",
+        "vmcp_connections",
+        "vmcp_backend_requests_total",
+        // As the dashboard and the alerts ask for it.
+        r#"vmcp_backend_healthy{vmcp_backend_name="a"} 1"#,
+        "vmcp_backend_connections 1",
+    ] {
         assert!(found.contains(part), "{part}:\n{found}");
     }
     let hidden = folder.write("vmcp.yaml", &config(&backend, "serviceName: y"));
