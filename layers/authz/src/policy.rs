@@ -1,13 +1,10 @@
 //! Who decides.
 
 use std::fmt;
-use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use vmcp_core::{Admission, Admit, Identity, Item, Rejection, Verdict, ViewKey};
-
-use crate::digest::Digest;
 
 /// Decides what callers may see and do.
 ///
@@ -72,11 +69,8 @@ where
     }
 
     fn view(&self) -> ViewKey {
-        let mut digest = Digest::new();
-        self.epoch.hash(&mut digest);
-        self.identity.hash(&mut digest);
-        self.identity.claims().map(|claims| &**claims).hash(&mut digest);
-        ViewKey(digest.key())
+        let claims = self.identity.claims().map(|claims| &**claims);
+        ViewKey::of(&(self.epoch, &self.identity, claims))
     }
 }
 

@@ -6,6 +6,7 @@ mod body;
 mod cache;
 mod clock;
 mod credential;
+mod digest;
 mod error;
 mod flight;
 mod identity;

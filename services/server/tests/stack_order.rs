@@ -22,8 +22,9 @@ use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Se
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_audit::{AuditLayer, Auditor, Event, Outcome};
 use vmcp_authn::{Authenticate, AuthenticateLayer, Refusal};
-use vmcp_authz::{AuthorizeLayer, Cedar};
+use vmcp_authz::AuthorizeLayer;
 use vmcp_breaker::{Breaker, Open, State};
+use vmcp_cedar::Cedar;
 use vmcp_core::{
     Backend, Body, BoxError, Caller, CredentialError, Identity, UpstreamFuture, UpstreamKind,
     UpstreamToken, UpstreamTokens, cause,

@@ -8,7 +8,8 @@ use vmcp_authn::{
     Authenticate, AuthenticateLayer, Bearer, ByShape, Cached, Inspect, Introspection, Jwt, Local,
     ProtectedResource, ResourceError, ResourceRules,
 };
-use vmcp_authz::{Admitting, AuthorizeLayer, Cedar, Fault};
+use vmcp_authz::{Admitting, AuthorizeLayer};
+use vmcp_cedar::{Cedar, Fault};
 use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc};
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
-use vmcp_authz::{Authorize, Cedar};
+use vmcp_authz::Authorize;
+use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError};
 use vmcp_decode::Decode;
 

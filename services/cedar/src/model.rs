@@ -6,23 +6,23 @@ use cedar_policy::{Entities, Entity, EntityId, EntityTypeName, EntityUid, Restri
 use serde_json::Value;
 use vmcp_core::{Item, ItemKind};
 
-use super::fault::Fault;
-use super::reads::{Reads, mentions};
+use crate::fault::Fault;
+use crate::reads::{Reads, mentions};
 
 /// The type of principals.
-pub(super) const CLIENT: &str = "Client";
+pub(crate) const CLIENT: &str = "Client";
 
 /// The types of what is asked about.
-pub(super) const ITEMS: [&str; 3] = ["Tool", "Prompt", "Resource"];
+pub(crate) const ITEMS: [&str; 3] = ["Tool", "Prompt", "Resource"];
 
 /// The type of a principal's groups.
 const GROUP: &str = "Group";
 
-pub(super) type Attributes = HashMap<String, RestrictedExpression>;
+pub(crate) type Attributes = HashMap<String, RestrictedExpression>;
 
 /// What can be used, with the action that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Feature {
+pub(crate) enum Feature {
     Tool,
     Prompt,
     Resource,
@@ -30,24 +30,24 @@ pub(super) enum Feature {
 
 /// The names of everything, and the entities that were configured.
 #[derive(Debug)]
-pub(super) struct Model {
+pub(crate) struct Model {
     client: EntityTypeName,
     group: EntityTypeName,
     types: [EntityTypeName; 3],
     actions: [EntityUid; 3],
     server: EntityUid,
-    pub(super) statics: Entities,
+    pub(crate) statics: Entities,
     /// Whether callers are among the configured entities, or referred to by them.
-    pub(super) mentions_clients: bool,
+    pub(crate) mentions_clients: bool,
     /// Whether a configured entity has something that can be asked about in an attribute, or is in it
     /// without being one itself: then what is asked about matters to more than itself.
-    pub(super) leads_to_items: bool,
+    pub(crate) leads_to_items: bool,
 }
 
 impl Feature {
-    pub(super) const ALL: [Self; 3] = [Self::Tool, Self::Prompt, Self::Resource];
+    pub(crate) const ALL: [Self; 3] = [Self::Tool, Self::Prompt, Self::Resource];
 
-    pub(super) fn of(kind: ItemKind) -> Self {
+    pub(crate) fn of(kind: ItemKind) -> Self {
         match kind {
             ItemKind::Tool => Self::Tool,
             ItemKind::Prompt => Self::Prompt,
@@ -56,7 +56,7 @@ impl Feature {
     }
 
     /// A kind of things that have it.
-    pub(super) fn kind(self) -> ItemKind {
+    pub(crate) fn kind(self) -> ItemKind {
         match self {
             Self::Tool => ItemKind::Tool,
             Self::Prompt => ItemKind::Prompt,
@@ -75,7 +75,7 @@ impl Feature {
 }
 
 impl Model {
-    pub(super) fn new(server: &str, entities: &str) -> Result<Self, Fault> {
+    pub(crate) fn new(server: &str, entities: &str) -> Result<Self, Fault> {
         let entities = if entities.trim().is_empty() { "[]" } else { entities };
         let statics = Entities::from_json_str(entities, None).map_err(Fault::entities)?;
         let json: Value = serde_json::from_str(entities).map_err(Fault::entities)?;
@@ -122,20 +122,20 @@ impl Model {
         Ok(model)
     }
 
-    pub(super) fn action(&self, feature: Feature) -> &EntityUid {
+    pub(crate) fn action(&self, feature: Feature) -> &EntityUid {
         &self.actions[feature as usize]
     }
 
-    pub(super) fn kind(&self, feature: Feature) -> &EntityTypeName {
+    pub(crate) fn kind(&self, feature: Feature) -> &EntityTypeName {
         &self.types[feature as usize]
     }
 
-    pub(super) fn client(&self, subject: &str) -> EntityUid {
+    pub(crate) fn client(&self, subject: &str) -> EntityUid {
         EntityUid::from_type_name_and_id(self.client.clone(), EntityId::new(subject))
     }
 
     /// The caller: what it claims, and what groups it is in.
-    pub(super) fn principal<'a>(
+    pub(crate) fn principal<'a>(
         &self,
         uid: EntityUid,
         claims: Attributes,
@@ -148,7 +148,7 @@ impl Model {
 
     /// The thing that is asked about, with those of its attributes that policies look at, and the
     /// attributes that the arguments are.
-    pub(super) fn resource(
+    pub(crate) fn resource(
         &self,
         item: &Item<'_>,
         reads: &Reads,
@@ -175,7 +175,7 @@ impl Model {
         self.entity(uid, attributes, HashSet::from([self.server.clone()]))
     }
 
-    pub(super) fn uid(&self, item: &Item<'_>) -> EntityUid {
+    pub(crate) fn uid(&self, item: &Item<'_>) -> EntityUid {
         let kind = self.kind(Feature::of(item.kind)).clone();
         EntityUid::from_type_name_and_id(kind, EntityId::new(item.name))
     }
@@ -205,6 +205,6 @@ impl Model {
 }
 
 /// `entities` and one more, or another one in its place. `None` if it would be in itself.
-pub(super) fn with(entities: &Entities, entity: Entity) -> Option<Entities> {
+pub(crate) fn with(entities: &Entities, entity: Entity) -> Option<Entities> {
     entities.clone().upsert_entities([entity], None).ok()
 }

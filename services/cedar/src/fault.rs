@@ -8,7 +8,7 @@ use cedar_policy::{Effect, ParseErrors, PolicySet, Template};
 /// All mistakes in a set of policies and entities. Whoever wrote them has to mend them; those in use
 /// stay until then.
 #[derive(Debug)]
-pub struct PolicyFaults(pub(super) Vec<Fault>);
+pub struct PolicyFaults(pub(crate) Vec<Fault>);
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,16 +43,16 @@ impl PolicyFaults {
 }
 
 impl Fault {
-    pub(super) fn policy(index: usize, message: impl Into<String>) -> Self {
+    pub(crate) fn policy(index: usize, message: impl Into<String>) -> Self {
         Self::Policy { index, line: None, message: message.into() }
     }
 
-    pub(super) fn entities(error: impl fmt::Display) -> Self {
+    pub(crate) fn entities(error: impl fmt::Display) -> Self {
         Self::Entities { message: error.to_string() }
     }
 
     /// Each mistake that Cedar found in `text`.
-    pub(super) fn parse(index: usize, text: &str, errors: &ParseErrors) -> Vec<Self> {
+    pub(crate) fn parse(index: usize, text: &str, errors: &ParseErrors) -> Vec<Self> {
         let fault = |error| {
             let DetailedError { message, help, source_locations, .. } = DetailedError::from(error);
             let start = source_locations.first().map(|label| label.loc.start);
@@ -66,7 +66,7 @@ impl Fault {
     }
 
     /// What this crate asks of policies beyond their being Cedar.
-    pub(super) fn beyond_cedar(index: usize, set: &PolicySet) -> Vec<Self> {
+    pub(crate) fn beyond_cedar(index: usize, set: &PolicySet) -> Vec<Self> {
         let mut faults = Vec::new();
         if set.is_empty() {
             faults.push(Self::policy(index, "there is no policy in this text"));

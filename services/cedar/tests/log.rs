@@ -1,11 +1,11 @@
 //! What is logged. A process of its own: whether an event is wanted is remembered for all threads.
-#![cfg(feature = "cedar")]
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use vmcp_authz::{Admitting, Cedar, Policy};
+use vmcp_authz::{Admitting, Policy};
+use vmcp_cedar::Cedar;
 use vmcp_core::{Hints, Identity, Item, ItemKind, Verdict};
 
 #[test]

@@ -7,26 +7,26 @@ use cedar_policy::{
     PrincipalConstraint, ResourceConstraint,
 };
 
-use super::fault::Fault;
-use super::model::{Feature, Model};
-use super::reads::{Reads, whatever_the_arguments};
+use crate::fault::Fault;
+use crate::model::{Feature, Model};
+use crate::reads::{Reads, whatever_the_arguments};
 
 /// One policy.
 #[derive(Debug)]
-pub(super) struct Rule {
-    pub(super) policy: Policy,
-    pub(super) reads: Reads,
+pub(crate) struct Rule {
+    pub(crate) policy: Policy,
+    pub(crate) reads: Reads,
     /// What a permit asks of the token (`@scopes`).
-    pub(super) scopes: Option<Arc<[Box<str>]>>,
+    pub(crate) scopes: Option<Arc<[Box<str>]>>,
     /// The policy alone.
-    pub(super) whole: PolicySet,
+    pub(crate) whole: PolicySet,
     /// What of it has to hold whatever the arguments are. `None` for one that doesn't look at them, and
     /// for a forbid that does: other arguments may be free of it.
-    pub(super) possible: Option<PolicySet>,
+    pub(crate) possible: Option<PolicySet>,
 }
 
 /// The policies in one text.
-pub(super) fn read(index: usize, text: &str) -> Result<Vec<Rule>, Vec<Fault>> {
+pub(crate) fn read(index: usize, text: &str) -> Result<Vec<Rule>, Vec<Fault>> {
     let set: PolicySet = text.parse().map_err(|errors| Fault::parse(index, text, &errors))?;
     let faults = Fault::beyond_cedar(index, &set);
     if !faults.is_empty() {
@@ -59,7 +59,7 @@ impl Rule {
     }
 
     /// Whether it can concern `principal` doing what `feature`'s action does.
-    pub(super) fn concerns(
+    pub(crate) fn concerns(
         &self,
         principal: &EntityUid,
         feature: Feature,
@@ -88,7 +88,7 @@ impl Rule {
     }
 
     /// Which resources it can concern.
-    pub(super) fn about(&self, feature: Feature, model: &Model) -> About {
+    pub(crate) fn about(&self, feature: Feature, model: &Model) -> About {
         let kind = model.kind(feature);
         match self.policy.resource_constraint() {
             ResourceConstraint::Eq(one) if one.type_name() == kind => {
@@ -114,7 +114,7 @@ impl Rule {
 }
 
 /// Which resources of a kind a policy can concern.
-pub(super) enum About {
+pub(crate) enum About {
     None,
     One(Box<str>),
     /// Any, and it says the same of each.

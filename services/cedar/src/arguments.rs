@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use cedar_policy::RestrictedExpression;
 use vmcp_wire::members;
 
-use super::reads::Reads;
-use super::value::{Argument, of_raw};
+use crate::reads::Reads;
+use crate::value::{Argument, of_raw};
 
 /// The most arguments where policies look at the context as a whole.
 const MOST: usize = 256;
 
 /// The names of arguments that policies look at.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     all: bool,
     names: HashSet<String>,
     folded: HashSet<String>,
@@ -22,11 +22,11 @@ pub(super) struct Wanted {
 /// `arg_<name>` for each scalar and `arg_<name>_present` for each object or array, of those that
 /// policies look at.
 #[derive(Debug, Default)]
-pub(super) struct Arguments(pub(super) Vec<(String, RestrictedExpression)>);
+pub(crate) struct Arguments(pub(crate) Vec<(String, RestrictedExpression)>);
 
 /// Arguments that the policies could understand otherwise than the backend does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unclear {
+pub(crate) enum Unclear {
     #[error("an argument that policies look at is there twice, or in another spelling")]
     Twice,
     #[error("an argument that policies look at is a number without a Cedar value")]
@@ -36,7 +36,7 @@ pub(super) enum Unclear {
 }
 
 impl Wanted {
-    pub(super) fn of(reads: &Reads) -> Self {
+    pub(crate) fn of(reads: &Reads) -> Self {
         let mut names = HashSet::new();
         for name in reads.attributes.iter().filter_map(|name| name.strip_prefix("arg_")) {
             names.extend(name.strip_suffix("_present").map(str::to_owned));
@@ -49,7 +49,7 @@ impl Wanted {
 
 impl Arguments {
     /// The arguments in `raw`, an object that was checked.
-    pub(super) fn read(raw: Option<&[u8]>, wanted: &Wanted) -> Result<Self, Unclear> {
+    pub(crate) fn read(raw: Option<&[u8]>, wanted: &Wanted) -> Result<Self, Unclear> {
         let mut found = Vec::new();
         let mut present = Vec::new();
         let mut seen = HashSet::new();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use cedar_policy::AuthorizationError;
 use vmcp_core::{Admit, Identity, Item, Verdict};
 
-use super::arguments::Arguments;
-use super::view::{Subject, View};
-use super::{Caller, Cedar};
+use crate::arguments::Arguments;
+use crate::cedar::{Caller, Cedar};
+use crate::view::{Subject, View};
 
 /// What was decided, and by which policies.
 #[derive(Clone, Debug, PartialEq)]

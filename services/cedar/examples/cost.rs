@@ -1,13 +1,14 @@
 //! What decisions cost: a list of 1,000 tools under 50 policies for a caller who was never seen, and a
 //! call whose decision is known.
 //!
-//! `cargo run --release -p vmcp-authz --example cost`
+//! `cargo run --release -p vmcp-cedar --example cost`
 
 use std::hint::black_box;
 use std::sync::Arc;
 
 use serde_json::json;
-use vmcp_authz::{Admitting, Cedar, Policy};
+use vmcp_authz::{Admitting, Policy};
+use vmcp_cedar::Cedar;
 use vmcp_core::{Admission, Hints, Identity, Item, ItemKind};
 
 const TOOLS: usize = 1000;

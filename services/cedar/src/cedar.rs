@@ -1,35 +1,21 @@
 //! Policies in Cedar's language.
 
-mod arguments;
-mod explain;
-mod fault;
-mod model;
-mod reads;
-mod rules;
-mod upstream;
-mod value;
-mod view;
-
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use cedar_policy::{Authorizer, PolicySet};
 use serde_json::Value;
+use vmcp_authz::{Admitting, Policy};
 use vmcp_core::{Admission, Admit, Cache, Identity, Item, Verdict, ViewKey};
 
-pub use self::explain::{Deciding, Explanation};
-pub use self::fault::{Fault, PolicyFaults};
-
-use self::arguments::{Arguments, Wanted};
-use self::model::Model;
-use self::reads::Reads;
-use self::rules::Rule;
-use self::upstream::Upstream;
-use self::view::{Decided, Question, Subject, View};
-use crate::digest::Digest;
-use crate::{Admitting, Policy};
+use crate::arguments::{Arguments, Wanted};
+use crate::fault::{Fault, PolicyFaults};
+use crate::model::Model;
+use crate::reads::Reads;
+use crate::rules::{self, Rule};
+use crate::upstream::Upstream;
+use crate::view::{Decided, Question, Subject, View};
 
 /// The most callers, told apart by what the policies look at, that are kept ready.
 const VIEWS: usize = 1024;
@@ -41,28 +27,28 @@ const DECISIONS: usize = 65_536;
 ///
 /// Immutable: other policies are another one, in another layer.
 pub struct Cedar {
-    model: Model,
-    rules: Vec<Rule>,
+    pub(crate) model: Model,
+    pub(crate) rules: Vec<Rule>,
     /// All policies, as they were written.
-    all: PolicySet,
+    pub(crate) all: PolicySet,
     /// What any of them looks at.
-    reads: Reads,
+    pub(crate) reads: Reads,
     /// The claims among that.
-    claims: Vec<String>,
+    pub(crate) claims: Vec<String>,
     /// The arguments among that.
-    wanted: Wanted,
-    authorizer: Authorizer,
+    pub(crate) wanted: Wanted,
+    pub(crate) authorizer: Authorizer,
     upstream: Option<Upstream>,
-    views: Cache<[u8; 16], Arc<View>>,
-    decisions: Cache<[u8; 16], Decided>,
+    views: Cache<ViewKey, Arc<View>>,
+    decisions: Cache<ViewKey, Decided>,
 }
 
 /// One caller before the policies.
-struct Caller {
-    cedar: Arc<Cedar>,
-    view: Arc<View>,
+pub(crate) struct Caller {
+    pub(crate) cedar: Arc<Cedar>,
+    pub(crate) view: Arc<View>,
     /// Whose token has to have the scopes.
-    identity: Identity,
+    pub(crate) identity: Identity,
 }
 
 // === impl Cedar ===
@@ -176,10 +162,9 @@ impl fmt::Debug for Cedar {
 impl Caller {
     /// What is decided whatever the arguments are: once for all who look alike.
     fn look(&self, item: &Item<'_>) -> Decided {
-        let mut digest = Digest::new();
-        (self.view.key, item.kind, item.name, item.hints).hash(&mut digest);
+        let key = ViewKey::of(&(self.view.key, item.kind, item.name, item.hints));
         let decide = || self.view.decide(&self.cedar, item, Question::Possible);
-        keep(&self.cedar.decisions, digest.key(), decide)
+        keep(&self.cedar.decisions, key, decide)
     }
 
     fn with_scopes(&self, decided: &Decided) -> Verdict {
@@ -228,13 +213,13 @@ impl Admit for Caller {
     }
 
     fn view(&self) -> ViewKey {
-        ViewKey(self.view.key)
+        self.view.key
     }
 }
 
 /// What is kept under `key`, or else what `make` gives: it stays true for as long as these policies
 /// are there, and room is what is scarce.
-fn keep<V: Clone>(cache: &Cache<[u8; 16], V>, key: [u8; 16], make: impl FnOnce() -> V) -> V {
+fn keep<V: Clone>(cache: &Cache<ViewKey, V>, key: ViewKey, make: impl FnOnce() -> V) -> V {
     let now = SystemTime::UNIX_EPOCH;
     if let Some(kept) = cache.get(&key, now) {
         return kept;

@@ -96,7 +96,7 @@ proptest! {
             let (visible, verdict) = (admission.visible(&item), admission.admit(&item, Some(arguments.as_bytes())));
             // In the plainest way: one request, all policies, nothing remembered.
             let subject = Subject::of(&who);
-            let view = View::new([0; 16], subject, &cedar);
+            let view = View::new(ViewKey([0; 16]), subject, &cedar);
             let read = Arguments::read(Some(arguments.as_bytes()), &cedar.wanted).unwrap();
             let (request, entities) = view.request(&cedar, &item, &read).unwrap();
             let response = Authorizer::new().is_authorized(&request, &cedar.all, &entities);
@@ -123,7 +123,7 @@ proptest! {
                 let item = Item { kind: *kind, name, hints: *hints };
                 let fresh = |who| {
                     // Each by its own facts, unshared.
-                    let view = View::new([0; 16], Subject::of(who), &cedar);
+                    let view = View::new(ViewKey([0; 16]), Subject::of(who), &cedar);
                     view.decide(&cedar, &item, Question::Possible).permitted
                 };
                 prop_assert_eq!(fresh(one), fresh(other));

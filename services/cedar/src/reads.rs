@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use cedar_policy::{Policy, PrincipalConstraint};
 use serde_json::{Value, json};
 
-use super::model::{CLIENT, ITEMS};
+use crate::model::{CLIENT, ITEMS};
 
 /// What some policies look at.
 #[derive(Clone, Debug, Default)]
@@ -15,22 +15,22 @@ use super::model::{CLIENT, ITEMS};
     clippy::struct_excessive_bools,
     reason = "each is found by itself, and none excludes another"
 )]
-pub(super) struct Reads {
+pub(crate) struct Reads {
     /// The attributes that are named anywhere, whosever they are.
-    pub(super) attributes: BTreeSet<String>,
+    pub(crate) attributes: BTreeSet<String>,
     /// The context as a whole.
-    pub(super) context: bool,
+    pub(crate) context: bool,
     /// Who the principal is, beyond its attributes and groups.
-    pub(super) principal: bool,
+    pub(crate) principal: bool,
     /// What the principal is in.
-    pub(super) groups: bool,
+    pub(crate) groups: bool,
     /// The resource, beyond what the head of the policy says of it.
-    pub(super) resource: bool,
+    pub(crate) resource: bool,
 }
 
 impl Reads {
     /// What `policy` looks at, whose syntax tree is `json`.
-    pub(super) fn of(policy: &Policy, json: &Value) -> Self {
+    pub(crate) fn of(policy: &Policy, json: &Value) -> Self {
         let mut reads = Self::default();
         match policy.principal_constraint() {
             PrincipalConstraint::Any | PrincipalConstraint::Is(_) => {}
@@ -47,7 +47,7 @@ impl Reads {
         reads
     }
 
-    pub(super) fn join(&mut self, other: &Self) {
+    pub(crate) fn join(&mut self, other: &Self) {
         let Self { attributes, context, principal, groups, resource } = other;
         self.attributes.extend(attributes.iter().cloned());
         self.context |= context;
@@ -57,12 +57,12 @@ impl Reads {
     }
 
     /// Whether an attribute `name` could be asked for.
-    pub(super) fn attribute(&self, name: &str) -> bool {
+    pub(crate) fn attribute(&self, name: &str) -> bool {
         self.attributes.contains(name)
     }
 
     /// Whether the arguments of a call could matter.
-    pub(super) fn arguments(&self) -> bool {
+    pub(crate) fn arguments(&self) -> bool {
         self.context || self.attributes.iter().any(|name| name.starts_with("arg_"))
     }
 
@@ -133,7 +133,7 @@ impl Reads {
 
 /// What has to hold for `policy`, a permit that looks at arguments, whatever the arguments are: the
 /// parts of its conditions that don't look at them.
-pub(super) fn whatever_the_arguments(json: &Value) -> Value {
+pub(crate) fn whatever_the_arguments(json: &Value) -> Value {
     let mut kept = Vec::new();
     for clause in clauses(json) {
         let unless = clause["kind"] == "unless";
@@ -176,7 +176,7 @@ fn literal(expression: &Value) -> bool {
 }
 
 /// Whether `text` stands anywhere in `value`.
-pub(super) fn mentions(value: &Value, text: &str) -> bool {
+pub(crate) fn mentions(value: &Value, text: &str) -> bool {
     match value {
         Value::String(string) => string == text,
         Value::Array(values) => values.iter().any(|value| mentions(value, text)),

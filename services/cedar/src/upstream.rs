@@ -1,7 +1,6 @@
 //! Claims of an upstream provider's access token.
 
 use std::fmt;
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -9,9 +8,8 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
-use vmcp_core::{Cache, Rejection, UpstreamError, UpstreamKind, UpstreamToken, UpstreamTokens};
-
-use crate::digest::Digest;
+use vmcp_core::{Cache, Rejection, ViewKey};
+use vmcp_core::{UpstreamError, UpstreamKind, UpstreamToken, UpstreamTokens};
 
 /// How long a provider's tokens are waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,25 +21,25 @@ const LONGEST: usize = 64 << 10;
 const FILLED: [&str; 2] = ["name", "email"];
 
 /// The provider whose claims count, and what its tokens were found to say.
-pub(super) struct Upstream {
+pub(crate) struct Upstream {
     provider: Box<str>,
-    known: Cache<[u8; 16], Option<Arc<Said>>>,
+    known: Cache<ViewKey, Option<Arc<Said>>>,
 }
 
 /// What a token says, with its subject.
-pub(super) struct Said {
-    pub(super) subject: Box<str>,
-    pub(super) claims: Map<String, Value>,
+pub(crate) struct Said {
+    pub(crate) subject: Box<str>,
+    pub(crate) claims: Map<String, Value>,
 }
 
 impl Upstream {
-    pub(super) fn new(provider: &str) -> Self {
+    pub(crate) fn new(provider: &str) -> Self {
         Self { provider: provider.into(), known: Cache::new(4096) }
     }
 
     /// What the caller's access token says; `None` if there is none, or it is no JWT with a subject:
     /// then nobody knows who is asking, and the gateway's own token is no substitute.
-    pub(super) async fn said(
+    pub(crate) async fn said(
         &self,
         tokens: &dyn UpstreamTokens,
     ) -> Result<Option<Arc<Said>>, Rejection> {
@@ -49,10 +47,9 @@ impl Upstream {
             tracing::debug!(provider = &*self.provider, "denied: no access token of the provider");
             return Ok(None);
         };
-        let mut digest = Digest::new();
-        access.value.expose_secret().hash(&mut digest);
+        let key = ViewKey::of(access.value.expose_secret());
         let now = SystemTime::UNIX_EPOCH;
-        if let Some(known) = self.known.get(&digest.key(), now) {
+        if let Some(known) = self.known.get(&key, now) {
             return Ok(known);
         }
         let said = match payload(access.value.expose_secret()) {
@@ -63,7 +60,7 @@ impl Upstream {
             tracing::debug!(provider = &*self.provider, "denied: the access token is no JWT");
         }
         // What a token says stays so; room is what is scarce.
-        self.known.insert(digest.key(), said.clone(), now + PATIENCE, now);
+        self.known.insert(key, said.clone(), now + PATIENCE, now);
         Ok(said)
     }
 

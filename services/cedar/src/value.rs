@@ -8,7 +8,7 @@ use vmcp_wire::unquote;
 const DEPTH: usize = 10;
 
 /// An argument's value, as a policy can see it.
-pub(super) enum Argument {
+pub(crate) enum Argument {
     Scalar(RestrictedExpression),
     /// An object or array: only that it is there is told.
     Nested,
@@ -19,7 +19,7 @@ pub(super) enum Argument {
 
 /// A claim's value; `None` if Cedar has none for it: null, numbers beyond its range and precision,
 /// and what lies too deep.
-pub(super) fn of_json(value: &Value) -> Option<RestrictedExpression> {
+pub(crate) fn of_json(value: &Value) -> Option<RestrictedExpression> {
     at_depth(value, DEPTH)
 }
 
@@ -44,7 +44,7 @@ fn at_depth(value: &Value, left: usize) -> Option<RestrictedExpression> {
 }
 
 /// An argument's value, from JSON that was checked.
-pub(super) fn of_raw(raw: &[u8]) -> Argument {
+pub(crate) fn of_raw(raw: &[u8]) -> Argument {
     match raw.first() {
         Some(b'{' | b'[') => Argument::Nested,
         Some(b'n') => Argument::Null,

@@ -1,20 +1,19 @@
 //! What one caller looks like to the policies, and what they decide for it.
 
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use cedar_policy::{AuthorizationError, Context, Decision, Effect, Entities, EntityUid};
 use cedar_policy::{EvaluationError, Request, RestrictedExpression};
 use serde_json::{Map, Value};
-use vmcp_core::{Hints, Identity, Item};
+use vmcp_core::{Hints, Identity, Item, ViewKey};
 
-use super::Cedar;
-use super::arguments::Arguments;
-use super::model::{Attributes, Feature, with};
-use super::rules::{About, Rule};
-use super::value;
-use crate::digest::Digest;
+use crate::arguments::Arguments;
+use crate::cedar::Cedar;
+use crate::model::{Attributes, Feature, with};
+use crate::rules::{About, Rule};
+use crate::value;
 
 /// Where groups are looked for. The first of these that is there counts, even if it is empty.
 const GROUP_CLAIMS: [&str; 3] = ["groups", "roles", "cognito:groups"];
@@ -25,14 +24,21 @@ const MOST: usize = 1024;
 
 /// The claims of a caller as the policies see them.
 #[derive(Clone, Copy)]
-pub(super) struct Subject<'a> {
-    pub(super) name: &'a str,
-    pub(super) claims: Option<&'a Map<String, Value>>,
+pub(crate) struct Subject<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) claims: Option<&'a Map<String, Value>>,
+}
+
+/// What tells a caller from others, for policies that look at what `cedar`'s do.
+struct Looks<'a> {
+    subject: Subject<'a>,
+    cedar: &'a Cedar,
+    epoch: u64,
 }
 
 /// Callers who look the same to the policies.
-pub(super) struct View {
-    pub(super) key: [u8; 16],
+pub(crate) struct View {
+    pub(crate) key: ViewKey,
     facts: Option<Facts>,
     prepared: OnceLock<Option<Prepared>>,
 }
@@ -62,17 +68,17 @@ struct Candidates {
 
 /// What policies decided, apart from the scopes that they ask for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Decided {
-    pub(super) permitted: bool,
+pub(crate) struct Decided {
+    pub(crate) permitted: bool,
     /// Whether other arguments could lead elsewhere.
-    pub(super) open: bool,
+    pub(crate) open: bool,
     /// Any of these sets of scopes is needed; empty is none.
-    pub(super) scopes: Arc<[Arc<[Box<str>]>]>,
+    pub(crate) scopes: Arc<[Arc<[Box<str>]>]>,
 }
 
 /// What is asked.
 #[derive(Clone, Copy)]
-pub(super) enum Question<'a> {
+pub(crate) enum Question<'a> {
     /// Could it be permitted with some arguments?
     Possible,
     /// Is it permitted with these?
@@ -81,7 +87,7 @@ pub(super) enum Question<'a> {
 
 impl<'a> Subject<'a> {
     /// The caller by its own token. One without a name is called `anonymous`.
-    pub(super) fn of(identity: &'a Identity) -> Self {
+    pub(crate) fn of(identity: &'a Identity) -> Self {
         let name = identity.subject().unwrap_or("anonymous");
         Self { name, claims: identity.claims().map(|claims| &**claims) }
     }
@@ -96,21 +102,8 @@ impl<'a> Subject<'a> {
     }
 
     /// What tells this caller from others, for policies that look at what `cedar`'s do.
-    pub(super) fn key(&self, cedar: &Cedar, epoch: u64) -> [u8; 16] {
-        let mut digest = Digest::new();
-        epoch.hash(&mut digest);
-        if cedar.reads.principal {
-            self.name.hash(&mut digest);
-        }
-        if cedar.reads.groups {
-            self.groups().hash(&mut digest);
-        }
-        if cedar.reads.context {
-            self.claims.hash(&mut digest);
-        } else {
-            cedar.claims.iter().for_each(|name| self.claim(name).hash(&mut digest));
-        }
-        digest.key()
+    pub(crate) fn key(&self, cedar: &Cedar, epoch: u64) -> ViewKey {
+        ViewKey::of(&Looks { subject: *self, cedar, epoch })
     }
 
     fn facts(&self, cedar: &Cedar) -> Option<Facts> {
@@ -139,20 +132,36 @@ impl<'a> Subject<'a> {
     }
 }
 
+impl Hash for Looks<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { subject, cedar, epoch } = self;
+        epoch.hash(state);
+        if cedar.reads.principal {
+            subject.name.hash(state);
+        }
+        if cedar.reads.groups {
+            subject.groups().hash(state);
+        }
+        if cedar.reads.context {
+            subject.claims.hash(state);
+        } else {
+            cedar.claims.iter().for_each(|name| subject.claim(name).hash(state));
+        }
+    }
+}
+
 impl View {
-    pub(super) fn new(key: [u8; 16], subject: Subject<'_>, cedar: &Cedar) -> Self {
+    pub(crate) fn new(key: ViewKey, subject: Subject<'_>, cedar: &Cedar) -> Self {
         Self { key, facts: subject.facts(cedar), prepared: OnceLock::new() }
     }
 
     /// A caller of whom nothing is known: denied everything.
-    pub(super) fn unknown(epoch: u64) -> Self {
-        let mut digest = Digest::new();
-        ("unknown", epoch).hash(&mut digest);
-        Self { key: digest.key(), facts: None, prepared: OnceLock::new() }
+    pub(crate) fn unknown(epoch: u64) -> Self {
+        Self { key: ViewKey::of(&("unknown", epoch)), facts: None, prepared: OnceLock::new() }
     }
 
     /// What the policies decide, evaluated now.
-    pub(super) fn decide(&self, cedar: &Cedar, item: &Item<'_>, question: Question<'_>) -> Decided {
+    pub(crate) fn decide(&self, cedar: &Cedar, item: &Item<'_>, question: Question<'_>) -> Decided {
         let prepared = self.prepared.get_or_init(|| Prepared::new(cedar, self.facts.as_ref()?));
         let Some(prepared) = prepared else { return Decided::default() };
         let Some((request, entities)) = prepared.request(cedar, item, question) else {
@@ -185,7 +194,7 @@ impl View {
     }
 
     /// The whole request, for those who evaluate it in another way.
-    pub(super) fn request(
+    pub(crate) fn request(
         &self,
         cedar: &Cedar,
         item: &Item<'_>,
