@@ -43,6 +43,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-audit-log", "services/audit-log", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-audit"])),
     ("vmcp-cedar", "services/cedar", Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-authz"])),
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
+    ("vmcp-upstream", "services/upstream", Sees::Only(GROUND)),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (
         "vmcp-aggregate",

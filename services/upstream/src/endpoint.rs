@@ -1,0 +1,161 @@
+//! Addresses at an identity provider.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+use http::Uri;
+use http::uri::Scheme;
+
+use crate::SettingsError;
+
+/// An absolute `https` or `http` URL without user information and fragment (RFC 6749 section 3.1).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint(Uri);
+
+/// An issuer's identifier, compared by code point (OpenID Connect Discovery 1.0 section 4.3, RFC 8414
+/// section 3.3): an [`Endpoint`] without a query.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Issuer {
+    name: Box<str>,
+    endpoint: Endpoint,
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// An `https` URL, or an `http` one of this machine (`localhost`, 127.0.0.0/8, `[::1]`).
+    ///
+    /// # Errors
+    /// [`SettingsError::Url`] or [`SettingsError::Insecure`].
+    pub fn new(url: &str) -> Result<Self, SettingsError> {
+        let endpoint = Self::allowing_http(url)?;
+        if endpoint.is_https() || endpoint.is_loopback() {
+            Ok(endpoint)
+        } else {
+            Err(SettingsError::Insecure)
+        }
+    }
+
+    /// An `https` or `http` URL. With `http` whoever is on the way reads secrets, codes and tokens.
+    ///
+    /// # Errors
+    /// [`SettingsError::Url`].
+    pub fn allowing_http(url: &str) -> Result<Self, SettingsError> {
+        // The parser drops a fragment silently.
+        let uri = Uri::try_from(url).ok().filter(|_| !url.contains('#'));
+        let uri = uri.ok_or(SettingsError::Url)?;
+        let http = uri.scheme() == Some(&Scheme::HTTP) || uri.scheme() == Some(&Scheme::HTTPS);
+        let host = uri.authority().is_some_and(|authority| {
+            !authority.host().is_empty() && !authority.as_str().contains('@')
+        });
+        if http && host { Ok(Self(uri)) } else { Err(SettingsError::Url) }
+    }
+
+    /// The URL.
+    #[must_use]
+    pub fn uri(&self) -> &Uri {
+        &self.0
+    }
+
+    /// Scheme, host and port, as a Content Security Policy names a source.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        let scheme = self.0.scheme_str().unwrap_or_default();
+        let authority = self.0.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+        format!("{scheme}://{}", authority.to_ascii_lowercase())
+    }
+
+    pub(crate) fn is_https(&self) -> bool {
+        self.0.scheme() == Some(&Scheme::HTTPS)
+    }
+
+    pub(crate) fn is_loopback(&self) -> bool {
+        let host = self.0.host().unwrap_or_default();
+        let v4 = host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback());
+        v4 || host.eq_ignore_ascii_case("localhost") || host == "[::1]"
+    }
+
+    /// Whether scheme, host and port are the same.
+    pub(crate) fn shares_origin(&self, other: &Self) -> bool {
+        let port = |uri: &Uri| uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 });
+        let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
+        self.0.scheme() == other.0.scheme()
+            && host(&self.0) == host(&other.0)
+            && port(&self.0) == port(&other.0)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({self})")
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// Without the query, which may hold what no log should.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin(), self.0.path())
+    }
+}
+
+// === impl Issuer ===
+
+impl Issuer {
+    /// An `https` URL without a query, or an `http` one of this machine.
+    ///
+    /// # Errors
+    /// [`SettingsError::Url`] or [`SettingsError::Insecure`].
+    pub fn new(name: &str) -> Result<Self, SettingsError> {
+        Self::of(name, Endpoint::new(name)?)
+    }
+
+    /// An `https` or `http` URL without a query.
+    ///
+    /// # Errors
+    /// [`SettingsError::Url`].
+    pub fn allowing_http(name: &str) -> Result<Self, SettingsError> {
+        Self::of(name, Endpoint::allowing_http(name)?)
+    }
+
+    fn of(name: &str, endpoint: Endpoint) -> Result<Self, SettingsError> {
+        if endpoint.0.query().is_some() {
+            return Err(SettingsError::Url);
+        }
+        Ok(Self { name: name.into(), endpoint })
+    }
+
+    /// The identifier, as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Where its metadata is looked for: as OpenID Connect Discovery 1.0 section 4 appends, as RFC 8414
+    /// section 3 inserts, and as its section 5 does for OpenID Connect.
+    pub(crate) fn places(&self) -> Vec<Endpoint> {
+        const OPENID: &str = "/.well-known/openid-configuration";
+        const OAUTH: &str = "/.well-known/oauth-authorization-server";
+        let path = self.endpoint.0.path().trim_end_matches('/');
+        let mut paths =
+            vec![format!("{path}{OPENID}"), format!("{OAUTH}{path}"), format!("{OPENID}{path}")];
+        if path.is_empty() {
+            paths.truncate(2);
+        }
+        let at = |path: String| {
+            let mut parts = self.endpoint.0.clone().into_parts();
+            parts.path_and_query = path.parse().ok();
+            Uri::from_parts(parts).ok().map(Endpoint)
+        };
+        paths.into_iter().filter_map(at).collect()
+    }
+}
+
+impl fmt::Debug for Issuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Issuer({})", self.name)
+    }
+}

@@ -1,0 +1,246 @@
+//! Why a provider could not be asked, or what is wrong with its answers.
+
+use std::fmt;
+
+use vmcp_jwt::VerifyError;
+
+/// Why a login, a refresh or a revocation failed. No text of the provider is in it, so it may be logged;
+/// what a browser is told is [`hint`](Self::hint).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A place of the provider gave no answer that can be used: trying again later may help.
+    #[error("{place} {outage}")]
+    Unavailable {
+        /// Which.
+        place: Place,
+        /// What is wrong.
+        outage: Outage,
+    },
+    /// A place of the provider answered with an OAuth error.
+    #[error("{place} refused: {code}")]
+    Refused {
+        /// Which.
+        place: Place,
+        /// The error's code (RFC 6749 section 5.2, RFC 7591 section 3.2.2), or fixed words; never a
+        /// description.
+        code: Box<str>,
+    },
+    /// The provider is not what the configuration says, or lacks what is needed.
+    #[error("the provider does not fit the configuration: {0}")]
+    Misfit(&'static str),
+    /// The answer that the browser brought does not belong to this login.
+    #[error(transparent)]
+    Answer(#[from] AnswerFault),
+    /// The provider does not say who the user is, or not so that it can be believed.
+    #[error(transparent)]
+    Identity(#[from] IdentityFault),
+    /// What this server keeps of its own registration cannot be read or written: trying again later helps.
+    #[error("the registration at the provider cannot be read or kept")]
+    Registrations,
+    /// The system has no randomness.
+    #[error("the system has no randomness")]
+    Random,
+}
+
+/// A place of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// Its metadata.
+    Discovery,
+    /// Its keys.
+    Keys,
+    /// The token endpoint.
+    Token,
+    /// The userinfo endpoint.
+    UserInfo,
+    /// The registration endpoint.
+    Registration,
+    /// The revocation endpoint.
+    Revocation,
+}
+
+/// What is wrong with a place that gives no usable answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Outage {
+    /// No connection, or an address that may not be reached.
+    #[error("cannot be reached")]
+    Unreachable,
+    /// No answer in time.
+    #[error("did not answer in time")]
+    Slow,
+    /// The answer broke off.
+    #[error("broke off its answer")]
+    Broken,
+    /// The answer is more than 1 MiB.
+    #[error("answered at too great a length")]
+    TooLarge,
+    /// A redirect, which is not followed: it would carry a secret elsewhere.
+    #[error("redirects")]
+    Redirects,
+    /// A status that says nothing else.
+    #[error("answered with status {0}")]
+    Status(u16),
+    /// It says itself that it cannot answer now.
+    #[error("reports a fault of its own")]
+    Faulty,
+    /// Something else than JSON, an HTML page for example.
+    #[error("did not answer with JSON")]
+    NotJson,
+    /// JSON, but not with the members that it needs.
+    #[error("gave a malformed answer")]
+    Malformed,
+    /// No access token, or one that no header can carry.
+    #[error("gave no usable access token")]
+    NoToken,
+    /// A token that is no bearer token.
+    #[error("gave a token that is no bearer token")]
+    WrongType,
+}
+
+/// Why the answer that the browser brought does not belong to a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum AnswerFault {
+    /// The provider says in all its answers who it is, and this one doesn't (RFC 9207 section 2.4).
+    #[error("the answer does not say who gives it")]
+    NoIssuer,
+    /// Another provider's answer: a mix-up (RFC 9207 section 2.4).
+    #[error("the answer is another issuer's")]
+    WrongIssuer,
+    /// An empty or overlong code.
+    #[error("the answer has no usable code")]
+    NoCode,
+    /// The login was begun too long ago.
+    #[error("the login took too long")]
+    TooLate,
+    /// The login was begun as a client that this server no longer is.
+    #[error("the login was begun as a client that is no more")]
+    OtherClient,
+}
+
+/// Why it is not known who the user is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityFault {
+    /// No id token came with the access token.
+    #[error("the provider gave no id token")]
+    NoIdToken,
+    /// The id token is not acceptable.
+    #[error("the id token is refused: {0}")]
+    Token(VerifyError),
+    /// `nonce` is missing or another login's: the token was injected or replayed.
+    #[error("the id token is not of this login")]
+    Nonce,
+    /// `azp` is missing or names another client (OpenID Connect Core 1.0 section 3.1.3.7).
+    #[error("the id token was issued to another client")]
+    AuthorizedParty,
+    /// `at_hash` is not the access token's (OpenID Connect Core 1.0 section 3.1.3.8).
+    #[error("the id token belongs to another access token")]
+    AccessTokenHash,
+    /// The userinfo endpoint speaks of another user (OpenID Connect Core 1.0 section 5.3.2).
+    #[error("the userinfo endpoint speaks of another user")]
+    OtherUser,
+    /// No usable subject: missing, empty, longer than 255 bytes or with control characters.
+    #[error("the provider does not say who the user is")]
+    NoSubject,
+}
+
+/// Who can do something about a [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Blame {
+    /// Whoever brought the answer: the login has to be begun anew.
+    Browser,
+    /// The provider, or the way there: later it may work.
+    Provider,
+    /// Whoever configured the provider here, or this server there.
+    Operator,
+}
+
+/// Why tokens were not refreshed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefreshFault {
+    /// The grant is over: only the user can give a new one, by logging in at the provider again.
+    #[error("the provider's grant is over")]
+    Dead,
+    /// Not now: the tokens should be kept, and trying again later helps.
+    #[error("the tokens could not be refreshed: {0}")]
+    Temporary(Fault),
+    /// The new tokens are another user's: neither these nor the old ones may be used any more.
+    #[error("the refreshed tokens are another user's")]
+    SubjectChanged,
+}
+
+// === impl Fault ===
+
+impl Fault {
+    pub(crate) fn at(place: Place, outage: Outage) -> Self {
+        Self::Unavailable { place, outage }
+    }
+
+    /// Who can do something about it.
+    #[must_use]
+    pub fn blame(&self) -> Blame {
+        match self {
+            Self::Unavailable { outage, .. } => match outage {
+                Outage::WrongType => Blame::Operator,
+                _ => Blame::Provider,
+            },
+            Self::Refused { place: Place::Token, code } if &**code == "invalid_grant" => {
+                Blame::Browser
+            }
+            Self::Refused { .. } | Self::Misfit(_) => Blame::Operator,
+            Self::Answer(_) => Blame::Browser,
+            Self::Identity(fault) => match fault {
+                IdentityFault::Token(VerifyError::Keys(_)) => Blame::Provider,
+                IdentityFault::Token(VerifyError::Token(_))
+                | IdentityFault::NoIdToken
+                | IdentityFault::NoSubject => Blame::Operator,
+                IdentityFault::Nonce
+                | IdentityFault::AuthorizedParty
+                | IdentityFault::AccessTokenHash
+                | IdentityFault::OtherUser => Blame::Browser,
+            },
+            Self::Registrations | Self::Random => Blame::Provider,
+        }
+    }
+
+    /// What the client that began the login is answered (RFC 6749 section 4.1.2.1).
+    #[must_use]
+    pub fn error(&self) -> &'static str {
+        match (self, self.blame()) {
+            (Self::Registrations | Self::Random, _) | (_, Blame::Operator) => "server_error",
+            (_, Blame::Browser) => "access_denied",
+            (_, Blame::Provider) => "temporarily_unavailable",
+        }
+    }
+
+    /// What a browser may be told, in fixed words.
+    #[must_use]
+    pub fn hint(&self) -> &'static str {
+        match (self, self.blame()) {
+            (Self::Registrations | Self::Random, _) => {
+                "This server cannot do this at the moment. Try again in a minute."
+            }
+            (_, Blame::Browser) => {
+                "The identity provider's answer is not of this login. Log in again."
+            }
+            (_, Blame::Provider) => {
+                "The identity provider cannot be asked at the moment. Try again in a minute."
+            }
+            (_, Blame::Operator) => {
+                "The identity provider and this server do not fit together. Tell whoever runs this server."
+            }
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Discovery => "the provider's metadata",
+            Self::Keys => "the provider's key set",
+            Self::Token => "the provider's token endpoint",
+            Self::UserInfo => "the provider's userinfo endpoint",
+            Self::Registration => "the provider's registration endpoint",
+            Self::Revocation => "the provider's revocation endpoint",
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! One login under way: what is kept between sending a browser to a provider and its return.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::Scopes;
+
+/// What [`Provider::begin`](crate::Provider::begin) needs to know again in
+/// [`Provider::finish`](crate::Provider::finish). It is serialised as [`Exposed`](crate::Exposed), to be
+/// sealed, and used for one answer at most.
+#[derive(Clone)]
+pub struct Leg {
+    /// The code verifier (RFC 7636 section 4.1).
+    pub(crate) verifier: SecretString,
+    /// The nonce that the id token has to repeat (OpenID Connect Core 1.0 section 3.1.2.1).
+    pub(crate) nonce: Option<SecretString>,
+    /// Whose answer is expected, where that is known (RFC 9207).
+    pub(crate) issuer: Option<Box<str>>,
+    /// Whether that issuer says of itself in each of its answers who it is.
+    pub(crate) issuer_in_answer: bool,
+    /// The client that the provider was asked as.
+    pub(crate) client_id: Box<str>,
+    /// What was asked for.
+    pub(crate) scopes: Scopes,
+    /// When.
+    pub(crate) begun: SystemTime,
+}
+
+/// What a provider's answer says in the callback's query (RFC 6749 section 4.1.2, RFC 9207 section 2).
+#[derive(Clone)]
+pub struct Answer {
+    /// The authorization code.
+    pub code: SecretString,
+    /// Who answers.
+    pub iss: Option<String>,
+}
+
+impl Leg {
+    /// The client that the provider was asked as.
+    #[must_use]
+    pub fn client_id(&self) -> &str {
+        &self.client_id
+    }
+
+    /// When the browser was sent off.
+    #[must_use]
+    pub fn begun(&self) -> SystemTime {
+        self.begun
+    }
+
+    /// The verifier's S256 challenge (RFC 7636 section 4.2).
+    pub(crate) fn challenge(&self) -> String {
+        let verifier = self.verifier.expose_secret().as_bytes();
+        URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier))
+    }
+}
+
+/// 32 random bytes, as 43 characters that need no escaping. `None` without randomness.
+pub(crate) fn random() -> Option<SecretString> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(URL_SAFE_NO_PAD.encode(bytes).into())
+}
+
+impl fmt::Debug for Leg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leg")
+            .field("issuer", &self.issuer)
+            .field("client_id", &self.client_id)
+            .field("scopes", &self.scopes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Answer {
+    /// Nothing: all of it comes from outside.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
