@@ -45,6 +45,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-egress", "services/egress", Sees::Only(GROUND)),
     ("vmcp-upstream", "services/upstream", Sees::Only(GROUND)),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-auth-store", "services/auth-store", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (
         "vmcp-aggregate",
         "services/aggregate",

@@ -1,0 +1,220 @@
+//! Names of what is stored: each kind a type of its own, so that none is mistaken for another.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+/// What was given is no such name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} has to be {form}")]
+pub struct InvalidId {
+    /// Which kind of name.
+    what: &'static str,
+    /// What it looks like.
+    form: &'static str,
+}
+
+/// A name of `$length` bytes: in text, their base64url without padding (RFC 4648 section 5).
+macro_rules! bytes_id {
+    ($(#[$doc:meta])* $name:ident, $length:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name([u8; $length]);
+
+        impl $name {
+            /// The name that these bytes are. Whoever mints one draws them at random.
+            #[must_use]
+            pub const fn from_bytes(bytes: [u8; $length]) -> Self {
+                Self(bytes)
+            }
+
+            /// Its bytes.
+            #[must_use]
+            pub const fn as_bytes(&self) -> &[u8; $length] {
+                &self.0
+            }
+
+            /// Its text form.
+            #[must_use]
+            pub fn to_text(self) -> String {
+                BASE64_URL_SAFE_NO_PAD.encode(self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                let wrong = InvalidId {
+                    what: stringify!($name),
+                    form: concat!("base64url of ", $length, " bytes, without padding"),
+                };
+                let mut bytes = [0; $length];
+                match BASE64_URL_SAFE_NO_PAD.decode_slice(text, &mut bytes) {
+                    Ok($length) => Ok(Self(bytes)),
+                    _ => Err(wrong),
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.to_text()
+            }
+        }
+
+        impl fmt::Debug for $name {
+            /// Enough to tell two apart, too little to use one.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let [first, second, ..] = self.0;
+                write!(f, concat!(stringify!($name), "({:02x}{:02x}…)"), first, second)
+            }
+        }
+    };
+}
+
+/// A name of 1 to `$longest` bytes of text without control characters.
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $longest:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The name.
+            ///
+            /// # Errors
+            /// It is empty, too long, or has control characters.
+            pub fn new(text: impl Into<Arc<str>>) -> Result<Self, InvalidId> {
+                let text = text.into();
+                if text.is_empty() || text.len() > $longest || text.contains(char::is_control) {
+                    return Err(InvalidId {
+                        what: stringify!($name),
+                        form: concat!("1 to ", $longest, " bytes without control characters"),
+                    });
+                }
+                Ok(Self(text))
+            }
+
+            /// Its text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0.as_ref().to_owned()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+bytes_id!(
+    /// The SHA-256 digest of a secret that something is looked up by: a state, a code, a refresh
+    /// token, a cookie. The secret cannot be had from it, as long as it was drawn at random.
+    Digest, 32
+);
+bytes_id!(
+    /// A PKCE challenge made with `S256` (RFC 7636 section 4.2): the digest of the verifier.
+    Challenge, 32
+);
+bytes_id!(
+    /// What a code gave: a family of refresh tokens and the access tokens that came with them.
+    GrantId, 16
+);
+bytes_id!(
+    /// One login with its tokens of upstream providers; in access tokens the claim `tsid`.
+    SessionId, 16
+);
+bytes_id!(
+    /// Who holds a lock: drawn at random for each attempt.
+    LockOwner, 16
+);
+text_id!(
+    /// A client's identifier, or the URL of its metadata document.
+    ClientId, 2048
+);
+text_id!(
+    /// A person, as tokens name them (`sub`).
+    UserId, 255
+);
+text_id!(
+    /// A person, as an upstream provider names them.
+    SubjectName, 1024
+);
+text_id!(
+    /// An upstream provider, as the configuration names it.
+    ProviderName, 253
+);
+
+// === impl Digest ===
+
+impl Digest {
+    /// The digest of `secret`.
+    #[must_use]
+    pub fn of(secret: impl AsRef<[u8]>) -> Self {
+        Self(sha256(secret.as_ref()))
+    }
+}
+
+// === impl Challenge ===
+
+impl Challenge {
+    /// The challenge that `verifier` answers.
+    #[must_use]
+    pub fn of_verifier(verifier: &str) -> Self {
+        Self(sha256(verifier.as_bytes()))
+    }
+}
+
+fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    // SHA-256 is 32 bytes long.
+    out.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    out
+}

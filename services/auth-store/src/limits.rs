@@ -1,0 +1,75 @@
+//! How much a store holds.
+
+use std::time::Duration;
+
+/// How much a store holds, and for how long where a step doesn't say. Each number is a cap: what
+/// comes on top is refused as [`StoreError::Full`](crate::StoreError::Full), or makes room where
+/// its description says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Registered clients. When there are so many, the one that was unused for longest makes room
+    /// if that is longer than [`client_at_rest`](Self::client_at_rest).
+    pub clients: usize,
+    /// How long a client stays that nobody uses.
+    pub client_lifetime: Duration,
+    /// How long a client has to be unused before another one may take its place.
+    pub client_at_rest: Duration,
+    /// Logins under way.
+    pub logins: usize,
+    /// Logins under way of one client.
+    pub logins_per_client: usize,
+    /// Codes, the taken ones included.
+    pub codes: usize,
+    /// How long it is known of a code that it was taken. At least a code's lifetime.
+    pub taken_code: Duration,
+    /// Grants.
+    pub grants: usize,
+    /// Sessions.
+    pub sessions: usize,
+    /// Sessions of one person. The one that ends first makes room.
+    pub sessions_per_user: usize,
+    /// Upstream rows of one session.
+    pub rows: usize,
+    /// People.
+    pub users: usize,
+    /// How long a person is known who doesn't log in.
+    pub user_lifetime: Duration,
+    /// Browsers.
+    pub browsers: usize,
+    /// Consents that are remembered of one person. The oldest makes room.
+    pub consents_per_user: usize,
+    /// Registrations at upstream providers.
+    pub registrations: usize,
+    /// How long a rotated refresh token may be presented again (RFC 9700 section 4.14.2).
+    pub grace: Duration,
+    /// How long a revocation is told to replicas that join: at least an access token's lifetime.
+    pub revocations: Duration,
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 10_000,
+            client_lifetime: DAY * 30,
+            client_at_rest: HOUR,
+            logins: 10_000,
+            logins_per_client: 200,
+            codes: 20_000,
+            taken_code: HOUR / 2,
+            grants: 200_000,
+            sessions: 200_000,
+            sessions_per_user: 100,
+            rows: 32,
+            users: 200_000,
+            user_lifetime: DAY * 400,
+            browsers: 200_000,
+            consents_per_user: 100,
+            registrations: 1_000,
+            grace: Duration::from_secs(10),
+            revocations: DAY,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! All that is kept, and how it is swept.
+
+use std::collections::{HashMap, VecDeque};
+
+use tokio::sync::broadcast;
+
+use super::table::Table;
+use crate::{
+    Challenge, Client, ClientId, Consent, Counts, Digest, Grant, GrantId, Limits, LockOwner, Login,
+    ProviderName, Revocation, Row, Sealed, Seed, SessionHead, SessionId, Subject, Timestamp, User,
+    UserId,
+};
+
+/// How many revocations a slow listener may be behind before it is told all of them anew.
+const BEHIND: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) limits: Limits,
+    pub(super) clients: Table<ClientId, Client>,
+    pub(super) logins: Table<Digest, Login>,
+    pub(super) logins_of: HashMap<ClientId, usize>,
+    pub(super) codes: Table<Digest, Code>,
+    pub(super) grants: Table<GrantId, Grant>,
+    pub(super) sessions: Table<SessionId, Live>,
+    pub(super) sessions_of: HashMap<UserId, Vec<SessionId>>,
+    pub(super) locks: Table<(SessionId, ProviderName), LockOwner>,
+    pub(super) users: Table<UserId, User>,
+    pub(super) subjects: HashMap<Subject, UserId>,
+    pub(super) browsers: Table<Digest, UserId>,
+    pub(super) consents: Table<UserId, Vec<Consent>>,
+    pub(super) registrations: Table<Digest, Sealed>,
+    pub(super) revoked: Table<SessionId, Revocation>,
+    pub(super) news: broadcast::Sender<Revocation>,
+}
+
+/// A code and what became of it.
+#[derive(Debug)]
+pub(super) enum Code {
+    /// Nobody presented it yet.
+    Waiting(Box<Seed>),
+    /// Somebody did.
+    Redeeming { client: ClientId, challenge: Challenge, session: SessionId },
+    /// It gave a grant.
+    Done { grant: GrantId, session: SessionId },
+    /// It was burnt or replayed.
+    Over(Revocation),
+}
+
+/// A session without its expiry, which the table knows.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) head: SessionHead,
+    pub(super) grant: Option<GrantId>,
+    pub(super) created: Timestamp,
+    pub(super) version: u64,
+    pub(super) rows: HashMap<ProviderName, Row>,
+}
+
+impl State {
+    pub(super) fn new(limits: Limits) -> Self {
+        let Limits { clients, logins, codes, grants, sessions, users, browsers, .. } = limits;
+        Self {
+            clients: Table::new("clients", clients),
+            logins: Table::new("logins", logins),
+            logins_of: HashMap::new(),
+            codes: Table::new("codes", codes),
+            grants: Table::new("grants", grants),
+            sessions: Table::new("sessions", sessions),
+            sessions_of: HashMap::new(),
+            locks: Table::new("locks", sessions),
+            users: Table::new("people", users),
+            subjects: HashMap::new(),
+            browsers: Table::new("browsers", browsers),
+            consents: Table::new("people who consented", users),
+            registrations: Table::new("registrations", limits.registrations),
+            revoked: Table::new("revocations", sessions),
+            news: broadcast::channel(BEHIND).0,
+            limits,
+        }
+    }
+
+    /// Clears away what expired, so that no step has to look at the time of what it finds.
+    pub(super) fn sweep(&mut self, now: Timestamp) {
+        while self.clients.pop_expired(now).is_some() {}
+        while let Some((_, login)) = self.logins.pop_expired(now) {
+            self.forget_login(&login);
+        }
+        while self.codes.pop_expired(now).is_some() {}
+        while self.grants.pop_expired(now).is_some() {}
+        while let Some((id, live)) = self.sessions.pop_expired(now) {
+            self.forget_session(&id, &live);
+        }
+        while self.locks.pop_expired(now).is_some() {}
+        while let Some((_, user)) = self.users.pop_expired(now) {
+            self.subjects.remove(&user.subject);
+        }
+        while self.browsers.pop_expired(now).is_some() {}
+        while self.consents.pop_expired(now).is_some() {}
+        while self.registrations.pop_expired(now).is_some() {}
+        while self.revoked.pop_expired(now).is_some() {}
+    }
+
+    pub(super) fn forget_login(&mut self, login: &Login) {
+        let Some(client) = login.client() else { return };
+        if let Some(under_way) = self.logins_of.get_mut(client) {
+            *under_way -= 1;
+            if *under_way == 0 {
+                self.logins_of.remove(client);
+            }
+        }
+    }
+
+    pub(super) fn forget_session(&mut self, id: &SessionId, live: &Live) {
+        if let Some(sessions) = self.sessions_of.get_mut(&live.head.user) {
+            sessions.retain(|kept| kept != id);
+            if sessions.is_empty() {
+                self.sessions_of.remove(&live.head.user);
+            }
+        }
+    }
+
+    /// What was revoked lately, the oldest first.
+    pub(super) fn recent(&self) -> VecDeque<Revocation> {
+        self.revoked.values().cloned().collect()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            clients: self.clients.len(),
+            logins: self.logins.len(),
+            codes: self.codes.len(),
+            grants: self.grants.len(),
+            sessions: self.sessions.len(),
+            users: self.users.len(),
+            browsers: self.browsers.len(),
+            registrations: self.registrations.len(),
+        }
+    }
+}

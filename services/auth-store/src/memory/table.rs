@@ -1,0 +1,115 @@
+//! A map whose entries expire, with a cap.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+use crate::{StoreError, Timestamp};
+
+/// At most so many entries, the next to expire at hand.
+#[derive(Debug)]
+pub(super) struct Table<K, V> {
+    what: &'static str,
+    cap: usize,
+    entries: HashMap<K, Entry<V>>,
+    /// By expiry, then by a number, since several expire at once.
+    order: BTreeMap<(Timestamp, u64), K>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    value: V,
+    place: (Timestamp, u64),
+}
+
+impl<K: Eq + Hash + Clone, V> Table<K, V> {
+    pub(super) fn new(what: &'static str, cap: usize) -> Self {
+        Self { what, cap, entries: HashMap::new(), order: BTreeMap::new(), next: 0 }
+    }
+
+    pub(super) fn get(&self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.entries.get_mut(key).map(|entry| &mut entry.value)
+    }
+
+    pub(super) fn expires(&self, key: &K) -> Option<Timestamp> {
+        self.entries.get(key).map(|entry| entry.place.0)
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        key: K,
+        value: V,
+        expires: Timestamp,
+    ) -> Result<(), StoreError> {
+        if self.remove(&key).is_none() && self.is_full() {
+            return Err(self.full());
+        }
+        let place = (expires, self.next);
+        self.next += 1;
+        self.order.insert(place, key.clone());
+        self.entries.insert(key, Entry { value, place });
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+        let Entry { value, place } = self.entries.remove(key)?;
+        self.order.remove(&place);
+        Some(value)
+    }
+
+    /// Lets an entry expire at another time. Whether there is one.
+    pub(super) fn expire_at(&mut self, key: &K, expires: Timestamp) -> bool {
+        let Some(entry) = self.entries.get_mut(key) else { return false };
+        let kept = self.order.remove(&entry.place);
+        entry.place = (expires, self.next);
+        self.next += 1;
+        if let Some(key) = kept {
+            self.order.insert(entry.place, key);
+        }
+        true
+    }
+
+    /// Lets an entry expire at `expires` or later. Whether there is one.
+    pub(super) fn keep_until(&mut self, key: &K, expires: Timestamp) -> bool {
+        match self.expires(key) {
+            Some(at) if at < expires => self.expire_at(key, expires),
+            at => at.is_some(),
+        }
+    }
+
+    /// The entry that expires first.
+    pub(super) fn first(&self) -> Option<(&K, Timestamp)> {
+        self.order.first_key_value().map(|((expires, _), key)| (key, *expires))
+    }
+
+    /// Takes out an entry that expired.
+    pub(super) fn pop_expired(&mut self, now: Timestamp) -> Option<(K, V)> {
+        let (key, expires) = self.first()?;
+        if expires > now {
+            return None;
+        }
+        let key = key.clone();
+        let value = self.remove(&key)?;
+        Some((key, value))
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &V> {
+        self.order.values().filter_map(|key| self.get(key))
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= self.cap
+    }
+
+    pub(super) fn full(&self) -> StoreError {
+        StoreError::Full { what: self.what }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}

@@ -1,0 +1,8 @@
+//! What is kept, one kind per file.
+
+pub(crate) mod client;
+pub(crate) mod code;
+pub(crate) mod grant;
+pub(crate) mod login;
+pub(crate) mod session;
+pub(crate) mod user;

@@ -1,0 +1,64 @@
+//! Authorization codes, and what is known of them after they were taken.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Challenge, Client, ClientId, Profile, Revocation, SessionId, Timestamp, UserId};
+
+/// What a code stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seed {
+    /// Whom it was given to.
+    pub client: ClientId,
+    /// Where it was sent, byte for byte as the client asked.
+    pub redirect_uri: String,
+    /// What the client has to answer.
+    pub challenge: Challenge,
+    /// What was consented to.
+    pub scopes: Vec<String>,
+    /// Whom tokens are for.
+    pub resource: Option<String>,
+    /// What the id token has to repeat.
+    pub nonce: Option<String>,
+    /// The session behind it.
+    pub session: SessionId,
+    /// Who consented.
+    pub user: UserId,
+    /// What is known of them.
+    pub profile: Profile,
+    /// When the person was authenticated.
+    pub authenticated: Timestamp,
+}
+
+/// The answer to who presents a code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeAnswer {
+    /// What became of the code.
+    pub taken: Taken,
+    /// The client that presents it, if it is registered.
+    pub client: Option<Client>,
+}
+
+/// What becomes of a code that is presented.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was there, and is taken: nobody else gets this answer. Whether client, redirect URI and
+    /// challenge are the seed's is for whoever presents it to see.
+    Fresh(Box<Seed>),
+    /// Who took it presents it again, with the same verifier, while it is being redeemed. Nothing
+    /// happened.
+    Redeeming,
+    /// It was taken before. What it gave is revoked (RFC 6749 section 4.1.2).
+    Replayed(Revocation),
+    /// There is none, or there was none for so long that nothing is known of it.
+    Unknown,
+}
+
+/// Whether a grant was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// It is there.
+    Started,
+    /// The code was replayed or burnt meanwhile, or was never taken: there is no grant, and no
+    /// token may be given out.
+    Refused,
+}

@@ -1,0 +1,87 @@
+//! Logins that are under way.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Challenge, ClientId, Digest, Profile, ProviderName, Sealed, SessionId, Timestamp, UserId,
+};
+
+/// A login under way. It is found by the digest of the consent's id, later of the state that an
+/// upstream provider brings back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Login {
+    /// What it is for.
+    pub aim: Aim,
+    /// The session that it builds.
+    pub session: SessionId,
+    /// Digest of the cookie of the browser that it was begun in.
+    pub browser: Digest,
+    /// What is waited for.
+    pub stage: Stage,
+    /// Who it is: known after the first provider's answer, and the same from then on.
+    pub user: Option<UserId>,
+    /// What the first provider says of them.
+    pub profile: Profile,
+    /// When it began.
+    pub created: Timestamp,
+}
+
+/// What a login is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Aim {
+    /// A client asked for authorization.
+    Authorize(Request),
+    /// A person links a provider anew to a session that there is.
+    Relink,
+}
+
+/// What a client asked for (RFC 6749 section 4.1.1), checked already.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Who asks.
+    pub client: ClientId,
+    /// Where the answer goes, as asked: a loopback address with its port.
+    pub redirect_uri: String,
+    /// What the client wants to see again.
+    pub state: Option<String>,
+    /// What the client will answer when it redeems the code.
+    pub challenge: Challenge,
+    /// What it asks for.
+    pub scopes: Vec<String>,
+    /// Whom its tokens are for (RFC 8707).
+    pub resource: Option<String>,
+    /// What its id token has to repeat (OpenID Connect Core section 3.1.2.1).
+    pub nonce: Option<String>,
+}
+
+/// What a login waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// For the person's consent.
+    AwaitConsent {
+        /// Digest of what the form has to bring along.
+        csrf: Digest,
+    },
+    /// For an upstream provider.
+    AwaitUpstream {
+        /// Which one.
+        provider: ProviderName,
+        /// What finishing needs: verifier, nonce and such.
+        leg: Sealed,
+    },
+}
+
+// === impl Login ===
+
+impl Login {
+    /// The client that asked; `None` where a person asked for themselves.
+    #[must_use]
+    pub fn client(&self) -> Option<&ClientId> {
+        match &self.aim {
+            Aim::Authorize(request) => Some(&request.client),
+            Aim::Relink => None,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! People, their browsers, and what they consented to.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ClientId, ProviderName, SubjectName, Timestamp, UserId};
+
+/// How an upstream provider names a person.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Subject {
+    /// The provider.
+    pub provider: ProviderName,
+    /// Its name for them.
+    pub name: SubjectName,
+}
+
+/// What a provider says of a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Profile {
+    /// The claim `name`.
+    pub name: Option<String>,
+    /// The claim `email`.
+    pub email: Option<String>,
+}
+
+/// A person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// How tokens name them.
+    pub id: UserId,
+    /// How their provider does.
+    pub subject: Subject,
+    /// What it last said of them.
+    pub profile: Profile,
+    /// When they first came.
+    pub created: Timestamp,
+}
+
+/// What is known of who uses a browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Browser {
+    /// Who logged in there last.
+    pub user: UserId,
+    /// What they consented to before, in any browser.
+    pub consents: Vec<Consent>,
+}
+
+/// What a person consented to. A later one for the same client and redirect URI takes its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Consent {
+    /// For whom.
+    pub client: ClientId,
+    /// Where answers go; a loopback address without its port.
+    pub redirect_uri: String,
+    /// To what.
+    pub scopes: Vec<String>,
+    /// When.
+    pub given: Timestamp,
+    /// Until when it is remembered.
+    pub expires: Timestamp,
+}

@@ -1,0 +1,46 @@
+//! What is kept encrypted.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+/// Encrypted bytes, which a store keeps and cannot read.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Sealed(Box<[u8]>);
+
+impl Sealed {
+    /// What was encrypted elsewhere, a vault's format or another.
+    #[must_use]
+    pub fn from_bytes(bytes: impl Into<Box<[u8]>>) -> Self {
+        Self(bytes.into())
+    }
+
+    /// The encrypted bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Sealed {
+    type Error = base64::DecodeError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        BASE64_URL_SAFE_NO_PAD.decode(text).map(Self::from_bytes)
+    }
+}
+
+impl From<Sealed> for String {
+    fn from(sealed: Sealed) -> Self {
+        BASE64_URL_SAFE_NO_PAD.encode(sealed.0)
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealed({} bytes)", self.0.len())
+    }
+}
