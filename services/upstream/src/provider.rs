@@ -74,6 +74,12 @@ impl Provider {
         &self.0.settings.scopes
     }
 
+    /// Where it sends users back to.
+    #[must_use]
+    pub fn redirect_uri(&self) -> &Endpoint {
+        &self.0.settings.redirect_uri
+    }
+
     /// Its issuer, where the configuration names one.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
