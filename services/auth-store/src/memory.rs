@@ -18,9 +18,9 @@ use vmcp_core::Clock;
 use self::state::State;
 use crate::{
     Answer, Browser, Challenge, Client, ClientId, CodeAnswer, Consent, Counts, Digest, Grant,
-    GrantAnswer, GrantId, Limits, LockOwner, Login, Profile, ProviderName, Revocation, Rotation,
-    Row, RowLock, Sealed, Seed, Session, SessionHead, SessionId, Started, Store, StoreError,
-    Subject, Timestamp, User, UserId,
+    GrantAnswer, GrantId, Limits, LockOwner, Login, Presented, Profile, ProviderName, Revocation,
+    Rotation, Row, RowLock, Sealed, Seed, Session, SessionHead, SessionId, Started, Store,
+    StoreError, Subject, Timestamp, User, UserId,
 };
 
 /// A store in the process. A clone is the same store.
@@ -145,7 +145,7 @@ impl Store for Memory {
     fn rotate<'a>(
         &'a self,
         id: &'a GrantId,
-        presented: &'a Digest,
+        presented: &'a Presented,
         next: &'a Digest,
     ) -> Answer<'a, Rotation> {
         self.step(move |state, now| Ok(state.rotate(id, (presented, next), now)))

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Browser, Challenge, Client, ClientId, CodeAnswer, Consent, Digest, Grant, GrantAnswer, GrantId,
-    LockOwner, Login, Profile, ProviderName, Rotation, Row, RowLock, Sealed, Seed, Session,
-    SessionHead, SessionId, Started, Subject, Timestamp, User, UserId,
+    LockOwner, Login, Presented, Profile, ProviderName, Rotation, Row, RowLock, Sealed, Seed,
+    Session, SessionHead, SessionId, Started, Subject, Timestamp, User, UserId,
 };
 
 /// The answer of a step.
@@ -123,12 +123,11 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// A grant, and the client that asks. Changes nothing.
     fn grant<'a>(&'a self, id: &'a GrantId, client: &'a ClientId) -> Answer<'a, GrantAnswer>;
 
-    /// Puts `next` in the place of the refresh token `presented`, which is one that this server
-    /// made. A replay revokes the grant and its session, in this step.
+    /// Puts `next` in the place of the refresh token `presented`, which this server signed. A replay revokes the grant and its session, in this step.
     fn rotate<'a>(
         &'a self,
         id: &'a GrantId,
-        presented: &'a Digest,
+        presented: &'a Presented,
         next: &'a Digest,
     ) -> Answer<'a, Rotation>;
 

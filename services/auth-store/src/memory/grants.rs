@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::state::{Code, State};
 use crate::{
-    Challenge, ClientId, CodeAnswer, Digest, Grant, GrantAnswer, GrantId, Previous, Revocation,
-    Rotation, Seed, SessionId, Started, StoreError, Taken, Timestamp,
+    Challenge, ClientId, CodeAnswer, Digest, Grant, GrantAnswer, GrantId, Presented, Previous,
+    Revocation, Rotation, Seed, SessionId, Started, StoreError, Taken, Timestamp,
 };
 
 /// How long redeeming a taken code may take before its session ends.
@@ -126,16 +126,17 @@ impl State {
     pub(super) fn rotate(
         &mut self,
         id: &GrantId,
-        (presented, next): (&Digest, &Digest),
+        (presented, next): (&Presented, &Digest),
         now: Timestamp,
     ) -> Rotation {
         let grace = self.limits.grace;
         let Some(grant) = self.grants.get_mut(id) else { return Rotation::Gone };
         let Some(refresh) = &mut grant.refresh else { return Rotation::Gone };
-        if refresh.current == *presented {
-            refresh.previous = Some(Previous { digest: *presented, rotated: now });
+        let Presented { digest, generation } = *presented;
+        if refresh.current == digest || refresh.generation < generation {
+            refresh.previous = Some(Previous { digest, rotated: now });
             refresh.current = *next;
-            refresh.generation = refresh.generation.saturating_add(1);
+            refresh.generation = generation.saturating_add(1);
             refresh.idle_end = grant.ends.min(now + refresh.idle);
             let grant = grant.clone();
             self.grants.expire_at(id, grant_end(&grant));
@@ -143,7 +144,7 @@ impl State {
             self.used_client(&grant.client, now);
             return Rotation::Rotated(Box::new(grant));
         }
-        let before = refresh.previous.filter(|previous| previous.digest == *presented);
+        let before = refresh.previous.filter(|previous| previous.digest == digest);
         if before.is_some_and(|previous| now.since(previous.rotated) <= grace) {
             return Rotation::Repeated(Box::new(grant.clone()));
         }

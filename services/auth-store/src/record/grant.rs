@@ -50,6 +50,15 @@ pub struct Refresh {
     pub previous: Option<Previous>,
 }
 
+/// A refresh token that somebody presents, and that this server signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Presented {
+    /// Its digest.
+    pub digest: Digest,
+    /// How many came before it.
+    pub generation: u32,
+}
+
 /// A refresh token that has a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Previous {
@@ -71,7 +80,9 @@ pub struct GrantAnswer {
 /// What becomes of a refresh token that is presented.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// It was current; now its successor is.
+    /// It was current; now its successor is. So is one of a later generation than the current one:
+    /// this server signed it, so what the store remembers is older, as it is where a replica of the
+    /// store took over before it had heard of everything.
     Rotated(Box<Grant>),
     /// It was rotated a moment ago and its successor is unused: the same answer can be given again.
     Repeated(Box<Grant>),
