@@ -1,4 +1,5 @@
-//! Small MCP servers to put behind the gateway: [`Good`] ones whose every word a test decides, and [`Bad`] ones.
+//! Small MCP servers to put behind the gateway: [`Good`] ones whose every word a test decides,
+//! [`Bad`] ones, and [`Mirror`]s.
 //!
 //! They are written over hyper alone, so that a test sees the bytes and headers that really arrive, and can answer what
 //! no library would let it answer.
@@ -6,12 +7,14 @@
 mod bad;
 mod good;
 mod listening;
+mod mirror;
 mod state;
 mod talk;
 
 pub use bad::{Bad, Running};
 pub use good::Good;
 pub use listening::{Answer, Listening};
+pub use mirror::{Mirror, Shown, Voice};
 pub use state::Forgetting;
 
 use std::convert::Infallible;

@@ -6,7 +6,7 @@ mod line;
 pub use events::Events;
 pub use line::Line;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use serde_json::{Value, json};
 
 use crate::backends::{SESSION, STATELESS, VERSION};
@@ -19,6 +19,7 @@ pub struct Caller {
     session: Option<String>,
     revision: String,
     capabilities: Value,
+    bearer: Option<String>,
     serial: u64,
 }
 
@@ -33,7 +34,15 @@ impl Caller {
     #[must_use]
     pub fn stateless_with(url: &str, capabilities: Value) -> Self {
         let revision = STATELESS.to_owned();
-        Self { line: Line::to(url), session: None, revision, capabilities, serial: 0 }
+        Self { line: Line::to(url), session: None, revision, capabilities, bearer: None, serial: 0 }
+    }
+
+    /// A client of the stateless generation that has a token.
+    #[must_use]
+    pub fn stateless_as(url: &str, token: &str) -> Self {
+        let mut caller = Self::stateless(url);
+        caller.comes_with(token);
+        caller
     }
 
     /// A client of the stateful generation, that has opened a session.
@@ -49,21 +58,45 @@ impl Caller {
     /// # Errors
     /// When it gets none.
     pub async fn stateful_with(url: &str, capabilities: Value) -> Result<Self, Fault> {
-        let mut line = Line::to(url);
+        Self::open(url, capabilities, None).await
+    }
+
+    /// A client of the stateful generation that has a token and has opened a session.
+    ///
+    /// # Errors
+    /// When it gets none.
+    pub async fn stateful_as(url: &str, token: &str) -> Result<Self, Fault> {
+        Self::open(url, json!({}), Some(token.to_owned())).await
+    }
+
+    async fn open(url: &str, capabilities: Value, bearer: Option<String>) -> Result<Self, Fault> {
+        let revision = "2025-11-25".to_owned();
+        let line = Line::to(url);
+        let mut caller = Self { line, session: None, revision, capabilities, bearer, serial: 0 };
         let hello = json!({
             "protocolVersion": "2025-11-25",
-            "capabilities": capabilities,
+            "capabilities": caller.capabilities,
             "clientInfo": { "name": "vmcp-tests", "version": "1.0.0" },
         });
         let message = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
-        let reply = line.post(&HeaderMap::new(), &message).await?;
+        let mut headers = HeaderMap::new();
+        caller.show_token(&mut headers);
+        let reply = caller.line.post(&headers, &message).await?;
         let session = reply.headers.get(SESSION).and_then(|id| id.to_str().ok());
-        let session = session.ok_or_else(|| format!("no session: {reply:?}"))?.to_owned();
-        let revision = "2025-11-25".to_owned();
-        let mut caller = Self { line, session: Some(session), revision, capabilities, serial: 0 };
+        caller.session = Some(session.ok_or_else(|| format!("no session: {reply:?}"))?.to_owned());
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         caller.post(&ready).await?;
         Ok(caller)
+    }
+
+    /// From now on it shows this token.
+    pub fn comes_with(&mut self, token: &str) {
+        self.bearer = Some(token.to_owned());
+    }
+
+    /// From now on it names this session, which may be somebody else's.
+    pub fn names_session(&mut self, session: &str) {
+        self.session = Some(session.to_owned());
     }
 
     /// Its session, if it is of that generation.
@@ -77,10 +110,19 @@ impl Caller {
         &mut self.line
     }
 
+    fn show_token(&self, headers: &mut HeaderMap) {
+        let bearer =
+            self.bearer.as_ref().map(|token| HeaderValue::try_from(format!("Bearer {token}")));
+        if let Some(Ok(bearer)) = bearer {
+            headers.insert(header::AUTHORIZATION, bearer);
+        }
+    }
+
     /// The headers that go with a message.
     #[must_use]
     pub fn headers(&self, message: &Value) -> HeaderMap {
         let mut headers = HeaderMap::new();
+        self.show_token(&mut headers);
         let mut set = |name: &'static str, value: &str| {
             if let Ok(value) = HeaderValue::from_str(value) {
                 headers.insert(HeaderName::from_static(name), value);

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod authority;
 pub mod backends;
 pub mod caller;
 pub mod counterparts;

@@ -7,6 +7,8 @@
 mod aggregation;
 #[path = "gateway/bad_input.rs"]
 mod bad_input;
+#[path = "gateway/canary.rs"]
+mod canary;
 #[path = "gateway/chaos.rs"]
 mod chaos;
 #[path = "gateway/common.rs"]

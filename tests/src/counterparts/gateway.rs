@@ -41,19 +41,45 @@ impl Gateway {
     /// # Errors
     /// As [`Gateway::start`].
     pub async fn start_with(yaml: &str, arguments: &[&str]) -> Result<Self, Fault> {
+        Self::run(|_| yaml.to_owned(), arguments, &[]).await
+    }
+
+    /// As [`Gateway::start`], with variables of the environment.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn start_among(yaml: &str, variables: &[(&str, &str)]) -> Result<Self, Fault> {
+        Self::run(|_| yaml.to_owned(), &[], variables).await
+    }
+
+    /// As [`Gateway::start`], with a configuration that knows the URL of the endpoint.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn start_knowing(yaml: impl FnOnce(&str) -> String) -> Result<Self, Fault> {
+        Self::run(yaml, &[], &[]).await
+    }
+
+    async fn run(
+        yaml: impl FnOnce(&str) -> String,
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Result<Self, Fault> {
         let program = program().await?;
         let dir = scratch_dir()?.join("gateways");
         fs::create_dir_all(&dir)?;
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let config = dir.join(format!("{}-{number}.yaml", std::process::id()));
-        fs::write(&config, yaml)?;
         let port = free_port().await?;
         let address = format!("127.0.0.1:{port}");
+        let url = format!("http://{address}/mcp");
+        fs::write(&config, yaml(&url))?;
         let mut command = Command::new(program);
         command.arg("serve").arg("--config").arg(&config);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string()]).args(arguments);
+        command.envs(variables.iter().copied());
         let process = Process::start("vmcp", command, false)?;
-        let mut gateway = Self { url: format!("http://{address}/mcp"), config, process };
+        let mut gateway = Self { url, config, process };
         gateway.until_ready(&format!("http://{address}/readyz")).await?;
         Ok(gateway)
     }

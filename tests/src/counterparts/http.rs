@@ -72,7 +72,8 @@ pub async fn post(url: &str, extra: &HeaderMap, message: &Value) -> Result<Reply
     exchange(Method::POST, url, &headers, Bytes::from(message.to_string())).await
 }
 
-async fn exchange(
+/// Sends exactly this.
+pub(super) async fn exchange(
     method: Method,
     url: &str,
     headers: &HeaderMap,
@@ -80,8 +81,9 @@ async fn exchange(
 ) -> Result<Reply, Fault> {
     let uri: Uri = url.parse()?;
     let authority = uri.authority().ok_or("the URL names no host")?.clone();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let mut request =
-        Request::builder().method(method).uri(uri.path()).header(header::HOST, authority.as_str());
+        Request::builder().method(method).uri(path).header(header::HOST, authority.as_str());
     for (name, value) in headers {
         request = request.header(name, value);
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
 use vmcp_aws_sts::{AwsStsLayer, RoleArn, RoleMapping, Roles, RolesError, Sts, Subject};
 use vmcp_config::{
@@ -18,6 +19,9 @@ use crate::stack::Credentials;
 
 /// How many callers' credentials of one strategy are remembered.
 const REMEMBERED: usize = 10_000;
+
+/// Where STS is if not where AWS documents it for the region: the variable that AWS's own tools read.
+const STS_ENDPOINT: &str = "AWS_ENDPOINT_URL_STS";
 
 /// What is shown to whom.
 pub(super) struct Strategies {
@@ -259,7 +263,7 @@ impl Converter<'_> {
         });
         let region = vmcp_aws_sts::Region::try_from(region.as_str()).ok()?;
         let duration = vmcp_aws_sts::SessionDuration::try_from(session_duration).ok()?;
-        let sts = Sts::new(&region, self.fetcher.clone());
+        let sts = self.sts_of(at, &region, print)?;
         let assume = vmcp_aws_sts::Cached::new(sts, REMEMBERED, Clock::system());
         let subject = subject_provider_name
             .map_or(Subject::Caller, |name| Subject::Upstream(name.as_str().into()));
@@ -269,6 +273,28 @@ impl Converter<'_> {
             .session_name_claim(&session_name_claim)
             .session_duration(duration);
         Some(Credentials::Sts(layer))
+    }
+
+    /// The STS of a region, or the one that the environment names; `None` is a mistake.
+    fn sts_of(
+        &mut self,
+        at: &str,
+        region: &vmcp_aws_sts::Region,
+        print: &mut DefaultHasher,
+    ) -> Option<Sts> {
+        let client = self.fetcher.clone();
+        let Ok(endpoint) = std::env::var(STS_ENDPOINT) else {
+            return Some(Sts::new(region, client));
+        };
+        endpoint.hash(print);
+        // Callers' tokens go there: what holds for the URL of a token endpoint holds for this one.
+        let uri: Option<Uri> = TokenUrl::new(&endpoint).ok().and_then(|_| endpoint.parse().ok());
+        let Some(uri) = uri else {
+            let allowed = "an https:// URL, or http:// on this machine".to_owned();
+            self.refuse(at.to_owned(), format!("{STS_ENDPOINT}=\"{endpoint}\""), allowed);
+            return None;
+        };
+        Some(Sts::at(&uri, region, client))
     }
 
     fn refuse_roles(&mut self, at: &str, error: &RolesError) {

@@ -174,6 +174,26 @@ fn strategies_that_cannot_work_are_refused_with_what_to_change() {
 }
 
 #[test]
+fn another_sts_may_be_named_by_the_variable_that_awss_tools_read() {
+    let folder = Folder::new();
+    let strategy = "{type: aws_sts, awsSts: {region: eu-west-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/a\"}}";
+    let text_of = format!("{START}outgoingAuth: {{source: inline, default: {strategy}}}\n");
+    let file = folder.write("vmcp.yaml", &text_of);
+    for (endpoint, code) in [
+        ("http://127.0.0.1:4566", 0),
+        ("https://vpce-1.sts.eu-west-1.vpce.amazonaws.com", 0),
+        ("http://sts.internal", 1),
+        ("sts.internal", 1),
+    ] {
+        let variables = [("AWS_ENDPOINT_URL_STS", endpoint)];
+        let ended = vmcp_with(&["validate", "--config", &file], &variables);
+        assert_eq!(ended.code, code, "{endpoint}: {ended:?}");
+        let said = ended.err.contains("outgoingAuth.default.awsSts: found AWS_ENDPOINT_URL_STS=");
+        assert_eq!(said, code == 1, "{endpoint}: {ended:?}");
+    }
+}
+
+#[test]
 fn a_backend_that_fails_too_often_is_left_alone_and_comes_back() {
     let folder = Folder::new();
     let backend = Backend::start(&["x"]);

@@ -1,0 +1,266 @@
+//! Logging in: an identity provider with pages to log in at, the person in front of the browser, and clients that do
+//! the rest by themselves.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncWriteExt, BufReader, Lines};
+use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
+
+use super::clients::script_command;
+use super::http::exchange;
+use super::{Client, Era, Fault, Process, Reply, free_port, npm, until_listening};
+
+/// Until one listens, or a client has done what it was told; interpreters start slowly on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How many pages and redirects a login may have.
+const STEPS: usize = 20;
+
+/// A running `oidc-provider` that people log in at. See `login.mjs`.
+#[derive(Debug)]
+pub struct LoginProvider {
+    port: u16,
+    _process: Process,
+}
+
+/// Somebody with a browser, whose cookies stay.
+#[derive(Debug, Clone)]
+pub struct Person {
+    name: String,
+    cookies: BTreeMap<String, String>,
+    /// The scopes that the provider was asked for, one text for each login.
+    asked: Vec<String>,
+}
+
+/// A client that has logged in as somebody, and is connected.
+#[derive(Debug)]
+pub struct LoggedIn {
+    person: Person,
+    lines: Lines<BufReader<ChildStdout>>,
+    input: ChildStdin,
+    process: Process,
+    known: Known,
+}
+
+/// What a client knows of its tokens.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Known {
+    /// The scope of the last one, if the provider named it.
+    pub scope: Option<String>,
+    /// How often somebody was sent to the provider.
+    pub authorizations: u32,
+    /// How often it was given tokens.
+    pub tokens: u32,
+}
+
+impl LoginProvider {
+    /// Starts one at a free port for the tokens of one resource.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not come up.
+    pub async fn start(resource: &str) -> Result<Self, Fault> {
+        Self::with_tokens(resource, Duration::from_secs(3600), Duration::ZERO).await
+    }
+
+    /// As [`LoginProvider::start`], with tokens that live as long as this, by a clock that is late by so much.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not come up.
+    pub async fn with_tokens(
+        resource: &str,
+        lifetime: Duration,
+        late: Duration,
+    ) -> Result<Self, Fault> {
+        let npm = npm().await?;
+        let port = free_port().await?;
+        let mut command = Command::new(npm.node24());
+        command.arg(npm.script("login.mjs")).arg(port.to_string()).arg(resource);
+        command.arg(lifetime.as_secs().to_string()).arg(late.as_secs().to_string());
+        let mut process = Process::start("login", command, false)?;
+        until_listening(port, &mut process, PATIENCE).await?;
+        Ok(Self { port, _process: process })
+    }
+
+    /// Its issuer.
+    #[must_use]
+    pub fn issuer(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Person {
+    /// Somebody who has not logged in anywhere yet.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), cookies: BTreeMap::new(), asked: Vec::new() }
+    }
+
+    /// Opens the page, logs in and consents to whatever is asked. Where the client then sent the browser to.
+    ///
+    /// # Errors
+    /// When the pages lead nowhere.
+    pub async fn logs_in(&mut self, page: &str) -> Result<String, Fault> {
+        self.asked.push(parameter(page, "scope").unwrap_or_default());
+        let back = parameter(page, "redirect_uri").ok_or("nowhere to come back to")?;
+        let origin = page.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+        let mut next = self.visit(Method::GET, page, "").await?;
+        for _ in 0..STEPS {
+            if let Some(place) = next.headers.get(header::LOCATION) {
+                let place = place.to_str()?;
+                if place.starts_with(&back) {
+                    return Ok(place.to_owned());
+                }
+                let place = if place.starts_with('/') {
+                    format!("{origin}{place}")
+                } else {
+                    place.to_owned()
+                };
+                next = self.visit(Method::GET, &place, "").await?;
+                continue;
+            }
+            let html = String::from_utf8_lossy(&next.body).into_owned();
+            let action =
+                between(&html, "action=\"", "\"").filter(|_| next.status == StatusCode::OK);
+            let prompt = between(&html, "name=\"prompt\" value=\"", "\"");
+            let (Some(action), Some(prompt)) = (action, prompt) else {
+                return Err(format!("a page without a form: {}: {html}", next.status).into());
+            };
+            let form = format!("prompt={prompt}&login={}&password=x", self.name);
+            next = self.visit(Method::POST, action, &form).await?;
+        }
+        Err(format!("still not logged in after {STEPS} pages").into())
+    }
+
+    async fn visit(&mut self, method: Method, url: &str, form: &str) -> Result<Reply, Fault> {
+        let mut headers = HeaderMap::new();
+        let cookies: Vec<_> =
+            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        headers.insert(header::COOKIE, HeaderValue::try_from(cookies.join("; "))?);
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/x-www-form-urlencoded"),
+        );
+        let reply = exchange(method, url, &headers, form.to_owned().into()).await?;
+        for cookie in reply.headers.get_all(header::SET_COOKIE) {
+            let pair = cookie.to_str()?.split(';').next().unwrap_or_default();
+            let (name, value) = pair.split_once('=').ok_or("a cookie without a value")?;
+            // Whichever path it is for: the provider takes no harm from too many.
+            if value.is_empty() {
+                self.cookies.remove(name);
+            } else {
+                self.cookies.insert(name.to_owned(), value.to_owned());
+            }
+        }
+        Ok(reply)
+    }
+}
+
+impl LoggedIn {
+    /// Starts a client that knows the URL alone, and logs in as `person` where it says. With `refreshes` it asks for
+    /// tokens that it can have renewed.
+    ///
+    /// # Errors
+    /// When there is no such client, or it does not connect; the message has what it said.
+    pub async fn start(
+        client: Client,
+        url: &str,
+        era: Era,
+        refreshes: bool,
+        person: Person,
+    ) -> Result<Self, Fault> {
+        let script = match client {
+            Client::PythonMcp => "login.py",
+            Client::TypeScript1 => "login-v1.mjs",
+            Client::TypeScript2 => "login-v2.mjs",
+            Client::FastMcp | Client::Inspector => {
+                return Err(format!("{client:?} has no script that logs in").into());
+            }
+        };
+        let mut command = script_command(script).await?;
+        command.args([url, era.name()]).args(refreshes.then_some("refreshes"));
+        let mut process = Process::start(script, command, true)?;
+        let (lines, input) = process.lines()?;
+        let known = Known::default();
+        let mut this = Self { person, lines, input, process, known };
+        this.hear().await?;
+        Ok(this)
+    }
+
+    /// The names of all tools.
+    ///
+    /// # Errors
+    /// When there is no list; the message has what the client said.
+    pub async fn tools(&mut self) -> Result<Vec<String>, Fault> {
+        self.told(&json!({ "list": true })).await
+    }
+
+    /// The text that a tool answers.
+    ///
+    /// # Errors
+    /// When the call fails; the message has what the client said.
+    pub async fn call(&mut self, tool: &str) -> Result<String, Fault> {
+        Ok(self.told(&json!({ "call": tool })).await?.concat())
+    }
+
+    /// What it knows of its tokens.
+    #[must_use]
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// The scopes that the provider was asked for, one text for each time that the person was sent there.
+    #[must_use]
+    pub fn asked(&self) -> &[String] {
+        &self.person.asked
+    }
+
+    async fn told(&mut self, what: &Value) -> Result<Vec<String>, Fault> {
+        self.say(&what.to_string()).await?;
+        let mut heard = self.hear().await?;
+        Ok(serde_json::from_value(heard["seen"].take())?)
+    }
+
+    async fn say(&mut self, line: &str) -> Result<(), Fault> {
+        Ok(self.input.write_all(format!("{line}\n").as_bytes()).await?)
+    }
+
+    /// What the client says next, once the person has done what it wants them to do.
+    async fn hear(&mut self) -> Result<Value, Fault> {
+        loop {
+            let line = timeout(PATIENCE, self.lines.next_line()).await;
+            let line = line.map_err(|_| self.fault("says nothing"))??;
+            let line = line.ok_or_else(|| self.fault("ended"))?;
+            let heard: Value = serde_json::from_str(&line)?;
+            if let Some(page) = heard["authorize"].as_str() {
+                let back = self.person.logs_in(page).await?;
+                self.say(&back).await?;
+                continue;
+            }
+            self.known = Known::deserialize(&heard)?;
+            return match heard["error"].as_str() {
+                Some(error) => Err(self.fault(error)),
+                None => Ok(heard),
+            };
+        }
+    }
+
+    fn fault(&self, what: &str) -> Fault {
+        format!("{}: {what}\n{}", self.process, self.process.log()).into()
+    }
+}
+
+/// A parameter of a URL, decoded as far as scopes and URLs need it.
+fn parameter(url: &str, name: &str) -> Option<String> {
+    let (_, query) = url.split_once('?')?;
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
+    Some(value.replace('+', " ").replace("%20", " ").replace("%3A", ":").replace("%2F", "/"))
+}
+
+fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
+    Some(text.split_once(start)?.1.split_once(end)?.0)
+}

@@ -1,0 +1,339 @@
+//! Two users, each way of showing credentials, each pair of generations, at the same time: nothing of the one reaches
+//! the other, and no token that a client came with reaches a backend.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt::Write;
+
+use http::HeaderMap;
+use serde_json::{Value, json};
+use vmcp_tests::authority::Authority;
+use vmcp_tests::backends::{Mirror, Shown, Voice};
+use vmcp_tests::caller::Caller;
+use vmcp_tests::counterparts::{Gateway, Reply};
+
+use crate::common::{status, until};
+
+const AUDIENCE: &str = "http://localhost/mcp";
+const USERS: [&str; 2] = ["ann", "bob"];
+
+/// How often each client asks each backend for everything.
+const ROUNDS: usize = 4;
+
+/// What only users ask for.
+const ASKED: [&str; 3] = ["tools/call", "prompts/get", "resources/read"];
+
+/// A way of showing credentials.
+struct Strategy {
+    name: &'static str,
+    /// As `outgoingAuth.default` has it.
+    section: fn(&Authority) -> String,
+    /// What a request of the user's shows to a backend.
+    credential: fn(&str) -> Vec<String>,
+    /// Whether each user shows something of their own.
+    personal: bool,
+}
+
+const STRATEGIES: [Strategy; 5] = [
+    Strategy {
+        name: "unauthenticated",
+        section: |_| "{type: unauthenticated}".to_owned(),
+        credential: |_| Vec::new(),
+        personal: false,
+    },
+    Strategy {
+        name: "header_injection",
+        section: |_| {
+            "{type: header_injection, headerInjection: {headerName: X-Api-Key, headerValue: key-of-the-gateway}}"
+                .to_owned()
+        },
+        credential: |_| vec!["x-api-key: key-of-the-gateway".to_owned()],
+        personal: false,
+    },
+    Strategy {
+        name: "header_injection of a bearer token",
+        section: |_| {
+            "{type: header_injection, headerInjection: {headerName: Authorization, headerValue: Bearer token-of-the-gateway}}"
+                .to_owned()
+        },
+        credential: |_| vec!["authorization: Bearer token-of-the-gateway".to_owned()],
+        personal: false,
+    },
+    Strategy {
+        name: "token_exchange",
+        section: |authority| {
+            format!(
+                "{{type: token_exchange, tokenExchange: {{tokenUrl: \"{}\"}}}}",
+                authority.token_url()
+            )
+        },
+        credential: |user| vec![format!("authorization: Bearer exchanged-for-{user}")],
+        personal: true,
+    },
+    Strategy {
+        name: "aws_sts",
+        section: |_| {
+            "{type: aws_sts, awsSts: {region: eu-west-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/a\"}}"
+                .to_owned()
+        },
+        credential: |user| {
+            let id = user.to_ascii_uppercase();
+            vec![
+                format!("Credential=ASIA{id}/"),
+                format!("x-amz-security-token: sts-session-of-{user}"),
+            ]
+        },
+        personal: true,
+    },
+];
+
+/// What was answered to a user's client, and where.
+struct Heard {
+    user: &'static str,
+    client: &'static str,
+    /// The client's session at the gateway.
+    session: Option<String>,
+    /// The backend that was asked, what for, and everything that came back.
+    answers: Vec<(Voice, &'static str, String)>,
+}
+
+/// What belongs to a user alone.
+fn belongings(user: &str) -> Vec<String> {
+    vec![
+        format!("word-of-{user}"),
+        format!("exchanged-for-{user}"),
+        format!("sts-session-of-{user}"),
+        format!("sts-secret-of-{user}"),
+        format!("ASIA{}", user.to_ascii_uppercase()),
+    ]
+}
+
+fn text(reply: &Reply) -> String {
+    let mut text = format!("{}\n", reply.status);
+    for (name, value) in &reply.headers {
+        writeln!(text, "{name}: {}", String::from_utf8_lossy(value.as_bytes())).unwrap();
+    }
+    text + &String::from_utf8_lossy(&reply.body)
+}
+
+/// Asks every backend for everything, again and again, with a token that changes.
+async fn asks(
+    strategy: &Strategy,
+    mut caller: Caller,
+    user: &'static str,
+    client: &'static str,
+    tokens: &[String],
+) -> Heard {
+    let mut answers = Vec::new();
+    for number in 0..ROUNDS {
+        caller.comes_with(&tokens[number % tokens.len()]);
+        for voice in Voice::ALL {
+            let backend = voice.name();
+            let arguments = json!({ "word": format!("word-of-{user} {client} {number}") });
+            let tool = |name| {
+                json!({ "name": format!("{backend}_{name}"), "arguments": arguments,
+                "_meta": { "progressToken": number } })
+            };
+            for (what, method, params) in [
+                ("tools", "tools/list", json!({})),
+                ("prompts", "prompts/list", json!({})),
+                ("resources", "resources/list", json!({})),
+                ("echo", "tools/call", tool("echo")),
+                ("stream", "tools/call", tool("stream")),
+                (
+                    "prompt",
+                    "prompts/get",
+                    json!({ "name": format!("{backend}_prompt"), "arguments": arguments }),
+                ),
+                ("resource", "resources/read", json!({ "uri": format!("mirror://{backend}") })),
+            ] {
+                let reply = caller.reply(method, params).await.unwrap();
+                let cell = format!(
+                    "{}: {user}'s {client} client, {backend} backend, {what}",
+                    strategy.name
+                );
+                assert_eq!(reply.status, 200, "{cell}: {}, after {answers:?}", text(&reply));
+                answers.push((voice, what, text(&reply)));
+            }
+        }
+    }
+    Heard { user, client, session: caller.session().map(str::to_owned), answers }
+}
+
+/// The sessions of backends that a text names.
+fn sessions(text: &str, voice: Voice) -> BTreeSet<String> {
+    let start = format!("{}-session-", voice.name());
+    let found = text.match_indices(&start).map(|(at, _)| {
+        let number = text[at + start.len()..].chars().take_while(char::is_ascii_digit);
+        format!("{start}{}", number.collect::<String>())
+    });
+    found.collect()
+}
+
+/// What came back to each user is theirs.
+fn assert_answers_are_their_owners(
+    strategy: &Strategy,
+    heard: &[Heard],
+    tokens: &[Vec<String>; 2],
+) {
+    let mut owned: Vec<(&str, String)> = Vec::new();
+    for user in USERS {
+        owned.extend(belongings(user).into_iter().map(|thing| (user, thing)));
+    }
+    for (user, tokens) in USERS.into_iter().zip(tokens) {
+        owned.extend(tokens.iter().map(|token| (user, signature(token).to_owned())));
+    }
+    for one in heard {
+        owned.extend(one.session.iter().map(|id| (one.user, id.clone())));
+        for (voice, _, text) in &one.answers {
+            owned.extend(sessions(text, *voice).into_iter().map(|id| (one.user, id)));
+        }
+    }
+    for one in heard {
+        for (voice, what, text) in &one.answers {
+            let cell = format!(
+                "{}: {}'s {} client, {} backend, {what}",
+                strategy.name,
+                one.user,
+                one.client,
+                voice.name()
+            );
+            for (owner, thing) in owned.iter().filter(|(owner, _)| *owner != one.user) {
+                assert!(!holds(text, thing), "{cell}: {owner}'s {thing} in {text}");
+            }
+            // That it is really their own shows that there was something to mix up.
+            if ["echo", "stream", "prompt"].contains(what) {
+                assert!(text.contains(&format!("word-of-{}", one.user)), "{cell}: {text}");
+            }
+            if !["tools", "prompts", "resources"].contains(what) {
+                for credential in (strategy.credential)(one.user) {
+                    assert!(text.contains(&credential), "{cell}: no {credential} in {text}");
+                }
+                let named = sessions(text, *voice);
+                assert_eq!(named.is_empty(), *voice == Voice::Stateless, "{cell}: {text}");
+            } else if strategy.personal {
+                for credential in (strategy.credential)(one.user) {
+                    assert!(text.contains(&credential), "{cell}: no {credential} in {text}");
+                }
+            }
+        }
+    }
+}
+
+/// Whether the text has this in it, and not only as the beginning of a longer number.
+fn holds(text: &str, thing: &str) -> bool {
+    text.match_indices(thing).any(|(at, _)| {
+        let after = text[at + thing.len()..].chars().next();
+        !(thing.ends_with(|c: char| c.is_ascii_digit())
+            && after.is_some_and(|c| c.is_ascii_digit()))
+    })
+}
+
+fn signature(token: &str) -> &str {
+    token.rsplit('.').next().unwrap()
+}
+
+/// What reached a backend has nothing in it that a client came with for the gateway, and no request is of two users.
+fn assert_requests_are_of_one_user(
+    strategy: &Strategy,
+    voice: Voice,
+    shown: &[Shown],
+    heard: &[Heard],
+    tokens: &[Vec<String>; 2],
+) {
+    for request in shown {
+        let text = request.text();
+        let cell = format!("{}: {} backend: {text}", strategy.name, voice.name());
+        for token in tokens.iter().flatten() {
+            assert!(!text.contains(signature(token)), "{cell}: a token of a client's");
+        }
+        for session in heard.iter().filter_map(|one| one.session.as_ref()) {
+            assert!(!text.contains(session), "{cell}: a session of a client's");
+        }
+        let of: HashSet<_> = USERS
+            .into_iter()
+            .filter(|user| belongings(user).iter().any(|thing| text.contains(thing)))
+            .collect();
+        assert!(of.len() < 2, "{cell}: of {of:?}");
+        let expected = match strategy.name {
+            "unauthenticated" | "header_injection" => None,
+            "header_injection of a bearer token" => Some("Bearer token-of-the-gateway"),
+            "token_exchange" => Some("Bearer exchanged-for-"),
+            _ => Some("AWS4-HMAC-SHA256 Credential=ASIA"),
+        };
+        let found = request.header("authorization");
+        // The gateway asks for itself whether a backend is there, and shows nothing of anybody's then.
+        let own = strategy.personal && of.is_empty() && found.is_empty();
+        assert!(!own || !ASKED.iter().any(|method| request.body.contains(method)), "{cell}");
+        assert!(own || found.starts_with(expected.unwrap_or_default()), "{cell}");
+        assert!(expected.is_some() || found.is_empty(), "{cell}");
+    }
+    let calls = shown.iter().filter(|request| request.body.contains("tools/call")).count();
+    assert_eq!(calls, heard.len() * ROUNDS * 2, "{}: {} backend", strategy.name, voice.name());
+}
+
+/// Somebody else's session is nobody's.
+async fn assert_sessions_cannot_be_taken(
+    strategy: &Strategy,
+    url: &str,
+    heard: &[Heard],
+    tokens: &[Vec<String>; 2],
+) {
+    for one in heard {
+        let Some(session) = &one.session else { continue };
+        let other = usize::from(one.user == USERS[0]);
+        let mut thief = Caller::stateful_as(url, &tokens[other][0]).await.unwrap();
+        thief.names_session(session);
+        let reply = thief.reply("tools/list", json!({})).await.unwrap();
+        let cell = format!("{}: {}'s session", strategy.name, one.user);
+        assert_eq!(reply.status, 404, "{cell}: {}", text(&reply));
+        assert!(!text(&reply).contains(session), "{cell}: {}", text(&reply));
+        let refused = thief.line().post(&HeaderMap::new(), &json!({})).await.unwrap();
+        assert_eq!(refused.status, 401, "{cell}: {}", text(&refused));
+    }
+}
+
+async fn nothing_crosses(strategy: &Strategy) {
+    let authority = Authority::start().unwrap();
+    let mirrors = Voice::ALL.map(|voice| (voice, Mirror::start(voice).unwrap()));
+    let mut yaml = format!("name: tests\n{}backends:\n", authority.section(AUDIENCE));
+    for (voice, mirror) in &mirrors {
+        let (name, transport, url) = (voice.name(), voice.transport(), mirror.url());
+        writeln!(yaml, "- {{name: {name}, url: \"{url}\", transport: {transport}}}").unwrap();
+    }
+    let section = (strategy.section)(&authority);
+    writeln!(yaml, "outgoingAuth: {{source: inline, default: {section}}}").unwrap();
+    let sts = authority.sts_url();
+    let gateway = Gateway::start_among(&yaml, &[("AWS_ENDPOINT_URL_STS", &sts)]).await.unwrap();
+    let ready = async |status: Value| {
+        status["backends"].as_array().unwrap().iter().all(|backend| backend["status"] == "ready")
+    };
+    until("every backend is ready", async || ready(status(&gateway).await).await).await;
+    let tokens = USERS.map(|user| {
+        (1..=3).map(|number| authority.token(user, AUDIENCE, number)).collect::<Vec<_>>()
+    });
+    let url = gateway.url();
+    let stateful = async |user: usize| Caller::stateful_as(url, &tokens[user][0]).await.unwrap();
+    let heard: [Heard; 4] = tokio::join!(
+        asks(strategy, stateful(0).await, USERS[0], "stateful", &tokens[0]),
+        asks(strategy, stateful(1).await, USERS[1], "stateful", &tokens[1]),
+        asks(strategy, Caller::stateless_as(url, &tokens[0][0]), USERS[0], "stateless", &tokens[0]),
+        asks(strategy, Caller::stateless_as(url, &tokens[1][0]), USERS[1], "stateless", &tokens[1]),
+    )
+    .into();
+    assert_answers_are_their_owners(strategy, &heard, &tokens);
+    for (voice, mirror) in &mirrors {
+        assert_requests_are_of_one_user(strategy, *voice, &mirror.shown(), &heard, &tokens);
+    }
+    assert_sessions_cannot_be_taken(strategy, url, &heard, &tokens).await;
+    let log = gateway.log();
+    for user in USERS {
+        for thing in belongings(user) {
+            assert!(!log.contains(&thing), "{}: {thing} in the log: {log}", strategy.name);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_one_user_reaches_the_other_whatever_backends_are_shown() {
+    futures_util::future::join_all(STRATEGIES.iter().map(nothing_crosses)).await;
+}
