@@ -7,6 +7,7 @@ mod record;
 mod sealed;
 mod store;
 mod time;
+mod vault;
 
 pub use id::{
     Challenge, ClientId, Digest, GrantId, InvalidId, LockOwner, ProviderName, SessionId,
@@ -23,3 +24,4 @@ pub use record::user::{Browser, Consent, Profile, Subject, User};
 pub use sealed::Sealed;
 pub use store::{Answer, Counts, Revocation, Store, StoreError};
 pub use time::Timestamp;
+pub use vault::{Label, Vault, VaultError};
