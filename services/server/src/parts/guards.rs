@@ -24,9 +24,9 @@ pub struct Guards {
     pub resource: Option<ProtectedResource>,
     /// `None` permits everything.
     pub authorize: Option<AuthorizeLayer<Cedar>>,
-    /// What all of it was made of: the same again keeps the keys that were fetched and the decisions
-    /// that were made.
-    made_of: IncomingAuth,
+    /// What all of it was made of, the server's name among it, which policies speak of: the same again
+    /// keeps the keys that were fetched and the decisions that were made.
+    made_of: (String, IncomingAuth),
 }
 
 struct Converter<'a> {
@@ -41,7 +41,7 @@ pub(super) fn guards(
     egress: &Egress,
 ) -> (Option<Guards>, Vec<Mistake>) {
     let mut converter = Converter { egress, mistakes: Vec::new() };
-    let made_of = incoming.clone();
+    let made_of = (name.to_owned(), incoming.clone());
     let IncomingAuth { method, authz } = incoming;
     let authenticated = match method {
         IncomingMethod::Anonymous => Some((None, None)),
@@ -67,7 +67,7 @@ impl Guards {
     /// Everybody is let in and may do everything.
     #[must_use]
     pub fn none() -> Self {
-        let made_of = IncomingAuth::anonymous();
+        let made_of = (String::new(), IncomingAuth::anonymous());
         Self { authenticate: None, resource: None, authorize: None, made_of }
     }
 

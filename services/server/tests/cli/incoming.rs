@@ -171,6 +171,21 @@ fn policies_decide_what_is_seen_and_done_and_a_wrong_one_is_not_taken_over() {
 }
 
 #[test]
+fn policies_that_speak_of_the_server_follow_when_its_name_changes() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let policy = r#"'permit(principal, action, resource in MCP::"new");'"#;
+    let section = format!(
+        "incomingAuth: {{type: anonymous, authz: {{type: cedar, policies: [{policy}]}}}}\n"
+    );
+    let text_of = file(&backend, &section);
+    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    assert!(Stateful::open(port).tools().is_empty());
+    folder.write("vmcp.yaml", &text_of.replacen("name: x", "name: new", 1));
+    server.logs("took over");
+    assert_eq!(Stateful::open(port).tools(), ["a_x"]);
+}
+
+#[test]
 fn the_user_of_this_machine_needs_no_token_and_has_a_name() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
     let policy = r#"'permit(principal == Client::"ada", action, resource == Tool::"a_y");'"#;
