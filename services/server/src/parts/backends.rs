@@ -7,7 +7,7 @@ use std::time;
 use http::Uri;
 use http::uri::InvalidUri;
 use url::Url;
-use vmcp_aggregate::settings::{BackendSettings, Sharing, Transport};
+use vmcp_aggregate::settings::{BackendSettings, Transport};
 use vmcp_breaker::{Breaker, Settings as Breaking};
 use vmcp_config::{Backend, BackendKind, Mistake, Timeouts, Transport as Spoken};
 use vmcp_egress::{ConfigError, Egress, Target};
@@ -75,11 +75,6 @@ fn one(
     time::Duration::from(waiting.of(&name)).hash(&mut print);
     format!("{breaking:?}").hash(&mut print);
     let tuning = print.finish();
-    // A credential that depends on who calls shows what is offered to that caller.
-    let catalog = match shown.name {
-        "token_exchange" | "upstream_inject" | "aws_sts" => Sharing::PerCaller,
-        _ => Sharing::Shared,
-    };
     let backend = vmcp_core::Backend::new(&name);
     let breaker = breaking.map(|settings| Breaker::new(backend.clone(), settings));
     let outgoing = Outgoing {
@@ -94,7 +89,7 @@ fn one(
         backend,
         uri,
         transport,
-        catalog,
+        catalog: shown.catalog,
         service,
         breaker,
         answer_within,

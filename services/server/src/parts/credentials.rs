@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
+use vmcp_aggregate::settings::Sharing;
 use vmcp_aws_sts::{AwsStsLayer, RoleArn, RoleMapping, Roles, RolesError, Sts, Subject};
 use vmcp_config::{
     AwsSts, ClientSecret, EnvName, HeaderInjection, HeaderName, HeaderValue, Mistake, OutgoingAuth,
@@ -35,6 +36,9 @@ pub(super) struct Shown {
     pub(super) credentials: Credentials,
     /// Its name in the configuration.
     pub(super) name: &'static str,
+    /// Whose the offer is of a backend that is shown this: a credential that depends on who calls shows
+    /// what is offered to that caller.
+    pub(super) catalog: Sharing,
     /// A digest of everything that it depends on, secrets included: another one is another backend.
     pub(super) print: u64,
 }
@@ -78,35 +82,37 @@ impl Strategies {
 
 impl Shown {
     fn nothing() -> Self {
-        Self { credentials: Credentials::None, name: "unauthenticated", print: 0 }
+        let (credentials, catalog) = (Credentials::None, Sharing::Shared);
+        Self { credentials, name: "unauthenticated", catalog, print: 0 }
     }
 }
 
 impl Converter<'_> {
     fn convert(&mut self, at: &str, strategy: Strategy) -> Option<Shown> {
         let mut print = DefaultHasher::new();
-        let (name, credentials) = match strategy {
+        let (name, catalog, credentials) = match strategy {
             Strategy::Unauthenticated => return Some(Shown::nothing()),
             Strategy::HeaderInjection(settings) => {
                 let at = format!("{at}.headerInjection");
-                ("header_injection", self.header(&at, settings, &mut print)?)
+                ("header_injection", Sharing::Shared, self.header(&at, settings, &mut print)?)
             }
             Strategy::TokenExchange(settings) => {
                 let at = format!("{at}.tokenExchange");
-                ("token_exchange", self.exchange(&at, settings, &mut print)?)
+                ("token_exchange", Sharing::PerCaller, self.exchange(&at, settings, &mut print)?)
             }
             Strategy::UpstreamInject(UpstreamInject { provider_name }) => {
                 provider_name.as_str().hash(&mut print);
                 let credential = Credential::upstream(provider_name.as_str());
-                ("upstream_inject", Credentials::Header(HeaderInjectionLayer::new(credential)))
+                let layer = HeaderInjectionLayer::new(credential);
+                ("upstream_inject", Sharing::PerCaller, Credentials::Header(layer))
             }
             Strategy::AwsSts(settings) => {
                 let at = format!("{at}.awsSts");
-                ("aws_sts", self.sts(&at, settings, &mut print)?)
+                ("aws_sts", Sharing::PerCaller, self.sts(&at, settings, &mut print)?)
             }
         };
         name.hash(&mut print);
-        Some(Shown { credentials, name, print: print.finish() })
+        Some(Shown { credentials, name, catalog, print: print.finish() })
     }
 
     fn header(
