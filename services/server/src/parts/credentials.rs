@@ -9,7 +9,7 @@ use vmcp_aggregate::settings::Sharing;
 use vmcp_aws_sts::{AwsStsLayer, RoleArn, RoleMapping, Roles, RolesError, Sts, Subject};
 use vmcp_config::{
     AwsSts, ClientSecret, EnvName, HeaderInjection, HeaderName, HeaderValue, Mistake, OutgoingAuth,
-    ProviderName, RoleMatch, Source, Strategy, TokenExchange, TokenType, UpstreamInject,
+    ProviderName, RoleMatch, Strategy, TokenExchange, TokenType, UpstreamInject,
 };
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
@@ -51,7 +51,7 @@ struct Converter<'a> {
 
 /// All strategies, and what is wrong with some.
 pub(super) fn strategies(outgoing: OutgoingAuth, egress: &Egress) -> (Strategies, Vec<Mistake>) {
-    let OutgoingAuth { source: Source::Inline | Source::Discovered, default, backends } = outgoing;
+    let OutgoingAuth { source: _, default, backends } = outgoing;
     // Authorities that the operator named, on whichever network they are. Which of them may be asked
     // without TLS, those on this machine, was checked with their URLs.
     let policy =
