@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
 
-use crate::parts::Parts;
+use crate::parts::{Measures, Parts, Records};
 use crate::routes::Shared;
 
 /// How often the file is looked at. A mounted ConfigMap changes by a swapped link, which file events
@@ -110,12 +110,7 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
     let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
     let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
     let Parts { mut settings, guards, records, measures, about, debug } = parts;
-    let measured = match (&measures, &shared.fixed.measures) {
-        (Some(new), Some(old)) => new.same(old),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    };
-    if !measured {
+    if !unchanged(measures.as_ref(), shared.fixed.measures.as_ref(), Measures::same) {
         return Err(
             "telemetry: changes are taken over at a restart only: restart the server, or undo them"
                 .to_owned(),
@@ -124,11 +119,7 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
     super::gauges::observe_backends(&mut settings, shared.fixed.telemetry.as_ref());
     crate::cli::log::set_debug(debug);
     let current = shared.stacks.load_full();
-    let recorded = match (&records, &current.recording) {
-        (Some(records), Some(recording)) => records.same(recording),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    };
+    let recorded = unchanged(records.as_ref(), current.recording.as_ref(), Records::same);
     let recording = match records {
         Some(records) if !recorded => Some(records.start().map_err(|error| error.to_string())?),
         _ => current.recording.clone().filter(|_| recorded),
@@ -147,4 +138,13 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
     }
     shared.about.store(Arc::new(about));
     Ok(())
+}
+
+/// Whether a section that may be missing is what it was.
+fn unchanged<N, O>(new: Option<&N>, old: Option<&O>, same: impl Fn(&N, &O) -> bool) -> bool {
+    match (new, old) {
+        (Some(new), Some(old)) => same(new, old),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    }
 }
