@@ -49,6 +49,19 @@ pub struct Warning {
 
 // === impl Mistake ===
 
+impl Mistake {
+    /// A mistake that turned up after the document was read, and so stands in no known line of it.
+    #[must_use]
+    pub fn new(
+        path: impl Into<String>,
+        found: impl Into<String>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        let (path, found, allowed) = (path.into(), found.into(), allowed.into());
+        Self { path, line: None, found, allowed, suggestion: None }
+    }
+}
+
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {

@@ -191,13 +191,9 @@ fn write<T: Serialize>(value: &T) -> Result<String, WriteError> {
 
 fn tree(text: &str, format: Format) -> Result<Node, Mistakes> {
     if text.len() > MAX_BYTES {
-        return Err(Mistakes::one(Mistake {
-            path: String::new(),
-            line: None,
-            found: format!("{} bytes", text.len()),
-            allowed: format!("at most {MAX_BYTES} bytes"),
-            suggestion: None,
-        }));
+        let (found, allowed) =
+            (format!("{} bytes", text.len()), format!("at most {MAX_BYTES} bytes"));
+        return Err(Mistakes::one(Mistake::new("", found, allowed)));
     }
     match format {
         Format::Yaml => crate::tree::parse_yaml(text),

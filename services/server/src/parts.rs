@@ -4,6 +4,7 @@
 mod aggregation;
 mod backends;
 mod credentials;
+mod environment;
 mod guards;
 mod measures;
 mod records;

@@ -123,13 +123,7 @@ fn refused(index: usize, url: &Url, error: &ConfigError) -> Mistake {
 }
 
 fn mistake(index: usize, key: &str, found: String, allowed: String) -> Mistake {
-    Mistake {
-        path: format!("backends[{index}].{key}"),
-        line: None,
-        found,
-        allowed,
-        suggestion: None,
-    }
+    Mistake::new(format!("backends[{index}].{key}"), found, allowed)
 }
 
 /// What is shown of a backend.

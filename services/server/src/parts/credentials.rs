@@ -16,6 +16,7 @@ use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_header_injection::{Credential, CredentialHeader, HeaderInjectionLayer};
 use vmcp_token_exchange::{OAuthClient, Settings, TokenEndpoint, TokenExchangeLayer, TokenUrl};
 
+use super::environment;
 use crate::stack::Credentials;
 
 /// How many callers' credentials of one strategy are remembered.
@@ -317,22 +318,10 @@ impl Converter<'_> {
 
     /// The value of an environment variable.
     fn variable(&mut self, at: &str, name: &EnvName) -> Option<SecretString> {
-        match std::env::var(name.as_str()) {
-            Ok(value) if !value.is_empty() => Some(value.into()),
-            found => {
-                let problem = if found.is_ok() { "empty" } else { "not set" };
-                let found = format!("{name}, which is {problem}");
-                self.refuse(
-                    at.to_owned(),
-                    found,
-                    "a variable of the environment with a value".to_owned(),
-                );
-                None
-            }
-        }
+        environment::secret(at, name).map_err(|mistake| self.mistakes.push(mistake)).ok()
     }
 
     fn refuse(&mut self, path: String, found: String, allowed: String) {
-        self.mistakes.push(Mistake { path, line: None, found, allowed, suggestion: None });
+        self.mistakes.push(Mistake::new(path, found, allowed));
     }
 }

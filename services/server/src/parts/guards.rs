@@ -15,6 +15,8 @@ use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_jwt::{JwksSource, Rules, Verifier};
 
+use super::environment;
+
 /// Who is let in, and what they may see and do.
 #[derive(Clone, Debug)]
 pub struct Guards {
@@ -174,13 +176,10 @@ impl Converter<'_> {
     /// The client's secret; an error was told.
     fn secret(&mut self, at: &str, oidc: &Oidc) -> Result<Option<SecretString>, ()> {
         let Some(name) = &oidc.client_secret_env else { return Ok(None) };
-        match std::env::var(name.as_str()) {
-            Ok(value) if !value.is_empty() => Ok(Some(value.into())),
-            found => {
-                let problem = if found.is_ok() { "empty" } else { "not set" };
-                let found = format!("{name}, which is {problem}");
-                let allowed = "a variable of the environment with a value".to_owned();
-                self.refuse(format!("{at}.clientSecretEnv"), found, allowed);
+        match environment::secret(&format!("{at}.clientSecretEnv"), name) {
+            Ok(secret) => Ok(Some(secret)),
+            Err(mistake) => {
+                self.mistakes.push(mistake);
                 Err(())
             }
         }
@@ -233,7 +232,7 @@ impl Converter<'_> {
     }
 
     fn refuse(&mut self, path: String, found: String, allowed: String) {
-        self.mistakes.push(Mistake { path, line: None, found, allowed, suggestion: None });
+        self.mistakes.push(Mistake::new(path, found, allowed));
     }
 }
 

@@ -122,7 +122,7 @@ fn unreachable_collector(settings: &Settings) -> Option<Mistake> {
 }
 
 fn mistake(key: &str, found: String, allowed: String) -> Mistake {
-    Mistake { path: format!("telemetry.{key}"), line: None, found, allowed, suggestion: None }
+    Mistake::new(format!("telemetry.{key}"), found, allowed)
 }
 
 /// A setting that is none: its own words name the key and what is allowed.

@@ -1,0 +1,16 @@
+//! Secrets that stand in variables of the environment.
+
+use secrecy::SecretString;
+use vmcp_config::{EnvName, Mistake};
+
+/// The value of the variable that stands at the path `at` of the configuration.
+pub(super) fn secret(at: &str, name: &EnvName) -> Result<SecretString, Mistake> {
+    match std::env::var(name.as_str()) {
+        Ok(value) if !value.is_empty() => Ok(value.into()),
+        found => {
+            let problem = if found.is_ok() { "empty" } else { "not set" };
+            let found = format!("{name}, which is {problem}");
+            Err(Mistake::new(at, found, "a variable of the environment with a value"))
+        }
+    }
+}
