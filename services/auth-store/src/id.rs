@@ -218,3 +218,46 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     out.copy_from_slice(digest(&SHA256, bytes).as_ref());
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_bytes_reads_what_it_writes_and_nothing_else() {
+        let id = GrantId::from_bytes([251; 16]);
+        assert_eq!(id.to_text(), "-_v7-_v7-_v7-_v7-_v7-w");
+        assert_eq!(id.to_text().parse(), Ok(id));
+        for wrong in [
+            "",
+            "-_v7",
+            "-_v7-_v7-_v7-_v7-_v7-w==",
+            "-_v7-_v7-_v7-_v7-_v7-x",
+            "+/v7-_v7-_v7-_v7-_v7-w",
+        ] {
+            assert!(wrong.parse::<GrantId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_that_open_something_are_not_in_their_debug_form() {
+        let printed = format!("{:?}", SessionId::from_bytes([0xab; 16]));
+        assert_eq!(printed, "SessionId(abab…)");
+    }
+
+    #[test]
+    fn a_name_of_text_has_bounds() {
+        assert!(ClientId::new("https://client.example/metadata").is_ok());
+        assert!(ClientId::new("x".repeat(2048)).is_ok());
+        for wrong in [String::new(), "x".repeat(2049), "a\nb".to_owned(), "a\0b".to_owned()] {
+            let refused = ClientId::new(wrong).unwrap_err().to_string();
+            assert_eq!(refused, "ClientId has to be 1 to 2048 bytes without control characters");
+        }
+    }
+
+    #[test]
+    fn a_challenge_is_the_one_of_rfc_7636() {
+        let challenge = Challenge::of_verifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
+        assert_eq!(challenge.to_text(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+    }
+}

@@ -1,5 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(any(test, feature = "contract"))]
+#[macro_use]
+pub mod contract;
 mod id;
 mod limits;
 mod memory;

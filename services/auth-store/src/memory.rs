@@ -6,6 +6,8 @@ mod people;
 mod sessions;
 mod state;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

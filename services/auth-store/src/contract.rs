@@ -1,0 +1,27 @@
+//! What every implementation of [`Store`] has to hold, as tests that it runs against itself.
+//!
+//! ```ignore
+//! async fn fresh(limits: Limits) -> World { … }
+//! vmcp_auth_store::contract!(fresh);
+//! ```
+
+use std::sync::Arc;
+
+use vmcp_core::Clock;
+
+use crate::Store;
+
+#[doc(hidden)]
+#[macro_use]
+pub mod tests;
+
+/// An empty store, seen by two replicas, and the clock that it expires by.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The same one, as another replica sees it.
+    pub replica: Arc<dyn Store>,
+    /// A manual clock that both go by.
+    pub clock: Clock,
+}

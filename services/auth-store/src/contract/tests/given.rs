@@ -1,0 +1,180 @@
+//! Records that the tests store.
+
+use std::time::{Duration, SystemTime};
+
+use vmcp_core::Clock;
+
+use crate::{
+    Aim, ApplicationType, Challenge, Client, ClientAuth, ClientId, Digest, Grant, GrantId, Login,
+    Presented, Profile, ProviderName, Refresh, Request, Row, Sealed, Seed, SessionHead, SessionId,
+    Stage, Started, Store, Taken, Timestamp, UserId,
+};
+
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Where a test's clock starts.
+#[must_use]
+pub(super) fn now(clock: &Clock) -> Timestamp {
+    SystemTime::into(clock.now())
+}
+
+pub(super) fn digest(text: &str) -> Digest {
+    Digest::of(text)
+}
+
+pub(super) fn session(number: u8) -> SessionId {
+    SessionId::from_bytes([number; 16])
+}
+
+pub(super) fn grant_id(number: u8) -> GrantId {
+    GrantId::from_bytes([number; 16])
+}
+
+pub(super) fn client_id(name: &str) -> ClientId {
+    ClientId::new(name).unwrap()
+}
+
+pub(super) fn user(name: &str) -> UserId {
+    UserId::new(name).unwrap()
+}
+
+pub(super) fn provider(name: &str) -> ProviderName {
+    ProviderName::new(name).unwrap()
+}
+
+pub(super) fn client(name: &str) -> Client {
+    Client {
+        id: client_id(name),
+        name: Some("A \"client\" {of} ours".to_owned()),
+        redirect_uris: vec!["http://127.0.0.1/callback".to_owned()],
+        auth: ClientAuth::ClientSecretBasic(digest("secret")),
+        refresh: true,
+        scopes: vec!["openid".to_owned()],
+        application_type: ApplicationType::Native,
+        software_id: None,
+        created: Timestamp::from_millis(1),
+    }
+}
+
+pub(super) fn login(client: &str) -> Login {
+    Login {
+        aim: Aim::Authorize(Request {
+            client: client_id(client),
+            redirect_uri: "http://127.0.0.1:5000/callback".to_owned(),
+            state: Some("state".to_owned()),
+            challenge: Challenge::of_verifier("verifier"),
+            scopes: vec![],
+            resource: Some("https://mcp.example/mcp".to_owned()),
+            nonce: None,
+        }),
+        session: session(1),
+        browser: digest("cookie"),
+        stage: Stage::AwaitUpstream {
+            provider: provider("github"),
+            leg: Sealed::from_bytes([0, 1, 255]),
+        },
+        user: None,
+        profile: Profile::default(),
+        created: Timestamp::from_millis(1),
+    }
+}
+
+pub(super) fn head(number: u8, person: &str) -> SessionHead {
+    SessionHead { id: session(number), user: user(person), client: client_id("client") }
+}
+
+pub(super) fn row(text: &str, clock: &Clock) -> Row {
+    Row {
+        version: 0,
+        sealed: Sealed::from_bytes(text.as_bytes()),
+        expires: Some(now(clock) + HOUR),
+        scopes: vec!["repo".to_owned()],
+        written: now(clock),
+    }
+}
+
+pub(super) fn seed(number: u8) -> Seed {
+    Seed {
+        client: client_id("client"),
+        redirect_uri: "http://127.0.0.1:5000/callback".to_owned(),
+        challenge: Challenge::of_verifier("verifier"),
+        scopes: vec!["openid".to_owned(), "offline_access".to_owned()],
+        resource: None,
+        nonce: None,
+        session: session(number),
+        user: user("alice"),
+        profile: Profile { name: Some("Alice".to_owned()), email: None },
+        authenticated: Timestamp::from_millis(1),
+    }
+}
+
+/// A grant of 30 days whose tokens may lie idle for a week.
+pub(super) fn grant(number: u8, clock: &Clock) -> Grant {
+    Grant {
+        id: grant_id(number),
+        client: client_id("client"),
+        user: user("alice"),
+        profile: Profile { name: Some("Alice".to_owned()), email: None },
+        session: session(number),
+        scopes: vec!["openid".to_owned()],
+        audience: vec!["https://mcp.example/mcp".to_owned()],
+        authenticated: Timestamp::from_millis(1),
+        access_lifespan: HOUR,
+        ends: now(clock) + DAY * 30,
+        refresh: Some(Refresh {
+            idle: DAY * 7,
+            idle_end: now(clock) + DAY * 7,
+            generation: 0,
+            current: digest("token 0"),
+            previous: None,
+        }),
+    }
+}
+
+pub(super) fn verifier(text: &str) -> Challenge {
+    Challenge::of_verifier(text)
+}
+
+/// A session with one row, for ten minutes.
+pub(super) async fn given_session(store: &dyn Store, number: u8, clock: &Clock) {
+    let row = row("tokens", clock);
+    store.put_row(&head(number, "alice"), &provider("github"), &row, MINUTE * 10).await.unwrap();
+}
+
+/// A session and its code.
+pub(super) async fn given_code(store: &dyn Store, number: u8, clock: &Clock) -> Digest {
+    given_session(store, number, clock).await;
+    let code = digest(&format!("code {number}"));
+    assert!(store.put_code(&code, &seed(number), MINUTE * 10).await.unwrap());
+    code
+}
+
+/// A session and what its code gave.
+pub(super) async fn given_grant(store: &dyn Store, number: u8, clock: &Clock) -> Grant {
+    let code = given_code(store, number, clock).await;
+    let answer = store.take_code(&code, &client_id("client"), &verifier("verifier")).await.unwrap();
+    assert_eq!(answer.taken, Taken::Fresh(Box::new(seed(number))));
+    let grant = grant(number, clock);
+    assert_eq!(store.start_grant(&code, &grant).await.unwrap(), Started::Started);
+    grant
+}
+
+/// The token of a generation.
+pub(super) fn token(generation: u32) -> Presented {
+    Presented { digest: digest(&format!("token {generation}")), generation }
+}
+
+/// What many get who do the same at once.
+pub(super) async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    many: usize,
+    task: impl Fn(usize) -> F,
+) -> Vec<T> {
+    let tasks: Vec<_> = (0..many).map(|number| tokio::spawn(task(number))).collect();
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.unwrap());
+    }
+    results
+}

@@ -1,0 +1,133 @@
+use super::given::{DAY, HOUR, MINUTE, at_once, client_id, digest, now, provider, user};
+use crate::contract::World;
+use crate::{Browser, Consent, Limits, Profile, Subject, SubjectName, Timestamp, User};
+
+fn subject(name: &str, of: &str) -> Subject {
+    Subject { provider: provider(of), name: SubjectName::new(name).unwrap() }
+}
+
+fn profile(name: &str) -> Profile {
+    Profile { name: Some(name.to_owned()), email: Some(format!("{name}@example.com")) }
+}
+
+fn consent(client: &str, redirect_uri: &str, given: Timestamp) -> Consent {
+    Consent {
+        client: client_id(client),
+        redirect_uri: redirect_uri.to_owned(),
+        scopes: vec!["openid".to_owned()],
+        given,
+        expires: given + DAY,
+    }
+}
+
+pub async fn a_subject_is_one_person_however_many_ask(fresh: impl AsyncFn(Limits) -> World) {
+    let World { store, replica, clock } = fresh(Limits::default()).await;
+    let people = at_once(50, |number| {
+        let store = if number % 2 == 0 { store.clone() } else { replica.clone() };
+        async move {
+            let proposed = user(&format!("proposed {number}"));
+            store.user(&subject("1", "github"), &proposed, &profile("Alice")).await.unwrap()
+        }
+    });
+    let people = people.await;
+    assert!(people.iter().all(|person| *person == people[0]));
+    assert_eq!(store.counts().await.unwrap().users, 1);
+    clock.advance(DAY * 399);
+    let later = store.user(&subject("1", "github"), &user("another"), &profile("Alice")).await;
+    assert_eq!(later, Ok(people[0].clone()));
+    clock.advance(DAY * 399);
+    assert!(store.account(&people[0]).await.unwrap().is_some());
+    clock.advance(DAY);
+    assert_eq!(store.account(&people[0]).await, Ok(None));
+    let anew = store.user(&subject("1", "github"), &user("another"), &profile("Alice")).await;
+    assert_eq!(anew, Ok(user("another")));
+}
+
+pub async fn subjects_that_look_alike_are_apart(fresh: impl AsyncFn(Limits) -> World) {
+    let World { store, .. } = fresh(Limits::default()).await;
+    let alike = [
+        subject("b:c", "a"),
+        subject("c", "a:b"),
+        subject("}{", "a"),
+        subject("{}", "a"),
+        subject("1", "a"),
+        subject("1", "b"),
+        subject("ü*?[", "a"),
+    ];
+    for (number, subject) in alike.iter().enumerate() {
+        let proposed = user(&format!("person {number}"));
+        let person = store.user(subject, &proposed, &Profile::default()).await;
+        assert_eq!(person, Ok(proposed));
+    }
+}
+
+pub async fn a_profile_follows_its_provider(fresh: impl AsyncFn(Limits) -> World) {
+    let World { store, clock, .. } = fresh(Limits::default()).await;
+    let created = now(&clock);
+    store.user(&subject("1", "github"), &user("alice"), &profile("Alice")).await.unwrap();
+    clock.advance(HOUR);
+    store.user(&subject("1", "github"), &user("bob"), &profile("Alice B.")).await.unwrap();
+    let account = User {
+        id: user("alice"),
+        subject: subject("1", "github"),
+        profile: profile("Alice B."),
+        created,
+    };
+    assert_eq!(store.account(&user("alice")).await, Ok(Some(account)));
+    assert_eq!(store.account(&user("bob")).await, Ok(None));
+}
+
+pub async fn a_browser_knows_who_uses_it_and_their_consents(fresh: impl AsyncFn(Limits) -> World) {
+    let World { store, replica, clock } = fresh(Limits::default()).await;
+    let (cookie, alice) = (digest("cookie"), user("alice"));
+    assert_eq!(store.browser(&cookie).await, Ok(None));
+    store.remember(&cookie, &alice, None, DAY * 2).await.unwrap();
+    let known = Browser { user: alice.clone(), consents: vec![] };
+    assert_eq!(replica.browser(&cookie).await, Ok(Some(known)));
+    let first = consent("alpha", "http://127.0.0.1/a", now(&clock));
+    store.remember(&cookie, &alice, Some(&first), DAY * 2).await.unwrap();
+    clock.advance(HOUR);
+    let mut second = consent("alpha", "http://127.0.0.1/a", now(&clock));
+    second.scopes.push("offline_access".to_owned());
+    store.remember(&cookie, &alice, Some(&second), DAY * 2).await.unwrap();
+    let other = consent("alpha", "http://127.0.0.1/b", now(&clock) + MINUTE);
+    store.remember(&digest("another browser"), &alice, Some(&other), DAY * 2).await.unwrap();
+    let mut consents = replica.browser(&cookie).await.unwrap().unwrap().consents;
+    consents.sort_by_key(|consent| consent.given);
+    assert_eq!(consents, [second, other.clone()]);
+    clock.advance(DAY);
+    assert_eq!(store.browser(&cookie).await.unwrap().unwrap().consents, [other]);
+    clock.advance(DAY);
+    assert_eq!(store.browser(&cookie).await, Ok(None));
+    store.remember(&cookie, &alice, None, DAY).await.unwrap();
+    store.forget_browser(&cookie).await.unwrap();
+    assert_eq!(store.browser(&cookie).await, Ok(None));
+}
+
+pub async fn the_oldest_consent_makes_room(fresh: impl AsyncFn(Limits) -> World) {
+    let limits = Limits { consents_per_user: 2, ..Limits::default() };
+    let World { store, clock, .. } = fresh(limits).await;
+    let cookie = digest("cookie");
+    for client in ["one", "two", "three"] {
+        let given = consent(client, "http://127.0.0.1/", now(&clock));
+        store.remember(&cookie, &user("alice"), Some(&given), DAY).await.unwrap();
+        clock.advance(MINUTE);
+    }
+    let mut consents = store.browser(&cookie).await.unwrap().unwrap().consents;
+    consents.sort_by_key(|consent| consent.given);
+    let clients: Vec<_> = consents.iter().map(|consent| consent.client.as_str()).collect();
+    assert_eq!(clients, ["two", "three"]);
+}
+
+pub async fn consents_are_forgotten_per_client(fresh: impl AsyncFn(Limits) -> World) {
+    let World { store, clock, .. } = fresh(Limits::default()).await;
+    let (cookie, alice) = (digest("cookie"), user("alice"));
+    for (client, redirect) in [("a", "https://a/1"), ("a", "https://a/2"), ("aa", "https://a/1")] {
+        let given = consent(client, redirect, now(&clock));
+        store.remember(&cookie, &alice, Some(&given), DAY).await.unwrap();
+    }
+    store.forget_consents(&user("bob"), &client_id("aa")).await.unwrap();
+    store.forget_consents(&alice, &client_id("a")).await.unwrap();
+    let consents = store.browser(&cookie).await.unwrap().unwrap().consents;
+    assert_eq!(consents, [consent("aa", "https://a/1", now(&clock))]);
+}

@@ -1,0 +1,59 @@
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use vmcp_core::Clock;
+
+use crate::contract::World;
+use crate::{
+    Aim, ClientId, Counts, Digest, Limits, LockOwner, Login, Memory, Profile, ProviderName, Row,
+    Sealed, SessionHead, SessionId, Stage, Store, UserId,
+};
+
+async fn fresh(limits: Limits) -> World {
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+    let store = Arc::new(Memory::new(limits, clock.clone()));
+    World { store: store.clone(), replica: store, clock }
+}
+
+contract!(fresh);
+
+#[tokio::test]
+async fn what_expired_leaves_nothing_behind() {
+    let World { store: _, clock, .. } = fresh(Limits::default()).await;
+    let memory = Memory::new(Limits::default(), clock.clone());
+    let (key, login) = (Digest::of("state"), relink(&clock));
+    for number in 0..100_u8 {
+        let user = UserId::new(format!("user {number}")).unwrap();
+        let client = ClientId::new(format!("client {number}")).unwrap();
+        let head = SessionHead { id: SessionId::from_bytes([number; 16]), user, client };
+        memory.put_row(&head, &provider(), &row(&clock), Duration::from_secs(60)).await.unwrap();
+        let owner = LockOwner::from_bytes([number; 16]);
+        memory.lock_row(&head.id, &provider(), &owner, Duration::from_secs(60)).await.unwrap();
+    }
+    memory.put_login(&key, &login, Duration::from_secs(60)).await.unwrap();
+    clock.advance(Duration::from_secs(60));
+    assert_eq!(memory.counts().await, Ok(Counts::default()));
+    let state = memory.state.lock().unwrap();
+    assert_eq!((state.sessions_of.len(), state.logins_of.len(), state.locks.len()), (0, 0, 0));
+}
+
+fn provider() -> ProviderName {
+    ProviderName::new("github").unwrap()
+}
+
+fn relink(clock: &Clock) -> Login {
+    Login {
+        aim: Aim::Relink,
+        session: SessionId::from_bytes([1; 16]),
+        browser: Digest::of("cookie"),
+        stage: Stage::AwaitConsent { csrf: Digest::of("csrf") },
+        user: None,
+        profile: Profile::default(),
+        created: clock.now().into(),
+    }
+}
+
+fn row(clock: &Clock) -> Row {
+    let written = clock.now().into();
+    Row { version: 0, sealed: Sealed::from_bytes([]), expires: None, scopes: vec![], written }
+}
