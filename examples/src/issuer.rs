@@ -15,7 +15,7 @@ const LIFE: Duration = Duration::from_secs(3600);
 
 /// Signs tokens with a key that is made when it starts and lost when it ends.
 ///
-/// With an identity provider of your own, a `vmcp_jwt::JwksSource` fetches its keys instead.
+/// With an identity provider of your own, a `vmcp_jwks::JwksSource` fetches its keys instead.
 #[derive(Debug)]
 pub struct Issuer {
     key: Ed25519KeyPair,

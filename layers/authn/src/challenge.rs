@@ -4,10 +4,10 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use vmcp_core::Challenge;
+use vmcp_protected_resource::{BearerChallenge, ProtectedResource};
 use vmcp_wire::quote;
 
-use crate::scopes::is_scope;
-use crate::{ProtectedResource, Refusal};
+use crate::Refusal;
 
 /// What challenges tell of this server (RFC 6750 section 3, RFC 9728 section 5.1).
 #[derive(Clone, Debug, Default)]
@@ -90,33 +90,15 @@ impl Challenges {
     }
 
     fn header(&self, problem: Option<&Problem<'_>>, scopes: &[Box<str>]) -> Option<HeaderValue> {
-        let scopes: Vec<&str> = scopes.iter().map(|it| &**it).filter(|it| is_scope(it)).collect();
-        let scopes = scopes.join(" ");
-        let parameters = [
-            ("realm", self.realm.as_deref()),
-            ("resource_metadata", self.resource.as_ref().map(ProtectedResource::metadata_url)),
-            ("scope", Some(&*scopes).filter(|scopes| !scopes.is_empty())),
-            ("error", problem.map(|problem| problem.error)),
-            ("error_description", problem.map(|problem| problem.description)),
-        ];
-        let mut header = String::from("Bearer");
-        for (name, value) in parameters {
-            let Some(value) = value else { continue };
-            header.push_str(if header.len() > "Bearer".len() { ", " } else { " " });
-            header.push_str(name);
-            header.push_str("=\"");
-            header.extend(value.chars().flat_map(escaped));
-            header.push('"');
-        }
-        HeaderValue::try_from(header).ok()
+        let challenge = BearerChallenge {
+            realm: self.realm.as_deref(),
+            resource: self.resource.as_ref(),
+            scopes,
+            error: problem.map(|problem| problem.error),
+            description: problem.map(|problem| problem.description),
+        };
+        challenge.header()
     }
-}
-
-/// As it stands in a quoted string (RFC 9110 section 5.6.4). What cannot stand there becomes a space.
-fn escaped(character: char) -> impl Iterator<Item = char> {
-    let escape = matches!(character, '"' | '\\').then_some('\\');
-    let legal = character == ' ' || character.is_ascii_graphic();
-    escape.into_iter().chain([if legal { character } else { ' ' }])
 }
 
 fn body(error: &str, description: &str) -> Bytes {

@@ -9,7 +9,6 @@ mod fixed;
 mod introspection;
 mod jwt;
 mod layer;
-mod metadata;
 mod refusal;
 mod scopes;
 mod service;
@@ -23,10 +22,10 @@ pub use self::{
     body::ResponseBody,
     cached::Cached,
     fixed::{Anonymous, Local},
-    introspection::{Introspection, IntrospectionError},
     jwt::{Jwt, UpstreamSource},
     layer::AuthenticateLayer,
-    metadata::{ProtectedResource, ResourceError, ResourceRules},
     refusal::Refusal,
     service::{Authenticated, ResponseFuture},
 };
+pub use vmcp_introspection::{EndpointError, Introspection};
+pub use vmcp_protected_resource::{ProtectedResource, ResourceError, ResourceRules};

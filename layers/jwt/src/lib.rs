@@ -1,13 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod algorithm;
-mod discovery;
 mod fault;
-mod fetch;
 mod jwk;
-mod jwks;
 mod key;
-mod lifetime;
 mod rules;
 mod set;
 mod source;
@@ -19,10 +15,8 @@ mod testing;
 
 pub use self::{
     algorithm::Algorithm,
-    discovery::SourceError,
     fault::{TokenFault, VerifyError},
     jwk::Jwk,
-    jwks::JwksSource,
     key::{Key, KeyFault},
     rules::{LEEWAY, Rules},
     set::{KeySet, KeySetError, MAX_KEYS, MAX_SET},

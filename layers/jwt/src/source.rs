@@ -8,7 +8,7 @@ use crate::KeySet;
 
 /// Gives a [`Verifier`](crate::Verifier) the issuer's keys.
 ///
-/// [`JwksSource`](crate::JwksSource) fetches them. A closure hands over keys of the same process,
+/// The crate `vmcp-jwks` has one that fetches them. A closure hands over keys of the same process,
 /// such as those of an authorization server that runs beside the verifier; `Arc<KeySet>` is a fixed
 /// set.
 pub trait KeySource: Send + Sync + 'static {

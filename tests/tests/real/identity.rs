@@ -15,7 +15,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use vmcp_authn::{AuthenticateLayer, Bearer, ByShape, Cached, Introspection, Jwt, ResponseBody};
 use vmcp_core::{Body, Clock, Identity};
 use vmcp_egress::{Egress, FetchPolicy, Fetcher};
-use vmcp_jwt::{JwksSource, Rules, Verifier};
+use vmcp_jwks::JwksSource;
+use vmcp_jwt::{Rules, Verifier};
 use vmcp_tests::counterparts::{IdentityProvider, skipped};
 
 type Guarded = BoxCloneSyncService<Request<()>, Response<ResponseBody<Full<Bytes>>>, Infallible>;

@@ -13,7 +13,8 @@ use vmcp_cedar::{Cedar, Fault};
 use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc};
 use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
-use vmcp_jwt::{JwksSource, Rules, Verifier};
+use vmcp_jwks::JwksSource;
+use vmcp_jwt::{Rules, Verifier};
 
 use super::environment;
 

@@ -3,8 +3,7 @@
 use http::Uri;
 use http::uri::{Authority, Scheme};
 use serde::Deserialize;
-
-use crate::KeysError;
+use vmcp_jwt::KeysError;
 
 /// Why an issuer or a key set's address cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -9,8 +9,7 @@ use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Uri};
 use tower_service::Service;
 use vmcp_core::{Body, BodyError, BoxError};
-
-use crate::{KeysError, MAX_SET};
+use vmcp_jwt::{KeysError, MAX_SET};
 
 /// How long one request may take, its whole answer included.
 const DEADLINE: Duration = Duration::from_secs(5);

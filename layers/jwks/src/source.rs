@@ -10,11 +10,11 @@ use bytes::Bytes;
 use http::{Request, Response, Uri};
 use tower_service::Service;
 use vmcp_core::{Body, BoxError, Clock, Flights};
+use vmcp_jwt::{KeySet, KeySource, KeysError, KeysFuture};
 
 use crate::discovery::{Issuer, SourceError, address};
 use crate::fetch::Client;
 use crate::lifetime::{Lifetime, Phase};
-use crate::{KeySet, KeySource, KeysError, KeysFuture};
 
 /// How long a failed fetch is not repeated.
 const RETRY: Duration = Duration::from_secs(5);

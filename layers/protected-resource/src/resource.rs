@@ -10,7 +10,7 @@ use http::header::{
 use http::{Method, Response, StatusCode, Uri};
 use vmcp_wire::quote;
 
-use crate::scopes::is_scope;
+use crate::is_scope;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 

@@ -1,0 +1,181 @@
+//! One question about one token.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use form_urlencoded::byte_serialize;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use http::{Request, Response, StatusCode, Uri};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use tower_service::Service;
+use vmcp_core::{Body, BodyError, BoxError, Claims, Clock};
+use vmcp_jwt::{Rules, TokenFault, parse_claims};
+
+use crate::{EndpointError, IntrospectionError, Outage};
+
+/// The largest answer that is read, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// How long an answer may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Finds out what tokens are worth by asking their issuer (RFC 7662), about each one anew.
+///
+/// A token counts if the answer's `active` is `true` and its claims keep the [`Rules`]: `aud` must
+/// name this server, `sub` be there, `exp` may be missing, and a missing `iss` is the configured one.
+/// All other members become claims.
+pub struct Introspection<C> {
+    client: Mutex<C>,
+    endpoint: Uri,
+    credentials: Option<HeaderValue>,
+    rules: Rules,
+    clock: Clock,
+}
+
+/// What an active token says.
+#[derive(Clone, Debug)]
+pub struct Introspected {
+    /// All members of the answer but `active`; `iss` is always there.
+    pub claims: Claims,
+    /// The claim `exp`, which may be missing.
+    pub expires_at: Option<SystemTime>,
+}
+
+impl<C> Introspection<C> {
+    /// Asks `endpoint` through `client` about tokens that must keep `rules`.
+    ///
+    /// # Errors
+    /// `endpoint` is no such URL.
+    pub fn new(endpoint: &str, client: C, rules: Rules) -> Result<Self, EndpointError> {
+        let uri: Uri = endpoint.parse().map_err(|_| EndpointError::Url)?;
+        let absolute = matches!(uri.scheme_str(), Some("http" | "https"));
+        let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+        if !absolute || !plain || endpoint.contains('#') {
+            return Err(EndpointError::Url);
+        }
+        let (client, clock) = (Mutex::new(client), Clock::system());
+        Ok(Self { client, endpoint: uri, credentials: None, rules, clock })
+    }
+
+    /// Authenticates at the endpoint with HTTP Basic, both parts form-encoded first (RFC 6749
+    /// section 2.3.1).
+    #[must_use]
+    pub fn credentials(mut self, client_id: &str, client_secret: &SecretString) -> Self {
+        let mut pair: String = byte_serialize(client_id.as_bytes()).collect();
+        pair.push(':');
+        pair.extend(byte_serialize(client_secret.expose_secret().as_bytes()));
+        // Base64 is always a legal header value.
+        self.credentials = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok();
+        if let Some(value) = &mut self.credentials {
+            value.set_sensitive(true);
+        }
+        self
+    }
+
+    /// What time it is; the system's unless set.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    fn request(&self, token: &str) -> Request<Body> {
+        let mut form = String::from("token=");
+        form.extend(byte_serialize(token.as_bytes()));
+        form.push_str("&token_type_hint=access_token");
+        let mut request = Request::post(self.endpoint.clone())
+            .body(Body::from(Bytes::from(form)))
+            .unwrap_or_default();
+        let headers = request.headers_mut();
+        let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+        headers.insert(CONTENT_TYPE, form);
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if let Some(credentials) = &self.credentials {
+            headers.insert(AUTHORIZATION, credentials.clone());
+        }
+        request
+    }
+
+    fn read(&self, answer: &[u8]) -> Result<Introspected, IntrospectionError> {
+        let mut claims = parse_claims(answer).map_err(|_| Outage::Malformed)?;
+        let active = claims.remove("active").ok_or(Outage::Malformed)?;
+        if active != Value::Bool(true) {
+            return Err(IntrospectionError::Inactive);
+        }
+        // A token that is bound to a key has another type than `Bearer`.
+        let kind = claims.get("token_type").and_then(Value::as_str);
+        if kind.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+            return Err(TokenFault::Bound.into());
+        }
+        claims.entry("iss").or_insert_with(|| self.rules.issuer().into());
+        let expires_at = self.rules.check(&claims, self.clock.now())?;
+        Ok(Introspected { claims: claims.into(), expires_at })
+    }
+}
+
+impl<C, R> Introspection<C>
+where
+    C: Service<Request<Body>, Response = Response<R>> + Clone,
+    C::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    /// Asks what `token` is worth, once, within 5 s.
+    ///
+    /// # Errors
+    /// It is worth nothing here, or nobody can tell.
+    pub async fn introspect(&self, token: &str) -> Result<Introspected, IntrospectionError> {
+        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let asked = tokio::time::timeout(DEADLINE, ask(client, self.request(token))).await;
+        let answer = asked.unwrap_or(Err(Outage::TooSlow)).map_err(IntrospectionError::from);
+        answer.and_then(|answer| self.read(&answer)).inspect_err(|error| {
+            if let IntrospectionError::Outage(outage) = error {
+                let error: &dyn std::error::Error = outage;
+                tracing::warn!(
+                    error,
+                    host = self.endpoint.host(),
+                    "a token cannot be introspected"
+                );
+            }
+        })
+    }
+}
+
+impl<C> fmt::Debug for Introspection<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Introspection")
+            .field("host", &self.endpoint.host())
+            .field("rules", &self.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn ask<C, R>(mut client: C, request: Request<Body>) -> Result<Bytes, Outage>
+where
+    C: Service<Request<Body>, Response = Response<R>>,
+    C::Error: Into<BoxError>,
+    R: http_body::Body<Data = Bytes>,
+    R::Error: Into<BoxError>,
+{
+    let unreachable = |error: C::Error| Outage::Unreachable(error.into());
+    poll_fn(|cx| client.poll_ready(cx)).await.map_err(unreachable)?;
+    let response = client.call(request).await.map_err(unreachable)?;
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::UNAUTHORIZED => return Err(Outage::Unauthorized),
+        other => return Err(Outage::Status(other)),
+    }
+    vmcp_core::read(response.into_body(), MAX_ANSWER).await.map_err(|error| match error {
+        BodyError::TooLarge { .. } => Outage::TooLarge,
+        BodyError::Broken(error) => Outage::Unreachable(error),
+    })
+}
+
+#[cfg(test)]
+mod tests;
