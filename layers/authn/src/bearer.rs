@@ -1,12 +1,12 @@
-//! The token in the `Authorization` header, and nowhere else.
+//! Who presents a token.
 
 use std::future::ready;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
 use vmcp_core::Identity;
 use vmcp_jwt::{MAX_TOKEN, is_jwt};
+use vmcp_protected_resource::bearer_token;
 
 use crate::{Authenticate, AuthenticateFuture, Refusal};
 
@@ -103,68 +103,5 @@ impl<I: Inspect + ?Sized> Inspect for Arc<I> {
 }
 
 fn token(headers: &HeaderMap) -> Result<&str, Refusal> {
-    let refuse = |why: &'static str| Err(Refusal::InvalidRequest(why.into()));
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let Some(value) = values.next() else { return Err(Refusal::NoCredentials) };
-    if values.next().is_some() {
-        return refuse("there is more than one Authorization header");
-    }
-    if value.len() > MAX_TOKEN + "Bearer ".len() {
-        return refuse("the Authorization header is too long");
-    }
-    let form = "the Authorization header must be: Bearer <token>";
-    let Ok(text) = value.to_str() else { return refuse(form) };
-    let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
-    if !scheme.eq_ignore_ascii_case("bearer") {
-        return refuse(form);
-    }
-    let token = token.trim_matches(' ');
-    if token.is_empty() { refuse("the bearer token is empty") } else { Ok(token) }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn read(values: &[&str]) -> Result<String, Refusal> {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(AUTHORIZATION, value.parse().unwrap());
-        }
-        token(&headers).map(str::to_owned)
-    }
-
-    #[test]
-    fn the_scheme_is_read_in_any_case() {
-        for value in ["Bearer abc", "bearer abc", "BEARER  abc "] {
-            assert_eq!(read(&[value]).as_deref(), Ok("abc"), "{value}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_single_bearer_token_is_refused() {
-        let long = format!("Bearer {}", "x".repeat(20 * 1024));
-        for values in [
-            &["Basic abc"][..],
-            &["Bearer"],
-            &["Bearer  "],
-            &[""],
-            &["abc"],
-            &["Bearer a", "Bearer a"],
-            &["Bearer \u{e9}"],
-            &[&long],
-        ] {
-            assert!(matches!(read(values), Err(Refusal::InvalidRequest(_))), "{values:?}");
-        }
-        assert_eq!(read(&[]), Err(Refusal::NoCredentials));
-    }
-
-    proptest! {
-        #[test]
-        fn no_header_breaks_the_reader(value in "[\\x20-\\x7e\\x80-\\xff]{0,80}") {
-            _ = read(&[&value]);
-        }
-    }
+    Ok(bearer_token(headers, MAX_TOKEN)?)
 }

@@ -1,11 +1,10 @@
 //! How a refusal looks on the wire.
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use vmcp_core::Challenge;
-use vmcp_protected_resource::{BearerChallenge, ProtectedResource};
-use vmcp_wire::quote;
+use vmcp_protected_resource::{BearerChallenge, ProtectedResource, problem};
 
 use crate::Refusal;
 
@@ -16,12 +15,6 @@ pub(crate) struct Challenges {
     pub(crate) resource: Option<ProtectedResource>,
     /// The scopes that every token must have.
     pub(crate) required: Vec<Box<str>>,
-}
-
-/// The `error` and `error_description` of a challenge.
-struct Problem<'a> {
-    error: &'static str,
-    description: &'a str,
 }
 
 impl Challenges {
@@ -44,19 +37,16 @@ impl Challenges {
                 (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", wait)
             }
         };
-        let mut response = Response::new(R::from(body(error, description)));
-        *response.status_mut() = status;
+        let mut response = problem(status, error, description);
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        let problem = Problem { error, description };
+        let problem = Some((error, description));
         let challenge = match refusal {
             // Nothing was wrong with what was not there (RFC 6750 section 3.1).
             Refusal::NoCredentials => self.header(None, self.advertised()),
             Refusal::InvalidRequest(_) | Refusal::InvalidToken(_) => {
-                self.header(Some(&problem), self.advertised())
+                self.header(problem, self.advertised())
             }
-            Refusal::InsufficientScope(needed) => self.header(Some(&problem), needed),
+            Refusal::InsufficientScope(needed) => self.header(problem, needed),
             Refusal::Unavailable { retry_after } => {
                 headers.insert(RETRY_AFTER, (*retry_after).into());
                 None
@@ -70,17 +60,16 @@ impl Challenges {
 
     /// The header for what somebody further in asks of the client, in the words of `message`.
     pub(crate) fn of(&self, challenge: &Challenge, message: &str) -> Option<HeaderValue> {
-        let problem = |error| Problem { error, description: message };
         match challenge {
             Challenge::InvalidToken => {
-                self.header(Some(&problem("invalid_token")), self.advertised())
+                self.header(Some(("invalid_token", message)), self.advertised())
             }
             Challenge::InsufficientScope(needed) => {
                 // A token for the operation alone would be refused at the door.
                 let mut all = self.required.clone();
                 let more: Vec<_> = needed.iter().filter(|it| !all.contains(*it)).cloned().collect();
                 all.extend(more);
-                self.header(Some(&problem("insufficient_scope")), &all)
+                self.header(Some(("insufficient_scope", message)), &all)
             }
         }
     }
@@ -89,25 +78,17 @@ impl Challenges {
         self.resource.as_ref().map_or(&[], ProtectedResource::scopes)
     }
 
-    fn header(&self, problem: Option<&Problem<'_>>, scopes: &[Box<str>]) -> Option<HeaderValue> {
+    /// With the error and its description, if there is one.
+    fn header(&self, problem: Option<(&str, &str)>, scopes: &[Box<str>]) -> Option<HeaderValue> {
         let challenge = BearerChallenge {
             realm: self.realm.as_deref(),
             resource: self.resource.as_ref(),
             scopes,
-            error: problem.map(|problem| problem.error),
-            description: problem.map(|problem| problem.description),
+            error: problem.map(|(error, _)| error),
+            description: problem.map(|(_, description)| description),
         };
         challenge.header()
     }
-}
-
-fn body(error: &str, description: &str) -> Bytes {
-    let mut json = b"{\"error\":".to_vec();
-    quote(error, &mut json);
-    json.extend_from_slice(b",\"error_description\":");
-    quote(description, &mut json);
-    json.push(b'}');
-    json.into()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use vmcp_jwt::{TokenFault, VerifyError};
+use vmcp_protected_resource::BearerFault;
 
 /// Why a request is not let in (RFC 6750 section 3.1). What stands in it is shown to the client, so
 /// nothing of a token and nothing that a parser said belongs there.
@@ -50,6 +51,15 @@ impl Refusal {
             Self::InvalidToken(_) => "invalid token",
             Self::InsufficientScope(_) => "insufficient scope",
             Self::Unavailable { .. } => "identity provider unavailable",
+        }
+    }
+}
+
+impl From<BearerFault> for Refusal {
+    fn from(fault: BearerFault) -> Self {
+        match fault {
+            BearerFault::Missing => Self::NoCredentials,
+            fault => Self::InvalidRequest(fault.to_string().into()),
         }
     }
 }

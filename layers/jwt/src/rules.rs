@@ -24,6 +24,23 @@ pub struct Rules {
     id_tokens: bool,
 }
 
+/// The claims that rules are about.
+#[derive(Default)]
+struct Checked<'a> {
+    issuer: Option<&'a str>,
+    audience: Option<&'a Value>,
+    subject: Option<&'a str>,
+    expires: Option<&'a Value>,
+    begins: Option<&'a Value>,
+    issued: Option<&'a Value>,
+    /// There is a `cnf`.
+    bound: bool,
+    /// There are `events`.
+    event: bool,
+    /// There is what only id tokens have.
+    id_token: bool,
+}
+
 impl Rules {
     /// Tokens whose `iss` is exactly `issuer`, by code point, and whose `aud` is `audience` or a list
     /// with it.
@@ -62,16 +79,16 @@ impl Rules {
         claims: &Map<String, Value>,
         now: SystemTime,
     ) -> Result<Option<SystemTime>, TokenFault> {
-        if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
+        let claims = Checked::of(claims);
+        if claims.issuer != Some(&self.issuer) {
             return Err(TokenFault::Issuer);
         }
-        self.check_audience(claims.get("aud"))?;
-        let subject = claims.get("sub").and_then(Value::as_str);
-        if subject.is_none_or(|subject| subject.is_empty() || subject.contains('\0')) {
+        self.check_audience(claims.audience)?;
+        if claims.subject.is_none_or(|subject| subject.is_empty() || subject.contains('\0')) {
             return Err(TokenFault::Subject);
         }
-        self.check_kind(claims)?;
-        self.check_times(claims, now)
+        self.check_kind(&claims)?;
+        self.check_times(&claims, now)
     }
 
     fn check_audience(&self, aud: Option<&Value>) -> Result<(), TokenFault> {
@@ -85,18 +102,14 @@ impl Rules {
     }
 
     /// Tokens that mean something else, by what only they contain (RFC 8725 section 3.12).
-    fn check_kind(&self, claims: &Map<String, Value>) -> Result<(), TokenFault> {
+    fn check_kind(&self, claims: &Checked<'_>) -> Result<(), TokenFault> {
         // Proof of possession (RFC 7800) is not checked here, so such a token would be worth more in
         // a thief's hand than its issuer meant.
-        if claims.contains_key("cnf") {
+        if claims.bound {
             return Err(TokenFault::Bound);
         }
         // Security events (RFC 8417), logout tokens among them.
-        if claims.contains_key("events") {
-            return Err(TokenFault::Type);
-        }
-        let id_token = claims.contains_key("nonce") || claims.contains_key("at_hash");
-        if id_token && !self.id_tokens {
+        if claims.event || (claims.id_token && !self.id_tokens) {
             return Err(TokenFault::Type);
         }
         Ok(())
@@ -104,22 +117,44 @@ impl Rules {
 
     fn check_times(
         &self,
-        claims: &Map<String, Value>,
+        claims: &Checked<'_>,
         now: SystemTime,
     ) -> Result<Option<SystemTime>, TokenFault> {
-        let expires = date(claims.get("exp")).map_err(|()| TokenFault::Expiry)?;
+        let expires = date(claims.expires).map_err(|()| TokenFault::Expiry)?;
         if expires.is_some_and(|at| at + self.leeway <= now) {
             return Err(TokenFault::Expired);
         }
-        let begins = date(claims.get("nbf")).map_err(|()| TokenFault::NotYetValid)?;
+        let begins = date(claims.begins).map_err(|()| TokenFault::NotYetValid)?;
         if begins.is_some_and(|at| at > now + self.leeway) {
             return Err(TokenFault::NotYetValid);
         }
-        let issued = date(claims.get("iat")).map_err(|()| TokenFault::IssuedInFuture)?;
+        let issued = date(claims.issued).map_err(|()| TokenFault::IssuedInFuture)?;
         if issued.is_some_and(|at| at > now + FUTURE) {
             return Err(TokenFault::IssuedInFuture);
         }
         Ok(expires)
+    }
+}
+
+impl<'a> Checked<'a> {
+    /// Goes through the claims once, rather than looking each of these up.
+    fn of(claims: &'a Map<String, Value>) -> Self {
+        let mut checked = Self::default();
+        for (name, value) in claims {
+            match &**name {
+                "iss" => checked.issuer = value.as_str(),
+                "aud" => checked.audience = Some(value),
+                "sub" => checked.subject = value.as_str(),
+                "exp" => checked.expires = Some(value),
+                "nbf" => checked.begins = Some(value),
+                "iat" => checked.issued = Some(value),
+                "cnf" => checked.bound = true,
+                "events" => checked.event = true,
+                "nonce" | "at_hash" => checked.id_token = true,
+                _ => {}
+            }
+        }
+        checked
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
+use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -10,6 +11,9 @@ use crate::TokenFault;
 
 /// The most members that the objects of a claims set may have together.
 pub const MAX_CLAIMS: usize = 512;
+
+/// For how many members an object has room at first: as many as the claims of most tokens are.
+const USUAL_CLAIMS: usize = 16;
 
 /// Reads a claims set: a JSON object in which no object has a member twice, since the one who signed
 /// and the one who reads could take different ones (RFC 7519 section 4).
@@ -19,13 +23,16 @@ pub const MAX_CLAIMS: usize = 512;
 pub fn parse_claims(json: &[u8]) -> Result<Map<String, Value>, TokenFault> {
     let left = Cell::new(MAX_CLAIMS);
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let read = Strict(&left).deserialize(&mut reader);
+    let read = reader.deserialize_any(Top(Strict(&left)));
     match (read, reader.end()) {
-        (Ok(Value::Object(claims)), Ok(())) => Ok(claims),
+        (Ok(claims), Ok(())) => Ok(claims),
         (Err(_), _) if left.get() == 0 => Err(TokenFault::TooManyClaims),
         _ => Err(TokenFault::Malformed),
     }
 }
+
+/// Reads the claims set itself, which is larger than what is in it.
+struct Top<'a>(Strict<'a>);
 
 /// Reads a value; the cell holds how many members are still allowed.
 #[derive(Clone, Copy)]
@@ -34,7 +41,7 @@ struct Strict<'a>(&'a Cell<usize>);
 impl<'de> DeserializeSeed<'de> for Strict<'_> {
     type Value = Value;
 
-    fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
         from.deserialize_any(self)
     }
 }
@@ -82,8 +89,29 @@ impl<'de> Visitor<'de> for Strict<'_> {
         Ok(Value::Array(array))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Value, A::Error> {
+        self.object(members, Map::new()).map(Value::Object)
+    }
+}
+
+impl<'de> Visitor<'de> for Top<'_> {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object without duplicate members")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Self::Value, A::Error> {
+        self.0.object(members, Map::with_capacity(USUAL_CLAIMS))
+    }
+}
+
+impl Strict<'_> {
+    fn object<'de, A: MapAccess<'de>>(
+        self,
+        mut members: A,
+        mut object: Map<String, Value>,
+    ) -> Result<Map<String, Value>, A::Error> {
         while let Some(name) = members.next_key::<String>()? {
             let left = self.0.get().checked_sub(1).ok_or_else(|| Error::custom("too many"))?;
             self.0.set(left);
@@ -92,7 +120,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
                 return Err(Error::custom("duplicate member"));
             }
         }
-        Ok(Value::Object(object))
+        Ok(object)
     }
 }
 

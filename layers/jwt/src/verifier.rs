@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use aws_lc_rs::signature::ParsedPublicKey;
+use arc_swap::ArcSwapOption;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use vmcp_core::{Claims, Clock};
@@ -15,6 +15,9 @@ use crate::{Algorithm, KeySet, KeySource, Rules, TokenFault, VerifyError, parse_
 
 /// The longest token that is looked at, in bytes.
 pub const MAX_TOKEN: usize = 16 * 1024;
+
+/// The longest signature, in bytes: that of an RSA key of 8192 bits.
+const MAX_SIGNATURE: usize = 1024;
 
 /// The most members that the header of a token may have.
 const MAX_HEADER_MEMBERS: usize = 32;
@@ -27,6 +30,7 @@ pub struct Verifier<K> {
     rules: Rules,
     algorithms: Box<[Algorithm]>,
     clock: Clock,
+    last_header: ArcSwapOption<Header>,
 }
 
 /// What a verified token says.
@@ -42,12 +46,14 @@ pub struct Verified {
 struct Parts<'a> {
     /// What the signature covers.
     signed: &'a str,
-    header: Header,
+    header: Arc<Header>,
     payload: &'a str,
-    signature: Vec<u8>,
+    signature: &'a str,
 }
 
+/// A header that was read. One issuer's tokens all begin alike, so the last one is remembered.
 struct Header {
+    encoded: Box<str>,
     algorithm: Algorithm,
     kid: Option<Box<str>>,
 }
@@ -56,13 +62,15 @@ impl<K: KeySource> Verifier<K> {
     /// Verifies with the keys of `keys` by `rules`, with every [`Algorithm`].
     #[must_use]
     pub fn new(keys: K, rules: Rules) -> Self {
-        Self { keys, rules, algorithms: Algorithm::ALL.into(), clock: Clock::system() }
+        let (algorithms, clock) = (Algorithm::ALL.into(), Clock::system());
+        Self { keys, rules, algorithms, clock, last_header: ArcSwapOption::empty() }
     }
 
     /// Only these algorithms.
     #[must_use]
     pub fn algorithms(mut self, algorithms: &[Algorithm]) -> Self {
         self.algorithms = algorithms.into();
+        self.last_header.store(None);
         self
     }
 
@@ -104,6 +112,8 @@ impl<K: KeySource> Verifier<K> {
     /// The token is at fault, or the keys cannot be had.
     pub async fn verify(&self, token: &str) -> Result<Verified, VerifyError> {
         let parts = self.take_apart(token)?;
+        // Nobody is asked for keys because of what is no signature.
+        decode(parts.signature)?;
         let keys = match self.keys.current() {
             Some(keys) => keys,
             None => self.keys.load(None).await?,
@@ -128,11 +138,28 @@ impl<K: KeySource> Verifier<K> {
         }
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Malformed)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenFault::Malformed)?;
-        let header = self.read_header(&decode(header)?)?;
-        Ok(Parts { signed, header, payload, signature: decode(signature)? })
+        let header = self.header(header)?;
+        Ok(Parts { signed, header, payload, signature })
     }
 
-    fn read_header(&self, json: &[u8]) -> Result<Header, TokenFault> {
+    fn header(&self, encoded: &str) -> Result<Arc<Header>, TokenFault> {
+        let last = self.last_header.load();
+        if let Some(last) = last.as_ref().filter(|last| *last.encoded == *encoded) {
+            return Ok(Arc::clone(last));
+        }
+        Ok(Arc::new(self.read_header(encoded)?))
+    }
+
+    /// Only a header that was signed is remembered: made-up ones do not push it out.
+    fn remember(&self, header: &Arc<Header>) {
+        let last = self.last_header.load();
+        if last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, header)) {
+            self.last_header.store(Some(Arc::clone(header)));
+        }
+    }
+
+    fn read_header(&self, encoded: &str) -> Result<Header, TokenFault> {
+        let json = &*decode(encoded)?;
         validate(json).map_err(|_| TokenFault::Malformed)?;
         let mut seen: Vec<Cow<'_, str>> = Vec::with_capacity(4);
         let (mut algorithm, mut kid) = (None, None);
@@ -151,7 +178,8 @@ impl<K: KeySource> Verifier<K> {
             }
             seen.push(name);
         }
-        Ok(Header { algorithm: algorithm.ok_or(TokenFault::Malformed)?, kid })
+        let algorithm = algorithm.ok_or(TokenFault::Malformed)?;
+        Ok(Header { encoded: encoded.into(), algorithm, kid })
     }
 
     fn allowed(&self, alg: &str) -> Result<Algorithm, TokenFault> {
@@ -161,10 +189,13 @@ impl<K: KeySource> Verifier<K> {
     }
 
     fn verify_with(&self, keys: &KeySet, parts: &Parts<'_>) -> Result<Verified, TokenFault> {
-        let Header { algorithm, kid } = &parts.header;
+        let Header { encoded: _, algorithm, kid } = &*parts.header;
+        let mut room = [0; MAX_SIGNATURE];
+        let signature = decode_into(&mut room, parts.signature)?;
         let mut fault = TokenFault::UnknownKey;
         for key in keys.candidates(kid.as_deref(), *algorithm) {
-            if is_signed_by(key, parts) {
+            if key.verify_sig(parts.signed.as_bytes(), signature).is_ok() {
+                self.remember(&parts.header);
                 return self.read_claims(parts);
             }
             fault = TokenFault::Signature;
@@ -211,12 +242,14 @@ fn is_access_token(typ: &str) -> bool {
     name.eq_ignore_ascii_case("jwt") || name.eq_ignore_ascii_case("at+jwt")
 }
 
-fn is_signed_by(key: &ParsedPublicKey, parts: &Parts<'_>) -> bool {
-    key.verify_sig(parts.signed.as_bytes(), &parts.signature).is_ok()
-}
-
 fn decode(part: &str) -> Result<Vec<u8>, TokenFault> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenFault::Malformed)
+}
+
+/// As [`decode`], without room of its own.
+fn decode_into<'a>(room: &'a mut [u8], part: &str) -> Result<&'a [u8], TokenFault> {
+    let length = URL_SAFE_NO_PAD.decode_slice(part, room).map_err(|_| TokenFault::Malformed)?;
+    Ok(&room[..length])
 }
 
 #[cfg(test)]

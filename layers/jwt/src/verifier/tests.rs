@@ -124,6 +124,22 @@ async fn tokens_of_another_kind_are_refused() {
 }
 
 #[tokio::test]
+async fn a_header_that_was_seen_before_says_the_same_again() {
+    let (rsa, ec) = (Pair::rsa(), Pair::ec(Algorithm::Es256));
+    let verifier = verifier(&[rsa.jwk("1"), ec.jwk("2")]);
+    for _ in 0..2 {
+        let forged = ec.sign(Algorithm::Rs256, "1", &claims());
+        assert_eq!(fault(verifier.verify(&forged).await), TokenFault::Signature);
+        assert!(verifier.verify(&rsa.sign(Algorithm::Rs256, "1", &claims())).await.is_ok());
+        assert!(verifier.verify(&ec.sign(Algorithm::Es256, "2", &claims())).await.is_ok());
+    }
+    let token = rsa.sign(Algorithm::Rs256, "1", &claims());
+    assert!(verifier.verify(&token).await.is_ok());
+    let stricter = verifier.algorithms(&[Algorithm::Es256]);
+    assert_eq!(fault(stricter.verify(&token).await), TokenFault::Algorithm);
+}
+
+#[tokio::test]
 async fn refuses_headers_that_can_be_read_in_two_ways() {
     for header in [
         r#"{"alg":"RS256","kid":"1","alg":"RS256"}"#,

@@ -1,0 +1,37 @@
+//! The body that goes with a challenge.
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderValue, Response, StatusCode};
+use vmcp_wire::quote;
+
+/// The answer to a request that is not let in: the error's code and what is wrong, as JSON with the
+/// members `error` and `error_description` (RFC 6749 section 5.2), which is not to be stored. The
+/// challenge's header is put to it.
+#[must_use]
+pub fn problem<R: From<Bytes>>(status: StatusCode, error: &str, description: &str) -> Response<R> {
+    let mut json = b"{\"error\":".to_vec();
+    quote(error, &mut json);
+    json.extend_from_slice(b",\"error_description\":");
+    quote(description, &mut json);
+    json.push(b'}');
+    let mut response = Response::new(R::from(json.into()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_description_breaks_out_of_the_document() {
+        let response: Response<Bytes> = problem(StatusCode::UNAUTHORIZED, "e", "a \"b\"\n");
+        assert_eq!(response.body(), r#"{"error":"e","error_description":"a \"b\"\n"}"#);
+        assert_eq!(response.status(), 401);
+        assert_eq!(response.headers()[CACHE_CONTROL], "no-store");
+    }
+}
