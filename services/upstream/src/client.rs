@@ -47,6 +47,10 @@ impl Fixed {
             Err(SettingsError::Client)
         }
     }
+
+    pub(crate) fn is_confidential(&self) -> bool {
+        self.secret.is_some()
+    }
 }
 
 /// RFC 6749 appendix A.1 and A.2.
@@ -137,5 +141,39 @@ impl fmt::Debug for Dynamic {
             .field("place", place)
             .field("software_id", software_id)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_a_client_that_no_request_can_name() {
+        for id in ["", "a\n", "\u{fc}"] {
+            assert_eq!(Fixed::new(id, None).unwrap_err(), SettingsError::Client, "{id}");
+        }
+        assert_eq!(Fixed::new("a", Some("".into())).unwrap_err(), SettingsError::Client);
+        assert!(Fixed::new("a", Some("s p:%".into())).is_ok());
+    }
+
+    #[test]
+    fn a_discovery_document_says_by_its_place_whose_it_is() {
+        let of = |url: &str| -> Vec<String> {
+            let issuers = issuers_of(&Endpoint::new(url).unwrap()).unwrap();
+            issuers.iter().map(|issuer| issuer.as_str().to_owned()).collect()
+        };
+        let tenant = ["https://id.example/t1", "https://id.example/t1/"];
+        assert_eq!(of("https://id.example/t1/.well-known/openid-configuration"), tenant);
+        assert_eq!(of("https://id.example/.well-known/oauth-authorization-server/t1"), tenant);
+        let root = ["https://id.example", "https://id.example/"];
+        assert_eq!(of("https://id.example/.well-known/oauth-authorization-server"), root);
+        for url in [
+            "https://id.example/metadata",
+            "https://id.example/a/.well-known/openid-configuration/b",
+        ] {
+            let place = RegistrationPlace::Discovery(Endpoint::new(url).unwrap());
+            assert_eq!(Dynamic::new(place).unwrap_err(), SettingsError::NoDiscovery, "{url}");
+        }
     }
 }

@@ -130,10 +130,6 @@ impl Issuer {
         &self.name
     }
 
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
-    }
-
     /// Where its metadata is looked for: as OpenID Connect Discovery 1.0 section 4 appends, as RFC 8414
     /// section 3 inserts, and as its section 5 does for OpenID Connect.
     pub(crate) fn places(&self) -> Vec<Endpoint> {
@@ -157,5 +153,78 @@ impl Issuer {
 impl fmt::Debug for Issuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Issuer({})", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_https_or_on_this_machine_or_confesses() {
+        for url in
+            ["https://id.example/a?b=1", "http://127.0.0.1:9/", "http://[::1]/", "http://localhost"]
+        {
+            assert!(Endpoint::new(url).is_ok(), "{url}");
+        }
+        for url in ["http://id.example/", "http://localhost.evil/", "http://10.0.0.1/"] {
+            assert_eq!(Endpoint::new(url), Err(SettingsError::Insecure), "{url}");
+            assert!(Endpoint::allowing_http(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_no_endpoint_or_no_issuer() {
+        for url in [
+            "",
+            "/a",
+            "id.example",
+            "ftp://id.example/",
+            "https://u:p@id.example/",
+            "https://id.example/#f",
+        ] {
+            assert_eq!(Endpoint::allowing_http(url), Err(SettingsError::Url), "{url}");
+        }
+        assert_eq!(Issuer::new("https://id.example?tenant=1"), Err(SettingsError::Url));
+    }
+
+    #[test]
+    fn knows_the_origin_of_an_address() {
+        let at = |url: &str| Endpoint::allowing_http(url).unwrap();
+        assert_eq!(at("https://ID.example/a?b").origin(), "https://id.example");
+        let home = at("https://id.example/t1");
+        for (url, same) in [
+            ("https://ID.example:443/x", true),
+            ("http://id.example/x", false),
+            ("https://id.example:8443/x", false),
+            ("https://id.example.evil/x", false),
+        ] {
+            assert_eq!(at(url).shares_origin(&home), same, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_of_an_address_has_no_query() {
+        let endpoint = Endpoint::new("https://id.example/a?key=s3cr3t").unwrap();
+        assert_eq!(format!("{endpoint} {endpoint:?}").matches("s3cr3t").count(), 0);
+    }
+
+    #[test]
+    fn metadata_is_looked_for_in_each_standard_place() {
+        let places = |issuer: &str| -> Vec<String> {
+            let issuer = Issuer::new(issuer).unwrap();
+            issuer.places().iter().map(|place| place.uri().to_string()).collect()
+        };
+        let root = [
+            "https://id.example/.well-known/openid-configuration",
+            "https://id.example/.well-known/oauth-authorization-server",
+        ];
+        assert_eq!(places("https://id.example"), root);
+        let tenant = [
+            "https://id.example/t1/.well-known/openid-configuration",
+            "https://id.example/.well-known/oauth-authorization-server/t1",
+            "https://id.example/.well-known/openid-configuration/t1",
+        ];
+        assert_eq!(places("https://id.example/t1/"), tenant);
     }
 }

@@ -179,8 +179,9 @@ impl Fault {
     #[must_use]
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Unavailable { outage, .. } => match outage {
-                Outage::WrongType => Blame::Operator,
+            Self::Unavailable { place, outage } => match (place, outage) {
+                (_, Outage::WrongType | Outage::Redirects | Outage::Status(401 | 403))
+                | (Place::Discovery, Outage::Status(404) | Outage::NotJson) => Blame::Operator,
                 _ => Blame::Provider,
             },
             Self::Refused { place: Place::Token, code } if &**code == "invalid_grant" => {

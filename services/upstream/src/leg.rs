@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::Scopes;
+use crate::{AnswerFault, Scopes};
 
 /// What [`Provider::begin`](crate::Provider::begin) needs to know again in
 /// [`Provider::finish`](crate::Provider::finish). It is serialised as [`Exposed`](crate::Exposed), to be
@@ -51,6 +51,22 @@ impl Leg {
     #[must_use]
     pub fn begun(&self) -> SystemTime {
         self.begun
+    }
+
+    /// Whether an answer with `iss` can be this leg's (RFC 9207 section 2.4). To be asked of answers that
+    /// report an error too; [`Provider::finish`](crate::Provider::finish) asks by itself.
+    ///
+    /// An issuer that says who it is in each answer has to; one that doesn't say so, but does, has to be the
+    /// expected one all the same. Where no issuer is known, nothing can be compared.
+    ///
+    /// # Errors
+    /// [`AnswerFault::NoIssuer`] or [`AnswerFault::WrongIssuer`].
+    pub fn expects(&self, iss: Option<&str>) -> Result<(), AnswerFault> {
+        match (&self.issuer, iss) {
+            (Some(own), Some(iss)) if **own != *iss => Err(AnswerFault::WrongIssuer),
+            (_, None) if self.issuer_in_answer => Err(AnswerFault::NoIssuer),
+            _ => Ok(()),
+        }
     }
 
     /// The verifier's S256 challenge (RFC 7636 section 4.2).

@@ -1,15 +1,24 @@
 #![doc = include_str!("../README.md")]
-#![allow(dead_code, clippy::unused_async, reason = "the signatures come first")]
 
+mod answer;
 mod client;
+mod discovery;
 mod endpoint;
 mod fault;
+mod form;
+mod id_token;
 mod leg;
 mod mapping;
 mod provider;
+mod registrar;
 mod registration;
 mod settings;
 mod tokens;
+mod user;
+mod web;
+
+#[cfg(test)]
+mod testing;
 
 pub use self::{
     client::{Dynamic, Fixed, RegistrationPlace},

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HOST, PROXY_AUTHORIZATION, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, PROXY_AUTHORIZATION, TE, TRAILER,
+    TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
@@ -138,11 +138,10 @@ impl Headers {
     pub fn new<N: AsRef<str>, V: AsRef<str>>(
         headers: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, SettingsError> {
-        const OWN: [HeaderName; 11] = [
+        const OWN: [HeaderName; 10] = [
             AUTHORIZATION,
             CONNECTION,
             CONTENT_LENGTH,
-            CONTENT_TYPE,
             COOKIE,
             HOST,
             PROXY_AUTHORIZATION,
@@ -240,7 +239,7 @@ fn first(names: &[Box<str>], answer: &Map<String, Value>) -> Option<String> {
 
 /// A string, or a whole number as its digits: identifiers are often numbers. A number that JSON readers
 /// round is none, since two users could become one.
-pub(crate) fn text(value: &Value) -> Option<String> {
+fn text(value: &Value) -> Option<String> {
     /// Beyond, doubles skip whole numbers.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {

@@ -2,16 +2,32 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bytes::Bytes;
+use form_urlencoded::Serializer;
 use http::{Request, Response, Uri};
+use secrecy::ExposeSecret;
+use tokio::time::timeout;
 use tower_service::Service;
 use vmcp_core::{Body, BoxError, Clock};
 
+use self::ground::{Ground, PartyRef, Speaks};
+use crate::leg::random;
+use crate::web::{Web, Webs};
 use crate::{
-    Answer, Endpoint, Fault, Kind, Leg, Login, Outage, Place, RefreshFault, Registrations, Scopes,
-    Settings, SettingsError, Tokens,
+    Answer, Endpoint, Fault, Leg, Login, Outage, Params, Place, RefreshFault, Registrations,
+    Scopes, Settings, SettingsError, Tokens,
 };
+
+mod credentials;
+mod ground;
+mod identify;
+mod redeem;
+
+/// How long a login's last step, a refresh or a revocation may take, with all requests that it needs.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// An identity provider that users log in at. A clone is the same provider.
 ///
@@ -20,7 +36,16 @@ use crate::{
 pub struct Provider(Arc<Inner>);
 
 struct Inner {
-    settings: Settings,
+    name: Box<str>,
+    redirect_uri: Endpoint,
+    scopes: Scopes,
+    params: Params,
+    speaks: Speaks,
+    /// Where the operator's addresses are asked.
+    configured: Web,
+    clock: Clock,
+    /// Whether the client secret goes into the body, where the provider doesn't say and refused it as Basic.
+    in_body: AtomicBool,
 }
 
 /// What became of [`Provider::revoke`].
@@ -32,12 +57,15 @@ pub enum Revocation {
     NotOffered,
 }
 
+// === impl Provider ===
+
 impl Provider {
     /// A provider by `settings`.
     ///
     /// `configured` asks the addresses that the operator named, `supplied` those that the provider's
     /// metadata names, which should not reach private addresses. Neither may follow the redirect of a POST.
-    /// `registrations` is asked for [`Client::Dynamic`](crate::Client::Dynamic) only; others give [`InProcess`](crate::InProcess).
+    /// `registrations` is asked for [`Client::Dynamic`](crate::Client::Dynamic) only; others give
+    /// [`InProcess`](crate::InProcess).
     ///
     /// # Errors
     /// [`SettingsError::NoOpenid`].
@@ -55,44 +83,55 @@ impl Provider {
         R: http_body::Body<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        drop((configured, supplied, registrations, clock));
-        if matches!(settings.kind, Kind::Oidc(_)) && !settings.scopes.contains("openid") {
-            return Err(SettingsError::NoOpenid);
-        }
-        Ok(Self(Arc::new(Inner { settings })))
+        let webs = Webs { configured: Web::new(configured), supplied: Web::new(supplied) };
+        let configured = webs.configured.clone();
+        let speaks = Speaks::new(&settings, webs, registrations, clock.clone())?;
+        let Settings { name, kind: _, redirect_uri, scopes, params, client_name: _ } = settings;
+        let in_body = AtomicBool::new(false);
+        Ok(Self(Arc::new(Inner {
+            name,
+            redirect_uri,
+            scopes,
+            params,
+            speaks,
+            configured,
+            clock,
+            in_body,
+        })))
     }
 
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.0.settings.name
+        &self.0.name
     }
 
     /// What it is asked for.
     #[must_use]
     pub fn scopes(&self) -> &Scopes {
-        &self.0.settings.scopes
+        &self.0.scopes
     }
 
     /// Where it sends users back to.
     #[must_use]
     pub fn redirect_uri(&self) -> &Endpoint {
-        &self.0.settings.redirect_uri
+        &self.0.redirect_uri
     }
 
-    /// Its issuer, where the configuration names one.
+    /// Its issuer, where the configuration names one. An answer whose `iss` is another provider's issuer is
+    /// a mix-up, also where its own provider has none to compare with.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
-        match &self.0.settings.kind {
-            Kind::Oidc(oidc) => Some(oidc.issuer.as_str()),
-            Kind::Oauth2(_) => None,
+        match &self.0.speaks {
+            Speaks::Oidc(oidc) => Some(oidc.issuer.as_str()),
+            Speaks::Oauth2(_) => None,
         }
     }
 
     /// Whether its users are made up from their access tokens ([`Login::synthesized`]).
     #[must_use]
     pub fn synthesizes(&self) -> bool {
-        matches!(&self.0.settings.kind, Kind::Oauth2(oauth2) if oauth2.user_info.is_none())
+        self.0.synthesizes()
     }
 
     /// Asks for the provider's metadata and keys, where they have to be discovered: what a start-up check
@@ -101,7 +140,8 @@ impl Provider {
     /// # Errors
     /// Why a login could not be begun.
     pub async fn check(&self) -> Result<(), Fault> {
-        Err(Fault::at(Place::Discovery, Outage::Unreachable))
+        let check = async { self.0.speaks.ground().await?.check().await };
+        self.0.bounded(Place::Discovery, check).await
     }
 
     /// Where users are sent to; its [`origin`](Endpoint::origin) belongs into the `form-action` of the page
@@ -110,7 +150,8 @@ impl Provider {
     /// # Errors
     /// The provider's metadata cannot be had.
     pub async fn authorization_endpoint(&self) -> Result<Endpoint, Fault> {
-        Err(Fault::at(Place::Discovery, Outage::Unreachable))
+        let ground = self.0.bounded(Place::Discovery, self.0.speaks.ground()).await?;
+        ground.authorization().cloned()
     }
 
     /// Where to send a browser, and what to keep for its return. `state` comes back with the answer; it has
@@ -119,8 +160,7 @@ impl Provider {
     /// # Errors
     /// The provider's metadata cannot be had, or this server cannot register.
     pub async fn begin(&self, state: &str) -> Result<(Uri, Leg), Fault> {
-        let _ = state;
-        Err(Fault::at(Place::Discovery, Outage::Unreachable))
+        self.0.bounded(Place::Discovery, self.0.begin(state)).await
     }
 
     /// Redeems the code of `answer`, and says who logged in. A leg is used once, whatever comes of it.
@@ -129,8 +169,7 @@ impl Provider {
     /// The answer is not this login's, the provider refuses the code, or it does not say credibly who the
     /// user is.
     pub async fn finish(&self, leg: &Leg, answer: Answer) -> Result<Login, Fault> {
-        let _ = (leg, answer);
-        Err(Fault::at(Place::Token, Outage::Unreachable))
+        self.0.bounded(Place::Token, self.0.finish(leg, answer)).await
     }
 
     /// New tokens for old ones. What the provider leaves out (refresh token, id token, scopes) stays.
@@ -141,8 +180,9 @@ impl Provider {
     /// # Errors
     /// The grant is over, the provider cannot be asked now, or the new tokens are somebody else's.
     pub async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, RefreshFault> {
-        let _ = tokens;
-        Err(RefreshFault::Temporary(Fault::at(Place::Token, Outage::Unreachable)))
+        let outcome = timeout(DEADLINE, self.0.refresh(tokens)).await;
+        let slow = Fault::at(Place::Token, Outage::Slow);
+        outcome.unwrap_or(Err(RefreshFault::Temporary(slow)))
     }
 
     /// Tells the provider that the tokens are not to be used any more (RFC 7009).
@@ -150,13 +190,85 @@ impl Provider {
     /// # Errors
     /// It cannot be told now, or refuses.
     pub async fn revoke(&self, tokens: &Tokens) -> Result<Revocation, Fault> {
-        let _ = tokens;
-        Ok(Revocation::NotOffered)
+        self.0.bounded(Place::Revocation, self.0.revoke(tokens)).await
     }
 }
 
 impl fmt::Debug for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider").field("settings", &self.0.settings).finish_non_exhaustive()
+        f.debug_struct("Provider").field("name", &self.0.name).finish_non_exhaustive()
     }
 }
+
+// === impl Inner ===
+
+impl Inner {
+    /// All of what one call does, within the deadline.
+    async fn bounded<T>(
+        &self,
+        place: Place,
+        work: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        timeout(DEADLINE, work).await.unwrap_or(Err(Fault::at(place, Outage::Slow)))
+    }
+
+    fn synthesizes(&self) -> bool {
+        matches!(&self.speaks, Speaks::Oauth2(plain) if plain.user_info.is_none())
+    }
+
+    async fn begin(&self, state: &str) -> Result<(Uri, Leg), Fault> {
+        let ground = self.speaks.ground().await?;
+        let endpoint = ground.authorization()?;
+        let client_id = match ground.party() {
+            PartyRef::Fixed(fixed) => fixed.id.clone(),
+            PartyRef::Registered(registrar) => registrar.current().await?.client_id,
+        };
+        let nonce = match &ground {
+            Ground::Oidc(..) => Some(random().ok_or(Fault::Random)?),
+            Ground::Oauth2(..) => None,
+        };
+        let issuer = ground.issuer();
+        let leg = Leg {
+            verifier: random().ok_or(Fault::Random)?,
+            nonce,
+            issuer: issuer.map(|(name, _)| name.into()),
+            issuer_in_answer: issuer.is_some_and(|(_, says_so)| says_so),
+            client_id,
+            scopes: self.scopes.clone(),
+            begun: self.clock.now(),
+        };
+        let uri = self.authorization_request(endpoint, &leg, state)?;
+        Ok((uri, leg))
+    }
+
+    /// RFC 6749 section 4.1.1, RFC 7636 section 4.3, OpenID Connect Core 1.0 section 3.1.2.1.
+    fn authorization_request(
+        &self,
+        endpoint: &Endpoint,
+        leg: &Leg,
+        state: &str,
+    ) -> Result<Uri, Fault> {
+        let mut query = Serializer::new(String::new());
+        query
+            .append_pair("response_type", "code")
+            .append_pair("client_id", &leg.client_id)
+            .append_pair("redirect_uri", &self.redirect_uri.uri().to_string())
+            .append_pair("state", state)
+            .append_pair("code_challenge", &leg.challenge())
+            .append_pair("code_challenge_method", "S256");
+        if let Some(scope) = self.scopes.joined() {
+            query.append_pair("scope", &scope);
+        }
+        if let Some(nonce) = &leg.nonce {
+            query.append_pair("nonce", nonce.expose_secret());
+        }
+        query.extend_pairs(self.params.iter());
+        let uri = endpoint.uri();
+        let separator = if uri.query().is_some() { '&' } else { '?' };
+        let uri = format!("{uri}{separator}{}", query.finish());
+        uri.parse().map_err(|_| Fault::Misfit("its authorization request is too long"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -184,3 +184,28 @@ impl Params {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_keep_their_order_and_stand_once() {
+        let scopes = Scopes::new(["openid", "email", "openid"]).unwrap();
+        assert_eq!(scopes.joined().as_deref(), Some("openid email"));
+        assert_eq!(Scopes::default().joined(), None);
+        for scope in ["", "a b", "a\"", "a\\", "\u{fc}"] {
+            assert_eq!(Scopes::new([scope]), Err(SettingsError::Scope), "{scope}");
+        }
+    }
+
+    #[test]
+    fn what_the_request_sets_itself_is_no_parameter() {
+        for own in RESERVED {
+            let refused = Params::new([(own.to_owned(), "x".to_owned())]).unwrap_err();
+            assert_eq!(refused, SettingsError::Reserved(own));
+        }
+        assert!(Params::new([(String::new(), "x".to_owned())]).is_err());
+        assert!(Params::new([("prompt".to_owned(), "consent".to_owned())]).is_ok());
+    }
+}

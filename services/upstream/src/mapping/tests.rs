@@ -1,17 +1,130 @@
-use super::*;
+use proptest::prelude::*;
 use serde_json::json;
 
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(members) => members,
-        other => panic!("{other}"),
-    }
-}
+use super::*;
+use crate::testing::object;
 
 #[test]
 fn a_path_descends_through_objects_and_arrays() {
     let answer = object(json!({"a": {"b": [{"c": 1}]}, "x.y": 2}));
     assert_eq!(Path::new("a.b.0.c").unwrap().find(&answer), Some(&json!(1)));
-    assert_eq!(Path::new("a.b.1.c").unwrap().find(&answer), None);
-    assert_eq!(Path::new("x.y").unwrap().find(&answer), None);
+    for nowhere in ["a.b.1.c", "a.b.c", "a.b.0.c.d", "x.y", "z"] {
+        assert_eq!(Path::new(nowhere).unwrap().find(&answer), None, "{nowhere}");
+    }
+}
+
+#[test]
+fn refuses_paths_that_lead_nowhere() {
+    let long = "a".repeat(257);
+    let deep = ["a"; 17].join(".");
+    for path in ["", ".", "a..b", ".a", "a.", &long, &deep] {
+        assert_eq!(Path::new(path), Err(SettingsError::Path), "{path}");
+    }
+}
+
+#[test]
+fn the_first_field_that_is_not_empty_counts() {
+    let fields = FieldMapping::new(vec!["id", "user.id", "sub"], vec!["login"], vec![]).unwrap();
+    let subject = |answer: Value| fields.subject(&object(answer));
+    assert_eq!(subject(json!({"id": "a", "sub": "b"})).as_deref(), Some("a"));
+    assert_eq!(subject(json!({"id": " ", "sub": "b"})).as_deref(), Some("b"));
+    assert_eq!(subject(json!({"id": null, "user": {"id": 7}})).as_deref(), Some("7"));
+    assert_eq!(subject(json!({"user.id": "top", "user": {"id": 7}})).as_deref(), Some("top"));
+    assert_eq!(subject(json!({"id": true, "sub": ["b"]})), None);
+    assert_eq!(fields.email(&object(json!({"email": "a@example.com"}))), None);
+}
+
+#[test]
+fn a_mapping_without_a_subject_is_none() {
+    let none: [&str; 0] = [];
+    assert_eq!(FieldMapping::new(none, none, none), Err(SettingsError::NoSubject));
+    assert_eq!(FieldMapping::new(vec![""], vec![], vec![]), Err(SettingsError::Path));
+}
+
+#[test]
+fn numbers_are_their_digits_unless_readers_round_them() {
+    let of = |json: &str| text(&serde_json::from_str(json).unwrap());
+    for (number, digits) in [
+        ("583231", "583231"),
+        ("-1", "-1"),
+        ("18446744073709551615", "18446744073709551615"),
+        ("1e3", "1000"),
+        ("12.0", "12"),
+    ] {
+        assert_eq!(of(number).as_deref(), Some(digits), "{number}");
+    }
+    for rounded in ["18446744073709551616", "9007199254740993.0", "1.5", "1e300"] {
+        assert_eq!(of(rounded), None, "{rounded}");
+    }
+}
+
+#[test]
+fn headers_of_the_request_itself_are_refused() {
+    for name in ["Authorization", "host", "Content-Length", "Cookie", "a b", ""] {
+        assert_eq!(Headers::new([(name, "x")]).unwrap_err(), SettingsError::Header, "{name}");
+    }
+    assert_eq!(Headers::new([("X-A", "a\r\nb")]).unwrap_err(), SettingsError::Header);
+    assert_eq!(Headers::new([("X-A", "1"), ("x-a", "2")]).unwrap_err(), SettingsError::Header);
+    let headers = Headers::new([("X-Api-Key", "s3cr3t")]).unwrap();
+    assert_eq!(format!("{headers:?}"), r#"{"x-api-key"}"#);
+}
+
+fn json_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        "[a-c.0-9]{0,3}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::hash_map("[a-c.0-2]{1,2}", inner, 0..4)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_path_is_the_json_pointer_of_its_names(
+        answer in json_value(),
+        names in prop::collection::vec("[a-c0-2]{1,2}", 1..6),
+    ) {
+        prop_assume!(answer.is_object());
+        // `01` is no index for a pointer, while here it is one.
+        prop_assume!(names.iter().all(|name| !(name.len() > 1 && name.starts_with('0'))));
+        let found = Path::new(&names.join(".")).unwrap();
+        let pointer = format!("/{}", names.join("/"));
+        prop_assert_eq!(found.find(answer.as_object().unwrap()), answer.pointer(&pointer));
+    }
+
+    #[test]
+    fn any_text_is_a_path_or_refused_and_finds_something_or_nothing(
+        path in ".{0,300}",
+        answer in json_value(),
+    ) {
+        prop_assume!(answer.is_object());
+        if let Ok(path) = Path::new(&path) {
+            let _ = path.find(answer.as_object().unwrap());
+        }
+    }
+
+    #[test]
+    fn two_whole_numbers_are_never_the_same_subject(a in any::<f64>(), b in any::<u64>()) {
+        let (a, b) = (Value::from(a), Value::from(b));
+        if let (Some(one), Some(other)) = (text(&a), text(&b)) {
+            prop_assert_eq!(one == other, a.as_f64() == b.as_f64());
+        }
+    }
+
+    #[test]
+    fn a_subject_is_never_empty(answer in json_value()) {
+        prop_assume!(answer.is_object());
+        let fields = FieldMapping::new(vec!["a", "b.c", "c"], vec![], vec![]).unwrap();
+        if let Some(subject) = fields.subject(answer.as_object().unwrap()) {
+            prop_assert!(!subject.is_empty());
+        }
+    }
 }

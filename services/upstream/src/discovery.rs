@@ -1,0 +1,267 @@
+//! What a provider says of itself (OpenID Connect Discovery 1.0, RFC 8414), fetched when it is needed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use http::{Request, StatusCode};
+use serde::Deserialize;
+use vmcp_core::{Body, Clock, Flights};
+use vmcp_jwks::JwksSource;
+
+use crate::web::{Web, Webs};
+use crate::{Endpoint, Fault, Issuer, Outage, Place};
+
+/// How long metadata is used before it is fetched again.
+const FRESH: Duration = Duration::from_secs(3600);
+
+/// How long older metadata is used while no newer can be had.
+const LAST: Duration = Duration::from_secs(24 * 3600);
+
+/// How long a failed fetch is not repeated.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// How long a failed fetch is not repeated while older metadata is at hand.
+const PATIENT_RETRY: Duration = Duration::from_secs(60);
+
+/// A provider's metadata, fetched once for all that want it at the same time. A clone is the same.
+#[derive(Clone)]
+pub(crate) struct Discovery(Arc<Inner>);
+
+struct Inner {
+    /// Where it may be, the likeliest first; all of them at one origin.
+    places: Box<[Endpoint]>,
+    /// Whose it has to be: one of these.
+    issuers: Box<[Issuer]>,
+    webs: Webs,
+    clock: Clock,
+    state: Mutex<State>,
+    flights: Flights<(), Result<Arc<Metadata>, Fault>>,
+}
+
+#[derive(Default)]
+struct State {
+    found: Option<(Arc<Metadata>, SystemTime)>,
+    failed: Option<(Fault, SystemTime)>,
+}
+
+/// What a provider says of itself, as far as it matters here.
+pub(crate) struct Metadata {
+    pub(crate) issuer: Box<str>,
+    pub(crate) authorization: Option<Endpoint>,
+    pub(crate) token: Option<Endpoint>,
+    pub(crate) user_info: Option<Endpoint>,
+    pub(crate) registration: Option<Endpoint>,
+    pub(crate) revocation: Option<Endpoint>,
+    /// The provider's keys, and where they are.
+    pub(crate) keys: Option<(Endpoint, JwksSource<Web>)>,
+    /// How clients may authenticate at the token endpoint, if it says.
+    pub(crate) auth_methods: Option<Vec<String>>,
+    /// How they may at the revocation endpoint, if that is said apart.
+    pub(crate) revocation_auth_methods: Option<Vec<String>>,
+    /// Whether PKCE with S256 is offered.
+    pub(crate) s256: bool,
+    /// Whether each answer says who gives it (RFC 9207 section 3).
+    pub(crate) issuer_in_answer: bool,
+}
+
+/// RFC 8414 section 2. A member that stands twice is an error.
+#[derive(Deserialize)]
+struct Document {
+    issuer: String,
+    authorization_endpoint: Option<String>,
+    token_endpoint: Option<String>,
+    userinfo_endpoint: Option<String>,
+    registration_endpoint: Option<String>,
+    revocation_endpoint: Option<String>,
+    jwks_uri: Option<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    revocation_endpoint_auth_methods_supported: Option<Vec<String>>,
+    code_challenge_methods_supported: Option<Vec<String>>,
+    authorization_response_iss_parameter_supported: Option<bool>,
+}
+
+// === impl Discovery ===
+
+impl Discovery {
+    pub(crate) fn of(issuer: &Issuer, webs: Webs, clock: Clock) -> Self {
+        Self::new(issuer.places(), vec![issuer.clone()], webs, clock)
+    }
+
+    /// The document at `url`, which has to be of one of `issuers`.
+    pub(crate) fn at(url: Endpoint, issuers: Vec<Issuer>, webs: Webs, clock: Clock) -> Self {
+        Self::new(vec![url], issuers, webs, clock)
+    }
+
+    fn new(places: Vec<Endpoint>, issuers: Vec<Issuer>, webs: Webs, clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            places: places.into(),
+            issuers: issuers.into(),
+            webs,
+            clock,
+            state: Mutex::default(),
+            flights: Flights::new(),
+        }))
+    }
+
+    /// The metadata, at hand or fetched.
+    pub(crate) async fn get(&self) -> Result<Arc<Metadata>, Fault> {
+        let now = self.0.clock.now();
+        if let Some(settled) = self.0.state().settled(now) {
+            return settled;
+        }
+        let inner = Arc::clone(&self.0);
+        self.0.flights.join((), || async move { inner.load().await }).await
+    }
+
+    /// The client for an address that the metadata names.
+    pub(crate) fn web(&self, endpoint: &Endpoint) -> &Web {
+        self.0.web(endpoint)
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn web(&self, endpoint: &Endpoint) -> &Web {
+        match self.places.first() {
+            Some(home) => self.webs.to(endpoint, home),
+            None => &self.webs.supplied,
+        }
+    }
+
+    async fn load(&self) -> Result<Arc<Metadata>, Fault> {
+        let now = self.clock.now();
+        // Whoever asked before may have landed meanwhile.
+        if let Some(settled) = self.state().settled(now) {
+            return settled;
+        }
+        match self.fetch().await {
+            Ok(metadata) => {
+                let metadata = Arc::new(metadata);
+                *self.state() = State { found: Some((Arc::clone(&metadata), now)), failed: None };
+                Ok(metadata)
+            }
+            Err(fault) => {
+                let mut state = self.state();
+                let last = state.last(now);
+                let older_is_used = last.is_some();
+                tracing::warn!(%fault, older_is_used, "an identity provider's metadata cannot be had");
+                state.failed = Some((fault.clone(), now));
+                last.ok_or(fault)
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Metadata, Fault> {
+        let mut first = None;
+        for place in &self.places {
+            let mut request = Request::new(Body::empty());
+            request.uri_mut().clone_from(place.uri());
+            let reply = self.webs.configured.ask(Place::Discovery, request).await?;
+            let fault = match reply.json(Place::Discovery) {
+                Ok(json) => return self.read(json),
+                Err(fault) => fault,
+            };
+            // A provider that knows only another place says that nothing is here, or shows a page.
+            if reply.status.is_server_error() || reply.status == StatusCode::TOO_MANY_REQUESTS {
+                return Err(fault);
+            }
+            first.get_or_insert(fault);
+        }
+        Err(first.unwrap_or(Fault::at(Place::Discovery, Outage::Malformed)))
+    }
+
+    fn read(&self, json: &[u8]) -> Result<Metadata, Fault> {
+        let malformed = || Fault::at(Place::Discovery, Outage::Malformed);
+        let Document {
+            issuer,
+            authorization_endpoint,
+            token_endpoint,
+            userinfo_endpoint,
+            registration_endpoint,
+            revocation_endpoint,
+            jwks_uri,
+            token_endpoint_auth_methods_supported,
+            revocation_endpoint_auth_methods_supported,
+            code_challenge_methods_supported,
+            authorization_response_iss_parameter_supported,
+        } = serde_json::from_slice(json).map_err(|_| malformed())?;
+        if !self.issuers.iter().any(|known| known.as_str() == issuer) {
+            return Err(Fault::Misfit("its metadata is of another issuer"));
+        }
+        let endpoint = |url: Option<String>| url.map(|url| self.endpoint(&url)).transpose();
+        let keys = endpoint(jwks_uri)?.map(|at| self.keys(at)).transpose()?;
+        Ok(Metadata {
+            issuer: issuer.into(),
+            authorization: endpoint(authorization_endpoint)?,
+            token: endpoint(token_endpoint)?,
+            user_info: endpoint(userinfo_endpoint)?,
+            registration: endpoint(registration_endpoint)?,
+            revocation: endpoint(revocation_endpoint)?,
+            keys,
+            auth_methods: token_endpoint_auth_methods_supported,
+            revocation_auth_methods: revocation_endpoint_auth_methods_supported,
+            s256: code_challenge_methods_supported
+                .is_some_and(|methods| methods.iter().any(|method| method == "S256")),
+            issuer_in_answer: authorization_response_iss_parameter_supported == Some(true),
+        })
+    }
+
+    /// An address that the metadata names: https, unless the issuer itself is an http one whose operator
+    /// accepted that.
+    fn endpoint(&self, url: &str) -> Result<Endpoint, Fault> {
+        let endpoint = Endpoint::allowing_http(url)
+            .map_err(|_| Fault::at(Place::Discovery, Outage::Malformed))?;
+        let plain = |home: &Endpoint| {
+            !home.is_https()
+                && (endpoint.shares_origin(home) || home.is_loopback() && endpoint.is_loopback())
+        };
+        if endpoint.is_https() || self.places.first().is_some_and(plain) {
+            Ok(endpoint)
+        } else {
+            Err(Fault::Misfit("its metadata names an endpoint that is not https"))
+        }
+    }
+
+    /// The keys at `at`: those of before if they were there, since they are fetched already.
+    fn keys(&self, at: Endpoint) -> Result<(Endpoint, JwksSource<Web>), Fault> {
+        let before = self.state().found.as_ref().and_then(|(found, _)| found.keys.clone());
+        if let Some(keys) = before.filter(|(place, _)| *place == at) {
+            return Ok(keys);
+        }
+        let source =
+            JwksSource::at(&at.uri().to_string(), self.web(&at).clone(), self.clock.clone())
+                .map_err(|_| Fault::at(Place::Discovery, Outage::Malformed))?;
+        Ok((at, source))
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// What needs no fetch: fresh metadata, or a fetch that failed just now.
+    fn settled(&self, now: SystemTime) -> Option<Result<Arc<Metadata>, Fault>> {
+        if let Some((found, at)) = &self.found
+            && now < *at + FRESH
+        {
+            return Some(Ok(Arc::clone(found)));
+        }
+        let last = self.last(now);
+        let wait = if last.is_some() { PATIENT_RETRY } else { RETRY };
+        let (fault, _) = self.failed.as_ref().filter(|(_, at)| now < *at + wait)?;
+        Some(last.ok_or_else(|| fault.clone()))
+    }
+
+    /// The metadata that may be used if no other can be had.
+    fn last(&self, now: SystemTime) -> Option<Arc<Metadata>> {
+        let (found, _) = self.found.as_ref().filter(|(_, at)| now < *at + LAST)?;
+        Some(Arc::clone(found))
+    }
+}
+
+#[cfg(test)]
+mod tests;

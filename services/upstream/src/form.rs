@@ -1,0 +1,129 @@
+//! What is posted to a provider, and how the client authenticates (RFC 6749 sections 2.3.1 and 4.1.3).
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use form_urlencoded::{Serializer, byte_serialize};
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request};
+use secrecy::{ExposeSecret, SecretString};
+use vmcp_core::Body;
+
+use crate::{AuthMethod, Endpoint, Fault};
+
+/// A client and how it authenticates.
+#[derive(Clone)]
+pub(crate) struct Credentials {
+    pub(crate) id: Box<str>,
+    pub(crate) secret: Option<SecretString>,
+    pub(crate) method: AuthMethod,
+}
+
+/// How a client with or without a secret authenticates where `listed` is taken; RFC 8414 section 2 says
+/// what is taken where nothing is listed.
+pub(crate) fn method(has_secret: bool, listed: Option<&[String]>) -> Result<AuthMethod, Fault> {
+    if !has_secret {
+        // Providers that take public clients don't all list them.
+        return Ok(AuthMethod::None);
+    }
+    let Some(listed) = listed else { return Ok(AuthMethod::Basic) };
+    [AuthMethod::Basic, AuthMethod::Post]
+        .into_iter()
+        .find(|method| listed.iter().any(|name| name == method.name()))
+        .ok_or(Fault::Misfit("it takes no client secret, neither as Basic nor in the body"))
+}
+
+/// A form for `endpoint`, as this client.
+pub(crate) fn request(
+    endpoint: &Endpoint,
+    credentials: &Credentials,
+    pairs: &[(&str, &str)],
+) -> Result<Request<Body>, Fault> {
+    let Credentials { id, secret, method } = credentials;
+    let mut form = Serializer::new(String::new());
+    form.extend_pairs(pairs);
+    let mut basic = None;
+    match (method, secret) {
+        (AuthMethod::Basic, Some(secret)) => basic = Some(header(id, secret)?),
+        (AuthMethod::Post, Some(secret)) => {
+            form.append_pair("client_id", id).append_pair("client_secret", secret.expose_secret());
+        }
+        (AuthMethod::None, _) | (_, None) => _ = form.append_pair("client_id", id),
+    }
+    let mut request = Request::new(Body::from(Bytes::from(form.finish())));
+    *request.method_mut() = Method::POST;
+    request.uri_mut().clone_from(endpoint.uri());
+    let form = HeaderValue::from_static("application/x-www-form-urlencoded");
+    request.headers_mut().insert(CONTENT_TYPE, form);
+    if let Some(basic) = basic {
+        request.headers_mut().insert(AUTHORIZATION, basic);
+    }
+    Ok(request)
+}
+
+/// Both are encoded before they are joined: a colon in the id must not end it.
+fn header(id: &str, secret: &SecretString) -> Result<HeaderValue, Fault> {
+    let pair = byte_serialize(id.as_bytes())
+        .chain([":"])
+        .chain(byte_serialize(secret.expose_secret().as_bytes()))
+        .collect::<String>();
+    let mut header = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair)))
+        .map_err(|_| Fault::Misfit("its client id or secret fits in no header"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
+
+/// `Bearer` and the token (RFC 6750 section 2.1).
+pub(crate) fn bearer(token: &SecretString) -> Option<HeaderValue> {
+    let mut header = HeaderValue::try_from(format!("Bearer {}", token.expose_secret())).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_client_authenticates_by_what_the_provider_lists() {
+        let both = listed(&["client_secret_post", "client_secret_basic"]);
+        let post = listed(&["private_key_jwt", "client_secret_post"]);
+        let neither = listed(&["private_key_jwt"]);
+        assert_eq!(method(true, None), Ok(AuthMethod::Basic));
+        assert_eq!(method(true, Some(&both)), Ok(AuthMethod::Basic));
+        assert_eq!(method(true, Some(&post)), Ok(AuthMethod::Post));
+        assert!(matches!(method(true, Some(&neither)), Err(Fault::Misfit(_))));
+        assert_eq!(method(false, Some(&post)), Ok(AuthMethod::None));
+    }
+
+    #[test]
+    fn basic_encodes_before_it_joins() {
+        let header = header("a:b", &"s p%".into()).unwrap();
+        let encoded = header.to_str().unwrap().strip_prefix("Basic ").unwrap();
+        assert_eq!(BASE64_STANDARD.decode(encoded).unwrap(), b"a%3Ab:s+p%25");
+        assert!(header.is_sensitive());
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_sent_in_one_place_only() {
+        let endpoint = Endpoint::new("https://id.example/token").unwrap();
+        for (method, in_header, in_body) in [
+            (AuthMethod::Basic, true, false),
+            (AuthMethod::Post, false, true),
+            (AuthMethod::None, false, false),
+        ] {
+            let secret = (method != AuthMethod::None).then(|| "s3cr3t".into());
+            let credentials = Credentials { id: "gw".into(), secret, method };
+            let request = request(&endpoint, &credentials, &[("code", "a+b")]).unwrap();
+            assert_eq!(request.headers().contains_key(AUTHORIZATION), in_header);
+            let body = String::from_utf8(request.body().bytes().unwrap().to_vec()).unwrap();
+            assert!(body.starts_with("code=a%2Bb"), "{body}");
+            assert_eq!(body.contains("client_secret=s3cr3t"), in_body);
+            assert_eq!(body.contains("client_id=gw"), !in_header);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+use std::sync::Arc;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::json;
+use vmcp_jwt::{KeySet, TokenFault, VerifyError};
+
+use super::*;
+use crate::testing::{CLIENT, ISSUER, NOW, clock, over};
+
+struct Signer(EcdsaKeyPair);
+
+impl Signer {
+    fn new() -> Self {
+        Self(EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap())
+    }
+
+    fn keys(&self) -> Arc<KeySet> {
+        let (x, y) = self.0.public_key().as_ref()[1..].split_at(32);
+        let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
+        let set = json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": "1", "x": x, "y": y}]});
+        Arc::new(KeySet::parse(set.to_string().as_bytes()).unwrap())
+    }
+
+    fn sign(&self, claims: &Value) -> SecretString {
+        let encode = |json: &Value| URL_SAFE_NO_PAD.encode(json.to_string());
+        let signed = format!("{}.{}", encode(&json!({"alg": "ES256", "kid": "1"})), encode(claims));
+        let signature = self.0.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)).into()
+    }
+}
+
+fn claims() -> Value {
+    json!({"iss": ISSUER, "aud": CLIENT, "sub": "alice", "exp": NOW + 60, "iat": NOW, "nonce": "n"})
+}
+
+async fn outcome(differs: &Value) -> Result<Claims, IdentityFault> {
+    let signer = Signer::new();
+    let token = signer.sign(&over(claims(), differs));
+    let access = "at-1".into();
+    let expected = Expected { issuer: ISSUER, client_id: CLIENT, access: &access };
+    verify(signer.keys(), &clock(), &token, &expected).await
+}
+
+#[tokio::test]
+async fn accepts_a_token_for_this_client() {
+    for fine in [
+        json!({}),
+        json!({"aud": [CLIENT]}),
+        json!({"azp": CLIENT}),
+        json!({"aud": [CLIENT, "other"], "azp": CLIENT}),
+    ] {
+        assert!(outcome(&fine).await.is_ok(), "{fine}");
+    }
+}
+
+#[tokio::test]
+async fn refuses_a_token_of_somebody_else_or_for_somebody_else() {
+    for (odd, fault) in [
+        (json!({"iss": "https://id.example/"}), TokenFault::Issuer),
+        (json!({"aud": "other"}), TokenFault::Audience),
+        (json!({"aud": ["other"]}), TokenFault::Audience),
+        (json!({"aud": null}), TokenFault::Audience),
+        (json!({"exp": NOW - 31}), TokenFault::Expired),
+        (json!({"exp": null}), TokenFault::Expiry),
+        (json!({"sub": ""}), TokenFault::Subject),
+        (json!({"events": {}}), TokenFault::Type),
+    ] {
+        let wanted = IdentityFault::Token(VerifyError::Token(fault));
+        assert_eq!(outcome(&odd).await.unwrap_err(), wanted, "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_for_several_says_to_whom_it_was_issued() {
+    for odd in [json!({"aud": [CLIENT, "other"]}), json!({"azp": "other"}), json!({"azp": 1})] {
+        assert_eq!(outcome(&odd).await.unwrap_err(), IdentityFault::AuthorizedParty, "{odd}");
+    }
+}
+
+#[tokio::test]
+async fn a_hash_that_is_there_is_the_access_token_s() {
+    let hash = digest::digest(&SHA256, b"at-1");
+    let right = URL_SAFE_NO_PAD.encode(&hash.as_ref()[..16]);
+    let whole = URL_SAFE_NO_PAD.encode(hash);
+    assert!(outcome(&json!({"at_hash": right})).await.is_ok());
+    for wrong in [json!(whole), json!(""), json!(7), json!("AAAAAAAAAAAAAAAAAAAAAA")] {
+        let fault = outcome(&json!({"at_hash": wrong})).await.unwrap_err();
+        assert_eq!(fault, IdentityFault::AccessTokenHash);
+    }
+}
+
+#[tokio::test]
+async fn refuses_a_token_that_another_key_signed() {
+    let token = Signer::new().sign(&claims());
+    let access = "at-1".into();
+    let expected = Expected { issuer: ISSUER, client_id: CLIENT, access: &access };
+    let fault = verify(Signer::new().keys(), &clock(), &token, &expected).await.unwrap_err();
+    assert_eq!(fault, IdentityFault::Token(VerifyError::Token(TokenFault::Signature)));
+}
+
+#[test]
+fn only_the_very_nonce_is_the_nonce() {
+    let claims = |nonce: Value| crate::testing::object(json!({"nonce": nonce}));
+    let nonce = "n0nce".into();
+    assert!(has_nonce(&claims(json!("n0nce")), &nonce));
+    for other in [json!("n0nc"), json!(""), json!(null), json!(["n0nce"])] {
+        assert!(!has_nonce(&claims(other), &nonce));
+    }
+}

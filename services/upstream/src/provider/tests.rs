@@ -1,0 +1,71 @@
+//! Logins, refreshes and revocations against a provider with knobs.
+
+mod login;
+mod refresh;
+mod secrets;
+mod user_info;
+
+use serde_json::json;
+
+use crate::testing::*;
+use crate::*;
+
+fn dynamic() -> Settings {
+    let place = "https://id.example/.well-known/openid-configuration";
+    let place = RegistrationPlace::Discovery(endpoint(place));
+    plain(oauth2(Client::Dynamic(Dynamic::new(place).unwrap())))
+}
+
+fn fixed_oauth2() -> Settings {
+    plain(oauth2(Client::Fixed(fixed())))
+}
+
+#[test]
+fn an_openid_provider_is_asked_for_openid() {
+    let fake = Fake::new();
+    let settings = Settings { scopes: Scopes::new(["email"]).unwrap(), ..oidc() };
+    let (one, two) = (fake.client(false), fake.client(true));
+    let refused =
+        Provider::new(settings, one, two, std::sync::Arc::new(InProcess), clock()).unwrap_err();
+    assert_eq!(refused, SettingsError::NoOpenid);
+}
+
+#[test]
+fn knows_what_it_is_without_asking_anybody() {
+    let fake = Fake::new();
+    let provider = fake.provider(oidc(), &clock());
+    assert_eq!((provider.name(), provider.issuer()), ("idp", Some(ISSUER)));
+    assert!(!provider.synthesizes() && provider.scopes().contains("openid"));
+    let plain = fake.provider(fixed_oauth2(), &clock());
+    assert_eq!((plain.issuer(), plain.synthesizes()), (None, true));
+    assert!(fake.state().seen.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_says_what_would_fail_a_login() {
+    let fake = Fake::new();
+    let check = |settings: Settings| {
+        let provider = fake.provider(settings, &clock());
+        async move { provider.check().await }
+    };
+    assert_eq!(check(oidc()).await, Ok(()));
+    assert_eq!(check(fixed_oauth2()).await, Ok(()));
+    assert_eq!(check(dynamic()).await, Ok(()));
+    assert!(fake.asked("/register").is_empty(), "a check registers nothing");
+    for odd in [
+        json!({"authorization_endpoint": null}),
+        json!({"token_endpoint": null}),
+        json!({"jwks_uri": null}),
+        json!({"token_endpoint_auth_methods_supported": ["private_key_jwt"]}),
+        json!({"issuer": "https://other.example"}),
+    ] {
+        fake.state().metadata = odd.clone();
+        let fault = check(oidc()).await.unwrap_err();
+        assert_eq!(fault.blame(), Blame::Operator, "{odd}");
+    }
+    fake.state().metadata = json!({"registration_endpoint": null});
+    assert_eq!(check(dynamic()).await.unwrap_err().blame(), Blame::Operator);
+    fake.state().metadata = json!({});
+    fake.odd("/keys", 500, "text/html", "");
+    assert_eq!(check(oidc()).await.unwrap_err().blame(), Blame::Provider);
+}

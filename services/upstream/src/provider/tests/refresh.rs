@@ -1,0 +1,188 @@
+//! Old tokens become new ones, or are given back.
+
+use std::time::Duration;
+
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+use super::{dynamic, fixed_oauth2};
+use crate::testing::*;
+use crate::*;
+
+async fn logged_in(settings: Settings) -> (Fake, Provider, Tokens) {
+    let fake = Fake::new();
+    let provider = fake.provider(settings, &clock());
+    let tokens = fake.login(&provider).await.unwrap().tokens;
+    let kept = serde_json::to_vec(&Exposed(&tokens)).unwrap();
+    let tokens = serde_json::from_slice::<Exposed<Tokens>>(&kept).unwrap().0;
+    fake.state().seen.clear();
+    (fake, provider, tokens)
+}
+
+async fn fault(
+    fake: &Fake,
+    provider: &Provider,
+    tokens: &Tokens,
+    status: u16,
+    code: &str,
+) -> RefreshFault {
+    fake.odd("/token", status, "application/json", &json!({ "error": code }).to_string());
+    provider.refresh(tokens).await.unwrap_err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_tokens_replace_the_old_and_what_is_left_out_stays() {
+    let (fake, provider, old) = logged_in(oidc()).await;
+    fake.state().granted = json!({
+        "access_token": "at-2", "refresh_token": null, "id_token": null, "expires_in": null,
+    });
+    let new = provider.refresh(&old).await.unwrap();
+    assert_eq!(new.access.expose_secret(), "at-2");
+    assert_eq!(new.refresh.as_ref().unwrap().expose_secret(), "rt-1");
+    assert_eq!(new.id.as_ref().unwrap().expose_secret(), old.id.unwrap().expose_secret());
+    assert_eq!((new.expires_at, &new.scopes), (None, &old.scopes));
+    assert_eq!((&*new.subject, &*new.client_id), ("alice", CLIENT));
+    let form = fake.asked("/token")[0].form();
+    assert_eq!((&*form["grant_type"], &*form["refresh_token"]), ("refresh_token", "rt-1"));
+    fake.state().granted = json!({"access_token": "at-3", "refresh_token": "rt-2"});
+    let new = provider.refresh(&new).await.unwrap();
+    assert_eq!(new.refresh.unwrap().expose_secret(), "rt-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_is_over_is_dead_and_everything_else_is_not() {
+    let (fake, provider, tokens) = logged_in(oidc()).await;
+    for code in ["invalid_grant", "bad_refresh_token", "interaction_required"] {
+        assert_eq!(fault(&fake, &provider, &tokens, 400, code).await, RefreshFault::Dead);
+    }
+    for (status, code) in
+        [(401, "invalid_client"), (400, "slow_down"), (503, "invalid_grant"), (429, "x")]
+    {
+        let fault = fault(&fake, &provider, &tokens, status, code).await;
+        assert!(matches!(fault, RefreshFault::Temporary(_)), "{status} {code}");
+    }
+    fake.state().silent.push("/token");
+    let slow = Fault::Unavailable { place: Place::Token, outage: Outage::Slow };
+    assert_eq!(provider.refresh(&tokens).await.unwrap_err(), RefreshFault::Temporary(slow));
+    let none = Tokens { refresh: None, ..tokens };
+    assert_eq!(provider.refresh(&none).await.unwrap_err(), RefreshFault::Dead);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_of_another_user_are_not_taken() {
+    let (fake, provider, tokens) = logged_in(oidc()).await;
+    for odd in [json!({"sub": "mallory"}), json!({"nonce": "other"})] {
+        fake.state().claims = odd.clone();
+        let fault = provider.refresh(&tokens).await.unwrap_err();
+        assert_eq!(fault, RefreshFault::SubjectChanged, "{odd}");
+        let none = Tokens { id: None, ..tokens.clone() };
+        let outcome = provider.refresh(&none).await;
+        assert_eq!(outcome.is_err(), odd.get("sub").is_some(), "{odd}");
+    }
+    fake.state().claims = json!({"nonce": null});
+    assert!(provider.refresh(&tokens).await.is_ok(), "a refreshed id token needs no nonce");
+    fake.state().claims = json!({"aud": "other"});
+    let fault = provider.refresh(&tokens).await.unwrap_err();
+    assert!(matches!(fault, RefreshFault::Temporary(Fault::Identity(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_refresh_token_is_not_lost_while_keys_cannot_be_had() {
+    let (fake, _, tokens) = logged_in(oidc()).await;
+    fake.odd("/keys", 503, "text/html", "");
+    fake.state().granted = json!({"access_token": "at-2", "refresh_token": "rt-2"});
+    // A replica that has not yet fetched any.
+    let provider = fake.provider(oidc(), &clock());
+    let new = provider.refresh(&tokens).await.unwrap();
+    assert_eq!(new.refresh.unwrap().expose_secret(), "rt-2");
+    assert_eq!(new.id.unwrap().expose_secret(), tokens.id.as_ref().unwrap().expose_secret());
+    fake.state().claims = json!({"sub": "mallory"});
+    assert_eq!(provider.refresh(&tokens).await.unwrap_err(), RefreshFault::SubjectChanged);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mapping_reads_refreshed_answers_too() {
+    let mapping = TokenMapping::new(Path::new("data.token").unwrap());
+    let mapped = Oauth2 { token_mapping: Some(mapping), ..oauth2(Client::Fixed(fixed())) };
+    let fake = Fake::new();
+    let provider = fake.provider(plain(mapped), &clock());
+    let granted =
+        |token: &str| json!({"data": {"token": token}, "refresh_token": "rt"}).to_string();
+    fake.odd("/token", 200, "application/json", &granted("at-1"));
+    let login = fake.login(&provider).await.unwrap();
+    fake.odd("/token", 200, "application/json", &granted("at-2"));
+    let new = provider.refresh(&login.tokens).await.unwrap();
+    assert_eq!(new.access.expose_secret(), "at-2");
+    assert_eq!(new.subject, login.subject, "a made-up subject stays the login's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_is_gone_takes_its_grants_along() {
+    let (fake, provider, tokens) = logged_in(dynamic()).await;
+    let fault = fault(&fake, &provider, &tokens, 401, "invalid_client").await;
+    assert_eq!(fault, RefreshFault::Dead);
+    // Another process that has another registration cannot refresh what this one got.
+    fake.state().odd.clear();
+    let other = fake.provider(dynamic(), &clock());
+    assert_eq!(other.refresh(&tokens).await.unwrap_err(), RefreshFault::Dead);
+    fake.odd("/token", 401, "text/html", "a proxy's page");
+    let (fake, provider, tokens) = logged_in(dynamic()).await;
+    fake.odd("/token", 401, "text/html", "a proxy's page");
+    let fault = provider.refresh(&tokens).await.unwrap_err();
+    assert!(matches!(fault, RefreshFault::Temporary(_)), "a bare 401 may be anybody's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_tokens_are_given_back_the_refresh_token_first() {
+    let (fake, provider, tokens) = logged_in(oidc()).await;
+    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::Done));
+    let asked: Vec<Form> = fake.asked("/revoke").iter().map(Seen::form).collect();
+    assert_eq!(asked[0]["token"], "rt-1");
+    assert_eq!(asked[0]["token_type_hint"], "refresh_token");
+    assert_eq!(asked[1]["token"], "at-1");
+    assert!(fake.asked("/revoke")[0].headers.contains_key("authorization"));
+    let unsupported = r#"{"error":"unsupported_token_type"}"#;
+    fake.odd("/revoke", 400, "application/json", unsupported);
+    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::Done));
+    fake.odd("/revoke", 503, "text/html", "");
+    let down = Fault::Unavailable { place: Place::Revocation, outage: Outage::Status(503) };
+    assert_eq!(provider.revoke(&tokens).await, Err(down));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_without_a_revocation_endpoint_says_so() {
+    let (_, provider, tokens) = logged_in(fixed_oauth2()).await;
+    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::NotOffered));
+    let (fake, provider, tokens) = logged_in(dynamic()).await;
+    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::Done));
+    assert_eq!(fake.asked("/revoke").len(), 2);
+    let fake = Fake::new();
+    fake.state().metadata = json!({"revocation_endpoint": null});
+    let provider = fake.provider(oidc(), &clock());
+    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::NotOffered));
+}
+
+#[test]
+fn kept_tokens_come_back_as_they_were_or_not_at_all() {
+    let tokens = Tokens {
+        access: "at".into(),
+        refresh: None,
+        id: Some("id".into()),
+        expires_at: Some(now() + Duration::from_secs(7)),
+        scopes: Scopes::new(["a", "b"]).unwrap(),
+        subject: "alice".into(),
+        client_id: CLIENT.into(),
+    };
+    let kept = serde_json::to_value(Exposed(&tokens)).unwrap();
+    let back = serde_json::from_value::<Exposed<Tokens>>(kept.clone()).unwrap().0;
+    assert_eq!(serde_json::to_value(Exposed(&back)).unwrap(), kept);
+    for odd in [
+        json!({"scopes": ["a b"]}),
+        json!({"expires_at": u64::MAX}),
+        json!({"access": null}),
+        json!({"expires_at": -1}),
+    ] {
+        let odd = over(kept.clone(), &odd);
+        assert!(serde_json::from_value::<Exposed<Tokens>>(odd.clone()).is_err(), "{odd}");
+    }
+}

@@ -1,0 +1,115 @@
+//! No secret is shown, whatever happens.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::dynamic;
+use crate::testing::*;
+use crate::*;
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// What must not be seen: whatever has `canary` in it.
+fn settings_with_secrets(kind: fn(Fixed, UserInfo, Dynamic) -> Kind) -> Settings {
+    let client = Fixed::new(CLIENT, Some("canary-secret".into())).unwrap();
+    let headers = Headers::new([("X-Key", "canary-header")]).unwrap();
+    let info = UserInfo { headers, ..UserInfo::new(endpoint("https://id.example/me")) };
+    let place = endpoint("https://id.example/.well-known/openid-configuration");
+    let dynamic = Dynamic::new(RegistrationPlace::Discovery(place))
+        .and_then(|it| it.initial_access_token("canary-initial".into()))
+        .and_then(|it| it.software_statement("canary.statement.x"))
+        .unwrap();
+    settings(kind(client, info, dynamic))
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_secret_is_in_what_is_shown_or_logged() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(log.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut shown = String::new();
+    let oidc = |client, info, _| {
+        let issuer = Issuer::new(ISSUER).unwrap();
+        Kind::Oidc(Box::new(Oidc { issuer, client, user_info: Some(info) }))
+    };
+    let registered = |_, info, dynamic| {
+        Kind::Oauth2(Box::new(Oauth2 { user_info: Some(info), ..oauth2(Client::Dynamic(dynamic)) }))
+    };
+    for kind in [oidc as fn(_, _, _) -> _, registered] {
+        let fake = Fake::new();
+        fake.state().registered = json!({"client_secret": "canary-dynamic"});
+        fake.state().granted = json!({
+            "access_token": "canary-access", "refresh_token": "canary-refresh", "scope": "openid",
+        });
+        let settings = settings_with_secrets(kind);
+        write!(shown, "{settings:?}").unwrap();
+        let provider = fake.provider(settings, &clock());
+        let (uri, leg) = provider.begin("canary-state").await.unwrap();
+        fake.state().nonce = query(&uri).get("nonce").cloned();
+        let coming = Answer { code: "canary-code".into(), iss: Some("canary-iss".into()) };
+        write!(shown, "{leg:?} {coming:?} {provider:?} {:?}", Exposed(&leg)).unwrap();
+        write!(shown, "{:?}", provider.finish(&leg, coming).await.unwrap_err()).unwrap();
+        let coming = Answer { code: "canary-code".into(), iss: None };
+        let login = provider.finish(&leg, coming).await.unwrap();
+        write!(shown, "{login:?} {:?} {:?}", Exposed(&login.tokens), login.tokens).unwrap();
+        for (status, body) in [
+            (400, r#"{"error":"canary_but_a_word_is_shown","error_description":"x"}"#),
+            (400, r#"{"error":"Canary-x","error_description":"canary"}"#),
+            (200, r#"{"access_token":"canary\n"}"#),
+            (500, "canary"),
+        ] {
+            fake.odd("/token", status, "application/json", body);
+            let fault = provider.refresh(&login.tokens).await.unwrap_err();
+            write!(shown, "{fault:?} {fault}").unwrap();
+        }
+        fake.odd("/revoke", 500, "text/html", "canary");
+        let fault = provider.revoke(&login.tokens).await.unwrap_err();
+        write!(shown, "{fault:?} {fault} {}", fault.hint()).unwrap();
+    }
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(text.contains("registered at an identity provider"), "the log is heard: {text}");
+    let all = (shown + &text).replace("canary_but_a_word_is_shown", "");
+    assert!(!all.contains("canary") && !all.contains("alice@"), "{all}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registration_shows_no_secret() {
+    let fake = Fake::new();
+    let provider = fake.provider(dynamic(), &clock());
+    assert!(provider.begin("s").await.is_ok());
+    let registration = Registration {
+        client_id: "dyn-1".into(),
+        secret: Some("canary".into()),
+        method: AuthMethod::Basic,
+        expires_at: None,
+    };
+    let shown = format!("{registration:?} {:?} {provider:?}", Exposed(&registration));
+    assert!(shown.contains("dyn-1") && !shown.contains("canary"), "{shown}");
+}

@@ -1,0 +1,108 @@
+//! Who the user is: by an id token, a userinfo endpoint, or, where a provider says nothing, by the access
+//! token alone.
+
+use aws_lc_rs::digest;
+use bytes::Bytes;
+use http::header::AUTHORIZATION;
+use http::{Method as HttpMethod, Request};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Map, Value};
+use vmcp_core::Body;
+
+use crate::form::bearer;
+use crate::web::Web;
+use crate::{Fault, FieldMapping, IdentityFault, Method, Outage, Place, UserInfo};
+
+/// The longest subject, in bytes (OpenID Connect Core 1.0 section 2).
+const MAX_SUBJECT: usize = 255;
+
+/// The longest name or address, in characters.
+const MAX_TEXT: usize = 256;
+
+/// Who somebody is.
+pub(crate) struct User {
+    pub(crate) subject: Box<str>,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) email: Option<Box<str>>,
+}
+
+impl User {
+    /// Who an id token's claims or a userinfo answer speak of.
+    pub(crate) fn of(answer: &Map<String, Value>, fields: &FieldMapping) -> Result<Self, Fault> {
+        let subject = fields.subject(answer).filter(|subject| {
+            subject.len() <= MAX_SUBJECT && !subject.contains(|one: char| one.is_control())
+        });
+        let unverified = answer.get("email_verified").is_some_and(is_false);
+        Ok(Self {
+            subject: subject.ok_or(IdentityFault::NoSubject)?.into(),
+            name: fields.name(answer).and_then(|name| shown(&name)),
+            email: fields.email(answer).filter(|_| !unverified).and_then(|email| shown(&email)),
+        })
+    }
+
+    /// A subject that is nobody in particular: `tk-` and the first 16 bytes of the access token's SHA-256.
+    pub(crate) fn synthesized(access: &SecretString) -> Self {
+        let hash = digest::digest(&digest::SHA256, access.expose_secret().as_bytes());
+        let hex = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
+        let subject = ["tk-".to_owned()].into_iter().chain(hex).collect::<String>();
+        Self { subject: subject.into(), name: None, email: None }
+    }
+
+    /// What the id token says of the user, completed by what the userinfo answer says of the same user.
+    ///
+    /// The answer's `sub` has to be the id token's (OpenID Connect Core 1.0 section 5.3.2). One without `sub`
+    /// is taken only where the operator chose other fields for the subject.
+    pub(crate) fn completed(
+        self,
+        answer: &Map<String, Value>,
+        fields: &FieldMapping,
+    ) -> Result<Self, Fault> {
+        match answer.get("sub") {
+            Some(sub) if sub.as_str() == Some(&self.subject) => {}
+            None if fields.renames_subject() => {}
+            _ => return Err(IdentityFault::OtherUser.into()),
+        }
+        let said = Self::of(answer, fields)?;
+        Ok(Self {
+            subject: said.subject,
+            name: said.name.or(self.name),
+            email: said.email.or(self.email),
+        })
+    }
+}
+
+/// `false`, also in a string, as some providers write it.
+fn is_false(value: &Value) -> bool {
+    value == &Value::Bool(false)
+        || value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("false"))
+}
+
+/// A text that can be shown and put into a token. What is overlong is no name.
+fn shown(text: &str) -> Option<Box<str>> {
+    let clean: String = text.chars().filter(|one| !one.is_control()).collect();
+    let clean = clean.trim();
+    (!clean.is_empty() && clean.chars().count() <= MAX_TEXT).then(|| clean.into())
+}
+
+/// Asks a userinfo endpoint whose access token this is.
+pub(crate) async fn ask(
+    web: &Web,
+    info: &UserInfo,
+    access: &SecretString,
+) -> Result<Map<String, Value>, Fault> {
+    let UserInfo { endpoint, method, headers, fields: _ } = info;
+    let mut request = Request::new(Body::from(Bytes::new()));
+    *request.method_mut() = match method {
+        Method::Get => HttpMethod::GET,
+        Method::Post => HttpMethod::POST,
+    };
+    request.uri_mut().clone_from(endpoint.uri());
+    request.headers_mut().clone_from(headers.map());
+    let bearer = bearer(access).ok_or(Fault::at(Place::Token, Outage::NoToken))?;
+    request.headers_mut().insert(AUTHORIZATION, bearer);
+    let reply = web.ask(Place::UserInfo, request).await?;
+    reply.object(Place::UserInfo)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,78 @@
+use serde_json::json;
+
+use super::*;
+use crate::testing::object;
+
+fn of(answer: Value) -> Result<User, Fault> {
+    User::of(&object(answer), &FieldMapping::default())
+}
+
+fn shown_of(answer: Value) -> (Option<Box<str>>, Option<Box<str>>) {
+    let user = of(answer).map_err(|fault| fault.to_string()).ok().unwrap();
+    (user.name, user.email)
+}
+
+#[test]
+fn a_subject_is_short_and_plain() {
+    for subject in [json!(""), json!(null), json!("a\nb"), json!("a\u{0}"), json!("a".repeat(256))]
+    {
+        let fault = of(json!({"sub": subject})).map(|_| ()).unwrap_err();
+        assert_eq!(fault, IdentityFault::NoSubject.into());
+    }
+    assert_eq!(&*of(json!({"sub": "a".repeat(255)})).ok().unwrap().subject, "a".repeat(255));
+}
+
+#[test]
+fn an_address_that_is_not_verified_is_none() {
+    let email = |verified: Value| {
+        shown_of(json!({"sub": "a", "email": "a@example.com", "email_verified": verified})).1
+    };
+    for (verified, is_there) in [
+        (json!(true), true),
+        (json!("true"), true),
+        (json!(null), true),
+        (json!(false), false),
+        (json!("False"), false),
+    ] {
+        assert_eq!(email(verified.clone()).is_some(), is_there, "{verified}");
+    }
+}
+
+#[test]
+fn names_lose_what_cannot_be_shown() {
+    assert_eq!(shown_of(json!({"sub": "a", "name": " A\u{1b}[1m\n "})).0.as_deref(), Some("A[1m"));
+    assert_eq!(shown_of(json!({"sub": "a", "name": "\u{7}"})).0, None);
+    assert_eq!(shown_of(json!({"sub": "a", "name": "a".repeat(257)})).0, None);
+}
+
+#[test]
+fn a_made_up_subject_is_the_token_s_and_nobody_s() {
+    let one = User::synthesized(&"at-1".into());
+    // echo -n at-1 | sha256sum | head -c 32
+    assert_eq!(&*one.subject, "tk-47c3d868841d71811d91273d4de1b289");
+    assert_ne!(one.subject, User::synthesized(&"at-2".into()).subject);
+    assert_eq!((one.name, one.email), (None, None));
+}
+
+#[test]
+fn a_userinfo_answer_completes_the_id_token_of_the_same_user_only() {
+    let user = || of(json!({"sub": "alice", "name": "Al"})).ok().unwrap();
+    let standard = FieldMapping::default();
+    let renamed = FieldMapping::new(vec!["oid"], vec!["nick"], vec!["mail"]).unwrap();
+    let completed =
+        |answer: Value, fields: &FieldMapping| user().completed(&object(answer), fields);
+    let same =
+        completed(json!({"sub": "alice", "email": "a@example.com"}), &standard).ok().unwrap();
+    assert_eq!((same.name.as_deref(), same.email.as_deref()), (Some("Al"), Some("a@example.com")));
+    for (answer, fields) in [
+        (json!({"sub": "mallory"}), &standard),
+        (json!({"name": "Al"}), &standard),
+        (json!({"sub": "mallory", "oid": "7"}), &renamed),
+    ] {
+        let fault = completed(answer, fields).map(|_| ()).unwrap_err();
+        assert_eq!(fault, IdentityFault::OtherUser.into());
+    }
+    for answer in [json!({"oid": "7"}), json!({"sub": "alice", "oid": "7"})] {
+        assert_eq!(&*completed(answer, &renamed).ok().unwrap().subject, "7");
+    }
+}

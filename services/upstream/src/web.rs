@@ -1,0 +1,210 @@
+//! One exchange over somebody else's HTTP client: bounded in time and size, redirects not followed.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use serde_json::{Map, Value};
+use tower_service::Service;
+use vmcp_core::{Body, BodyError, BoxError};
+
+use crate::{Endpoint, Fault, Outage, Place};
+
+/// How long one exchange may take, from connecting to the last byte.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The largest answer that is read, in bytes.
+const MAX_BODY: usize = 1024 * 1024;
+
+/// The longest error code that is passed on.
+const MAX_CODE: usize = 40;
+
+/// An HTTP client of any kind.
+#[derive(Clone)]
+pub(crate) struct Web(Arc<dyn Ask>);
+
+/// The client for what the operator named, and the one for what a provider's metadata names.
+#[derive(Clone)]
+pub(crate) struct Webs {
+    pub(crate) configured: Web,
+    pub(crate) supplied: Web,
+}
+
+/// An answer as a whole; never a redirect.
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    json: bool,
+    body: Bytes,
+}
+
+trait Ask: Send + Sync {
+    fn ask(&self, request: Request<Body>) -> Asked;
+}
+
+type Asked = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
+
+/// Clients need not be shareable; this is locked for as long as cloning takes.
+struct Shared<C>(Mutex<C>);
+
+// === impl Web ===
+
+impl Web {
+    pub(crate) fn new<C, R>(client: C) -> Self
+    where
+        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        C::Error: Into<BoxError>,
+        C::Future: Send,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        Self(Arc::new(Shared(Mutex::new(client))))
+    }
+
+    /// Sends `request` to `place`, asking for JSON unless it asks for something else.
+    pub(crate) async fn ask(
+        &self,
+        place: Place,
+        mut request: Request<Body>,
+    ) -> Result<Reply, Fault> {
+        let json = HeaderValue::from_static("application/json");
+        request.headers_mut().entry(ACCEPT).or_insert(json);
+        let answer = tokio::time::timeout(DEADLINE, exchange(self.0.ask(request), place)).await;
+        answer.unwrap_or(Err(Outage::Slow)).map_err(|outage| Fault::at(place, outage))
+    }
+}
+
+impl Service<Request<Body>> for Web {
+    type Response = Response<Body>;
+    type Error = BoxError;
+    type Future = Asked;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Asked {
+        self.0.ask(request)
+    }
+}
+
+impl<C, R> Ask for Shared<C>
+where
+    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+    C::Error: Into<BoxError>,
+    C::Future: Send,
+    R: http_body::Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    fn ask(&self, request: Request<Body>) -> Asked {
+        let mut client = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Box::pin(async move {
+            poll_fn(|cx| client.poll_ready(cx)).await.map_err(Into::into)?;
+            let response = client.call(request).await.map_err(Into::into)?;
+            Ok(response.map(Body::wrap))
+        })
+    }
+}
+
+async fn exchange(asked: Asked, place: Place) -> Result<Reply, Outage> {
+    let response = asked.await.map_err(|error| {
+        // What a client says of a connection names addresses, never what was sent.
+        tracing::debug!(%place, %error, "an identity provider cannot be reached");
+        Outage::Unreachable
+    })?;
+    let (head, body) = response.into_parts();
+    if head.status.is_redirection() {
+        return Err(Outage::Redirects);
+    }
+    let body = vmcp_core::read(body, MAX_BODY).await.map_err(|error| match error {
+        BodyError::TooLarge { .. } => Outage::TooLarge,
+        BodyError::Broken(_) => Outage::Broken,
+    })?;
+    Ok(Reply { status: head.status, json: is_json(&head.headers), body })
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+// === impl Webs ===
+
+impl Webs {
+    /// The client for an address that metadata at `home` names: `home` itself is the operator's choice.
+    pub(crate) fn to(&self, endpoint: &Endpoint, home: &Endpoint) -> &Web {
+        if endpoint.shares_origin(home) { &self.configured } else { &self.supplied }
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The members of the JSON object that a successful answer is, none of them twice; otherwise what is
+    /// wrong.
+    pub(crate) fn object(&self, place: Place) -> Result<Map<String, Value>, Fault> {
+        if !self.status.is_success() {
+            return Err(self.refusal(place));
+        }
+        if !self.json {
+            return Err(Fault::at(place, Outage::NotJson));
+        }
+        // What a reader says of the answer may quote it: none of it is passed on.
+        vmcp_jwt::parse_claims(&self.body).map_err(|_| Fault::at(place, Outage::Malformed))
+    }
+
+    /// The body of an answer with status 200 that is JSON.
+    pub(crate) fn json(&self, place: Place) -> Result<&[u8], Fault> {
+        if self.status != StatusCode::OK {
+            Err(Fault::at(place, Outage::Status(self.status.as_u16())))
+        } else if self.json {
+            Ok(&self.body)
+        } else {
+            Err(Fault::at(place, Outage::NotJson))
+        }
+    }
+
+    /// What an unsuccessful answer means: an OAuth error if it holds one (RFC 6749 section 5.2).
+    pub(crate) fn refusal(&self, place: Place) -> Fault {
+        let denies = [StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
+        let code = if denies.contains(&self.status) && self.json {
+            let members = vmcp_jwt::parse_claims(&self.body).ok();
+            members.and_then(|members| error(place, &members))
+        } else {
+            None
+        };
+        code.unwrap_or_else(|| Fault::at(place, Outage::Status(self.status.as_u16())))
+    }
+}
+
+/// The OAuth error that an answer holds.
+pub(crate) fn error(place: Place, members: &Map<String, Value>) -> Option<Fault> {
+    let code = members.get("error")?.as_str()?;
+    Some(if matches!(code, "temporarily_unavailable" | "server_error" | "slow_down") {
+        Fault::at(place, Outage::Faulty)
+    } else {
+        Fault::Refused { place, code: shown(code).into() }
+    })
+}
+
+/// A code tells the operator what to change. Those of the RFCs are lower-case words; what is not may be
+/// anything, a token for example, and is not passed on.
+fn shown(code: &str) -> &str {
+    let word = (1..=MAX_CODE).contains(&code.len())
+        && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    if word { code } else { "no reason that can be shown" }
+}
+
+/// An answer, for tests.
+#[cfg(test)]
+pub(crate) fn reply(status: u16, kind: &'static str, body: &str) -> Reply {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let status = StatusCode::from_u16(status).unwrap_or_default();
+    Reply { status, json: is_json(&headers), body: Bytes::copy_from_slice(body.as_bytes()) }
+}
