@@ -81,7 +81,7 @@ impl<L: Clone> Catalog<L> {
     /// What the server of a listed item says that it does.
     pub(crate) fn hints(&self, kind: Kind, name: &str) -> Hints {
         let route = (kind == Kind::Tools).then(|| self.tools.get(name)).flatten();
-        route.map(|route| route.hints).unwrap_or_default()
+        route.map(|route| route.hints.get()).unwrap_or_default()
     }
 
     /// About how many bytes it takes.

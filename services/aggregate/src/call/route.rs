@@ -94,8 +94,10 @@ impl Target {
         let Some(route) = routes.get(&name).filter(|route| route.shown) else {
             return Err(unknown(call, kind, &name));
         };
-        let item = Item { kind, name: &name, hints: route.hints };
-        admitted(call, &item, message.param(Key::Arguments))?;
+        if call.admission.is_some() {
+            let item = Item { kind, name: &name, hints: route.hints.get() };
+            admitted(call, &item, message.param(Key::Arguments))?;
+        }
         if call.session.is_none() {
             check_headers(&route.headers, &call.headers, message.param(Key::Arguments))
                 .map_err(Missing::Refused)?;
@@ -131,7 +133,8 @@ impl Target {
         }
         let route = all.prompts.get(&named).filter(|route| route.shown);
         let route = route.ok_or_else(|| unknown(call, ItemKind::Prompt, &named))?;
-        admitted(call, &Item { kind: ItemKind::Prompt, name: &named, hints: route.hints }, None)?;
+        let hints = Hints::default();
+        admitted(call, &Item { kind: ItemKind::Prompt, name: &named, hints }, None)?;
         let start = value.map_or(0, |value| value.as_ptr() as usize - reference.as_ptr() as usize);
         let start = span.start + u32::try_from(start).unwrap_or(0);
         let length = value.map_or(0, |value| u32::try_from(value.len()).unwrap_or(0));

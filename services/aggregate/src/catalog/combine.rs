@@ -9,8 +9,9 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::define::define;
+use super::hints::Told;
 use super::settle::{Candidate, Settling};
-use super::{Catalog, Item, Kind, List, Offer, ParamHeader, Route, Routes, hints, params};
+use super::{Catalog, Item, Kind, List, Offer, ParamHeader, Route, Routes, params};
 use crate::settings::{Conflicts, Rules, WorkloadRules};
 
 /// The longest instructions that are taken of one backend, in bytes.
@@ -88,7 +89,7 @@ fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rule
             size += item.raw().len() - own.len() + name.len() + 2;
             listed.push((name, candidate));
         }
-        let hints = hints::of(item, candidate.change);
+        let hints = Told::new(item, candidate.change);
         routes.add(name, Route { link, name: own, shown: visible, hints, headers });
     }
     routes.shrink_to_fit();

@@ -1,5 +1,8 @@
 //! What a tool's server says that it does, for policies that look at it (MCP, `ToolAnnotations`).
 
+use std::sync::OnceLock;
+
+use bytes::Bytes;
 use memchr::memmem;
 use serde_json::Value;
 use vmcp_core::Hints;
@@ -15,23 +18,50 @@ pub(super) fn hinted(definitions: &[u8]) -> bool {
     holds(b"Hint") || holds(b"\\u")
 }
 
-/// The hints of a definition with those that are overridden.
-pub(super) fn of(item: Item<'_>, change: Option<&Override>) -> Hints {
-    let mut hints = Hints::default();
-    if item.hinted() {
-        let annotations = find(item.raw(), "annotations").unwrap_or_default();
-        hints = read(|name| match find(annotations, name) {
-            Some(b"true") => Some(true),
-            Some(b"false") => Some(false),
-            _ => None,
-        });
+/// The hints of one tool. Only policies ask for them, and looking into every definition of a catalog takes
+/// longer than all else that is done to it: a definition is read when somebody first asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// What is still to be read; nothing if there are no hints in it.
+    definition: Bytes,
+    known: OnceLock<Hints>,
+}
+
+impl Told {
+    /// Of a definition, with what is overridden.
+    pub(super) fn new(item: Item<'_>, change: Option<&Override>) -> Self {
+        match change.filter(|change| !change.annotations.is_empty()) {
+            Some(change) => Self { definition: Bytes::new(), known: of(item, change).into() },
+            None if item.hinted() => {
+                Self { definition: item.definition(), known: OnceLock::new() }
+            }
+            None => Self::default(),
+        }
     }
-    for (name, value) in change.iter().flat_map(|change| &change.annotations) {
+
+    pub(crate) fn get(&self) -> Hints {
+        *self.known.get_or_init(|| said(&self.definition))
+    }
+}
+
+/// The hints of a definition with those that are overridden.
+fn of(item: Item<'_>, change: &Override) -> Hints {
+    let mut hints = if item.hinted() { said(item.raw()) } else { Hints::default() };
+    for (name, value) in &change.annotations {
         if let Some(hint) = place(&mut hints, name) {
             *hint = Value::as_bool(value);
         }
     }
     hints
+}
+
+fn said(definition: &[u8]) -> Hints {
+    let annotations = find(definition, "annotations").unwrap_or_default();
+    read(|name| match find(annotations, name) {
+        Some(b"true") => Some(true),
+        Some(b"false") => Some(false),
+        _ => None,
+    })
 }
 
 fn read(hint: impl Fn(&str) -> Option<bool>) -> Hints {
@@ -60,7 +90,7 @@ mod tests {
 
     fn hints(tool: &str, change: Option<&Override>) -> Hints {
         let items = Items::of(Kind::Tools, &[tool]);
-        of(items.iter().next().unwrap(), change)
+        Told::new(items.iter().next().unwrap(), change).get()
     }
 
     #[test]

@@ -119,6 +119,11 @@ impl<'a> Item<'a> {
         self.entry.item.of(self.page.listing.text())
     }
 
+    /// Its definition, kept as long as somebody wants it.
+    pub(crate) fn definition(self) -> Bytes {
+        self.entry.item.slice(self.page.listing.text())
+    }
+
     /// Where the literal of its key stands in the definition.
     pub(crate) fn at(self) -> Span {
         let (item, key) = (self.entry.item, self.entry.key.span);

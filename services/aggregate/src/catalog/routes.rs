@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use vmcp_core::Hints;
 
 use super::ParamHeader;
+use super::hints::Told;
 use super::texts::Texts;
 
 /// Where a name leads. `L` is the handle of a backend.
@@ -19,7 +19,7 @@ pub(crate) struct Route<L> {
     /// Whether clients may see and use it; the rest is for composite tools.
     pub(crate) shown: bool,
     /// What its server says that it does, with what is overridden.
-    pub(crate) hints: Hints,
+    pub(crate) hints: Told,
     /// The arguments that travel in headers too (`x-mcp-header`, MCP 2026-07-28).
     pub(crate) headers: Arc<[ParamHeader]>,
 }
@@ -86,7 +86,7 @@ mod tests {
         let mut routes = Routes::default();
         for number in 0..100_usize {
             let name = Bytes::from(format!("\"{number}\""));
-            let (hints, headers) = (Hints::default(), Arc::default());
+            let (hints, headers) = (Told::default(), Arc::default());
             let route = Route { link: number, name, shown: true, hints, headers };
             routes.add(&format!("be_{number}"), route);
         }
