@@ -3,12 +3,13 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+use crate::keeper::{Keeper, Kept};
 use crate::upstream::UpstreamTokens;
 
 /// An authenticated caller, or the anonymous one.
@@ -26,6 +27,7 @@ struct Known {
     token: Option<SecretString>,
     expires_at: Option<SystemTime>,
     upstream: Option<Arc<dyn UpstreamTokens>>,
+    kept: OnceLock<Kept>,
 }
 
 /// What a token says of its bearer: the members of the JWT's claims set (RFC 7519 section 4) or of
@@ -72,6 +74,7 @@ impl Identity {
             token: None,
             expires_at: None,
             upstream: None,
+            kept: OnceLock::new(),
         })
     }
 
@@ -117,6 +120,27 @@ impl Identity {
     #[must_use]
     pub fn upstream(&self) -> Option<&Arc<dyn UpstreamTokens>> {
         self.0.as_deref().and_then(|known| known.upstream.as_ref())
+    }
+
+    /// What `keeper` works out of this identity, such as what it may do. It is made once and stays with this
+    /// identity and its clones, found again without a lock; another token, even of the same caller, is
+    /// another identity.
+    ///
+    /// There is one place: the first keeper has it. What others make, and what is made of the anonymous
+    /// caller, is not kept. What is kept must not hold the identity itself, or neither is ever freed.
+    pub fn keep<T: Clone + Send + Sync + 'static>(
+        &self,
+        keeper: Keeper,
+        make: impl FnOnce() -> T,
+    ) -> T {
+        let Some(known) = &self.0 else { return make() };
+        if let Some(kept) = known.kept.get() {
+            return kept.of(keeper).unwrap_or_else(make);
+        }
+        let what = make();
+        // Somebody may have come first: then it is theirs.
+        _ = known.kept.set(Kept::new(keeper, what.clone()));
+        what
     }
 }
 

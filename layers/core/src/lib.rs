@@ -10,6 +10,7 @@ mod digest;
 mod error;
 mod flight;
 mod identity;
+mod keeper;
 mod mcp;
 mod rejection;
 mod trail;
@@ -25,6 +26,7 @@ pub use self::{
     error::{BoxError, cause},
     flight::Flights,
     identity::{Caller, Claims, Identity, IdentityBuilder},
+    keeper::Keeper,
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
     rejection::{Challenge, Rejection},
     trail::Trail,

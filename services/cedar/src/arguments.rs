@@ -1,5 +1,6 @@
 //! A call's arguments, as policies see them.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use cedar_policy::RestrictedExpression;
@@ -42,7 +43,7 @@ impl Wanted {
             names.extend(name.strip_suffix("_present").map(str::to_owned));
             names.insert(name.to_owned());
         }
-        let folded = names.iter().map(|name| name.to_lowercase()).collect();
+        let folded = names.iter().map(|name| folded(name).into_owned()).collect();
         Self { all: reads.context, names, folded }
     }
 }
@@ -55,13 +56,13 @@ impl Arguments {
         let mut seen = HashSet::new();
         for member in members(raw.unwrap_or_default()) {
             let name = member.key.read();
-            let folded = name.to_lowercase();
-            if !wanted.all && !wanted.folded.contains(&folded) {
+            let folded = folded(&name);
+            if !wanted.all && !wanted.folded.contains(&*folded) {
                 continue;
             }
             // Some servers read names whatever their case, and the last of several.
             let exact = wanted.all || wanted.names.contains(&*name);
-            if !exact || !seen.insert(folded) {
+            if !exact || !seen.insert(folded.into_owned()) {
                 return Err(Unclear::Twice);
             }
             if seen.len() > MOST {
@@ -81,5 +82,14 @@ impl Arguments {
         found.retain(|(name, _)| present.iter().all(|(there, _)| there != name));
         found.append(&mut present);
         Ok(Self(found))
+    }
+}
+
+/// A name whatever its case.
+fn folded(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
+        Cow::Owned(name.to_lowercase())
+    } else {
+        Cow::Borrowed(name)
     }
 }

@@ -1,21 +1,25 @@
 //! Policies in Cedar's language.
 
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use cedar_policy::{Authorizer, PolicySet};
+use cedar_policy::{Authorizer, PolicyId, PolicySet};
 use serde_json::Value;
 use vmcp_authz::{Admitting, Policy};
-use vmcp_core::{Admission, Admit, Cache, Identity, Item, Verdict, ViewKey};
+use vmcp_core::{Admission, Admit, Cache, Claims, Identity, Item, Keeper, Verdict, ViewKey};
 
 use crate::arguments::{Arguments, Wanted};
 use crate::fault::{Fault, PolicyFaults};
 use crate::model::Model;
+use crate::prepared::Open;
 use crate::reads::Reads;
 use crate::rules::{self, Rule};
+use crate::slice::{Granted, Scopes, Slice};
 use crate::upstream::Upstream;
-use crate::view::{Decided, Question, Subject, View};
+use crate::view::{Decided, Subject, View};
 
 /// The most callers, told apart by what the policies look at, that are kept ready.
 const VIEWS: usize = 1024;
@@ -23,12 +27,24 @@ const VIEWS: usize = 1024;
 /// The most decisions that are kept.
 const DECISIONS: usize = 65_536;
 
+/// The most pairs of a caller and a thing that are kept ready for the arguments of calls.
+const OPEN: usize = 4096;
+
+/// The most sets of policies that are kept.
+const SLICES: usize = 1024;
+
+/// The most entities that callers, and things for arguments, are kept ready among: each kept one has the
+/// configured ones around it.
+const ENTITIES: usize = 1 << 20;
+
 /// Cedar policies and the entities that they speak of. See the [crate docs](crate) for the model.
 ///
 /// Immutable: other policies are another one, in another layer.
 pub struct Cedar {
     pub(crate) model: Model,
     pub(crate) rules: Vec<Rule>,
+    /// The places of the rules, by the names of their policies.
+    places: HashMap<PolicyId, usize>,
     /// All policies, as they were written.
     pub(crate) all: PolicySet,
     /// What any of them looks at.
@@ -37,18 +53,23 @@ pub struct Cedar {
     pub(crate) claims: Vec<String>,
     /// The arguments among that.
     pub(crate) wanted: Wanted,
+    /// The scopes that any of them asks for.
+    asked: BTreeSet<Box<str>>,
     pub(crate) authorizer: Authorizer,
     upstream: Option<Upstream>,
+    keeper: Keeper,
     views: Cache<ViewKey, Arc<View>>,
-    decisions: Cache<ViewKey, Decided>,
+    slices: Cache<Vec<usize>, Arc<Slice>>,
+    decisions: Cache<ViewKey, Arc<Decided>>,
+    open: Cache<ViewKey, Option<Arc<Open>>>,
 }
 
 /// One caller before the policies.
 pub(crate) struct Caller {
     pub(crate) cedar: Arc<Cedar>,
     pub(crate) view: Arc<View>,
-    /// Whose token has to have the scopes.
-    pub(crate) identity: Identity,
+    /// Of the scopes that policies ask for, those that its token has. Not its identity, which may keep this.
+    held: Box<[Box<str>]>,
 }
 
 // === impl Cedar ===
@@ -91,17 +112,25 @@ impl Cedar {
             reads.join(&rule.reads);
         }
         let claims = reads.attributes.iter().filter_map(|name| name.strip_prefix("claim_"));
+        let room = ENTITIES / model.statics.len().max(1);
+        let scopes = rules.iter().filter_map(|rule| rule.scopes.as_deref()).flatten();
+        let places = rules.iter().enumerate();
         Ok(Self {
             claims: claims.map(str::to_owned).collect(),
             wanted: Wanted::of(&reads),
+            asked: scopes.cloned().collect(),
+            places: places.map(|(place, rule)| (rule.policy.id().clone(), place)).collect(),
             model,
             rules,
             all,
             reads,
             authorizer: Authorizer::new(),
             upstream: None,
-            views: Cache::new(VIEWS),
+            keeper: Keeper::new(),
+            views: Cache::new(room.min(VIEWS)),
+            slices: Cache::new(SLICES),
             decisions: Cache::new(DECISIONS),
+            open: Cache::new(room.min(OPEN)),
         })
     }
 
@@ -116,19 +145,34 @@ impl Cedar {
     /// The caller that looks like `subject`; the same one for all that look alike.
     fn view(&self, subject: Subject<'_>, epoch: u64) -> Arc<View> {
         let key = subject.key(self, epoch);
-        keep(&self.views, key, || Arc::new(View::new(key, subject, self)))
+        keep(&self.views, key, |key| Arc::new(View::new(*key, subject, self)))
     }
 
-    fn admission_of(self: &Arc<Self>, view: Arc<View>, identity: Identity) -> Admission {
-        Admission::new(Caller { cedar: Arc::clone(self), view, identity })
+    /// The policies at `places`; the same ones for all whom the same policies can concern.
+    pub(crate) fn slice(&self, places: Vec<usize>) -> Arc<Slice> {
+        keep(&self.slices, places, |places| Arc::new(Slice::new(self, places)))
+    }
+
+    /// The rule whose policy has that name, with its place.
+    pub(crate) fn rule(&self, id: &PolicyId) -> Option<(usize, &Rule)> {
+        let place = *self.places.get(id)?;
+        Some((place, self.rules.get(place)?))
     }
 }
 
 impl Policy for Cedar {
     fn admission(self: &Arc<Self>, identity: &Identity, epoch: u64) -> Admitting {
         if self.upstream.is_none() {
+            // A token that comes again needs not even be looked at.
+            let (made_for, admission) = identity.keep(self.keeper, || {
+                let view = self.view(Subject::of(identity), epoch);
+                (epoch, Admission::new(Caller::new(self, view, identity)))
+            });
+            if made_for == epoch {
+                return Admitting::Ready(admission);
+            }
             let view = self.view(Subject::of(identity), epoch);
-            return Admitting::Ready(self.admission_of(view, identity.clone()));
+            return Admitting::Ready(Admission::new(Caller::new(self, view, identity)));
         }
         let (cedar, identity) = (Arc::clone(self), identity.clone());
         Admitting::Later(Box::pin(async move {
@@ -143,7 +187,7 @@ impl Policy for Cedar {
                 }
                 None => Arc::new(View::unknown(epoch)),
             };
-            Ok(cedar.admission_of(view, identity))
+            Ok(Admission::new(Caller::new(&cedar, view, &identity)))
         }))
     }
 }
@@ -160,51 +204,60 @@ impl fmt::Debug for Cedar {
 // === impl Caller ===
 
 impl Caller {
+    pub(crate) fn new(cedar: &Arc<Cedar>, view: Arc<View>, identity: &Identity) -> Self {
+        let claims = identity.claims();
+        let has = |scope: &str| claims.is_some_and(|claims| has(claims, scope));
+        let held = cedar.asked.iter().filter(|scope| has(scope)).cloned().collect();
+        Self { cedar: Arc::clone(cedar), view, held }
+    }
+
+    fn key(&self, item: &Item<'_>) -> ViewKey {
+        ViewKey::of(&(self.view.key, item.kind, item.name, item.hints))
+    }
+
     /// What is decided whatever the arguments are: once for all who look alike.
-    fn look(&self, item: &Item<'_>) -> Decided {
-        let key = ViewKey::of(&(self.view.key, item.kind, item.name, item.hints));
-        let decide = || self.view.decide(&self.cedar, item, Question::Possible);
+    fn look(&self, key: ViewKey, item: &Item<'_>) -> Arc<Decided> {
+        let decide = |_: &ViewKey| Arc::new(self.view.decide(&self.cedar, item));
         keep(&self.cedar.decisions, key, decide)
     }
 
-    fn with_scopes(&self, decided: &Decided) -> Verdict {
-        let has = |needed: &Arc<[Box<str>]>| needed.iter().all(|scope| self.has(scope));
-        match decided.scopes.first() {
-            Some(first) if !decided.scopes.iter().any(has) => Verdict::NeedsScopes(first.to_vec()),
-            _ => Verdict::Permitted,
-        }
+    /// What is granted with `arguments`; `None` is denied.
+    fn with(&self, key: ViewKey, item: &Item<'_>, arguments: &Arguments) -> Option<Granted> {
+        let ready = |_: &ViewKey| self.view.open(&self.cedar, item).map(Arc::new);
+        let open = keep(&self.cedar.open, key, ready)?;
+        self.view.with(&self.cedar, item, &open, arguments).filter(Granted::any)
     }
 
-    /// Whether the token has a scope (RFC 8693 section 4.2; `scp` is what some issuers call it).
-    fn has(&self, scope: &str) -> bool {
-        let claims = self.identity.claims();
-        let claim = |name: &str| claims.and_then(|claims| claims.get(name));
-        [claim("scope"), claim("scp")].into_iter().flatten().any(|claim| match claim {
-            Value::String(scopes) => scopes.split_ascii_whitespace().any(|one| one == scope),
-            Value::Array(scopes) => scopes.iter().any(|one| one.as_str() == Some(scope)),
-            _ => false,
-        })
+    fn with_scopes(&self, granted: &Granted) -> Verdict {
+        let holds = |needed: &Scopes| needed.iter().all(|scope| self.held.contains(scope));
+        match granted.scopes() {
+            [(_, first), ..] if !granted.scopes().iter().any(|(_, needed)| holds(needed)) => {
+                Verdict::NeedsScopes(first.to_vec())
+            }
+            _ => Verdict::Permitted,
+        }
     }
 }
 
 impl Admit for Caller {
     fn visible(&self, item: &Item<'_>) -> bool {
-        self.look(item).permitted
+        self.look(self.key(item), item).permitted
     }
 
     fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
-        let decided = self.look(item);
+        let key = self.key(item);
+        let decided = self.look(key, item);
         if !decided.permitted {
             return Verdict::Hidden;
         }
         if !decided.open {
-            return self.with_scopes(&decided);
+            return self.with_scopes(&decided.granted);
         }
         match Arguments::read(arguments, &self.cedar.wanted) {
-            Ok(arguments) => {
-                let decided = self.view.decide(&self.cedar, item, Question::With(&arguments));
-                if decided.permitted { self.with_scopes(&decided) } else { Verdict::Denied }
-            }
+            Ok(arguments) => match self.with(key, item, &arguments) {
+                Some(granted) => self.with_scopes(&granted),
+                None => Verdict::Denied,
+            },
             Err(unclear) => {
                 tracing::debug!(%unclear, "denied");
                 Verdict::Denied
@@ -217,14 +270,27 @@ impl Admit for Caller {
     }
 }
 
+/// Whether a token has a scope (RFC 8693 section 4.2; `scp` is what some issuers call it).
+fn has(claims: &Claims, scope: &str) -> bool {
+    ["scope", "scp"].into_iter().filter_map(|name| claims.get(name)).any(|claim| match claim {
+        Value::String(scopes) => scopes.split_ascii_whitespace().any(|one| one == scope),
+        Value::Array(scopes) => scopes.iter().any(|one| one.as_str() == Some(scope)),
+        _ => false,
+    })
+}
+
 /// What is kept under `key`, or else what `make` gives: it stays true for as long as these policies
 /// are there, and room is what is scarce.
-fn keep<V: Clone>(cache: &Cache<ViewKey, V>, key: ViewKey, make: impl FnOnce() -> V) -> V {
+fn keep<K: Eq + Hash + Clone, V: Clone>(
+    cache: &Cache<K, V>,
+    key: K,
+    make: impl FnOnce(&K) -> V,
+) -> V {
     let now = SystemTime::UNIX_EPOCH;
     if let Some(kept) = cache.get(&key, now) {
         return kept;
     }
-    let value = make();
+    let value = make(&key);
     cache.insert(key, value.clone(), now + Duration::from_secs(1), now);
     value
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use cedar_policy::AuthorizationError;
-use vmcp_core::{Admit, Identity, Item, Verdict};
+use cedar_policy::{AuthorizationError, Effect};
+use vmcp_core::{Admission, Admit, Identity, Item, Verdict};
 
 use crate::arguments::Arguments;
 use crate::cedar::{Caller, Cedar};
@@ -29,6 +29,8 @@ pub struct Explanation {
 pub struct Deciding {
     /// `policy0`, by its place in the configuration; `policy0.1` where one text holds several.
     pub id: String,
+    /// Whether it permits or forbids.
+    pub permits: bool,
     /// Its text.
     pub text: String,
     /// Its annotations, by name.
@@ -36,6 +38,18 @@ pub struct Deciding {
 }
 
 impl Cedar {
+    /// What a caller with these claims may see and do, outside of any request. With a primary upstream
+    /// provider, `identity` stands for what that provider's access token says.
+    #[must_use]
+    pub fn suppose(self: &Arc<Self>, identity: &Identity) -> Admission {
+        Admission::new(Caller::new(self, self.seen(identity), identity))
+    }
+
+    fn seen(&self, identity: &Identity) -> Arc<View> {
+        let subject = Subject::of(identity);
+        Arc::new(View::new(subject.key(self, 0), subject, self))
+    }
+
     /// What is decided for `identity` using `item` with `arguments`, a JSON object, and why. All policies
     /// are evaluated anew. With a primary upstream provider, `identity` stands for what that
     /// provider's access token says.
@@ -46,10 +60,8 @@ impl Cedar {
         item: &Item<'_>,
         arguments: Option<&[u8]>,
     ) -> Explanation {
-        let subject = Subject::of(identity);
-        let view = Arc::new(View::new(subject.key(self, 0), subject, self));
-        let caller =
-            Caller { cedar: Arc::clone(self), view: Arc::clone(&view), identity: identity.clone() };
+        let view = self.seen(identity);
+        let caller = Caller::new(self, Arc::clone(&view), identity);
         let (visible, verdict) = (caller.visible(item), caller.admit(item, arguments));
         let mut explained =
             Explanation { visible, verdict, deciding: Vec::new(), errors: Vec::new() };
@@ -75,6 +87,7 @@ impl Cedar {
             let own = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
             explained.deciding.push(Deciding {
                 id: policy.id().to_string(),
+                permits: policy.effect() == Effect::Permit,
                 text: policy.to_cedar().unwrap_or_default(),
                 annotations: policy.annotations().map(own).collect(),
             });

@@ -18,6 +18,10 @@ use crate::model::{CLIENT, ITEMS};
 pub(crate) struct Reads {
     /// The attributes that are named anywhere, whosever they are.
     pub(crate) attributes: BTreeSet<String>,
+    /// Those that could be asked of the context.
+    pub(crate) of_context: BTreeSet<String>,
+    /// Those that could be asked of something else.
+    pub(crate) of_others: BTreeSet<String>,
     /// The context as a whole.
     pub(crate) context: bool,
     /// Who the principal is, beyond its attributes and groups.
@@ -48,8 +52,11 @@ impl Reads {
     }
 
     pub(crate) fn join(&mut self, other: &Self) {
-        let Self { attributes, context, principal, groups, resource } = other;
+        let Self { attributes, of_context, of_others, context, principal, groups, resource } =
+            other;
         self.attributes.extend(attributes.iter().cloned());
+        self.of_context.extend(of_context.iter().cloned());
+        self.of_others.extend(of_others.iter().cloned());
         self.context |= context;
         self.principal |= principal;
         self.groups |= groups;
@@ -59,6 +66,21 @@ impl Reads {
     /// Whether an attribute `name` could be asked for.
     pub(crate) fn attribute(&self, name: &str) -> bool {
         self.attributes.contains(name)
+    }
+
+    /// Whether the context could be asked for an attribute `name`.
+    pub(crate) fn in_context(&self, name: &str) -> bool {
+        self.context || self.of_context.contains(name)
+    }
+
+    /// Whether an entity could be asked for an attribute `name`.
+    pub(crate) fn in_entities(&self, name: &str) -> bool {
+        self.of_others.contains(name)
+    }
+
+    /// Whether an entity could be asked for an argument.
+    pub(crate) fn arguments_in_entities(&self) -> bool {
+        self.of_others.iter().any(|name| name.starts_with("arg_"))
     }
 
     /// Whether the arguments of a call could matter.
@@ -83,11 +105,14 @@ impl Reads {
                 self.resource |= ITEMS.iter().any(|kind| mentions(value, kind));
             }
             ("." | "has", body) => {
+                let variable = body["left"].get("Var").and_then(Value::as_str);
                 match &body["attr"] {
-                    Value::String(name) => _ = self.attributes.insert(name.clone()),
+                    Value::String(name) => self.attribute_of(variable, name),
+                    // The first is asked of the variable, the others of what that is.
                     Value::Array(names) => {
-                        let names = names.iter().filter_map(Value::as_str).map(str::to_owned);
-                        self.attributes.extend(names);
+                        for (place, name) in names.iter().filter_map(Value::as_str).enumerate() {
+                            self.attribute_of(variable.filter(|_| place == 0), name);
+                        }
                     }
                     _ => {}
                 }
@@ -120,6 +145,17 @@ impl Reads {
             (_, Value::Object(parts)) => parts.values().for_each(|part| self.expression(part)),
             _ => {}
         }
+    }
+
+    /// An attribute that is asked of a variable, or of who knows what.
+    fn attribute_of(&mut self, variable: Option<&str>, name: &str) {
+        if variable.is_none_or(|variable| variable == "context") {
+            self.of_context.insert(name.to_owned());
+        }
+        if variable != Some("context") {
+            self.of_others.insert(name.to_owned());
+        }
+        self.attributes.insert(name.to_owned());
     }
 
     /// An operand of which not the whole is looked at.

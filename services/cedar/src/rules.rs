@@ -18,11 +18,9 @@ pub(crate) struct Rule {
     pub(crate) reads: Reads,
     /// What a permit asks of the token (`@scopes`).
     pub(crate) scopes: Option<Arc<[Box<str>]>>,
-    /// The policy alone.
-    pub(crate) whole: PolicySet,
     /// What of it has to hold whatever the arguments are. `None` for one that doesn't look at them, and
     /// for a forbid that does: other arguments may be free of it.
-    pub(crate) possible: Option<PolicySet>,
+    pub(crate) possible: Option<Policy>,
 }
 
 /// The policies in one text.
@@ -44,18 +42,16 @@ impl Rule {
     fn new(policy: Policy) -> Result<Self, String> {
         let json = policy.to_json().map_err(|error| error.to_string())?;
         let reads = Reads::of(&policy, &json);
-        let alone =
-            |policy: Policy| PolicySet::from_policies([policy]).map_err(|error| error.to_string());
         let possible = if reads.arguments() && policy.effect() == Effect::Permit {
             let json = whatever_the_arguments(&json);
             let possible = Policy::from_json(Some(policy.id().clone()), json);
-            Some(alone(possible.map_err(|error| error.to_string())?)?)
+            Some(possible.map_err(|error| error.to_string())?)
         } else {
             None
         };
         let scopes = policy.annotation("scopes");
         let scopes = scopes.map(|scopes| scopes.split_whitespace().map(Box::from).collect());
-        Ok(Self { whole: alone(policy.clone())?, policy, reads, scopes, possible })
+        Ok(Self { policy, reads, scopes, possible })
     }
 
     /// Whether it can concern `principal` doing what `feature`'s action does.

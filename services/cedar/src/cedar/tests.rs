@@ -2,6 +2,7 @@
 
 mod abuse;
 mod explained;
+mod kept;
 mod model;
 mod provider;
 

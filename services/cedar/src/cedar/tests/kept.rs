@@ -1,0 +1,104 @@
+//! What is kept, for whom, and for how long.
+
+use super::*;
+
+const BY_MAIL: &str = r#"permit(principal, action, resource) when { principal has claim_email && principal.claim_email like "*@example.com" };"#;
+
+fn token(jti: u64) -> Identity {
+    user("alice", json!({"email": "alice@example.com", "jti": jti, "iat": jti}))
+}
+
+#[test]
+fn a_new_token_that_says_the_same_finds_what_was_decided() {
+    let cedar = cedar(&[BY_MAIL]);
+    for jti in 0..50 {
+        assert_eq!(call(&cedar, &token(jti), "x", "{}"), Verdict::Permitted);
+    }
+    assert_eq!((cedar.views.len(), cedar.decisions.len()), (1, 1));
+    let changed = user("alice", json!({"email": "alice@example.org"}));
+    assert_eq!(call(&cedar, &changed, "x", "{}"), Verdict::Hidden);
+    assert_eq!((cedar.views.len(), cedar.decisions.len()), (2, 2));
+}
+
+#[test]
+fn a_token_that_comes_again_is_not_looked_at_again() {
+    let cedar = cedar(&[BY_MAIL]);
+    let who = token(1);
+    assert_eq!(call(&cedar, &who, "x", "{}"), Verdict::Permitted);
+    // Who looks for the caller again does not find it any more.
+    cedar.views.clear();
+    assert_eq!(call(&cedar, &who.clone(), "x", "{}"), Verdict::Permitted);
+    assert_eq!(cedar.views.len(), 0);
+    assert_eq!(call(&cedar, &token(2), "x", "{}"), Verdict::Permitted);
+    assert_eq!(cedar.views.len(), 1);
+}
+
+#[test]
+fn what_goes_with_an_identity_is_never_that_of_other_policies() {
+    let who = token(1);
+    let (open, closed) =
+        (cedar(&[EVERYTHING]), cedar(&[r#"permit(principal, action, resource == Tool::"y");"#]));
+    for _ in 0..2 {
+        assert_eq!(call(&open, &who, "x", "{}"), Verdict::Permitted);
+        assert_eq!(call(&closed, &who, "x", "{}"), Verdict::Hidden);
+    }
+    let view = |epoch| match open.admission(&who, epoch) {
+        Admitting::Ready(admission) => admission.view(),
+        Admitting::Later(_) => panic!("no provider is asked"),
+    };
+    assert_eq!(view(1), view(1));
+    assert_ne!(view(1), view(2));
+}
+
+#[test]
+fn two_tokens_of_one_caller_have_their_own_scopes() {
+    let cedar = cedar(&[r#"@scopes("write") permit(principal, action, resource);"#]);
+    let (without, with) = (user("alice", json!({})), user("alice", json!({"scope": "read write"})));
+    for _ in 0..2 {
+        let needed = Verdict::NeedsScopes(vec!["write".into()]);
+        assert_eq!(call(&cedar, &without, "x", "{}"), needed);
+        assert_eq!(call(&cedar, &with, "x", "{}"), Verdict::Permitted);
+    }
+    assert_eq!(cedar.decisions.len(), 1);
+}
+
+#[test]
+fn an_identity_that_keeps_its_admission_is_freed_all_the_same() {
+    let cedar = cedar(&[EVERYTHING]);
+    for jti in 0..50 {
+        _ = admission(&cedar, &token(jti));
+    }
+    // This one, and none in an identity.
+    assert_eq!(Arc::strong_count(&cedar), 1);
+}
+
+#[test]
+fn arguments_are_all_that_is_new_in_a_call() {
+    let cedar = cedar(&[
+        EVERYTHING,
+        "forbid(principal, action, resource) when { context has arg_n && context.arg_n > 10 };",
+        r#"@scopes("much") permit(principal, action, resource) when { context.arg_n > 5 };"#,
+    ]);
+    for (n, expected) in
+        (0..20).map(|n| (n, if n > 10 { Verdict::Denied } else { Verdict::Permitted }))
+    {
+        let who = token(n);
+        assert_eq!(call(&cedar, &who, "x", &format!(r#"{{"n":{n}}}"#)), expected, "{n}");
+    }
+    assert_eq!((cedar.decisions.len(), cedar.open.len()), (1, 1));
+    assert_eq!(call(&cedar, &token(1), "y", r#"{"n":1}"#), Verdict::Permitted);
+    assert_eq!((cedar.decisions.len(), cedar.open.len()), (2, 2));
+}
+
+#[test]
+fn the_more_is_configured_the_fewer_callers_are_kept_ready() {
+    let one =
+        |n| json!({"uid": {"type": "Group", "id": format!("g{n}")}, "attrs": {}, "parents": []});
+    let entities = json!((0..16_384).map(one).collect::<Vec<_>>()).to_string();
+    let cedar = with_entities(&[BY_MAIL], &entities);
+    for n in 0..200 {
+        let who = user("alice", json!({"email": format!("{n}@example.com")}));
+        _ = admission(&cedar, &who);
+    }
+    assert!(cedar.views.len() <= 64, "{}", cedar.views.len());
+}

@@ -1,0 +1,161 @@
+//! A caller as entities, and the policies that can concern it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cedar_policy::{Context, Entities, EntityUid, Request, RestrictedExpression};
+use vmcp_core::{Hints, Item};
+
+use crate::arguments::Arguments;
+use crate::cedar::Cedar;
+use crate::model::{Attributes, Feature, with};
+use crate::rules::About;
+use crate::slice::{Granted, Slice};
+use crate::value;
+use crate::view::Facts;
+
+/// Once for all callers who look the same.
+pub(crate) struct Prepared {
+    principal: EntityUid,
+    /// The configured ones, and the caller.
+    entities: Entities,
+    /// The claims that policies look at in the context.
+    claims: Vec<(String, RestrictedExpression)>,
+    context: Context,
+    candidates: [Candidates; 3],
+}
+
+/// The policies that can concern a caller and a kind of things, as places in the list of all.
+#[derive(Default)]
+struct Candidates {
+    any: Vec<usize>,
+    one: HashMap<Box<str>, Vec<usize>>,
+}
+
+/// A thing that a caller asks about, when arguments decide.
+pub(crate) struct Open {
+    slice: Arc<Slice>,
+    /// What is permitted whatever the arguments are, unless they lead to a forbid.
+    granted: Granted,
+    /// The configured ones, the caller and the thing.
+    entities: Entities,
+}
+
+impl Prepared {
+    pub(crate) fn new(cedar: &Cedar, facts: &Facts) -> Option<Self> {
+        let (mut attributes, mut claims) = (Attributes::new(), Vec::new());
+        for (name, claim) in &facts.claims {
+            let Some(value) = value::of_json(claim) else {
+                tracing::debug!(claim = name, "left out: Cedar has no value for it");
+                continue;
+            };
+            let name = format!("claim_{name}");
+            if cedar.reads.in_context(&name) {
+                claims.push((name.clone(), value.clone()));
+            }
+            if cedar.reads.in_entities(&name) {
+                attributes.insert(name, value);
+            }
+        }
+        let principal = cedar.model.client(&facts.name);
+        let groups = facts.groups.iter().map(String::as_str);
+        let entity = cedar.model.principal(principal.clone(), attributes, groups)?;
+        let entities = with(&cedar.model.statics, entity)?;
+        let context = Context::from_pairs(claims.iter().cloned()).ok()?;
+        let candidates = Default::default();
+        let mut prepared = Self { principal, entities, claims, context, candidates };
+        prepared.candidates = Feature::ALL.map(|feature| prepared.candidates(cedar, feature));
+        Some(prepared)
+    }
+
+    fn candidates(&self, cedar: &Cedar, feature: Feature) -> Candidates {
+        let mut candidates = Candidates::default();
+        let nothing = Item { kind: feature.kind(), name: "", hints: Hints::default() };
+        let nothing = self.request(cedar, &nothing, &Arguments::default());
+        for (place, rule) in cedar.rules.iter().enumerate() {
+            if !rule.concerns(&self.principal, feature, &cedar.model, &self.entities) {
+                continue;
+            }
+            match rule.about(feature, &cedar.model) {
+                About::None => {}
+                About::One(name) => candidates.one.entry(name).or_default().push(place),
+                About::Any => candidates.any.push(place),
+                // What is silent about one thing is silent about all, if it looks at none.
+                About::All => {
+                    let silent = nothing.as_ref().is_some_and(|(request, entities)| {
+                        let said = Slice::new(cedar, &[place]).fixed(cedar, request, entities);
+                        said.is_some_and(|granted| !granted.any())
+                    });
+                    if !silent {
+                        candidates.any.push(place);
+                    }
+                }
+            }
+        }
+        candidates
+    }
+
+    /// The policies that can concern `item`.
+    pub(crate) fn slice(&self, cedar: &Cedar, item: &Item<'_>) -> Arc<Slice> {
+        let candidates = &self.candidates[Feature::of(item.kind) as usize];
+        let one = candidates.one.get(item.name).into_iter().flatten();
+        let places: Vec<_> = candidates.any.iter().chain(one).copied().collect();
+        cedar.slice(places)
+    }
+
+    pub(crate) fn open(&self, cedar: &Cedar, item: &Item<'_>) -> Option<Open> {
+        let (request, entities) = self.request(cedar, item, &Arguments::default())?;
+        let slice = self.slice(cedar, item);
+        let granted = slice.fixed(cedar, &request, &entities)?;
+        Some(Open { slice, granted, entities })
+    }
+
+    /// What is granted with `arguments`; `None` is denied. `open` is of this caller and `item`.
+    pub(crate) fn with(
+        &self,
+        cedar: &Cedar,
+        item: &Item<'_>,
+        open: &Open,
+        arguments: &Arguments,
+    ) -> Option<Granted> {
+        let more = if cedar.reads.arguments_in_entities() {
+            let (request, entities) = self.request(cedar, item, arguments)?;
+            open.slice.open(cedar, &request, &entities)?
+        } else {
+            let resource = cedar.model.uid(item);
+            let request = self.about(cedar, item, resource, arguments)?;
+            open.slice.open(cedar, &request, &open.entities)?
+        };
+        Some(open.granted.and(more))
+    }
+
+    /// The whole request.
+    pub(crate) fn request(
+        &self,
+        cedar: &Cedar,
+        item: &Item<'_>,
+        arguments: &Arguments,
+    ) -> Option<(Request, Entities)> {
+        let attributes = arguments.0.iter().cloned().collect();
+        let resource = cedar.model.resource(item, &cedar.reads, attributes)?;
+        let entities = with(&self.entities, resource)?;
+        let request = self.about(cedar, item, cedar.model.uid(item), arguments)?;
+        Some((request, entities))
+    }
+
+    fn about(
+        &self,
+        cedar: &Cedar,
+        item: &Item<'_>,
+        resource: EntityUid,
+        arguments: &Arguments,
+    ) -> Option<Request> {
+        let context = if arguments.0.is_empty() {
+            self.context.clone()
+        } else {
+            Context::from_pairs(self.claims.iter().chain(&arguments.0).cloned()).ok()?
+        };
+        let action = cedar.model.action(Feature::of(item.kind)).clone();
+        Request::new(self.principal.clone(), action, resource, context, None).ok()
+    }
+}

@@ -1,0 +1,146 @@
+//! Policies that are evaluated together, and what they say.
+
+use std::sync::Arc;
+
+use cedar_policy::{AuthorizationError, Decision, Entities, EvaluationError, PolicySet, Request};
+
+use crate::cedar::Cedar;
+
+/// Scopes that a permit asks of the token, all of them.
+pub(crate) type Scopes = Arc<[Box<str>]>;
+
+/// The policies that can concern a caller and a thing.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    /// Those that look at no arguments.
+    fixed: PolicySet,
+    /// Those that do.
+    open: PolicySet,
+    /// What of the permits among these has to hold whatever the arguments are.
+    possible: PolicySet,
+}
+
+/// The permits that hold, where nothing forbids.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Granted {
+    /// Whether one of them asks for no scopes.
+    free: bool,
+    /// What the others ask for, with their places.
+    scopes: Vec<(usize, Scopes)>,
+}
+
+impl Slice {
+    /// Those at `places` among all.
+    pub(crate) fn new(cedar: &Cedar, places: &[usize]) -> Self {
+        let mut slice =
+            Self { fixed: PolicySet::new(), open: PolicySet::new(), possible: PolicySet::new() };
+        for rule in places.iter().filter_map(|&place| cedar.rules.get(place)) {
+            let Self { fixed, open, possible } = &mut slice;
+            let set = if rule.reads.arguments() { open } else { fixed };
+            // Their names differ: that was found out when all were put together.
+            _ = set.add(rule.policy.clone());
+            if let Some(policy) = &rule.possible {
+                _ = possible.add(policy.clone());
+            }
+        }
+        slice
+    }
+
+    /// Whether arguments could matter.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// What those say that look at no arguments. `None` is a forbid, or an error in any.
+    pub(crate) fn fixed(
+        &self,
+        cedar: &Cedar,
+        request: &Request,
+        entities: &Entities,
+    ) -> Option<Granted> {
+        evaluate(cedar, &self.fixed, request, entities)
+    }
+
+    /// What the others say. `None` is a forbid, or an error in any.
+    pub(crate) fn open(
+        &self,
+        cedar: &Cedar,
+        request: &Request,
+        entities: &Entities,
+    ) -> Option<Granted> {
+        evaluate(cedar, &self.open, request, entities)
+    }
+
+    /// Whether one of the others could permit it with some arguments.
+    pub(crate) fn possible(&self, cedar: &Cedar, request: &Request, entities: &Entities) -> bool {
+        // A permit that cannot hold without an error cannot hold.
+        !self.possible.is_empty()
+            && cedar.authorizer.is_authorized(request, &self.possible, entities).decision()
+                == Decision::Allow
+    }
+}
+
+impl Granted {
+    /// Whether there is any.
+    pub(crate) fn any(&self) -> bool {
+        self.free || !self.scopes.is_empty()
+    }
+
+    /// The scopes that suffice, in the order of policies; none if none are needed.
+    pub(crate) fn scopes(&self) -> &[(usize, Scopes)] {
+        if self.free { &[] } else { &self.scopes }
+    }
+
+    pub(crate) fn and(&self, others: Self) -> Self {
+        let mut scopes = others.scopes;
+        scopes.extend(self.scopes.iter().cloned());
+        scopes.sort_by_key(|(place, _)| *place);
+        Self { free: self.free || others.free, scopes }
+    }
+}
+
+fn evaluate(
+    cedar: &Cedar,
+    set: &PolicySet,
+    request: &Request,
+    entities: &Entities,
+) -> Option<Granted> {
+    let mut granted = Granted::default();
+    if set.is_empty() {
+        return Some(granted);
+    }
+    let response = cedar.authorizer.is_authorized(request, set, entities);
+    let diagnostics = response.diagnostics();
+    if let Some(AuthorizationError::PolicyEvaluationError(error)) = diagnostics.errors().next() {
+        let policy: &str = error.policy_id().as_ref();
+        tracing::debug!(policy, error = fault(error.inner()), "denied: the policy has an error");
+        return None;
+    }
+    let mut reasons = diagnostics.reason().peekable();
+    if response.decision() == Decision::Deny {
+        // Without a reason, nothing permits; otherwise that is what forbids.
+        return reasons.peek().is_none().then_some(granted);
+    }
+    for (place, rule) in reasons.filter_map(|id| cedar.rule(id)) {
+        match &rule.scopes {
+            Some(needed) => granted.scopes.push((place, Arc::clone(needed))),
+            None => granted.free = true,
+        }
+    }
+    granted.scopes.sort_by_key(|(place, _)| *place);
+    Some(granted)
+}
+
+/// What went wrong, without the values that Cedar would quote.
+fn fault(error: &EvaluationError) -> &'static str {
+    match error {
+        EvaluationError::EntityDoesNotExist(_) => "an entity that does not exist",
+        EvaluationError::EntityAttrDoesNotExist(_) | EvaluationError::RecordAttrDoesNotExist(_) => {
+            "an attribute that is not there: guard it with has"
+        }
+        EvaluationError::TypeError(_) => "a value of another type",
+        EvaluationError::IntegerOverflow(_) => "an overflow",
+        EvaluationError::FailedExtensionFunctionExecution(_) => "an extension function's refusal",
+        _ => "another error",
+    }
+}
