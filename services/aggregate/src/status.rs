@@ -4,7 +4,7 @@ mod entries;
 
 use std::sync::Arc;
 
-use vmcp_core::{LATEST_STATEFUL, STATELESS};
+use vmcp_core::{Hints, LATEST_STATEFUL, STATELESS};
 
 use crate::backend::own::Owns;
 use crate::backend::{Link, Speaks, Status};
@@ -89,6 +89,8 @@ pub struct Entry {
     pub original: String,
     /// What it is called after overrides and before conflicts are settled.
     pub wanted: String,
+    /// What a tool's server says that it does, with what is overridden.
+    pub hints: Hints,
     /// Whether clients see it.
     pub shown: bool,
     /// Why it is hidden; `None` when it is shown.

@@ -3,6 +3,7 @@
 //! What was asked for goes to standard output, everything else to standard error. The exit code is 0
 //! when all is well, 1 when the configuration or the backends are at fault, 2 for wrong usage.
 
+mod authz;
 mod completion;
 mod config;
 mod connect;
@@ -41,6 +42,8 @@ enum Command {
     Init(init::Init),
     /// Show what a client would see and why.
     Inspect(inspect::Inspect),
+    /// Ask the policies about callers.
+    Authz(authz::Authz),
     /// Run the server with built-in example backends.
     Demo(demo::Demo),
     /// Print the JSON Schema of the configuration file.
@@ -66,6 +69,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Validate(validate) => validate.run(),
         Command::Init(init) => init.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Authz(authz) => authz.run(),
         Command::Demo(demo) => demo.run(),
         Command::Schema => schema::run(),
         Command::Completion(completion) => completion.run(),

@@ -6,6 +6,7 @@ mod backends;
 mod credentials;
 mod environment;
 mod guards;
+mod judge;
 mod measures;
 mod records;
 mod unsupported;
@@ -21,6 +22,7 @@ use vmcp_egress::Egress;
 
 use self::backends::Around;
 pub use self::guards::Guards;
+pub(crate) use self::judge::Judge;
 pub use self::measures::Measures;
 pub(crate) use self::records::Recording;
 pub use self::records::Records;

@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use vmcp_core::Hints;
+
 use super::{Because, Entry};
 use crate::catalog::{Kind, Route, contested, hidden_by, singular, wanted};
 use crate::hub::{Everything, Snapshot};
@@ -71,12 +73,14 @@ fn entry(
         None => Because::NameTaken(settlement(catalog, kind, &contested)),
     });
     let name = place.map_or(contested, |(name, _)| name.to_owned());
+    let hints = catalog.hints(kind, &name);
     Entry {
         kind: singular(kind),
         name,
         backend: backend.to_owned(),
         original,
         wanted,
+        hints: if shown { hints } else { Hints::default() },
         shown,
         because,
     }

@@ -54,7 +54,7 @@ fn renamed(entry: &Entry) -> Vec<&'static str> {
 }
 
 /// Why clients don't see it, in words.
-fn because(entry: &Entry) -> Option<String> {
+pub(crate) fn because(entry: &Entry) -> Option<String> {
     entry.because.as_ref().map(|because| match because {
         Because::Hidden(Hides::ExcludeAllTools) => "aggregation.excludeAllTools".to_owned(),
         Because::Hidden(Hides::ExcludeAll) => {

@@ -1,0 +1,30 @@
+//! `vmcp authz`.
+
+mod asked;
+mod explain;
+mod given;
+mod told;
+
+use clap::{Args, Subcommand};
+
+use super::outcome::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct Authz {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show what the policies decide for a caller, which of them decide, and what the caller sees.
+    Explain(explain::Explain),
+}
+
+impl Authz {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Explain(explain) => explain.run(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What is asked about, and whether it is there.
+
+use std::fmt::Write as _;
+
+use clap::Args;
+use vmcp_aggregate::settings::Sharing;
+use vmcp_aggregate::status::{BackendReport, Because, Entry};
+use vmcp_core::{Hints, ItemKind};
+
+use crate::cli::connect::Seen;
+use crate::cli::inspect::because;
+use crate::cli::outcome::Failure;
+
+/// The most names that are suggested.
+const SUGGESTED: usize = 10;
+
+/// Which thing.
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct What {
+    /// A tool, by the name that clients know it by.
+    #[arg(long, value_name = "NAME")]
+    tool: Option<String>,
+    /// A prompt, by the name that clients know it by.
+    #[arg(long, value_name = "NAME")]
+    prompt: Option<String>,
+    /// A resource, or a resource template as it is listed.
+    #[arg(long, value_name = "URI")]
+    resource: Option<String>,
+}
+
+/// A thing that somebody offers, or is said to.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) kind: ItemKind,
+    pub(crate) name: String,
+    pub(crate) hints: Hints,
+    /// Whose it is; `None` where no backend lists it.
+    pub(crate) backend: Option<String>,
+}
+
+/// What an entry is.
+pub(crate) fn kind(entry: &Entry) -> ItemKind {
+    match entry.kind {
+        "tool" => ItemKind::Tool,
+        "prompt" => ItemKind::Prompt,
+        "resource" => ItemKind::Resource,
+        _ => ItemKind::ResourceTemplate,
+    }
+}
+
+impl What {
+    pub(crate) fn any(&self) -> bool {
+        self.named().is_some()
+    }
+
+    fn named(&self) -> Option<(ItemKind, &str)> {
+        let tool = self.tool.as_deref().map(|name| (ItemKind::Tool, name));
+        let prompt = self.prompt.as_deref().map(|name| (ItemKind::Prompt, name));
+        let resource = self.resource.as_deref().map(|name| (ItemKind::Resource, name));
+        tool.or(prompt).or(resource)
+    }
+
+    /// As it is said, where no backend is asked.
+    pub(crate) fn supposed(&self) -> Option<Asked> {
+        let (kind, name) = self.named()?;
+        let template = kind == ItemKind::Resource && name.contains('{');
+        let kind = if template { ItemKind::ResourceTemplate } else { kind };
+        Some(Asked { kind, name: name.to_owned(), hints: Hints::default(), backend: None })
+    }
+
+    /// As the backends offer it.
+    pub(crate) fn among(&self, seen: &Seen) -> Result<Option<Asked>, Failure> {
+        let Some((wanted, name)) = self.named() else { return Ok(None) };
+        let located = wanted == ItemKind::Resource;
+        let fits = |entry: &&Entry| {
+            let kind = kind(entry);
+            kind == wanted || (located && kind == ItemKind::ResourceTemplate)
+        };
+        let entries = || seen.report.entries.iter().filter(fits);
+        let asked = |entry: &Entry| Asked {
+            kind: kind(entry),
+            name: name.to_owned(),
+            hints: entry.hints,
+            backend: Some(entry.backend.clone()),
+        };
+        if let Some(entry) = entries().find(|entry| entry.name == name && entry.shown) {
+            return Ok(Some(asked(entry)));
+        }
+        let template = |entry: &Entry| kind(entry) == ItemKind::ResourceTemplate;
+        if located && entries().any(template) {
+            // What templates stand for is not listed: the backend that has it would say so.
+            let (kind, hints) = (ItemKind::Resource, Hints::default());
+            return Ok(Some(Asked { kind, name: name.to_owned(), hints, backend: None }));
+        }
+        let what = if located { "resource" } else { noun(wanted) };
+        let called = |entry: &&Entry| entry.name == name || entry.original == name;
+        Err(match entries().find(|entry| entry.name == name) {
+            Some(hidden) => Failure::Usage(nobody_sees(what, hidden)),
+            None => missing(what, name, entries().filter(|entry| entry.shown), called, seen),
+        })
+    }
+}
+
+pub(crate) fn noun(kind: ItemKind) -> &'static str {
+    match kind {
+        ItemKind::Tool => "tool",
+        ItemKind::Prompt => "prompt",
+        ItemKind::Resource => "resource",
+        ItemKind::ResourceTemplate => "resource template",
+    }
+}
+
+/// The backends whose offer is not among what was seen.
+pub(crate) fn unseen(seen: &Seen) -> impl Iterator<Item = (&BackendReport, &'static str)> {
+    seen.report.backends.iter().filter_map(|backend| match backend.catalog {
+        Sharing::PerCaller => Some((backend, "offers each caller something else")),
+        Sharing::Shared if !backend.offered => Some((backend, "does not answer")),
+        Sharing::Shared => None,
+    })
+}
+
+fn nobody_sees(what: &str, entry: &Entry) -> String {
+    let why = because(entry).unwrap_or_default();
+    let because = match entry.because {
+        Some(Because::NameTaken(_)) => "",
+        Some(Because::Hidden(_)) | None => "the configuration hides it: ",
+    };
+    format!("nobody sees the {what} \"{}\" of {}: {because}{why}", entry.name, entry.backend)
+}
+
+fn missing<'a>(
+    what: &str,
+    name: &str,
+    shown: impl Iterator<Item = &'a Entry> + Clone,
+    called: impl Fn(&&'a Entry) -> bool,
+    seen: &Seen,
+) -> Failure {
+    let plain = |name: &str| crate::cli::table::plain(name);
+    let names = |entries: Vec<&Entry>| {
+        entries.iter().map(|entry| plain(&entry.name)).collect::<Vec<_>>().join(", ")
+    };
+    let alike = |entry: &&'a Entry| called(entry) || entry.name.contains(name);
+    let close: Vec<_> = shown.clone().filter(alike).take(SUGGESTED).collect();
+    let mut message = format!("there is no {what} \"{}\"", plain(name));
+    let all = shown.clone().count();
+    // Writing to a string cannot fail.
+    if !close.is_empty() {
+        _ = write!(message, ": did you mean {}?", names(close));
+    } else if all == 0 {
+        _ = write!(message, ", nor any other {what}");
+    } else {
+        _ = write!(message, ": there are {}", names(shown.take(SUGGESTED).collect()));
+        if all > SUGGESTED {
+            _ = write!(message, " and {} more", all - SUGGESTED);
+        }
+    }
+    let unseen: Vec<_> =
+        unseen(seen).map(|(backend, why)| format!("{} {why}", backend.name)).collect();
+    if unseen.is_empty() {
+        return Failure::Usage(message);
+    }
+    let unseen = unseen.join(", ");
+    Failure::Fault(format!("{message}; but {unseen}: take it for granted with --offline"))
+}

@@ -1,0 +1,110 @@
+//! `vmcp authz explain`.
+
+use clap::Args;
+use vmcp_config::{Authz, File, IncomingMethod};
+use vmcp_core::{Identity, Item};
+
+use super::asked::{Asked, What, unseen};
+use super::given::{Given, Who};
+use super::told::{self, Told};
+use crate::cli::config::{ConfigFile, Loaded};
+use crate::cli::connect::{Seen, connect};
+use crate::cli::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
+use crate::parts::Judge;
+
+/// Exits with 0 whatever is decided.
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    #[command(flatten)]
+    config: ConfigFile,
+    #[command(flatten)]
+    who: Who,
+    #[command(flatten)]
+    what: What,
+    #[command(flatten)]
+    given: Given,
+    /// Ask no backend: what is named is taken to be there, without annotations, and no lists are shown.
+    #[arg(long)]
+    offline: bool,
+    #[command(flatten)]
+    printed: Printed,
+}
+
+impl Explain {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        if self.given.any() && !self.what.any() {
+            return Err(Failure::Usage("--argument needs --tool or --prompt".to_owned()));
+        }
+        if self.offline && !self.what.any() {
+            let message = "--offline needs --tool, --prompt or --resource";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+        let (identity, arguments) = (self.who.identity()?, self.given.json()?);
+        block_on(self.explain(identity, arguments))
+    }
+
+    async fn explain(self, identity: Identity, arguments: Option<String>) -> Result<(), Failure> {
+        let Loaded { text: _, file, parts, warnings, egress: _ } = self.config.require()?;
+        for warning in warnings {
+            complain(&format!("warning: {warning}"));
+        }
+        for note in notes(&file, &identity) {
+            complain(&format!("note: {note}"));
+        }
+        let judge = parts.guards.judge();
+        let (asked, seen) = if self.offline {
+            (self.what.supposed(), None)
+        } else {
+            let seen = connect(parts).await?;
+            (self.what.among(&seen)?, Some(seen))
+        };
+        let decided = asked.map(|asked| decided(&judge, &identity, asked, arguments.as_deref()));
+        for (backend, why) in seen.iter().flat_map(unseen) {
+            let name = &backend.name;
+            complain(&format!("warning: {name} {why}: what it offers is not in the lists"));
+        }
+        let lists = seen.as_ref().map(|seen: &Seen| told::lists(seen, &judge.admission(&identity)));
+        let told = Told { identity: &identity, decided, lists };
+        match self.printed.form {
+            Form::Text => print(&told.text()),
+            Form::Json => print_json(&told.json()),
+        }
+        Ok(())
+    }
+}
+
+fn decided(
+    judge: &Judge,
+    identity: &Identity,
+    asked: Asked,
+    arguments: Option<&str>,
+) -> (Asked, vmcp_cedar::Explanation) {
+    let item = Item { kind: asked.kind, name: &asked.name, hints: asked.hints };
+    let explained = judge.explain(identity, &item, arguments.map(str::as_bytes));
+    (asked, explained)
+}
+
+/// What whoever asks should know of the configuration.
+fn notes(file: &File, identity: &Identity) -> Vec<String> {
+    let incoming = &file.incoming_auth;
+    let mut notes = Vec::new();
+    if matches!(incoming.method, IncomingMethod::Anonymous) && !identity.is_anonymous() {
+        notes
+            .push("incomingAuth.type is anonymous: no caller of this server has claims".to_owned());
+    }
+    if matches!(incoming.method, IncomingMethod::Oidc(_)) && identity.is_anonymous() {
+        notes.push("incomingAuth.type is oidc: who has no token is not let in".to_owned());
+    }
+    match &incoming.authz {
+        Authz::None => notes.push(
+            "incomingAuth.authz is none: there are no policies, and everything is permitted"
+                .to_owned(),
+        ),
+        Authz::Cedar(cedar) => {
+            notes.extend(cedar.primary_upstream_provider.as_ref().map(|provider| {
+                format!("the claims stand for those of {}'s access token", provider.as_str())
+            }));
+        }
+    }
+    notes
+}

@@ -1,0 +1,161 @@
+//! What was found out, for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use vmcp_cedar::{Deciding, Explanation};
+use vmcp_core::{Admission, Hints, Identity, Item, ItemKind, Verdict};
+
+use super::asked::{Asked, kind, noun};
+use crate::cli::connect::Seen;
+use crate::cli::table::plain;
+
+const KINDS: [(ItemKind, &str, &str); 4] = [
+    (ItemKind::Tool, "tools", "tools"),
+    (ItemKind::Prompt, "prompts", "prompts"),
+    (ItemKind::Resource, "resources", "resources"),
+    (ItemKind::ResourceTemplate, "resource templates", "resourceTemplates"),
+];
+
+/// The whole answer.
+#[derive(Debug)]
+pub(crate) struct Told<'a> {
+    pub(crate) identity: &'a Identity,
+    pub(crate) decided: Option<(Asked, Explanation)>,
+    pub(crate) lists: Option<Lists>,
+}
+
+/// Of each kind: what the caller sees, and how many there are.
+pub(crate) type Lists = [(Vec<String>, usize); 4];
+
+/// What of everything the caller sees.
+pub(crate) fn lists(seen: &Seen, admission: &Admission) -> Lists {
+    KINDS.map(|(of, ..)| {
+        let entries = seen.report.entries.iter();
+        let all: Vec<_> = entries.filter(|entry| entry.shown && kind(entry) == of).collect();
+        let visible = all.iter().filter(|entry| {
+            admission.visible(&Item { kind: of, name: &entry.name, hints: entry.hints })
+        });
+        (visible.map(|entry| entry.name.clone()).collect(), all.len())
+    })
+}
+
+impl Told<'_> {
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        if let Some((asked, explained)) = &self.decided {
+            // Writing to a string cannot fail.
+            let who = plain(self.identity.subject().unwrap_or("anonymous"));
+            let name = plain(&asked.name);
+            _ = writeln!(out, "{} {name} for {who}: {}", noun(asked.kind), verdict(explained));
+            if let Some(hints) = hints(asked.hints) {
+                _ = writeln!(out, "its server says: {hints}");
+            }
+            out.push_str(&reasons(explained));
+        }
+        if let Some(lists) = &self.lists {
+            if !out.is_empty() {
+                out.push('\n');
+            }
+            out.push_str("the caller sees\n");
+            for ((_, name, _), (sees, all)) in KINDS.iter().zip(lists) {
+                let names: Vec<_> = sees.iter().map(|name| plain(name)).collect();
+                let colon = if names.is_empty() { "" } else { ": " };
+                let names = names.join(", ");
+                _ = writeln!(out, "  {} of {all} {name}{colon}{names}", sees.len());
+            }
+        }
+        out
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let decided = self.decided.as_ref();
+        let mut out =
+            decided.map_or_else(|| json!({}), |(asked, explained)| about(asked, explained));
+        out["subject"] = self.identity.subject().into();
+        if let Some(lists) = &self.lists {
+            let list = |((_, _, name), (sees, all)): (&(_, _, &str), &(Vec<String>, usize))| {
+                ((*name).to_owned(), json!({"visible": sees, "of": all}))
+            };
+            out["sees"] =
+                KINDS.iter().zip(lists).map(list).collect::<serde_json::Map<_, _>>().into();
+        }
+        out
+    }
+}
+
+/// What is decided, with what the client is answered.
+fn verdict(explained: &Explanation) -> String {
+    match &explained.verdict {
+        Verdict::Permitted => "permitted".to_owned(),
+        Verdict::Hidden => "hidden: not listed, and answered like an unknown name".to_owned(),
+        Verdict::Denied => "listed, but denied with these arguments (403)".to_owned(),
+        Verdict::NeedsScopes(scopes) => {
+            format!("listed, but the token lacks scopes: {} are needed (403)", scopes.join(" "))
+        }
+    }
+}
+
+fn reasons(explained: &Explanation) -> String {
+    let Explanation { visible: _, verdict, deciding, errors } = explained;
+    let mut out = String::new();
+    for error in errors {
+        _ = writeln!(out, "error, which denies: {}", plain(error));
+    }
+    if deciding.is_empty() && errors.is_empty() && *verdict != Verdict::Permitted {
+        out.push_str("no policy permits it\n");
+    }
+    for one in deciding {
+        // The text has the annotations.
+        let Deciding { id, permits, text, annotations: _ } = one;
+        _ = writeln!(out, "{id} {}", if *permits { "permits" } else { "forbids" });
+        for line in text.lines() {
+            _ = writeln!(out, "    {}", plain(line));
+        }
+    }
+    out
+}
+
+fn named(hints: Hints) -> impl Iterator<Item = (&'static str, bool)> {
+    let Hints { read_only, destructive, idempotent, open_world } = hints;
+    let all = [
+        ("readOnlyHint", read_only),
+        ("destructiveHint", destructive),
+        ("idempotentHint", idempotent),
+        ("openWorldHint", open_world),
+    ];
+    all.into_iter().filter_map(|(name, hint)| Some((name, hint?)))
+}
+
+fn hints(hints: Hints) -> Option<String> {
+    let all: Vec<_> = named(hints).map(|(name, hint)| format!("{name} {hint}")).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+fn about(asked: &Asked, explained: &Explanation) -> Value {
+    let Asked { kind, name, hints, backend } = asked;
+    let Explanation { visible, verdict, deciding, errors } = explained;
+    let (word, scopes) = match verdict {
+        Verdict::Permitted => ("permitted", None),
+        Verdict::Hidden => ("hidden", None),
+        Verdict::Denied => ("denied", None),
+        Verdict::NeedsScopes(scopes) => ("needsScopes", Some(scopes)),
+    };
+    let deciding = deciding.iter().map(|one| {
+        let Deciding { id, permits, text, annotations } = one;
+        let effect = if *permits { "permit" } else { "forbid" };
+        let annotations: serde_json::Map<_, _> =
+            annotations.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
+        json!({"id": id, "effect": effect, "text": text, "annotations": annotations})
+    });
+    let hints: serde_json::Map<_, _> =
+        named(*hints).map(|(name, hint)| (name.to_owned(), hint.into())).collect();
+    json!({
+        "item": {"kind": noun(*kind), "name": name, "backend": backend, "annotations": hints},
+        "verdict": word,
+        "scopes": scopes.map(|scopes| scopes.iter().map(|scope| &**scope).collect::<Vec<_>>()),
+        "visible": visible,
+        "deciding": deciding.collect::<Vec<_>>(),
+        "errors": errors,
+    })
+}

@@ -1,0 +1,62 @@
+//! What policies say of callers who are only supposed.
+
+use std::sync::Arc;
+
+use vmcp_cedar::{Cedar, Explanation};
+use vmcp_core::{Admission, Admit, Identity, Item, Verdict, ViewKey};
+
+use super::Guards;
+
+/// The policies of a configuration, or their absence.
+#[derive(Debug)]
+pub(crate) struct Judge(Option<Arc<Cedar>>);
+
+/// There are no policies.
+struct Everything;
+
+impl Guards {
+    pub(crate) fn judge(&self) -> Judge {
+        Judge(self.authorize.as_ref().map(|authorize| Arc::clone(authorize.policy())))
+    }
+}
+
+impl Judge {
+    /// What a caller with these claims may see and do.
+    pub(crate) fn admission(&self, identity: &Identity) -> Admission {
+        match &self.0 {
+            Some(cedar) => cedar.suppose(identity),
+            None => Admission::new(Everything),
+        }
+    }
+
+    pub(crate) fn explain(
+        &self,
+        identity: &Identity,
+        item: &Item<'_>,
+        arguments: Option<&[u8]>,
+    ) -> Explanation {
+        match &self.0 {
+            Some(cedar) => cedar.explain(identity, item, arguments),
+            None => Explanation {
+                visible: true,
+                verdict: Verdict::Permitted,
+                deciding: Vec::new(),
+                errors: Vec::new(),
+            },
+        }
+    }
+}
+
+impl Admit for Everything {
+    fn visible(&self, _: &Item<'_>) -> bool {
+        true
+    }
+
+    fn admit(&self, _: &Item<'_>, _: Option<&[u8]>) -> Verdict {
+        Verdict::Permitted
+    }
+
+    fn view(&self) -> ViewKey {
+        ViewKey::of("everything")
+    }
+}
