@@ -59,9 +59,22 @@ impl Authority {
     /// A token of the user for an audience; another `number` makes another token.
     #[must_use]
     pub fn token(&self, user: &str, audience: &str, number: u32) -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.token_until(user, audience, number, SystemTime::now() + LIFETIME)
+    }
+
+    /// As [`Authority::token`], good until then.
+    #[must_use]
+    pub fn token_until(
+        &self,
+        user: &str,
+        audience: &str,
+        number: u32,
+        until: SystemTime,
+    ) -> String {
+        let seconds =
+            |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let claims = json!({ "iss": self.issuer(), "sub": user, "aud": audience, "jti": number,
-            "iat": now.as_secs(), "exp": (now + LIFETIME).as_secs() });
+            "iat": seconds(until - LIFETIME), "exp": seconds(until) });
         let part = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let signed = format!("{}.{}", part(&json!({ "alg": "EdDSA", "kid": "1" })), part(&claims));
         let signature = BASE64_URL_SAFE_NO_PAD.encode(self.pair.sign(signed.as_bytes()));

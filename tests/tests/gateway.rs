@@ -19,3 +19,5 @@ mod isolation;
 mod reload;
 #[path = "gateway/sessions.rs"]
 mod sessions;
+#[path = "gateway/tokens.rs"]
+mod tokens;

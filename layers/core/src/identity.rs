@@ -109,7 +109,8 @@ impl Identity {
         self.0.as_deref().and_then(|known| known.token.as_ref())
     }
 
-    /// When the token stops being valid. Streams opened with it end then.
+    /// When the token is accepted no longer, whatever leeway clocks are allowed. Streams opened with it end
+    /// then.
     #[must_use]
     pub fn expires_at(&self) -> Option<SystemTime> {
         self.0.as_deref().and_then(|known| known.expires_at)

@@ -43,7 +43,7 @@ pub struct Introspection<C> {
 pub struct Introspected {
     /// All members of the answer but `active`; `iss` is always there.
     pub claims: Claims,
-    /// The claim `exp`, which may be missing.
+    /// When it is accepted no longer: the claim `exp`, which may be missing, and the leeway of the rules.
     pub expires_at: Option<SystemTime>,
 }
 

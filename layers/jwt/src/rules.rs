@@ -132,7 +132,7 @@ impl Rules {
         if issued.is_some_and(|at| at > now + FUTURE) {
             return Err(TokenFault::IssuedInFuture);
         }
-        Ok(expires)
+        Ok(expires.map(|at| at + self.leeway))
     }
 }
 

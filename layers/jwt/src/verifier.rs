@@ -38,7 +38,7 @@ pub struct Verifier<K> {
 pub struct Verified {
     /// All of its claims.
     pub claims: Claims,
-    /// The claim `exp`.
+    /// When it is accepted no longer: the claim `exp`, and the leeway of the rules.
     pub expires_at: SystemTime,
 }
 

@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::fmt::Write;
 
 use http::HeaderMap;
-use serde_json::{Value, json};
+use serde_json::json;
 use vmcp_tests::authority::Authority;
 use vmcp_tests::backends::{Mirror, Shown, Voice};
 use vmcp_tests::caller::Caller;
-use vmcp_tests::counterparts::{Gateway, Reply};
+use vmcp_tests::counterparts::Reply;
 
-use crate::common::{status, until};
+use crate::common::ready_among;
 
 const AUDIENCE: &str = "http://localhost/mcp";
 const USERS: [&str; 2] = ["ann", "bob"];
@@ -303,11 +303,7 @@ async fn nothing_crosses(strategy: &Strategy) {
     let section = (strategy.section)(&authority);
     writeln!(yaml, "outgoingAuth: {{source: inline, default: {section}}}").unwrap();
     let sts = authority.sts_url();
-    let gateway = Gateway::start_among(&yaml, &[("AWS_ENDPOINT_URL_STS", &sts)]).await.unwrap();
-    let ready = async |status: Value| {
-        status["backends"].as_array().unwrap().iter().all(|backend| backend["status"] == "ready")
-    };
-    until("every backend is ready", async || ready(status(&gateway).await).await).await;
+    let gateway = ready_among(&yaml, &[("AWS_ENDPOINT_URL_STS", &sts)]).await;
     let tokens = USERS.map(|user| {
         (1..=3).map(|number| authority.token(user, AUDIENCE, number)).collect::<Vec<_>>()
     });

@@ -33,7 +33,17 @@ pub(crate) async fn gateway(backends: &[&Good]) -> Gateway {
 /// A gateway in front of these, with further sections of its configuration; it knows what they offer.
 pub(crate) async fn gateway_with(backends: &[&Good], sections: &str) -> Gateway {
     let all = backends.iter().map(|good| (good.name(), good.url()));
-    let gateway = Gateway::start(&config(all, sections)).await.unwrap();
+    ready(&config(all, sections)).await
+}
+
+/// A gateway with this configuration, that knows what its backends offer.
+pub(crate) async fn ready(yaml: &str) -> Gateway {
+    ready_among(yaml, &[]).await
+}
+
+/// As [`ready`], with variables of the environment.
+pub(crate) async fn ready_among(yaml: &str, variables: &[(&str, &str)]) -> Gateway {
+    let gateway = Gateway::start_among(yaml, variables).await.unwrap();
     let ready = async |status: Value| {
         status["backends"].as_array().unwrap().iter().all(|backend| backend["status"] == "ready")
     };

@@ -85,7 +85,7 @@ async fn every_member_becomes_a_claim() {
     assert_eq!((claims.text("iss"), claims.text("sub")), (Some(ISSUER), Some("alice")));
     assert_eq!(claims["groups"], json!(["a"]));
     assert!(!claims.contains_key("active") && claims.contains_key("tsid"));
-    assert_eq!(expires_at, Some(clock().now() + Duration::from_secs(60)));
+    assert_eq!(expires_at, Some(clock().now() + Duration::from_secs(60) + vmcp_jwt::LEEWAY));
 }
 
 #[tokio::test]
