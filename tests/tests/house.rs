@@ -64,6 +64,11 @@ const CRATES: &[(&str, &str, Sees)] = &[
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-auth-store", "services/auth-store", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (
+        "vmcp-auth-server",
+        "services/auth-server",
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-upstream", "vmcp-auth-store"]),
+    ),
+    (
         "vmcp-aggregate",
         "services/aggregate",
         Sees::Only(&[

@@ -1,0 +1,311 @@
+//! The authorization endpoint (RFC 6749 section 3.1, OAuth 2.1 section 3.1).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri};
+use url::Url;
+use vmcp_auth_store::{
+    Aim, Browser, Challenge, Client, ClientAuth, Digest, Login, Profile, SessionId, Stage,
+};
+
+use crate::Scopes;
+use crate::cimd::is_document_url;
+use crate::client::{Unknown, redirect_uris};
+use crate::error::{Code, Fault};
+use crate::flow::{STEP, Stop, consent_key};
+use crate::intake::{BrowserCookie, form, peer};
+use crate::opaque::{nonce, random};
+use crate::page::{Ask, Trouble, redirect};
+use crate::params::Params;
+use crate::redirect::{RedirectKind, RedirectUri};
+use crate::server::{Asked, Inner};
+
+/// The longest `state`, in bytes.
+const MAX_STATE: usize = 2048;
+
+/// The longest `nonce`, in bytes.
+const MAX_NONCE: usize = 512;
+
+/// A request that may go on.
+struct Checked {
+    scopes: Scopes,
+    resource: String,
+    challenge: Challenge,
+    nonce: Option<String>,
+    /// Whether the person is asked even if they were before.
+    ask: bool,
+}
+
+/// Who asks and where the answer goes: from here on, the client is told what is wrong.
+struct Trusted {
+    client: Client,
+    redirect: RedirectUri,
+    state: Option<String>,
+}
+
+/// `GET` and `POST` of the authorization endpoint.
+pub(crate) async fn authorize(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    match server.authorize(request).await {
+        Ok(response) => response,
+        Err(trouble) => server.trouble(trouble),
+    }
+}
+
+impl Inner {
+    async fn authorize(&self, request: Request) -> Result<Response, Trouble> {
+        self.admit(Asked::Page, peer(&request)).map_err(|fault| Trouble::from(&fault))?;
+        let headers = request.headers().clone();
+        let text = if request.method() == Method::POST {
+            form(request).await.map_err(|_| Trouble::MALFORMED)?
+        } else {
+            Bytes::copy_from_slice(request.uri().query().unwrap_or_default().as_bytes())
+        };
+        let params = Params::parse(&text).map_err(|_| Trouble::MALFORMED)?;
+        let trusted = self.trust(&params).await?;
+        match self.begin(&headers, &params, &trusted).await {
+            Ok(response) => Ok(response),
+            Err(Stop::Person(trouble)) => Err(trouble),
+            Err(Stop::Client(fault)) => {
+                tracing::info!(client = %trusted.client.id, error = fault.code.name(), "an authorization request is refused");
+                let state = trusted.state.as_deref();
+                Ok(redirect(&self.error_uri(&trusted.redirect, state, &fault)))
+            }
+        }
+    }
+
+    /// Finds out who asks, and whether the answer may go where they say. As long as that is open, nobody is
+    /// redirected.
+    async fn trust(&self, params: &Params<'_>) -> Result<Trusted, Trouble> {
+        if params.is_twice("client_id") || params.is_twice("redirect_uri") {
+            return Err(Trouble::MALFORMED);
+        }
+        let id = params.get("client_id").ok_or(Trouble::CLIENT)?;
+        let client = self.client(id).await.map_err(|unknown| match unknown {
+            Unknown::NotRegistered | Unknown::Document(_) => Trouble::CLIENT,
+            Unknown::Unavailable(fault) => Trouble::from(&fault),
+        })?;
+        let redirect = if let Some(asked) = params.get("redirect_uri") {
+            let asked = RedirectUri::parse(asked).map_err(|_| Trouble::REDIRECT)?;
+            let public = client.auth == ClientAuth::None;
+            let covers = |known: RedirectUri| known == asked || (public && known.covers(&asked));
+            redirect_uris(&client).any(covers).then_some(asked).ok_or(Trouble::REDIRECT)?
+        } else {
+            // It may be left out where there is no choice.
+            let mut known = redirect_uris(&client);
+            let only = known.next().filter(|_| known.next().is_none());
+            only.ok_or(Trouble::REDIRECT)?
+        };
+        let state = params.get("state").filter(|state| is_printable(state, MAX_STATE));
+        let state = state.filter(|_| !params.is_twice("state")).map(str::to_owned);
+        Ok(Trusted { client, redirect, state })
+    }
+
+    async fn begin(
+        &self,
+        headers: &HeaderMap,
+        params: &Params<'_>,
+        trusted: &Trusted,
+    ) -> Result<Response, Stop> {
+        let checked = self.check(params, trusted).map_err(Stop::Client)?;
+        let cookie = BrowserCookie::sent_or_new(headers, &self.settings)
+            .map_err(|error| Stop::Client(error.into()))?;
+        let login = self.login(trusted, &checked, &cookie).map_err(Stop::Client)?;
+        let remembered = !checked.ask && self.is_remembered(trusted, &checked, &cookie).await?;
+        let mut response = if remembered {
+            redirect(&self.first_leg(login).await.map_err(Stop::Client)?.to_string())
+        } else {
+            self.ask(login, trusted, &checked).await.map_err(Stop::Client)?
+        };
+        cookie.send(&self.settings, &mut response);
+        Ok(response)
+    }
+
+    /// Everything that the client can be told about.
+    fn check(&self, params: &Params<'_>, trusted: &Trusted) -> Result<Checked, Fault> {
+        let Trusted { client, .. } = trusted;
+        if params.is_twice("resource") {
+            return Err(Fault::new(Code::InvalidTarget, "one resource only can be asked for"));
+        }
+        if params.any_twice() {
+            return Err(Fault::request("a parameter is there twice"));
+        }
+        if params.get("state").is_some_and(|state| !is_printable(state, MAX_STATE)) {
+            return Err(Fault::request(
+                "state is longer than 2048 characters, or not printable ASCII",
+            ));
+        }
+        for (name, code) in [
+            ("request", Code::RequestNotSupported),
+            ("request_uri", Code::RequestUriNotSupported),
+            ("registration", Code::RegistrationNotSupported),
+        ] {
+            if params.has(name) {
+                return Err(Fault::new(code, "this parameter of OpenID Connect is not supported"));
+            }
+        }
+        match params.get("response_type") {
+            Some("code") => {}
+            Some(_) => {
+                let words = "response_type must be code";
+                return Err(Fault::new(Code::UnsupportedResponseType, words));
+            }
+            None => return Err(Fault::request("response_type is missing; it must be code")),
+        }
+        if params.get("response_mode").is_some_and(|mode| mode != "query") {
+            return Err(Fault::request("response_mode must be query"));
+        }
+        let nonce = params.get("nonce");
+        if nonce.is_some_and(|nonce| !is_printable(nonce, MAX_NONCE)) {
+            return Err(Fault::request(
+                "nonce is longer than 512 characters, or not printable ASCII",
+            ));
+        }
+        let prompts = || params.get("prompt").into_iter().flat_map(|prompt| prompt.split(' '));
+        if prompts().any(|prompt| prompt == "none") {
+            let words = "nobody can be logged in without being asked";
+            return Err(Fault::new(Code::LoginRequired, words));
+        }
+        Ok(Checked {
+            scopes: scopes(params, client)?,
+            resource: self.resource(params)?,
+            challenge: challenge(params)?,
+            nonce: nonce.map(str::to_owned),
+            ask: prompts().any(|prompt| prompt == "consent"),
+        })
+    }
+
+    /// Whom tokens will be for (RFC 8707 section 2.1).
+    fn resource(&self, params: &Params<'_>) -> Result<String, Fault> {
+        let found = self.settings.audiences.find(params.get("resource"));
+        let words = "resource is none that tokens are issued for";
+        found.map(|known| known.as_str().to_owned()).ok_or(Fault::new(Code::InvalidTarget, words))
+    }
+
+    fn login(
+        &self,
+        trusted: &Trusted,
+        checked: &Checked,
+        cookie: &BrowserCookie,
+    ) -> Result<Login, Fault> {
+        let request = vmcp_auth_store::Request {
+            client: trusted.client.id.clone(),
+            redirect_uri: trusted.redirect.as_str().to_owned(),
+            state: trusted.state.clone(),
+            challenge: checked.challenge,
+            scopes: checked.scopes.to_vec(),
+            resource: Some(checked.resource.clone()),
+            nonce: checked.nonce.clone(),
+        };
+        Ok(Login {
+            aim: Aim::Authorize(request),
+            session: SessionId::from_bytes(random()?),
+            browser: cookie.digest(),
+            // Replaced in either case: by the page that asks, or by the first provider.
+            stage: Stage::AwaitConsent { csrf: Digest::of(random::<32>()?) },
+            user: None,
+            profile: Profile::default(),
+            created: self.now(),
+        })
+    }
+
+    /// Whether the person who uses this browser consented to the same before. Anybody can pass for a client that
+    /// is known by a document and answers on loopback, so for such a one they are asked each time (RFC 8252
+    /// section 8.6).
+    async fn is_remembered(
+        &self,
+        trusted: &Trusted,
+        checked: &Checked,
+        cookie: &BrowserCookie,
+    ) -> Result<bool, Stop> {
+        let Trusted { client, redirect, .. } = trusted;
+        let anybody =
+            is_document_url(client.id.as_str()) && redirect.kind() == RedirectKind::Loopback;
+        if cookie.is_fresh() || anybody {
+            return Ok(false);
+        }
+        let known = self.store.browser(&cookie.digest()).await;
+        let Some(Browser { consents, .. }) = known.map_err(|error| Stop::Client(error.into()))?
+        else {
+            return Ok(false);
+        };
+        let (place, now) = (redirect.without_port(), self.now());
+        Ok(consents.iter().any(|consent| {
+            consent.client == client.id
+                && consent.redirect_uri == place
+                && consent.expires > now
+                && checked.scopes.is_subset(&Scopes::stored(&consent.scopes))
+        }))
+    }
+
+    async fn first_leg(&self, login: Login) -> Result<Uri, Fault> {
+        let leg = self.upstreams.first().ok_or(Fault::server())?;
+        let gone = Fault::server();
+        self.go_on(login, leg, None).await?.ok_or(gone)
+    }
+
+    /// Shows the page that asks.
+    async fn ask(
+        &self,
+        login: Login,
+        trusted: &Trusted,
+        checked: &Checked,
+    ) -> Result<Response, Fault> {
+        let (id, csrf) = (nonce()?, nonce()?);
+        let login = Login { stage: Stage::AwaitConsent { csrf: Digest::of(&csrf) }, ..login };
+        self.store.put_login(&consent_key(&id), &login, STEP).await?;
+        let Trusted { client, redirect, .. } = trusted;
+        let known_by =
+            Url::parse(client.id.as_str()).ok().filter(|_| is_document_url(client.id.as_str()));
+        let known_by = known_by.as_ref().and_then(Url::host_str);
+        let providers: Vec<_> = self.upstreams.iter().map(|leg| leg.name.as_str()).collect();
+        Ok(self.pages.consent(&Ask {
+            client: client.name.as_deref().unwrap_or("An application without a name"),
+            known_by,
+            redirect,
+            scopes: &checked.scopes,
+            resource: &checked.resource,
+            providers: &providers,
+            id: &id,
+            csrf: &csrf,
+            base: self.settings.front().path(),
+        }))
+    }
+}
+
+/// What the client asks for, or all that it may have.
+fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, Fault> {
+    let own = Scopes::stored(&client.scopes);
+    let scopes = match params.get("scope") {
+        None => own,
+        Some(text) => {
+            let fault = |words| Fault::new(Code::InvalidScope, words);
+            let asked = Scopes::parse(text).map_err(|_| fault("scope is malformed"))?;
+            if !asked.is_subset(&own) {
+                return Err(fault("a scope is none that this client registered"));
+            }
+            asked
+        }
+    };
+    // A client that cannot use a refresh token gets none.
+    Ok(if client.refresh { scopes } else { scopes.online() })
+}
+
+/// The PKCE challenge (RFC 7636 section 4.3): required, and made with S256.
+fn challenge(params: &Params<'_>) -> Result<Challenge, Fault> {
+    let challenge = params.get("code_challenge");
+    let challenge =
+        challenge.ok_or(Fault::request("code_challenge is missing: PKCE is required"))?;
+    if params.get("code_challenge_method") != Some("S256") {
+        return Err(Fault::request("code_challenge_method must be S256"));
+    }
+    challenge
+        .parse()
+        .map_err(|_| Fault::request("code_challenge is not the base64url of a SHA-256 digest"))
+}
+
+fn is_printable(text: &str, longest: usize) -> bool {
+    text.len() <= longest && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
+}

@@ -1,0 +1,310 @@
+//! Where upstream providers send browsers back to (RFC 6749 section 4.1.2).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::HeaderMap;
+use secrecy::ExposeSecret;
+use vmcp_auth_store::{
+    Aim, Consent, Label, Login, Profile, Row, Seed, SessionHead, Stage, Subject, SubjectName,
+    Timestamp, UserId,
+};
+use vmcp_upstream::{Answer, Exposed, Tokens};
+
+use crate::error::{Code, Fault};
+use crate::flow::{STEP, Stop, state_key, upstream_fault};
+use crate::intake::{BROWSER, BrowserCookie, peer};
+use crate::metadata::path;
+use crate::opaque::{NoRandomness, random};
+use crate::page::{Trouble, redirect};
+use crate::params::Params;
+use crate::redirect::RedirectUri;
+use crate::server::{Asked, Inner, Leg};
+
+/// `GET` of a callback.
+pub(crate) async fn callback(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let address = peer(&request);
+    if let Err(fault) = server.admit(Asked::Page, address) {
+        return server.trouble(Trouble::from(&fault));
+    }
+    match server.arrive(request.headers(), &path, &query).await {
+        Ok(response) => response,
+        Err(trouble) => server.trouble(trouble),
+    }
+}
+
+impl Inner {
+    /// Takes the login that the browser comes back to, and goes on with it. Of several that bring the same
+    /// state, one gets it.
+    async fn arrive(
+        &self,
+        headers: &HeaderMap,
+        path: &str,
+        query: &str,
+    ) -> Result<Response, Trouble> {
+        let params = Params::parse(query.as_bytes()).map_err(|_| Trouble::MALFORMED)?;
+        let state = params.get("state").filter(|_| !params.is_twice("state"));
+        let key = state_key(state.ok_or(Trouble::MALFORMED)?);
+        let login = self
+            .store
+            .take_login(&key)
+            .await
+            .map_err(|error| Trouble::from(&Fault::from(error)))?;
+        let login = login.ok_or(Trouble::EXPIRED)?;
+        let cookie = BrowserCookie::sent(headers, &self.settings);
+        let Some(cookie) = cookie.filter(|cookie| cookie.digest() == login.browser) else {
+            tracing::warn!("a login came back in another browser than it began in");
+            self.clear(&login).await;
+            return Err(Trouble::OTHER_BROWSER);
+        };
+        match self.continue_login(&login, &cookie, &params, path).await {
+            Ok(mut response) => {
+                cookie.send(&self.settings, &mut response);
+                Ok(response)
+            }
+            Err(Stop::Person(trouble)) => {
+                self.clear(&login).await;
+                Err(trouble)
+            }
+            Err(Stop::Client(fault)) => {
+                self.clear(&login).await;
+                let to = self.login_error_uri(&login, &fault);
+                to.map(|to| redirect(&to)).ok_or(Trouble::PROVIDER)
+            }
+        }
+    }
+
+    /// Takes away what a login that failed has brought so far. What cannot be taken away ends by itself.
+    async fn clear(&self, login: &Login) {
+        if matches!(login.aim, Aim::Authorize(_)) && login.user.is_some() {
+            let _ = self.store.drop_session(&login.session).await;
+        }
+    }
+
+    async fn continue_login(
+        &self,
+        login: &Login,
+        cookie: &BrowserCookie,
+        params: &Params<'_>,
+        path: &str,
+    ) -> Result<Response, Stop> {
+        let Stage::AwaitUpstream { provider, leg: sealed } = &login.stage else {
+            return Err(Stop::Person(Trouble::EXPIRED));
+        };
+        let (at, leg) = self.upstream(provider).ok_or(Stop::Client(Fault::server()))?;
+        if params.any_twice() || leg.provider.redirect_uri().path() != path {
+            return Err(Stop::Client(Fault::new(
+                Code::AccessDenied,
+                "the identity provider's answer is malformed",
+            )));
+        }
+        if params.has("error") {
+            // The provider's words are its own: neither shown nor passed on.
+            tracing::info!(provider = %leg.name, "an upstream provider refused a login");
+            let words = "the login at the identity provider was refused";
+            return Err(Stop::Client(Fault::new(Code::AccessDenied, words)));
+        }
+        let words = "the identity provider's answer has no code";
+        let code = params.get("code").ok_or(Stop::Client(Fault::new(Code::AccessDenied, words)))?;
+        let answer = Answer { code: code.into(), iss: params.get("iss").map(str::to_owned) };
+        let kept = self
+            .open("leg", login.session, provider, sealed)
+            .map_err(|error| Stop::Client(error.into()))?;
+        let came = leg.provider.finish(&kept, answer).await.map_err(|fault| {
+            tracing::warn!(provider = %leg.name, %fault, "a login failed at an upstream provider");
+            Stop::Client(upstream_fault(&fault))
+        })?;
+        let (user, profile) = self.who(login, at, leg, &came).await?;
+        let login = Login { user: Some(user.clone()), profile, ..login.clone() };
+        self.link(&login, leg, came.tokens).await.map_err(Stop::Client)?;
+        let Aim::Authorize(request) = &login.aim else {
+            return Ok(redirect(&self.page(path::CONNECTIONS)));
+        };
+        if let Some(next) = self.upstreams.get(at + 1) {
+            let to = self.go_on(login.clone(), next, None).await.map_err(Stop::Client)?;
+            let to = to.ok_or(Stop::Person(Trouble::EXPIRED))?;
+            return Ok(redirect(&to.to_string()));
+        }
+        self.finish(&login, &user, request, cookie).await.map_err(Stop::Client)
+    }
+
+    /// Who the person is here. The first provider says; the others only add what they link.
+    async fn who(
+        &self,
+        login: &Login,
+        at: usize,
+        leg: &Leg,
+        came: &vmcp_upstream::Login,
+    ) -> Result<(UserId, Profile), Stop> {
+        let server = |_| Stop::Client(Fault::server());
+        if at > 0 {
+            // Only a login without a first leg could lack one.
+            let user = login.user.clone().ok_or(Stop::Client(Fault::server()))?;
+            return Ok((user, login.profile.clone()));
+        }
+        let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
+        let profile = Profile { name: text(&came.name), email: text(&came.email) };
+        let user = if came.synthesized {
+            UserId::new(&*came.subject).map_err(server)?
+        } else {
+            let name = SubjectName::new(&*came.subject).map_err(server)?;
+            let subject = Subject { provider: leg.name.clone(), name };
+            let proposed = user_id().map_err(|error| Stop::Client(error.into()))?;
+            let found = self.store.user(&subject, &proposed, &profile).await;
+            found.map_err(|error| Stop::Client(error.into()))?
+        };
+        // Made-up subjects are new each time, so that nobody can be told from another by them.
+        let other = login.user.as_ref().is_some_and(|known| *known != user) && !came.synthesized;
+        if other {
+            Err(Stop::Person(Trouble::OTHER_ACCOUNT))
+        } else {
+            Ok((login.user.clone().unwrap_or(user), profile))
+        }
+    }
+
+    /// Keeps the tokens of a provider. A half-done login's end by themselves after a while.
+    async fn link(&self, login: &Login, leg: &Leg, tokens: Tokens) -> Result<(), Fault> {
+        let user = login.user.clone().ok_or(Fault::server())?;
+        let tokens = self.carry(&user, leg, tokens).await?;
+        let row = self.seal_row(login.session, leg, &tokens)?;
+        let head = match &login.aim {
+            Aim::Authorize(request) => {
+                SessionHead { id: login.session, user, client: request.client.clone() }
+            }
+            // What ended meanwhile is not begun anew.
+            Aim::Relink => {
+                let session = self.store.session(&login.session).await?;
+                let words = "the session ended meanwhile";
+                session.ok_or(Fault::new(Code::AccessDenied, words))?.head
+            }
+        };
+        self.store.put_row(&head, &leg.name, &row, STEP).await?;
+        self.rows.forget(login.session, &leg.name);
+        Ok(())
+    }
+
+    /// The refresh token of an earlier login, where the provider gives one at the first login only.
+    async fn carry(&self, user: &UserId, leg: &Leg, tokens: Tokens) -> Result<Tokens, Fault> {
+        if tokens.refresh.is_some()
+            || tokens.expires_at.is_none()
+            || user.as_str().starts_with("tk-")
+        {
+            return Ok(tokens);
+        }
+        let Some((session, row)) = self.store.last_row(user, &leg.name).await? else {
+            return Ok(tokens);
+        };
+        let Ok(before) = self.open_row(session, leg, &row) else { return Ok(tokens) };
+        let same = before.subject == tokens.subject && before.client_id == tokens.client_id;
+        Ok(if same { Tokens { refresh: before.refresh, ..tokens } } else { tokens })
+    }
+
+    /// A row of these tokens.
+    pub(crate) fn seal_row(
+        &self,
+        session: vmcp_auth_store::SessionId,
+        leg: &Leg,
+        tokens: &Tokens,
+    ) -> Result<Row, Fault> {
+        let session = session.to_text();
+        let text = serde_json::to_vec(&Exposed(tokens)).map_err(|_| Fault::server())?;
+        let text = secrecy::SecretSlice::from(text);
+        let names = [session.as_str(), leg.name.as_str()];
+        Ok(Row {
+            version: 0,
+            sealed: self.vault().seal(Label::new("row", &names), text.expose_secret())?,
+            expires: tokens.expires_at.map(Timestamp::from),
+            scopes: tokens.scopes.iter().map(str::to_owned).collect(),
+            written: self.now(),
+        })
+    }
+
+    /// The tokens of a row.
+    pub(crate) fn open_row(
+        &self,
+        session: vmcp_auth_store::SessionId,
+        leg: &Leg,
+        row: &Row,
+    ) -> Result<Tokens, Fault> {
+        let text = self.open("row", session, &leg.name, &row.sealed)?;
+        let tokens: Exposed<Tokens> =
+            serde_json::from_slice(text.expose_secret()).map_err(|_| Fault::server())?;
+        Ok(tokens.0)
+    }
+
+    /// Gives the client its code, and remembers what was consented to.
+    async fn finish(
+        &self,
+        login: &Login,
+        user: &UserId,
+        request: &vmcp_auth_store::Request,
+        cookie: &BrowserCookie,
+    ) -> Result<Response, Fault> {
+        let to = RedirectUri::parse(&request.redirect_uri).map_err(|_| Fault::server())?;
+        let now = self.now();
+        let seed = Seed {
+            client: request.client.clone(),
+            redirect_uri: request.redirect_uri.clone(),
+            challenge: request.challenge,
+            scopes: request.scopes.clone(),
+            resource: request.resource.clone(),
+            nonce: request.nonce.clone(),
+            session: login.session,
+            user: user.clone(),
+            profile: login.profile.clone(),
+            authenticated: now,
+        };
+        let code = self.settings.hmac.code()?;
+        let key = self.settings.hmac.open_code(code.expose_secret()).ok_or(Fault::server())?;
+        if !self.store.put_code(&key, &seed, self.settings.lifespans.code()).await? {
+            return Err(Fault::new(Code::AccessDenied, "the session ended meanwhile"));
+        }
+        let consent = Consent {
+            client: request.client.clone(),
+            redirect_uri: to.without_port(),
+            scopes: request.scopes.clone(),
+            given: now,
+            expires: now + BROWSER,
+        };
+        // The login is done either way: without it, the person is asked again next time.
+        if let Err(error) =
+            self.store.remember(&cookie.digest(), user, Some(&consent), BROWSER).await
+        {
+            tracing::warn!(%error, "a consent is not remembered");
+        }
+        Ok(redirect(&to.with(&[
+            ("code", code.expose_secret()),
+            ("state", request.state.as_deref().unwrap_or_default()),
+            ("iss", self.issuer()),
+        ])))
+    }
+
+    /// The address of one of the pages.
+    pub(crate) fn page(&self, path: &str) -> String {
+        format!("{}{path}", self.settings.front().as_str())
+    }
+}
+
+/// A name for somebody who is new (RFC 9562 section 5.4).
+fn user_id() -> Result<UserId, NoRandomness> {
+    UserId::new(uuid()?).map_err(|_| NoRandomness)
+}
+
+/// A random UUID.
+pub(crate) fn uuid() -> Result<String, NoRandomness> {
+    let mut bytes: [u8; 16] = random()?;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let bits = u128::from_be_bytes(bytes);
+    Ok(format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        bits >> 96,
+        (bits >> 80) & 0xffff,
+        (bits >> 64) & 0xffff,
+        (bits >> 48) & 0xffff,
+        bits & 0xffff_ffff_ffff,
+    ))
+}

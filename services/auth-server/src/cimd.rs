@@ -1,0 +1,286 @@
+//! Clients that are known by the URL of their metadata document (CIMD), which is fetched.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use serde_json::{Map, Value};
+use tower::ServiceExt;
+use tower::util::BoxCloneService;
+use tower_service::Service;
+use url::{Host, Url};
+use vmcp_auth_store::{ApplicationType, Client, ClientAuth, ClientId};
+use vmcp_core::{Body, BoxError, Cache, Flights};
+
+use crate::redirect::{RedirectKind, RedirectUri};
+use crate::register::is_name;
+use crate::server::Inner;
+use crate::{Scopes, Settings};
+
+/// The largest document that is read, in bytes.
+pub const MAX_DOCUMENT: usize = 10 * 1024;
+
+/// How long a document may take.
+const TIME: Duration = Duration::from_secs(5);
+
+/// How long a document is kept: as its headers say, within these.
+const KEPT: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
+
+/// How long a document is kept that doesn't say.
+const USUAL: Duration = Duration::from_secs(300);
+
+/// How long nobody asks again after a fetch failed.
+const FAILED: Duration = Duration::from_secs(10);
+
+/// How many documents are kept, and how many failures.
+const DOCUMENTS: usize = 256;
+
+/// How many fetches may be under way.
+const FETCHES: usize = 16;
+
+type Http = BoxCloneService<Request<Body>, Response<Body>, BoxError>;
+type Outcome = Result<Arc<Client>, CimdFault>;
+
+/// Fetches and keeps metadata documents of clients.
+pub(crate) struct Cimd {
+    http: Mutex<Http>,
+    kept: Arc<Cache<ClientId, Outcome>>,
+    flights: Flights<ClientId, Outcome>,
+}
+
+/// Why a client's metadata document is not usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CimdFault {
+    /// It cannot be had: no connection, an address that may not be reached, a redirect, another status.
+    #[error("the client's metadata document cannot be fetched")]
+    Unreachable,
+    /// It did not come in 5 s.
+    #[error("the client's metadata document takes too long")]
+    Slow,
+    /// It is larger than [`MAX_DOCUMENT`].
+    #[error("the client's metadata document is larger than {MAX_DOCUMENT} bytes")]
+    TooLarge,
+    /// It is no JSON object, or has a member twice.
+    #[error("the client's metadata document is no JSON object")]
+    NotJson,
+    /// Its `client_id` is not the URL that it was fetched from.
+    #[error("the client's metadata document is of another client")]
+    OtherClient,
+    /// It has no usable name or redirect URI, a secret, or asks for what is not offered.
+    #[error("the client's metadata document has something that is not allowed: {0}")]
+    Content(&'static str),
+    /// Too many are being fetched.
+    #[error("too many metadata documents are being fetched")]
+    Busy,
+}
+
+/// Whether an identifier is the URL of a metadata document: https with a path, without user name, fragment or
+/// dots in the path.
+pub(crate) fn is_document_url(id: &str) -> bool {
+    let Ok(url) = Url::parse(id) else { return false };
+    let plain = url.username().is_empty() && url.password().is_none() && url.fragment().is_none();
+    let path = url.path();
+    // Encoded slashes and dots mean one thing here and another one there.
+    let odd = ["%2e", "%2f", "%5c"].iter().any(|part| path.to_ascii_lowercase().contains(part));
+    // A text that a URL parser would write in another way could be two clients in one place and one in another.
+    url.scheme() == "https"
+        && plain
+        && path != "/"
+        && !odd
+        && url.as_str() == id
+        && matches!(url.host(), Some(Host::Domain(_)))
+}
+
+impl Cimd {
+    /// Fetches with `http`, which must follow no redirects and reach no private addresses.
+    pub(crate) fn new<C, R>(http: C) -> Self
+    where
+        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        C::Error: Into<BoxError>,
+        C::Future: Send + 'static,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let http = http.map_response(|response| response.map(Body::wrap)).map_err(Into::into);
+        Self {
+            http: Mutex::new(BoxCloneService::new(http)),
+            kept: Arc::new(Cache::new(DOCUMENTS)),
+            flights: Flights::new(),
+        }
+    }
+
+    /// The client of this document.
+    pub(crate) async fn client(&self, id: &ClientId, server: &Inner) -> Result<Client, CimdFault> {
+        let now = server.clock.now();
+        if let Some(kept) = self.kept.get(id, now) {
+            return kept.map(Arc::unwrap_or_clone);
+        }
+        if self.flights.len() >= FETCHES {
+            return Err(CimdFault::Busy);
+        }
+        let fetch = || {
+            let http = self.http.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let (id, kept, clock) = (id.clone(), Arc::clone(&self.kept), server.clock.clone());
+            let allowed = Allowed::of(&server.settings);
+            async move {
+                let fetched = match tokio::time::timeout(TIME, get(http, &id)).await {
+                    Ok(fetched) => fetched,
+                    Err(_) => Err(CimdFault::Slow),
+                };
+                let now = clock.now();
+                let outcome = fetched.and_then(|(headers, bytes)| {
+                    let client = read(&id, &bytes, &allowed, now)?;
+                    Ok((Arc::new(client), freshness(&headers)))
+                });
+                let (outcome, time) = match outcome {
+                    Ok((client, time)) => (Ok(client), time),
+                    Err(fault) => {
+                        tracing::info!(client = %id, %fault, "a client's metadata document is not usable");
+                        (Err(fault), FAILED)
+                    }
+                };
+                kept.insert(id, outcome.clone(), now + time, now);
+                outcome
+            }
+        };
+        self.flights.join(id.clone(), fetch).await.map(Arc::unwrap_or_clone)
+    }
+}
+
+impl fmt::Debug for Cimd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cimd").field("kept", &self.kept.len()).finish_non_exhaustive()
+    }
+}
+
+/// What a client may have.
+struct Allowed {
+    scopes: Scopes,
+    baseline: Scopes,
+}
+
+impl Allowed {
+    fn of(settings: &Settings) -> Self {
+        Self { scopes: settings.scopes.clone(), baseline: settings.baseline_scopes.clone() }
+    }
+}
+
+async fn get(http: Http, id: &ClientId) -> Result<(HeaderMap, Bytes), CimdFault> {
+    let request = Request::get(id.as_str())
+        .header(ACCEPT, HeaderValue::from_static("application/json"))
+        .body(Body::empty())
+        .map_err(|_| CimdFault::Unreachable)?;
+    let response = http.oneshot(request).await.map_err(|_| CimdFault::Unreachable)?;
+    if response.status() != StatusCode::OK {
+        return Err(CimdFault::Unreachable);
+    }
+    let (parts, body) = response.into_parts();
+    let media = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media = media.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+    if !media.eq_ignore_ascii_case("application/json") && !media.ends_with("+json") {
+        return Err(CimdFault::NotJson);
+    }
+    match vmcp_core::read(body, MAX_DOCUMENT).await {
+        Ok(bytes) => Ok((parts.headers, bytes)),
+        Err(vmcp_core::BodyError::TooLarge { .. }) => Err(CimdFault::TooLarge),
+        Err(_) => Err(CimdFault::Unreachable),
+    }
+}
+
+/// Reads a document. Grant and response types beside the ones that are needed are ignored.
+fn read(
+    id: &ClientId,
+    bytes: &[u8],
+    allowed: &Allowed,
+    now: SystemTime,
+) -> Result<Client, CimdFault> {
+    let document = vmcp_jwt::parse_claims(bytes).map_err(|_| CimdFault::NotJson)?;
+    if document.get("client_id").and_then(Value::as_str) != Some(id.as_str()) {
+        return Err(CimdFault::OtherClient);
+    }
+    let content = |words| move || CimdFault::Content(words);
+    if ["client_secret", "client_secret_expires_at"].iter().any(|name| document.contains_key(*name))
+    {
+        return Err(CimdFault::Content("a client secret"));
+    }
+    if text(&document, "token_endpoint_auth_method").is_some_and(|method| method != "none") {
+        return Err(CimdFault::Content("token_endpoint_auth_method is not none"));
+    }
+    let name = text(&document, "client_name").filter(|name| is_name(name));
+    let name = name.ok_or_else(content("client_name is missing or malformed"))?;
+    let uris =
+        strings(&document, "redirect_uris").ok_or_else(content("redirect_uris is no list"))?;
+    if !(1..=10).contains(&uris.len()) {
+        return Err(CimdFault::Content("redirect_uris has none, or more than 10"));
+    }
+    let usable =
+        |uri: &&str| RedirectUri::parse(uri).is_ok_and(|uri| uri.kind() != RedirectKind::App);
+    if !uris.iter().all(usable) {
+        return Err(CimdFault::Content(
+            "redirect_uris has one that is neither https nor on loopback",
+        ));
+    }
+    let has = |member: &str, value: &str, unless: bool| {
+        if document.contains_key(member) {
+            strings(&document, member).is_some_and(|list| list.contains(&value))
+        } else {
+            unless
+        }
+    };
+    if !has("response_types", "code", true) || !has("grant_types", "authorization_code", true) {
+        return Err(CimdFault::Content("it uses neither codes nor the grant authorization_code"));
+    }
+    let asked = text(&document, "scope").map(Scopes::parse).transpose();
+    let asked = asked.map_err(|_| CimdFault::Content("scope is malformed"))?;
+    let scopes =
+        asked.map_or_else(|| allowed.scopes.clone(), |asked| asked.intersection(&allowed.scopes));
+    Ok(Client {
+        id: id.clone(),
+        name: Some(name.to_owned()),
+        redirect_uris: uris.into_iter().map(str::to_owned).collect(),
+        auth: ClientAuth::None,
+        refresh: has("grant_types", "refresh_token", true),
+        scopes: scopes.union(&allowed.baseline).to_vec(),
+        application_type: match text(&document, "application_type") {
+            Some("native") => ApplicationType::Native,
+            _ => ApplicationType::Web,
+        },
+        software_id: None,
+        created: now.into(),
+    })
+}
+
+fn text<'a>(document: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    document.get(name).and_then(Value::as_str)
+}
+
+fn strings<'a>(document: &'a Map<String, Value>, name: &str) -> Option<Vec<&'a str>> {
+    document.get(name)?.as_array()?.iter().map(Value::as_str).collect()
+}
+
+/// How long a document may be kept (RFC 9111 section 4.2), within [`KEPT`].
+fn freshness(headers: &HeaderMap) -> Duration {
+    let directives = headers
+        .get_all(CACHE_CONTROL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|directive| directive.trim().to_ascii_lowercase());
+    let mut time = USUAL;
+    for directive in directives {
+        if directive == "no-store" || directive == "no-cache" {
+            return *KEPT.start();
+        }
+        if let Some(seconds) = directive.strip_prefix("max-age=").and_then(|text| text.parse().ok())
+        {
+            time = Duration::from_secs(seconds);
+        }
+    }
+    let age = headers.get(AGE).and_then(|age| age.to_str().ok()?.parse().ok());
+    let age = age.map_or(Duration::ZERO, Duration::from_secs);
+    time.saturating_sub(age).clamp(*KEPT.start(), *KEPT.end())
+}

@@ -1,0 +1,166 @@
+//! Which client it is: found by its identifier, and authenticated.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use secrecy::{ExposeSecret, SecretString};
+use vmcp_auth_store::{Client, ClientAuth, ClientId, Digest};
+
+use crate::cimd::{CimdFault, is_document_url};
+use crate::error::{Code, Fault};
+use crate::params::Params;
+use crate::redirect::RedirectUri;
+use crate::server::Inner;
+
+/// Who a client says it is at the token endpoint.
+#[derive(Debug)]
+pub(crate) struct Credentials {
+    pub(crate) id: ClientId,
+    secret: Option<SecretString>,
+    /// Whether they came in the header.
+    pub(crate) basic: bool,
+}
+
+/// Why there is no such client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unknown {
+    /// Nobody registered it, or its registration ended.
+    NotRegistered,
+    /// Its metadata document is not usable.
+    Document(CimdFault),
+    /// It cannot be looked for at the moment.
+    Unavailable(Fault),
+}
+
+impl Inner {
+    /// The client of this identifier.
+    pub(crate) async fn client(&self, id: &str) -> Result<Client, Unknown> {
+        let name = ClientId::new(id).map_err(|_| Unknown::NotRegistered)?;
+        if let Some(cimd) = self.cimd.as_ref().filter(|_| is_document_url(id)) {
+            return cimd.client(&name, self).await.map_err(Unknown::Document);
+        }
+        let found =
+            self.store.client(&name).await.map_err(|error| Unknown::Unavailable(error.into()))?;
+        found.ok_or(Unknown::NotRegistered)
+    }
+}
+
+impl Credentials {
+    /// Those of a request: HTTP Basic, or parameters of the form, never both (RFC 6749 section 2.3).
+    pub(crate) fn read(headers: &HeaderMap, params: &Params<'_>) -> Result<Self, Fault> {
+        let mut headers = headers.get_all(AUTHORIZATION).iter();
+        let header = headers.next();
+        if headers.next().is_some() {
+            return Err(Fault::request("there is more than one Authorization header"));
+        }
+        let in_form = params.get("client_id");
+        let secret = params.get("client_secret");
+        let Some(header) = header else {
+            let id = in_form.ok_or(Fault::new(Code::InvalidClient, "client_id is missing"))?;
+            let secret = secret.map(SecretString::from);
+            return Ok(Self { id: name(id)?, secret, basic: false });
+        };
+        let refused =
+            || Fault::new(Code::InvalidClient, "the Authorization header is malformed").basic(true);
+        if secret.is_some() {
+            return Err(Fault::request("the client authenticates in the header and in the form"));
+        }
+        let (id, secret) = header.to_str().ok().and_then(basic).ok_or_else(refused)?;
+        if in_form.is_some_and(|in_form| in_form != id) {
+            return Err(Fault::request("client_id is another one in the header and in the form"));
+        }
+        Ok(Self { id: name(&id)?, secret: Some(secret), basic: true })
+    }
+
+    /// Whether they are the client's own. `None` is a client that nobody registered: then only one that is
+    /// known by its metadata document can be meant, which has no secret.
+    pub(crate) fn check(&self, client: Option<&Client>) -> Result<(), Fault> {
+        let refused = || {
+            let fault =
+                Fault::new(Code::InvalidClient, "the client is unknown or its secret is wrong");
+            fault.basic(self.basic)
+        };
+        let auth = match client {
+            Some(client) => client.auth,
+            None if is_document_url(self.id.as_str()) => ClientAuth::None,
+            None => return Err(refused()),
+        };
+        match (auth, &self.secret) {
+            (ClientAuth::None, None) => Ok(()),
+            // Whichever of the two it registered: clients mix them up, and neither is weaker.
+            (
+                ClientAuth::ClientSecretBasic(known) | ClientAuth::ClientSecretPost(known),
+                Some(secret),
+            ) => {
+                let given = Digest::of(secret.expose_secret());
+                verify_slices_are_equal(given.as_bytes(), known.as_bytes()).map_err(|_| refused())
+            }
+            (ClientAuth::None, Some(_)) | (_, None) => Err(refused()),
+        }
+    }
+}
+
+/// The client's redirect URIs.
+pub(crate) fn redirect_uris(client: &Client) -> impl Iterator<Item = RedirectUri> {
+    client.redirect_uris.iter().filter_map(|uri| RedirectUri::parse(uri).ok())
+}
+
+fn name(id: &str) -> Result<ClientId, Fault> {
+    ClientId::new(id).map_err(|_| Fault::new(Code::InvalidClient, "client_id is malformed"))
+}
+
+/// User name and password of a Basic header, both form-encoded first (RFC 6749 section 2.3.1).
+fn basic(header: &str) -> Option<(String, SecretString)> {
+    let (scheme, encoded) = header.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (id, secret) = text.split_once(':')?;
+    let decode = |text: &str| {
+        let mut pairs = form_urlencoded::parse(text.as_bytes());
+        // One pair without `=`, or the text would mean something else.
+        let plain = !text.contains(['&', '=']);
+        pairs.next().filter(|_| plain).map(|(name, _)| name.into_owned())
+    };
+    Some((decode(id)?, decode(secret)?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(header: Option<&str>, form: &str) -> Result<Credentials, Fault> {
+        let mut headers = HeaderMap::new();
+        if let Some(header) = header {
+            headers.insert(
+                AUTHORIZATION,
+                format!("Basic {}", STANDARD.encode(header)).parse().unwrap(),
+            );
+        }
+        Credentials::read(&headers, &Params::parse(form.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn basic_credentials_are_form_encoded_first() {
+        let read = read(Some("a%3Ab+c:p%25%3A"), "").unwrap();
+        assert_eq!((read.id.as_str(), read.basic), ("a:b c", true));
+        assert_eq!(read.secret.unwrap().expose_secret(), "p%:");
+    }
+
+    #[test]
+    fn a_client_authenticates_in_one_place() {
+        assert_eq!(read(Some("a:b"), "client_secret=b").unwrap_err().code, Code::InvalidRequest);
+        assert_eq!(read(Some("a:b"), "client_id=c").unwrap_err().code, Code::InvalidRequest);
+        assert!(read(Some("a:b"), "client_id=a").is_ok());
+        assert_eq!(read(None, "").unwrap_err().code, Code::InvalidClient);
+        assert_eq!(read(Some("a"), "").unwrap_err().code, Code::InvalidClient);
+    }
+
+    #[test]
+    fn the_secret_is_in_no_debug_form() {
+        assert!(!format!("{:?}", read(Some("a:canary"), "")).contains("canary"));
+    }
+}

@@ -1,0 +1,180 @@
+//! The page on which people see what they linked, link it again, or unlink it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::HeaderMap;
+use vmcp_auth_store::{
+    Aim, Client, Login, Profile, ProviderName, Session, SessionId, Stage, Timestamp, UserId,
+};
+
+use crate::consent::is_own_form;
+use crate::error::Fault;
+use crate::intake::{BrowserCookie, form, peer};
+use crate::metadata::path;
+use crate::page::{Connection, Link, Linked, Overview, Trouble};
+use crate::params::Params;
+use crate::server::{Asked, Inner, Leg};
+
+/// `GET` of the page.
+pub(crate) async fn show(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    let address = peer(&request);
+    match server.show(address, request.headers().clone()).await {
+        Ok(response) => response,
+        Err(trouble) => server.trouble(trouble),
+    }
+}
+
+/// `POST` of the page.
+pub(crate) async fn change(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    match server.change(request).await {
+        Ok(response) => response,
+        Err(trouble) => server.trouble(trouble),
+    }
+}
+
+impl Inner {
+    async fn show(&self, address: IpAddr, headers: HeaderMap) -> Result<Response, Trouble> {
+        self.admit(Asked::Page, address).map_err(|fault| Trouble::from(&fault))?;
+        let (cookie, user) = self.visitor(&headers).await?;
+        let sessions = self.store.sessions_of(&user).await.map_err(trouble)?;
+        let mut connections = Vec::with_capacity(sessions.len());
+        for session in sessions {
+            // A session without a grant is a login that nobody finished.
+            if session.grant.is_some() {
+                connections.push(self.connection(session).await);
+            }
+        }
+        let overview = Overview {
+            connections: &connections,
+            csrf: &cookie.form_token(),
+            base: self.settings.front().path(),
+        };
+        Ok(self.pages.connections(&overview))
+    }
+
+    async fn change(&self, request: Request) -> Result<Response, Trouble> {
+        self.admit(Asked::Page, peer(&request)).map_err(|fault| Trouble::from(&fault))?;
+        if !is_own_form(&request) {
+            return Err(Trouble::OTHER_BROWSER);
+        }
+        let headers = request.headers().clone();
+        let (cookie, user) = self.visitor(&headers).await?;
+        let text = form(request).await.map_err(|_| Trouble::MALFORMED)?;
+        let params = Params::parse(&text).map_err(|_| Trouble::MALFORMED)?;
+        if params.any_twice() {
+            return Err(Trouble::MALFORMED);
+        }
+        if params.get("csrf") != Some(&cookie.form_token()) {
+            return Err(Trouble::OTHER_BROWSER);
+        }
+        let session: SessionId =
+            params.get("session").and_then(|text| text.parse().ok()).ok_or(Trouble::MALFORMED)?;
+        let session = self.store.session(&session).await.map_err(trouble)?;
+        // Somebody else's session is answered as none.
+        let session =
+            session.filter(|session| session.head.user == user).ok_or(Trouble::EXPIRED)?;
+        let leg = params
+            .get("provider")
+            .and_then(|name| self.upstreams.iter().find(|leg| leg.name.as_str() == name));
+        match (params.get("action"), leg) {
+            (Some("end"), None) => self.end_session(session.head.id).await.map_err(trouble)?,
+            (Some("unlink"), Some(leg)) => self.unlink(&session, leg).await?,
+            (Some("link"), Some(leg)) => return self.relink(&session, leg, &cookie).await,
+            _ => return Err(Trouble::MALFORMED),
+        }
+        Ok(self.pages.leave(&self.page(path::CONNECTIONS), "your connections"))
+    }
+
+    /// Who uses this browser, as far as a login in it said.
+    async fn visitor(&self, headers: &HeaderMap) -> Result<(BrowserCookie, UserId), Trouble> {
+        let cookie = BrowserCookie::sent(headers, &self.settings).ok_or(Trouble::NOBODY)?;
+        let browser = self.store.browser(&cookie.digest()).await.map_err(trouble)?;
+        Ok((cookie, browser.ok_or(Trouble::NOBODY)?.user))
+    }
+
+    async fn connection(&self, session: Session) -> Connection {
+        let client = self.store.client(&session.head.client).await.ok().flatten();
+        let name = client.and_then(|Client { name, .. }| name);
+        let linked = self.upstreams.iter().map(|leg| {
+            let row = session.rows.get(&leg.name);
+            let link = row.map(|row| Link {
+                scopes: row.scopes.join(" "),
+                until: until(row.expires, self.renews(&session, leg)),
+            });
+            Linked { provider: leg.name.as_str().to_owned(), link }
+        });
+        Connection {
+            session: session.head.id.to_text(),
+            client: name.unwrap_or_else(|| session.head.client.as_str().to_owned()),
+            since: date(session.created),
+            linked: linked.collect(),
+        }
+    }
+
+    /// Whether the provider's tokens are renewed by themselves.
+    fn renews(&self, session: &Session, leg: &Leg) -> bool {
+        let row = session.rows.get(&leg.name);
+        let tokens = row.and_then(|row| self.open_row(session.head.id, leg, row).ok());
+        tokens.is_some_and(|tokens| tokens.refresh.is_some())
+    }
+
+    /// Takes the provider's tokens away, here and there. The session stays.
+    async fn unlink(&self, session: &Session, leg: &Leg) -> Result<(), Trouble> {
+        let id = session.head.id;
+        self.store.drop_row(&id, &leg.name, None).await.map_err(trouble)?;
+        self.rows.forget(id, &leg.name);
+        let row = session.rows.get(&leg.name);
+        let tokens = row.and_then(|row| self.open_row(id, leg, row).ok());
+        if let Some(tokens) = tokens
+            && let Err(fault) = leg.provider.revoke(&tokens).await
+        {
+            tracing::warn!(provider = %leg.name, %fault, "a provider is not told that its tokens are not used any more");
+        }
+        Ok(())
+    }
+
+    /// Sends the browser to one provider, for a session that there is.
+    async fn relink(
+        &self,
+        session: &Session,
+        leg: &Leg,
+        cookie: &BrowserCookie,
+    ) -> Result<Response, Trouble> {
+        let provider: ProviderName = leg.name.clone();
+        let login = Login {
+            aim: Aim::Relink,
+            session: session.head.id,
+            browser: cookie.digest(),
+            // Replaced when the provider is asked.
+            stage: Stage::AwaitConsent { csrf: cookie.digest() },
+            user: Some(session.head.user.clone()),
+            profile: Profile::default(),
+            created: self.now(),
+        };
+        let to = self.go_on(login, leg, None).await.map_err(|fault| Trouble::from(&fault))?;
+        let to = to.ok_or(Trouble::EXPIRED)?;
+        Ok(self.pages.leave(&to.to_string(), to.host().unwrap_or(provider.as_str())))
+    }
+}
+
+fn trouble(error: vmcp_auth_store::StoreError) -> Trouble {
+    Trouble::from(&Fault::from(error))
+}
+
+fn until(expires: Option<Timestamp>, renews: bool) -> String {
+    match (expires, renews) {
+        (_, true) => "renewed by itself".to_owned(),
+        (None, false) => "no end".to_owned(),
+        (Some(at), false) => date(at),
+    }
+}
+
+/// Day and minute.
+fn date(at: Timestamp) -> String {
+    let seconds = i64::try_from(at.unix()).unwrap_or(i64::MAX);
+    let at = jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::MAX);
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}

@@ -1,0 +1,79 @@
+//! What a person decides on the page that asks them.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use vmcp_auth_store::{Digest, Stage};
+
+use crate::error::{Code, Fault};
+use crate::flow::consent_key;
+use crate::intake::{BrowserCookie, form, peer};
+use crate::page::Trouble;
+use crate::params::Params;
+use crate::redirect::RedirectUri;
+use crate::server::{Asked, Inner};
+
+/// `POST` of the consent page.
+pub(crate) async fn decide(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    match server.decide(request).await {
+        Ok(response) => response,
+        Err(trouble) => server.trouble(trouble),
+    }
+}
+
+/// Whether a form comes from a page of this server, as far as the browser says. That the form has its token is
+/// what counts; this says it sooner.
+pub(crate) fn is_own_form(request: &Request) -> bool {
+    let site = request.headers().get("sec-fetch-site");
+    site.is_none_or(|site| site == "same-origin")
+}
+
+impl Inner {
+    async fn decide(&self, request: Request) -> Result<Response, Trouble> {
+        self.admit(Asked::Page, peer(&request)).map_err(|fault| Trouble::from(&fault))?;
+        if !is_own_form(&request) {
+            return Err(Trouble::OTHER_BROWSER);
+        }
+        let cookie = BrowserCookie::sent(request.headers(), &self.settings);
+        let cookie = cookie.ok_or(Trouble::OTHER_BROWSER)?;
+        let text = form(request).await.map_err(|_| Trouble::MALFORMED)?;
+        let params = Params::parse(&text).map_err(|_| Trouble::MALFORMED)?;
+        if params.any_twice() {
+            return Err(Trouble::MALFORMED);
+        }
+        let key = consent_key(params.get("id").ok_or(Trouble::MALFORMED)?);
+        let login =
+            self.store.login(&key).await.map_err(|error| Trouble::from(&Fault::from(error)))?;
+        let login = login.ok_or(Trouble::EXPIRED)?;
+        let Stage::AwaitConsent { csrf } = &login.stage else { return Err(Trouble::EXPIRED) };
+        let given = params.get("csrf").map(Digest::of);
+        if given != Some(*csrf) || login.browser != cookie.digest() {
+            return Err(Trouble::OTHER_BROWSER);
+        }
+        match params.get("decision") {
+            Some("allow") => {}
+            Some("deny") => {
+                let fault = Fault::new(Code::AccessDenied, "the user did not allow it");
+                return self.refuse(&key, &fault).await;
+            }
+            _ => return Err(Trouble::MALFORMED),
+        }
+        let leg = self.upstreams.first().ok_or(Trouble::BROKEN)?;
+        match self.go_on(login, leg, Some(&key)).await {
+            Ok(Some(to)) => Ok(self.pages.leave(&to.to_string(), to.host().unwrap_or_default())),
+            Ok(None) => Err(Trouble::EXPIRED),
+            Err(fault) => self.refuse(&key, &fault).await,
+        }
+    }
+
+    /// Ends the login and tells the client why.
+    async fn refuse(&self, key: &Digest, fault: &Fault) -> Result<Response, Trouble> {
+        let login =
+            self.store.take_login(key).await.map_err(|error| Trouble::from(&Fault::from(error)))?;
+        let login = login.ok_or(Trouble::EXPIRED)?;
+        let to = self.login_error_uri(&login, fault).ok_or(Trouble::BROKEN)?;
+        let place = RedirectUri::parse(&to).map(|uri| uri.place().to_owned()).unwrap_or_default();
+        Ok(self.pages.leave(&to, &place))
+    }
+}

@@ -1,0 +1,231 @@
+//! What the steps of a login have in common: how it is found, how it goes on to a provider, how it ends.
+
+use std::time::Duration;
+
+use axum::response::Response;
+use http::{StatusCode, Uri};
+use secrecy::ExposeSecret;
+use vmcp_auth_store::{
+    Aim, Digest, Label, Login, ProviderName, Request, SessionId, Stage, VaultError,
+};
+
+use crate::error::{Code, Fault};
+use crate::opaque::nonce;
+use crate::page::Trouble;
+use crate::redirect::RedirectUri;
+use crate::server::{Inner, Leg};
+
+/// How long a person may take for each step of a login.
+pub(crate) const STEP: Duration = Duration::from_secs(600);
+
+/// Why a login does not go on.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The person is told, since it is not known, or not certain, who else could be.
+    Person(Trouble),
+    /// The client is told.
+    Client(Fault),
+}
+
+/// What a consent is found by.
+pub(crate) fn consent_key(id: &str) -> Digest {
+    Digest::of(["consent\0", id].concat())
+}
+
+/// What a login is found by that waits for a provider.
+pub(crate) fn state_key(state: &str) -> Digest {
+    Digest::of(["state\0", state].concat())
+}
+
+impl Inner {
+    /// Sends the login to a provider: in the place of the one under `from`, or as a new one. `None` if that one
+    /// is gone.
+    pub(crate) async fn go_on(
+        &self,
+        login: Login,
+        leg: &Leg,
+        from: Option<&Digest>,
+    ) -> Result<Option<Uri>, Fault> {
+        let state = nonce()?;
+        let (to, kept) = leg.provider.begin(&state).await.map_err(|fault| {
+            tracing::warn!(provider = %leg.name, %fault, "a login cannot be begun at an upstream provider");
+            upstream_fault(&fault)
+        })?;
+        let session = login.session.to_text();
+        let label = [session.as_str(), leg.name.as_str()];
+        let sealed = self.vault().seal(Label::new("leg", &label), kept.expose_secret())?;
+        let login = Login {
+            stage: Stage::AwaitUpstream { provider: leg.name.clone(), leg: sealed },
+            ..login
+        };
+        let key = state_key(&state);
+        let stored = if let Some(from) = from {
+            self.store.advance_login(from, &key, &login, STEP).await?
+        } else {
+            self.store.put_login(&key, &login, STEP).await?;
+            true
+        };
+        Ok(stored.then_some(to))
+    }
+
+    /// What the vault has of a session and a provider.
+    pub(crate) fn open(
+        &self,
+        kind: &'static str,
+        session: SessionId,
+        provider: &ProviderName,
+        sealed: &vmcp_auth_store::Sealed,
+    ) -> Result<secrecy::SecretSlice<u8>, VaultError> {
+        let session = session.to_text();
+        self.vault().open(Label::new(kind, &[&session, provider.as_str()]), sealed)
+    }
+
+    pub(crate) fn vault(&self) -> &vmcp_auth_store::Vault {
+        self.settings.hmac.vault()
+    }
+
+    /// The address that tells the client of an error (RFC 6749 section 4.1.2.1), with who says so (RFC 9207).
+    pub(crate) fn error_uri(
+        &self,
+        redirect: &RedirectUri,
+        state: Option<&str>,
+        fault: &Fault,
+    ) -> String {
+        redirect.with(&[
+            ("error", fault.code.name()),
+            ("error_description", fault.description),
+            ("state", state.unwrap_or_default()),
+            ("iss", self.issuer()),
+        ])
+    }
+
+    /// The same, for a login that was under way. `None` if no client asked.
+    pub(crate) fn login_error_uri(&self, login: &Login, fault: &Fault) -> Option<String> {
+        let Aim::Authorize(Request { redirect_uri, state, .. }) = &login.aim else { return None };
+        let redirect = RedirectUri::parse(redirect_uri).ok()?;
+        Some(self.error_uri(&redirect, state.as_deref(), fault))
+    }
+
+    pub(crate) fn trouble(&self, trouble: Trouble) -> Response {
+        self.pages.trouble(trouble)
+    }
+}
+
+/// What a client is told of an upstream provider's fault: nothing that the provider said.
+pub(crate) fn upstream_fault(fault: &vmcp_upstream::Fault) -> Fault {
+    match fault.error() {
+        "access_denied" => {
+            Fault::new(Code::AccessDenied, "the login at the identity provider failed")
+        }
+        "temporarily_unavailable" => Fault::later(
+            "the identity provider cannot be asked at the moment",
+            Duration::from_secs(30),
+        ),
+        _ => Fault::new(
+            Code::ServerError,
+            "the identity provider and this server do not fit together",
+        ),
+    }
+}
+
+impl From<VaultError> for Fault {
+    fn from(error: VaultError) -> Self {
+        tracing::error!(%error, "what the store keeps cannot be encrypted or decrypted");
+        Self::server()
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    pub(crate) const EXPIRED: Self = Self {
+        status: StatusCode::BAD_REQUEST,
+        title: "This login is over",
+        text: "It was finished already, or took longer than ten minutes.",
+        help: "Go back to the application and log in again.",
+    };
+
+    pub(crate) const OTHER_BROWSER: Self = Self {
+        status: StatusCode::FORBIDDEN,
+        title: "This login began in another browser",
+        text: "A login has to end in the browser it began in, with cookies allowed. If somebody sent you a link to \
+               this page, do not go on.",
+        help: "Go back to the application and log in again.",
+    };
+
+    pub(crate) const MALFORMED: Self = Self {
+        status: StatusCode::BAD_REQUEST,
+        title: "This request is malformed",
+        text: "The application sent something that cannot be read.",
+        help: "Try again; if that does not help, tell whoever makes the application.",
+    };
+
+    pub(crate) const CLIENT: Self = Self {
+        status: StatusCode::BAD_REQUEST,
+        title: "This application is not known here",
+        text: "It is not registered, or its registration ended because nobody used it.",
+        help: "Remove this server from the application and add it again, so that it registers anew.",
+    };
+
+    pub(crate) const REDIRECT: Self = Self {
+        status: StatusCode::BAD_REQUEST,
+        title: "This application wants to send you to an unknown place",
+        text: "The address that it asked for is none of those that it registered. You were not sent there.",
+        help: "Remove this server from the application and add it again; if that does not help, tell whoever makes \
+               the application.",
+    };
+
+    pub(crate) const AWAY: Self = Self {
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        title: "This does not work at the moment",
+        text: "This server cannot reach something that it needs.",
+        help: "Try again in a minute.",
+    };
+
+    pub(crate) const OFTEN: Self = Self {
+        status: StatusCode::TOO_MANY_REQUESTS,
+        title: "Too many requests",
+        text: "Your address has asked too often.",
+        help: "Wait a minute and try again.",
+    };
+
+    pub(crate) const BROKEN: Self = Self {
+        status: StatusCode::INTERNAL_SERVER_ERROR,
+        title: "This server failed",
+        text: "Nothing was done in your name.",
+        help: "Try again; if that does not help, tell whoever runs this server.",
+    };
+
+    pub(crate) const NOBODY: Self = Self {
+        status: StatusCode::FORBIDDEN,
+        title: "Nobody is logged in here",
+        text: "This page shows what you linked when you log in from an application, in the same browser.",
+        help: "Log in from an application first, with cookies allowed.",
+    };
+
+    pub(crate) const PROVIDER: Self = Self {
+        status: StatusCode::BAD_GATEWAY,
+        title: "The identity provider did not let you in",
+        text: "It refused, or cannot be asked at the moment. Nothing was changed.",
+        help: "Try again in a minute.",
+    };
+
+    pub(crate) const OTHER_ACCOUNT: Self = Self {
+        status: StatusCode::FORBIDDEN,
+        title: "This is another account",
+        text: "You logged in at the identity provider as somebody else than this connection belongs to. Nothing was \
+               changed.",
+        help: "Log out there and link again with the same account.",
+    };
+}
+
+impl From<&Fault> for Trouble {
+    fn from(fault: &Fault) -> Self {
+        match fault.status() {
+            StatusCode::TOO_MANY_REQUESTS => Self::OFTEN,
+            StatusCode::SERVICE_UNAVAILABLE => Self::AWAY,
+            StatusCode::INTERNAL_SERVER_ERROR => Self::BROKEN,
+            _ => Self::MALFORMED,
+        }
+    }
+}

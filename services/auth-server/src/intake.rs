@@ -1,0 +1,157 @@
+//! What is taken from a request before an endpoint looks at it: who sends it, its form, its cookie.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
+use http::{HeaderMap, HeaderValue, Request, Response};
+use vmcp_auth_store::Digest;
+
+use crate::Settings;
+use crate::error::Fault;
+use crate::opaque::{NoRandomness, nonce};
+
+/// The largest body that is read, in bytes.
+pub const MAX_BODY: usize = 64 * 1024;
+
+/// How long a client may take to send its body.
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// How long a browser is remembered.
+pub(crate) const BROWSER: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The length of a cookie's value: 32 random bytes in base64url.
+const COOKIE_LENGTH: usize = 43;
+
+/// The cookie that a browser is known by. Its value is a secret: only its digest is kept.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct BrowserCookie {
+    value: String,
+    fresh: bool,
+}
+
+/// The address that a request comes from, as whoever serves the router says: a `SocketAddr` in the request's
+/// extensions, plain or as axum's `ConnectInfo`. Without one, all requests count as one address's.
+pub(crate) fn peer<B>(request: &Request<B>) -> IpAddr {
+    let plain = request.extensions().get::<SocketAddr>();
+    let connected = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| &info.0);
+    plain.or(connected).map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip)
+}
+
+/// The body of a request with this content type.
+pub(crate) async fn body(request: Request<Body>, media: &str) -> Result<Bytes, BodyFault> {
+    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let given = given.and_then(|value| value.split(';').next()).unwrap_or_default();
+    if !given.trim().eq_ignore_ascii_case(media) {
+        return Err(BodyFault::Media);
+    }
+    let read = vmcp_core::read(request.into_body(), MAX_BODY);
+    match tokio::time::timeout(BODY_TIME, read).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(vmcp_core::BodyError::TooLarge { .. })) => Err(BodyFault::TooLarge),
+        Ok(Err(_)) | Err(_) => Err(BodyFault::Broken),
+    }
+}
+
+/// The body of a form.
+pub(crate) async fn form(request: Request<Body>) -> Result<Bytes, BodyFault> {
+    body(request, "application/x-www-form-urlencoded").await
+}
+
+/// Why there is no body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyFault {
+    /// Another content type.
+    Media,
+    /// Larger than [`MAX_BODY`].
+    TooLarge,
+    /// It broke off, or took too long.
+    Broken,
+}
+
+impl From<BodyFault> for Fault {
+    fn from(fault: BodyFault) -> Self {
+        Self::request(match fault {
+            BodyFault::Media => "Content-Type must be application/x-www-form-urlencoded",
+            BodyFault::TooLarge => "the body is larger than 64 KiB",
+            BodyFault::Broken => "the body broke off or took too long",
+        })
+    }
+}
+
+// === impl BrowserCookie ===
+
+impl BrowserCookie {
+    /// The cookie that the browser sent, if it is one of ours. Two of them are none: somebody put one of them
+    /// there.
+    pub(crate) fn sent(headers: &HeaderMap, settings: &Settings) -> Option<Self> {
+        let name = Self::name(settings);
+        let mut found = headers
+            .get_all(COOKIE)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='))
+            .filter(|(known, _)| *known == name)
+            .map(|(_, value)| value);
+        let value = found.next().filter(|_| found.next().is_none())?;
+        let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let ours = value.len() == COOKIE_LENGTH && value.bytes().all(legal);
+        ours.then(|| Self { value: value.to_owned(), fresh: false })
+    }
+
+    /// The cookie that the browser sent, or a new one.
+    pub(crate) fn sent_or_new(
+        headers: &HeaderMap,
+        settings: &Settings,
+    ) -> Result<Self, NoRandomness> {
+        match Self::sent(headers, settings) {
+            Some(cookie) => Ok(cookie),
+            None => Ok(Self { value: nonce()?, fresh: true }),
+        }
+    }
+
+    /// What it is known by in the store.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(["browser\0", &self.value].concat())
+    }
+
+    /// What a form of the connections page brings along: nobody without the cookie can make it up.
+    pub(crate) fn form_token(&self) -> String {
+        Digest::of(["form\0", &self.value].concat()).to_text()
+    }
+
+    /// Whether it is new, so that nothing can be known of the browser.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// Sends it along. Also an old one, whose time begins anew.
+    pub(crate) fn send(&self, settings: &Settings, response: &mut Response<Body>) {
+        // `Lax`, since the way back from a provider is a navigation from another site.
+        let secure = if settings.front().is_https() { "; Secure" } else { "" };
+        let name = Self::name(settings);
+        let seconds = BROWSER.as_secs();
+        let cookie = format!(
+            "{name}={}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}",
+            self.value
+        );
+        if let Ok(cookie) = HeaderValue::try_from(cookie) {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+    }
+
+    /// With the prefix, no other host and no other path can set it. Browsers take that only over https.
+    fn name(settings: &Settings) -> &'static str {
+        if settings.front().is_https() { "__Host-vmcp-browser" } else { "vmcp-browser" }
+    }
+}
+
+impl std::fmt::Debug for BrowserCookie {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BrowserCookie").field("fresh", &self.fresh).finish_non_exhaustive()
+    }
+}

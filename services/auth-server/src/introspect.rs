@@ -1,0 +1,71 @@
+//! The introspection endpoint (RFC 7662), for clients with a secret and their own tokens. The server itself verifies
+//! within its process.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use serde_json::{Map, Value, json as value};
+use vmcp_auth_store::ClientAuth;
+
+use crate::client::Credentials;
+use crate::error::{Code, Fault, json};
+use crate::intake::{form, peer};
+use crate::revoke::Known;
+use crate::server::{Asked, Inner};
+use crate::token::read;
+
+/// `POST` of the introspection endpoint.
+pub(crate) async fn introspect(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    match server.introspect(request).await {
+        Ok(Some(answer)) => json(StatusCode::OK, &answer),
+        // Whatever the reason: it is nobody else's business (RFC 7662 section 2.2).
+        Ok(None) => json(StatusCode::OK, &value!({"active": false})),
+        Err(fault) => fault.respond(),
+    }
+}
+
+impl Inner {
+    async fn introspect(&self, request: Request) -> Result<Option<Map<String, Value>>, Fault> {
+        self.admit(Asked::Token, peer(&request))?;
+        let headers = request.headers().clone();
+        let text = form(request).await?;
+        let params = read(&text)?;
+        let credentials = Credentials::read(&headers, &params)?;
+        let token = params.get("token").ok_or(Fault::request("token is missing"))?;
+        let client = self.store.client(&credentials.id).await?;
+        credentials.check(client.as_ref())?;
+        if client.is_none_or(|client| client.auth == ClientAuth::None) {
+            let words = "introspection is for clients with a secret";
+            return Err(Fault::new(Code::UnauthorizedClient, words));
+        }
+        match self.known(token, &credentials.id) {
+            Some(Known::Access(found)) => {
+                let mut answer = Map::clone(&found.claims);
+                answer.insert("active".into(), true.into());
+                answer.insert("token_type".into(), "Bearer".into());
+                Ok(Some(answer))
+            }
+            Some(Known::Refresh(id, digest)) => {
+                let grant = self.store.grant(&id, &credentials.id).await?.grant;
+                let grant = grant.filter(|grant| grant.client == credentials.id);
+                let Some((grant, refresh)) =
+                    grant.and_then(|grant| Some((grant.clone(), grant.refresh?)))
+                else {
+                    return Ok(None);
+                };
+                if refresh.current != digest {
+                    return Ok(None);
+                }
+                let answer = value!({
+                    "active": true, "iss": self.issuer(), "sub": grant.user.as_str(),
+                    "aud": grant.audience, "client_id": grant.client.as_str(),
+                    "scope": grant.scopes.join(" "), "exp": refresh.idle_end.unix(),
+                });
+                Ok(answer.as_object().cloned())
+            }
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! How often one address may ask.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use vmcp_core::Cache;
+
+/// How many addresses are watched at once. When there are more, those that asked longest ago are forgotten.
+const ADDRESSES: usize = 16 * 1024;
+
+/// So many requests at once, and then so many a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// How many may come at once.
+    pub burst: u32,
+    /// How many a second after that.
+    pub per_second: u32,
+}
+
+/// How often one address may ask each endpoint: an IPv4 address, or 64 bits of an IPv6 one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// The pages: authorization, consent, callback, connections.
+    pub pages: Rate,
+    /// The token, revocation, introspection and userinfo endpoints.
+    pub tokens: Rate,
+    /// The registration endpoint.
+    pub registration: Rate,
+}
+
+/// Watches one rate.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    rate: Rate,
+    /// Until when each address has used up its share, in milliseconds since 1970 (generic cell rate
+    /// algorithm).
+    used: Cache<IpAddr, Arc<AtomicU64>>,
+}
+
+impl Default for Rates {
+    /// What many people behind one address, or one proxy that doesn't tell its clients apart, still get by
+    /// with.
+    fn default() -> Self {
+        Self {
+            pages: Rate { burst: 100, per_second: 10 },
+            tokens: Rate { burst: 200, per_second: 50 },
+            registration: Rate { burst: 20, per_second: 1 },
+        }
+    }
+}
+
+impl Limiter {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self { rate, used: Cache::new(ADDRESSES) }
+    }
+
+    /// Lets one request through, or says how long to wait.
+    pub(crate) fn admit(&self, address: IpAddr, now: SystemTime) -> Result<(), Duration> {
+        let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        let at = u64::try_from(millis).unwrap_or(u64::MAX);
+        let step = 1000 / u64::from(self.rate.per_second.clamp(1, 1000));
+        let room = step * u64::from(self.rate.burst.max(1));
+        let address = subnet(address);
+        let used = self.used.get(&address, now).unwrap_or_else(|| {
+            let fresh = Arc::new(AtomicU64::new(0));
+            let expires = now + Duration::from_millis(room) + Duration::from_secs(60);
+            self.used.insert(address, Arc::clone(&fresh), expires, now);
+            fresh
+        });
+        let next = |until: u64| {
+            let until = until.max(at) + step;
+            (until <= at + room).then_some(until)
+        };
+        match used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+            Ok(_) => Ok(()),
+            Err(until) => Err(Duration::from_millis((until + step).saturating_sub(at + room))),
+        }
+    }
+}
+
+/// What one customer of a network has: an IPv4 address, or a /64 of IPv6.
+fn subnet(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & (!0 << 64)).into()),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000) + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_burst_passes_and_then_so_many_a_second() {
+        let limiter = Limiter::new(Rate { burst: 3, per_second: 2 });
+        let one: IpAddr = "192.0.2.1".parse().unwrap();
+        assert!((0..3).all(|_| limiter.admit(one, at(0)).is_ok()));
+        assert_eq!(limiter.admit(one, at(0)), Err(Duration::from_millis(500)));
+        assert_eq!(limiter.admit(one, at(499)), Err(Duration::from_millis(1)));
+        assert!(limiter.admit(one, at(500)).is_ok());
+        assert!(limiter.admit(one, at(501)).is_err());
+        assert!(limiter.admit("192.0.2.2".parse().unwrap(), at(501)).is_ok());
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_and_a_mapped_address_is_itself() {
+        for (one, two, same) in [
+            ("2001:db8::1", "2001:db8::ffff:1", true),
+            ("2001:db8::1", "2001:db8:0:1::1", false),
+            ("::ffff:192.0.2.1", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.2", false),
+        ] {
+            let [one, two] = [one, two].map(|text| subnet(text.parse().unwrap()));
+            assert_eq!(one == two, same, "{one} {two}");
+        }
+    }
+
+    #[test]
+    fn a_flood_of_addresses_takes_no_more_room() {
+        let limiter = Limiter::new(Rate { burst: 1, per_second: 1 });
+        for address in 0..100_000_u32 {
+            let _ = limiter.admit(IpAddr::V4(address.into()), at(0));
+        }
+        assert!(limiter.used.len() <= ADDRESSES);
+    }
+}

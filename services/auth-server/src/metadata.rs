@@ -1,0 +1,130 @@
+//! The documents that a client finds the server by: RFC 8414 and OpenID Connect Discovery 1.0.
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::{Scopes, Settings};
+
+/// Where everything is, relative to the issuer's address.
+pub(crate) mod path {
+    pub(crate) const AUTHORIZE: &str = "/oauth/authorize";
+    pub(crate) const CONSENT: &str = "/oauth/consent";
+    pub(crate) const CONNECTIONS: &str = "/oauth/connections";
+    pub(crate) const TOKEN: &str = "/oauth/token";
+    pub(crate) const REGISTER: &str = "/oauth/register";
+    pub(crate) const REVOKE: &str = "/oauth/revoke";
+    pub(crate) const INTROSPECT: &str = "/oauth/introspect";
+    pub(crate) const USERINFO: &str = "/oauth/userinfo";
+    pub(crate) const JWKS: &str = "/.well-known/jwks.json";
+    pub(crate) const OAUTH: &str = "/.well-known/oauth-authorization-server";
+    pub(crate) const OPENID: &str = "/.well-known/openid-configuration";
+}
+
+/// How a client may authenticate at the token endpoint.
+pub(crate) const AUTH_METHODS: [&str; 3] = ["none", "client_secret_basic", "client_secret_post"];
+
+#[derive(Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "RFC 8414 has them so")]
+struct Document<'a> {
+    issuer: &'a str,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    registration_endpoint: String,
+    revocation_endpoint: String,
+    introspection_endpoint: String,
+    jwks_uri: String,
+    response_types_supported: [&'static str; 1],
+    response_modes_supported: [&'static str; 1],
+    grant_types_supported: [&'static str; 2],
+    code_challenge_methods_supported: [&'static str; 1],
+    token_endpoint_auth_methods_supported: [&'static str; 3],
+    revocation_endpoint_auth_methods_supported: [&'static str; 3],
+    introspection_endpoint_auth_methods_supported: [&'static str; 2],
+    scopes_supported: Vec<&'a str>,
+    authorization_response_iss_parameter_supported: bool,
+    client_id_metadata_document_supported: bool,
+    request_parameter_supported: bool,
+    request_uri_parameter_supported: bool,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    openid: Option<OpenId>,
+}
+
+/// What only OpenID Connect has.
+#[derive(Serialize)]
+struct OpenId {
+    userinfo_endpoint: String,
+    subject_types_supported: [&'static str; 1],
+    id_token_signing_alg_values_supported: [&'static str; 1],
+    claims_supported: [&'static str; 10],
+}
+
+/// Both documents.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    pub(crate) oauth: Bytes,
+    pub(crate) openid: Bytes,
+}
+
+impl Documents {
+    /// The documents of a server with these settings; `cimd` says whether clients may be known by the URL of
+    /// their metadata document.
+    pub(crate) fn new(settings: &Settings, cimd: bool) -> Self {
+        let openid = OpenId {
+            userinfo_endpoint: at(settings, path::USERINFO),
+            subject_types_supported: ["public"],
+            id_token_signing_alg_values_supported: [settings.keys.algorithm().name()],
+            claims_supported: [
+                "iss",
+                "sub",
+                "aud",
+                "exp",
+                "iat",
+                "auth_time",
+                "nonce",
+                "at_hash",
+                "name",
+                "email",
+            ],
+        };
+        Self {
+            oauth: write(&document(settings, cimd, None)),
+            openid: write(&document(settings, cimd, Some(openid))),
+        }
+    }
+}
+
+fn document(settings: &Settings, cimd: bool, openid: Option<OpenId>) -> Document<'_> {
+    Document {
+        issuer: settings.issuer.as_str(),
+        authorization_endpoint: format!("{}{}", settings.front().as_str(), path::AUTHORIZE),
+        token_endpoint: at(settings, path::TOKEN),
+        registration_endpoint: at(settings, path::REGISTER),
+        revocation_endpoint: at(settings, path::REVOKE),
+        introspection_endpoint: at(settings, path::INTROSPECT),
+        jwks_uri: at(settings, path::JWKS),
+        response_types_supported: ["code"],
+        response_modes_supported: ["query"],
+        grant_types_supported: ["authorization_code", "refresh_token"],
+        code_challenge_methods_supported: ["S256"],
+        token_endpoint_auth_methods_supported: AUTH_METHODS,
+        revocation_endpoint_auth_methods_supported: AUTH_METHODS,
+        introspection_endpoint_auth_methods_supported: [
+            "client_secret_basic",
+            "client_secret_post",
+        ],
+        scopes_supported: Scopes::iter(&settings.scopes).collect(),
+        authorization_response_iss_parameter_supported: true,
+        client_id_metadata_document_supported: cimd,
+        request_parameter_supported: false,
+        request_uri_parameter_supported: false,
+        openid,
+    }
+}
+
+fn at(settings: &Settings, path: &str) -> String {
+    format!("{}{path}", settings.issuer.as_str())
+}
+
+fn write(document: &Document<'_>) -> Bytes {
+    serde_json::to_vec(document).unwrap_or_default().into()
+}

@@ -1,0 +1,324 @@
+//! Authorization codes and refresh tokens: random, under a MAC, and stored as digests only.
+//!
+//! ```text
+//! vac_<b64url(random 32)>.<b64url(mac)>
+//! vrt_<b64url(grant 16 ‖ generation 4 ‖ random 32)>.<b64url(mac)>
+//! ```
+
+use std::fmt;
+
+use aws_lc_rs::hmac;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
+use vmcp_auth_store::{Digest, Vault};
+
+/// The shortest secret that codes and refresh tokens are made with, in bytes.
+pub const MIN_HMAC_SECRET: usize = 32;
+
+const CODE: &str = "vac_";
+const REFRESH: &str = "vrt_";
+
+/// What a MAC covers begins with what it is for, so that none is good for something else.
+const CODE_LABEL: &[u8] = b"vmcp code\0";
+const REFRESH_LABEL: &[u8] = b"vmcp refresh\0";
+const SUCCESSOR_LABEL: &[u8] = b"vmcp successor\0";
+
+/// The longest token that is looked at, in bytes.
+const LONGEST: usize = 256;
+
+const RANDOM: usize = 32;
+const GRANT: usize = 16;
+const GENERATION: usize = 4;
+
+/// The secrets of codes and refresh tokens: the first makes, all verify. What the store keeps encrypted is
+/// encrypted with keys that are derived from them.
+pub struct HmacRing {
+    keys: Vec<hmac::Key>,
+    vault: Vault,
+    ephemeral: bool,
+}
+
+/// Why a secret is not usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HmacFault {
+    /// Shorter than [`MIN_HMAC_SECRET`].
+    #[error("the secret has {0} bytes; at least {MIN_HMAC_SECRET} random bytes are needed")]
+    TooShort(usize),
+    /// The system's random generator fails.
+    #[error("the system has no randomness")]
+    NoRandomness,
+}
+
+/// The system's random generator fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the system has no randomness")]
+pub(crate) struct NoRandomness;
+
+/// A refresh token that this ring made, at some time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RefreshToken {
+    /// The grant that it belongs to.
+    pub(crate) grant: [u8; GRANT],
+    /// How many came before it in its family.
+    pub(crate) generation: u32,
+    random: [u8; RANDOM],
+    /// Which secret verified it; its successor is derived with the same one.
+    key: usize,
+}
+
+// === impl HmacRing ===
+
+impl HmacRing {
+    /// The ring of these secrets, raw bytes. Without any, one is made up, and what it made is worth
+    /// nothing after a restart.
+    ///
+    /// # Errors
+    /// The place of a secret in the list and what is wrong with it.
+    pub fn new(secrets: &[SecretSlice<u8>]) -> Result<Self, (usize, HmacFault)> {
+        let secret: [u8; RANDOM] = random().map_err(|_| (0, HmacFault::NoRandomness))?;
+        let made_up = [SecretSlice::from(secret.to_vec())];
+        let ephemeral = secrets.is_empty();
+        let secrets = if ephemeral { &made_up } else { secrets };
+        let key = |(at, secret): (usize, &SecretSlice<u8>)| {
+            let secret = secret.expose_secret();
+            if secret.len() < MIN_HMAC_SECRET {
+                return Err((at, HmacFault::TooShort(secret.len())));
+            }
+            Ok(hmac::Key::new(hmac::HMAC_SHA256, secret))
+        };
+        let keys = secrets.iter().enumerate().map(key).collect::<Result<Vec<_>, _>>()?;
+        let vault = Vault::new(secrets).map_err(|_| (0, HmacFault::NoRandomness))?;
+        Ok(Self { keys, vault, ephemeral })
+    }
+
+    /// What encrypts at rest, with the same secrets.
+    #[must_use]
+    pub fn vault(&self) -> &Vault {
+        &self.vault
+    }
+
+    /// Whether the secret was made up at start, so that codes and refresh tokens end with the process.
+    #[must_use]
+    pub fn is_ephemeral(&self) -> bool {
+        self.ephemeral
+    }
+
+    /// A new authorization code.
+    pub(crate) fn code(&self) -> Result<SecretString, NoRandomness> {
+        Ok(self.seal(CODE, CODE_LABEL, &random::<RANDOM>()?))
+    }
+
+    /// What `code` is looked up by, if this ring made it.
+    pub(crate) fn open_code(&self, code: &str) -> Option<Digest> {
+        let (payload, _) = self.open(CODE, CODE_LABEL, code)?;
+        (payload.len() == RANDOM).then(|| Digest::of(&payload))
+    }
+
+    /// The first refresh token of a grant.
+    pub(crate) fn first_refresh(grant: [u8; GRANT]) -> Result<RefreshToken, NoRandomness> {
+        Ok(RefreshToken { grant, generation: 0, random: random()?, key: 0 })
+    }
+
+    /// The refresh token as its client gets it.
+    pub(crate) fn write_refresh(&self, token: &RefreshToken) -> SecretString {
+        self.seal(REFRESH, REFRESH_LABEL, &token.payload())
+    }
+
+    /// The refresh token that this text is, if this ring made it.
+    pub(crate) fn open_refresh(&self, text: &str) -> Option<RefreshToken> {
+        let (payload, key) = self.open(REFRESH, REFRESH_LABEL, text)?;
+        let (grant, rest) = payload.split_first_chunk()?;
+        let (generation, rest) = rest.split_first_chunk()?;
+        let random = rest.try_into().ok()?;
+        Some(RefreshToken {
+            grant: *grant,
+            generation: u32::from_be_bytes(*generation),
+            random,
+            key,
+        })
+    }
+
+    /// The one that comes after `parent`, always the same: so an answer that was lost on its way can be
+    /// given again.
+    pub(crate) fn successor(&self, parent: &RefreshToken) -> Option<RefreshToken> {
+        let key = self.keys.get(parent.key)?;
+        let made = mac(key, SUCCESSOR_LABEL, &parent.payload());
+        let generation = parent.generation.checked_add(1)?;
+        let random = made.as_ref().try_into().ok()?;
+        Some(RefreshToken { generation, random, ..*parent })
+    }
+
+    fn seal(&self, prefix: &str, label: &[u8], payload: &[u8]) -> SecretString {
+        let mut text = String::with_capacity(prefix.len() + payload.len() * 2 + 48);
+        text.push_str(prefix);
+        URL_SAFE_NO_PAD.encode_string(payload, &mut text);
+        text.push('.');
+        // There is a first one: the constructor makes one up where none is given.
+        if let Some(key) = self.keys.first() {
+            URL_SAFE_NO_PAD.encode_string(mac(key, label, payload), &mut text);
+        }
+        text.into()
+    }
+
+    fn open(&self, prefix: &str, label: &[u8], text: &str) -> Option<(Vec<u8>, usize)> {
+        if text.len() > LONGEST {
+            return None;
+        }
+        let (payload, tag) = text.strip_prefix(prefix)?.split_once('.')?;
+        let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
+        let tag = URL_SAFE_NO_PAD.decode(tag).ok()?;
+        let covered = [label, &payload].concat();
+        let verifies = |key: &hmac::Key| hmac::verify(key, &covered, &tag).is_ok();
+        let key = self.keys.iter().position(verifies)?;
+        Some((payload, key))
+    }
+}
+
+impl fmt::Debug for HmacRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HmacRing")
+            .field("secrets", &self.keys.len())
+            .field("ephemeral", &self.ephemeral)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl RefreshToken ===
+
+impl RefreshToken {
+    /// What it is compared by in its family's record.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest::of(self.payload())
+    }
+
+    fn payload(&self) -> [u8; GRANT + GENERATION + RANDOM] {
+        let mut payload = [0; GRANT + GENERATION + RANDOM];
+        let (grant, rest) = payload.split_at_mut(GRANT);
+        let (generation, random) = rest.split_at_mut(GENERATION);
+        grant.copy_from_slice(&self.grant);
+        generation.copy_from_slice(&self.generation.to_be_bytes());
+        random.copy_from_slice(&self.random);
+        payload
+    }
+}
+
+impl fmt::Debug for RefreshToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RefreshToken").field("generation", &self.generation).finish_non_exhaustive()
+    }
+}
+
+/// Random bytes of the system.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], NoRandomness> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|_| NoRandomness)?;
+    Ok(bytes)
+}
+
+/// A random text of 43 characters, for what goes through a browser: states, cookies, form tokens.
+pub(crate) fn nonce() -> Result<String, NoRandomness> {
+    Ok(URL_SAFE_NO_PAD.encode(random::<RANDOM>()?))
+}
+
+fn mac(key: &hmac::Key, label: &[u8], payload: &[u8]) -> hmac::Tag {
+    let mut context = hmac::Context::with_key(key);
+    context.update(label);
+    context.update(payload);
+    context.sign()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ring(secrets: &[u8]) -> HmacRing {
+        let secrets: Vec<SecretSlice<u8>> =
+            secrets.iter().map(|byte| vec![*byte; 32].into()).collect();
+        HmacRing::new(&secrets).unwrap()
+    }
+
+    #[test]
+    fn a_secret_of_less_than_32_bytes_is_refused_with_its_place() {
+        let secrets = [vec![1; 32].into(), vec![1; 31].into()];
+        assert_eq!(HmacRing::new(&secrets).unwrap_err(), (1, HmacFault::TooShort(31)));
+        assert!(HmacRing::new(&[]).unwrap().is_ephemeral());
+        assert!(!ring(&[1]).is_ephemeral());
+    }
+
+    #[test]
+    fn a_rotated_secret_verifies_and_a_removed_one_does_not() {
+        let code = ring(&[1]).code().unwrap();
+        assert!(ring(&[2, 1]).open_code(code.expose_secret()).is_some());
+        assert!(ring(&[2]).open_code(code.expose_secret()).is_none());
+    }
+
+    #[test]
+    fn a_code_is_no_refresh_token_whatever_its_prefix_says() {
+        let ring = ring(&[1]);
+        let refresh = ring.write_refresh(&HmacRing::first_refresh([7; 16]).unwrap());
+        let renamed = refresh.expose_secret().replace(REFRESH, CODE);
+        assert!(ring.open_code(&renamed).is_none());
+        let code = ring.code().unwrap().expose_secret().replace(CODE, REFRESH);
+        assert!(ring.open_refresh(&code).is_none());
+    }
+
+    #[test]
+    fn a_truncated_or_patched_token_is_refused() {
+        let ring = ring(&[1]);
+        let (one, two) = (ring.code().unwrap(), ring.code().unwrap());
+        let (one, two) = (one.expose_secret(), two.expose_secret());
+        for length in 0..one.len() {
+            assert!(ring.open_code(&one[..length]).is_none(), "{length}");
+        }
+        let swapped =
+            format!("{}.{}", one.split_once('.').unwrap().0, two.split_once('.').unwrap().1);
+        assert!(ring.open_code(&swapped).is_none());
+        assert!(ring.open_code(&format!("{one}=")).is_none());
+        assert!(ring.open_code(&format!("{one}.{one}")).is_none());
+    }
+
+    #[test]
+    fn a_successor_is_the_same_again_even_after_the_secrets_rotated() {
+        let old = ring(&[1]);
+        let parent = HmacRing::first_refresh([7; 16]).unwrap();
+        let next = old.successor(&parent).unwrap();
+        assert_eq!((next.grant, next.generation), (parent.grant, 1));
+        let rotated = ring(&[2, 1]);
+        let written = old.write_refresh(&parent);
+        let again = rotated.open_refresh(written.expose_secret()).unwrap();
+        assert_eq!(rotated.successor(&again).unwrap().digest(), next.digest());
+        assert_ne!(next.digest(), parent.digest());
+    }
+
+    #[test]
+    fn the_token_is_in_no_debug_form() {
+        let ring = ring(&[1]);
+        let token = HmacRing::first_refresh([7; 16]).unwrap();
+        let written = ring.write_refresh(&token);
+        let shown = format!("{ring:?} {token:?} {written:?}");
+        assert!(!shown.contains(&written.expose_secret()[4..20]), "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_refresh_token_reads_back(grant: [u8; 16], steps in 0_u32..5) {
+            let ring = ring(&[1, 2]);
+            let mut token = HmacRing::first_refresh(grant).unwrap();
+            for _ in 0..steps {
+                token = ring.successor(&token).unwrap();
+            }
+            let written = ring.write_refresh(&token);
+            let read = ring.open_refresh(written.expose_secret()).unwrap();
+            prop_assert_eq!((read.digest(), read.generation, read.grant), (token.digest(), steps, grant));
+        }
+
+        #[test]
+        fn nothing_that_was_made_up_opens(text in "(vac_|vrt_)?[A-Za-z0-9_-]{0,90}\\.?[A-Za-z0-9_-]{0,50}") {
+            prop_assert!(ring(&[1]).open_code(&text).is_none());
+            prop_assert!(ring(&[1]).open_refresh(&text).is_none());
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Verifying the tokens that this server issued, in its own process: without a network, whatever the store does.
+
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use vmcp_auth_store::SessionId;
+use vmcp_core::{Cache, Claims, Clock};
+use vmcp_jwt::{KeySet, Rules, TokenFault, Verifier};
+
+use crate::server::Inner;
+use crate::tokens::SESSION_CLAIM;
+use crate::{Audience, Settings};
+
+/// How many revoked sessions are remembered. When there are more, the oldest are forgotten: their access tokens
+/// then live until they expire.
+const REVOKED: usize = 256 * 1024;
+
+/// How far clocks may differ; a revoked session is remembered for that much longer.
+const SLACK: Duration = Duration::from_secs(60);
+
+/// How long to wait until the store is asked again what was revoked.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Verifies tokens that this server issued for one resource.
+#[derive(Clone)]
+pub struct OwnTokens {
+    server: Arc<Inner>,
+    /// Which of the server's audiences.
+    at: usize,
+}
+
+/// What a token of this server says.
+#[derive(Clone, Debug)]
+pub struct OwnToken {
+    /// Who it speaks of, as the `sub` claim has it.
+    pub subject: String,
+    /// All claims but the one that names the session, which is nobody else's business.
+    pub claims: Claims,
+    /// When it expires.
+    pub expires_at: SystemTime,
+    /// The session whose upstream tokens belong to it.
+    pub session: SessionId,
+}
+
+/// Why a token is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OwnFault {
+    /// It is at fault itself.
+    #[error(transparent)]
+    Token(#[from] TokenFault),
+    /// It belongs to no session of this server.
+    #[error("the token belongs to no session")]
+    NoSession,
+    /// Its session was ended.
+    #[error("the token was revoked")]
+    Revoked,
+}
+
+/// The sessions that ended before their access tokens did.
+pub(crate) struct Revoked {
+    sessions: Cache<SessionId, ()>,
+    /// For how long.
+    time: Duration,
+    /// Who wants to know.
+    hooks: RwLock<Vec<Hook>>,
+}
+
+type Hook = Box<dyn Fn(SessionId) + Send + Sync>;
+
+/// One verifier for each of the server's audiences, in order.
+pub(crate) fn verifiers(settings: &Settings, clock: &Clock) -> Vec<Verifier<Arc<KeySet>>> {
+    let verifier = |audience: &Audience| {
+        let rules = Rules::new(settings.issuer.as_str(), audience.as_str());
+        Verifier::new(Arc::clone(settings.keys.set()), rules).clock(clock.clone())
+    };
+    settings.audiences.iter().map(verifier).collect()
+}
+
+// === impl OwnTokens ===
+
+impl OwnTokens {
+    /// For the resource `audience`; `None` if the server issues nothing for it.
+    pub(crate) fn new(server: &Arc<Inner>, audience: &str) -> Option<Self> {
+        let mut audiences = server.settings.audiences.iter();
+        let at = audiences.position(|known| known.as_str() == audience)?;
+        Some(Self { server: Arc::clone(server), at })
+    }
+
+    /// Verifies an access token. What it says of a session counts here alone, since this server signed it.
+    ///
+    /// # Errors
+    /// The token is not this server's for this resource, or its session ended.
+    pub fn verify(&self, token: &str) -> Result<OwnToken, OwnFault> {
+        let verifier = self.server.verifiers.get(self.at).ok_or(TokenFault::Audience)?;
+        self.server.verify(verifier, token)
+    }
+}
+
+impl fmt::Debug for OwnTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnTokens")
+            .field("verifier", &self.server.verifiers.get(self.at))
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// Verifies an access token of this server, for whichever resource.
+    pub(crate) fn verify_any(&self, token: &str) -> Result<OwnToken, OwnFault> {
+        let mut fault = OwnFault::NoSession;
+        for verifier in &self.verifiers {
+            match self.verify(verifier, token) {
+                Err(other @ OwnFault::Token(TokenFault::Audience)) => fault = other,
+                decided => return decided,
+            }
+        }
+        Err(fault)
+    }
+
+    fn verify(&self, verifier: &Verifier<Arc<KeySet>>, token: &str) -> Result<OwnToken, OwnFault> {
+        // All keys are at hand: one that is not there is none of this server's.
+        let found = verifier.verify_now(token).unwrap_or(Err(TokenFault::UnknownKey))?;
+        let mut claims = serde_json::Map::clone(&found.claims);
+        let session = claims.remove(SESSION_CLAIM);
+        let session = session.as_ref().and_then(|session| session.as_str()?.parse().ok());
+        let session = session.ok_or(OwnFault::NoSession)?;
+        if self.revoked.contains(session, self.clock.now()) {
+            return Err(OwnFault::Revoked);
+        }
+        let subject = claims.get("sub").and_then(|sub| sub.as_str()).unwrap_or_default().to_owned();
+        Ok(OwnToken { subject, claims: claims.into(), expires_at: found.expires_at, session })
+    }
+}
+
+// === impl Revoked ===
+
+impl Revoked {
+    /// Of access tokens that last so long.
+    pub(crate) fn new(access: Duration) -> Self {
+        Self { sessions: Cache::new(REVOKED), time: access + SLACK, hooks: RwLock::default() }
+    }
+
+    pub(crate) fn insert(&self, session: SessionId, now: SystemTime) {
+        let first = !self.contains(session, now);
+        self.sessions.insert(session, (), now + self.time, now);
+        if first {
+            let hooks = self.hooks.read().unwrap_or_else(PoisonError::into_inner);
+            hooks.iter().for_each(|hook| hook(session));
+        }
+    }
+
+    pub(crate) fn contains(&self, session: SessionId, now: SystemTime) -> bool {
+        self.sessions.get(&session, now).is_some()
+    }
+
+    /// Tells `hook` of each session that ends from now on.
+    pub(crate) fn subscribe(&self, hook: Hook) {
+        self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
+    }
+}
+
+impl fmt::Debug for Revoked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Revoked").field("sessions", &self.sessions.len()).finish_non_exhaustive()
+    }
+}
+
+/// Hears of what any replica revoked, for as long as it is polled.
+pub(crate) async fn watch(server: &Inner) {
+    loop {
+        match server.store.revocations().await {
+            Ok(mut revocations) => {
+                while let Some(revocation) = revocations.next().await {
+                    server.forget(revocation.session);
+                }
+                tracing::warn!(
+                    "the store does not tell any more what other replicas revoke; it is asked again"
+                );
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the store does not tell what other replicas revoke; it is asked again");
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}

@@ -1,0 +1,135 @@
+//! The pages that people see: plain HTML without scripts, under headers that let nobody else frame or feed them.
+
+mod connections;
+mod consent;
+
+use aws_lc_rs::digest;
+use axum::body::Body;
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{HeaderValue, StatusCode};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+pub(crate) use self::connections::{Connection, Link, Linked, Overview};
+pub(crate) use self::consent::Ask;
+
+const STYLE: &str = include_str!("page/style.css");
+
+/// Makes pages.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    /// The server's name, as people know it.
+    name: String,
+    policy: HeaderValue,
+}
+
+/// A page that says that something did not work, and what to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trouble {
+    pub(crate) status: StatusCode,
+    pub(crate) title: &'static str,
+    pub(crate) text: &'static str,
+    pub(crate) help: &'static str,
+}
+
+impl Pages {
+    pub(crate) fn new(name: &str) -> Self {
+        let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
+        let policy = format!(
+            "default-src 'none'; style-src 'sha256-{hash}'; form-action 'self'; \
+             frame-ancestors 'none'; base-uri 'none'"
+        );
+        // Base64 and fixed words.
+        let policy = HeaderValue::try_from(policy)
+            .unwrap_or_else(|_| HeaderValue::from_static("default-src 'none'"));
+        Self { name: name.to_owned(), policy }
+    }
+
+    /// A page that something did not work.
+    pub(crate) fn trouble(&self, trouble: Trouble) -> Response {
+        let Trouble { status, title, text, help } = trouble;
+        let content = html! {
+            h1 { (title) }
+            p { (text) }
+            p { (help) }
+        };
+        self.page(status, title, None, &content)
+    }
+
+    /// Takes the browser elsewhere after a form was sent. It is no redirect: browsers apply the `form-action` of
+    /// the page with the form to every redirect that follows, however far it leads, and where a provider leads
+    /// to is its own affair.
+    pub(crate) fn leave(&self, to: &str, place: &str) -> Response {
+        let refresh = html! { meta http-equiv="refresh" content={ "0;url=" (to) }; };
+        let content = html! {
+            h1 { "One moment" }
+            p { "You are being taken to " strong { bdi { (place) } } "." }
+            p { a href=(to) rel="noreferrer" { "Continue" } }
+        };
+        self.page(StatusCode::OK, "One moment", Some(&refresh), &content)
+    }
+
+    fn page(
+        &self,
+        status: StatusCode,
+        title: &str,
+        head: Option<&Markup>,
+        content: &Markup,
+    ) -> Response {
+        let page = html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="robots" content="noindex";
+                    @if let Some(head) = head { (head) }
+                    title { (title) " – " (self.name) }
+                    style { (PreEscaped(STYLE)) }
+                }
+                body { main { (content) } }
+            }
+        };
+        let mut response = Response::new(Body::from(page.into_string()));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        headers.insert(CONTENT_SECURITY_POLICY, self.policy.clone());
+        for (name, value) in HEADERS {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+/// What every page, and every redirect of a browser, is sent with.
+const HEADERS: [(HeaderName, &str); 4] = [
+    (X_FRAME_OPTIONS, "DENY"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (CACHE_CONTROL, "no-store"),
+];
+
+/// Sends the browser elsewhere, with GET (RFC 9700 section 4.12).
+pub(crate) fn redirect(to: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    // What goes in there was parsed as a URI before, and escaped.
+    let Ok(location) = HeaderValue::try_from(to) else {
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        return response;
+    };
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    response.headers_mut().insert(LOCATION, location);
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

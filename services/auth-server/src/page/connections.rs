@@ -1,0 +1,106 @@
+//! The page that shows what a person has linked.
+
+use axum::response::Response;
+use http::StatusCode;
+use maud::{Markup, html};
+
+use crate::Pages;
+use crate::metadata::path;
+
+/// Everything that a person has linked.
+#[derive(Debug)]
+pub(crate) struct Overview<'a> {
+    pub(crate) connections: &'a [Connection],
+    pub(crate) csrf: &'a str,
+    /// The path that the forms go to.
+    pub(crate) base: &'a str,
+}
+
+/// One login of a client.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Names the session.
+    pub(crate) session: String,
+    pub(crate) client: String,
+    pub(crate) since: String,
+    pub(crate) linked: Vec<Linked>,
+}
+
+/// One provider of a login.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    pub(crate) provider: String,
+    /// `None` where it is not linked at the moment.
+    pub(crate) link: Option<Link>,
+}
+
+/// What is known of a link.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) scopes: String,
+    pub(crate) until: String,
+}
+
+impl Pages {
+    /// The page with what is linked.
+    pub(crate) fn connections(&self, overview: &Overview<'_>) -> Response {
+        let content = html! {
+            h1 { "Your connections" }
+            @if overview.connections.is_empty() {
+                p { "Nothing is connected. Log in from an application, and it shows up here." }
+            }
+            @for connection in overview.connections {
+                section aria-label=(connection.client) {
+                    h2 { bdi { (connection.client) } }
+                    p { "Logged in since " (connection.since) }
+                    table {
+                        thead { tr { th scope="col" { "Provider" } th scope="col" { "Scopes" } th scope="col" { "Until" } th scope="col" { "Change" } } }
+                        tbody { @for linked in &connection.linked { (row(overview, connection, linked)) } }
+                    }
+                    div.buttons { (button(overview, connection, None, "end", "Log out")) }
+                }
+            }
+        };
+        self.page(StatusCode::OK, "Your connections", None, &content)
+    }
+}
+
+fn row(overview: &Overview<'_>, connection: &Connection, linked: &Linked) -> Markup {
+    let provider = Some(linked.provider.as_str());
+    html! {
+        tr {
+            th scope="row" { bdi { (linked.provider) } }
+            @if let Some(link) = &linked.link {
+                td { (link.scopes) }
+                td { (link.until) }
+                td {
+                    (button(overview, connection, provider, "link", "Link again")) " "
+                    (button(overview, connection, provider, "unlink", "Unlink"))
+                }
+            } @else {
+                td { "–" }
+                td { "not linked" }
+                td { (button(overview, connection, provider, "link", "Link")) }
+            }
+        }
+    }
+}
+
+/// A form of one button.
+fn button(
+    overview: &Overview<'_>,
+    connection: &Connection,
+    provider: Option<&str>,
+    action: &str,
+    label: &str,
+) -> Markup {
+    html! {
+        form.inline method="post" action={ (overview.base) (path::CONNECTIONS) } {
+            input type="hidden" name="csrf" value=(overview.csrf);
+            input type="hidden" name="session" value=(connection.session);
+            @if let Some(provider) = provider { input type="hidden" name="provider" value=(provider); }
+            button type="submit" name="action" value=(action)
+                aria-label={ (label) @if let Some(provider) = provider { " " (provider) } ", " (connection.client) } { (label) }
+        }
+    }
+}

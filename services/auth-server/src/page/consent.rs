@@ -1,0 +1,105 @@
+//! The page that asks a person whether a client may act for them.
+
+use axum::response::Response;
+use http::StatusCode;
+use maud::html;
+
+use crate::metadata::path;
+use crate::redirect::{RedirectKind, RedirectUri};
+use crate::{Pages, Scopes};
+
+/// What a person is asked.
+#[derive(Debug)]
+pub(crate) struct Ask<'a> {
+    /// What the client calls itself.
+    pub(crate) client: &'a str,
+    /// The host that vouches for it; `None` where it registered itself.
+    pub(crate) known_by: Option<&'a str>,
+    pub(crate) redirect: &'a RedirectUri,
+    pub(crate) scopes: &'a Scopes,
+    /// The resource that tokens are for.
+    pub(crate) resource: &'a str,
+    /// Where the person logs in, in order.
+    pub(crate) providers: &'a [&'a str],
+    /// Names the login.
+    pub(crate) id: &'a str,
+    pub(crate) csrf: &'a str,
+    /// The path that the form goes to.
+    pub(crate) base: &'a str,
+}
+
+impl Pages {
+    /// The page that asks.
+    pub(crate) fn consent(&self, ask: &Ask<'_>) -> Response {
+        let Ask { client, known_by, redirect, scopes, resource, providers, id, csrf, base } = ask;
+        let place = redirect.place();
+        let content = html! {
+            h1 { "Allow " bdi { (client) } " to use " (self.name) " for you?" }
+            dl {
+                dt { "Who asks" }
+                dd {
+                    strong { bdi { (client) } } ". "
+                    @if let Some(host) = known_by {
+                        "It is described by " strong { bdi { (host) } } "."
+                    } @else {
+                        "It registered itself; nobody has checked this name."
+                    }
+                }
+                dt { "Where you are sent afterwards" }
+                dd { (destination(redirect.kind())) strong { bdi { (place) } } }
+                dt { "For what" }
+                dd { bdi { (resource) } }
+            }
+            @if redirect.kind() == RedirectKind::Loopback {
+                p.note role="note" {
+                    "Allow this only if you have just started a login yourself in a program on this computer: \
+                     any program that runs here could ask like this."
+                }
+            }
+            h2 { "It wants to" }
+            ul {
+                @for scope in scopes.iter() {
+                    li { (explain(scope)) " " code { (scope) } }
+                }
+                @if scopes.is_empty() { li { "use this server in your name" } }
+            }
+            h2 { "What happens next" }
+            p {
+                "You log in at "
+                @for (at, provider) in providers.iter().enumerate() {
+                    @if at > 0 { ", then at " }
+                    strong { bdi { (provider) } }
+                }
+                ". Your password and the tokens of " @if providers.len() == 1 { "this provider" } @else { "these providers" }
+                " are not given to " bdi { (client) } "."
+            }
+            form method="post" action={ (base) (path::CONSENT) } {
+                input type="hidden" name="id" value=(id);
+                input type="hidden" name="csrf" value=(csrf);
+                div.buttons {
+                    button.main type="submit" name="decision" value="allow" { "Allow" }
+                    button type="submit" name="decision" value="deny" { "Deny" }
+                }
+            }
+        };
+        self.page(StatusCode::OK, "Allow access?", None, &content)
+    }
+}
+
+fn destination(kind: RedirectKind) -> &'static str {
+    match kind {
+        RedirectKind::Web => "The site ",
+        RedirectKind::Loopback => "A program on this computer: ",
+        RedirectKind::App => "The application on this device that answers to ",
+    }
+}
+
+fn explain(scope: &str) -> &'static str {
+    match scope {
+        "openid" => "know that it is you",
+        "profile" => "know your name",
+        "email" => "know your e-mail address",
+        "offline_access" | "offline" => "stay logged in while you are away",
+        _ => "do what the operator of this server calls",
+    }
+}

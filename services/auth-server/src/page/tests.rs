@@ -1,0 +1,94 @@
+//! What is in the pages, and what can not get into them.
+
+use super::*;
+use crate::Scopes;
+use crate::redirect::RedirectUri;
+
+async fn text(response: Response) -> String {
+    let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn ask<'a>(client: &'a str, redirect: &'a RedirectUri, scopes: &'a Scopes) -> Ask<'a> {
+    Ask {
+        client,
+        known_by: None,
+        redirect,
+        scopes,
+        resource: "https://mcp.example/mcp",
+        providers: &["corp", "git"],
+        id: "the-id",
+        csrf: "the-csrf",
+        base: "/tenant",
+    }
+}
+
+#[tokio::test]
+async fn the_consent_page_says_who_asks_for_what_and_where_it_leads() {
+    let redirect = RedirectUri::parse("https://app.example:8443/cb").unwrap();
+    let scopes = Scopes::parse("openid files:read").unwrap();
+    let page = text(Pages::new("Tools").consent(&ask("Editor", &redirect, &scopes))).await;
+    for part in [
+        "Allow <bdi>Editor</bdi> to use Tools for you?",
+        "nobody has checked this name",
+        "app.example:8443",
+        "https://mcp.example/mcp",
+        "know that it is you",
+        "<code>files:read</code>",
+        "action=\"/tenant/oauth/consent\"",
+        "value=\"the-csrf\"",
+        "<bdi>corp</bdi></strong>, then at <strong><bdi>git</bdi>",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    assert!(!page.contains("any program that runs here"));
+    let loopback = RedirectUri::parse("http://127.0.0.1:1234/cb").unwrap();
+    let page = text(Pages::new("Tools").consent(&ask("Editor", &loopback, &scopes))).await;
+    assert!(page.contains("any program that runs here"));
+}
+
+#[tokio::test]
+async fn what_a_client_calls_itself_stays_text() {
+    let redirect = RedirectUri::parse("https://app.example/cb").unwrap();
+    let name = "</bdi><script>alert(1)</script>\"'&";
+    let page = text(Pages::new("Tools").consent(&ask(name, &redirect, &Scopes::default()))).await;
+    assert!(!page.contains("<script"));
+    assert!(page.contains("&lt;script&gt;"));
+    let to = "https://idp.example/a?x=\"><script>&y=1";
+    let page = text(Pages::new("Tools").leave(to, "idp.example")).await;
+    assert!(!page.contains("<script"));
+}
+
+#[tokio::test]
+async fn nobody_frames_keeps_or_feeds_a_page() {
+    let trouble = Trouble { status: StatusCode::BAD_REQUEST, title: "a", text: "b", help: "c" };
+    let response = Pages::new("Tools").trouble(trouble);
+    let headers = response.headers().clone();
+    let policy = headers["content-security-policy"].to_str().unwrap();
+    for part in
+        ["default-src 'none'", "form-action 'self'", "frame-ancestors 'none'", "base-uri 'none'"]
+    {
+        assert!(policy.contains(part), "{policy}");
+    }
+    for (name, value) in [
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cache-control", "no-store"),
+        ("x-content-type-options", "nosniff"),
+    ] {
+        assert_eq!(headers[name], value);
+    }
+    // The style that is sent is the one that the policy allows.
+    let page = text(response).await;
+    let style = page.split_once("<style>").unwrap().1.split_once("</style>").unwrap().0;
+    let hash = STANDARD.encode(digest::digest(&digest::SHA256, style.as_bytes()));
+    assert!(policy.contains(&hash));
+}
+
+#[test]
+fn a_redirect_is_a_get_wherever_it_comes_from() {
+    let response = redirect("https://app.example/cb?code=1");
+    assert_eq!(response.status(), 303);
+    assert_eq!(response.headers()["referrer-policy"], "no-referrer");
+    assert_eq!(redirect("https://app.example/\r\nx: y").status(), 500);
+}

@@ -1,0 +1,210 @@
+//! Where a client may have its users sent back to (OAuth 2.1 section 2.3.1, RFC 8252 section 7).
+
+use std::fmt;
+use std::sync::Arc;
+
+use url::Url;
+
+/// The longest redirect URI, in bytes.
+pub const MAX_REDIRECT_URI: usize = 2048;
+
+/// Schemes of desktop applications that register a redirect URI without a dot in its scheme, as
+/// RFC 8252 section 7.1 wants one. Nothing but that application answers to them.
+const APPS: [&str; 4] = ["cursor", "vscode", "vscode-insiders", "windsurf"];
+
+/// A redirect URI: https, http on loopback, or an application's own scheme.
+///
+/// It is kept as it came and compared by its bytes; only the port of a loopback one is free
+/// (RFC 8252 section 7.3).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RedirectUri {
+    text: Arc<str>,
+    kind: RedirectKind,
+}
+
+/// What kind of redirect URI it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RedirectKind {
+    /// A site, over https.
+    Web,
+    /// A program on the user's own machine that listens on a port: any other program there could do so
+    /// too.
+    Loopback,
+    /// An application that the user's system knows by its scheme.
+    App,
+}
+
+/// What is no redirect URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RedirectFault {
+    /// Longer than [`MAX_REDIRECT_URI`], no absolute URI, or with characters that no URI has.
+    #[error("a redirect URI must be an absolute URI of at most {MAX_REDIRECT_URI} characters")]
+    Malformed,
+    /// With a fragment.
+    #[error("a redirect URI must not have a fragment")]
+    Fragment,
+    /// With a user name or password.
+    #[error("a redirect URI must not have a user name or password")]
+    UserInfo,
+    /// http elsewhere than on `localhost`, `127.0.0.1` or `[::1]`.
+    #[error("http is for localhost, 127.0.0.1 and [::1] only; use https")]
+    Http,
+    /// A scheme that is neither http, https nor an application's own.
+    #[error(
+        "an application's scheme must be a domain name of its own in reverse, such as com.example.app"
+    )]
+    Scheme,
+}
+
+/// A loopback URI taken apart.
+struct Loopback<'a> {
+    host: &'a str,
+    /// Path and query, as they are written.
+    rest: &'a str,
+}
+
+// === impl RedirectUri ===
+
+impl RedirectUri {
+    /// Reads a redirect URI.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, RedirectFault> {
+        let plain = |byte: u8| byte.is_ascii_graphic() && !b"\\\"<>`{}|^".contains(&byte);
+        if text.len() > MAX_REDIRECT_URI || !text.bytes().all(plain) {
+            return Err(RedirectFault::Malformed);
+        }
+        if text.contains('#') {
+            return Err(RedirectFault::Fragment);
+        }
+        let url = Url::parse(text).map_err(|_| RedirectFault::Malformed)?;
+        if !url.username().is_empty() || url.password().is_some() || authority(text).contains('@') {
+            return Err(RedirectFault::UserInfo);
+        }
+        let kind = match url.scheme() {
+            "https" if is_written_as_read(text, &url) => RedirectKind::Web,
+            "https" => return Err(RedirectFault::Malformed),
+            "http" if Loopback::of(text).is_some() => RedirectKind::Loopback,
+            "http" => return Err(RedirectFault::Http),
+            scheme if is_app(scheme) => RedirectKind::App,
+            _ => return Err(RedirectFault::Scheme),
+        };
+        Ok(Self { text: text.into(), kind })
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// What kind it is.
+    #[must_use]
+    pub fn kind(&self) -> RedirectKind {
+        self.kind
+    }
+
+    /// Whether a request may ask for `asked` where this one is registered.
+    #[must_use]
+    pub fn covers(&self, asked: &Self) -> bool {
+        if self == asked {
+            return true;
+        }
+        let (Some(own), Some(asked)) = (Loopback::of(&self.text), Loopback::of(&asked.text)) else {
+            return false;
+        };
+        own.host.eq_ignore_ascii_case(asked.host) && own.rest == asked.rest
+    }
+
+    /// What a person is told about where it leads: a host, or an application's scheme.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        match self.kind {
+            RedirectKind::Web => authority(&self.text),
+            RedirectKind::Loopback => Loopback::of(&self.text).map_or("", |place| place.host),
+            RedirectKind::App => self.text.split(':').next().unwrap_or_default(),
+        }
+    }
+
+    /// What a remembered consent is bound to: the URI, without the port of a loopback one.
+    pub(crate) fn without_port(&self) -> String {
+        match Loopback::of(&self.text) {
+            Some(Loopback { host, rest }) => {
+                format!("http://{}{rest}", host.to_ascii_lowercase())
+            }
+            None => self.text.to_string(),
+        }
+    }
+
+    /// It, with these parameters added to its query.
+    pub(crate) fn with(&self, parameters: &[(&str, &str)]) -> String {
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(parameters.iter().filter(|(_, value)| !value.is_empty()))
+            .finish();
+        let text = &*self.text;
+        let joint = match text.split_once('?') {
+            None => "?",
+            Some((_, "")) => "",
+            Some((_, known)) if known.ends_with('&') => "",
+            Some(_) => "&",
+        };
+        format!("{text}{joint}{query}")
+    }
+}
+
+impl fmt::Debug for RedirectUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+// === impl Loopback ===
+
+impl<'a> Loopback<'a> {
+    /// Reads the text itself, since a URL parser takes `127.1` and `0x7f000001` for `127.0.0.1`.
+    fn of(text: &'a str) -> Option<Self> {
+        let after = text.strip_prefix("http://")?;
+        let end = after.find(['/', '?']).unwrap_or(after.len());
+        let (authority, rest) = after.split_at(end);
+        let (host, port) = match authority.strip_prefix("[::1]") {
+            Some(port) => ("[::1]", port),
+            None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+        };
+        let known =
+            host.eq_ignore_ascii_case("localhost") || host == "127.0.0.1" || host == "[::1]";
+        let port_fits = match port.strip_prefix(':') {
+            None => port.is_empty(),
+            Some(port) => {
+                port.bytes().all(|byte| byte.is_ascii_digit())
+                    && port.parse::<u16>().is_ok_and(|port| port > 0)
+            }
+        };
+        (known && port_fits).then_some(Self { host, rest })
+    }
+}
+
+/// What is between `//` and the path, as it is written.
+fn authority(text: &str) -> &str {
+    let after = text.split_once("://").map_or("", |(_, after)| after);
+    after.split(['/', '?']).next().unwrap_or_default()
+}
+
+/// Whether the host is written as it is read: a person who is shown the one goes to the other.
+fn is_written_as_read(text: &str, url: &Url) -> bool {
+    let authority = text.strip_prefix("https://").map(|_| authority(text)).unwrap_or_default();
+    let host = match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    };
+    url.host_str().is_some_and(|read| read.eq_ignore_ascii_case(host))
+}
+
+/// A reverse domain name, or one of the applications that are known.
+fn is_app(scheme: &str) -> bool {
+    let reverse_domain = scheme.contains('.') && scheme.split('.').all(|label| !label.is_empty());
+    reverse_domain || APPS.contains(&scheme)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! What is a redirect URI, and which one covers which.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn uri(text: &str) -> RedirectUri {
+    RedirectUri::parse(text).unwrap_or_else(|fault| panic!("{text}: {fault}"))
+}
+
+#[test]
+fn https_loopback_and_applications_are_taken() {
+    for (text, kind, place) in [
+        ("https://app.example/cb?x=1", RedirectKind::Web, "app.example"),
+        ("https://app.example:8443/cb", RedirectKind::Web, "app.example:8443"),
+        ("https://[2001:db8::1]:8443/cb", RedirectKind::Web, "[2001:db8::1]:8443"),
+        ("http://localhost/cb", RedirectKind::Loopback, "localhost"),
+        ("http://127.0.0.1:51234/cb", RedirectKind::Loopback, "127.0.0.1"),
+        ("http://[::1]:51234/cb", RedirectKind::Loopback, "[::1]"),
+        ("com.example.app:/cb", RedirectKind::App, "com.example.app"),
+        ("cursor://anysphere.cursor-mcp/oauth/callback", RedirectKind::App, "cursor"),
+    ] {
+        assert_eq!((uri(text).kind(), uri(text).place()), (kind, place), "{text}");
+    }
+}
+
+#[test]
+fn whatever_could_lead_elsewhere_is_refused() {
+    use RedirectFault::{Fragment, Http, Malformed, Scheme, UserInfo};
+    for (text, fault) in [
+        ("", Malformed),
+        ("/cb", Malformed),
+        ("https:app.example/cb", Malformed),
+        ("https:///cb", Malformed),
+        ("https://%65vil.example/cb", Malformed),
+        ("https://2130706433/cb", Malformed),
+        ("https://app.example/c b", Malformed),
+        ("https://app.example/\r\nSet-Cookie:a", Malformed),
+        ("https://app.example\\@evil.example/", Malformed),
+        ("https://app.example/cb#x", Fragment),
+        ("https://app.example/cb#", Fragment),
+        ("https://user@app.example/cb", UserInfo),
+        ("https://@app.example/cb", UserInfo),
+        ("http://127.0.0.1@evil.example/cb", UserInfo),
+        ("http://app.example/cb", Http),
+        ("http://localhost.evil.example/cb", Http),
+        ("http://127.1/cb", Http),
+        ("http://0x7f000001/cb", Http),
+        ("http://2130706433/cb", Http),
+        ("http://127.0.0.2/cb", Http),
+        ("http://0.0.0.0/cb", Http),
+        ("http://[::ffff:127.0.0.1]/cb", Http),
+        ("http://localhost:0/cb", Http),
+        ("http://localhost:/cb", Http),
+        ("javascript:alert(1)", Scheme),
+        ("data:text/html,x", Scheme),
+        ("file:///etc/passwd", Scheme),
+        ("ftp://app.example/", Scheme),
+        ("blob:https://app.example/x", Scheme),
+        ("about:blank", Scheme),
+    ] {
+        assert_eq!(RedirectUri::parse(text), Err(fault), "{text}");
+    }
+    let long = format!("https://app.example/{}", "a".repeat(2029));
+    assert_eq!(RedirectUri::parse(&long), Err(Malformed));
+    assert!(RedirectUri::parse(&long[..2048]).is_ok());
+}
+
+#[test]
+fn only_the_port_of_a_loopback_uri_is_free() {
+    for (registered, asked, covered) in [
+        ("http://127.0.0.1/cb", "http://127.0.0.1:51234/cb", true),
+        ("http://127.0.0.1:1/cb", "http://127.0.0.1:2/cb", true),
+        ("http://localhost:1/cb?a=1", "http://LOCALHOST:2/cb?a=1", true),
+        ("http://[::1]/cb", "http://[::1]:2/cb", true),
+        ("http://localhost/cb", "http://127.0.0.1/cb", false),
+        ("http://localhost/cb", "http://localhost/cb?", false),
+        ("http://localhost/cb", "http://localhost/cb/", false),
+        ("http://localhost/cb", "http://localhost/cb/../x", false),
+        ("http://localhost/cb?a=1&b=2", "http://localhost/cb?b=2&a=1", false),
+        ("https://app.example/cb", "https://app.example:8443/cb", false),
+        ("https://app.example/cb", "https://APP.example/cb", false),
+        ("https://app.example/cb", "https://app.example/cb/../cb", false),
+        ("com.example.app:/cb", "com.example.app:/cb2", false),
+    ] {
+        assert_eq!(uri(registered).covers(&uri(asked)), covered, "{registered} {asked}");
+    }
+}
+
+#[test]
+fn parameters_join_the_query_that_is_there() {
+    for (text, with) in [
+        ("https://a.example/cb", "https://a.example/cb?code=1%262&state=x+y"),
+        ("https://a.example/cb?", "https://a.example/cb?code=1%262&state=x+y"),
+        ("https://a.example/cb?a=1", "https://a.example/cb?a=1&code=1%262&state=x+y"),
+        ("com.example.app:/cb", "com.example.app:/cb?code=1%262&state=x+y"),
+    ] {
+        assert_eq!(uri(text).with(&[("code", "1&2"), ("state", "x y"), ("none", "")]), with);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC{0,60}") {
+        let _ = RedirectUri::parse(&text);
+    }
+
+    /// What is covered leads to the same place, whoever reads it.
+    #[test]
+    fn what_covers_leads_to_the_same_host_and_path(
+        one in "http://(localhost|127.0.0.1|\\[::1\\])(:[0-9]{1,5})?(/[a-z%./]{0,6})?(\\?[a-z=&]{0,4})?",
+        two in "http://(localhost|127.0.0.1|\\[::1\\])(:[0-9]{1,5})?(/[a-z%./]{0,6})?(\\?[a-z=&]{0,4})?",
+    ) {
+        let (Ok(one), Ok(two)) = (RedirectUri::parse(&one), RedirectUri::parse(&two)) else { return Ok(()) };
+        prop_assert_eq!(one.covers(&two), two.covers(&one));
+        if one.covers(&two) {
+            let [one, two] = [&one, &two].map(|uri| Url::parse(uri.as_str()).unwrap());
+            prop_assert_eq!(one.host_str(), two.host_str());
+            prop_assert_eq!((one.path(), one.query()), (two.path(), two.query()));
+        }
+    }
+
+    #[test]
+    fn an_answer_never_changes_the_host_or_path(value in "\\PC{0,40}") {
+        let target = Url::parse(&uri("https://a.example/cb?a=1").with(&[("state", &value)])).unwrap();
+        prop_assert_eq!((target.host_str(), target.path()), (Some("a.example"), "/cb"));
+        let state = target.query_pairs().find(|(name, _)| name == "state");
+        prop_assert_eq!(state.map(|(_, value)| value.into_owned()).unwrap_or_default(), value);
+    }
+}

@@ -1,0 +1,268 @@
+//! The registration endpoint (RFC 7591).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use vmcp_auth_store::{ApplicationType, Client, ClientAuth, ClientId, Digest};
+
+use crate::Scopes;
+use crate::callback::uuid;
+use crate::error::{Code, Fault, json};
+use crate::intake::{BodyFault, body, peer};
+use crate::opaque::nonce;
+use crate::redirect::{RedirectKind, RedirectUri};
+use crate::server::{Asked, Inner};
+
+/// The most redirect URIs that a client may have.
+pub const MAX_REDIRECT_URIS: usize = 10;
+
+/// The longest name of a client, in characters.
+const MAX_NAME: usize = 256;
+
+/// What a client is told after its registration (RFC 7591 section 3.2.1).
+#[derive(Serialize)]
+struct Registered<'a> {
+    client_id: &'a str,
+    client_id_issued_at: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_secret: Option<&'a str>,
+    /// 0 is never; present with a secret only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_secret_expires_at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_name: Option<&'a str>,
+    redirect_uris: &'a [String],
+    token_endpoint_auth_method: &'static str,
+    grant_types: &'static [&'static str],
+    response_types: [&'static str; 1],
+    scope: String,
+    application_type: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    software_id: Option<&'a str>,
+}
+
+/// `POST` of the registration endpoint.
+pub(crate) async fn register(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    server.register(request).await.unwrap_or_else(|fault| {
+        tracing::info!(
+            error = fault.code.name(),
+            reason = fault.description,
+            "a registration is refused"
+        );
+        fault.respond()
+    })
+}
+
+impl Inner {
+    async fn register(&self, request: Request) -> Result<Response, Fault> {
+        self.admit(Asked::Registration, peer(&request))?;
+        let text = body(request, "application/json").await.map_err(|fault| match fault {
+            BodyFault::Media => metadata("Content-Type must be application/json"),
+            BodyFault::TooLarge => metadata("the body is larger than 64 KiB"),
+            BodyFault::Broken => metadata("the body broke off or took too long"),
+        })?;
+        let document = vmcp_jwt::parse_claims(&text);
+        let document =
+            document.map_err(|_| metadata("the body is no JSON object, or has a member twice"))?;
+        let secret = secret(&document)?;
+        let client = self.read(&document, secret.as_ref())?;
+        self.store.register(&client).await?;
+        tracing::info!(client = %client.id, "a client registered");
+        Ok(answer(&client, secret.as_ref().map(|(_, secret)| secret)))
+    }
+
+    fn read(
+        &self,
+        document: &Map<String, Value>,
+        secret: Option<&(Method, SecretString)>,
+    ) -> Result<Client, Fault> {
+        let redirect_uris = redirect_uris(document)?;
+        let grants = strings(document, "grant_types", &["authorization_code"])?;
+        let known = ["authorization_code", "refresh_token"];
+        if !grants.contains(&"authorization_code")
+            || !grants.iter().all(|grant| known.contains(grant))
+        {
+            return Err(metadata(
+                "grant_types must have authorization_code, and may have refresh_token",
+            ));
+        }
+        if strings(document, "response_types", &["code"])? != ["code"] {
+            return Err(metadata("response_types must be code alone"));
+        }
+        let name = text(document, "client_name")?;
+        if name.is_some_and(|name| !is_name(name)) {
+            let words =
+                "client_name is longer than 256 characters, or has control or direction characters";
+            return Err(metadata(words));
+        }
+        let software = text(document, "software_id")?;
+        let printable = |text: &str| {
+            text.len() <= 256 && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
+        };
+        if software.is_some_and(|id| !printable(id)) {
+            return Err(metadata(
+                "software_id is longer than 256 characters, or not printable ASCII",
+            ));
+        }
+        let now = self.now();
+        Ok(Client {
+            id: ClientId::new(uuid()?).map_err(|_| Fault::server())?,
+            name: name.map(str::to_owned),
+            application_type: application_type(document, &redirect_uris)?,
+            redirect_uris: redirect_uris.iter().map(|uri| uri.as_str().to_owned()).collect(),
+            auth: match secret {
+                None => ClientAuth::None,
+                Some((Method::Basic, secret)) => {
+                    ClientAuth::ClientSecretBasic(Digest::of(secret.expose_secret()))
+                }
+                Some((Method::Post, secret)) => {
+                    ClientAuth::ClientSecretPost(Digest::of(secret.expose_secret()))
+                }
+            },
+            refresh: grants.contains(&"refresh_token"),
+            scopes: self.scopes(document)?.to_vec(),
+            software_id: software.map(str::to_owned),
+            created: now,
+        })
+    }
+
+    /// What the client may ask for: what it names, or everything; and the baseline either way.
+    fn scopes(&self, document: &Map<String, Value>) -> Result<Scopes, Fault> {
+        let malformed = |_| metadata("scope is malformed");
+        let asked = match document.get("scope") {
+            None | Some(Value::Null) => self.settings.scopes.clone(),
+            Some(Value::String(text)) if text.trim().is_empty() => self.settings.scopes.clone(),
+            Some(Value::String(text)) => Scopes::parse(text).map_err(malformed)?,
+            Some(_) => Scopes::new(strings(document, "scope", &[])?).map_err(malformed)?,
+        };
+        if !asked.is_subset(&self.settings.scopes) {
+            return Err(metadata("scope has one that is not offered; see scopes_supported"));
+        }
+        Ok(asked.union(&self.settings.baseline_scopes))
+    }
+}
+
+/// How a client with a secret authenticates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Basic,
+    Post,
+}
+
+/// The secret of a client that wants one.
+fn secret(document: &Map<String, Value>) -> Result<Option<(Method, SecretString)>, Fault> {
+    let method = match text(document, "token_endpoint_auth_method")? {
+        None | Some("none") => return Ok(None),
+        Some("client_secret_basic") => Method::Basic,
+        Some("client_secret_post") => Method::Post,
+        Some(_) => {
+            let words = "token_endpoint_auth_method must be none, client_secret_basic or client_secret_post";
+            return Err(metadata(words));
+        }
+    };
+    Ok(Some((method, nonce()?.into())))
+}
+
+fn redirect_uris(document: &Map<String, Value>) -> Result<Vec<RedirectUri>, Fault> {
+    let fault = |words| Fault::new(Code::InvalidRedirectUri, words);
+    let list = document.get("redirect_uris").and_then(Value::as_array);
+    let list = list.filter(|list| (1..=MAX_REDIRECT_URIS).contains(&list.len()));
+    let list = list.ok_or(fault("redirect_uris must be a list of 1 to 10"))?;
+    let read = |value: &Value| {
+        let text = value.as_str().ok_or(fault("redirect_uris must be texts"))?;
+        RedirectUri::parse(text).map_err(|reason| {
+            tracing::info!(%reason, "a redirect URI is refused");
+            let words = "a redirect URI must be https, http on loopback, or an application's own scheme, \
+                         of at most 2048 characters, without fragment and user name";
+            fault(words)
+        })
+    };
+    list.iter().map(read).collect()
+}
+
+/// Where the client runs: as it says (OpenID Connect Dynamic Client Registration 1.0 section 2), else as its redirect
+/// URIs show.
+fn application_type(
+    document: &Map<String, Value>,
+    uris: &[RedirectUri],
+) -> Result<ApplicationType, Fault> {
+    let web = uris.iter().all(|uri| uri.kind() == RedirectKind::Web);
+    match text(document, "application_type")? {
+        Some("native") => Ok(ApplicationType::Native),
+        // Some programs on people's own machines say `web`, for want of a choice; nothing depends on it.
+        Some("web") => Ok(ApplicationType::Web),
+        Some(_) => Err(metadata("application_type must be native or web")),
+        None => Ok(if web { ApplicationType::Web } else { ApplicationType::Native }),
+    }
+}
+
+fn answer(client: &Client, secret: Option<&SecretString>) -> Response {
+    let registered = Registered {
+        client_id: client.id.as_str(),
+        client_id_issued_at: client.created.unix(),
+        client_secret: secret.map(ExposeSecret::expose_secret),
+        client_secret_expires_at: secret.map(|_| 0),
+        client_name: client.name.as_deref(),
+        redirect_uris: &client.redirect_uris,
+        token_endpoint_auth_method: match client.auth {
+            ClientAuth::None => "none",
+            ClientAuth::ClientSecretBasic(_) => "client_secret_basic",
+            ClientAuth::ClientSecretPost(_) => "client_secret_post",
+        },
+        grant_types: if client.refresh {
+            &["authorization_code", "refresh_token"]
+        } else {
+            &["authorization_code"]
+        },
+        response_types: ["code"],
+        scope: client.scopes.join(" "),
+        application_type: match client.application_type {
+            ApplicationType::Native => "native",
+            ApplicationType::Web => "web",
+        },
+        software_id: client.software_id.as_deref(),
+    };
+    json(StatusCode::CREATED, &registered)
+}
+
+/// Whether a name can be shown to people: not too long, and without characters that change how the text around
+/// it reads.
+pub(crate) fn is_name(name: &str) -> bool {
+    let misleading = |character: char| {
+        character.is_control()
+            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}')
+    };
+    !name.trim().is_empty() && name.chars().count() <= MAX_NAME && !name.chars().any(misleading)
+}
+
+fn text<'a>(document: &'a Map<String, Value>, member: &str) -> Result<Option<&'a str>, Fault> {
+    match document.get(member) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(metadata("a member that is a text in RFC 7591 is none")),
+    }
+}
+
+fn strings<'a>(
+    document: &'a Map<String, Value>,
+    member: &str,
+    unless: &[&'a str],
+) -> Result<Vec<&'a str>, Fault> {
+    let malformed = metadata("a member that is a list of texts in RFC 7591 is none");
+    match document.get(member) {
+        None | Some(Value::Null) => Ok(unless.to_vec()),
+        Some(Value::Array(list)) if list.len() <= 64 => {
+            list.iter().map(|one| one.as_str().ok_or(malformed.clone())).collect()
+        }
+        Some(_) => Err(malformed),
+    }
+}
+
+fn metadata(words: &'static str) -> Fault {
+    Fault::new(Code::InvalidClientMetadata, words)
+}

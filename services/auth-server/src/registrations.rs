@@ -1,0 +1,104 @@
+//! Where this server's own registrations at upstream providers are kept: in the store, encrypted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretSlice};
+use vmcp_auth_store::{Digest, Label, Sealed, Store, Vault};
+use vmcp_core::{BoxError, Clock};
+use vmcp_upstream::{Exposed, Registration, RegistrationKey, Registrations, RegistrationsFuture};
+
+use crate::HmacRing;
+
+/// How long a registration is kept whose secret does not expire.
+const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What a registration is sealed as.
+const KIND: &str = "registration";
+
+/// Registrations at upstream providers, for all replicas and over restarts. Replicas that register at the same
+/// time end up with the first one's.
+#[derive(Clone)]
+pub struct StoredRegistrations {
+    store: Arc<dyn Store>,
+    vault: Vault,
+    clock: Clock,
+}
+
+impl StoredRegistrations {
+    /// Kept in `store`, encrypted with keys derived from `secrets`.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, secrets: &HmacRing, clock: Clock) -> Self {
+        Self { store, vault: secrets.vault().clone(), clock }
+    }
+
+    fn open(&self, key: &RegistrationKey, sealed: &Sealed) -> Result<Registration, BoxError> {
+        let text = self.vault.open(Label::new(KIND, &names(key)), sealed)?;
+        let read: Exposed<Registration> = serde_json::from_slice(text.expose_secret())
+            .map_err(|_| "a registration was kept by another version")?;
+        Ok(read.0)
+    }
+
+    /// A registration that still holds. One that was encrypted with a secret that is gone is none.
+    fn usable(&self, key: &RegistrationKey, sealed: &Sealed) -> Option<Registration> {
+        let now = self.clock.now();
+        let opened = self.open(key, sealed).ok();
+        opened.filter(|known| known.expires_at.is_none_or(|at| at > now))
+    }
+
+    async fn keep(
+        &self,
+        key: &RegistrationKey,
+        registration: &Registration,
+    ) -> Result<(), BoxError> {
+        let text = SecretSlice::from(serde_json::to_vec(&Exposed(registration))?);
+        let sealed = self.vault.seal(Label::new(KIND, &names(key)), text.expose_secret())?;
+        let now = self.clock.now();
+        let left = registration.expires_at.map(|at| at.duration_since(now).unwrap_or_default());
+        let (id, ttl) = (digest(key), left.unwrap_or(KEPT));
+        let kept = self.store.put_registration(&id, &sealed, ttl).await?;
+        if kept != sealed && self.usable(key, &kept).is_none() {
+            self.store.drop_registration(&id, &kept).await?;
+            self.store.put_registration(&id, &sealed, ttl).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Registrations for StoredRegistrations {
+    fn get<'a>(
+        &'a self,
+        key: &'a RegistrationKey,
+    ) -> RegistrationsFuture<'a, Option<Registration>> {
+        Box::pin(async move {
+            let found = self.store.registration(&digest(key)).await?;
+            Ok(found.and_then(|sealed| self.usable(key, &sealed)))
+        })
+    }
+
+    fn put<'a>(
+        &'a self,
+        key: &'a RegistrationKey,
+        registration: &'a Registration,
+    ) -> RegistrationsFuture<'a, ()> {
+        Box::pin(self.keep(key, registration))
+    }
+}
+
+impl fmt::Debug for StoredRegistrations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredRegistrations").finish_non_exhaustive()
+    }
+}
+
+fn names(key: &RegistrationKey) -> [&str; 4] {
+    let RegistrationKey { issuer, provider, redirect_uri, scopes } = key;
+    [issuer, provider, redirect_uri, scopes]
+}
+
+/// What a registration is found by: no two keys have the same.
+fn digest(key: &RegistrationKey) -> Digest {
+    let parts = names(key).map(|name| format!("{}:{name}", name.len()));
+    Digest::of(parts.concat())
+}

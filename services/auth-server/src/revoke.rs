@@ -1,0 +1,74 @@
+//! The revocation endpoint (RFC 7009).
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::CACHE_CONTROL;
+use vmcp_auth_store::{ClientId, Digest, GrantId};
+
+use crate::OwnToken;
+use crate::client::Credentials;
+use crate::error::Fault;
+use crate::intake::{form, peer};
+use crate::server::{Asked, Inner};
+use crate::token::read;
+
+/// `POST` of the revocation endpoint. A token that is not known is as good as revoked, so the answer is the same.
+pub(crate) async fn revoke(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    match server.revoke(request).await {
+        Ok(()) => {
+            let mut response = Response::new(Body::empty());
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            response
+        }
+        Err(fault) => fault.respond(),
+    }
+}
+
+/// Which of a client's tokens it is.
+pub(crate) enum Known {
+    Refresh(GrantId, Digest),
+    Access(OwnToken),
+}
+
+impl Inner {
+    async fn revoke(&self, request: Request) -> Result<(), Fault> {
+        self.admit(Asked::Token, peer(&request))?;
+        let headers = request.headers().clone();
+        let text = form(request).await?;
+        let params = read(&text)?;
+        let credentials = Credentials::read(&headers, &params)?;
+        let token = params.get("token").ok_or(Fault::request("token is missing"))?;
+        match self.known(token, &credentials.id) {
+            Some(Known::Refresh(id, _)) => {
+                let known = self.store.grant(&id, &credentials.id).await?;
+                credentials.check(known.client.as_ref())?;
+                if known.grant.is_some_and(|grant| grant.client == credentials.id) {
+                    let ended = self.store.revoke(&id).await?;
+                    if let Some(ended) = ended {
+                        self.forget(ended.session);
+                    }
+                }
+            }
+            Some(Known::Access(token)) => {
+                credentials.check(self.store.client(&credentials.id).await?.as_ref())?;
+                self.end_session(token.session).await?;
+            }
+            None => credentials.check(self.store.client(&credentials.id).await?.as_ref())?,
+        }
+        Ok(())
+    }
+
+    /// What a token is, if this server made it; an access token only if it is the client's.
+    pub(crate) fn known(&self, token: &str, client: &ClientId) -> Option<Known> {
+        if let Some(refresh) = self.settings.hmac.open_refresh(token) {
+            return Some(Known::Refresh(GrantId::from_bytes(refresh.grant), refresh.digest()));
+        }
+        let found = self.verify_any(token).ok()?;
+        let own = found.claims.text("client_id") == Some(client.as_str());
+        own.then_some(Known::Access(found))
+    }
+}

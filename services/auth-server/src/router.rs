@@ -1,0 +1,129 @@
+//! Which path leads to which endpoint.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::{MethodRouter, get, post};
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, CONTENT_TYPE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, StatusCode};
+
+use crate::metadata::path;
+use crate::server::Inner;
+use crate::{
+    Settings, authorize, callback, connections, consent, introspect, register, revoke, token,
+    userinfo,
+};
+
+type Server = State<Arc<Inner>>;
+
+/// The routes of a server.
+pub(crate) fn router(server: &Arc<Inner>) -> Router {
+    let settings = &server.settings;
+    let issuer = settings.issuer.path();
+    let at = |path: &str| format!("{issuer}{path}");
+    let mut router = Router::new()
+        .route(&at(path::TOKEN), open(post(token::token)))
+        .route(&at(path::REVOKE), open(post(revoke::revoke)))
+        .route(&at(path::INTROSPECT), post(introspect::introspect))
+        .route(&at(path::REGISTER), open(post(register::register)))
+        .route(&at(path::USERINFO), open(get(userinfo::userinfo).post(userinfo::userinfo)))
+        .route(&at(path::JWKS), open(get(jwks)));
+    for path in pages(settings, path::AUTHORIZE) {
+        router = router.route(&path, get(authorize::authorize).post(authorize::authorize));
+    }
+    for path in pages(settings, path::CONSENT) {
+        router = router.route(&path, post(consent::decide));
+    }
+    for path in pages(settings, path::CONNECTIONS) {
+        router = router.route(&path, get(connections::show).post(connections::change));
+    }
+    for path in documents(settings, path::OAUTH) {
+        router = router.route(&path, open(get(oauth)));
+    }
+    for path in documents(settings, path::OPENID) {
+        router = router.route(&path, open(get(openid)));
+    }
+    let callbacks: BTreeSet<&str> =
+        server.upstreams.iter().map(|leg| leg.provider.redirect_uri().path()).collect();
+    for path in callbacks {
+        router = router.route(path, get(callback::callback));
+    }
+    router.with_state(Arc::clone(server))
+}
+
+/// Every path that is not a provider's choice.
+pub(crate) fn fixed_paths(settings: &Settings) -> Vec<String> {
+    let fixed =
+        [path::TOKEN, path::REVOKE, path::INTROSPECT, path::REGISTER, path::USERINFO, path::JWKS];
+    let issuer = settings.issuer.path();
+    let mut paths: Vec<String> = fixed.iter().map(|path| format!("{issuer}{path}")).collect();
+    for page in [path::AUTHORIZE, path::CONSENT, path::CONNECTIONS] {
+        paths.extend(pages(settings, page));
+    }
+    for document in [path::OAUTH, path::OPENID] {
+        paths.extend(documents(settings, document));
+    }
+    paths
+}
+
+/// Where a page is: below the issuer's address, and below that of the authorization endpoint.
+fn pages(settings: &Settings, page: &str) -> BTreeSet<String> {
+    [settings.issuer.path(), settings.front().path()].map(|base| format!("{base}{page}")).into()
+}
+
+/// Where a document is (RFC 8414 section 3.1, OpenID Connect Discovery 1.0 section 4.1): before the issuer's
+/// path and after it. Clients that don't know which look at the root, so it is there as well.
+fn documents(settings: &Settings, document: &str) -> BTreeSet<String> {
+    let issuer = settings.issuer.path();
+    [format!("{document}{issuer}"), format!("{issuer}{document}"), document.to_owned()].into()
+}
+
+async fn jwks(State(server): Server) -> Response {
+    public(server.settings.keys.published().clone())
+}
+
+async fn oauth(State(server): Server) -> Response {
+    public(server.documents.oauth.clone())
+}
+
+async fn openid(State(server): Server) -> Response {
+    public(server.documents.openid.clone())
+}
+
+/// A document that anybody may keep for a while: short enough that a new key is known before it signs.
+fn public(document: Bytes) -> Response {
+    let mut response = Response::new(Body::from(document));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=600"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// An endpoint that clients in browsers may use from any site. No cookie counts there.
+fn open(endpoint: MethodRouter<Arc<Inner>>) -> MethodRouter<Arc<Inner>> {
+    endpoint.options(async || StatusCode::NO_CONTENT).layer(axum::middleware::map_response(
+        async |mut response: Response| {
+            let headers = response.headers_mut();
+            for (name, value) in [
+                (ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+                (ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS"),
+                (ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, mcp-protocol-version"),
+                (ACCESS_CONTROL_EXPOSE_HEADERS, "www-authenticate, retry-after"),
+                (ACCESS_CONTROL_MAX_AGE, "86400"),
+            ] {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+            response
+        },
+    ))
+}

@@ -1,0 +1,294 @@
+//! The upstream tokens of a session: loaded when one is wanted, refreshed before they expire, by one replica.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use vmcp_auth_store::{LockOwner, ProviderName, Row, RowLock, SessionId, StoreError};
+use vmcp_core::{
+    Cache, Flights, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens,
+};
+use vmcp_upstream::{RefreshFault, Tokens};
+
+use crate::error::Fault;
+use crate::opaque::random;
+use crate::server::{Inner, Leg};
+
+/// A token that expires sooner than this is refreshed before it is used.
+const MARGIN: Duration = Duration::from_secs(45);
+
+/// How long a row that was read is taken for what the store has.
+const READ: Duration = Duration::from_secs(30);
+
+/// How long a refresh may take, whoever still waits for it.
+const REFRESH: Duration = Duration::from_secs(30);
+
+/// How long a replica holds the lock of a row at most: longer than a refresh.
+const LOCK: Duration = Duration::from_secs(40);
+
+/// How often it is looked whether another replica is done, and for how long.
+const LOOK: Duration = Duration::from_millis(250);
+const LOOKS: usize = 120;
+
+/// How often, and how far apart, it is tried to keep what a provider gave.
+const KEEPS: usize = 3;
+const KEEP_AGAIN: Duration = Duration::from_millis(50);
+
+/// How long a provider that could not be asked is left alone: twice as long each time, within these.
+const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// How many rows, and how many providers that could not be asked, are remembered.
+const ROWS: usize = 16 * 1024;
+
+type Key = (SessionId, ProviderName);
+type Outcome = Result<Arc<Tokens>, UpstreamError>;
+
+/// What this process knows of rows.
+pub(crate) struct Rows {
+    read: Cache<Key, Arc<Tokens>>,
+    flights: Flights<Key, Outcome>,
+    /// How long a row's provider was left alone last, until then.
+    failed: Cache<Key, (Duration, SystemTime)>,
+}
+
+/// The upstream tokens of one session.
+pub(crate) struct SessionTokens {
+    server: Arc<Inner>,
+    session: SessionId,
+}
+
+/// What became of a row under its lock.
+enum Step {
+    Done(Outcome),
+    /// Another replica has the lock.
+    Wait,
+}
+
+impl SessionTokens {
+    pub(crate) fn new(server: Arc<Inner>, session: SessionId) -> Self {
+        Self { server, session }
+    }
+}
+
+impl UpstreamTokens for SessionTokens {
+    fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
+        Box::pin(async move {
+            let leg = self.server.upstreams.iter().find(|leg| leg.name.as_str() == provider);
+            let leg = leg.ok_or(UpstreamError::Absent)?;
+            let tokens = self.server.upstream_tokens(self.session, leg, kind).await?;
+            let (value, expires_at) = match kind {
+                UpstreamKind::Access => (Some(&tokens.access), tokens.expires_at),
+                UpstreamKind::Id => (tokens.id.as_ref(), None),
+            };
+            let value = value.ok_or(UpstreamError::Absent)?.clone();
+            Ok(UpstreamToken { value, expires_at })
+        })
+    }
+}
+
+impl fmt::Debug for SessionTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionTokens").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+// === impl Rows ===
+
+impl Rows {
+    pub(crate) fn new() -> Self {
+        Self { read: Cache::new(ROWS), flights: Flights::new(), failed: Cache::new(ROWS) }
+    }
+
+    pub(crate) fn forget(&self, session: SessionId, provider: &ProviderName) {
+        let key = (session, provider.clone());
+        self.read.remove(&key);
+        self.failed.remove(&key);
+    }
+
+    fn keep(&self, key: &Key, tokens: &Arc<Tokens>, now: SystemTime) {
+        self.failed.remove(key);
+        self.read.insert(key.clone(), Arc::clone(tokens), now + READ, now);
+    }
+
+    /// Notes that the provider could not be asked. Each time in a row it is left alone for twice as long.
+    fn fail(&self, key: &Key, now: SystemTime) {
+        let (least, most) = BACK_OFF;
+        let time = self.failed.get(key, now).map_or(least, |(time, _)| (time * 2).min(most));
+        self.failed.insert(key.clone(), (time, now + time), now + most * 2, now);
+    }
+
+    fn is_left_alone(&self, key: &Key, now: SystemTime) -> bool {
+        self.failed.get(key, now).is_some_and(|(_, until)| until > now)
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("read", &self.read.len()).finish_non_exhaustive()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    async fn upstream_tokens(
+        self: &Arc<Self>,
+        session: SessionId,
+        leg: &Leg,
+        kind: UpstreamKind,
+    ) -> Outcome {
+        let key = (session, leg.name.clone());
+        let now = self.clock.now();
+        if let Some(tokens) = self.rows.read.get(&key, now) {
+            // An id token is good for what it says even when the access token is over.
+            if kind == UpstreamKind::Id || !is_due(&tokens, now) {
+                return Ok(tokens);
+            }
+        }
+        let (server, leg, flown) = (Arc::clone(self), leg.clone(), key.clone());
+        self.rows.flights.join(key, || async move { server.load(flown, &leg, kind).await }).await
+    }
+
+    /// Reads the row, and refreshes it if it is due. The refresh goes on when nobody waits for it any more: the
+    /// provider's old refresh token may be dead by then.
+    async fn load(self: Arc<Self>, key: Key, leg: &Leg, kind: UpstreamKind) -> Outcome {
+        let tokens = self.read_row(&key, leg).await?;
+        let now = self.clock.now();
+        if kind == UpstreamKind::Id || !is_due(&tokens, now) {
+            self.rows.keep(&key, &tokens, now);
+            return Ok(tokens);
+        }
+        if tokens.refresh.is_none() {
+            return still_good(tokens, now).ok_or(UpstreamError::Absent);
+        }
+        if self.rows.is_left_alone(&key, now) {
+            return still_good(tokens, now).ok_or(UpstreamError::Unavailable);
+        }
+        let (server, leg) = (Arc::clone(&self), leg.clone());
+        let refresh = tokio::spawn(async move { server.refresh_row(&key, &leg).await });
+        refresh.await.unwrap_or(Err(UpstreamError::Unavailable))
+    }
+
+    async fn read_row(&self, (session, provider): &Key, leg: &Leg) -> Outcome {
+        let found = self.store.session(session).await.map_err(|error| unavailable(&error))?;
+        let row =
+            found.and_then(|mut found| found.rows.remove(provider)).ok_or(UpstreamError::Absent)?;
+        self.read_tokens(*session, leg, &row)
+    }
+
+    fn read_tokens(&self, session: SessionId, leg: &Leg, row: &Row) -> Outcome {
+        let opened = self.open_row(session, leg, row);
+        opened.map(Arc::new).map_err(|_| UpstreamError::Absent)
+    }
+
+    /// Refreshes a row under its lock, or waits for whoever does.
+    async fn refresh_row(&self, key: &Key, leg: &Leg) -> Outcome {
+        let owner = random().map(LockOwner::from_bytes).map_err(|_| UpstreamError::Unavailable)?;
+        for _ in 0..LOOKS {
+            match self.refresh_locked(key, leg, &owner).await {
+                Step::Done(outcome) => return outcome,
+                Step::Wait => tokio::time::sleep(LOOK).await,
+            }
+            let now = self.clock.now();
+            match self.read_row(key, leg).await {
+                Ok(tokens) if !is_due(&tokens, now) => {
+                    self.rows.keep(key, &tokens, now);
+                    return Ok(tokens);
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(UpstreamError::Unavailable)
+    }
+
+    async fn refresh_locked(&self, key: &Key, leg: &Leg, owner: &LockOwner) -> Step {
+        let (session, provider) = key;
+        let row = match self.store.lock_row(session, provider, owner, LOCK).await {
+            Ok(RowLock::Held) => return Step::Wait,
+            Ok(RowLock::Acquired(row)) => row,
+            Err(error) => return Step::Done(Err(unavailable(&error))),
+        };
+        let outcome = match row {
+            None => Err(UpstreamError::Absent),
+            Some(row) => self.refresh_as_owner(key, leg, &row).await,
+        };
+        // If it cannot be given back, it ends by itself.
+        let _ = self.store.unlock_row(session, provider, owner).await;
+        Step::Done(outcome)
+    }
+
+    async fn refresh_as_owner(&self, key: &Key, leg: &Leg, row: &Row) -> Outcome {
+        let tokens = self.read_tokens(key.0, leg, row)?;
+        let now = self.clock.now();
+        if !is_due(&tokens, now) {
+            self.rows.keep(key, &tokens, now);
+            return Ok(tokens);
+        }
+        match tokio::time::timeout(REFRESH, leg.provider.refresh(&tokens)).await {
+            Ok(Ok(fresh)) => self.replace(key, leg, row, Arc::new(fresh)).await,
+            Ok(Err(fault @ (RefreshFault::Dead | RefreshFault::SubjectChanged))) => {
+                tracing::info!(provider = %leg.name, %fault, "a link to an upstream provider is over");
+                self.drop_row(key, row).await;
+                Err(UpstreamError::Absent)
+            }
+            Ok(Err(RefreshFault::Temporary(fault))) => {
+                tracing::warn!(provider = %leg.name, %fault, "upstream tokens are not refreshed");
+                self.rows.fail(key, now);
+                still_good(tokens, now).ok_or(UpstreamError::Unavailable)
+            }
+            Err(_) => {
+                tracing::warn!(provider = %leg.name, "an upstream provider takes too long to refresh tokens");
+                self.rows.fail(key, now);
+                still_good(tokens, now).ok_or(UpstreamError::Unavailable)
+            }
+        }
+    }
+
+    /// Keeps new tokens. If that fails, the old ones may be dead already, so the row goes rather than being tried
+    /// again with a refresh token that was used.
+    async fn replace(&self, key: &Key, leg: &Leg, row: &Row, fresh: Arc<Tokens>) -> Outcome {
+        let (session, provider) = key;
+        let sealed =
+            self.seal_row(*session, leg, &fresh).map_err(|_: Fault| UpstreamError::Unavailable)?;
+        for attempt in 0..KEEPS {
+            if attempt > 0 {
+                tokio::time::sleep(KEEP_AGAIN).await;
+            }
+            match self.store.replace_row(session, provider, row.version, &sealed).await {
+                Ok(Some(_)) => {
+                    self.rows.keep(key, &fresh, self.clock.now());
+                    return Ok(fresh);
+                }
+                // The row was unlinked, or linked again, meanwhile: what is there now counts. If that is what was
+                // just written, an answer was lost.
+                Ok(None) => return self.read_row(key, leg).await,
+                Err(error) => {
+                    tracing::warn!(provider = %leg.name, %error, "refreshed upstream tokens are not kept");
+                }
+            }
+        }
+        self.drop_row(key, row).await;
+        Err(UpstreamError::Absent)
+    }
+
+    async fn drop_row(&self, (session, provider): &Key, row: &Row) {
+        self.rows.forget(*session, provider);
+        if let Err(error) = self.store.drop_row(session, provider, Some(row.version)).await {
+            tracing::warn!(%provider, %error, "a dead upstream row stays until it ends");
+        }
+    }
+}
+
+fn is_due(tokens: &Tokens, now: SystemTime) -> bool {
+    tokens.expires_at.is_some_and(|at| at <= now + MARGIN)
+}
+
+fn still_good(tokens: Arc<Tokens>, now: SystemTime) -> Option<Arc<Tokens>> {
+    tokens.expires_at.is_none_or(|at| at > now).then_some(tokens)
+}
+
+fn unavailable(error: &StoreError) -> UpstreamError {
+    tracing::warn!(%error, "upstream tokens cannot be read");
+    UpstreamError::Unavailable
+}

@@ -1,0 +1,261 @@
+//! The authorization server: what it is made of, and its routes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use bytes::Bytes;
+use http::{Request, Response};
+use tower_service::Service;
+use vmcp_auth_store::{ProviderName, SessionId, Store, Timestamp};
+use vmcp_core::{Body, BoxError, Clock, UpstreamTokens};
+use vmcp_jwt::{KeySet, Verifier};
+
+use crate::cimd::Cimd;
+use crate::error::Fault;
+use crate::limit::Limiter;
+use crate::metadata::Documents;
+use crate::own::{OwnTokens, Revoked};
+use crate::page::Pages;
+use crate::rows::{Rows, SessionTokens};
+use crate::{Settings, StartFault, Upstream};
+
+/// An OAuth 2.1 and OpenID Connect issuer that lets its users in through upstream identity providers. A clone is
+/// the same server.
+#[derive(Clone)]
+pub struct AuthServer(Arc<Inner>);
+
+/// What all endpoints share.
+pub(crate) struct Inner {
+    pub(crate) settings: Settings,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    /// In the order in which users log in at them.
+    pub(crate) upstreams: Vec<Leg>,
+    pub(crate) cimd: Option<Cimd>,
+    pub(crate) documents: Documents,
+    pub(crate) pages: Pages,
+    pub(crate) limits: Limits,
+    pub(crate) revoked: Revoked,
+    /// One for each audience, in order.
+    pub(crate) verifiers: Vec<Verifier<Arc<KeySet>>>,
+    pub(crate) rows: Rows,
+}
+
+/// One upstream provider, with its name as the store has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Leg {
+    pub(crate) name: ProviderName,
+    pub(crate) provider: Arc<dyn Upstream>,
+}
+
+/// Who asks too often.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    pages: Limiter,
+    tokens: Limiter,
+    registration: Limiter,
+}
+
+/// What kind of endpoint is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    Page,
+    Token,
+    Registration,
+}
+
+impl AuthServer {
+    /// A server by `settings` that keeps its state in `store` and lets users in through `upstreams`, one after
+    /// the other, the first of which says who they are.
+    ///
+    /// # Errors
+    /// The settings cannot work together.
+    pub fn new(
+        settings: Settings,
+        store: Arc<dyn Store>,
+        upstreams: Vec<Arc<dyn Upstream>>,
+        clock: Clock,
+    ) -> Result<Self, StartFault> {
+        settings.check()?;
+        let upstreams = legs(&settings, upstreams)?;
+        let rates = settings.rates;
+        Ok(Self(Arc::new(Inner {
+            documents: Documents::new(&settings, false),
+            pages: Pages::new(&settings.display_name),
+            limits: Limits {
+                pages: Limiter::new(rates.pages),
+                tokens: Limiter::new(rates.tokens),
+                registration: Limiter::new(rates.registration),
+            },
+            revoked: Revoked::new(settings.lifespans.access()),
+            rows: Rows::new(),
+            verifiers: crate::own::verifiers(&settings, &clock),
+            cimd: None,
+            settings,
+            store,
+            clock,
+            upstreams,
+        })))
+    }
+
+    /// Lets clients be known by the URL of their metadata document, which is fetched with `http`: that must
+    /// reach no private addresses, and follow no redirects. To be called before the server is cloned.
+    #[must_use]
+    pub fn client_documents<C, R>(mut self, http: C) -> Self
+    where
+        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
+        C::Error: Into<BoxError>,
+        C::Future: Send + 'static,
+        R: http_body::Body<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.documents = Documents::new(&inner.settings, true);
+            inner.cimd = Some(Cimd::new(http));
+        }
+        self
+    }
+
+    /// The endpoints, at the paths that the issuer's address and the providers' redirect URIs say. The address
+    /// of whoever asks is taken from a `SocketAddr` in the request's extensions, or axum's `ConnectInfo`.
+    pub fn router(&self) -> Router {
+        crate::router::router(&self.0)
+    }
+
+    /// Verifies the tokens that this server issued for the resource `audience`, without asking anybody. `None`
+    /// if it issues none for it.
+    #[must_use]
+    pub fn verifier(&self, audience: &str) -> Option<OwnTokens> {
+        OwnTokens::new(&self.0, audience)
+    }
+
+    /// The tokens of upstream providers that belong to a session. Nobody is asked before one is wanted.
+    #[must_use]
+    pub fn tokens(&self, session: SessionId) -> Arc<dyn UpstreamTokens> {
+        Arc::new(SessionTokens::new(Arc::clone(&self.0), session))
+    }
+
+    /// Hears of what was revoked on other replicas, for as long as it is polled. To be spawned once.
+    pub async fn watch(self) {
+        crate::own::watch(&self.0).await;
+    }
+
+    /// Ends a session: its refresh token, its access tokens and its upstream tokens.
+    ///
+    /// # Errors
+    /// The store cannot be asked.
+    pub async fn end_session(&self, session: SessionId) -> Result<(), vmcp_auth_store::StoreError> {
+        self.0.end_session(session).await
+    }
+
+    /// Tells `hook` of each session that ends before its time, on this replica or, with [`AuthServer::watch`],
+    /// on another one: what was opened with its tokens ends with it. It is called in passing, so it must be
+    /// quick.
+    pub fn on_end(&self, hook: impl Fn(SessionId) + Send + Sync + 'static) {
+        self.0.revoked.subscribe(Box::new(hook));
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+}
+
+#[cfg(test)]
+impl AuthServer {
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.0
+    }
+
+    pub(crate) fn legs(&self) -> &[Leg] {
+        &self.0.upstreams
+    }
+}
+
+impl fmt::Debug for AuthServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthServer")
+            .field("issuer", &self.0.settings.issuer)
+            .field("upstreams", &self.0.upstreams)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now().into()
+    }
+
+    /// The issuer's identifier.
+    pub(crate) fn issuer(&self) -> &str {
+        self.settings.issuer.as_str()
+    }
+
+    /// The provider of this name, and its place in the order.
+    pub(crate) fn upstream(&self, name: &ProviderName) -> Option<(usize, &Leg)> {
+        self.upstreams.iter().enumerate().find(|(_, leg)| leg.name == *name)
+    }
+
+    /// Counts a request, and refuses it if its address asks too often.
+    pub(crate) fn admit(&self, asked: Asked, address: IpAddr) -> Result<(), Fault> {
+        let limiter = match asked {
+            Asked::Page => &self.limits.pages,
+            Asked::Token => &self.limits.tokens,
+            Asked::Registration => &self.limits.registration,
+        };
+        limiter.admit(address, self.clock.now()).map_err(Fault::too_many)
+    }
+
+    pub(crate) async fn end_session(
+        &self,
+        session: SessionId,
+    ) -> Result<(), vmcp_auth_store::StoreError> {
+        self.store.drop_session(&session).await?;
+        self.forget(session);
+        Ok(())
+    }
+
+    /// Forgets in this process what it knows of a session that ended.
+    pub(crate) fn forget(&self, session: SessionId) {
+        self.revoked.insert(session, self.clock.now());
+        for leg in &self.upstreams {
+            self.rows.forget(session, &leg.name);
+        }
+    }
+}
+
+/// Names the providers, and refuses those whose redirect URI no route or cookie can serve.
+fn legs(settings: &Settings, upstreams: Vec<Arc<dyn Upstream>>) -> Result<Vec<Leg>, StartFault> {
+    let taken: BTreeSet<String> = crate::router::fixed_paths(settings).into_iter().collect();
+    let leaves = settings.front().origin();
+    let mut legs: Vec<Leg> = Vec::new();
+    for provider in upstreams {
+        let called: Box<str> = provider.name().into();
+        let name = ProviderName::new(&*called).map_err(|_| StartFault::Name(called.clone()))?;
+        if legs.iter().any(|leg| leg.name == name) {
+            return Err(StartFault::Twice(called));
+        }
+        let uri = provider.redirect_uri();
+        let callback =
+            url::Url::parse(&uri.to_string()).map(|url| url.origin().ascii_serialization());
+        let callback = callback.unwrap_or_default();
+        if callback != leaves {
+            let (callback, leaves) = (callback.into(), leaves.into());
+            return Err(StartFault::Callback { provider: called, callback, leaves });
+        }
+        let here = uri.path();
+        let odd =
+            here.split('/').any(|part| part.starts_with([':', '*']) || part.contains(['{', '}']));
+        if odd || taken.contains(here) {
+            return Err(StartFault::Path { provider: called, path: here.into() });
+        }
+        legs.push(Leg { name, provider });
+    }
+    if legs.is_empty() { Err(StartFault::NoUpstream) } else { Ok(legs) }
+}

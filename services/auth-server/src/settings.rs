@@ -1,0 +1,346 @@
+//! What the authorization server is told at start, and what it refuses to start with.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::{Audiences, HmacRing, Keys, Rates, Scopes};
+
+/// What an authorization server is made of, apart from its store and its upstream providers.
+#[derive(Debug)]
+pub struct Settings {
+    /// The issuer's identifier; every endpoint's address begins with it.
+    pub issuer: IssuerUrl,
+    /// Where browsers find the authorization endpoint, if not at the issuer's address.
+    pub authorization_base: Option<IssuerUrl>,
+    /// The resources that tokens are issued for.
+    pub audiences: Audiences,
+    /// Every scope that a client may have.
+    pub scopes: Scopes,
+    /// The scopes that each registered client has beside its own.
+    pub baseline_scopes: Scopes,
+    /// How long what is issued holds.
+    pub lifespans: Lifespans,
+    /// What tokens are signed with.
+    pub keys: Keys,
+    /// What codes and refresh tokens are made with.
+    pub hmac: HmacRing,
+    /// What people read on pages as the name of this server.
+    pub display_name: String,
+    /// How often one address may ask.
+    pub rates: Rates,
+}
+
+/// An issuer's identifier (RFC 8414 section 2): https, or http on loopback, without query, fragment, user name
+/// or trailing slash. Compared by its characters.
+#[derive(Clone, PartialEq, Eq)]
+pub struct IssuerUrl {
+    text: Arc<str>,
+    url: Url,
+}
+
+/// What is no issuer's identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IssuerFault {
+    /// No absolute URL.
+    #[error("an issuer is an absolute https URL")]
+    NotUrl,
+    /// http elsewhere than on loopback, or another scheme.
+    #[error("an issuer is an https URL; http is for localhost, 127.0.0.1 and [::1] only")]
+    Scheme,
+    /// With a query, a fragment or a user name.
+    #[error("an issuer has no query, no fragment and no user name")]
+    Extra,
+    /// Ends with a slash, or isn't written as URLs are normally.
+    #[error("an issuer has no trailing slash, a lower-case host and no default port")]
+    Form,
+}
+
+/// How long what is issued holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifespans {
+    access: Duration,
+    refresh: Duration,
+    code: Duration,
+}
+
+/// A lifespan that is too short or too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LifespanFault {
+    /// Of access tokens.
+    #[error("access tokens last from 1 minute to 24 hours")]
+    Access,
+    /// Of refresh tokens.
+    #[error("refresh tokens last from 1 hour to 30 days")]
+    Refresh,
+    /// Of authorization codes.
+    #[error("authorization codes last from 30 seconds to 10 minutes")]
+    Code,
+}
+
+/// Why an authorization server does not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartFault {
+    /// No upstream provider: nobody could log in.
+    #[error("an authorization server needs an upstream provider")]
+    NoUpstream,
+    /// Two upstream providers with the same name.
+    #[error("two upstream providers are called {0}")]
+    Twice(Box<str>),
+    /// A name that is empty or too long.
+    #[error("{0} is no name of an upstream provider")]
+    Name(Box<str>),
+    /// A baseline scope that is not a supported one.
+    #[error("the baseline client scope {0} is none of the supported scopes")]
+    Baseline(Box<str>),
+    /// Browsers would leave from one origin and come back to another, where the cookie that binds them to their
+    /// login is not sent.
+    #[error(
+        "upstream provider {provider} sends browsers back to {callback}, \
+         but they leave from {leaves}: use the same scheme, host and port"
+    )]
+    Callback {
+        /// The provider.
+        provider: Box<str>,
+        /// Its redirect URI's origin.
+        callback: Box<str>,
+        /// The origin of the authorization endpoint.
+        leaves: Box<str>,
+    },
+    /// A provider's redirect URI has the path of another endpoint.
+    #[error(
+        "the redirect URI of upstream provider {provider} has the path of another endpoint, {path}"
+    )]
+    Path {
+        /// The provider.
+        provider: Box<str>,
+        /// The path.
+        path: Box<str>,
+    },
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Settings with default lifespans and rates, and the scopes `openid profile email offline_access`.
+    #[must_use]
+    pub fn new(issuer: IssuerUrl, audiences: Audiences, keys: Keys, hmac: HmacRing) -> Self {
+        let scopes = Scopes::new(["openid", "profile", "email", "offline_access"]);
+        Self {
+            issuer,
+            authorization_base: None,
+            audiences,
+            scopes: scopes.unwrap_or_default(),
+            baseline_scopes: Scopes::default(),
+            lifespans: Lifespans::default(),
+            keys,
+            hmac,
+            display_name: "vmcp".to_owned(),
+            rates: Rates::default(),
+        }
+    }
+
+    /// Where browsers find the authorization endpoint.
+    pub(crate) fn front(&self) -> &IssuerUrl {
+        self.authorization_base.as_ref().unwrap_or(&self.issuer)
+    }
+
+    /// Refuses what cannot work, and warns of what will not last.
+    pub(crate) fn check(&self) -> Result<(), StartFault> {
+        if let Some(scope) = self.baseline_scopes.first_beyond(&self.scopes) {
+            return Err(StartFault::Baseline(scope.into()));
+        }
+        if self.keys.is_ephemeral() {
+            tracing::warn!(
+                "no signing key is configured: one was made up, and every token ends with this process; \
+                 replicas do not accept each other's"
+            );
+        }
+        if self.hmac.is_ephemeral() {
+            tracing::warn!(
+                "no HMAC secret is configured: one was made up, and every code and refresh token ends \
+                 with this process; replicas do not accept each other's"
+            );
+        }
+        Ok(())
+    }
+}
+
+// === impl IssuerUrl ===
+
+impl IssuerUrl {
+    /// Reads an issuer's identifier.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, IssuerFault> {
+        let url = Url::parse(text).map_err(|_| IssuerFault::NotUrl)?;
+        let host = url.host_str().ok_or(IssuerFault::NotUrl)?;
+        let loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&host);
+        if url.scheme() != "https" && !(url.scheme() == "http" && loopback) {
+            return Err(IssuerFault::Scheme);
+        }
+        let plain = url.username().is_empty() && url.password().is_none();
+        if !plain || text.contains(['?', '#', '@']) {
+            return Err(IssuerFault::Extra);
+        }
+        let path = if url.path() == "/" { "" } else { url.path() };
+        let normal = format!("{}{path}", url.origin().ascii_serialization());
+        if path.ends_with('/') || normal != text {
+            return Err(IssuerFault::Form);
+        }
+        Ok(Self { text: text.into(), url })
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Its path; empty without one.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self.url.path() {
+            "/" => "",
+            path => path,
+        }
+    }
+
+    /// Scheme, host and port.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
+    }
+
+    /// Whether it is https.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.url.scheme() == "https"
+    }
+}
+
+impl fmt::Debug for IssuerUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+// === impl Lifespans ===
+
+/// How long a grant lasts however often it is refreshed: after that the user is asked again.
+const GRANT: Duration = Duration::from_secs(90 * 24 * 3600);
+
+impl Lifespans {
+    /// How long access tokens, refresh tokens that nobody uses, and codes hold.
+    ///
+    /// # Errors
+    /// Which one is out of its range.
+    pub fn new(access: Duration, refresh: Duration, code: Duration) -> Result<Self, LifespanFault> {
+        let within = |value: Duration, least: u64, most: u64| {
+            (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&value)
+        };
+        if !within(access, 60, 24 * 3600) {
+            return Err(LifespanFault::Access);
+        }
+        if !within(refresh, 3600, 30 * 24 * 3600) {
+            return Err(LifespanFault::Refresh);
+        }
+        if !within(code, 30, 600) {
+            return Err(LifespanFault::Code);
+        }
+        Ok(Self { access, refresh, code })
+    }
+
+    /// Of access tokens.
+    #[must_use]
+    pub fn access(&self) -> Duration {
+        self.access
+    }
+
+    /// Of a refresh token that nobody uses.
+    #[must_use]
+    pub fn refresh(&self) -> Duration {
+        self.refresh
+    }
+
+    /// Of codes.
+    #[must_use]
+    pub fn code(&self) -> Duration {
+        self.code
+    }
+
+    /// Of a grant, however often it is refreshed: 90 days.
+    #[must_use]
+    pub fn grant(&self) -> Duration {
+        GRANT
+    }
+}
+
+impl Default for Lifespans {
+    /// An hour, a week, ten minutes.
+    fn default() -> Self {
+        let hour = Duration::from_secs(3600);
+        Self { access: hour, refresh: 168 * hour, code: Duration::from_secs(600) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_issuer_is_https_or_on_loopback_and_nothing_besides() {
+        for good in [
+            "https://as.example",
+            "https://as.example/tenant",
+            "https://as.example:8443",
+            "http://localhost:4483",
+            "http://127.0.0.1:4483/a/b",
+            "http://[::1]:4483",
+        ] {
+            assert_eq!(
+                IssuerUrl::parse(good).map(|url| url.as_str().to_owned()),
+                Ok(good.to_owned())
+            );
+        }
+        for (bad, fault) in [
+            ("", IssuerFault::NotUrl),
+            ("as.example", IssuerFault::NotUrl),
+            ("http://as.example", IssuerFault::Scheme),
+            ("http://localhost.evil.example", IssuerFault::Scheme),
+            ("ftp://as.example", IssuerFault::Scheme),
+            ("https://as.example?a=1", IssuerFault::Extra),
+            ("https://as.example?", IssuerFault::Extra),
+            ("https://as.example#", IssuerFault::Extra),
+            ("https://user@as.example", IssuerFault::Extra),
+            ("https://as.example/", IssuerFault::Form),
+            ("https://as.example/t/", IssuerFault::Form),
+            ("https://AS.example", IssuerFault::Form),
+            ("https://as.example:443", IssuerFault::Form),
+            ("https://as.example/a/../b", IssuerFault::Form),
+        ] {
+            assert_eq!(IssuerUrl::parse(bad), Err(fault), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_lifespan_out_of_its_range_is_named() {
+        let minutes = |count: u64| Duration::from_secs(count * 60);
+        let day = minutes(24 * 60);
+        for (access, refresh, code, fault) in [
+            (minutes(1), minutes(60), minutes(10), None),
+            (day, day * 30, Duration::from_secs(30), None),
+            (Duration::from_secs(59), day, minutes(1), Some(LifespanFault::Access)),
+            (day * 2, day, minutes(1), Some(LifespanFault::Access)),
+            (minutes(1), minutes(59), minutes(1), Some(LifespanFault::Refresh)),
+            (minutes(1), day * 31, minutes(1), Some(LifespanFault::Refresh)),
+            (minutes(1), day, minutes(11), Some(LifespanFault::Code)),
+            (minutes(1), day, Duration::from_secs(29), Some(LifespanFault::Code)),
+        ] {
+            assert_eq!(Lifespans::new(access, refresh, code).err(), fault);
+        }
+    }
+}

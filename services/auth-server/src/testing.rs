@@ -1,0 +1,421 @@
+//! A server, its providers, and a browser, for tests.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use axum::Router;
+use axum::body::Body;
+use futures_util::future::BoxFuture;
+use http::{Request, Response, StatusCode, Uri};
+use secrecy::{ExposeSecret, SecretSlice};
+use serde_json::Value;
+use tower::ServiceExt;
+use url::Url;
+use vmcp_auth_store::{Challenge, Limits, Memory, Store};
+use vmcp_core::Clock;
+use vmcp_upstream::{
+    Answer, AnswerFault, Fault, Login, RefreshFault, Revocation, Scopes as UpstreamScopes, Tokens,
+};
+
+use crate::{
+    Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, Rate, Rates, Settings, Upstream,
+};
+
+pub(crate) const ISSUER: &str = "https://as.example";
+pub(crate) const RESOURCE: &str = "https://mcp.example/mcp";
+pub(crate) const APP: &str = "https://app.example/cb";
+pub(crate) const LOOPBACK: &str = "http://127.0.0.1/cb";
+/// 43 characters, as short as a verifier may be.
+pub(crate) const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
+/// 2026-07-28, a bit after noon.
+pub(crate) const NOW: u64 = 1_785_240_000;
+
+/// A key for tests alone.
+pub(crate) const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIDAgBwMh/JTwjXhUWuzfUx73PKxgVdrRviqbAE5Hkgpt\n-----END PRIVATE KEY-----\n";
+
+/// A provider that gives what it is told to.
+#[derive(Debug)]
+pub(crate) struct Fake {
+    name: String,
+    redirect_uri: Uri,
+    pub(crate) script: Mutex<Script>,
+    pub(crate) refreshes: AtomicUsize,
+    pub(crate) revokes: AtomicUsize,
+    clock: Clock,
+}
+
+/// What a provider does.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) subject: &'static str,
+    pub(crate) synthesized: bool,
+    pub(crate) begin: Option<Fault>,
+    pub(crate) finish: Option<Fault>,
+    pub(crate) refresh: Option<RefreshFault>,
+    pub(crate) refresh_takes: Duration,
+    pub(crate) refresh_token: Option<&'static str>,
+    pub(crate) expires_in: Option<u64>,
+}
+
+/// A server with two providers, `corp` and `git`.
+pub(crate) struct World {
+    pub(crate) server: AuthServer,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Clock,
+    pub(crate) corp: Arc<Fake>,
+    pub(crate) git: Arc<Fake>,
+}
+
+/// A browser: it keeps its cookie.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Browser {
+    pub(crate) cookie: Option<String>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Came {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) text: String,
+}
+
+/// Tokens that a client got.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    pub(crate) access: String,
+    pub(crate) refresh: String,
+}
+
+impl Fake {
+    fn new(name: &str, clock: &Clock) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            redirect_uri: Uri::from_static("https://as.example/oauth/callback"),
+            script: Mutex::new(Script {
+                subject: "alice",
+                synthesized: false,
+                begin: None,
+                finish: None,
+                refresh: None,
+                refresh_takes: Duration::ZERO,
+                refresh_token: Some("upstream-refresh-canary"),
+                expires_in: Some(3600),
+            }),
+            refreshes: AtomicUsize::new(0),
+            revokes: AtomicUsize::new(0),
+            clock: clock.clone(),
+        })
+    }
+
+    pub(crate) fn set(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.script.lock().unwrap());
+    }
+
+    fn script(&self) -> Script {
+        self.script.lock().unwrap().clone()
+    }
+
+    fn tokens(&self, count: usize) -> Tokens {
+        let script = self.script();
+        let now = self.clock.now();
+        Tokens {
+            access: format!("{}-access-canary-{count}", self.name).into(),
+            refresh: script.refresh_token.map(|text| format!("{text}-{count}").into()),
+            id: Some(format!("{}-id-canary", self.name).into()),
+            expires_at: script.expires_in.map(|seconds| now + Duration::from_secs(seconds)),
+            scopes: UpstreamScopes::new(["read"]).unwrap(),
+            subject: script.subject.into(),
+            client_id: "us".into(),
+        }
+    }
+}
+
+impl Upstream for Fake {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn redirect_uri(&self) -> &Uri {
+        &self.redirect_uri
+    }
+
+    fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+        Box::pin(async move {
+            if let Some(fault) = self.script().begin {
+                return Err(fault);
+            }
+            let to = format!("https://{}.example/authorize?state={state}", self.name);
+            let leg = format!("{} leg-canary {state}", self.name);
+            Ok((to.parse().unwrap(), leg.into_bytes().into()))
+        })
+    }
+
+    fn finish<'a>(
+        &'a self,
+        leg: &'a SecretSlice<u8>,
+        answer: Answer,
+    ) -> BoxFuture<'a, Result<Login, Fault>> {
+        Box::pin(async move {
+            let script = self.script();
+            if let Some(fault) = script.finish {
+                return Err(fault);
+            }
+            // As PKCE does: a code is good for the leg that it was given for.
+            let leg = String::from_utf8(leg.expose_secret().to_vec()).unwrap();
+            if answer.code.expose_secret() != format!("code for {leg}") {
+                return Err(AnswerFault::WrongIssuer.into());
+            }
+            Ok(Login {
+                subject: script.subject.into(),
+                name: Some("Alice".into()),
+                email: Some("alice@example.com".into()),
+                synthesized: script.synthesized,
+                tokens: self.tokens(0),
+            })
+        })
+    }
+
+    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>> {
+        Box::pin(async move {
+            assert_eq!(&*tokens.client_id, "us");
+            let count = self.refreshes.fetch_add(1, Ordering::SeqCst) + 1;
+            let script = self.script();
+            tokio::time::sleep(script.refresh_takes).await;
+            script.refresh.map_or_else(|| Ok(self.tokens(count)), Err)
+        })
+    }
+
+    fn revoke<'a>(&'a self, _: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>> {
+        self.revokes.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Ok(Revocation::Done) })
+    }
+}
+
+pub(crate) fn settings() -> Settings {
+    let audiences = Audiences::new(vec![Audience::parse(RESOURCE).unwrap()]).unwrap();
+    let hmac = HmacRing::new(&[vec![7; 32].into()]).unwrap();
+    let keys = Keys::new::<Vec<u8>>(&[]).unwrap();
+    let mut settings = Settings::new(IssuerUrl::parse(ISSUER).unwrap(), audiences, keys, hmac);
+    let many = Rate { burst: 100_000, per_second: 1000 };
+    settings.rates = Rates { pages: many, tokens: many, registration: many };
+    settings
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(settings(), Limits::default())
+    }
+
+    pub(crate) fn with(settings: Settings, limits: Limits) -> Self {
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(NOW));
+        let store: Arc<dyn Store> = Arc::new(Memory::new(limits, clock.clone()));
+        Self::over(settings, store, clock)
+    }
+
+    /// A server over a store that there is: another replica.
+    pub(crate) fn over(settings: Settings, store: Arc<dyn Store>, clock: Clock) -> Self {
+        let [corp, git] = ["corp", "git"].map(|name| Fake::new(name, &clock));
+        let upstreams: Vec<Arc<dyn Upstream>> =
+            vec![Arc::clone(&corp) as Arc<dyn Upstream>, Arc::clone(&git) as Arc<dyn Upstream>];
+        let server =
+            AuthServer::new(settings, Arc::clone(&store), upstreams, clock.clone()).unwrap();
+        Self { server, store, clock, corp, git }
+    }
+
+    pub(crate) fn router(&self) -> Router {
+        self.server.router()
+    }
+
+    pub(crate) async fn send(&self, request: Request<Body>) -> Came {
+        Came::read(self.router().oneshot(request).await.unwrap()).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Came {
+        self.send(Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, form: &[(&str, &str)]) -> Came {
+        self.send(form_request(path, form)).await
+    }
+
+    pub(crate) async fn register(&self, document: Value) -> Came {
+        let request = Request::post("/oauth/register").header("content-type", "application/json");
+        self.send(request.body(document.to_string().into()).unwrap()).await
+    }
+
+    /// A client that may go to [`APP`] and [`LOOPBACK`], and may refresh.
+    pub(crate) async fn client(&self) -> String {
+        let came = self
+            .register(serde_json::json!({
+                "redirect_uris": [APP, LOOPBACK], "client_name": "Editor",
+                "grant_types": ["authorization_code", "refresh_token"],
+            }))
+            .await;
+        assert_eq!(came.status, 201, "{}", came.text);
+        came.json()["client_id"].as_str().unwrap().to_owned()
+    }
+
+    /// The address of an authorization request, with these parameters changed; an empty one is left out.
+    pub(crate) fn authorize(client: &str, changed: &[(&str, &str)]) -> String {
+        let challenge = Challenge::of_verifier(VERIFIER).to_text();
+        let mut params = BTreeMap::from([
+            ("response_type", "code"),
+            ("client_id", client),
+            ("redirect_uri", APP),
+            ("state", "client-state"),
+            ("code_challenge", &challenge),
+            ("code_challenge_method", "S256"),
+            ("resource", RESOURCE),
+        ]);
+        params.extend(changed.iter().copied());
+        params.retain(|_, value| !value.is_empty());
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(params).finish();
+        format!("/oauth/authorize?{query}")
+    }
+
+    /// What the page that asks sends, with this decision.
+    pub(crate) fn decision(page: &str, decision: &str) -> Request<Body> {
+        let field = |name: &str| {
+            let from = page.split_once(&format!("name=\"{name}\" value=\"")).unwrap().1;
+            from.split_once('"').unwrap().0.to_owned()
+        };
+        let (id, csrf) = (field("id"), field("csrf"));
+        form_request("/oauth/consent", &[("id", &id), ("csrf", &csrf), ("decision", decision)])
+    }
+
+    /// Goes to a provider and logs in there: what the browser comes back with.
+    pub(crate) fn at_provider(to: &str) -> String {
+        let to = Url::parse(to).unwrap();
+        let name = to.host_str().unwrap().strip_suffix(".example").unwrap().to_owned();
+        let state = to.query_pairs().find(|(name, _)| name == "state").unwrap().1.into_owned();
+        let code = format!("code for {name} leg-canary {state}");
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([("code", code.as_str()), ("state", &state)])
+            .finish();
+        format!("/oauth/callback?{query}")
+    }
+
+    /// Everything up to the first provider.
+    pub(crate) async fn consent(&self, browser: &mut Browser, authorize: &str) -> String {
+        let page = browser.get(self, authorize).await;
+        if page.status == StatusCode::SEE_OTHER {
+            return page.location();
+        }
+        assert_eq!(page.status, 200, "{}", page.text);
+        let leave = browser.send(self, Self::decision(&page.text, "allow")).await;
+        leave.refresh_target()
+    }
+
+    /// A whole login: the address that the client is answered at.
+    pub(crate) async fn log_in_at(&self, browser: &mut Browser, authorize: &str) -> Url {
+        let corp = self.consent(browser, authorize).await;
+        let git = browser.get(self, &Self::at_provider(&corp)).await.location();
+        let done = browser.get(self, &Self::at_provider(&git)).await;
+        Url::parse(&done.location()).unwrap()
+    }
+
+    /// A whole login of a new browser: the code.
+    pub(crate) async fn code(&self, client: &str) -> String {
+        let answer = self.log_in_at(&mut Browser::default(), &Self::authorize(client, &[])).await;
+        param(&answer, "code").unwrap()
+    }
+
+    pub(crate) async fn redeem(&self, client: &str, code: &str, changed: &[(&str, &str)]) -> Came {
+        let mut form = BTreeMap::from([
+            ("grant_type", "authorization_code"),
+            ("client_id", client),
+            ("code", code),
+            ("redirect_uri", APP),
+            ("code_verifier", VERIFIER),
+        ]);
+        form.extend(changed.iter().copied());
+        form.retain(|_, value| !value.is_empty());
+        let form: Vec<_> = form.into_iter().collect();
+        self.post("/oauth/token", &form).await
+    }
+
+    pub(crate) async fn refresh(&self, client: &str, token: &str) -> Came {
+        let form =
+            [("grant_type", "refresh_token"), ("client_id", client), ("refresh_token", token)];
+        self.post("/oauth/token", &form).await
+    }
+
+    /// A whole login, and the tokens.
+    pub(crate) async fn tokens(&self, client: &str) -> Got {
+        let code = self.code(client).await;
+        self.redeem(client, &code, &[]).await.tokens()
+    }
+}
+
+impl Browser {
+    pub(crate) async fn get(&mut self, world: &World, address: &str) -> Came {
+        self.send(world, Request::get(address).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn send(&mut self, world: &World, mut request: Request<Body>) -> Came {
+        if let Some(cookie) = &self.cookie {
+            request.headers_mut().insert("cookie", cookie.parse().unwrap());
+        }
+        let came = world.send(request).await;
+        if let Some(set) = came.headers.get("set-cookie") {
+            let set = set.to_str().unwrap();
+            self.cookie = Some(set.split(';').next().unwrap().to_owned());
+        }
+        came
+    }
+}
+
+impl Came {
+    async fn read(response: Response<Body>) -> Self {
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, 1 << 20).await.unwrap();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        Self { status: parts.status, headers: parts.headers, text }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"))
+    }
+
+    /// The error code, in JSON or in the address that the browser is sent to.
+    pub(crate) fn error(&self) -> String {
+        match self.headers.get("location") {
+            Some(to) => {
+                param(&Url::parse(to.to_str().unwrap()).unwrap(), "error").unwrap_or_default()
+            }
+            None => self.json()["error"].as_str().unwrap_or_default().to_owned(),
+        }
+    }
+
+    pub(crate) fn location(&self) -> String {
+        assert_eq!(self.status, StatusCode::SEE_OTHER, "{}", self.text);
+        self.headers["location"].to_str().unwrap().to_owned()
+    }
+
+    /// Where a page takes the browser.
+    pub(crate) fn refresh_target(&self) -> String {
+        let from = self.text.split_once("content=\"0;url=").unwrap_or_else(|| panic!("{self:?}")).1;
+        from.split_once('"').unwrap().0.replace("&amp;", "&")
+    }
+
+    pub(crate) fn tokens(&self) -> Got {
+        assert_eq!(self.status, 200, "{}", self.text);
+        let text = |name: &str| self.json()[name].as_str().unwrap_or_default().to_owned();
+        Got { access: text("access_token"), refresh: text("refresh_token") }
+    }
+}
+
+pub(crate) fn form_request(path: &str, form: &[(&str, &str)]) -> Request<Body> {
+    let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+    Request::post(path)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(text.into())
+        .unwrap()
+}
+
+pub(crate) fn param(address: &Url, name: &str) -> Option<String> {
+    address.query_pairs().find(|(known, _)| known == name).map(|(_, value)| value.into_owned())
+}

@@ -1,0 +1,219 @@
+//! What the authorization endpoint lets through, and whom it tells of what it doesn't.
+
+use http::Request;
+use vmcp_auth_store::Limits;
+
+use crate::testing::{APP, Browser, ISSUER, LOOPBACK, World, form_request, param, settings};
+use crate::{Rate, Rates};
+
+async fn page(world: &World, address: &str) -> (u16, String) {
+    let came = Browser::default().get(world, address).await;
+    assert!(!came.headers.contains_key("location"), "{address} leads to {:?}", came.headers);
+    (came.status.as_u16(), came.text)
+}
+
+#[tokio::test]
+async fn nobody_is_redirected_for_a_client_that_is_not_known() {
+    let world = World::new();
+    for client in ["", "nobody", "https://app.example/", "https://app.example/client.json"] {
+        let (status, text) = page(&world, &World::authorize(client, &[])).await;
+        assert_eq!(status, 400, "{client}");
+        assert!(text.contains("This application is not known here"), "{client}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_redirected_to_an_address_that_is_not_registered() {
+    let world = World::new();
+    let client = world.client().await;
+    for uri in [
+        "https://evil.example/cb",
+        "https://app.example/cb/",
+        "https://app.example/cb?x=1",
+        "https://app.example/cb/../cb",
+        "https://APP.example/cb",
+        "https://app.example@evil.example/cb",
+        "https://app.example/cb#x",
+        "http://127.0.0.1@evil.example/cb",
+        "http://localhost/cb",
+        "http://localhost.evil.example/cb",
+        "http://[::1]/cb",
+        "http://127.1/cb",
+        "http://127.0.0.1:0/cb",
+        "http://127.0.0.1:51234/other",
+        "http://127.0.0.1:51234/cb?x",
+        "javascript:alert(1)",
+    ] {
+        let (status, text) =
+            page(&world, &World::authorize(&client, &[("redirect_uri", uri)])).await;
+        assert_eq!(status, 400, "{uri}");
+        assert!(text.contains("unknown place"), "{uri}: {text}");
+    }
+    // With two registered, it can not be left out.
+    let (status, _) = page(&world, &World::authorize(&client, &[("redirect_uri", "")])).await;
+    assert_eq!(status, 400);
+}
+
+#[tokio::test]
+async fn a_parameter_that_decides_who_is_told_must_not_come_twice() {
+    let world = World::new();
+    let client = world.client().await;
+    let address = World::authorize(&client, &[]);
+    for more in ["client_id=other", "redirect_uri=https%3A%2F%2Fevil.example%2Fcb"] {
+        let (status, _) = page(&world, &format!("{address}&{more}")).await;
+        assert_eq!(status, 400, "{more}");
+    }
+}
+
+#[tokio::test]
+async fn the_client_is_told_what_else_is_wrong_and_by_whom() {
+    let world = World::new();
+    let client = world.client().await;
+    let long = "x".repeat(2049);
+    for (changed, error) in [
+        (&[("response_type", "")][..], "invalid_request"),
+        (&[("response_type", "token")], "unsupported_response_type"),
+        (&[("response_type", "code id_token")], "unsupported_response_type"),
+        (&[("response_mode", "form_post")], "invalid_request"),
+        (&[("code_challenge", "")], "invalid_request"),
+        (&[("code_challenge", "short")], "invalid_request"),
+        (&[("code_challenge", &"A".repeat(44))], "invalid_request"),
+        (&[("code_challenge", &"!".repeat(43))], "invalid_request"),
+        (&[("code_challenge_method", "")], "invalid_request"),
+        (&[("code_challenge_method", "plain")], "invalid_request"),
+        (&[("scope", "admin")], "invalid_scope"),
+        (&[("scope", "openid \"")], "invalid_scope"),
+        (&[("resource", "https://other.example/mcp")], "invalid_target"),
+        (&[("resource", "https://mcp.example/mcp#x")], "invalid_target"),
+        (&[("resource", "mcp")], "invalid_target"),
+        (&[("request", "eyJ")], "request_not_supported"),
+        (&[("request_uri", "https://x.example")], "request_uri_not_supported"),
+        (&[("prompt", "none")], "login_required"),
+        (&[("nonce", &long)], "invalid_request"),
+    ] {
+        let came = Browser::default().get(&world, &World::authorize(&client, changed)).await;
+        let to = url::Url::parse(&came.location()).unwrap();
+        assert_eq!(param(&to, "error").as_deref(), Some(error), "{changed:?}");
+        assert_eq!(param(&to, "state").as_deref(), Some("client-state"), "{changed:?}");
+        assert_eq!(param(&to, "iss").as_deref(), Some(ISSUER), "{changed:?}");
+        assert!(to.as_str().starts_with(APP), "{to}");
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_that_comes_twice_is_refused_and_two_resources_by_their_own_name() {
+    let world = World::new();
+    let client = world.client().await;
+    let address = World::authorize(&client, &[]);
+    for (more, error) in [
+        ("scope=openid&scope=email", "invalid_request"),
+        ("nonce=1&nonce=1", "invalid_request"),
+        ("code_challenge_method=plain", "invalid_request"),
+        ("resource=https%3A%2F%2Fother.example", "invalid_target"),
+    ] {
+        let came = Browser::default().get(&world, &format!("{address}&{more}")).await;
+        assert_eq!(came.error(), error, "{more}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_that_is_huge_or_not_printable_is_refused_and_not_repeated() {
+    let world = World::new();
+    let client = world.client().await;
+    for state in ["x".repeat(2049), "a\r\nSet-Cookie: b=c".into(), "ü".into(), "\0".into()] {
+        let came =
+            Browser::default().get(&world, &World::authorize(&client, &[("state", &state)])).await;
+        let to = url::Url::parse(&came.location()).unwrap();
+        assert_eq!(param(&to, "error").as_deref(), Some("invalid_request"));
+        assert_eq!(param(&to, "state"), None);
+        assert!(!came.headers.contains_key("set-cookie"));
+    }
+}
+
+#[tokio::test]
+async fn resource_scope_and_state_may_be_left_out() {
+    let world = World::new();
+    let client = world.client().await;
+    let address = World::authorize(&client, &[("resource", ""), ("scope", ""), ("state", "")]);
+    let answer = world.log_in_at(&mut Browser::default(), &address).await;
+    assert_eq!(param(&answer, "state"), None);
+    let code = param(&answer, "code").unwrap();
+    let got = world.redeem(&client, &code, &[]).await.json();
+    assert_eq!(got["scope"], "openid profile email offline_access");
+}
+
+#[tokio::test]
+async fn the_port_of_a_loopback_address_is_free_for_public_clients_only() {
+    let world = World::new();
+    let client = world.client().await;
+    let asked = "http://127.0.0.1:51234/cb";
+    let address = World::authorize(&client, &[("redirect_uri", asked)]);
+    let answer = world.log_in_at(&mut Browser::default(), &address).await;
+    assert_eq!(answer.port(), Some(51234));
+    let code = param(&answer, "code").unwrap();
+    let other = [("redirect_uri", "http://127.0.0.1:51235/cb")];
+    assert_eq!(world.redeem(&client, &code, &other).await.error(), "invalid_grant");
+    let document = serde_json::json!({
+        "redirect_uris": [LOOPBACK], "token_endpoint_auth_method": "client_secret_basic",
+    });
+    let client = world.register(document).await.json()["client_id"].as_str().unwrap().to_owned();
+    let (status, _) = page(&world, &World::authorize(&client, &[("redirect_uri", asked)])).await;
+    assert_eq!(status, 400);
+}
+
+#[tokio::test]
+async fn a_request_may_come_as_a_form() {
+    let world = World::new();
+    let client = world.client().await;
+    let address = World::authorize(&client, &[]);
+    let (path, query) = address.split_once('?').unwrap();
+    let form: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
+    let form: Vec<_> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let came = Browser::default().send(&world, form_request(path, &form)).await;
+    assert!(came.text.contains("Allow <bdi>Editor</bdi>"), "{}", came.text);
+    let json = Request::post(path).header("content-type", "application/json");
+    let came = world.send(json.body("{}".into()).unwrap()).await;
+    assert_eq!(came.status, 400);
+}
+
+#[tokio::test]
+async fn the_cookie_is_the_hosts_own_and_out_of_reach_of_scripts() {
+    let world = World::new();
+    let client = world.client().await;
+    let came = Browser::default().get(&world, &World::authorize(&client, &[])).await;
+    let set = came.headers["set-cookie"].to_str().unwrap();
+    assert!(set.starts_with("__Host-vmcp-browser="), "{set}");
+    for part in ["; Path=/", "; HttpOnly", "; SameSite=Lax", "; Secure"] {
+        assert!(set.contains(part), "{set}");
+    }
+    assert!(!set.contains("Domain"));
+}
+
+#[tokio::test]
+async fn an_address_that_asks_too_often_waits() {
+    let mut settings = settings();
+    settings.rates = Rates { pages: Rate { burst: 2, per_second: 1 }, ..settings.rates };
+    let world = World::with(settings, Limits::default());
+    let client = world.client().await;
+    let address = World::authorize(&client, &[]);
+    for status in [200, 200, 429] {
+        assert_eq!(page(&world, &address).await.0, status);
+    }
+    world.clock.advance(std::time::Duration::from_secs(1));
+    assert_eq!(page(&world, &address).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_client_with_too_many_logins_under_way_is_told_to_wait() {
+    let world = World::with(settings(), Limits { logins_per_client: 2, ..Limits::default() });
+    let client = world.client().await;
+    let address = World::authorize(&client, &[]);
+    for _ in 0..2 {
+        assert_eq!(page(&world, &address).await.0, 200);
+    }
+    let came = Browser::default().get(&world, &address).await;
+    assert_eq!(came.error(), "temporarily_unavailable");
+    // Others are not concerned.
+    let other = world.client().await;
+    assert_eq!(page(&world, &World::authorize(&other, &[])).await.0, 200);
+}

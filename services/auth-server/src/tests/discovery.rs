@@ -1,0 +1,115 @@
+//! The documents that clients begin with, and what does not start.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use vmcp_auth_store::{Limits, Memory};
+use vmcp_core::Clock;
+
+use crate::testing::{World, settings};
+use crate::{AuthServer, IssuerUrl, Scopes, StartFault, Upstream};
+
+#[tokio::test]
+async fn both_documents_say_what_is_offered() {
+    let world = World::new();
+    for path in ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"] {
+        let came = world.get(path).await;
+        assert_eq!(
+            (came.status.as_u16(), &came.headers["content-type"]),
+            (200, &"application/json".parse().unwrap())
+        );
+        assert_eq!(came.headers["access-control-allow-origin"], "*");
+        let document = came.json();
+        for (member, value) in [
+            ("issuer", "https://as.example"),
+            ("authorization_endpoint", "https://as.example/oauth/authorize"),
+            ("token_endpoint", "https://as.example/oauth/token"),
+            ("registration_endpoint", "https://as.example/oauth/register"),
+            ("revocation_endpoint", "https://as.example/oauth/revoke"),
+            ("jwks_uri", "https://as.example/.well-known/jwks.json"),
+        ] {
+            assert_eq!(document[member], value);
+        }
+        assert_eq!(document["response_types_supported"], serde_json::json!(["code"]));
+        assert_eq!(document["code_challenge_methods_supported"], serde_json::json!(["S256"]));
+        assert_eq!(document["authorization_response_iss_parameter_supported"], true);
+        assert_eq!(document["client_id_metadata_document_supported"], false);
+        assert!(
+            document["scopes_supported"].as_array().unwrap().contains(&"offline_access".into())
+        );
+        assert_eq!(
+            document.get("userinfo_endpoint").is_some(),
+            path.ends_with("openid-configuration")
+        );
+    }
+    let keys = world.get("/.well-known/jwks.json").await.json();
+    assert_eq!(keys["keys"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_issuer_with_a_path_is_found_before_after_and_without_it() {
+    let mut settings = settings();
+    settings.issuer = IssuerUrl::parse("https://as.example/tenant").unwrap();
+    settings.authorization_base = Some(IssuerUrl::parse("https://as.example").unwrap());
+    let world = World::with(settings, Limits::default());
+    for path in [
+        "/.well-known/oauth-authorization-server/tenant",
+        "/.well-known/openid-configuration/tenant",
+        "/tenant/.well-known/openid-configuration",
+        "/.well-known/oauth-authorization-server",
+    ] {
+        let document: Value = world.get(path).await.json();
+        assert_eq!(document["issuer"], "https://as.example/tenant", "{path}");
+        assert_eq!(document["authorization_endpoint"], "https://as.example/oauth/authorize");
+        assert_eq!(document["token_endpoint"], "https://as.example/tenant/oauth/token");
+    }
+    assert_eq!(world.post("/tenant/oauth/token", &[]).await.status, 400);
+    assert_eq!(world.post("/oauth/token", &[]).await.status, 404);
+    for path in ["/oauth/authorize", "/tenant/oauth/authorize"] {
+        assert_eq!(world.get(path).await.status, 400);
+    }
+    assert_eq!(world.get("/.well-known/openid-configuration/other").await.status, 404);
+}
+
+#[tokio::test]
+async fn scripts_on_any_site_may_ask_where_no_cookie_counts() {
+    let world = World::new();
+    for (path, open) in [
+        ("/oauth/token", true),
+        ("/oauth/register", true),
+        ("/oauth/revoke", true),
+        ("/oauth/userinfo", true),
+        ("/oauth/authorize", false),
+        ("/oauth/consent", false),
+        ("/oauth/connections", false),
+    ] {
+        let request = http::Request::options(path).body(axum::body::Body::empty()).unwrap();
+        let came = world.send(request).await;
+        assert_eq!(came.headers.contains_key("access-control-allow-origin"), open, "{path}");
+    }
+}
+
+#[test]
+fn what_cannot_work_does_not_start() {
+    let world = World::new();
+    let start = |settings, upstreams: Vec<Arc<dyn Upstream>>| {
+        let clock = Clock::system();
+        let store = Arc::new(Memory::new(Limits::default(), clock.clone()));
+        AuthServer::new(settings, store, upstreams, clock).map(drop)
+    };
+    let corp = || Arc::clone(&world.corp) as Arc<dyn Upstream>;
+    assert_eq!(start(settings(), vec![]), Err(StartFault::NoUpstream));
+    assert_eq!(start(settings(), vec![corp(), corp()]), Err(StartFault::Twice("corp".into())));
+    let mut baseline = settings();
+    baseline.baseline_scopes = Scopes::parse("openid admin").unwrap();
+    assert_eq!(start(baseline, vec![corp()]), Err(StartFault::Baseline("admin".into())));
+    let mut elsewhere = settings();
+    elsewhere.authorization_base = Some(IssuerUrl::parse("https://login.example").unwrap());
+    let fault = start(elsewhere, vec![corp()]).unwrap_err();
+    assert_eq!(
+        fault.to_string(),
+        "upstream provider corp sends browsers back to https://as.example, but they leave from \
+         https://login.example: use the same scheme, host and port"
+    );
+    assert_eq!(start(settings(), vec![corp()]), Ok(()));
+}

@@ -1,0 +1,125 @@
+//! Access tokens (RFC 9068) and id tokens (OpenID Connect Core 1.0 section 2).
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Serialize;
+use vmcp_auth_store::{Grant, SessionId, Timestamp};
+use vmcp_jwt::Algorithm;
+
+use crate::keys::SignError;
+use crate::scope::OPENID;
+use crate::{Keys, Scopes};
+
+/// The claim that names the session whose upstream tokens belong to an access token.
+pub(crate) const SESSION_CLAIM: &str = "tsid";
+
+#[derive(Serialize)]
+struct Access<'a> {
+    iss: &'a str,
+    sub: &'a str,
+    aud: &'a [String],
+    exp: u64,
+    iat: u64,
+    jti: String,
+    client_id: &'a str,
+    scope: String,
+    scp: Vec<&'a str>,
+    tsid: String,
+    auth_time: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Id<'a> {
+    iss: &'a str,
+    sub: &'a str,
+    aud: &'a str,
+    exp: u64,
+    iat: u64,
+    auth_time: u64,
+    at_hash: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<&'a str>,
+}
+
+/// What a token is issued by, for which grant, for what, and when.
+pub(crate) struct Issue<'a> {
+    pub(crate) issuer: &'a str,
+    pub(crate) grant: &'a Grant,
+    /// The grant's scopes, or fewer.
+    pub(crate) scopes: &'a Scopes,
+    pub(crate) now: Timestamp,
+    pub(crate) ends: Timestamp,
+    /// Makes the token the only one of its kind.
+    pub(crate) id: [u8; 16],
+}
+
+impl Issue<'_> {
+    /// The access token.
+    pub(crate) fn access(&self, keys: &Keys) -> Result<String, SignError> {
+        let Self { issuer, grant, scopes, now, ends, id } = self;
+        let claims = Access {
+            iss: issuer,
+            sub: grant.user.as_str(),
+            aud: &grant.audience,
+            exp: ends.unix(),
+            iat: now.unix(),
+            jti: URL_SAFE_NO_PAD.encode(id),
+            client_id: grant.client.as_str(),
+            scope: scopes.to_string(),
+            scp: scopes.iter().collect(),
+            tsid: SessionId::to_text(grant.session),
+            auth_time: grant.authenticated.unix(),
+            name: grant.profile.name.as_deref(),
+            email: grant.profile.email.as_deref(),
+        };
+        keys.sign("at+jwt", &claims)
+    }
+
+    /// The id token that goes with `access`, if the user was asked for one.
+    pub(crate) fn id(
+        &self,
+        keys: &Keys,
+        access: &str,
+        nonce: Option<&str>,
+    ) -> Result<Option<String>, SignError> {
+        let Self { issuer, grant, scopes, now, ends, .. } = self;
+        if !scopes.contains(OPENID) {
+            return Ok(None);
+        }
+        let told = |scope, value| Option::filter(value, |_| scopes.contains(scope));
+        let claims = Id {
+            iss: issuer,
+            sub: grant.user.as_str(),
+            aud: grant.client.as_str(),
+            exp: ends.unix(),
+            iat: now.unix(),
+            auth_time: grant.authenticated.unix(),
+            at_hash: at_hash(keys.algorithm(), access),
+            nonce,
+            name: told("profile", grant.profile.name.as_deref()),
+            email: told("email", grant.profile.email.as_deref()),
+        };
+        keys.sign("JWT", &claims).map(Some)
+    }
+}
+
+/// The left half of the access token's digest (OpenID Connect Core 1.0 section 3.1.3.6).
+fn at_hash(algorithm: Algorithm, access: &str) -> String {
+    let hash = match algorithm {
+        Algorithm::Es384 => &digest::SHA384,
+        // Ed25519 works on SHA-512.
+        Algorithm::EdDsa => &digest::SHA512,
+        _ => &digest::SHA256,
+    };
+    let made = digest::digest(hash, access.as_bytes());
+    URL_SAFE_NO_PAD.encode(&made.as_ref()[..made.as_ref().len() / 2])
+}

@@ -1,0 +1,91 @@
+//! What the server needs of an upstream identity provider.
+
+use std::fmt::Debug;
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use secrecy::{ExposeSecret, SecretSlice};
+use vmcp_upstream::{
+    Answer, Exposed, Fault, Leg, Login, Outage, Place, Provider, RefreshFault, Revocation, Tokens,
+};
+
+/// An upstream identity provider; [`Provider`] is one.
+pub trait Upstream: Debug + Send + Sync {
+    /// Its name, unique among the providers.
+    fn name(&self) -> &str;
+
+    /// Where it sends browsers back to.
+    fn redirect_uri(&self) -> &Uri;
+
+    /// Where to send a browser, and what to give to [`Upstream::finish`] when it comes back: secrets, to be
+    /// kept encrypted.
+    ///
+    /// # Errors
+    /// The login cannot be begun.
+    fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>>;
+
+    /// Redeems the answer, and says who logged in.
+    ///
+    /// # Errors
+    /// It is no answer to this leg, or does not say credibly who logged in.
+    fn finish<'a>(
+        &'a self,
+        leg: &'a SecretSlice<u8>,
+        answer: Answer,
+    ) -> BoxFuture<'a, Result<Login, Fault>>;
+
+    /// New tokens for old ones.
+    ///
+    /// # Errors
+    /// The grant is over, or the provider cannot be asked.
+    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>>;
+
+    /// Tells the provider that the tokens are not to be used any more.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn revoke<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>>;
+}
+
+impl Upstream for Provider {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn redirect_uri(&self) -> &Uri {
+        self.redirect_uri().uri()
+    }
+
+    fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+        Box::pin(async move {
+            let (to, leg) = self.begin(state).await?;
+            let kept = serde_json::to_vec(&Exposed(&leg)).map_err(|_| malformed())?;
+            Ok((to, kept.into()))
+        })
+    }
+
+    fn finish<'a>(
+        &'a self,
+        leg: &'a SecretSlice<u8>,
+        answer: Answer,
+    ) -> BoxFuture<'a, Result<Login, Fault>> {
+        Box::pin(async move {
+            let leg: Exposed<Leg> =
+                serde_json::from_slice(leg.expose_secret()).map_err(|_| malformed())?;
+            self.finish(&leg.0, answer).await
+        })
+    }
+
+    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>> {
+        Box::pin(self.refresh(tokens))
+    }
+
+    fn revoke<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>> {
+        Box::pin(self.revoke(tokens))
+    }
+}
+
+/// What was kept of a leg was written by another version of this software.
+fn malformed() -> Fault {
+    Fault::Unavailable { place: Place::Token, outage: Outage::Unreachable }
+}

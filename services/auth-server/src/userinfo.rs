@@ -1,0 +1,78 @@
+//! The userinfo endpoint (OpenID Connect Core 1.0 section 5.3).
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde::Serialize;
+
+use crate::Scopes;
+use crate::error::{Code, Fault, json};
+use crate::intake::peer;
+use crate::scope::OPENID;
+use crate::server::{Asked, Inner};
+
+#[derive(Serialize)]
+struct UserInfo<'a> {
+    sub: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<&'a str>,
+}
+
+/// `GET` and `POST` of the userinfo endpoint: what the access token says of its user, as far as its scopes go.
+pub(crate) async fn userinfo(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    if let Err(fault) = server.admit(Asked::Token, peer(&request)) {
+        return fault.respond();
+    }
+    match server.userinfo(request.headers()) {
+        Ok(response) => response,
+        Err(None) => challenge(StatusCode::UNAUTHORIZED, "Bearer"),
+        Err(Some(fault)) => {
+            let challenged = format!("Bearer error=\"{}\"", fault.code.name());
+            challenge(fault.status(), &challenged)
+        }
+    }
+}
+
+impl Inner {
+    fn userinfo(&self, headers: &HeaderMap) -> Result<Response, Option<Fault>> {
+        let mut given = headers.get_all(AUTHORIZATION).iter();
+        let header = given.next().filter(|_| given.next().is_none());
+        let header = header.and_then(|header| header.to_str().ok()).ok_or(None)?;
+        let (scheme, token) = header.split_once(' ').ok_or(None)?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(None);
+        }
+        let token = self.verify_any(token.trim()).map_err(|fault| {
+            tracing::debug!(%fault, "an access token is refused at the userinfo endpoint");
+            Some(Fault::new(Code::InvalidToken, "the access token is not valid"))
+        })?;
+        let scopes =
+            Scopes::parse(token.claims.text("scope").unwrap_or_default()).unwrap_or_default();
+        if !scopes.contains(OPENID) {
+            return Err(Some(Fault::new(Code::InsufficientScope, "the scope openid is needed")));
+        }
+        let told = |scope, claim| token.claims.text(claim).filter(|_| scopes.contains(scope));
+        Ok(json(
+            StatusCode::OK,
+            &UserInfo {
+                sub: &token.subject,
+                name: told("profile", "name"),
+                email: told("email", "email"),
+            },
+        ))
+    }
+}
+
+/// RFC 6750 section 3.
+fn challenge(status: StatusCode, challenge: &str) -> Response {
+    let mut response = json(status, &serde_json::Map::new());
+    if let Ok(value) = HeaderValue::try_from(challenge) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, value);
+    }
+    response
+}
