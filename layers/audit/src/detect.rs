@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use vmcp_wire::sse::Reader;
-use vmcp_wire::{HeadOutcome, find, head, unquote};
+use vmcp_wire::{HeadOutcome, find, head, may_fail, unquote};
 
 use crate::Data;
 
@@ -59,13 +59,13 @@ impl Detector {
     pub(crate) fn look(&mut self, piece: &Bytes, last: bool) {
         let found = match self {
             Self::Json(kept) if kept.is_empty() && (last || piece.len() >= WINDOW) => {
-                Some(Finding { answered: last, ..message(piece.get(..WINDOW).unwrap_or(piece)) })
+                Some(Finding { answered: last, ..body(piece.get(..WINDOW).unwrap_or(piece)) })
             }
             Self::Json(kept) => {
                 let room = WINDOW - kept.len();
                 kept.extend_from_slice(piece.get(..room).unwrap_or(piece));
                 let enough = last || kept.len() == WINDOW;
-                enough.then(|| Finding { answered: last, ..message(kept) })
+                enough.then(|| Finding { answered: last, ..body(kept) })
             }
             Self::Events(reader) => {
                 reader.push(piece.clone());
@@ -88,10 +88,15 @@ impl Detector {
     pub(crate) fn end(self) -> Finding {
         match self {
             Self::Done(found) => found,
-            Self::Json(kept) if !kept.is_empty() => Finding { answered: false, ..message(&kept) },
+            Self::Json(kept) if !kept.is_empty() => Finding { answered: false, ..body(&kept) },
             Self::Json(_) | Self::Events(_) => Finding::default(),
         }
     }
+}
+
+/// What the beginning of a JSON body, or all of it, says. Whether that is an answer, its end tells.
+fn body(bytes: &[u8]) -> Finding {
+    if may_fail(bytes) { message(bytes) } else { Finding::default() }
 }
 
 /// What the beginning of a message, or all of it, says.

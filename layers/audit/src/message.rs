@@ -1,7 +1,7 @@
 //! What an event says of the message that it is about.
 
 use vmcp_core::McpRequest;
-use vmcp_wire::{Key, find, unquote};
+use vmcp_wire::{Key, find, members, unquote};
 
 use crate::{Client, Target, Text};
 
@@ -50,6 +50,14 @@ pub(crate) fn client(message: &McpRequest) -> Option<Client> {
     let said = message
         .param(Key::ClientInfo)
         .or_else(|| message.param(Key::Meta).and_then(|meta| find(meta, CLIENT)))?;
-    let member = |key| find(said, key).and_then(unquote).map(Text::from);
-    Some(Client { name: member("name"), version: member("version") })
+    let text = |value| unquote(value).map(Text::from);
+    let mut client = Client { name: None, version: None };
+    for member in members(said) {
+        if client.name.is_none() && member.key.is("name") {
+            client.name = text(member.value);
+        } else if client.version.is_none() && member.key.is("version") {
+            client.version = text(member.value);
+        }
+    }
+    Some(client)
 }

@@ -2,9 +2,8 @@
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, StatusCode};
-use memchr::memmem;
 use vmcp_core::Rejection;
-use vmcp_wire::{HeadOutcome, find, head};
+use vmcp_wire::{HeadOutcome, find, head, may_fail};
 
 /// How much of a frame is looked at, in bytes.
 const WINDOW: usize = 16 * 1024;
@@ -79,10 +78,7 @@ impl Form {
     /// the window, can go unseen: nothing is kept for it.
     pub(crate) fn fault(self, frame: &[u8]) -> Fault {
         let frame = frame.get(..WINDOW).unwrap_or(frame);
-        // Nearly every answer has neither member, which is seen much faster than it is parsed.
-        let suspicious = memmem::find(frame, b"\"error\"").is_some()
-            || memmem::find(frame, b"\"isError\"").is_some();
-        if !suspicious {
+        if !may_fail(frame) {
             return Fault::None;
         }
         match self {

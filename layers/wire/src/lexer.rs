@@ -342,7 +342,7 @@ impl<'a> Lexer<'a> {
 /// How many bytes at the beginning are neither quote nor backslash nor control character.
 ///
 /// Blocks that the compiler turns into vector code come first, then words of eight bytes.
-fn plain(bytes: &[u8]) -> usize {
+pub(crate) fn plain(bytes: &[u8]) -> usize {
     let mut at = plain_blocks(bytes);
     while let Some(word) = word(bytes, at) {
         let hits = special(word);

@@ -3,6 +3,7 @@
 pub mod sse;
 
 mod envelope;
+mod failure;
 mod fault;
 mod head;
 mod ledger;
@@ -15,6 +16,7 @@ mod span;
 mod splice;
 
 pub use envelope::{Envelope, Outcome, scan, scan_params};
+pub use failure::may_fail;
 pub use fault::{Fault, Refused};
 pub use head::{Head, HeadOutcome, head};
 pub use listing::{Entry, Listing};

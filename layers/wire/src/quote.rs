@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::str::Chars;
 
-use crate::lexer::Lexer;
+use crate::lexer::{Lexer, plain};
 
 /// The characters of a literal's inside, unescaped.
 #[derive(Clone, Debug)]
@@ -27,15 +27,13 @@ pub fn quote(text: &str, out: &mut Vec<u8>) {
     out.reserve(text.len() + 2);
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)) {
-        let (plain, special) = rest.split_at(at);
+    loop {
+        let (plain, special) = rest.split_at(plain(rest));
         out.extend_from_slice(plain);
-        if let Some((byte, behind)) = special.split_first() {
-            escape(*byte, out);
-            rest = behind;
-        }
+        let Some((byte, behind)) = special.split_first() else { break };
+        escape(*byte, out);
+        rest = behind;
     }
-    out.extend_from_slice(rest);
     out.push(b'"');
 }
 

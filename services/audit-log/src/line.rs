@@ -27,15 +27,16 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
         Source::Local => (COMPOSER, "local"),
         Source::Network { .. } => (SERVER, "http"),
     };
+    let time = time::text(*at);
     line.name("time");
-    time::write(*at, line.out);
+    line.out.extend_from_slice(&time);
     line.text("level", "AUDIT");
     line.text("msg", "audit_event");
     line.name("audit_id");
     write_uuid(id, line.out);
     line.text("type", kind.name());
     line.name("logged_at");
-    time::write(*at, line.out);
+    line.out.extend_from_slice(&time);
     line.text("outcome", outcome.name());
     line.text("component", component.unwrap_or(default));
     line.object("source", |members| fill_source(source, members));

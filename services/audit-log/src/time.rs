@@ -1,20 +1,31 @@
 //! Points in time as RFC 3339 writes them, in UTC.
 
-use std::io::Write;
 use std::time::{Duration, SystemTime};
 
-/// Appends `at` with milliseconds, in quotes, such as `"2026-01-02T03:04:05.678Z"`. What is before 1970 becomes 1970.
-pub(crate) fn write(at: SystemTime, out: &mut Vec<u8>) {
+/// `at` with milliseconds, in quotes, such as `"2026-01-02T03:04:05.678Z"`. What is before 1970 becomes 1970; a year
+/// has four digits.
+pub(crate) fn text(at: SystemTime) -> [u8; 26] {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let millis = since.subsec_millis();
-    // Writing into memory does not fail.
-    _ = write!(
-        out,
-        "\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z\""
-    );
+    let mut text = *b"\"0000-00-00T00:00:00.000Z\"";
+    digits(&mut text[1..5], year);
+    digits(&mut text[6..8], month);
+    digits(&mut text[9..11], day);
+    digits(&mut text[12..14], hour);
+    digits(&mut text[15..17], minute);
+    digits(&mut text[18..20], second);
+    digits(&mut text[21..24], since.subsec_millis().into());
+    text
+}
+
+/// Writes the last decimal digits of a number, as many as there is room for.
+fn digits(room: &mut [u8], mut number: u64) {
+    for place in room.iter_mut().rev() {
+        *place = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 /// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
@@ -43,10 +54,8 @@ mod tests {
             (1_735_689_599, "2024-12-31T23:59:59.250Z"),
             (4_107_542_400, "2100-03-01T00:00:00.250Z"),
         ] {
-            let mut out = Vec::new();
             let at = SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 250);
-            write(at, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), format!("\"{expected}\""));
+            assert_eq!(str::from_utf8(&text(at)).unwrap(), format!("\"{expected}\""));
         }
     }
 }
