@@ -16,6 +16,7 @@ mod process;
 mod servers;
 mod suite;
 mod tokens;
+mod upstream;
 
 pub use aws::{AccessKeys, SignedService, Sts};
 pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
@@ -30,6 +31,7 @@ pub use process::Process;
 pub use servers::{Backend, Fixture};
 pub use suite::{Check, Lost, Report, Revision, Status, run_suite};
 pub use tokens::TokenServer;
+pub use upstream::UpstreamProvider;
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -26,3 +26,5 @@ mod questions;
 mod servers;
 #[path = "real/token_exchange.rs"]
 mod token_exchange;
+#[path = "real/upstream.rs"]
+mod upstream;

@@ -39,8 +39,11 @@ pub(crate) fn read(
     mapping: Option<&TokenMapping>,
     asked_at: SystemTime,
 ) -> Result<Granted, Fault> {
-    let answer = reply.object(Place::Token)?;
     let at = |outage| Fault::at(Place::Token, outage);
+    let answer = match mapping {
+        Some(_) => reply.object_of_any_type(Place::Token)?,
+        None => reply.object(Place::Token)?,
+    };
     let members = match mapping {
         Some(mapping) => mapped(&answer, mapping),
         None => standard(&answer),

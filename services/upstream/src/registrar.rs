@@ -24,6 +24,9 @@ use crate::{
 /// How long before its secret expires a registration is replaced: logins that begin now have to end.
 const MARGIN: Duration = Duration::from_secs(3600);
 
+/// How long a failed registration is not repeated: whoever begins a login must not make a provider busy.
+const RETRY: Duration = Duration::from_secs(10);
+
 /// Knows the client that this server is at a provider, or becomes one. A clone is the same.
 #[derive(Clone)]
 pub(crate) struct Registrar(Arc<Inner>);
@@ -53,6 +56,8 @@ struct Known {
     current: Option<Registration>,
     /// The client that the provider knows no more.
     refused: Option<Box<str>>,
+    /// Why there is no newer one, and since when.
+    failed: Option<(Fault, SystemTime)>,
 }
 
 // === impl Registrar ===
@@ -160,14 +165,14 @@ impl Inner {
         let registration = match (kept, own) {
             (Ok(kept), own) => {
                 // Of two replicas that registered at once, both go on as the one that was kept last.
-                let kept = Known { current: kept, refused }.usable(now);
+                let kept = Known { current: kept, refused, failed: None }.usable(now);
                 if let Some(kept) = kept {
                     self.known().current = Some(kept.clone());
                     return Ok(kept);
                 }
                 match own {
                     Some(own) => own,
-                    None => self.register().await?,
+                    None => self.register_paced(now).await?,
                 }
             }
             (Err(_), Some(own)) => return Ok(own),
@@ -180,6 +185,16 @@ impl Inner {
             Fault::Registrations
         })?;
         Ok(registration)
+    }
+
+    async fn register_paced(&self, now: SystemTime) -> Result<Registration, Fault> {
+        let failed = self.known().failed.clone();
+        if let Some((fault, _)) = failed.filter(|(_, at)| now < *at + RETRY) {
+            return Err(fault);
+        }
+        let outcome = self.register().await;
+        self.known().failed = outcome.as_ref().err().map(|fault| (fault.clone(), now));
+        outcome
     }
 
     async fn register(&self) -> Result<Registration, Fault> {

@@ -32,7 +32,7 @@ impl User {
         let subject = fields.subject(answer).filter(|subject| {
             subject.len() <= MAX_SUBJECT && !subject.contains(|one: char| one.is_control())
         });
-        let unverified = answer.get("email_verified").is_some_and(is_false);
+        let unverified = says_unverified(answer);
         Ok(Self {
             subject: subject.ok_or(IdentityFault::NoSubject)?.into(),
             name: fields.name(answer).and_then(|name| shown(&name)),
@@ -63,18 +63,23 @@ impl User {
             _ => return Err(IdentityFault::OtherUser.into()),
         }
         let said = Self::of(answer, fields)?;
+        let before = self.email.filter(|_| !says_unverified(answer));
         Ok(Self {
             subject: said.subject,
             name: said.name.or(self.name),
-            email: said.email.or(self.email),
+            email: said.email.or(before),
         })
     }
 }
 
-/// `false`, also in a string, as some providers write it.
-fn is_false(value: &Value) -> bool {
-    value == &Value::Bool(false)
-        || value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("false"))
+/// Whether the address is one that nobody verified (OpenID Connect Core 1.0 section 5.1); some providers write
+/// `false` as a string.
+fn says_unverified(answer: &Map<String, Value>) -> bool {
+    match answer.get("email_verified") {
+        Some(Value::Bool(verified)) => !verified,
+        Some(Value::String(text)) => text.eq_ignore_ascii_case("false"),
+        _ => false,
+    }
 }
 
 /// A text that can be shown and put into a token. What is overlong is no name.
@@ -101,7 +106,7 @@ pub(crate) async fn ask(
     let bearer = bearer(access).ok_or(Fault::at(Place::Token, Outage::NoToken))?;
     request.headers_mut().insert(AUTHORIZATION, bearer);
     let reply = web.ask(Place::UserInfo, request).await?;
-    reply.object(Place::UserInfo)
+    reply.object_of_any_type(Place::UserInfo)
 }
 
 #[cfg(test)]

@@ -148,14 +148,20 @@ impl Reply {
     /// The members of the JSON object that a successful answer is, none of them twice; otherwise what is
     /// wrong.
     pub(crate) fn object(&self, place: Place) -> Result<Map<String, Value>, Fault> {
+        if self.json || !self.status.is_success() {
+            return self.object_of_any_type(place);
+        }
+        Err(Fault::at(place, Outage::NotJson))
+    }
+
+    /// The same of a place that need not call its JSON so: some that keep to no standard don't.
+    pub(crate) fn object_of_any_type(&self, place: Place) -> Result<Map<String, Value>, Fault> {
         if !self.status.is_success() {
             return Err(self.refusal(place));
         }
-        if !self.json {
-            return Err(Fault::at(place, Outage::NotJson));
-        }
+        let outage = if self.json { Outage::Malformed } else { Outage::NotJson };
         // What a reader says of the answer may quote it: none of it is passed on.
-        vmcp_jwt::parse_claims(&self.body).map_err(|_| Fault::at(place, Outage::Malformed))
+        vmcp_jwt::parse_claims(&self.body).map_err(|_| Fault::at(place, outage))
     }
 
     /// The body of an answer with status 200 that is JSON.

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use serde_json::json;
 
@@ -121,7 +122,60 @@ fn a_mapping_finds_the_members_of_an_odd_answer() {
     assert_eq!(granted.refresh.unwrap().expose_secret(), "rt");
     assert_eq!(granted.expires_at, Some(now() + Duration::from_secs(10)));
     assert_eq!(granted.scopes.unwrap().joined().as_deref(), Some("a d"));
+    let plain = reply(200, "text/plain", &body.to_string());
+    assert!(read(&plain, Some(&mapping), now()).is_ok(), "whatever it calls its JSON");
+    assert_eq!(
+        outage(read(&reply(200, "text/html", "<h1>"), Some(&mapping), now())),
+        Outage::NotJson
+    );
     let refused = reply(200, "application/json", r#"{"ok":false,"error":"invalid_code"}"#);
     let fault = read(&refused, Some(&mapping), now()).map(|_| ()).unwrap_err();
     assert_eq!(fault, Fault::Refused { place: Place::Token, code: "invalid_code".into() });
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        ".{0,8}".prop_map(Value::from),
+        prop::collection::vec(".{0,4}".prop_map(Value::from), 0..4).prop_map(Value::from),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_granted_fits_into_a_header_and_can_be_kept(
+        access in value(), refresh in value(), life in value(), scope in value(), id in value(),
+    ) {
+        let answer = json!({
+            "access_token": access, "token_type": "Bearer", "refresh_token": refresh,
+            "expires_in": life, "scope": scope, "id_token": id,
+        });
+        if let Ok(granted) = standard_of(&answer) {
+            let tokens = crate::Tokens {
+                access: granted.access,
+                refresh: granted.refresh,
+                id: granted.id,
+                expires_at: granted.expires_at,
+                scopes: granted.scopes.unwrap_or_default(),
+                subject: "alice".into(),
+                client_id: "gateway".into(),
+            };
+            prop_assert!(crate::form::bearer(&tokens.access).is_some());
+            let kept = serde_json::to_string(&crate::Exposed(&tokens)).unwrap();
+            let back = serde_json::from_str::<crate::Exposed<crate::Tokens>>(&kept).unwrap().0;
+            prop_assert_eq!(serde_json::to_string(&crate::Exposed(&back)).unwrap(), kept);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_tokens_or_a_fault(
+        status in 200u16..600,
+        body in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let reply = reply(status, "application/json", &String::from_utf8_lossy(&body));
+        prop_assert!(read(&reply, None, now()).is_err());
+    }
 }

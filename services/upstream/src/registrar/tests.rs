@@ -217,3 +217,18 @@ async fn an_address_that_only_metadata_names_is_asked_as_such() {
     assert!(registrar(&fake, discovered(), &Arc::default(), &clock()).current().await.is_ok());
     assert!(fake.asked("/register")[0].supplied);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_registers_nobody_is_not_asked_for_each_login() {
+    let (fake, clock) = (Fake::new(), clock());
+    let registrar = registrar(&fake, at_endpoint(), &Arc::default(), &clock);
+    fake.odd("/register", 429, "text/html", "");
+    for _ in 0..10 {
+        let fault = registrar.current().await.map(|_| ()).unwrap_err();
+        assert_eq!(fault, Fault::at(Place::Registration, Outage::Status(429)));
+    }
+    assert_eq!(fake.asked("/register").len(), 1);
+    fake.state().odd.clear();
+    clock.advance(RETRY);
+    assert!(registrar.current().await.is_ok());
+}

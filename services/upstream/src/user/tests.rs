@@ -64,6 +64,9 @@ fn a_userinfo_answer_completes_the_id_token_of_the_same_user_only() {
     let same =
         completed(json!({"sub": "alice", "email": "a@example.com"}), &standard).ok().unwrap();
     assert_eq!((same.name.as_deref(), same.email.as_deref()), (Some("Al"), Some("a@example.com")));
+    let with_email = of(json!({"sub": "alice", "email": "a@example.com"})).ok().unwrap();
+    let unverified = object(json!({"sub": "alice", "email_verified": false}));
+    assert_eq!(with_email.completed(&unverified, &standard).ok().unwrap().email, None);
     for (answer, fields) in [
         (json!({"sub": "mallory"}), &standard),
         (json!({"name": "Al"}), &standard),

@@ -1,0 +1,48 @@
+//! An identity provider that a server sends its users to.
+
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use super::{Fault, Process, free_port, npm, until_listening};
+
+/// Until it listens; interpreters start slowly on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
+/// A running `oidc-provider`. `upstream.mjs` says which clients it has.
+#[derive(Debug)]
+pub struct UpstreamProvider {
+    port: u16,
+    process: Process,
+}
+
+impl UpstreamProvider {
+    /// Starts one at a free port, whose refresh tokens are good for one refresh if it `rotates`.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not come up.
+    pub async fn start(rotates: bool) -> Result<Self, Fault> {
+        let npm = npm().await?;
+        let port = free_port().await?;
+        let mut command = Command::new(npm.node24());
+        command.arg(npm.script("upstream.mjs")).arg(port.to_string());
+        command.arg(if rotates { "rotates" } else { "keeps" });
+        let mut process = Process::start("upstream", command, false)?;
+        until_listening(port, &mut process, START).await?;
+        Ok(Self { port, process })
+    }
+
+    /// Its issuer.
+    #[must_use]
+    pub fn issuer(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it at once.
+    ///
+    /// # Errors
+    /// When it cannot be ended.
+    pub async fn kill(self) -> Result<(), Fault> {
+        self.process.kill().await
+    }
+}

@@ -1,0 +1,205 @@
+//! Logins at identity providers that somebody else wrote.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+use vmcp_core::Clock;
+use vmcp_egress::{Egress, FetchPolicy, Fetcher};
+use vmcp_tests::counterparts::{Person, UpstreamProvider, skipped};
+use vmcp_upstream::{
+    Answer, AnswerFault, Blame, Client, Dynamic, Endpoint, Exposed, Fault, FieldMapping, Fixed,
+    InProcess, Issuer, Kind, Leg, Login, Oauth2, Oidc, Params, Provider, RefreshFault,
+    RegistrationPlace, Revocation, Scopes, Settings, UserInfo,
+};
+
+fn endpoint(url: &str) -> Endpoint {
+    Endpoint::new(url).unwrap()
+}
+
+fn settings(name: &str, kind: Kind) -> Settings {
+    let consent = [("prompt".to_owned(), "consent".to_owned())];
+    Settings {
+        name: name.into(),
+        kind,
+        redirect_uri: endpoint("http://127.0.0.1:9/oauth/callback"),
+        scopes: Scopes::new(["openid", "profile", "email", "offline_access"]).unwrap(),
+        params: Params::new(consent).unwrap(),
+        client_name: "vmcp".into(),
+    }
+}
+
+fn provider(settings: Settings) -> Provider {
+    let fetcher = |policy| Fetcher::new(Egress::default(), policy).unwrap();
+    let (ours, theirs) = (fetcher(FetchPolicy::configured()), fetcher(FetchPolicy::supplied()));
+    Provider::new(settings, ours, theirs, Arc::new(InProcess), Clock::system()).unwrap()
+}
+
+fn oidc(idp: &UpstreamProvider, id: &str, secret: Option<&str>) -> Provider {
+    let issuer = Issuer::new(&idp.issuer()).unwrap();
+    let client = Fixed::new(id, secret.map(Into::into)).unwrap();
+    provider(settings(id, Kind::Oidc(Box::new(Oidc { issuer, client, user_info: None }))))
+}
+
+fn oauth2(idp: &UpstreamProvider, client: Client) -> Provider {
+    let at = |path: &str| endpoint(&format!("{}{path}", idp.issuer()));
+    let fields = FieldMapping::new(vec!["login", "sub"], vec!["name"], vec!["email"]).unwrap();
+    let user_info = UserInfo { fields, ..UserInfo::new(at("/me")) };
+    let kind = Kind::Oauth2(Box::new(Oauth2 {
+        authorization_endpoint: at("/auth"),
+        token_endpoint: at("/token"),
+        client,
+        token_mapping: None,
+        user_info: Some(user_info),
+    }));
+    provider(settings("second", kind))
+}
+
+fn dynamic(idp: &UpstreamProvider, token: &str) -> Client {
+    let place = endpoint(&format!("{}/.well-known/openid-configuration", idp.issuer()));
+    let dynamic = Dynamic::new(RegistrationPlace::Discovery(place)).unwrap();
+    let dynamic = dynamic.initial_access_token(token.into()).unwrap();
+    Client::Dynamic(dynamic.software_id("vmcp"))
+}
+
+/// What the browser came back with.
+fn answer(back: &str) -> (String, Answer) {
+    let query = back.split_once('?').unwrap().1;
+    let decoded = |value: &str| value.replace("%3A", ":").replace("%2F", "/");
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let mut pairs: HashMap<_, _> = pairs.map(|(name, value)| (name, decoded(value))).collect();
+    let code = pairs.remove("code").unwrap_or_else(|| panic!("{back}"));
+    (pairs["state"].clone(), Answer { code: code.into(), iss: pairs.remove("iss") })
+}
+
+async fn browse(provider: &Provider, name: &str) -> (Leg, Answer) {
+    let (page, leg) = provider.begin("st4te").await.unwrap();
+    let back = Person::named(name).logs_in(&page.to_string()).await.unwrap();
+    let (state, answer) = answer(&back);
+    assert_eq!(state, "st4te");
+    // As a store would keep it.
+    let kept = serde_json::to_vec(&Exposed(&leg)).unwrap();
+    (serde_json::from_slice::<Exposed<Leg>>(&kept).unwrap().0, answer)
+}
+
+async fn login(provider: &Provider, name: &str) -> Login {
+    let (leg, answer) = browse(provider, name).await;
+    provider.finish(&leg, answer).await.unwrap()
+}
+
+fn refresh_token(login: &Login) -> &str {
+    login.tokens.refresh.as_ref().map(SecretString::expose_secret).unwrap()
+}
+
+fn code(fault: &Fault) -> &str {
+    match fault {
+        Fault::Refused { code, .. } => code,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_kind_of_client_logs_in_and_keeps_its_tokens_fresh() {
+    if skipped() {
+        return;
+    }
+    let idp = UpstreamProvider::start(false).await.unwrap();
+    for (id, secret) in
+        [("basic", Some("basic: s3cr3t+/%")), ("post", Some("post: s3cr3t+/%")), ("public", None)]
+    {
+        let provider = oidc(&idp, id, secret);
+        provider.check().await.unwrap();
+        let login = login(&provider, "alice").await;
+        assert_eq!((&*login.subject, login.synthesized), ("alice", false), "{id}");
+        // The id token doesn't say them; the discovered userinfo endpoint does.
+        assert_eq!(login.name.as_deref(), Some("The alice"));
+        assert_eq!(login.email.as_deref(), Some("alice@example.com"));
+        assert!(login.tokens.expires_at.unwrap() > SystemTime::now());
+        let newer = provider.refresh(&login.tokens).await.unwrap();
+        assert_ne!(newer.access.expose_secret(), login.tokens.access.expose_secret());
+        assert_eq!(newer.refresh.as_ref().unwrap().expose_secret(), refresh_token(&login));
+        assert!(provider.refresh(&login.tokens).await.is_ok(), "it is good for more than one");
+        assert_eq!(provider.revoke(&newer).await, Ok(Revocation::Done));
+        assert_eq!(provider.refresh(&newer).await.unwrap_err(), RefreshFault::Dead);
+    }
+    let mallory = login(&oidc(&idp, "public", None), "mallory").await;
+    assert_eq!(mallory.email, None, "an address that is not verified");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_logs_in_at_two_providers_of_which_one_rotates() {
+    if skipped() {
+        return;
+    }
+    let (first, second) = (
+        UpstreamProvider::start(false).await.unwrap(),
+        UpstreamProvider::start(true).await.unwrap(),
+    );
+    let one = oidc(&first, "basic", Some("basic: s3cr3t+/%"));
+    let two = oauth2(&second, dynamic(&second, "1nitial"));
+    two.check().await.unwrap();
+    let (here, there) = (login(&one, "alice").await, login(&two, "al").await);
+    assert_eq!((&*here.subject, &*there.subject), ("alice", "al"));
+    assert_eq!(there.email.as_deref(), Some("al@example.com"));
+    assert_ne!(&*there.tokens.client_id, "basic");
+    let again = login(&two, "al").await;
+    assert_eq!(again.tokens.client_id, there.tokens.client_id, "it registers once");
+
+    let newer = two.refresh(&there.tokens).await.unwrap();
+    assert_ne!(newer.refresh.as_ref().unwrap().expose_secret(), refresh_token(&there));
+    let newest = two.refresh(&newer).await.unwrap();
+    // A token that was used up ends the grant, the newest included; the other provider's is another one.
+    assert_eq!(two.refresh(&there.tokens).await.unwrap_err(), RefreshFault::Dead);
+    assert_eq!(two.refresh(&newest).await.unwrap_err(), RefreshFault::Dead);
+    assert!(one.refresh(&here.tokens).await.is_ok());
+
+    second.kill().await.unwrap();
+    let down = two.refresh(&again.tokens).await.unwrap_err();
+    assert!(matches!(&down, RefreshFault::Temporary(fault) if fault.blame() == Blame::Provider));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_provider_refuses_what_is_not_its_due() {
+    if skipped() {
+        return;
+    }
+    let idp = UpstreamProvider::start(false).await.unwrap();
+    let provider = oidc(&idp, "public", None);
+
+    let (leg, answer) = browse(&provider, "alice").await;
+    assert_eq!(answer.iss.as_deref(), Some(&*idp.issuer()), "it says who it is");
+    let silent = Answer { iss: None, ..answer.clone() };
+    let refused = provider.finish(&leg, silent).await.unwrap_err();
+    assert_eq!(refused, AnswerFault::NoIssuer.into());
+    let other = Answer { iss: Some("https://other.example".into()), ..answer.clone() };
+    let refused = provider.finish(&leg, other).await.unwrap_err();
+    assert_eq!(refused, AnswerFault::WrongIssuer.into());
+
+    // The verifier of another login, then the right one: the code is burnt or not, but never good for both.
+    let mut kept: Value = serde_json::to_value(Exposed(&leg)).unwrap();
+    kept["verifier"] = json!("a".repeat(43));
+    let stolen = serde_json::from_value::<Exposed<Leg>>(kept).unwrap().0;
+    let refused = provider.finish(&stolen, answer).await.unwrap_err();
+    assert_eq!((code(&refused), refused.blame()), ("invalid_grant", Blame::Browser));
+
+    let (leg, answer) = browse(&provider, "alice").await;
+    assert!(provider.finish(&leg, answer.clone()).await.is_ok());
+    let refused = provider.finish(&leg, answer).await.unwrap_err();
+    assert_eq!(code(&refused), "invalid_grant");
+
+    let wrong = oidc(&idp, "basic", Some("wrong"));
+    let (leg, answer) = browse(&wrong, "alice").await;
+    let refused = wrong.finish(&leg, answer).await.unwrap_err();
+    assert_eq!((code(&refused), refused.blame()), ("invalid_client", Blame::Operator));
+
+    let unwelcome = oauth2(&idp, dynamic(&idp, "wrong"));
+    let refused = unwelcome.begin("s").await.unwrap_err();
+    assert_eq!(refused.blame(), Blame::Operator, "{refused}");
+    let elsewhere = Issuer::new(&format!("{}/tenant", idp.issuer())).unwrap();
+    let client = Fixed::new("public", None).unwrap();
+    let kind = Kind::Oidc(Box::new(Oidc { issuer: elsewhere, client, user_info: None }));
+    let misfit = self::provider(settings("misfit", kind)).check().await.unwrap_err();
+    assert_eq!(misfit.blame(), Blame::Operator, "{misfit}");
+}

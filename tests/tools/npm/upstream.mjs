@@ -1,0 +1,49 @@
+// An identity provider at http://127.0.0.1:PORT for servers that send their users to log in elsewhere. People log in
+// with whatever name they give. With `rotates` a refresh token is good for one refresh.
+//
+// Each known client authenticates in another way; its secret has characters that encodings differ on. Others register
+// with the initial access token 1nitial.
+//
+// usage: upstream.mjs PORT (rotates|keeps)
+
+import { generateKeyPairSync } from 'node:crypto';
+import Provider from 'oidc-provider';
+
+const [port, rotates] = process.argv.slice(2);
+const key = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' });
+
+const client = (name, method) => ({
+  client_id: name,
+  ...(method === 'none' ? {} : { client_secret: `${name}: s3cr3t+/%` }),
+  token_endpoint_auth_method: method,
+  application_type: 'native',
+  grant_types: ['authorization_code', 'refresh_token'],
+  response_types: ['code'],
+  redirect_uris: ['http://127.0.0.1:9/oauth/callback'],
+});
+
+const provider = new Provider(`http://127.0.0.1:${port}`, {
+  clients: [
+    client('basic', 'client_secret_basic'),
+    client('post', 'client_secret_post'),
+    client('public', 'none'),
+  ],
+  jwks: { keys: [{ ...key, use: 'sig' }] },
+  claims: { openid: ['sub'], profile: ['name'], email: ['email', 'email_verified'] },
+  features: {
+    registration: { enabled: true, initialAccessToken: '1nitial' },
+    revocation: { enabled: true },
+  },
+  rotateRefreshToken: rotates === 'rotates',
+  findAccount: (_, accountId) => ({
+    accountId,
+    claims: () => ({
+      sub: accountId,
+      name: `The ${accountId}`,
+      email: `${accountId}@example.com`,
+      email_verified: accountId !== 'mallory',
+    }),
+  }),
+});
+
+provider.listen(Number(port), '127.0.0.1');
