@@ -92,7 +92,7 @@ impl Target {
         }
         let name = text.read(&message.bytes);
         let Some(route) = routes.get(&name).filter(|route| route.shown) else {
-            return Err(unknown(call, kind, &name));
+            return Err(missing(call, kind, &name));
         };
         if call.admission.is_some() {
             let item = Item { kind, name: &name, hints: route.hints.get() };
@@ -127,12 +127,12 @@ impl Target {
         if kind == "ref/resource" {
             let template = all.is_template(&named);
             let kind = if template { ItemKind::ResourceTemplate } else { ItemKind::Resource };
-            let link = all.resource(&named).ok_or_else(|| unknown(call, kind, &named))?;
+            let link = all.resource(&named).ok_or_else(|| missing(call, kind, &named))?;
             admitted(call, &Item { kind, name: &named, hints: Hints::default() }, None)?;
             return Ok(Self::kept(call, method, link, value.unwrap_or_default()));
         }
         let route = all.prompts.get(&named).filter(|route| route.shown);
-        let route = route.ok_or_else(|| unknown(call, ItemKind::Prompt, &named))?;
+        let route = route.ok_or_else(|| missing(call, ItemKind::Prompt, &named))?;
         let hints = Hints::default();
         admitted(call, &Item { kind: ItemKind::Prompt, name: &named, hints }, None)?;
         let start = value.map_or(0, |value| value.as_ptr() as usize - reference.as_ptr() as usize);
@@ -148,7 +148,7 @@ impl Target {
             .ok_or_else(|| refuse(format!("{method} needs params.uri, a string")))?;
         let uri: Cow<'_, str> = text.read(&message.bytes);
         let kind = ItemKind::Resource;
-        let link = all.resource(&uri).ok_or_else(|| unknown(call, kind, &uri))?;
+        let link = all.resource(&uri).ok_or_else(|| missing(call, kind, &uri))?;
         admitted(call, &Item { kind, name: &uri, hints: Hints::default() }, None)?;
         Ok(Self::kept(call, method, link, text.span.of(&message.bytes)))
     }
@@ -201,6 +201,15 @@ impl From<Missing> for Rejection {
 
 fn refuse(message: impl Into<Cow<'static, str>>) -> Missing {
     Missing::Refused(Rejection::invalid_params(message))
+}
+
+/// What does not exist. Policies are asked about it all the same, as about what they hide: how long that takes
+/// tells nothing, either.
+fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
+    if let Some(admission) = &call.admission {
+        _ = admission.visible(&Item { kind, name, hints: Hints::default() });
+    }
+    unknown(call, kind, name)
 }
 
 /// What does not exist, or must not be told apart from that. A completion for it has parameters that are

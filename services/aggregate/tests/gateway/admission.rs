@@ -1,13 +1,16 @@
 //! What callers may see and do, wherever lists are made and names are routed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
+use vmcp_aggregate::settings::PartialFailure;
 use vmcp_core::{
     Admission, Admit, Filtered, Generation, Hints, Item, ItemKind, Rejection, Verdict, ViewKey,
 };
 
-use crate::fake::{Client, Fake, Mood, gateway};
+use crate::fake::{Client, Fake, Mood, gateway, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -37,6 +40,25 @@ impl Admit for Words {
             key[place] = word.as_bytes()[0];
         }
         ViewKey(key)
+    }
+}
+
+/// Counts how often it is asked.
+struct Counting(Words, Arc<AtomicUsize>);
+
+impl Admit for Counting {
+    fn visible(&self, item: &Item<'_>) -> bool {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.visible(item)
+    }
+
+    fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.admit(item, arguments)
+    }
+
+    fn view(&self) -> ViewKey {
+        self.0.view()
     }
 }
 
@@ -141,6 +163,38 @@ async fn what_is_hidden_is_answered_like_what_is_not_there() {
             }
         }
         assert_eq!(backend.times("tools/call", "b"), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_hidden_takes_the_work_that_an_unknown_name_takes() {
+    for (backend, generation) in backends("be")
+        .into_iter()
+        .flat_map(|backend| BOTH.map(|generation| (Arc::clone(&backend), generation)))
+    {
+        for settings in [backend.settings(), backend.per_caller()] {
+            let gateway = with(vec![settings], PartialFailure::BestEffort).await;
+            let asked = Arc::<AtomicUsize>::default();
+            let admission = Admission::new(Counting(Words(&["blue"]), Arc::clone(&asked)));
+            let blue = Client::new(&gateway, generation, "b").await.with(admission);
+            blue.names("tools/list").await;
+            for (method, hidden, missing) in hidden() {
+                if method.ends_with("subscribe") && generation == Generation::Stateless {
+                    continue;
+                }
+                let mut work = Vec::new();
+                for params in [hidden, missing] {
+                    let (start, heard) = (Instant::now(), backend.heard.lock().unwrap().len());
+                    asked.store(0, Ordering::Relaxed);
+                    blue.ask(method, params).await;
+                    let heard = backend.heard.lock().unwrap()[heard..].to_vec();
+                    // The clock stands still but for what is waited for.
+                    work.push((asked.load(Ordering::Relaxed), heard, start.elapsed()));
+                }
+                assert!(work[0].0 > 0, "{method}");
+                assert_eq!(work[0], work[1], "{method}");
+            }
+        }
     }
 }
 
