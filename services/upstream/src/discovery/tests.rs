@@ -143,23 +143,23 @@ async fn a_failed_fetch_is_repeated_after_a_while() {
     assert!(discovery.get().await.is_ok());
 }
 
-#[tokio::test(start_paused = true)]
-async fn keys_that_stay_where_they_are_are_not_fetched_again() {
-    let (fake, clock) = (Fake::new(), clock());
-    let discovery = discovery(&fake, &clock);
-    for _ in 0..2 {
-        let metadata = discovery.get().await.ok().unwrap();
-        let (_, keys) = metadata.keys.clone().unwrap();
-        assert!(vmcp_jwt::KeySource::load(&keys, None).await.is_ok());
-        clock.advance(FRESH);
-    }
-    // The second time the source itself asked, since an hour is over for it as well.
-    assert_eq!(fake.asked("/keys").len(), 2);
-    fake.state().metadata = json!({"jwks_uri": "https://elsewhere.example/keys"});
-    clock.advance(FRESH);
+async fn keys_of(discovery: &Discovery) -> Result<Arc<vmcp_jwt::KeySet>, vmcp_jwt::KeysError> {
     let metadata = discovery.get().await.ok().unwrap();
     let (_, keys) = metadata.keys.clone().unwrap();
-    assert!(vmcp_jwt::KeySource::load(&keys, None).await.is_ok());
+    vmcp_jwt::KeySource::load(&keys, None).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_outlive_the_metadata_that_named_them_unless_newer_names_others() {
+    let (fake, clock) = (Fake::new(), clock());
+    let discovery = discovery(&fake, &clock);
+    assert!(keys_of(&discovery).await.is_ok());
+    fake.odd("/keys", 503, "text/html", "");
+    clock.advance(FRESH);
+    assert!(keys_of(&discovery).await.is_ok(), "the older ones");
+    fake.state().metadata = json!({"jwks_uri": "https://elsewhere.example/keys"});
+    clock.advance(FRESH);
+    assert!(keys_of(&discovery).await.is_err());
     let asked = fake.asked("/keys");
     assert!(!asked[1].supplied, "at the issuer's own origin");
     assert!(asked[2].supplied, "where only the metadata says");
