@@ -57,9 +57,10 @@ bench-smoke:
 fuzz-check:
     cargo check --manifest-path tests/fuzz/Cargo.toml --bins
 
-# Check each crate alone, with the features that it asks for itself
+# Check each crate alone: the layers with each feature and what they show, the others with their own features
 each-crate:
-    for manifest in layers/*/Cargo.toml services/*/Cargo.toml tests/Cargo.toml tests/bench/Cargo.toml; do \
+    cargo test -p vmcp-tests --test alone
+    for manifest in services/*/Cargo.toml tests/Cargo.toml tests/bench/Cargo.toml; do \
         echo "$manifest"; cargo check --quiet --manifest-path "$manifest"; \
     done
     cargo check --quiet -p vmcp-examples --examples

@@ -2,13 +2,7 @@
 
 mod authorize;
 mod callback;
-mod connections;
 mod discovery;
-mod documents;
-mod faults;
 mod refresh;
 mod registration;
-mod rows;
-mod secrets;
 mod token;
-pub(crate) mod watched;

@@ -1,0 +1,151 @@
+//! Each crate below `layers/` is one that somebody takes alone: it builds with its own features only, whatever the rest
+//! of the workspace asks of the same dependencies, and what it shows needs no crate that its user would not have anyway.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+#[path = "alone/exposed.rs"]
+mod exposed;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use self::exposed::exposed;
+
+/// What every layer may show: the language's own, and what each HTTP service in Rust has.
+const COMMON: &[&str] = &[
+    "core",
+    "alloc",
+    "std",
+    "bytes",
+    "http",
+    "http_body",
+    "tower_layer",
+    "tower_service",
+    // In a bound that nobody can name, of projected types.
+    "pin_project_lite",
+];
+
+/// What a crate may show besides, because that is what it is for.
+const PURPOSE: &[(&str, &[&str], &str)] = &[
+    ("vmcp-core", &["secrecy", "serde_json"], "tokens are secrets, claims are JSON"),
+    ("vmcp-jwt", &["serde_core", "serde_json"], "keys and claims are JSON"),
+    ("vmcp-introspection", &["secrecy"], "whoever asks has a secret"),
+    ("vmcp-token-endpoint", &["secrecy"], "whoever asks has a secret"),
+    ("vmcp-token-exchange", &["secrecy"], "tokens are secrets"),
+    ("vmcp-header-injection", &["secrecy"], "credentials are secrets"),
+    ("vmcp-aws-credentials", &["secrecy"], "credentials are secrets"),
+    ("vmcp-decode", &["http_body_util"], "hands inward a body that was read whole"),
+    (
+        "vmcp-telemetry",
+        &["opentelemetry", "opentelemetry_sdk", "secrecy", "http_body_util"],
+        "feeds OpenTelemetry, whose collectors want secrets; writes into a body that was read whole",
+    ),
+];
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn cargo() -> Command {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(root()).args(["--locked", "--quiet"]);
+    cargo
+}
+
+fn metadata() -> Value {
+    let mut cargo = cargo();
+    let output = cargo.args(["metadata", "--format-version", "1", "--no-deps"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The packages below `layers/`, and the features that each has.
+fn layers(metadata: &Value) -> BTreeMap<String, Vec<String>> {
+    let is_layer = |package: &&Value| {
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        manifest.ancestors().nth(2).is_some_and(|folder| folder.ends_with("layers"))
+    };
+    let packages = metadata["packages"].as_array().unwrap().iter().filter(is_layer);
+    let features =
+        |package: &Value| package["features"].as_object().unwrap().keys().cloned().collect();
+    packages
+        .map(|package| (package["name"].as_str().unwrap().to_owned(), features(package)))
+        .collect()
+}
+
+/// Runs it; answers what it said if it fails.
+fn said_in_failure(command: &mut Command) -> Option<String> {
+    let output = command.output().unwrap();
+    let failed = !output.status.success();
+    failed.then(|| format!("{command:?}\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn each_layer_builds_alone_with_each_of_its_features() {
+    let layers = layers(&metadata());
+    assert!(layers.len() > 10, "{layers:?}");
+    let mut failures = Vec::new();
+    for (package, features) in layers {
+        let mut check = |features: &[&str]| {
+            let mut cargo = cargo();
+            cargo.args(["check", "-p", &package]).args(features);
+            failures.extend(said_in_failure(&mut cargo));
+        };
+        if features.is_empty() {
+            check(&[]);
+            continue;
+        }
+        check(&["--no-default-features"]);
+        check(&["--all-features"]);
+        for feature in features {
+            check(&["--no-default-features", "--features", &feature]);
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// What rustdoc knows of a package, all features on.
+fn documented(package: &str, metadata: &Value) -> Value {
+    let target = PathBuf::from(metadata["target_directory"].as_str().unwrap());
+    // The form is still unstable: the wrapper lets this one run of rustdoc write it, and cargo does not build anything
+    // anew for that.
+    let wrapper = root().join("tests/tools/rustdoc-json");
+    let mut cargo = cargo();
+    cargo.env("RUSTDOC", fs::canonicalize(wrapper).unwrap());
+    cargo.args(["rustdoc", "-p", package, "--lib", "--all-features", "--"]);
+    cargo.args(["-Z", "unstable-options", "--output-format", "json"]);
+    assert_eq!(said_in_failure(&mut cargo), None);
+    let file = target.join("doc").join(format!("{}.json", package.replace('-', "_")));
+    serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_layer_shows_no_type_that_its_user_would_need_another_crate_for() {
+    let metadata = metadata();
+    let mut broken = Vec::new();
+    for package in layers(&metadata).keys() {
+        let purpose = PURPOSE.iter().filter(|(of, ..)| of == package);
+        let allowed: BTreeSet<&str> =
+            COMMON.iter().chain(purpose.flat_map(|(_, crates, _)| *crates)).copied().collect();
+        let shown = exposed(&documented(package, &metadata));
+        // Of ours, those that its row in the house's table allows.
+        let foreign = shown.iter().filter(|(of, _)| !of.starts_with("vmcp_"));
+        for (of, types) in foreign.filter(|(of, _)| !allowed.contains(of.as_str())) {
+            broken.push(format!("{package} shows of {of}: {types:?}"));
+        }
+        let unseen = |of: &&&str| !shown.contains_key(**of);
+        for (_, crates, _) in PURPOSE.iter().filter(|(of, ..)| of == package) {
+            broken
+                .extend(crates.iter().filter(unseen).map(|of| format!("{package} needs no {of}")));
+        }
+    }
+    assert!(
+        broken.is_empty(),
+        "what a crate shows becomes its user's dependency:\n{}",
+        broken.join("\n")
+    );
+}
