@@ -51,18 +51,26 @@ impl StoredRegistrations {
         &self,
         key: &RegistrationKey,
         registration: &Registration,
-    ) -> Result<(), BoxError> {
+        instead_of: Option<&str>,
+    ) -> Result<Registration, BoxError> {
         let text = SecretSlice::from(serde_json::to_vec(&Exposed(registration))?);
         let sealed = self.vault.seal(Label::new(KIND, &names(key)), text.expose_secret())?;
         let now = self.clock.now();
         let left = registration.expires_at.map(|at| at.duration_since(now).unwrap_or_default());
         let (id, ttl) = (digest(key), left.unwrap_or(KEPT));
-        let kept = self.store.put_registration(&id, &sealed, ttl).await?;
-        if kept != sealed && self.usable(key, &kept).is_none() {
+        // What is in the way may be gone by the time it is to be dropped, and another one be there.
+        for _ in 0..3 {
+            let kept = self.store.put_registration(&id, &sealed, ttl).await?;
+            if kept == sealed {
+                return Ok(registration.clone());
+            }
+            let known = self.usable(key, &kept);
+            if let Some(known) = known.filter(|known| Some(&*known.client_id) != instead_of) {
+                return Ok(known);
+            }
             self.store.drop_registration(&id, &kept).await?;
-            self.store.put_registration(&id, &sealed, ttl).await?;
         }
-        Ok(())
+        Err("a registration that is of no use is put back again and again".into())
     }
 }
 
@@ -81,8 +89,9 @@ impl Registrations for StoredRegistrations {
         &'a self,
         key: &'a RegistrationKey,
         registration: &'a Registration,
-    ) -> RegistrationsFuture<'a, ()> {
-        Box::pin(self.keep(key, registration))
+        instead_of: Option<&'a str>,
+    ) -> RegistrationsFuture<'a, Registration> {
+        Box::pin(self.keep(key, registration, instead_of))
     }
 }
 
@@ -102,3 +111,6 @@ fn digest(key: &RegistrationKey) -> Digest {
     let parts = names(key).map(|name| format!("{}:{name}", name.len()));
     Digest::of(parts.concat())
 }
+
+#[cfg(test)]
+mod tests;

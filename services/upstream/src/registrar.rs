@@ -158,33 +158,29 @@ impl Inner {
     async fn obtain(&self) -> Result<Registration, Fault> {
         let now = self.clock.now();
         let kept = self.look_up().await;
-        let (own, refused) = {
-            let known = self.known();
-            (known.usable(now), known.refused.clone())
-        };
-        let registration = match (kept, own) {
-            (Ok(kept), own) => {
-                // Of two replicas that registered at once, both go on as the one that was kept last.
-                let kept = Known { current: kept, refused, failed: None }.usable(now);
-                if let Some(kept) = kept {
-                    self.known().current = Some(kept.clone());
-                    return Ok(kept);
-                }
-                match own {
-                    Some(own) => own,
-                    None => self.register_paced(now).await?,
-                }
-            }
+        let own = self.known().usable(now);
+        let kept = match (kept, own) {
+            (Ok(kept), _) => kept,
             (Err(_), Some(own)) => return Ok(own),
             (Err(fault), None) => return Err(fault),
         };
+        if let Some(kept) = self.known().adopt(kept.as_ref(), now) {
+            return Ok(kept);
+        }
+        let own = self.known().usable(now);
+        let own = match own {
+            Some(own) => own,
+            None => self.register_paced(now).await?,
+        };
         // Known before it is kept: a store that fails must not make the provider a client for each login.
-        self.known().current = Some(registration.clone());
-        self.kept.put(&self.key, &registration).await.map_err(|error| {
+        self.known().current = Some(own.clone());
+        let instead_of = kept.as_ref().map(|kept| &*kept.client_id);
+        let put = self.kept.put(&self.key, &own, instead_of).await.map_err(|error| {
             tracing::warn!(%error, "a registration at an identity provider cannot be kept");
             Fault::Registrations
         })?;
-        Ok(registration)
+        // Another replica may have registered at the same time: all go on as one client.
+        Ok(self.known().adopt(Some(&put), now).unwrap_or(own))
     }
 
     async fn register_paced(&self, now: SystemTime) -> Result<Registration, Fault> {
@@ -257,10 +253,19 @@ impl Inner {
 impl Known {
     /// The current registration, if a login that begins at `now` can end with it.
     fn usable(&self, now: SystemTime) -> Option<Registration> {
-        let current = self.current.as_ref()?;
-        let lasts = current.expires_at.is_none_or(|at| now + MARGIN < at);
-        let is_known = self.refused.as_ref() != Some(&current.client_id);
-        (lasts && is_known).then(|| current.clone())
+        self.current.clone().filter(|current| self.can_use(current, now))
+    }
+
+    /// Makes what is kept the current registration, if it is as good.
+    fn adopt(&mut self, kept: Option<&Registration>, now: SystemTime) -> Option<Registration> {
+        let kept = kept.filter(|kept| self.can_use(kept, now))?;
+        self.current = Some(kept.clone());
+        self.current.clone()
+    }
+
+    fn can_use(&self, registration: &Registration, now: SystemTime) -> bool {
+        let lasts = registration.expires_at.is_none_or(|at| now + MARGIN < at);
+        lasts && self.refused.as_ref() != Some(&registration.client_id)
     }
 }
 

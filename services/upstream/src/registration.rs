@@ -19,12 +19,15 @@ pub trait Registrations: Send + Sync {
     fn get<'a>(&'a self, key: &'a RegistrationKey)
     -> RegistrationsFuture<'a, Option<Registration>>;
 
-    /// Keeps `registration` under `key`, in the place of an older one, until it expires.
+    /// Keeps `registration` under `key` until it expires, unless one is kept already that is of another client
+    /// than `instead_of`. Answers which one is kept now: so replicas that register at the same time go on as
+    /// the same client.
     fn put<'a>(
         &'a self,
         key: &'a RegistrationKey,
         registration: &'a Registration,
-    ) -> RegistrationsFuture<'a, ()>;
+        instead_of: Option<&'a str>,
+    ) -> RegistrationsFuture<'a, Registration>;
 }
 
 /// Keeps nothing: each process registers once for itself, and again after a restart.
@@ -100,9 +103,10 @@ impl Registrations for InProcess {
     fn put<'a>(
         &'a self,
         _: &'a RegistrationKey,
-        _: &'a Registration,
-    ) -> RegistrationsFuture<'a, ()> {
-        Box::pin(ready(Ok(())))
+        registration: &'a Registration,
+        _: Option<&'a str>,
+    ) -> RegistrationsFuture<'a, Registration> {
+        Box::pin(ready(Ok(registration.clone())))
     }
 }
 

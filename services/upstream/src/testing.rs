@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) granted: Value,
     pub(crate) user: Value,
     pub(crate) registered: Value,
+    /// Whether each registration is another client, `dyn-` and how many requests there were.
+    pub(crate) counts: bool,
     /// Answers of paths that are not the usual ones: status, content type, body.
     pub(crate) odd: HashMap<&'static str, (u16, &'static str, String)>,
     /// Paths that never answer.
@@ -150,6 +152,7 @@ impl Fake {
             granted: json!({}),
             user: json!({"sub": "alice", "name": "Alice", "email": "alice@example.com"}),
             registered: json!({}),
+            counts: false,
             odd: HashMap::new(),
             silent: Vec::new(),
             in_body_only: false,
@@ -250,7 +253,9 @@ impl State {
             }
             "/me" => self.user.clone(),
             "/register" => {
-                over(json!({"client_id": "dyn-1", "client_secret": "dyn-s3cr3t"}), &self.registered)
+                let number = if self.counts { self.seen.len() } else { 1 };
+                let id = format!("dyn-{number}");
+                over(json!({"client_id": id, "client_secret": "dyn-s3cr3t"}), &self.registered)
             }
             "/revoke" => return (200, "text/plain", String::new()),
             _ => return (404, "text/html", "<h1>nothing here</h1>".to_owned()),

@@ -30,11 +30,16 @@ impl Registrations for Kept {
         &'a self,
         key: &'a RegistrationKey,
         registration: &'a Registration,
-    ) -> RegistrationsFuture<'a, ()> {
+        instead_of: Option<&'a str>,
+    ) -> RegistrationsFuture<'a, Registration> {
         Box::pin(async move {
             *self.key.lock().unwrap() = Some(key.clone());
+            let kept = self.get(key).await?;
+            if let Some(kept) = kept.filter(|kept| Some(&*kept.client_id) != instead_of) {
+                return Ok(kept);
+            }
             *self.text.lock().unwrap() = Some(serde_json::to_string(&Exposed(registration))?);
-            Ok(())
+            Ok(registration.clone())
         })
     }
 }
@@ -231,4 +236,26 @@ async fn a_provider_that_registers_nobody_is_not_asked_for_each_login() {
     fake.state().odd.clear();
     clock.advance(RETRY);
     assert!(registrar.current().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_that_register_at_once_go_on_as_one_client() {
+    let (fake, kept, clock) = (Fake::new(), Arc::<Kept>::default(), clock());
+    let [one, two] = [(); 2].map(|()| registrar(&fake, at_endpoint(), &kept, &clock));
+    fake.state().counts = true;
+    let (first, second) = futures_util::future::join(one.current(), two.current()).await;
+    let (first, second) = (first.ok().unwrap(), second.ok().unwrap());
+    assert_eq!(fake.asked("/register").len(), 2, "neither knew of the other");
+    assert_eq!(first.client_id, second.client_id);
+    assert!(one.named(&second.client_id).await.ok().unwrap().is_some());
+
+    // The same when the provider forgot it and each finds that out by itself.
+    for registrar in [&one, &two] {
+        registrar.refused(&first.client_id);
+    }
+    let (third, fourth) = futures_util::future::join(one.current(), two.current()).await;
+    let (third, fourth) = (third.ok().unwrap(), fourth.ok().unwrap());
+    assert_ne!(third.client_id, first.client_id);
+    assert_eq!(third.client_id, fourth.client_id);
+    assert_eq!(fake.asked("/register").len(), 4);
 }
