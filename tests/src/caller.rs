@@ -66,7 +66,19 @@ impl Caller {
     /// # Errors
     /// When it gets none.
     pub async fn stateful_as(url: &str, token: &str) -> Result<Self, Fault> {
-        Self::open(url, json!({}), Some(token.to_owned())).await
+        Self::stateful_with_token(url, json!({}), token).await
+    }
+
+    /// As [`Caller::stateful_as`], with these capabilities.
+    ///
+    /// # Errors
+    /// When it gets no session.
+    pub async fn stateful_with_token(
+        url: &str,
+        capabilities: Value,
+        token: &str,
+    ) -> Result<Self, Fault> {
+        Self::open(url, capabilities, Some(token.to_owned())).await
     }
 
     async fn open(url: &str, capabilities: Value, bearer: Option<String>) -> Result<Self, Fault> {

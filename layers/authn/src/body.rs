@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pin_project! {
     /// A response's body. An event stream ends, without an error, when the caller's token expires:
-    /// the client opens it again with a new one.
+    /// the client opens it again with a new one. The answer to a `POST` has 10 minutes more.
     #[derive(Debug)]
     pub struct ResponseBody<R> {
         #[pin]

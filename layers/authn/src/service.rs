@@ -5,18 +5,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{Extensions, Request, Response};
+use http::{Extensions, Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Identity, Rejection, Trail};
+use vmcp_core::{Identity, Rejection, Standing, Trail};
 
 use crate::layer::Door;
 use crate::scopes::grants;
 use crate::{Authenticate, Refusal, ResponseBody};
+
+/// How much longer than the caller's token the answer to a request may go on that came with it in time. Cut
+/// off, it would be lost: what was done is done, and few clients ask for the rest of it.
+const ANSWER: Duration = Duration::from_secs(600);
 
 /// Lets requests through to `S` with the [`Identity`] of their caller, and answers the others.
 ///
@@ -32,7 +36,7 @@ pin_project! {
         #[pin]
         state: State<F, R>,
         door: Arc<Door<A>>,
-        expires_at: Option<SystemTime>,
+        until: Option<Until>,
     }
 }
 
@@ -45,9 +49,16 @@ pin_project! {
     }
 }
 
-/// The inner call and when its token expires, or the answer.
-type Asking<F, R> =
-    Pin<Box<dyn Future<Output = Result<(F, Option<SystemTime>), Response<R>>> + Send>>;
+/// The inner call and how long streams of it may last, or the answer.
+type Asking<F, R> = Pin<Box<dyn Future<Output = Result<(F, Option<Until>), Response<R>>> + Send>>;
+
+/// How long streams may last that were opened with a token.
+#[derive(Clone, Copy)]
+struct Until {
+    expires_at: SystemTime,
+    /// With a request that has an answer, as far as its method tells.
+    answers: bool,
+}
 
 impl<S, A> Authenticated<S, A> {
     pub(crate) fn new(inner: S, door: Door<A>) -> Self {
@@ -99,16 +110,16 @@ where
             let clone = self.inner.clone();
             let inner = std::mem::replace(&mut self.inner, clone);
             let answer = Box::pin(ask(Arc::clone(&door), inner, request));
-            return ResponseFuture { state: State::Asking { answer }, door, expires_at: None };
+            return ResponseFuture { state: State::Asking { answer }, door, until: None };
         };
         match door.admit(answer, &mut request) {
-            Ok(expires_at) => {
+            Ok(until) => {
                 let inner = self.inner.call(request);
-                ResponseFuture { state: State::Inside { inner }, door, expires_at }
+                ResponseFuture { state: State::Inside { inner }, door, until }
             }
             Err(refusal) => {
                 let response = Some(door.challenges.answer(&refusal));
-                ResponseFuture { state: State::Refused { response }, door, expires_at: None }
+                ResponseFuture { state: State::Refused { response }, door, until: None }
             }
         }
     }
@@ -118,7 +129,7 @@ async fn ask<S, A, B, R>(
     door: Arc<Door<A>>,
     mut inner: S,
     request: Request<B>,
-) -> Result<(S::Future, Option<SystemTime>), Response<R>>
+) -> Result<(S::Future, Option<Until>), Response<R>>
 where
     S: Service<Request<B>>,
     A: Authenticate,
@@ -128,7 +139,7 @@ where
     let answer = door.authenticate.authenticate(&head.headers).await;
     let mut request = Request::from_parts(head, body);
     match door.admit(answer, &mut request) {
-        Ok(expires_at) => Ok((inner.call(request), expires_at)),
+        Ok(until) => Ok((inner.call(request), until)),
         Err(refusal) => Err(door.challenges.answer(&refusal)),
     }
 }
@@ -139,7 +150,7 @@ impl<A> Door<A> {
         &self,
         answer: Result<Identity, Refusal>,
         request: &mut Request<B>,
-    ) -> Result<Option<SystemTime>, Refusal> {
+    ) -> Result<Option<Until>, Refusal> {
         let trail = request.extensions().get::<Trail>();
         let admitted = answer.and_then(|identity| {
             // Who lacks a scope is known, too.
@@ -160,23 +171,27 @@ impl<A> Door<A> {
         })?;
         // Nobody further in needs it: strategies that exchange the token take it from the identity.
         request.headers_mut().remove(AUTHORIZATION);
-        let expires_at = identity.expires_at();
+        let answers = request.method() != Method::GET;
+        let until = identity.expires_at().map(|expires_at| Until { expires_at, answers });
         request.extensions_mut().insert(identity);
-        Ok(expires_at)
+        Ok(until)
     }
 
     fn let_out<R>(
         &self,
         mut response: Response<R>,
-        expires_at: Option<SystemTime>,
+        until: Option<Until>,
     ) -> Response<ResponseBody<R>> {
         if let Some(header) = challenged(response.extensions(), |challenge, message| {
             self.challenges.of(challenge, message)
         }) {
             response.headers_mut().insert(WWW_AUTHENTICATE, header);
         }
-        let expires_at = expires_at.filter(|_| is_event_stream(&response));
-        let life = expires_at.map(|at| at.duration_since(self.clock.now()).unwrap_or_default());
+        let until = until.filter(|_| is_event_stream(&response)).map(|until| {
+            let answers = until.answers && response.extensions().get::<Standing>().is_none();
+            if answers { until.expires_at + ANSWER } else { until.expires_at }
+        });
+        let life = until.map(|at| at.duration_since(self.clock.now()).unwrap_or_default());
         response.map(|body| ResponseBody::new(body, life))
     }
 }
@@ -209,11 +224,11 @@ where
             let next = match this.state.as_mut().project() {
                 StateProjection::Inside { inner } => {
                     let response = ready!(inner.poll(cx))?;
-                    return Poll::Ready(Ok(this.door.let_out(response, *this.expires_at)));
+                    return Poll::Ready(Ok(this.door.let_out(response, *this.until)));
                 }
                 StateProjection::Asking { answer } => match ready!(answer.as_mut().poll(cx)) {
-                    Ok((inner, expires_at)) => {
-                        *this.expires_at = expires_at;
+                    Ok((inner, until)) => {
+                        *this.until = until;
                         State::Inside { inner }
                     }
                     Err(response) => State::Refused { response: Some(response) },

@@ -13,6 +13,7 @@ mod identity;
 mod keeper;
 mod mcp;
 mod rejection;
+mod standing;
 mod trail;
 mod upstream;
 
@@ -29,6 +30,7 @@ pub use self::{
     keeper::Keeper,
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
     rejection::{Challenge, Rejection},
+    standing::Standing,
     trail::Trail,
     upstream::{UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens},
 };

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Frame;
 use tokio::task::AbortHandle;
-use vmcp_core::{Body, BoxError, Caller, Identity, Rejection};
+use vmcp_core::{Body, BoxError, Caller, Identity, Rejection, Standing};
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
 pub(crate) use self::follow::follow;
@@ -236,7 +236,9 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
         };
         lock(&listener.tasks).push((link, tokio::spawn(task).abort_handle()));
     }
-    Ok(event_stream(Body::wrap(guard)))
+    let mut response = event_stream(Body::wrap(guard));
+    response.extensions_mut().insert(Standing);
+    Ok(response)
 }
 
 fn acknowledgement(listener: &Listener, owners: &[(Arc<Link>, Vec<String>)]) -> String {

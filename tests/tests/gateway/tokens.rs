@@ -10,6 +10,9 @@ use vmcp_tests::fixture::Generation;
 
 use crate::common::{config, ready};
 
+/// How far clocks may be apart.
+const LEEWAY: Duration = Duration::from_secs(30);
+
 const AUDIENCE: &str = "http://localhost/mcp";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,4 +42,40 @@ async fn who_is_let_in_within_the_leeway_is_answered_like_everybody_else() {
             assert_eq!(change["method"], "notifications/tools/list_changed", "{generation:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_outlives_the_token_that_it_was_asked_for_with_and_a_standing_stream_does_not() {
+    let authority = Authority::start().unwrap();
+    let good = Good::named("a").speaking(Generation::Stateful).start().unwrap();
+    let yaml = config([("a", good.url())], "");
+    let open = "incomingAuth: {type: anonymous}\n";
+    let gateway = ready(&yaml.replace(open, &authority.section(AUDIENCE))).await;
+    let url = gateway.url();
+    let long = authority.token("ann", AUDIENCE, 1);
+    let mut ann = Caller::stateful_with_token(url, json!({ "elicitation": { "form": {} } }), &long)
+        .await
+        .unwrap();
+    let mut eve = Caller::stateless_as(url, &long);
+    // Good for two seconds more.
+    let until = SystemTime::now() - LEEWAY + Duration::from_secs(2);
+    let short = authority.token_until("ann", AUDIENCE, 2, until);
+    ann.comes_with(&short);
+    eve.comes_with(&short);
+    let mut news = [ann.listen().await.unwrap(), eve.listen().await.unwrap()];
+    let params = json!({ "name": "a_ask", "arguments": { "question": "how long?" } });
+    let mut answer = ann.stream("tools/call", params).await.unwrap();
+    let question = answer.next().await.unwrap().unwrap();
+    for stream in &mut news {
+        let ended = stream.next().await.unwrap();
+        assert_eq!(ended, None);
+    }
+    assert_eq!(ann.reply("ping", json!({})).await.unwrap().status, 401);
+    ann.comes_with(&long);
+    let result = json!({ "action": "accept", "content": { "word": "longer" } });
+    let reply = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
+    assert_eq!(ann.post(&reply).await.unwrap().status, 202);
+    let answered = answer.next().await.unwrap().unwrap();
+    let word = &answered["result"]["structuredContent"]["answer"]["content"]["word"];
+    assert_eq!(word, "longer", "{answered}");
 }

@@ -207,25 +207,38 @@ fn endless(content_type: &str) -> Response<vmcp_core::Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_with_its_token_and_other_bodies_do_not() {
-    for (media, ends) in [("text/event-stream; charset=utf-8", true), ("application/json", false)] {
-        let inner =
-            tower::service_fn(move |_: Request<()>| ready(Ok::<_, Infallible>(endless(media))));
-        let request = bearer(&token(&claims(&json!({"exp": NOW + 60}))));
+async fn a_stream_ends_with_its_token_answers_after_a_while_and_other_bodies_do_not() {
+    const STREAM: &str = "text/event-stream; charset=utf-8";
+    let life = Duration::from_secs(60) + vmcp_jwt::LEEWAY;
+    for (method, media, standing, ends) in [
+        ("GET", STREAM, false, Some(life)),
+        ("POST", STREAM, true, Some(life)),
+        ("POST", STREAM, false, Some(life + ANSWER)),
+        ("POST", "application/json", false, None),
+    ] {
+        let inner = tower::service_fn(move |_: Request<()>| {
+            let mut response = endless(media);
+            if standing {
+                response.extensions_mut().insert(Standing);
+            }
+            ready(Ok::<_, Infallible>(response))
+        });
+        let mut request = bearer(&token(&claims(&json!({"exp": NOW + 60}))));
+        *request.method_mut() = method.parse().unwrap();
         let response = layer().layer(inner).oneshot(request).await.unwrap();
         let began = tokio::time::Instant::now();
         let mut body = match response.into_body().try_into_inner() {
             Ok(body) => {
-                assert!(!ends, "{media}");
+                assert!(ends.is_none(), "{method} {media}");
                 ResponseBody::new(body, None)
             }
             Err(body) => body,
         };
         let ended = tokio::time::timeout(Duration::from_secs(3600), body.frame()).await;
-        assert_eq!(ended.is_ok(), ends, "{media}");
-        if ends {
+        assert_eq!(ended.is_ok(), ends.is_some(), "{method} {media}");
+        if let Some(ends) = ends {
             assert!(ended.unwrap().is_none());
-            assert_eq!(began.elapsed(), Duration::from_secs(60) + vmcp_jwt::LEEWAY);
+            assert_eq!(began.elapsed(), ends, "{method} {media} {standing}");
             assert!(http_body::Body::is_end_stream(&body));
             assert!(body.frame().await.is_none());
         }

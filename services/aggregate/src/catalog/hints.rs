@@ -32,9 +32,7 @@ impl Told {
     pub(super) fn new(item: Item<'_>, change: Option<&Override>) -> Self {
         match change.filter(|change| !change.annotations.is_empty()) {
             Some(change) => Self { definition: Bytes::new(), known: of(item, change).into() },
-            None if item.hinted() => {
-                Self { definition: item.definition(), known: OnceLock::new() }
-            }
+            None if item.hinted() => Self { definition: item.definition(), known: OnceLock::new() },
             None => Self::default(),
         }
     }
