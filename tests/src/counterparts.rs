@@ -29,7 +29,7 @@ pub use old::{Heard, OldCall, old_client};
 pub use otlp::Collector;
 pub use process::Process;
 pub use servers::{Backend, Fixture};
-pub use suite::{Check, Lost, Report, Revision, Status, run_suite};
+pub use suite::{Check, Lost, Report, Revision, Status, run_suite, run_suite_as, scenarios};
 pub use tokens::TokenServer;
 pub use upstream::UpstreamProvider;
 

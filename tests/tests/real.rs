@@ -16,6 +16,8 @@ mod conformance;
 mod fixture;
 #[path = "real/identity.rs"]
 mod identity;
+#[path = "real/login.rs"]
+mod login;
 #[path = "real/old_transport.rs"]
 mod old_transport;
 #[path = "real/otlp.rs"]

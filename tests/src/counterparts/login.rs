@@ -59,27 +59,23 @@ pub struct Known {
 }
 
 impl LoginProvider {
-    /// Starts one at a free port for the tokens of one resource.
+    /// Starts one at a free port.
     ///
     /// # Errors
     /// When it cannot be installed or does not come up.
-    pub async fn start(resource: &str) -> Result<Self, Fault> {
-        Self::with_tokens(resource, Duration::from_secs(3600), Duration::ZERO).await
+    pub async fn start() -> Result<Self, Fault> {
+        Self::with_tokens(Duration::from_secs(3600), Duration::ZERO).await
     }
 
     /// As [`LoginProvider::start`], with tokens that live as long as this, by a clock that is late by so much.
     ///
     /// # Errors
     /// When it cannot be installed or does not come up.
-    pub async fn with_tokens(
-        resource: &str,
-        lifetime: Duration,
-        late: Duration,
-    ) -> Result<Self, Fault> {
+    pub async fn with_tokens(lifetime: Duration, late: Duration) -> Result<Self, Fault> {
         let npm = npm().await?;
         let port = free_port().await?;
         let mut command = Command::new(npm.node24());
-        command.arg(npm.script("login.mjs")).arg(port.to_string()).arg(resource);
+        command.arg(npm.script("login.mjs")).arg(port.to_string());
         command.arg(lifetime.as_secs().to_string()).arg(late.as_secs().to_string());
         let mut process = Process::start("login", command, false)?;
         until_listening(port, &mut process, PATIENCE).await?;

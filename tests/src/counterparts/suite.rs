@@ -200,6 +200,30 @@ impl fmt::Display for Lost {
 /// # Errors
 /// When the suite cannot be installed or does not finish; unmet requirements are no error here.
 pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
+    run(url, revision, None).await
+}
+
+/// As [`run_suite`], against an endpoint that wants this token in every request.
+///
+/// # Errors
+/// As [`run_suite`].
+pub async fn run_suite_as(url: &str, revision: Revision, token: &str) -> Result<Report, Fault> {
+    run(url, revision, Some(token)).await
+}
+
+/// The suite's list of its scenarios: each with the part of the suite that it is in.
+///
+/// # Errors
+/// When the suite cannot be installed, or prints something else.
+pub async fn scenarios() -> Result<Vec<(String, String)>, Fault> {
+    let npm = npm().await?;
+    let mut command = Command::new(npm.node24());
+    command.arg(npm.module(PACKAGE).join("dist/index.js")).arg("list");
+    let listed = listed(&output("the conformance suite", command).await?);
+    if listed.is_empty() { Err("the conformance suite lists nothing".into()) } else { Ok(listed) }
+}
+
+async fn run(url: &str, revision: Revision, token: Option<&str>) -> Result<Report, Fault> {
     let npm = npm().await?;
     let requirements =
         npm.module(PACKAGE).join("requirements").join(format!("{}.yaml", revision.name()));
@@ -207,6 +231,11 @@ pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
     let number = RUNS.fetch_add(1, Ordering::Relaxed);
     let dir = scratch_dir()?.join("runs").join(format!("{}-{number}", std::process::id()));
     let mut command = Command::new(npm.node24());
+    if let Some(token) = token {
+        let origin = url.trim_end_matches("/mcp");
+        command.arg("--import").arg(npm.script("bearer.mjs"));
+        command.env("BEARER", token).env("ORIGIN", origin);
+    }
     command
         .arg(npm.module(PACKAGE).join("dist/index.js"))
         .args([
@@ -233,6 +262,21 @@ pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
     Ok(report)
 }
 
+/// The scenarios that `list` prints as `  - NAME [REVISIONS]` below the title of a part.
+fn listed(printed: &str) -> Vec<(String, String)> {
+    let (mut part, mut all) = (String::new(), Vec::new());
+    for line in printed.lines() {
+        match line.strip_prefix("  - ") {
+            Some(row) => {
+                let name = row.split_whitespace().next().unwrap_or_default();
+                all.push((part.clone(), name.to_owned()));
+            }
+            None => line.split(" scenarios").next().unwrap_or_default().clone_into(&mut part),
+        }
+    }
+    all
+}
+
 /// The scenarios below `server:` in the suite's list of requirements.
 fn scored(requirements: &str) -> Vec<String> {
     let section = requirements.lines().skip_while(|line| *line != "server:").skip(1);
@@ -253,6 +297,14 @@ mod tests {
         let requirements =
             "# server:\n\nserver:\n  - ping\n  - tools-list\n\nclient:\n  - initialize\n";
         assert_eq!(scored(requirements), ["ping", "tools-list"]);
+    }
+
+    #[test]
+    fn listed_scenarios_belong_to_the_part_above_them() {
+        let printed =
+            "Server scenarios (x):\n  - ping [1,2]\n\nClient scenarios (y):\n  - auth/a [1]\n";
+        let pair = |part: &str, name: &str| (part.to_owned(), name.to_owned());
+        assert_eq!(listed(printed), [pair("Server", "ping"), pair("Client", "auth/a")]);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! The MCP conformance suite, directly against the fixture and through the gateway in all four cells.
 
-use vmcp_tests::counterparts::{Fixture, Gateway, Report, Revision, run_suite, skipped};
+use vmcp_tests::authority::Authority;
+use vmcp_tests::counterparts::{
+    Fixture, Gateway, Report, Revision, run_suite, run_suite_as, scenarios, skipped,
+};
 use vmcp_tests::fixture::Generation;
 
 /// How many checks each revision makes of a server that can everything.
@@ -124,4 +127,72 @@ async fn stateless_client_stateful_backend_prints_each_lost_check() {
         BEYOND_A_STATEFUL_BACKEND,
     )
     .await;
+}
+
+/// A gateway that wants a token and asks policies, in front of a backend of the same generation.
+async fn with_a_token(generation: Generation, revision: Revision) -> Report {
+    let audience = "http://localhost/mcp";
+    let authority = Authority::start().unwrap();
+    let fixture = Fixture::start(generation).await.unwrap();
+    let yaml = format!(
+        "name: tests\n\
+         {}  authz: {{type: cedar, policies: ['permit(principal == Client::\"ann\", action, resource);']}}\n\
+         backends:\n\
+         - {{name: fixture, url: \"{}\", transport: streamable-http}}\n\
+         aggregation:\n  \
+           conflictResolution: priority\n  \
+           conflictResolutionConfig: {{priorityOrder: [fixture]}}\n",
+        authority.section(audience),
+        fixture.url(),
+    );
+    let gateway = Gateway::start(&yaml).await.unwrap();
+    let token = authority.token("ann", audience, 1);
+    run_suite_as(gateway.url(), revision, &token).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_a_token_scores_the_same() {
+    if skipped() {
+        return;
+    }
+    for (generation, revision, checks) in [
+        (Generation::Stateful, Revision::V2025_11_25, CHECKS_2025_11_25),
+        (Generation::Stateless, Revision::V2026_07_28, CHECKS_2026_07_28),
+    ] {
+        assert_full_marks(&with_a_token(generation, revision).await, checks);
+    }
+}
+
+/// Why the suite's scenarios about authorization cannot be run against a resource server.
+const AUTHORIZATION: [(&str, &str); 2] = [
+    ("Client", "the suite is the server, and looks at an OAuth client that it starts"),
+    (
+        "Authorization server",
+        "the suite is the client of an authorization server, and asks for no resource",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_suite_has_no_scenario_about_authorization_for_a_resource_server() {
+    if skipped() {
+        return;
+    }
+    let about = |part: &str, name: &str| {
+        part.starts_with("Authorization")
+            || ["auth", "token", "scope", "protected", "oidc", "bearer"]
+                .iter()
+                .any(|word| name.contains(word))
+    };
+    let all = scenarios().await.unwrap();
+    let all: Vec<_> = all.into_iter().filter(|(part, name)| about(part, name)).collect();
+    for (part, reason) in AUTHORIZATION {
+        let names: Vec<_> =
+            all.iter().filter(|(of, _)| of == part).map(|(_, name)| name.as_str()).collect();
+        assert!(!names.is_empty(), "no scenario of {part}");
+        eprintln!("not run, {}: {reason}: {}", names.len(), names.join(", "));
+    }
+    // One that turns up in another part is to be run here.
+    let known = |part: &str| AUTHORIZATION.iter().any(|(known, _)| *known == part);
+    let new: Vec<_> = all.iter().filter(|(part, _)| !known(part)).collect();
+    assert!(new.is_empty(), "{new:?}");
 }

@@ -1,0 +1,168 @@
+//! Real clients that know nothing but the URL of the gateway, and log in at an identity provider that somebody else
+//! wrote.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::Value;
+use tokio::time::Instant;
+use vmcp_tests::counterparts::{
+    Client, Era, Fault, Fixture, Gateway, LoggedIn, LoginProvider, Person, get, skipped,
+};
+use vmcp_tests::fixture::Generation;
+
+/// The clients that can log in, in the eras that they speak.
+const CLIENTS: [(Client, Era); 7] = [
+    (Client::PythonMcp, Era::Legacy),
+    (Client::PythonMcp, Era::Modern),
+    (Client::PythonMcp, Era::Auto),
+    (Client::TypeScript1, Era::Legacy),
+    (Client::TypeScript2, Era::Legacy),
+    (Client::TypeScript2, Era::Modern),
+    (Client::TypeScript2, Era::Auto),
+];
+
+/// Everybody may use everything.
+const ALL: &str = "'permit(principal, action, resource);'";
+
+/// Whoever has the scope `admin` may use one of the tools, everybody the others.
+const STEP_UP: &str = "'permit(principal, action, resource) unless {resource == Tool::\"fixture_whoami\"};', \
+     '@scopes(\"admin\") permit(principal, action, resource == Tool::\"fixture_whoami\");'";
+
+/// A gateway that lets in whom the provider knows, with `tools` for a scope.
+async fn gateway(provider: &LoginProvider, fixture: &Fixture, policies: &str) -> Gateway {
+    let (issuer, backend) = (provider.issuer(), fixture.url());
+    let yaml = |url: &str| {
+        format!(
+            "name: tests\n\
+             incomingAuth:\n  \
+               type: oidc\n  \
+               oidc: {{issuer: \"{issuer}\", clientId: gateway, audience: \"{url}\", insecureAllowHttp: true, \
+                 protectedResourceAllowPrivateIp: true, scopes: [openid, tools]}}\n  \
+               authz: {{type: cedar, policies: [{policies}]}}\n\
+             backends:\n\
+             - {{name: fixture, url: \"{backend}\", transport: streamable-http}}\n\
+             aggregation:\n  \
+               conflictResolution: priority\n  \
+               conflictResolutionConfig: {{priorityOrder: [fixture]}}\n"
+        )
+    };
+    Gateway::start_knowing(yaml).await.unwrap()
+}
+
+fn who(client: Client, era: Era) -> String {
+    format!("{client:?} in era {}", era.name())
+}
+
+/// Runs all of them at the same time, and names all that went wrong.
+async fn each<F: Future<Output = Result<(), Fault>>>(check: impl Fn(Client, Era) -> F) {
+    let checks = CLIENTS.map(|(client, era)| {
+        let check = check(client, era);
+        async move { check.await.map_err(|fault| format!("{}: {fault}", who(client, era))) }
+    });
+    let faults: Vec<_> = join_all(checks).await.into_iter().filter_map(Result::err).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n\n"));
+}
+
+fn expect(holds: bool, what: impl FnOnce() -> String) -> Result<(), Fault> {
+    if holds { Ok(()) } else { Err(what().into()) }
+}
+
+/// What reached the backend.
+async fn whoami(client: &mut LoggedIn) -> Result<Value, Fault> {
+    Ok(serde_json::from_str(&client.call("fixture_whoami").await?)?)
+}
+
+fn has_credential(seen: &Value) -> bool {
+    seen["headers"].get("authorization").is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_clients_log_in_with_nothing_but_the_url() {
+    if skipped() {
+        return;
+    }
+    let provider = LoginProvider::start().await.unwrap();
+    let fixture = Fixture::start(Generation::Both).await.unwrap();
+    let gateway = gateway(&provider, &fixture, ALL).await;
+    let refused = get(gateway.url()).await.unwrap();
+    assert_eq!(refused.status, 401, "{refused:?}");
+    each(|client, era| {
+        let url = gateway.url().to_owned();
+        async move {
+            let person = Person::named("ann");
+            let mut client = LoggedIn::start(client, &url, era, false, person).await?;
+            let tools = client.tools().await?;
+            expect(tools.iter().any(|tool| tool == "fixture_whoami"), || format!("{tools:?}"))?;
+            let seen = whoami(&mut client).await?;
+            expect(!has_credential(&seen), || seen.to_string())?;
+            let known = client.known();
+            // What the challenge named is what the client asked for, once.
+            expect(known.authorizations == 1 && client.asked() == ["openid tools"], || {
+                format!("{known:?}, {:?}", client.asked())
+            })
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_goes_on_when_its_clients_token_is_renewed() {
+    if skipped() {
+        return;
+    }
+    // The gateway allows for clocks that are up to 30 seconds apart.
+    let late = Duration::from_secs(27);
+    let provider = LoginProvider::with_tokens(Duration::from_secs(1), late).await.unwrap();
+    let fixture = Fixture::start(Generation::Stateful).await.unwrap();
+    let gateway = gateway(&provider, &fixture, ALL).await;
+    each(|client, era| {
+        let url = gateway.url().to_owned();
+        async move {
+            let mut client = LoggedIn::start(client, &url, era, true, Person::named("ann")).await?;
+            let first = whoami(&mut client).await?;
+            let before = client.known().tokens;
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while client.known().tokens < before + 2 {
+                let seen = whoami(&mut client).await?;
+                expect(seen["session"] == first["session"], || format!("{first} then {seen}"))?;
+                expect(Instant::now() < deadline, || format!("not renewed: {:?}", client.known()))?;
+            }
+            let known = client.known();
+            expect(known.authorizations == 1, || format!("logged in again: {known:?}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_asks_for_the_scopes_that_a_tool_needs_and_goes_on() {
+    if skipped() {
+        return;
+    }
+    let provider = LoginProvider::start().await.unwrap();
+    let fixture = Fixture::start(Generation::Both).await.unwrap();
+    let gateway = gateway(&provider, &fixture, STEP_UP).await;
+    each(|client, era| {
+        let url = gateway.url().to_owned();
+        async move {
+            let mut client =
+                LoggedIn::start(client, &url, era, false, Person::named("ann")).await?;
+            let text = client.call("test_simple_text").await?;
+            expect(text.starts_with("This is a simple text"), || text)?;
+            expect(client.asked() == ["openid tools"], || format!("{:?}", client.asked()))?;
+            whoami(&mut client).await?;
+            let asked = client.asked();
+            let scopes: Vec<_> = asked[asked.len() - 1].split(' ').collect();
+            // With what it had, so that it loses nothing.
+            expect(
+                asked.len() == 2 && ["admin", "tools"].iter().all(|it| scopes.contains(it)),
+                || format!("asked for {asked:?}"),
+            )?;
+            // It has what it needs now.
+            whoami(&mut client).await?;
+            expect(client.known().authorizations == 2, || format!("{:?}", client.known()))
+        }
+    })
+    .await;
+}
