@@ -12,7 +12,8 @@ use vmcp_core::{Admission, Admit, Identity, Item, Rejection, Verdict, ViewKey};
 /// closure looks at, views are shared only between requests with the same claims; a type that
 /// implements this trait can hand out an [`Admit`] that says less in [`Admit::view`].
 pub trait Policy: Send + Sync + 'static {
-    /// What `identity` may see and do. Asked once for each request. `epoch` tells the layers of a
+    /// What `identity` may see and do. Asked once for each request: what is worked out can stay with the
+    /// identity, which comes again with its token ([`Identity::keep`]). `epoch` tells the layers of a
     /// process apart and belongs into [`Admit::view`], so that nothing seen under policies that were
     /// replaced is shown again.
     fn admission(self: &Arc<Self>, identity: &Identity, epoch: u64) -> Admitting;
