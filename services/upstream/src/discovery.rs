@@ -191,6 +191,9 @@ impl Inner {
             authorization_response_iss_parameter_supported,
         } = serde_json::from_slice(json).map_err(|_| malformed())?;
         if !self.issuers.iter().any(|known| known.as_str() == issuer) {
+            // A slash too many is the usual mistake: whoever sees both finds it.
+            let found: String = issuer.chars().take(200).collect();
+            tracing::warn!(expected = ?self.issuers, ?found, "metadata is of another issuer");
             return Err(Fault::Misfit("its metadata is of another issuer"));
         }
         let endpoint = |url: Option<String>| url.map(|url| self.endpoint(&url)).transpose();
