@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,6 +12,16 @@ use serde_json::Value;
 
 /// The longest that a file may be without its tests.
 const LINES: usize = 400;
+
+/// What the lines of a crate of `layers/` stay below without its tests.
+const LAYER: usize = 1_200;
+
+/// The crates of `layers/` that may be longer, and why.
+const LONGER: &[(&str, &str)] = &[
+    ("core", "the ground: the words that all layers share"),
+    ("wire", "the ground: one reader of messages, in whose parts nobody is interested alone"),
+    ("telemetry", "what sends spans and metrics is still in it"),
+];
 
 /// What a crate may see of the others. Every crate has a row, in the order of the dependencies.
 const CRATES: &[(&str, &str, Sees)] = &[
@@ -268,6 +278,30 @@ fn no_file_is_longer_than_a_reader_holds_in_mind() {
         .map(|(path, lines)| format!("{}: {lines}", path.display()))
         .collect();
     assert_none(&broken, &format!("at most {LINES} lines without tests"));
+}
+
+#[test]
+fn a_layer_is_no_more_than_somebody_reads_before_taking_it() {
+    let layer = |path: &Path| {
+        let mut parts = path.components().filter_map(|part| part.as_os_str().to_str());
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some("layers"), Some(layer), Some("src")) => Some(layer.to_owned()),
+            _ => None,
+        }
+    };
+    let mut lengths = BTreeMap::<_, usize>::new();
+    for (path, text) in rust_files().filter(|(path, _)| !is_test(path)) {
+        if let Some(layer) = layer(&path) {
+            *lengths.entry(layer).or_default() += without_tests(&text).len();
+        }
+    }
+    let excused = |layer: &str| LONGER.iter().any(|(longer, _)| *longer == layer);
+    let broken: Vec<_> = lengths
+        .iter()
+        .filter(|(layer, lines)| **lines >= LAYER && !excused(layer))
+        .map(|(layer, lines)| format!("layers/{layer}: {lines}"))
+        .collect();
+    assert_none(&broken, &format!("fewer than {LAYER} lines without tests"));
 }
 
 #[test]

@@ -108,9 +108,7 @@ impl FromStr for EventType {
 
     fn from_str(name: &str) -> Result<Self, UnknownEventType> {
         let known = Self::ALL.iter().copied().find(|kind| kind.name() == name);
-        known.ok_or_else(|| UnknownEventType {
-            found: name.chars().take(64).collect::<String>().into_boxed_str(),
-        })
+        known.ok_or_else(|| UnknownEventType { found: name.chars().take(64).collect() })
     }
 }
 

@@ -72,14 +72,12 @@ impl Pending {
             let message = open.trail.message();
             open.listens || message.is_some_and(|message| message.method() == message::LISTEN)
         };
-        let detector = (settings.detect_application_errors && status.is_success())
-            .then(|| Detector::new(response.headers()))
-            .flatten();
+        let detects = settings.detect_application_errors && status.is_success();
+        let detector = detects.then(|| Detector::new(response.headers())).flatten();
         let kept = settings.include_response_data.then_some(settings.max_data_size);
         if let Some(refused) = response.extensions().get::<Rejection>() {
             open.details.error_code = Some(refused.code().into());
-            let message = refused.message().as_bytes();
-            open.details.error_message = Some(Data::new(message, MAX_MESSAGE));
+            open.details.error_message = Some(Data::new(refused.message().as_bytes(), MAX_MESSAGE));
         }
         open.status = Some(status);
         open.listens |= opened;
@@ -203,8 +201,6 @@ impl Open {
 
 /// Whether a header that names media types names an event stream.
 fn names(headers: &HeaderMap, header: http::HeaderName) -> bool {
-    headers
-        .get_all(header)
-        .iter()
-        .any(|value| memchr::memmem::find(value.as_bytes(), b"text/event-stream").is_some())
+    let mut values = headers.get_all(header).iter();
+    values.any(|value| memchr::memmem::find(value.as_bytes(), b"text/event-stream").is_some())
 }

@@ -53,10 +53,10 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_made_once_and_stays_with_the_identity() {
-        let (keeper, made) = (Keeper::new(), Cell::new(0));
+        let (keeper, times) = (Keeper::new(), Cell::new(0));
         let make = || {
-            made.set(made.get() + 1);
-            made.get()
+            times.set(times.get() + 1);
+            times.get()
         };
         let one = Identity::new("i", "s");
         assert_eq!([one.keep(keeper, make), one.clone().keep(keeper, make)], [1, 1]);
