@@ -13,7 +13,8 @@ pub enum Health {
     Degraded,
     /// It does not answer.
     Unavailable,
-    /// It answers, but wants credentials that the gateway does not have.
+    /// It answers, but wants credentials that the gateway does not have: others than its own, or a
+    /// caller's.
     Unauthenticated,
     /// No probe has told yet.
     #[default]
@@ -29,9 +30,11 @@ pub enum Probe {
     Slow,
     /// None, or an error.
     Failed,
-    /// A 401 or 403, where no strategy gives credentials. Where one does, it is [`Probe::Good`]: the
-    /// gateway's own probes carry no user's token, and the refusal shows that the backend is there.
+    /// A 401 or 403 for what the gateway itself shows, be it a credential or nothing.
     Refused,
+    /// A 401 or 403 of a backend that is shown its callers' own credentials. Probes carry nobody's, so
+    /// it is there, and nothing is wrong.
+    AsksForCaller,
 }
 
 /// Follows one backend's probes.
@@ -84,6 +87,11 @@ impl Monitor {
         Self { threshold: unhealthy_threshold, health: Health::Unknown, failures: 0, slow: 0 }
     }
 
+    /// Another threshold, by which probes are judged from the next one on.
+    pub fn set_threshold(&mut self, unhealthy_threshold: NonZeroU32) {
+        self.threshold = unhealthy_threshold;
+    }
+
     /// Takes in a probe. Whether the health changed by it.
     ///
     /// A probe that an open circuit kept from being sent saw nothing, and is not taken in.
@@ -100,6 +108,10 @@ impl Monitor {
                 if before != Health::Ready || self.slow >= self.threshold.get() {
                     self.health = Health::Degraded;
                 }
+            }
+            Probe::AsksForCaller => {
+                (self.failures, self.slow) = (0, 0);
+                self.health = Health::Unauthenticated;
             }
             Probe::Failed | Probe::Refused => {
                 self.failures = self.failures.saturating_add(1);

@@ -85,6 +85,8 @@ metrics! {
     POOL_CONNECTIONS = Gauge "vmcp_backend_connections" "";
     /// State of each backend's circuit: 0 closed, 1 half open, 2 open. Fed by the server.
     CIRCUIT_STATE = Gauge "vmcp_backend_circuit_state" "";
+    /// Changes of each backend's health. Fed by the server.
+    HEALTH_CHANGES = Counter "vmcp_backend_health_changes" "";
     /// Whether each backend is healthy: 1, or 0. Fed by the server.
     BACKEND_HEALTHY = Gauge "vmcp_backend_healthy" "";
     /// Audit events that found no room. Fed by the server.

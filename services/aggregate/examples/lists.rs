@@ -130,6 +130,7 @@ async fn gateway(catalog: Sharing) -> Gateway {
         backends: vec![backend],
         rules: Rules::default(),
         partial_failure: PartialFailure::BestEffort,
+        checks: None,
     };
     let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
     let gateway = Gateway::new(settings, Limits::default(), seal);

@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod channel;
+pub(crate) mod check;
 pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod fetch;
@@ -10,6 +11,7 @@ pub(crate) mod observe;
 pub(crate) mod own;
 pub(crate) mod reach;
 pub(crate) mod request;
+pub(crate) mod vitals;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,10 +24,13 @@ use http_body_util::Full;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use vmcp_breaker::Breaker;
+use vmcp_breaker::health::Probe;
 use vmcp_core::{Backend, Body, BoxError, Generation, cause};
 
 use self::failure::Failure;
+use self::handshake::Live;
 use self::own::Owns;
+use self::vitals::Vitals;
 use crate::catalog::Offer;
 use crate::settings::{BackendService, BackendSettings, Sending, Sharing, Transport};
 
@@ -48,6 +53,11 @@ pub(crate) struct Link {
     status: watch::Sender<Status>,
     /// Wakes the observer: somebody has reason to believe that what is known is out of date.
     pub(crate) nudge: Notify,
+    /// Has the observer begin anew: somebody has reason to believe that what is open leads nowhere.
+    pub(crate) renew: Notify,
+    /// The observer's session, while there is one.
+    pub(crate) standing: ArcSwapOption<Live>,
+    pub(crate) vitals: Vitals,
     /// Numbers the gateway's own requests.
     serial: AtomicU64,
 }
@@ -136,6 +146,9 @@ impl Link {
             knocked: AtomicU8::new(0),
             status: watch::Sender::new(Status::Fetching { since: Instant::now() }),
             nudge: Notify::new(),
+            renew: Notify::new(),
+            standing: ArcSwapOption::empty(),
+            vitals: Vitals::new(),
             serial: AtomicU64::new(1),
         })
     }
@@ -192,6 +205,21 @@ impl Link {
     pub(crate) fn knocked(&self, refused: bool) {
         self.knocked.store(if refused { 2 } else { 1 }, Ordering::Release);
         self.set_status(Status::Ready);
+        self.revive(if refused { Probe::AsksForCaller } else { Probe::Good });
+    }
+
+    /// Forgets what it has offered. Whether there was anything.
+    pub(crate) fn forget(&self) -> bool {
+        let own = self.own.as_ref().is_some_and(Owns::clear);
+        self.offer.swap(None).is_some() || own
+    }
+
+    /// Why nothing is to be expected of it now.
+    pub(crate) fn down(&self) -> Option<String> {
+        match self.status() {
+            Status::Failed { reason } => Some(reason),
+            Status::Fetching { .. } | Status::Ready => self.vitals.down(),
+        }
     }
 
     /// Whether it has ever said what it offers, or answered at all if that depends on who asks.

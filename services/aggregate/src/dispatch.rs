@@ -205,6 +205,7 @@ mod tests {
             backends: Vec::new(),
             rules: Rules::default(),
             partial_failure: PartialFailure::BestEffort,
+            checks: None,
         };
         let seal = Seal::new(&[[0; 32]], std::time::Duration::from_secs(1));
         let hub = Hub::new(settings, Limits::default(), seal);

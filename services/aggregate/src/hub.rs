@@ -6,14 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use vmcp_core::{Backend, Caller, Identity};
+use vmcp_core::{Caller, Identity};
 use vmcp_session::Sessions;
 
 use crate::backend::Link;
 use crate::backend::handshake::Introduction;
-use crate::backend::observe::observe;
 use crate::backend::own::{Content, Owns};
 use crate::catalog::{Catalog, Kind, Part, combine, define_literal};
 use crate::hearing::Hearing;
@@ -21,9 +19,10 @@ use crate::listen::Listeners;
 use crate::mixed::Mixed;
 use crate::park::Parked;
 use crate::session::Session;
-use crate::settings::{BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing};
+use crate::settings::{BackendSettings, Checks, Limits, PartialFailure, Rules, Settings, Sharing};
 use crate::shared::SharedSessions;
 use crate::views::Views;
+use crate::watchers::Watchers;
 
 /// How long further changes are waited for before a catalog is made.
 const GATHER: Duration = Duration::from_millis(5);
@@ -41,6 +40,7 @@ pub(crate) struct Snapshot {
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) partial_failure: PartialFailure,
+    pub(crate) checks: Option<Checks>,
     pub(crate) rules: Rules,
     pub(crate) links: Vec<Arc<Link>>,
     /// Whether some of them offer each caller something else.
@@ -60,7 +60,7 @@ pub(crate) struct Hub {
     wanted: AtomicU64,
     /// When the changes that are gathered now become a catalog: at one time, so that it is one timer.
     gathered: Mutex<Option<Instant>>,
-    observers: Mutex<HashMap<(Backend, u64), AbortHandle>>,
+    watchers: Watchers,
     pub(crate) sessions: Sessions<Session>,
     pub(crate) listeners: Listeners,
     pub(crate) shared: SharedSessions,
@@ -101,7 +101,7 @@ impl Myself {
 
 impl Snapshot {
     fn new(settings: Settings, old: Option<&Self>) -> Self {
-        let Settings { name, version, backends, rules, partial_failure } = settings;
+        let Settings { name, version, backends, rules, partial_failure, checks } = settings;
         let kept: HashMap<_, _> = old
             .iter()
             .flat_map(|old| &old.links)
@@ -123,6 +123,7 @@ impl Snapshot {
             name,
             version,
             partial_failure,
+            checks,
             rules,
             per_caller: links.iter().any(|link| !link.shared()),
             links,
@@ -199,7 +200,7 @@ impl Hub {
             rebuilding: tokio::sync::Mutex::default(),
             wanted: AtomicU64::new(0),
             gathered: Mutex::default(),
-            observers: Mutex::default(),
+            watchers: Watchers::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl)
                 .in_use_while(Session::in_use),
             listeners: Listeners::new(limits.listeners),
@@ -331,21 +332,10 @@ impl Hub {
         Myself(info)
     }
 
-    /// One observer for each backend of the snapshot, none for others.
+    /// Looks after the backends of the snapshot and no others.
     fn observe_all(self: &Arc<Self>) {
         let snapshot = self.snapshot();
-        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut old = std::mem::take(&mut *observers);
-        for link in &snapshot.links {
-            let key = (link.backend.clone(), link.fingerprint);
-            let task = old.remove(&key).unwrap_or_else(|| {
-                tokio::spawn(observe(Arc::clone(self), Arc::clone(link))).abort_handle()
-            });
-            observers.insert(key, task);
-        }
-        for task in old.into_values() {
-            task.abort();
-        }
+        self.watchers.follow(self, &snapshot.links, snapshot.checks);
     }
 
     /// Lets go of everything that is over.
@@ -363,8 +353,7 @@ impl Hub {
 
     /// Ends everything that runs by itself.
     pub(crate) fn shut_down(&self) {
-        let mut observers = self.observers.lock().unwrap_or_else(PoisonError::into_inner);
-        observers.drain().for_each(|(_, task)| task.abort());
+        self.watchers.end();
         self.sessions.for_each(|session| session.end());
         self.shared.end();
     }

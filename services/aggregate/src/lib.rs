@@ -23,6 +23,7 @@ mod shared;
 pub mod status;
 mod stream;
 mod views;
+mod watchers;
 
 pub use self::{
     catalog::{Conflict, Hides},

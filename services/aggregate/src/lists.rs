@@ -8,7 +8,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use vmcp_core::{Body, Filtered, Rejection};
 use vmcp_wire::Key;
 
-use crate::backend::{Link, Status};
+use crate::backend::Link;
 use crate::call::{Call, event_stream};
 use crate::catalog::{Kind, Page, define_literal};
 use crate::hub::{Everything, Snapshot};
@@ -137,7 +137,7 @@ impl Snapshot {
         }
         let missing = |link: &&Arc<Link>| link.shared() && link.offer.load().is_none();
         for link in self.links.iter().filter(missing) {
-            if let Status::Failed { reason } = link.status() {
+            if let Some(reason) = link.down() {
                 let subject = format!("backend {} ", link.name());
                 let problem = reason.strip_prefix(&subject).unwrap_or(&reason);
                 let problem = format!("{problem}; partialFailureMode is fail");

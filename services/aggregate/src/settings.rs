@@ -1,6 +1,7 @@
 //! What the service is told: backends, how their names are brought together, limits. Plain data that
 //! whoever assembles the server fills from its configuration.
 
+mod checks;
 mod service;
 
 use std::collections::{HashMap, HashSet};
@@ -10,6 +11,7 @@ use http::Uri;
 use vmcp_breaker::Breaker;
 use vmcp_core::Backend;
 
+pub use self::checks::{Checks, Spread};
 pub use self::service::{BackendService, Sending};
 
 /// One MCP server behind this one.
@@ -123,6 +125,8 @@ pub struct Settings {
     pub rules: Rules,
     /// What a list does when a backend has nothing to show.
     pub partial_failure: PartialFailure,
+    /// How the backends' health is watched; `None` does not watch it.
+    pub checks: Option<Checks>,
 }
 
 /// What stays as it is while the process lives.

@@ -1,9 +1,11 @@
 //! What is known of the backends and of what they offer together, for people and their dashboards.
 
 mod entries;
+mod health;
 
 use std::sync::Arc;
 
+pub use self::health::{CheckError, Checked};
 use vmcp_core::{Hints, LATEST_STATEFUL, STATELESS};
 
 use crate::backend::own::Owns;
@@ -74,6 +76,8 @@ pub struct BackendReport {
     pub pending: bool,
     /// The breaker in front of it, if it has one: how the circuit stands.
     pub breaker: Option<vmcp_breaker::Breaker>,
+    /// What checks have seen of it; `None` while its health is not watched.
+    pub checked: Option<Checked>,
 }
 
 /// Something on offer, or hidden.
@@ -129,6 +133,7 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
             unauthenticated: link.asks_for_caller(),
             pending: matches!(status, Status::Fetching { .. }),
             breaker: link.breaker(),
+            checked: link.vitals.report(),
             failure: match status {
                 Status::Failed { reason } => Some(reason),
                 Status::Fetching { .. } | Status::Ready => None,

@@ -6,6 +6,8 @@
 mod admission;
 #[path = "gateway/fake.rs"]
 mod fake;
+#[path = "gateway/health.rs"]
+mod health;
 #[path = "gateway/long.rs"]
 mod long;
 #[path = "gateway/own.rs"]

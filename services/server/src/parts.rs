@@ -12,8 +12,9 @@ mod records;
 mod unsupported;
 
 use std::fmt;
+use std::num::NonZeroU32;
 
-use vmcp_aggregate::settings::{PartialFailure, Settings};
+use vmcp_aggregate::settings::{Checks, PartialFailure, Settings};
 use vmcp_breaker::Settings as Breaking;
 use vmcp_config::{
     CircuitBreaker, FailureHandling, File, LogLevel, Mistake, Operational, PartialFailureMode,
@@ -114,7 +115,7 @@ impl Parts {
             auth_server: _,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
-        let (partial_failure, breaking) = failures(&failure_handling);
+        let Failures { partial_failure, checks, breaking } = failures(&failure_handling);
         let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, egress);
         let (guards, wrong) = guards::guards(&name, incoming_auth, egress);
         mistakes.extend(wrong);
@@ -142,6 +143,7 @@ impl Parts {
             backends,
             rules: aggregation::rules(aggregation),
             partial_failure,
+            checks: Some(checks),
         };
         let records = records::records(audit);
         Ok(Self {
@@ -155,12 +157,21 @@ impl Parts {
     }
 }
 
-fn failures(failures: &FailureHandling) -> (PartialFailure, Option<Breaking>) {
+/// `operational.failureHandling`.
+struct Failures {
+    partial_failure: PartialFailure,
+    checks: Checks,
+    /// `None` is no circuit breaker.
+    breaking: Option<Breaking>,
+}
+
+fn failures(failures: &FailureHandling) -> Failures {
     let FailureHandling {
-        health_check_interval: _,
-        health_check_timeout: _,
-        unhealthy_threshold: _,
+        health_check_interval,
+        health_check_timeout,
+        unhealthy_threshold,
         partial_failure_mode,
+        // Of whoever reports to Kubernetes; here it is refused.
         status_reporting_interval: _,
         circuit_breaker: CircuitBreaker { enabled, failure_threshold, timeout },
     } = failures;
@@ -168,7 +179,10 @@ fn failures(failures: &FailureHandling) -> (PartialFailure, Option<Breaking>) {
         PartialFailureMode::Fail => PartialFailure::Fail,
         PartialFailureMode::BestEffort => PartialFailure::BestEffort,
     };
-    // What the configuration takes for a threshold and a time is one.
+    // What the configuration takes for a threshold is one, and for a timeout, below the interval.
+    let threshold = NonZeroU32::new(*unhealthy_threshold).unwrap_or(NonZeroU32::MIN);
+    let (interval, timeout_of) = ((*health_check_interval).into(), (*health_check_timeout).into());
+    let checks = Checks::new(interval, timeout_of, threshold);
     let breaking = Breaking::new(*failure_threshold, (*timeout).into()).ok();
-    (partial_failure, breaking.filter(|_| *enabled))
+    Failures { partial_failure, checks, breaking: breaking.filter(|_| *enabled) }
 }

@@ -1,5 +1,7 @@
 //! What is answered at which path.
 
+mod backends;
+
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -133,14 +135,19 @@ impl Routes {
     /// The endpoints beside MCP. None of them waits for anything.
     fn small(&self, request: &Request<Quiet<Incoming>>) -> Response<Body> {
         let shared = &self.shared;
+        let hosts = &shared.fixed.hosts;
         match request.uri().path() {
             "/livez" | "/health" | "/ping" => document(StatusCode::OK, &json!({"status": "ok"})),
             "/readyz" if shared.draining.load(Ordering::Acquire) => {
                 document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}))
             }
             "/readyz" => document(StatusCode::OK, &json!({"status": "ready", "mode": "static"})),
-            "/status" => match shared.fixed.hosts.check(request.uri(), request.headers()) {
+            "/status" => match hosts.check(request.uri(), request.headers()) {
                 Ok(_) => document(StatusCode::OK, &shared.status()),
+                Err(refusal) => refusal.into_response(None),
+            },
+            "/api/backends/health" => match hosts.check(request.uri(), request.headers()) {
+                Ok(_) => document(StatusCode::OK, &backends::health(&shared.fixed.gateway)),
                 Err(refusal) => refusal.into_response(None),
             },
             "/metrics" => self.metrics(),
@@ -179,11 +186,12 @@ impl Shared {
                     "url": known.url,
                     "type": if known.entry { "entry" } else { "" },
                     "transport": transport(backend.transport),
-                    "status": condition(backend),
-                    "message": backend.failure,
+                    "status": backend.health().name(),
+                    "message": backend.trouble(),
                     "auth_type": known.auth,
                     "mcp_revision": backend.revision,
-                    "circuit": backend.breaker.as_ref().map(circuit),
+                    "circuit": backend.breaker.as_ref().map(backends::circuit),
+                    "checks": backend.checked.as_ref().map(backends::checked),
                     "metadata": known.metadata,
                 })
             })
@@ -219,38 +227,6 @@ impl Shared {
             "connections": self.connections.load(Ordering::Relaxed),
             "configuration": self.reloads.to_json(),
         })
-    }
-}
-
-/// How the circuit to a backend stands, in the words of the resource's status (seed section 2.10).
-fn circuit(breaker: &vmcp_breaker::Breaker) -> Value {
-    let vmcp_breaker::Status { state, failures, last_changed } = breaker.status();
-    json!({
-        "state": state.name(),
-        "failures": failures,
-        "retry_in_seconds": breaker.retry_in().map(|wait| wait.as_secs_f64().ceil()),
-        "last_changed": last_changed.and_then(rfc3339),
-    })
-}
-
-/// A point in time as dashboards read it; `None` for what no calendar has.
-fn rfc3339(at: std::time::SystemTime) -> Option<String> {
-    jiff::Timestamp::try_from(at).ok().map(|at| format!("{at:.0}"))
-}
-
-/// A backend's condition in the words of the resource's status (seed section 2.10).
-pub(crate) fn condition(backend: &vmcp_aggregate::status::BackendReport) -> &'static str {
-    if backend.pending {
-        // Its offer may be there, but is not part of the catalog yet.
-        return "unknown";
-    }
-    match (backend.offered, &backend.failure) {
-        // It answers, but to callers only: the gateway itself has nothing to show it.
-        (false, _) if backend.unauthenticated => "unauthenticated",
-        (true, None) => "ready",
-        (true, Some(_)) => "degraded",
-        (false, Some(_)) => "unavailable",
-        (false, None) => "unknown",
     }
 }
 

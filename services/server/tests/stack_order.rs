@@ -73,6 +73,7 @@ fn audited(
         backends: Vec::new(),
         rules: Rules::default(),
         partial_failure: PartialFailure::BestEffort,
+        checks: None,
     };
     let seal = Seal::ephemeral(Duration::from_secs(60)).unwrap();
     let incoming = Incoming {

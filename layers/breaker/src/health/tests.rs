@@ -69,32 +69,68 @@ fn the_circuit_is_reported_beside_it() {
     assert_eq!(monitor.report(Some(&breaker)).circuit.unwrap().state.name(), "closed");
 }
 
+#[test]
+fn a_backend_that_asks_for_its_callers_is_known_at_once_and_has_not_failed() {
+    use Probe::{AsksForCaller, Failed, Good};
+    let asking = after(3, &[Failed, Failed, AsksForCaller, Failed, Failed]);
+    assert_eq!((asking.health(), asking.failures), (Health::Unauthenticated, 2));
+    assert_eq!(after(3, &[AsksForCaller, Good]).health(), Health::Ready);
+}
+
+#[test]
+fn another_threshold_holds_from_the_next_probe_on() {
+    let mut monitor = after(5, &[Probe::Good, Probe::Failed, Probe::Failed]);
+    monitor.set_threshold(NonZeroU32::new(2).unwrap());
+    assert_eq!(monitor.health(), Health::Ready);
+    assert!(monitor.observe(Probe::Failed));
+    assert_eq!((monitor.health(), monitor.failures), (Health::Unavailable, 3));
+}
+
 fn probe() -> impl Strategy<Value = Probe> {
-    prop::sample::select(vec![Probe::Good, Probe::Slow, Probe::Failed, Probe::Refused])
+    use Probe::{AsksForCaller, Failed, Good, Refused, Slow};
+    prop::sample::select(vec![Good, Slow, Failed, Refused, AsksForCaller])
+}
+
+/// How many of the last probes are of such a kind.
+fn run(probes: &[Probe], kind: impl Fn(Probe) -> bool) -> usize {
+    probes.iter().rev().take_while(|probe| kind(**probe)).count()
+}
+
+fn bad(probe: Probe) -> bool {
+    matches!(probe, Probe::Failed | Probe::Refused)
+}
+
+/// What a backend's health is after `probes`, said without counters: by the run that the last one ends.
+fn model(threshold: usize, probes: &[Probe]) -> Health {
+    let Some((last, before)) = probes.split_last() else { return Health::Unknown };
+    let was = model(threshold, before);
+    match last {
+        Probe::Good => Health::Ready,
+        Probe::AsksForCaller => Health::Unauthenticated,
+        Probe::Slow => {
+            let slow = run(probes, |probe| probe == Probe::Slow);
+            if was == Health::Ready && slow < threshold { was } else { Health::Degraded }
+        }
+        Probe::Failed if run(probes, bad) >= threshold => Health::Unavailable,
+        Probe::Refused if run(probes, bad) >= threshold => Health::Unauthenticated,
+        Probe::Failed | Probe::Refused => was,
+    }
 }
 
 proptest! {
     #[test]
-    fn only_what_was_seen_lately_counts(
+    fn it_is_what_the_last_run_of_probes_says(
         threshold in 1_u32..5,
-        probes in prop::collection::vec(probe(), 1..40),
+        probes in prop::collection::vec(probe(), 0..40),
     ) {
-        let monitor = after(threshold, &probes);
-        let bad = |probe: &&Probe| matches!(probe, Probe::Failed | Probe::Refused);
-        let failures = probes.iter().rev().take_while(bad).count();
-        prop_assert_eq!(monitor.report(None).consecutive_failures as usize, failures);
-        let last = probes.last().unwrap();
-        let expected = match last {
-            Probe::Good => Some(Health::Ready),
-            Probe::Failed if failures >= threshold as usize => Some(Health::Unavailable),
-            Probe::Refused if failures >= threshold as usize => Some(Health::Unauthenticated),
-            // Too few failures change nothing.
-            Probe::Failed | Probe::Refused if failures == 1 => {
-                Some(after(threshold, probes.split_last().unwrap().1).health())
-            }
-            _ => None,
-        };
-        prop_assert!(expected.is_none_or(|health| health == monitor.health()));
-        prop_assert!(monitor.health() != Health::Degraded || probes.contains(&Probe::Slow));
+        let mut monitor = after(threshold, &[]);
+        for (number, probe) in probes.iter().enumerate() {
+            let before = monitor.health();
+            let changed = monitor.observe(*probe);
+            let seen = &probes[..=number];
+            prop_assert_eq!(monitor.health(), model(threshold as usize, seen));
+            prop_assert_eq!(changed, before != monitor.health());
+            prop_assert_eq!(monitor.report(None).consecutive_failures as usize, run(seen, bad));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! How a backend is met: which generation it speaks, and the handshake of the stateful one.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request};
@@ -29,6 +29,14 @@ pub(crate) struct Live {
     caller: Mutex<Caller>,
 }
 
+/// A session of the gateway's, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Closing {
+    link: Arc<Link>,
+    live: Arc<Live>,
+    kept: bool,
+}
+
 /// Who is behind the gateway, and what a backend is told about them. The latter two are JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Introduction<'a> {
@@ -37,8 +45,12 @@ pub(crate) struct Introduction<'a> {
     pub(crate) client: &'a [u8],
 }
 
-/// Opens a session (MCP 2025-11-25, Lifecycle). The value of `result` of the handshake comes along.
-pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<(Live, Bytes), BoxError> {
+/// Opens a session (MCP 2025-11-25, Lifecycle). The value of `result` of the handshake comes along. Whoever
+/// gives up, here or later, leaves none behind.
+pub(crate) async fn open(
+    link: &Arc<Link>,
+    who: Introduction<'_>,
+) -> Result<(Closing, Bytes), BoxError> {
     let id = format!("\"vmcp:{}\"", link.serial());
     let mut message = Vec::with_capacity(256);
     // No `_meta`, not even an empty one: servers of both generations classify by it.
@@ -72,10 +84,10 @@ pub(crate) async fn open(link: &Link, who: Introduction<'_>) -> Result<(Live, By
     let lease = reply.extensions.remove();
     let logs = offers(&reply.result, "logging");
     let caller = Mutex::new(who.caller.clone());
-    let live = Live { session, revision, lease, logs, caller };
+    let closing = Closing::new(link, Live { session, revision, lease, logs, caller });
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    tell(link, live.sign(post(link, who.caller, ready))).await?;
-    Ok((live, reply.result))
+    tell(link, closing.live().sign(post(link, who.caller, ready))).await?;
+    Ok((closing, reply.result))
 }
 
 /// Whether the result of a handshake or discovery declares a capability.
@@ -96,6 +108,34 @@ fn refused(error: BoxError) -> BoxError {
             Failure::Handshake { reason: error.to_string() }.into()
         }
         _ => error,
+    }
+}
+
+impl Closing {
+    fn new(link: &Arc<Link>, live: Live) -> Self {
+        Self { link: Arc::clone(link), live: Arc::new(live), kept: false }
+    }
+
+    pub(crate) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// The session, which somebody else ends.
+    pub(crate) fn keep(mut self) -> Arc<Live> {
+        self.kept = true;
+        Arc::clone(&self.live)
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if self.kept || !self.live.can_end() {
+            return;
+        }
+        let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { live.close(&link).await });
+        }
     }
 }
 

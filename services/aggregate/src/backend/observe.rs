@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
+use vmcp_breaker::health::Probe;
 use vmcp_core::{BoxError, Caller, Generation};
 use vmcp_wire::{Envelope, find, scan};
 
 use super::ask::{Media, media, tell};
+use super::check::first_sight;
 use super::events::Events;
 use super::fetch::{self, Speaker};
 use super::handshake::{self, Live};
@@ -34,15 +36,19 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
     let mut pause = PAUSE.0;
     loop {
         let mut fetched = false;
-        let watching = if link.shared() {
-            watch(&hub, &link, &mut fetched).await
-        } else {
-            reach(&hub, &link, &mut fetched).await
+        let watching = async {
+            if link.shared() {
+                watch(&hub, &link, &mut fetched).await
+            } else {
+                reach(&hub, &link, &mut fetched).await
+            }
         };
-        if let Err(error) = watching {
-            let reason = super::failure::problem(&error);
-            tracing::warn!(backend = link.name(), %error, "cannot observe the backend");
-            link.set_status(Status::Failed { reason });
+        let ended = tokio::select! {
+            ended = watching => ended,
+            () = link.renew.notified() => Ok(()),
+        };
+        if let Err(error) = ended {
+            failed(&link, &error);
         }
         if fetched {
             pause = PAUSE.0;
@@ -53,6 +59,19 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
         }
         pause = PAUSE.1.min(pause * 2);
     }
+}
+
+/// Notes why it cannot be observed, and says so once.
+fn failed(link: &Link, error: &BoxError) {
+    link.meet(|| first_sight(link, error));
+    let reason = super::failure::problem(error);
+    match link.status() {
+        Status::Failed { reason: known } if known == reason => {
+            tracing::debug!(backend = link.name(), %error, "still cannot observe the backend");
+        }
+        _ => tracing::warn!(backend = link.name(), %error, "cannot observe the backend"),
+    }
+    link.set_status(Status::Failed { reason });
 }
 
 /// Fetches, then follows changes until something breaks.
@@ -74,12 +93,12 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
     // Of a server that speaks both, the older generation is the better worn one.
     match speaks.with(Generation::Stateful) {
         Generation::Stateful => {
-            let (live, welcome) = match met {
+            let (closing, welcome) = match met {
                 Some(met) => met,
                 None => handshake::open(link, who.get()).await?,
             };
-            let closing = Closing::new(link, live);
             let live = closing.live();
+            let _standing = Standing::new(link, live);
             follow_session(hub, link, Speaker::Stateful(live, &welcome), live, fetched).await
         }
         Generation::Stateless => {
@@ -91,28 +110,19 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
     }
 }
 
-/// Ends a session of the gateway's own when it is dropped.
-pub(crate) struct Closing {
-    link: Arc<Link>,
-    live: Arc<Live>,
-}
+/// The observer's session is known to others while this is there.
+struct Standing<'a>(&'a Link);
 
-impl Closing {
-    pub(crate) fn new(link: &Arc<Link>, live: Live) -> Self {
-        Self { link: Arc::clone(link), live: Arc::new(live) }
-    }
-
-    pub(crate) fn live(&self) -> &Live {
-        &self.live
+impl<'a> Standing<'a> {
+    fn new(link: &'a Link, live: &Arc<Live>) -> Self {
+        link.standing.store(Some(Arc::clone(live)));
+        Self(link)
     }
 }
 
-impl Drop for Closing {
+impl Drop for Standing<'_> {
     fn drop(&mut self) {
-        let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { live.close(&link).await });
-        }
+        self.0.standing.store(None);
     }
 }
 
@@ -279,4 +289,5 @@ async fn publish(hub: &Arc<Hub>, link: &Arc<Link>, offer: Offer) {
         hub.rebuild().await;
     }
     link.set_status(Status::Ready);
+    link.revive(Probe::Good);
 }

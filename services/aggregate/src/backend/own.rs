@@ -18,7 +18,6 @@ use self::content::Contents;
 use super::failure::{Failure, rejection};
 use super::fetch::{self, Speaker};
 use super::handshake::{self, Introduction};
-use super::observe::Closing;
 use super::{Link, Speaks};
 use crate::call::doubtful;
 use crate::catalog::Offer;
@@ -123,6 +122,11 @@ impl Owns {
                 false
             });
         }
+    }
+
+    /// Lets go of everything. Whether there was anything.
+    pub(crate) fn clear(&self) -> bool {
+        !std::mem::take(&mut *lock(&self.table)).is_empty()
     }
 
     /// Lets go of what nobody uses any more or may use any more.
@@ -255,6 +259,8 @@ impl Link {
             return Err(self.needs_caller());
         }
         let own = owns.of(caller.identity());
+        // Nobody waits for what is known to be away.
+        let patience = if self.vitals.down().is_some() { Duration::ZERO } else { patience };
         let deadline = Instant::now() + patience;
         for _ in 0..MOST_ROUNDS {
             let since = match own.step(false) {
@@ -373,7 +379,7 @@ async fn stateful(
     who: Introduction<'_>,
     before: &Offer,
 ) -> Result<Offer, BoxError> {
-    let (live, welcome) = match handshake::open(link, who).await {
+    let (closing, welcome) = match handshake::open(link, who).await {
         Ok(opened) => opened,
         Err(error) => {
             // It may speak something else by now: the next one asks.
@@ -383,7 +389,6 @@ async fn stateful(
             return Err(error);
         }
     };
-    let closing = Closing::new(link, live);
     fetch::offer(link, Speaker::Stateful(closing.live(), &welcome), before).await
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use vmcp_core::{BoxError, CredentialError, cause};
 
 use super::failure::Failure;
-use super::observe::{Closing, wait_for_next_poll};
+use super::observe::wait_for_next_poll;
 use super::{Link, asks_for_credentials, handshake};
 use crate::hub::Hub;
 use crate::settings::Transport;
@@ -30,12 +30,11 @@ pub(super) async fn reach(
 }
 
 /// Asks what everybody may know: which generation is spoken.
-async fn knock(hub: &Hub, link: &Arc<Link>) -> Result<(), BoxError> {
+pub(super) async fn knock(hub: &Hub, link: &Arc<Link>) -> Result<(), BoxError> {
     let who = hub.introduction();
     match link.transport {
         Transport::Sse => {
-            let (live, _) = handshake::open(link, who.get()).await?;
-            drop(Closing::new(link, live));
+            drop(handshake::open(link, who.get()).await?);
         }
         Transport::StreamableHttp => link.learn(handshake::probe(link, who.get()).await?.0),
     }

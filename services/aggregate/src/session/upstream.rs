@@ -74,15 +74,17 @@ impl Upstream {
         if let Some(live) = self.live.load_full() {
             return Ok(live);
         }
-        let live = Arc::new(handshake::open(&self.link, who).await?.0);
+        let (opened, _) = handshake::open(&self.link, who).await?;
+        let live = opened.live();
         if let Some(level) = level.filter(|_| live.logs) {
             let level = String::from_utf8_lossy(level);
-            _ = self.set(&live, "logging/setLevel", &format!("{{\"level\":{level}}}")).await;
+            _ = self.set(live, "logging/setLevel", &format!("{{\"level\":{level}}}")).await;
         }
         for uri in self.subscriptions() {
             let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
-            _ = self.set(&live, "resources/subscribe", &format!("{{\"uri\":{uri}}}")).await;
+            _ = self.set(live, "resources/subscribe", &format!("{{\"uri\":{uri}}}")).await;
         }
+        let live = opened.keep();
         self.live.store(Some(Arc::clone(&live)));
         Ok(live)
     }

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing, Transport,
+    BackendService, BackendSettings, Checks, Limits, PartialFailure, Rules, Settings, Sharing,
+    Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -58,6 +59,8 @@ pub(crate) enum Mood {
     Dead,
     /// Never answers.
     Silent,
+    /// Answers so much later.
+    Late(Duration),
 }
 
 /// Who is asked by what name: the gateway itself, nobody, or a subject.
@@ -124,6 +127,7 @@ impl Fake {
             Mood::Well => {}
             Mood::Dead => return Err("connection refused".into()),
             Mood::Silent => std::future::pending().await,
+            Mood::Late(late) => tokio::time::sleep(late).await,
         }
         let stateful = *self.generation.lock().unwrap() == Generation::Stateful;
         if request.method() == Method::GET && stateful {
@@ -256,14 +260,33 @@ pub(crate) async fn with(
     backends: Vec<BackendSettings>,
     partial_failure: PartialFailure,
 ) -> Gateway {
+    with_checks(backends, partial_failure, None).await
+}
+
+/// What a gateway in front of these goes by.
+pub(crate) fn settings(
+    backends: Vec<BackendSettings>,
+    partial_failure: PartialFailure,
+    checks: Option<Checks>,
+) -> Settings {
+    Settings {
+        name: "gw".to_owned(),
+        version: "1".to_owned(),
+        backends,
+        rules: Rules::default(),
+        partial_failure,
+        checks,
+    }
+}
+
+/// A gateway that watches the health of these.
+pub(crate) async fn with_checks(
+    backends: Vec<BackendSettings>,
+    partial_failure: PartialFailure,
+    checks: Option<Checks>,
+) -> Gateway {
     let gateway = Gateway::new(
-        Settings {
-            name: "gw".to_owned(),
-            version: "1".to_owned(),
-            backends,
-            rules: Rules::default(),
-            partial_failure,
-        },
+        settings(backends, partial_failure, checks),
         Limits::default(),
         Seal::new(&[[7; 32]], Duration::from_secs(60)),
     );

@@ -25,7 +25,7 @@ const REFUSED: &[&str] = &[
     "compositeTools",
     "incomingAuth.authz",
     "incomingAuth.oidc",
-    "operational.failureHandling",
+    "operational.failureHandling.statusReportingInterval",
     "operational.failureHandling.circuitBreaker",
     "optimizer",
     "outgoingAuth",

@@ -7,7 +7,7 @@ use vmcp_aggregate::{Conflict, Gateway, Seal};
 
 use super::outcome::Failure;
 use crate::parts::Parts;
-use crate::routes::{condition, transport};
+use crate::routes::transport;
 
 /// What the backends said.
 #[derive(Debug)]
@@ -27,7 +27,9 @@ const KINDS: [(&str, &str); 4] = [
 /// Starts the service without a listener, waits until every backend has answered or failed, and
 /// stops it again.
 pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
-    let Parts { settings, guards: _, records: _, measures: _, about: _, debug: _ } = parts;
+    let Parts { mut settings, guards: _, records: _, measures: _, about: _, debug: _ } = parts;
+    // One look is all that there is time for.
+    settings.checks = None;
     let strict = settings.partial_failure == PartialFailure::Fail;
     let limits = Limits::default();
     let seal =
@@ -71,7 +73,7 @@ impl Seen {
                 backend.name.clone(),
                 transport(backend.transport).to_owned(),
                 backend.revision.unwrap_or_default().to_owned(),
-                condition(backend).to_owned(),
+                backend.health().name().to_owned(),
                 trouble(backend).unwrap_or_else(|| offers.join(", ")),
             ]
         };
@@ -90,7 +92,7 @@ impl Seen {
                 "transport": transport(backend.transport),
                 "revision": backend.revision,
                 "reachable": backend.offered,
-                "status": condition(backend),
+                "status": backend.health().name(),
                 "message": trouble(backend),
                 "offers": offers,
             })

@@ -158,7 +158,7 @@ async fn report(gateway: vmcp_aggregate::Gateway, about: About) {
     let report = gateway.report();
     for backend in &report.backends {
         let url = about.backends.get(&backend.name).map_or("", |known| &known.url);
-        let status = crate::routes::condition(backend);
+        let status = backend.health().name();
         let revision = backend.revision.unwrap_or("unknown");
         match &backend.failure {
             None => tracing::info!(backend = backend.name, url, status, revision, "backend"),

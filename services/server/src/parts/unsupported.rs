@@ -6,7 +6,9 @@ use std::fmt;
 use vmcp_config::{FailureHandling, File, Operational, OutgoingAuth, SessionStorage, Source};
 
 const LEAVE_OUT: &str = "leave it out";
-const DEFAULT: &str = "leave it at its default";
+/// It is how often somebody tells Kubernetes, and nothing on one machine does.
+const NO_REPORTS: &str =
+    "this server reports to no Kubernetes: leave it at its default, and see /status";
 
 /// A section that nothing in this version would read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,32 +68,16 @@ fn outgoing(outgoing: &OutgoingAuth, refuse: &mut impl FnMut(bool, &str, &'stati
 fn health(operational: &Operational, refuse: &mut impl FnMut(bool, &str, &'static str)) {
     let defaults = FailureHandling::default();
     let FailureHandling {
-        health_check_interval,
-        health_check_timeout,
-        unhealthy_threshold,
+        health_check_interval: _,
+        health_check_timeout: _,
+        unhealthy_threshold: _,
         partial_failure_mode: _,
         status_reporting_interval,
         circuit_breaker: _,
     } = &operational.failure_handling;
-    let at = |key: &str| format!("operational.failureHandling.{key}");
-    refuse(
-        *health_check_interval != defaults.health_check_interval,
-        &at("healthCheckInterval"),
-        DEFAULT,
-    );
-    refuse(
-        *health_check_timeout != defaults.health_check_timeout,
-        &at("healthCheckTimeout"),
-        DEFAULT,
-    );
-    refuse(
-        *unhealthy_threshold != defaults.unhealthy_threshold,
-        &at("unhealthyThreshold"),
-        DEFAULT,
-    );
     refuse(
         *status_reporting_interval != defaults.status_reporting_interval,
-        &at("statusReportingInterval"),
-        DEFAULT,
+        "operational.failureHandling.statusReportingInterval",
+        NO_REPORTS,
     );
 }

@@ -7,7 +7,7 @@ use vmcp_breaker::State;
 use vmcp_egress::Egress;
 use vmcp_telemetry::{Telemetry, names};
 
-use crate::routes::{Shared, condition};
+use crate::routes::Shared;
 use crate::stack;
 
 /// Requests to the backends of `settings` are measured from now on.
@@ -41,7 +41,14 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
     let watched = Arc::downgrade(shared);
     telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, move |tell| {
         each(&watched, |backend| {
-            tell(&backend.name, u64::from(condition(backend) == "ready"));
+            tell(&backend.name, u64::from(backend.is_healthy()));
+        });
+    });
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::HEALTH_CHANGES, names::BACKEND, move |tell| {
+        each(&watched, |backend| {
+            let Some(checked) = &backend.checked else { return };
+            tell(&backend.name, checked.changes);
         });
     });
     let watched = Arc::downgrade(shared);

@@ -63,7 +63,7 @@ impl Backend {
 }
 
 /// The head, in lower case, and the message of the next request.
-fn read(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
+pub(crate) fn read(reader: &mut BufReader<TcpStream>) -> Option<(String, Value)> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head).ok()? == 0 {

@@ -10,7 +10,7 @@ use crate::program::{Folder, Running, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 9] = [
+const REFUSED: [(&str, &str); 6] = [
     ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
     ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
     (
@@ -21,18 +21,6 @@ const REFUSED: [(&str, &str); 9] = [
     ),
     ("sessionStorage: {provider: redis, address: \"r:1\"}", "sessionStorage"),
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
-    (
-        "operational: {failureHandling: {healthCheckInterval: 31s}}",
-        "operational.failureHandling.healthCheckInterval",
-    ),
-    (
-        "operational: {failureHandling: {healthCheckTimeout: 9s}}",
-        "operational.failureHandling.healthCheckTimeout",
-    ),
-    (
-        "operational: {failureHandling: {unhealthyThreshold: 4}}",
-        "operational.failureHandling.unhealthyThreshold",
-    ),
     (
         "operational: {failureHandling: {statusReportingInterval: 31s}}",
         "operational.failureHandling.statusReportingInterval",

@@ -1,0 +1,160 @@
+//! Asks a backend again and again whether it is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::time::{Instant, sleep_until, timeout};
+use vmcp_breaker::health::Probe;
+use vmcp_breaker::{Class, Open};
+use vmcp_core::{BoxError, CredentialError, cause};
+use vmcp_timeout::Elapsed;
+
+use super::ask::ask;
+use super::failure::{Failure, problem};
+use super::handshake::{self, Live};
+use super::reach::knock;
+use super::request::post;
+use super::vitals::Sight;
+use super::{Link, Speaks};
+use crate::hub::Hub;
+use crate::settings::{Checks, Transport};
+
+/// How long what a backend has offered is still offered when it has become unavailable.
+const LAST_GOOD: Duration = Duration::from_secs(600);
+
+/// The shortest time between two checks that an open circuit calls for.
+const SOONEST: Duration = Duration::from_secs(1);
+
+/// What came of one check.
+enum Outcome {
+    Seen(Sight),
+    /// Its circuit is open for so much longer: nothing was sent, and nothing seen.
+    LeftAlone(Duration),
+    /// What failed is not the backend's.
+    Unclear,
+}
+
+/// Checks `link` for as long as the task lives.
+pub(crate) async fn check(hub: Arc<Hub>, link: Arc<Link>, checks: Checks) {
+    let mut next = Instant::now() + checks.first(&link.backend);
+    loop {
+        link.vitals.expect(next);
+        sleep_until(next).await;
+        next += checks.interval();
+        match once(&hub, &link, &checks).await {
+            Outcome::Seen(sight) => link.see(sight),
+            // Better a check is the trial than somebody's call.
+            Outcome::LeftAlone(wait) => next = next.min(Instant::now() + wait.max(SOONEST)),
+            Outcome::Unclear => {}
+        }
+        if link.vitals.down_for(LAST_GOOD) && link.forget() {
+            tracing::warn!(backend = link.name(), "what the backend has offered is out of date");
+            hub.rebuild().await;
+        }
+        // After a long sleep of the whole machine one check is enough.
+        next = next.max(Instant::now());
+    }
+}
+
+async fn once(hub: &Arc<Hub>, link: &Arc<Link>, checks: &Checks) -> Outcome {
+    let begun = Instant::now();
+    match timeout(checks.timeout(), look(hub, link)).await {
+        Ok(Ok(())) if begun.elapsed() > checks.slow() => {
+            let wrong = format!("took more than {:?} to answer a check", checks.slow());
+            Outcome::Seen(Sight { probe: Probe::Slow, wrong: Some(("slow", wrong)) })
+        }
+        Ok(Ok(())) => Outcome::Seen(Sight::good()),
+        Ok(Err(error)) => judge(link, &error),
+        Err(_) => {
+            // What is given up says nothing to the breaker by itself.
+            if let Some(breaker) = link.breaker() {
+                breaker.on_probe(Class::Failure);
+            }
+            let wrong = ("timeout", "did not answer a check in time".to_owned());
+            Outcome::Seen(Sight { probe: Probe::Failed, wrong: Some(wrong) })
+        }
+    }
+}
+
+/// Whether it is there. Leaves nothing open that was not open before.
+async fn look(hub: &Arc<Hub>, link: &Arc<Link>) -> Result<(), BoxError> {
+    if let Some(live) = link.standing.load_full() {
+        return ping(link, &live).await;
+    }
+    if !link.shared() {
+        return knock(hub, link).await;
+    }
+    let who = hub.introduction();
+    let speaks = match link.transport {
+        Transport::Sse => Speaks::Stateful,
+        Transport::StreamableHttp => handshake::probe(link, who.get()).await?.0,
+    };
+    if speaks == Speaks::Stateful {
+        // Nobody has a session with it: whether it gives one is what has to be known.
+        drop(handshake::open(link, who.get()).await?);
+    }
+    Ok(())
+}
+
+/// Asks in the session that is open anyway (MCP 2025-11-25, Ping).
+async fn ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
+    let id = format!("\"vmcp:{}\"", link.serial());
+    let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+    let request = live.sign(post(link, &live.caller(), Bytes::from(message)));
+    let Err(error) = ask(link, request, &id).await else { return Ok(()) };
+    match cause::<Failure>(error.as_ref()) {
+        // It is there, and knows nothing of the session.
+        Some(Failure::SessionGone) => {
+            link.renew.notify_waiters();
+            Ok(())
+        }
+        // That it does not know the method is an answer too.
+        Some(Failure::Rpc { .. }) => Ok(()),
+        Some(Failure::Status(status)) if complains(*status) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Whether a status finds fault with the request rather than with who sends it, or with the server.
+fn complains(status: StatusCode) -> bool {
+    status.is_client_error() && !matches!(status.as_u16(), 401 | 403 | 407 | 408 | 429)
+}
+
+/// What a failure says of the backend.
+fn judge(link: &Link, error: &BoxError) -> Outcome {
+    if let Some(open) = cause::<Open>(error.as_ref()) {
+        return Outcome::LeftAlone(open.retry_in);
+    }
+    if cause::<CredentialError>(error.as_ref()).is_some() {
+        return Outcome::Unclear;
+    }
+    let (probe, kind) = match cause::<Failure>(error.as_ref()) {
+        None if cause::<Elapsed>(error.as_ref()).is_some() => (Probe::Failed, "timeout"),
+        None => (Probe::Failed, "unreachable"),
+        Some(Failure::Busy) => return Outcome::Unclear,
+        Some(Failure::Status(status)) => match status.as_u16() {
+            401 | 403 | 407 if link.shared() => (Probe::Refused, "unauthorized"),
+            401 | 403 | 407 => return asks_for_caller(),
+            429 => (Probe::Slow, "rate_limited"),
+            _ => (Probe::Failed, "http_error"),
+        },
+        Some(Failure::Handshake { .. }) if !link.shared() => return asks_for_caller(),
+        Some(_) => (Probe::Failed, "protocol"),
+    };
+    Outcome::Seen(Sight { probe, wrong: Some((kind, problem(error))) })
+}
+
+/// It is there; it has nothing to say to the gateway itself.
+fn asks_for_caller() -> Outcome {
+    Outcome::Seen(Sight { probe: Probe::AsksForCaller, wrong: None })
+}
+
+/// What its first meeting says of a backend when it failed.
+pub(super) fn first_sight(link: &Link, error: &BoxError) -> Option<Sight> {
+    match judge(link, error) {
+        Outcome::Seen(sight) => Some(sight),
+        Outcome::LeftAlone(_) | Outcome::Unclear => None,
+    }
+}

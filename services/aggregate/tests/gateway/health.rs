@@ -1,0 +1,351 @@
+//! Backends whose health is watched.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tower::ServiceExt;
+use tower_layer::Layer;
+use vmcp_aggregate::Gateway;
+use vmcp_aggregate::settings::{BackendService, BackendSettings, Checks, PartialFailure};
+use vmcp_aggregate::status::{BackendReport, Checked};
+use vmcp_breaker::health::Health;
+use vmcp_breaker::{Breaker, BreakerLayer};
+use vmcp_core::{Backend, Body, Generation};
+
+use crate::fake::{Client, Fake, Mood, settings, with_checks};
+
+const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
+
+fn tools(name: &str) -> Value {
+    json!({"tools": [{"name": name}]})
+}
+
+fn fake(name: &'static str, generation: Generation) -> Arc<Fake> {
+    Fake::new(name, generation).offer("*", tools("open"))
+}
+
+/// Every 30 s for at most 10 s, from 15 s after the start on; three failures are bad news.
+fn checks() -> Checks {
+    every(30, 10, 3)
+}
+
+fn every(interval: u64, timeout: u64, threshold: u32) -> Checks {
+    let (interval, timeout) = (Duration::from_secs(interval), Duration::from_secs(timeout));
+    Checks::new(interval, timeout, NonZeroU32::new(threshold).unwrap()).spread(|_| u32::MAX / 2)
+}
+
+async fn watched(backend: BackendSettings) -> Gateway {
+    with_checks(vec![backend], PartialFailure::BestEffort, Some(checks())).await
+}
+
+fn mood(fake: &Fake, mood: Mood) {
+    *fake.mood.lock().unwrap() = mood;
+}
+
+fn only(gateway: &Gateway) -> (BackendReport, Checked) {
+    let report = gateway.backends().remove(0);
+    let checked = report.checked.clone().unwrap();
+    (report, checked)
+}
+
+/// How often the gateway has asked whether the backend is there.
+fn asked(fake: &Fake) -> usize {
+    fake.times("ping", "gateway") + fake.times("server/discover", "gateway")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_is_unavailable_after_so_many_failures_and_ready_as_soon_as_it_is_back() {
+    for (generation, away, kind) in [
+        (BOTH[0], Mood::Dead, "unreachable"),
+        (BOTH[1], Mood::Dead, "unreachable"),
+        (BOTH[0], Mood::Silent, "timeout"),
+        (BOTH[1], Mood::Silent, "timeout"),
+    ] {
+        let fake = fake("a", generation);
+        let gateway = watched(fake.settings()).await;
+        assert_eq!(only(&gateway).0.health(), Health::Ready, "fetching is a check too");
+        mood(&fake, away);
+        // Checks end at 25 s and 55 s if nothing comes.
+        sleep(Duration::from_secs(60)).await;
+        let (report, checked) = only(&gateway);
+        assert_eq!((checked.health, checked.consecutive_failures), (Health::Ready, 2));
+        assert_eq!(checked.last_error.as_ref().unwrap().kind, kind);
+        assert!(!report.trouble().unwrap().is_empty());
+        sleep(Duration::from_secs(30)).await;
+        let (report, checked) = only(&gateway);
+        assert_eq!((report.health(), checked.consecutive_failures), (Health::Unavailable, 3));
+        assert!(!report.is_healthy() && checked.next_check.unwrap() > checked.last_check.unwrap());
+        let client = Client::new(&gateway, generation, "").await;
+        assert_eq!(client.names("tools/list").await, ["a_open"], "the last good offer takes part");
+        mood(&fake, Mood::Well);
+        sleep(Duration::from_secs(6)).await;
+        let (report, checked) = only(&gateway);
+        // What is tried anew without end need not wait for a check.
+        assert!(report.health() == Health::Ready || away == Mood::Silent, "{report:?}");
+        sleep(Duration::from_secs(30)).await;
+        let (report, recovered) = only(&gateway);
+        assert_eq!((report.health(), report.trouble()), (Health::Ready, None));
+        assert_eq!(recovered.consecutive_failures, 0);
+        assert!(recovered.since >= checked.since && recovered.changes == 3, "{recovered:?}");
+        assert_eq!(recovered.last_error.unwrap().kind, kind, "what was wrong stays on show");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_may_lead_nowhere_is_replaced_when_its_backend_is_unavailable() {
+    let fake = fake("a", Generation::Stateful);
+    let gateway = watched(fake.settings()).await;
+    mood(&fake, Mood::Silent);
+    sleep(Duration::from_secs(90)).await;
+    assert_eq!(only(&gateway).0.health(), Health::Unavailable);
+    assert_eq!(fake.open_streams("gateway"), 0, "the old stream is let go of");
+    mood(&fake, Mood::Well);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((fake.open_streams("gateway"), fake.times("initialize", "gateway")), (1, 3));
+    let fake = fake.offer("*", tools("new"));
+    fake.say("gateway", &json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+    sleep(Duration::from_secs(1)).await;
+    let client = Client::new(&gateway, Generation::Stateless, "").await;
+    assert_eq!(client.names("tools/list").await, ["a_new"], "its news are heard again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_checks_of_a_stateful_backend_are_pings_in_one_session() {
+    let fake = fake("a", Generation::Stateful);
+    let gateway = watched(fake.settings()).await;
+    sleep(Duration::from_secs(50 * 30)).await;
+    assert_eq!((fake.times("ping", "gateway"), fake.times("initialize", "gateway")), (50, 1));
+    assert_eq!(only(&gateway).1.changes, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_checks_of_many_backends_are_spread_over_the_interval() {
+    let names: Vec<&'static str> = (b'a'..=b'x')
+        .map(|name| &*vec![name].leak())
+        .map(|name| std::str::from_utf8(name).unwrap())
+        .collect();
+    let fakes: Vec<_> = names.iter().map(|name| fake(name, Generation::Stateful)).collect();
+    let spread =
+        |backend: &Backend| u32::from(backend.name().as_bytes()[0] - b'a') * (u32::MAX / 24);
+    let all = fakes.iter().map(Fake::settings).collect();
+    let checks = Some(checks().spread(spread));
+    let _gateway = with_checks(all, PartialFailure::BestEffort, checks).await;
+    let total = || fakes.iter().map(|fake| fake.times("ping", "gateway")).sum::<usize>();
+    let mut before = total();
+    for _ in 0..60 {
+        sleep(Duration::from_secs(1)).await;
+        let now = total();
+        assert!(now - before <= 2, "{} at once", now - before);
+        before = now;
+    }
+    // Two rounds, and perhaps the first one of the third.
+    assert!((48..=49).contains(&before), "{before}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_choice_checks_begin_at_random() {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let fakes: Vec<_> = names.map(|name| fake(name, Generation::Stateful)).into();
+    let second = Duration::from_secs(1);
+    let checks = Checks::new(1000 * second, second, NonZeroU32::MIN);
+    let all = fakes.iter().map(Fake::settings).collect();
+    let gateway = with_checks(all, PartialFailure::BestEffort, Some(checks)).await;
+    let mut nexts: Vec<_> =
+        gateway.backends().into_iter().map(|backend| backend.checked.unwrap().next_check).collect();
+    nexts.sort();
+    nexts.dedup_by_key(|next| {
+        next.unwrap().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()
+    });
+    assert!(nexts.len() > 4, "{nexts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_leaves_checks_alone_that_it_leaves_alone() {
+    let fake = fake("a", Generation::Stateful);
+    let gateway = watched(fake.settings()).await;
+    let reload = async |backends: Vec<BackendSettings>, checks: Checks| {
+        gateway.reload(settings(backends, PartialFailure::BestEffort, Some(checks))).await;
+    };
+    mood(&fake, Mood::Dead);
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(only(&gateway).1.consecutive_failures, 2);
+    reload(vec![fake.settings()], checks()).await;
+    sleep(Duration::from_secs(20)).await;
+    assert_eq!(only(&gateway).1.consecutive_failures, 2, "not before its time");
+    sleep(Duration::from_secs(10)).await;
+    let (report, checked) = only(&gateway);
+    assert_eq!((report.health(), checked.consecutive_failures), (Health::Unavailable, 3));
+    // Another interval holds at once, and what was seen is not forgotten.
+    reload(vec![fake.settings()], every(2, 1, 3)).await;
+    sleep(Duration::from_secs(4)).await;
+    let (report, checked) = only(&gateway);
+    assert_eq!((report.health(), checked.consecutive_failures), (Health::Unavailable, 5));
+    // As another backend it is another one.
+    reload(vec![BackendSettings { fingerprint: 1, ..fake.settings() }], every(2, 1, 3)).await;
+    assert!(only(&gateway).1.consecutive_failures <= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_end_with_their_backend() {
+    for generation in BOTH {
+        let (fake, other) = (fake("a", generation), fake("b", generation));
+        let gateway = watched(fake.settings()).await;
+        sleep(Duration::from_secs(60)).await;
+        let settings = settings(vec![other.settings()], PartialFailure::Fail, Some(checks()));
+        gateway.reload(settings).await;
+        let before = asked(&fake);
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!((asked(&fake), asked(&other) >= 10), (before, true));
+        drop(gateway);
+        let before = asked(&other);
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(asked(&other), before, "the last clone of the gateway ends them");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_refuses_what_the_gateway_shows_is_unauthenticated_and_not_healthy() {
+    for generation in BOTH {
+        let fake = fake("a", generation);
+        let gateway = watched(fake.settings()).await;
+        fake.offers.lock().unwrap().clear();
+        sleep(Duration::from_secs(90)).await;
+        let (report, checked) = only(&gateway);
+        assert_eq!((report.health(), checked.consecutive_failures), (Health::Unauthenticated, 3));
+        assert_eq!(checked.last_error.unwrap().kind, "unauthorized");
+        assert!(!report.is_healthy());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_asks_for_its_callers_credentials_is_unauthenticated_and_as_it_should_be() {
+    for generation in BOTH {
+        let fake = Fake::new("a", generation).offer("alice", tools("own"));
+        let gateway = watched(fake.per_caller()).await;
+        for _ in 0..5 {
+            let (report, checked) = only(&gateway);
+            assert_eq!(report.health(), Health::Unauthenticated);
+            assert_eq!((checked.consecutive_failures, checked.changes), (0, 1));
+            assert!(report.is_healthy() && report.trouble().is_none(), "{report:?}");
+            sleep(Duration::from_secs(30)).await;
+        }
+        mood(&fake, Mood::Silent);
+        sleep(Duration::from_secs(90)).await;
+        assert_eq!(only(&gateway).0.health(), Health::Unavailable);
+        // Nobody waits for what is known to be away.
+        let alice = Client::new(&gateway, Generation::Stateless, "alice").await;
+        let begun = Instant::now();
+        alice.ask("tools/list", json!({})).await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_takes_more_than_half_of_the_time_again_and_again_is_degraded() {
+    let fake = fake("a", Generation::Stateful);
+    let gateway = watched(fake.settings()).await;
+    mood(&fake, Mood::Late(Duration::from_secs(6)));
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(only(&gateway).0.health(), Health::Ready, "twice is nothing");
+    sleep(Duration::from_secs(30)).await;
+    let (report, checked) = only(&gateway);
+    assert_eq!((report.health(), checked.consecutive_failures), (Health::Degraded, 0));
+    assert!(report.trouble().unwrap().contains("more than 5s"), "{report:?}");
+    mood(&fake, Mood::Well);
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(only(&gateway).0.health(), Health::Ready);
+}
+
+/// With a breaker of one failure in front.
+fn guarded(fake: &Arc<Fake>, timeout: u64) -> (BackendSettings, Breaker) {
+    let limits = vmcp_breaker::Settings::new(1, Duration::from_secs(timeout)).unwrap();
+    let breaker = Breaker::new(Backend::new("a"), limits);
+    let settings = fake.settings();
+    let inner = settings.service.clone();
+    let service =
+        tower::service_fn(move |request: Request<Full<bytes::Bytes>>| inner.send(request));
+    let service = BreakerLayer::new(breaker.clone())
+        .layer(service)
+        .map_response(|response: Response<_>| response.map(Body::wrap));
+    let service = BackendService::new(service);
+    (BackendSettings { service, breaker: Some(breaker.clone()), ..settings }, breaker)
+}
+
+#[tokio::test(start_paused = true)]
+async fn checks_and_requests_feed_one_circuit_and_a_check_is_its_trial() {
+    let fake = fake("a", Generation::Stateful);
+    let (backend, breaker) = guarded(&fake, 40);
+    let gateway = watched(backend).await;
+    mood(&fake, Mood::Dead);
+    sleep(Duration::from_secs(16)).await;
+    assert_eq!(breaker.state().name(), "open", "the check at 15 s has failed");
+    let before = asked(&fake);
+    sleep(Duration::from_secs(30)).await;
+    let (report, checked) = only(&gateway);
+    // Nothing was sent at 45 s, so nothing was seen.
+    assert_eq!((checked.consecutive_failures, asked(&fake)), (1, before));
+    assert_eq!(report.breaker.unwrap().state().name(), "open");
+    mood(&fake, Mood::Well);
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!((breaker.state().name(), asked(&fake)), ("closed", before + 1), "a check at 55 s");
+    assert_eq!(only(&gateway).1.consecutive_failures, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_is_given_up_is_a_failure_of_the_circuit() {
+    let fake = fake("a", Generation::Stateful);
+    let (backend, breaker) = guarded(&fake, 3600);
+    let _gateway = watched(backend).await;
+    mood(&fake, Mood::Silent);
+    sleep(Duration::from_secs(26)).await;
+    assert_eq!((breaker.state().name(), breaker.failures()), ("open", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn under_fail_a_list_fails_at_once_for_want_of_one_that_is_known_to_be_unavailable() {
+    let fake = fake("a", Generation::Stateful);
+    mood(&fake, Mood::Silent);
+    let gateway =
+        with_checks(vec![fake.settings()], PartialFailure::Fail, Some(every(2, 1, 2))).await;
+    assert_eq!(only(&gateway).0.health(), Health::Unavailable);
+    let client = Client::new(&gateway, Generation::Stateless, "").await;
+    let begun = Instant::now();
+    let said = client.ask("tools/list", json!({})).await.json();
+    let message = said["error"]["message"].as_str().unwrap();
+    assert!(message.contains("backend a did not answer a check in time"), "{message}");
+    assert_eq!(
+        (begun.elapsed(), &said["error"]["data"]["retryable"]),
+        (Duration::ZERO, &json!(true))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_backend_has_offered_is_out_of_date_ten_minutes_after_it_became_unavailable() {
+    for (generation, partial_failure) in
+        [(BOTH[0], PartialFailure::BestEffort), (BOTH[1], PartialFailure::Fail)]
+    {
+        let (dies, stays) = (fake("dies", generation), fake("stays", generation));
+        let all = vec![dies.settings(), stays.settings()];
+        let gateway = with_checks(all, partial_failure, Some(checks())).await;
+        let client = Client::new(&gateway, generation, "").await;
+        mood(&dies, Mood::Dead);
+        sleep(Duration::from_secs(75 + 590)).await;
+        assert_eq!(client.names("tools/list").await, ["dies_open", "stays_open"]);
+        sleep(Duration::from_secs(60)).await;
+        let said = client.ask("tools/list", json!({})).await.json();
+        match partial_failure {
+            PartialFailure::BestEffort => {
+                assert_eq!(said["result"]["tools"].as_array().unwrap().len(), 1, "{said}");
+            }
+            PartialFailure::Fail => assert_eq!(said["error"]["data"]["backend"], "dies", "{said}"),
+        }
+        mood(&dies, Mood::Well);
+        sleep(Duration::from_secs(40)).await;
+        assert_eq!(client.names("tools/list").await, ["dies_open", "stays_open"]);
+    }
+}

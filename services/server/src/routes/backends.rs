@@ -1,0 +1,67 @@
+//! The health of the backends, for `/status` and `/api/backends/health`.
+
+use serde_json::{Map, Value, json};
+use vmcp_aggregate::Gateway;
+use vmcp_aggregate::status::{CheckError, Checked};
+use vmcp_breaker::health::Health;
+
+/// What `/api/backends/health` shows: how many backends are how, and each one by its name.
+pub(super) fn health(gateway: &Gateway) -> Value {
+    use Health::{Degraded, Ready, Unauthenticated, Unavailable, Unknown};
+    let reports = gateway.backends();
+    let count = |health| reports.iter().filter(|backend| backend.health() == health).count();
+    let mut summary = Map::from_iter([("total".to_owned(), reports.len().into())]);
+    for health in [Ready, Degraded, Unavailable, Unauthenticated, Unknown] {
+        summary.insert(health.name().to_owned(), count(health).into());
+    }
+    let mut backends = Map::new();
+    for backend in &reports {
+        let mut shown = backend.checked.as_ref().map_or_else(|| json!({}), checked);
+        shown["status"] = backend.health().name().into();
+        shown["message"] = backend.trouble().into();
+        shown["circuit"] = backend.breaker.as_ref().map(circuit).into();
+        shown["mcp_revision"] = backend.revision.into();
+        backends.insert(backend.name.clone(), shown);
+    }
+    let monitoring = reports.iter().all(|backend| backend.checked.is_some());
+    json!({"monitoring_enabled": monitoring, "summary": summary, "backends": backends})
+}
+
+/// What checks have seen of a backend.
+pub(super) fn checked(checked: &Checked) -> Value {
+    let Checked {
+        health: _,
+        consecutive_failures,
+        since,
+        last_check,
+        next_check,
+        last_error,
+        changes,
+    } = checked;
+    json!({
+        "consecutive_failures": consecutive_failures,
+        "since": rfc3339(*since),
+        "last_check": last_check.and_then(rfc3339),
+        "next_check": next_check.and_then(rfc3339),
+        "last_error": last_error.as_ref().map(|CheckError { kind, message, at }| {
+            json!({"kind": kind, "message": message, "at": rfc3339(*at)})
+        }),
+        "changes": changes,
+    })
+}
+
+/// How the circuit to a backend stands, in the words of the resource's status (seed section 2.10).
+pub(super) fn circuit(breaker: &vmcp_breaker::Breaker) -> Value {
+    let vmcp_breaker::Status { state, failures, last_changed } = breaker.status();
+    json!({
+        "state": state.name(),
+        "failures": failures,
+        "retry_in_seconds": breaker.retry_in().map(|wait| wait.as_secs_f64().ceil()),
+        "last_changed": last_changed.and_then(rfc3339),
+    })
+}
+
+/// A point in time as dashboards read it; `None` for what no calendar has.
+fn rfc3339(at: std::time::SystemTime) -> Option<String> {
+    jiff::Timestamp::try_from(at).ok().map(|at| format!("{at:.0}"))
+}

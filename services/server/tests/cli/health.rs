@@ -1,0 +1,150 @@
+//! Backends whose health is watched.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::http::get;
+use crate::keeper::{Keeper, Mood};
+use crate::mcp::Stateless;
+use crate::program::{Folder, Running, vmcp};
+
+/// A configuration with the backend `a`.
+fn config(keeper: &Keeper, failures: &str) -> String {
+    let url = keeper.url();
+    format!(
+        "name: x\nincomingAuth: {{type: anonymous}}\nbackends: [{{name: a, url: \"{url}\", \
+         transport: streamable-http}}]\noperational: {{failureHandling: {{{failures}}}}}\n"
+    )
+}
+
+fn checks(interval: &str, timeout: &str, threshold: u32) -> String {
+    format!(
+        "healthCheckInterval: {interval}, healthCheckTimeout: {timeout}, unhealthyThreshold: {threshold}"
+    )
+}
+
+fn backend(port: u16) -> Value {
+    get(port, "/status")["backends"][0].clone()
+}
+
+/// Waits for something that takes its time. With the defaults, bad news takes a minute.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let patience = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < patience, "still waiting: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn until_status(port: u16, status: &str) -> Value {
+    let mut found = Value::Null;
+    until(status, || {
+        found = backend(port);
+        found["status"] == status
+    });
+    found
+}
+
+#[test]
+fn a_backend_that_dies_is_unavailable_after_the_threshold_and_comes_back() {
+    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let strict = folder.write("strict.yaml", &config(&keeper, &checks("200ms", "150ms", 3)));
+    let (server, port) = Running::serve(&strict, &[]);
+    let patient = folder.write("patient.yaml", &config(&keeper, &checks("200ms", "150ms", 1000)));
+    let (_patient, patient) = Running::serve(&patient, &[]);
+    until_status(port, "ready");
+    until_status(patient, "ready");
+    keeper.die();
+    let shown = until_status(port, "unavailable");
+    let checks = &shown["checks"];
+    assert!(checks["consecutive_failures"].as_u64().unwrap() >= 3, "{shown}");
+    assert_eq!(checks["last_error"]["kind"], "unreachable", "{shown}");
+    assert_eq!(shown["message"], "could not be reached");
+    for time in ["since", "last_check", "next_check"] {
+        assert!(checks[time].as_str().unwrap().ends_with('Z'), "{time}: {shown}");
+    }
+    let health = get(port, "/api/backends/health");
+    assert_eq!(
+        (&health["monitoring_enabled"], &health["summary"]["unavailable"]),
+        (&true.into(), &1.into())
+    );
+    assert_eq!(health["backends"]["a"]["status"], "unavailable");
+    assert_eq!(health["backends"]["a"]["circuit"], Value::Null);
+    until("more failures", || {
+        backend(patient)["checks"]["consecutive_failures"].as_u64() > Some(4)
+    });
+    assert_ne!(backend(patient)["status"], "unavailable", "a thousand failures are not there yet");
+    keeper.rise();
+    let shown = until_status(port, "ready");
+    assert_eq!(shown["checks"]["consecutive_failures"], 0);
+    assert_eq!(Stateless(port).tools(), ["a_x"]);
+    let (_, log) = server.stop();
+    let told = |to: &str| log.matches(&format!("\"to\":\"{to}\"")).count();
+    // That it was ready at first may have been told before the server listened.
+    assert!(told("unavailable") == 1 && (1..=2).contains(&told("ready")), "{log}");
+}
+
+#[test]
+fn a_hung_backend_is_unavailable_and_its_checks_are_given_up_in_time() {
+    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let file = folder.write("vmcp.yaml", &config(&keeper, &checks("1s", "300ms", 2)));
+    let (_server, port) = Running::serve(&file, &[]);
+    until_status(port, "ready");
+    keeper.mood(Mood::Hung);
+    let shown = until_status(port, "unavailable");
+    assert_eq!(shown["checks"]["last_error"]["kind"], "timeout", "{shown}");
+    keeper.mood(Mood::Well);
+    until_status(port, "ready");
+}
+
+#[test]
+fn a_backend_that_answers_401_is_there_and_unauthenticated() {
+    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let file = folder.write("vmcp.yaml", &config(&keeper, &checks("200ms", "150ms", 2)));
+    let (_server, port) = Running::serve(&file, &[]);
+    until_status(port, "ready");
+    keeper.mood(Mood::Refusing);
+    let shown = until_status(port, "unauthenticated");
+    assert_eq!(shown["checks"]["last_error"]["kind"], "unauthorized", "{shown}");
+    assert_eq!(get(port, "/api/backends/health")["summary"]["unauthenticated"], 1);
+}
+
+#[test]
+fn fifty_checks_are_made_in_one_session_over_one_connection() {
+    let (folder, keeper) = (Folder::new(), Keeper::start());
+    // Sooner than a connection that nobody uses is closed, and with time for a busy machine.
+    let file = folder.write("vmcp.yaml", &config(&keeper, &checks("100ms", "99ms", 1000)));
+    let (server, port) = Running::serve(&file, &[]);
+    until_status(port, "ready");
+    until("fifty checks", || keeper.pings() >= 50);
+    assert_eq!(keeper.sessions(), (1, 1));
+    // A check that a busy machine gave up takes its connection with it.
+    assert!(keeper.connections() < 10, "{} connections", keeper.connections());
+    server.stop();
+    assert_eq!(keeper.sessions(), (0, 1), "nothing is left behind");
+}
+
+#[test]
+fn another_interval_is_taken_over_without_another_session() {
+    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let file = folder.write("vmcp.yaml", &config(&keeper, &checks("1h", "10s", 3)));
+    let (server, port) = Running::serve(&file, &[]);
+    until_status(port, "ready");
+    assert_eq!(keeper.pings(), 0);
+    folder.write("vmcp.yaml", &config(&keeper, &checks("100ms", "99ms", 1000)));
+    server.signal("HUP");
+    until("some checks", || keeper.pings() > 3);
+    assert_eq!(keeper.sessions(), (1, 1));
+}
+
+#[test]
+fn the_interval_of_reports_is_refused_where_nobody_reports() {
+    let (folder, keeper) = (Folder::new(), Keeper::start());
+    let file = folder.write("vmcp.yaml", &config(&keeper, "statusReportingInterval: 10s"));
+    let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    let said = "statusReportingInterval: not supported by this version: this server reports to no Kubernetes";
+    assert!(ended.err.contains(said), "{ended:?}");
+}
