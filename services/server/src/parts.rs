@@ -9,6 +9,7 @@ mod guards;
 mod judge;
 mod measures;
 mod records;
+mod unstacked;
 mod unsupported;
 
 use std::fmt;
@@ -27,13 +28,14 @@ pub(crate) use self::judge::Judge;
 pub use self::measures::Measures;
 pub(crate) use self::records::Recording;
 pub use self::records::Records;
+pub use self::unstacked::Unstacked;
 pub use self::unsupported::Unsupported;
 
 /// What the server is made of, for one configuration.
 #[derive(Debug)]
 pub struct Parts {
     /// For the aggregating service.
-    pub settings: Settings,
+    pub settings: Unstacked,
     /// For what stands before it.
     pub guards: Guards,
     /// What is recorded of what clients do; `None` is nothing.
@@ -140,11 +142,12 @@ impl Parts {
         let settings = Settings {
             name,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            backends,
+            backends: Vec::new(),
             rules: aggregation::rules(aggregation),
             partial_failure,
             checks: Some(checks),
         };
+        let settings = Unstacked { settings, backends };
         let records = records::records(audit);
         Ok(Self {
             settings,

@@ -126,9 +126,9 @@ impl Server {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
-        let Parts { mut settings, guards, records, measures, about, debug: _ } = parts;
+        let Parts { settings, guards, records, measures, about, debug: _ } = parts;
         let telemetry = measures.clone().map(Measures::start).transpose()?;
-        gauges::observe_backends(&mut settings, telemetry.as_ref());
+        let settings = settings.stacked(telemetry.as_ref());
         let recording = records.map(Records::start).transpose()?;
         let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);

@@ -121,12 +121,6 @@ where
     }
 }
 
-/// What measures and traces requests to a backend, outermost: it counts what the breaker refuses too.
-#[must_use]
-pub fn measured(service: BackendService, telemetry: OutgoingLayer) -> BackendService {
-    erased(telemetry.classify(word).propagate(InMessage).layer(service))
-}
-
 /// Why a request failed, in a word that becomes a label.
 fn word(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
     if cause::<Open>(error).is_some() {
@@ -165,6 +159,8 @@ where
 /// What is around the connection to one backend.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
+    /// What is measured and traced; `None` is nothing.
+    pub telemetry: Option<OutgoingLayer>,
     /// Leaves the backend alone when it fails.
     pub breaker: Option<Breaker>,
     /// What the backend is shown.
@@ -193,7 +189,7 @@ impl Outgoing {
     /// The outgoing stack, innermost first.
     #[must_use]
     pub fn stack(self) -> BackendService {
-        let Self { breaker, credentials, timeouts, client } = self;
+        let Self { telemetry, breaker, credentials, timeouts, client } = self;
         // Outside the credentials: the next place is shown them anew, as it was asked for them. Same
         // origin, 307 and 308 only: the body is sent again as it is.
         let redirects = RedirectLayer::new(client.origin().clone());
@@ -209,9 +205,14 @@ impl Outgoing {
         };
         // Outside the credentials, so that an open circuit asks nobody for any; outside the timeout,
         // so that a wait in vain counts as a failure.
-        match breaker {
+        let stack = match breaker {
             None => stack,
             Some(breaker) => erased(BreakerLayer::new(breaker).classify(class).layer(stack)),
+        };
+        // Outermost: what an open circuit refuses was asked for too, and is counted.
+        match telemetry {
+            None => stack,
+            Some(layer) => erased(layer.classify(word).propagate(InMessage).layer(stack)),
         }
     }
 }

@@ -32,6 +32,7 @@ use vmcp_core::{
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Egress, Target};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
+use vmcp_telemetry::{OutgoingLayer, Telemetry};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 
 /// A body that must not be looked at.
@@ -233,11 +234,20 @@ async fn serve(answers: &'static [&'static str]) -> (Url, Arc<Mutex<Vec<String>>
 const LIMIT: Duration = Duration::from_millis(300);
 
 fn outgoing(url: &Url, credentials: Credentials) -> (BackendService, Breaker) {
+    measured(url, credentials, None)
+}
+
+fn measured(
+    url: &Url,
+    credentials: Credentials,
+    telemetry: Option<OutgoingLayer>,
+) -> (BackendService, Breaker) {
     let client = Egress::default().client(url, Target::allowing_private_addresses()).unwrap();
     let settings = vmcp_breaker::Settings::new(1, Duration::from_secs(60)).unwrap();
     let breaker = Breaker::new(Backend::new("be"), settings);
     let timeouts = TimeoutLayer::new(LIMIT);
-    let outgoing = Outgoing { breaker: Some(breaker.clone()), credentials, timeouts, client };
+    let breaker_of = Some(breaker.clone());
+    let outgoing = Outgoing { telemetry, breaker: breaker_of, credentials, timeouts, client };
     (outgoing.stack(), breaker)
 }
 
@@ -304,6 +314,20 @@ async fn an_open_circuit_asks_nobody_for_credentials() {
     let error = send(&service, &url, caller(&tokens)).await.unwrap_err();
     assert!(cause::<Open>(error.as_ref()).is_some(), "{error}");
     assert_eq!((tokens.asked.load(Ordering::Relaxed), heads.lock().unwrap().len()), (1, 1));
+}
+
+#[tokio::test]
+async fn what_an_open_circuit_refuses_is_measured_too() {
+    let (url, _) = serve(&["503 Gone"]).await;
+    let settings = vmcp_telemetry::Settings { prometheus: true, ..Default::default() };
+    let telemetry = Telemetry::builder(settings).build().unwrap();
+    let (service, _) = measured(&url, Credentials::None, Some(telemetry.outgoing()));
+    assert_eq!(send(&service, &url, Caller::Gateway).await.unwrap(), 503);
+    assert!(send(&service, &url, Caller::Gateway).await.is_err());
+    let text = telemetry.scrape().unwrap().text();
+    let text = std::str::from_utf8(&text).unwrap();
+    let errors = text.lines().filter(|line| line.starts_with("vmcp_backend_errors_total"));
+    assert!(errors.clone().any(|line| line.contains("circuit_open")), "{text}");
 }
 
 #[tokio::test]

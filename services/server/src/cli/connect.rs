@@ -1,7 +1,7 @@
 //! Asks the backends of a configuration what they offer, as the server would.
 
 use serde_json::{Value, json};
-use vmcp_aggregate::settings::{Limits, PartialFailure};
+use vmcp_aggregate::settings::{Limits, PartialFailure, Settings};
 use vmcp_aggregate::status::{BackendReport, Report};
 use vmcp_aggregate::{Conflict, Gateway, Seal};
 
@@ -27,9 +27,9 @@ const KINDS: [(&str, &str); 4] = [
 /// Starts the service without a listener, waits until every backend has answered or failed, and
 /// stops it again.
 pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
-    let Parts { mut settings, guards: _, records: _, measures: _, about: _, debug: _ } = parts;
+    let Parts { settings, guards: _, records: _, measures: _, about: _, debug: _ } = parts;
     // One look is all that there is time for.
-    settings.checks = None;
+    let settings = Settings { checks: None, ..settings.stacked(None) };
     let strict = settings.partial_failure == PartialFailure::Fail;
     let limits = Limits::default();
     let seal =

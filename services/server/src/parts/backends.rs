@@ -7,7 +7,7 @@ use std::time;
 use http::Uri;
 use http::uri::InvalidUri;
 use url::Url;
-use vmcp_aggregate::settings::{BackendSettings, Transport};
+use vmcp_aggregate::settings::Transport;
 use vmcp_breaker::{Breaker, Settings as Breaking};
 use vmcp_config::{Backend, BackendKind, Mistake, Timeouts, Transport as Spoken};
 use vmcp_egress::{ConfigError, Egress, Target};
@@ -15,6 +15,7 @@ use vmcp_timeout::TimeoutLayer;
 
 use super::AboutBackend;
 use super::credentials::Strategies;
+use super::unstacked::Unreached;
 use crate::stack::Outgoing;
 
 /// What holds for all backends.
@@ -29,7 +30,7 @@ pub(super) struct Around<'a> {
 pub(super) fn settings(
     backends: Vec<Backend>,
     around: &Around<'_>,
-) -> (Vec<BackendSettings>, Vec<Mistake>) {
+) -> (Vec<Unreached>, Vec<Mistake>) {
     let timeouts = layer(around.waiting);
     let mut ready = Vec::with_capacity(backends.len());
     let mut mistakes = Vec::new();
@@ -47,7 +48,7 @@ fn one(
     around: &Around<'_>,
     timeouts: &TimeoutLayer,
     index: usize,
-) -> Result<BackendSettings, Mistake> {
+) -> Result<Unreached, Mistake> {
     let Around { waiting, strategies, breaking, egress } = around;
     let mut print = DefaultHasher::new();
     let Backend { name, url, transport, kind, metadata: _ } = backend;
@@ -78,23 +79,22 @@ fn one(
     let backend = vmcp_core::Backend::new(&name);
     let breaker = breaking.map(|settings| Breaker::new(backend.clone(), settings));
     let outgoing = Outgoing {
-        breaker: breaker.clone(),
+        telemetry: None,
+        breaker,
         credentials: shown.credentials,
         timeouts: timeouts.clone(),
         client,
     };
     let answer_within = timeouts.limit(Some(&backend));
-    let service = outgoing.stack();
-    Ok(BackendSettings {
+    Ok(Unreached {
         backend,
         uri,
         transport,
         catalog: shown.catalog,
-        service,
-        breaker,
         answer_within,
         fingerprint,
         tuning,
+        outgoing,
     })
 }
 

@@ -2,21 +2,11 @@
 
 use std::sync::{Arc, Weak};
 
-use vmcp_aggregate::settings::Settings;
 use vmcp_breaker::State;
 use vmcp_egress::Egress;
-use vmcp_telemetry::{Telemetry, names};
+use vmcp_telemetry::names;
 
 use crate::routes::Shared;
-use crate::stack;
-
-/// Requests to the backends of `settings` are measured from now on.
-pub(super) fn observe_backends(settings: &mut Settings, telemetry: Option<&Telemetry>) {
-    let Some(telemetry) = telemetry else { return };
-    for backend in &mut settings.backends {
-        backend.service = stack::measured(backend.service.clone(), telemetry.outgoing());
-    }
-}
 
 /// Shows what `shared` counts, for as long as that is there.
 pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {

@@ -109,14 +109,14 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String> {
     let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
     let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
-    let Parts { mut settings, guards, records, measures, about, debug } = parts;
+    let Parts { settings, guards, records, measures, about, debug } = parts;
     if !unchanged(measures.as_ref(), shared.fixed.measures.as_ref(), Measures::same) {
         return Err(
             "telemetry: changes are taken over at a restart only: restart the server, or undo them"
                 .to_owned(),
         );
     }
-    super::gauges::observe_backends(&mut settings, shared.fixed.telemetry.as_ref());
+    let settings = settings.stacked(shared.fixed.telemetry.as_ref());
     crate::cli::log::set_debug(debug);
     let current = shared.stacks.load_full();
     let recorded = unchanged(records.as_ref(), current.recording.as_ref(), Records::same);
