@@ -22,7 +22,9 @@ const USUAL_CLAIMS: usize = 16;
 /// [`TokenFault::Malformed`], or [`TokenFault::TooManyClaims`] with more than [`MAX_CLAIMS`] members.
 pub fn parse_claims(json: &[u8]) -> Result<Map<String, Value>, TokenFault> {
     let left = Cell::new(MAX_CLAIMS);
-    let mut reader = serde_json::Deserializer::from_slice(json);
+    // Once for all of it, rather than in each string.
+    let json = std::str::from_utf8(json).map_err(|_| TokenFault::Malformed)?;
+    let mut reader = serde_json::Deserializer::from_str(json);
     let read = reader.deserialize_any(Top(Strict(&left)));
     match (read, reader.end()) {
         (Ok(claims), Ok(())) => Ok(claims),
@@ -145,6 +147,9 @@ mod tests {
 
     #[test]
     fn refuses_what_is_no_single_object() {
+        for bytes in [&b"{\"a\":\"\xff\"}"[..], b"{}\xff", b"\xef\xbb\xbf{}"] {
+            assert_eq!(parse_claims(bytes), Err(TokenFault::Malformed), "{bytes:?}");
+        }
         for other in ["", "[]", "1", "{}{}", "{", "{\"a\":1e400}", "{\"a\":\"\u{1}\"}"] {
             assert_eq!(parse_claims(other.as_bytes()), Err(TokenFault::Malformed), "{other}");
         }
