@@ -72,11 +72,17 @@ const CRATES: &[(&str, &str, Sees)] = &[
         Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-jwks"]),
     ),
     ("vmcp-session", "services/session", Sees::Only(&["vmcp-wire", "vmcp-core"])),
+    ("vmcp-redis", "services/redis", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     ("vmcp-auth-store", "services/auth-store", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (
         "vmcp-auth-server",
         "services/auth-server",
         Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-upstream", "vmcp-auth-store"]),
+    ),
+    (
+        "vmcp-auth-redis",
+        "services/auth-redis",
+        Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-redis", "vmcp-auth-store"]),
     ),
     (
         "vmcp-aggregate",

@@ -1,9 +1,5 @@
 //! What every implementation of [`Store`] has to hold, as tests that it runs against itself.
-//!
-//! ```ignore
-//! async fn fresh(limits: Limits) -> World { … }
-//! vmcp_auth_store::contract!(fresh);
-//! ```
+//! [`contract!`](crate::contract!) takes a function from [`Limits`](crate::Limits) to a [`World`], and makes them tests.
 
 use std::sync::Arc;
 

@@ -112,7 +112,8 @@ pub trait Store: Debug + Send + Sync + 'static {
         challenge: &'a Challenge,
     ) -> Answer<'a, CodeAnswer>;
 
-    /// Keeps what a taken code gives, unless the code was replayed or burnt meanwhile. The session
+    /// Keeps what a taken code gives, unless the code was replayed or burnt meanwhile. Once
+    /// more for the same grant is the same as before. The session
     /// lasts as long as the grant's current tokens from now on.
     fn start_grant<'a>(&'a self, code: &'a Digest, grant: &'a Grant) -> Answer<'a, Started>;
 

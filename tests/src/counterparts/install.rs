@@ -22,6 +22,24 @@ pub struct Python {
     root: PathBuf,
 }
 
+/// The installed Debian packages of Redis.
+#[derive(Debug, Clone)]
+pub(super) struct RedisTools {
+    root: PathBuf,
+}
+
+impl RedisTools {
+    /// One of its programs.
+    pub(super) fn program(&self, name: &str) -> PathBuf {
+        self.root.join("usr/bin").join(name)
+    }
+
+    /// Where its libraries are.
+    pub(super) fn libraries(&self) -> PathBuf {
+        self.root.join("libraries")
+    }
+}
+
 impl Npm {
     /// Node.js 24, which some packages need and the system's may not be.
     #[must_use]
@@ -74,6 +92,15 @@ pub async fn python() -> Result<Python, Fault> {
     once(&DONE, install_python).await
 }
 
+/// Redis, of Debian's packages, unpacked if it is not yet.
+///
+/// # Errors
+/// When this is no Debian, or its mirror cannot be reached.
+pub(super) async fn redis() -> Result<RedisTools, Fault> {
+    static DONE: OnceLock<Result<RedisTools, String>> = OnceLock::new();
+    once(&DONE, install_redis).await
+}
+
 async fn once<T: Clone + Send + Sync>(
     done: &'static OnceLock<Result<T, String>>,
     install: fn() -> Result<T, Fault>,
@@ -115,6 +142,43 @@ fn install_python() -> Result<Python, Fault> {
         run(Command::new(root.join("bin/python")).args(pip).arg(from.join("requirements.txt")))
     })?;
     Ok(Python { root })
+}
+
+fn install_redis() -> Result<RedisTools, Fault> {
+    let from = tools_dir().join("debian");
+    let root = install("redis", &from, &["redis.txt"], |root| {
+        require("apt-get", "Debian 12, for its packages of Redis 7,")?;
+        let list = fs::read_to_string(from.join("redis.txt"))?;
+        let download = |lists: &[String]| {
+            let mut command = Command::new("apt-get");
+            run(command.args(lists).arg("download").args(list.lines()).current_dir(root))
+        };
+        if download(&[]).is_err() {
+            // The system's lists are old or missing, and only its owner may renew them.
+            let place = |name| format!("--option=Dir::{name}={}", root.display());
+            let mut own = vec![place("State::Lists") + "/lists", place("Cache") + "/cache"];
+            own.push("--option=Debug::NoLocking=1".to_owned());
+            fs::create_dir_all(root.join("lists/partial"))?;
+            fs::create_dir_all(root.join("cache/archives/partial"))?;
+            run(Command::new("apt-get").args(&own).arg("update"))?;
+            download(&own)?;
+        }
+        for entry in fs::read_dir(root)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                run(Command::new("dpkg-deb").arg("--extract").arg(path).arg(root))?;
+            }
+        }
+        // One folder below that of the machine's architecture.
+        let libraries = fs::read_dir(root.join("usr/lib"))?.filter_map(Result::ok);
+        let libraries = libraries.map(|entry| entry.path()).find(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().contains("-linux-"))
+        });
+        let libraries = libraries.ok_or("Debian's packages have no libraries")?;
+        fs::rename(libraries, root.join("libraries"))?;
+        Ok(())
+    })?;
+    Ok(RedisTools { root })
 }
 
 /// Fills a folder of its own for this state of the lock files, unless that is done already. Other test programs wait.

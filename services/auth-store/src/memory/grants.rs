@@ -89,8 +89,13 @@ impl State {
         grant: &Grant,
         now: Timestamp,
     ) -> Result<Started, StoreError> {
-        let Some(Code::Redeeming { session, .. }) = self.codes.get(code) else {
-            return Ok(Started::Refused);
+        let session = match self.codes.get(code) {
+            Some(Code::Redeeming { session, .. }) => session,
+            Some(Code::Done { grant: given, .. }) if *given == grant.id => {
+                let there = self.grants.get(given).is_some();
+                return Ok(if there { Started::Started } else { Started::Refused });
+            }
+            _ => return Ok(Started::Refused),
         };
         if *session != grant.session || self.sessions.get(session).is_none() {
             return Ok(Started::Refused);

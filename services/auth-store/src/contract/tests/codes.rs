@@ -118,6 +118,12 @@ pub async fn a_code_that_nobody_took_starts_no_grant(fresh: impl AsyncFn(Limits)
     assert_eq!(store.start_grant(&unknown, &grant(1, &clock)).await, Ok(Started::Refused));
     assert!(matches!(take(&*store, &code, "client", "verifier").await, Taken::Fresh(_)));
     assert_eq!(store.start_grant(&code, &grant(1, &clock)).await, Ok(Started::Started));
+    // The same once more, as after a lost answer; another one is none of this code's.
+    assert_eq!(store.start_grant(&code, &grant(1, &clock)).await, Ok(Started::Started));
+    let mut another = grant(1, &clock);
+    another.id = grant_id(2);
+    assert_eq!(store.start_grant(&code, &another).await, Ok(Started::Refused));
+    store.revoke(&grant_id(1)).await.unwrap().unwrap();
     assert_eq!(store.start_grant(&code, &grant(1, &clock)).await, Ok(Started::Refused));
 }
 

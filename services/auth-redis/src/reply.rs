@@ -1,0 +1,147 @@
+//! What a script says.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::vec;
+
+use serde::de::DeserializeOwned;
+use vmcp_auth_store::{Revocation, Row, StoreError, Timestamp};
+use vmcp_redis::{FromRedisValue, Value, from_redis_value};
+
+/// The parts of an answer, in their order.
+#[derive(Debug)]
+pub(crate) struct Reply(vec::IntoIter<Value>);
+
+/// The fields of a record.
+#[derive(Debug)]
+pub(crate) struct Fields(HashMap<String, String>);
+
+const STRANGE: StoreError = StoreError::Corrupt { what: "answer" };
+
+impl Reply {
+    pub(crate) fn new(value: Value) -> Result<Self, StoreError> {
+        match value {
+            Value::Array(parts) => Ok(Self(parts.into_iter())),
+            _ => Err(STRANGE),
+        }
+    }
+
+    /// The next part, if it is not nil.
+    pub(crate) fn get<T: FromRedisValue>(&mut self) -> Result<Option<T>, StoreError> {
+        let Some(part) = self.0.next() else { return Ok(None) };
+        from_redis_value(part).map_err(|_| STRANGE)
+    }
+
+    /// The next part, which has to be there.
+    pub(crate) fn need<T: FromRedisValue>(&mut self) -> Result<T, StoreError> {
+        self.get()?.ok_or(STRANGE)
+    }
+
+    /// The next part: how the step went.
+    pub(crate) fn word(&mut self) -> Result<String, StoreError> {
+        self.need()
+    }
+
+    /// The next part: a record, if there is one.
+    pub(crate) fn record<T: DeserializeOwned>(
+        &mut self,
+        what: &'static str,
+    ) -> Result<Option<T>, StoreError> {
+        self.get::<String>()?.map(|text| read(&text, what)).transpose()
+    }
+
+    pub(crate) fn revocation(&mut self) -> Result<Option<Revocation>, StoreError> {
+        self.get::<String>()?.map(|text| revocation(&text)).transpose()
+    }
+
+    pub(crate) fn row(&mut self) -> Result<Option<Row>, StoreError> {
+        self.get::<String>()?.map(|text| row(&text)).transpose()
+    }
+
+    /// The remaining parts.
+    pub(crate) fn rest(self) -> vec::IntoIter<Value> {
+        self.0
+    }
+}
+
+impl Fields {
+    /// All fields of a record; `None` where there is none, or where it has expired.
+    pub(crate) fn all(value: Value, now: Timestamp) -> Result<Option<Self>, StoreError> {
+        let fields = Self(from_redis_value(value).map_err(|_| STRANGE)?);
+        if fields.0.is_empty() {
+            return Ok(None);
+        }
+        let expires = fields.number("x").map(Timestamp::from_millis)?;
+        Ok((expires > now).then_some(fields))
+    }
+
+    pub(crate) fn get(&self, field: &str) -> Option<&str> {
+        self.0.get(field).map(String::as_str)
+    }
+
+    pub(crate) fn number(&self, field: &str) -> Result<u64, StoreError> {
+        self.get(field).and_then(|text| text.parse().ok()).ok_or(STRANGE)
+    }
+
+    pub(crate) fn record<T: DeserializeOwned>(
+        &self,
+        field: &str,
+        what: &'static str,
+    ) -> Result<T, StoreError> {
+        read(self.get(field).unwrap_or_default(), what)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(field, value)| (field.as_str(), value.as_str()))
+    }
+}
+
+/// A record that was kept.
+pub(crate) fn read<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|_| StoreError::Corrupt { what })
+}
+
+/// A name that was kept.
+pub(crate) fn name<T: FromStr>(text: &str, what: &'static str) -> Result<T, StoreError> {
+    text.parse().map_err(|_| StoreError::Corrupt { what })
+}
+
+/// A row: its version, when it was written, and the record.
+pub(crate) fn row(text: &str) -> Result<Row, StoreError> {
+    let corrupt = StoreError::Corrupt { what: "row" };
+    let mut parts = text.splitn(3, ' ');
+    let version = parts.next().and_then(|version| version.parse().ok()).ok_or(corrupt)?;
+    let record: Row = read(parts.nth(1).unwrap_or_default(), "row")?;
+    Ok(Row { version, ..record })
+}
+
+/// What is told of a revocation: session, grant or `-`, when.
+pub(crate) fn revocation(text: &str) -> Result<Revocation, StoreError> {
+    let corrupt = StoreError::Corrupt { what: "revocation" };
+    let mut parts = text.split(' ');
+    let (Some(session), Some(grant), Some(at)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(corrupt);
+    };
+    let grant = (grant != "-").then(|| name(grant, "revocation")).transpose()?;
+    let at = Timestamp::from_millis(at.parse().map_err(|_| corrupt)?);
+    Ok(Revocation { grant, session: name(session, "revocation")?, at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_amiss_is_an_error_and_no_panic() {
+        for text in ["", " ", "1", "1 2", "1 2 {", "x 2 {}", "1 2 3 4"] {
+            assert_eq!(row(text), Err(StoreError::Corrupt { what: "row" }), "{text:?}");
+        }
+        for text in ["", "a b c", "AAAAAAAAAAAAAAAAAAAAAA - x", "AAAAAAAAAAAAAAAAAAAAAA"] {
+            let corrupt = Err(StoreError::Corrupt { what: "revocation" });
+            assert_eq!(revocation(text), corrupt, "{text:?}");
+        }
+        assert!(revocation("AAAAAAAAAAAAAAAAAAAAAA - 5").is_ok());
+        assert!(Reply::new(Value::Nil).is_err());
+        assert!(Fields::all(Value::Int(1), Timestamp::default()).is_err());
+    }
+}

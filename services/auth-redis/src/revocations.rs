@@ -1,0 +1,70 @@
+//! Hearing of revocations on any replica.
+
+use std::collections::VecDeque;
+
+use futures_util::stream::{self, BoxStream, StreamExt};
+use vmcp_auth_store::{Revocation, StoreError};
+use vmcp_redis::{Again, Event, Subscription, cmd};
+
+use crate::reply::{Reply, revocation};
+use crate::store::{RedisStore, unavailable};
+
+struct Listener {
+    store: RedisStore,
+    subscription: Subscription,
+    /// What is still to be told.
+    recent: VecDeque<Revocation>,
+}
+
+impl RedisStore {
+    pub(crate) async fn listen(&self) -> Result<BoxStream<'static, Revocation>, StoreError> {
+        let mut subscription = self.redis().subscribe(self.prefix(), self.channel());
+        // First listen, then look: what happens in between is told twice rather than never.
+        subscription.join().await.map_err(|fault| unavailable(&fault))?;
+        let recent = self.recent().await?;
+        let listener = Listener { store: self.clone(), subscription, recent };
+        Ok(stream::unfold(listener, Listener::next).boxed())
+    }
+
+    async fn recent(&self) -> Result<VecDeque<Revocation>, StoreError> {
+        let mut command = cmd("ZRANGEBYSCORE");
+        let now = self.now().millis();
+        command.arg(self.key("revoked", "")).arg(format!("({now}")).arg("+inf");
+        let answer = self.redis().call(self.prefix(), &command, Again::Yes).await;
+        let mut recent = VecDeque::new();
+        let mut reply = Reply::new(answer.map_err(|fault| unavailable(&fault))?)?;
+        while let Some(revocation) = reply.revocation()? {
+            recent.push_back(revocation);
+        }
+        Ok(recent)
+    }
+}
+
+impl Listener {
+    async fn next(mut self) -> Option<(Revocation, Self)> {
+        loop {
+            if let Some(revocation) = self.recent.pop_front() {
+                return Some((revocation, self));
+            }
+            match self.subscription.next().await {
+                Event::Joined => self.look().await,
+                Event::Message(message) => {
+                    let text = String::from_utf8_lossy(&message);
+                    match revocation(&text) {
+                        Ok(revocation) => return Some((revocation, self)),
+                        Err(error) => tracing::warn!(%error, "a message is no revocation"),
+                    }
+                }
+            }
+        }
+    }
+
+    /// After an interruption: what was revoked meanwhile was not heard.
+    async fn look(&mut self) {
+        match self.store.recent().await {
+            Ok(recent) => self.recent = recent,
+            // The connection will be found broken as well, and the look repeated.
+            Err(_) => self.subscription.leave().await,
+        }
+    }
+}

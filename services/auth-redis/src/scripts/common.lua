@@ -1,0 +1,94 @@
+-- What all scripts share. KEYS[1] is the prefix of all keys, which are in one slot because of it. Each
+-- record is a hash whose field x says when it expires by the callers' clock; the key's own TTL clears it
+-- away. The names of records of a kind are in a sorted set, by expiry: the cap and the gauge.
+local P = KEYS[1]
+local now, remembered, revocations = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local A = { unpack(ARGV, 4) }
+local call = redis.call
+
+local function lapse(key, at)
+  call('PEXPIRE', key, math.max(1, at - now))
+end
+
+local function alive(key)
+  local x = call('HGET', key, 'x')
+  return x and tonumber(x) > now
+end
+
+local function full(index, name, cap)
+  call('ZREMRANGEBYSCORE', P .. index, '-inf', now)
+  return not call('ZSCORE', P .. index, name) and call('ZCARD', P .. index) >= tonumber(cap)
+end
+
+local function enlist(index, name, at)
+  call('ZADD', P .. index, at, name)
+  if call('PTTL', P .. index) < at - now then lapse(P .. index, at) end
+end
+
+-- Puts a record in the place of what was there.
+local function write(kind, index, name, at, ...)
+  local key = P .. kind .. name
+  call('DEL', key)
+  call('HSET', key, 'x', at, ...)
+  lapse(key, at)
+  enlist(index, name, at)
+end
+
+-- Lets a record expire at another time.
+local function move(kind, index, name, at)
+  call('HSET', P .. kind .. name, 'x', at)
+  lapse(P .. kind .. name, at)
+  enlist(index, name, at)
+end
+
+local function erase(kind, index, name)
+  call('DEL', P .. kind .. name)
+  call('ZREM', P .. index, name)
+end
+
+local function client(name)
+  return alive(P .. 'client:' .. name) and call('HGET', P .. 'client:' .. name, 'd')
+end
+
+local function renew(name, lifetime)
+  if alive(P .. 'client:' .. name) then move('client:', 'clients', name, now + lifetime) end
+end
+
+-- Lets a session last until then or later. Whether there is one.
+local function keep(session, at)
+  local key = P .. 'session:' .. session
+  local x, user = unpack(call('HMGET', key, 'x', 'u'))
+  if not x or tonumber(x) <= now then return false end
+  if tonumber(x) < at then
+    move('session:', 'sessions', session, at)
+    enlist('sessions-of:' .. user, session, at)
+  end
+  return true
+end
+
+local function saying(session, grant)
+  return session .. ' ' .. (grant or '-') .. ' ' .. string.format('%.0f', now)
+end
+
+-- Ends a session and its grant, and tells everybody. What is told; false if there is neither.
+local function finish(session, grant)
+  local key = P .. 'session:' .. session
+  local there = alive(key)
+  local user, granted = unpack(call('HMGET', key, 'u', 'g'))
+  if user then
+    erase('session:', 'sessions', session)
+    call('ZREM', P .. 'sessions-of:' .. user, session)
+  end
+  grant = grant or (there and granted)
+  local ended = grant and alive(P .. 'grant:' .. grant)
+  if grant then erase('grant:', 'grants', grant) end
+  if not there and not ended then return false end
+  local said = saying(session, grant)
+  call('ZREMRANGEBYSCORE', P .. 'revoked', '-inf', now)
+  enlist('revoked', said, now + remembered)
+  if call('ZCARD', P .. 'revoked') > revocations then
+    call('ZREMRANGEBYRANK', P .. 'revoked', 0, 0)
+  end
+  call('PUBLISH', P .. 'revocations', said)
+  return said
+end

@@ -1,0 +1,2 @@
+erase('browser:', 'browsers', A[1])
+return { 'ok' }

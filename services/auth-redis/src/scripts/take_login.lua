@@ -1,0 +1,1 @@
+return { take(A[1]) }

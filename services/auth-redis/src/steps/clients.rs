@@ -1,0 +1,111 @@
+//! Clients and their logins, and this server's own registrations elsewhere.
+
+use std::time::Duration;
+
+use vmcp_auth_store::{Client, ClientId, Digest, Login, Sealed, StoreError};
+use vmcp_redis::Again;
+
+use crate::reply::read;
+use crate::store::RedisStore;
+
+impl RedisStore {
+    pub(super) async fn get_client(&self, id: &ClientId) -> Result<Option<Client>, StoreError> {
+        let record = self.kept("client:", id.as_str()).await?;
+        record.map(|record| read(&record, "client")).transpose()
+    }
+
+    pub(super) async fn register_client(&self, client: &Client) -> Result<(), StoreError> {
+        let (now, limits) = (self.now(), self.limits());
+        let rested = limits.client_lifetime.saturating_sub(limits.client_at_rest);
+        let arguments = self
+            .arguments()
+            .text(client.id.as_str())
+            .record(client)?
+            .time(now + limits.client_lifetime)
+            .number(limits.clients as u64)
+            .time(now + rested);
+        let mut reply = self.step(&self.scripts().register, arguments, Again::Yes).await?;
+        match &*reply.word()? {
+            "ok" => Ok(()),
+            _ => Err(StoreError::Full { what: "clients" }),
+        }
+    }
+
+    /// Keeps a login, in the place of another one if there is one.
+    pub(super) async fn set_login(
+        &self,
+        from: Option<&Digest>,
+        to: &Digest,
+        login: &Login,
+        ttl: Duration,
+    ) -> Result<bool, StoreError> {
+        let limits = self.limits();
+        let arguments = self
+            .arguments()
+            .text(from.map(|from| from.to_text()).unwrap_or_default())
+            .text(to.to_text())
+            .record(login)?
+            .time(self.now() + ttl)
+            .text(login.client().map(ClientId::as_str).unwrap_or_default())
+            .number(limits.logins as u64)
+            .number(limits.logins_per_client as u64);
+        let again = if from.is_some() { Again::No } else { Again::Yes };
+        let mut reply = self.step(&self.scripts().put_login, arguments, again).await?;
+        match &*reply.word()? {
+            "ok" => Ok(true),
+            "gone" => Ok(false),
+            "full of" => Err(StoreError::Full { what: "logins of this client" }),
+            _ => Err(StoreError::Full { what: "logins" }),
+        }
+    }
+
+    pub(super) async fn get_login(&self, key: &Digest) -> Result<Option<Login>, StoreError> {
+        let record = self.kept("login:", &key.to_text()).await?;
+        record.map(|record| read(&record, "login")).transpose()
+    }
+
+    pub(super) async fn remove_login(&self, key: &Digest) -> Result<Option<Login>, StoreError> {
+        let arguments = self.arguments().text(key.to_text());
+        self.step(&self.scripts().take_login, arguments, Again::No).await?.record("login")
+    }
+
+    pub(super) async fn get_registration(
+        &self,
+        key: &Digest,
+    ) -> Result<Option<Sealed>, StoreError> {
+        let record = self.kept("registration:", &key.to_text()).await?;
+        record.map(sealed).transpose()
+    }
+
+    pub(super) async fn set_registration(
+        &self,
+        key: &Digest,
+        new: &Sealed,
+        ttl: Duration,
+    ) -> Result<Sealed, StoreError> {
+        let arguments = self
+            .arguments()
+            .text(key.to_text())
+            .text(String::from(new.clone()))
+            .time(self.now() + ttl)
+            .number(self.limits().registrations as u64);
+        let mut reply = self.step(&self.scripts().put_registration, arguments, Again::Yes).await?;
+        match &*reply.word()? {
+            "ok" => sealed(reply.need()?),
+            _ => Err(StoreError::Full { what: "registrations" }),
+        }
+    }
+
+    pub(super) async fn remove_registration(
+        &self,
+        key: &Digest,
+        old: &Sealed,
+    ) -> Result<(), StoreError> {
+        let arguments = self.arguments().text(key.to_text()).text(String::from(old.clone()));
+        self.step(&self.scripts().drop_registration, arguments, Again::Yes).await.map(|_| ())
+    }
+}
+
+fn sealed(text: String) -> Result<Sealed, StoreError> {
+    Sealed::try_from(text).map_err(|_| StoreError::Corrupt { what: "registration" })
+}

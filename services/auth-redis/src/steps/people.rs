@@ -1,0 +1,107 @@
+//! People, their browsers and their consents.
+
+use std::time::Duration;
+
+use vmcp_auth_store::{
+    Browser, ClientId, Consent, Digest, Profile, StoreError, Subject, Timestamp, User, UserId,
+};
+use vmcp_redis::{Again, from_redis_value};
+
+use crate::arguments::{joined, json};
+use crate::reply::{Fields, name, read};
+use crate::store::RedisStore;
+
+impl RedisStore {
+    pub(super) async fn person(
+        &self,
+        subject: &Subject,
+        proposed: &UserId,
+        profile: &Profile,
+    ) -> Result<UserId, StoreError> {
+        let limits = self.limits();
+        let arguments = self
+            .arguments()
+            .text(joined(&[subject.provider.as_str(), subject.name.as_str()]))
+            .text(proposed.as_str())
+            .record(profile)?
+            .time(self.now() + limits.user_lifetime)
+            .number(limits.users as u64)
+            .record(subject)?;
+        let mut reply = self.step(&self.scripts().user, arguments, Again::Yes).await?;
+        match &*reply.word()? {
+            "ok" => name(&reply.need::<String>()?, "user"),
+            _ => Err(StoreError::Full { what: "people" }),
+        }
+    }
+
+    pub(super) async fn get_account(&self, id: &UserId) -> Result<Option<User>, StoreError> {
+        let now = self.now();
+        let fields = self.fields(&self.key("user:", id.as_str()), &[]).await?;
+        let Some(fields) = Fields::all(fields, now)? else { return Ok(None) };
+        Ok(Some(User {
+            id: id.clone(),
+            subject: fields.record("s", "user")?,
+            profile: fields.record("p", "user")?,
+            created: Timestamp::from_millis(fields.number("c")?),
+        }))
+    }
+
+    pub(super) async fn set_browser(
+        &self,
+        browser: &Digest,
+        user: &UserId,
+        consent: Option<&Consent>,
+        ttl: Duration,
+    ) -> Result<(), StoreError> {
+        let limits = self.limits();
+        let (field, record) = match consent {
+            Some(consent) => {
+                let (given, expires) = (consent.given.millis(), consent.expires.millis());
+                let field = joined(&[consent.client.as_str()]) + &consent.redirect_uri;
+                (field, format!("{given} {expires} {}", json(consent)?))
+            }
+            None => (String::new(), String::new()),
+        };
+        let arguments = self
+            .arguments()
+            .text(browser.to_text())
+            .text(user.as_str())
+            .time(self.now() + ttl)
+            .number(limits.browsers as u64)
+            .text(field)
+            .text(record)
+            .number(limits.consents_per_user as u64);
+        let mut reply = self.step(&self.scripts().remember, arguments, Again::Yes).await?;
+        match &*reply.word()? {
+            "ok" => Ok(()),
+            _ => Err(StoreError::Full { what: "browsers" }),
+        }
+    }
+
+    pub(super) async fn get_browser(&self, cookie: &Digest) -> Result<Option<Browser>, StoreError> {
+        let arguments = self.arguments().text(cookie.to_text());
+        let mut reply = self.step(&self.scripts().browser, arguments, Again::Yes).await?;
+        let Some(user) = reply.get::<String>()? else { return Ok(None) };
+        let corrupt = StoreError::Corrupt { what: "consent" };
+        let consents = reply.rest().map(|consent| {
+            let text: String = from_redis_value(consent).map_err(|_| corrupt)?;
+            read(&text, "consent")
+        });
+        let consents = consents.collect::<Result<_, _>>()?;
+        Ok(Some(Browser { user: name(&user, "browser")?, consents }))
+    }
+
+    pub(super) async fn remove_browser(&self, cookie: &Digest) -> Result<(), StoreError> {
+        let arguments = self.arguments().text(cookie.to_text());
+        self.step(&self.scripts().forget_browser, arguments, Again::Yes).await.map(|_| ())
+    }
+
+    pub(super) async fn remove_consents(
+        &self,
+        user: &UserId,
+        client: &ClientId,
+    ) -> Result<(), StoreError> {
+        let arguments = self.arguments().text(user.as_str()).text(joined(&[client.as_str()]));
+        self.step(&self.scripts().forget_consents, arguments, Again::Yes).await.map(|_| ())
+    }
+}

@@ -1,0 +1,171 @@
+//! Sessions and their rows.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use vmcp_auth_store::{
+    LockOwner, ProviderName, Revocation, Row, RowLock, Session, SessionHead, SessionId, StoreError,
+    Timestamp, UserId,
+};
+use vmcp_redis::Again;
+
+use crate::reply::{Fields, name, row};
+use crate::store::RedisStore;
+
+impl RedisStore {
+    pub(super) async fn set_row(
+        &self,
+        head: &SessionHead,
+        provider: &ProviderName,
+        row: &Row,
+        ttl: Duration,
+    ) -> Result<u64, StoreError> {
+        let limits = self.limits();
+        let arguments = self
+            .arguments()
+            .text(head.id.to_text())
+            .text(head.user.as_str())
+            .record(head)?
+            .text(provider.as_str())
+            .time(row.written)
+            .record(row)?
+            .time(self.now() + ttl)
+            .number(limits.sessions as u64)
+            .number(limits.sessions_per_user as u64)
+            .number(limits.rows as u64);
+        let mut reply = self.step(&self.scripts().put_row, arguments, Again::Yes).await?;
+        match &*reply.word()? {
+            "ok" => reply.need(),
+            "full of" => Err(StoreError::Full { what: "upstreams of this session" }),
+            _ => Err(StoreError::Full { what: "sessions" }),
+        }
+    }
+
+    pub(super) async fn change_row(
+        &self,
+        session: &SessionId,
+        provider: &ProviderName,
+        if_version: u64,
+        row: &Row,
+    ) -> Result<Option<u64>, StoreError> {
+        let arguments = self
+            .arguments()
+            .text(session.to_text())
+            .text(provider.as_str())
+            .number(if_version)
+            .time(row.written)
+            .record(row)?;
+        self.step(&self.scripts().replace_row, arguments, Again::No).await?.get()
+    }
+
+    pub(super) async fn remove_row(
+        &self,
+        session: &SessionId,
+        provider: &ProviderName,
+        if_version: Option<u64>,
+    ) -> Result<bool, StoreError> {
+        let arguments = self
+            .arguments()
+            .text(session.to_text())
+            .text(provider.as_str())
+            .text(if_version.map(|version| version.to_string()).unwrap_or_default());
+        let mut reply = self.step(&self.scripts().drop_row, arguments, Again::Yes).await?;
+        reply.need()
+    }
+
+    pub(super) async fn lock(
+        &self,
+        session: &SessionId,
+        provider: &ProviderName,
+        owner: &LockOwner,
+        ttl: Duration,
+    ) -> Result<RowLock, StoreError> {
+        let arguments = self
+            .arguments()
+            .text(session.to_text())
+            .text(provider.as_str())
+            .text(owner.to_text())
+            .time(self.now() + ttl);
+        let mut reply = self.step(&self.scripts().lock_row, arguments, Again::Yes).await?;
+        match &*reply.word()? {
+            "ok" => reply.row().map(RowLock::Acquired),
+            _ => Ok(RowLock::Held),
+        }
+    }
+
+    pub(super) async fn unlock(
+        &self,
+        session: &SessionId,
+        provider: &ProviderName,
+        owner: &LockOwner,
+    ) -> Result<(), StoreError> {
+        let arguments =
+            self.arguments().text(session.to_text()).text(provider.as_str()).text(owner.to_text());
+        self.step(&self.scripts().unlock_row, arguments, Again::Yes).await.map(|_| ())
+    }
+
+    pub(super) async fn get_session(&self, id: &SessionId) -> Result<Option<Session>, StoreError> {
+        let now = self.now();
+        let fields = self.fields(&self.key("session:", &id.to_text()), &[]).await?;
+        Fields::all(fields, now)?.as_ref().map(read_session).transpose()
+    }
+
+    pub(super) async fn prolong_session(
+        &self,
+        id: &SessionId,
+        ttl: Duration,
+    ) -> Result<bool, StoreError> {
+        let arguments = self.arguments().text(id.to_text()).time(self.now() + ttl);
+        self.step(&self.scripts().keep_session, arguments, Again::Yes).await?.need()
+    }
+
+    pub(super) async fn end_session(
+        &self,
+        id: &SessionId,
+    ) -> Result<Option<Revocation>, StoreError> {
+        let arguments = self.arguments().text(id.to_text());
+        self.step(&self.scripts().drop_session, arguments, Again::Yes).await?.revocation()
+    }
+
+    pub(super) async fn all_sessions(&self, user: &UserId) -> Result<Vec<Session>, StoreError> {
+        let now = self.now();
+        let arguments = self.arguments().text(user.as_str());
+        let reply = self.step(&self.scripts().sessions_of, arguments, Again::Yes).await?;
+        let mut sessions = Vec::new();
+        for fields in reply.rest() {
+            if let Some(fields) = Fields::all(fields, now)? {
+                sessions.push(read_session(&fields)?);
+            }
+        }
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.created));
+        Ok(sessions)
+    }
+
+    pub(super) async fn newest_row(
+        &self,
+        user: &UserId,
+        provider: &ProviderName,
+    ) -> Result<Option<(SessionId, Row)>, StoreError> {
+        let arguments = self.arguments().text(user.as_str()).text(provider.as_str());
+        let mut reply = self.step(&self.scripts().last_row, arguments, Again::Yes).await?;
+        let Some(session) = reply.get::<String>()? else { return Ok(None) };
+        let session = name(&session, "session")?;
+        Ok(reply.row()?.map(|row| (session, row)))
+    }
+}
+
+fn read_session(fields: &Fields) -> Result<Session, StoreError> {
+    let mut rows = BTreeMap::new();
+    for (field, value) in fields.iter() {
+        if let Some(provider) = field.strip_prefix("r:") {
+            rows.insert(name(provider, "row")?, row(value)?);
+        }
+    }
+    Ok(Session {
+        head: fields.record("h", "session")?,
+        grant: fields.get("g").map(|grant| name(grant, "session")).transpose()?,
+        created: Timestamp::from_millis(fields.number("s")?),
+        expires: Timestamp::from_millis(fields.number("x")?),
+        rows,
+    })
+}

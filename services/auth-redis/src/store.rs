@@ -1,0 +1,213 @@
+//! The store: where it is, how it starts, how a step is taken.
+
+use std::fmt;
+use std::sync::Arc;
+
+use vmcp_auth_store::{Limits, StoreError, Timestamp};
+use vmcp_core::Clock;
+use vmcp_redis::{Again, Fault, Redis, Script, Value, cmd};
+
+use crate::arguments::Arguments;
+use crate::reply::Reply;
+use crate::scripts::Scripts;
+
+/// What all keys begin with; the number is raised when what is kept changes its form.
+const PREFIX: &str = "vmcp:auth:v1:";
+
+/// Whose state it is: servers with the same name share theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace(String);
+
+/// What was given is no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a name of stored state has 1 to 253 letters, digits, '-', '.', '_', '/' or ':'")]
+pub struct NamespaceError;
+
+/// Why the store cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum StartError {
+    /// Redis cannot be reached, or doesn't accept who asks.
+    #[error(transparent)]
+    Redis(#[from] Fault),
+    /// The user may not do what is needed.
+    #[error("the Redis user may not use {command} on keys that begin with {prefix}: {reason}")]
+    Denied {
+        /// Which command was tried.
+        command: String,
+        /// What all keys begin with.
+        prefix: String,
+        /// What Redis says.
+        reason: String,
+    },
+}
+
+/// What an authorization server remembers, in Redis. A clone is the same store.
+#[derive(Clone)]
+pub struct RedisStore(Arc<Inner>);
+
+struct Inner {
+    redis: Redis,
+    prefix: String,
+    limits: Limits,
+    clock: Clock,
+    scripts: Scripts,
+}
+
+// === impl Namespace ===
+
+impl Namespace {
+    /// A name, such as the issuer's or that of a Kubernetes resource.
+    ///
+    /// # Errors
+    /// It is empty, too long, or has other characters than names have.
+    pub fn new(name: &str) -> Result<Self, NamespaceError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/:".contains(&byte);
+        if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
+            return Err(NamespaceError);
+        }
+        Ok(Self(name.to_owned()))
+    }
+}
+
+// === impl RedisStore ===
+
+impl RedisStore {
+    /// A store, after each command that it needs was tried.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or doesn't let its user do what is needed.
+    pub async fn start(
+        redis: Redis,
+        namespace: &Namespace,
+        limits: Limits,
+        clock: Clock,
+    ) -> Result<Self, StartError> {
+        let prefix = format!("{PREFIX}{{{}}}:", namespace.0);
+        let scripts = Scripts::new();
+        let store = Self(Arc::new(Inner { redis, prefix, limits, clock, scripts }));
+        store.probe().await?;
+        Ok(store)
+    }
+
+    async fn probe(&self) -> Result<(), StartError> {
+        let Inner { redis, prefix, scripts, .. } = &*self.0;
+        let answer = redis.run(&scripts.probe, prefix, &self.arguments(), Again::Yes).await?;
+        let mut denied = Reply::new(answer).map_err(|_| strange(prefix))?;
+        if let Ok(Some(command)) = denied.get() {
+            let reason = denied.need().unwrap_or_default();
+            return Err(StartError::Denied { command, prefix: prefix.clone(), reason });
+        }
+        for command in ["HMGET", "HGETALL", "ZRANGEBYSCORE"] {
+            self.try_one(command).await?;
+        }
+        redis.subscribe(prefix, self.channel()).join().await?;
+        Ok(())
+    }
+
+    async fn try_one(&self, command: &str) -> Result<(), StartError> {
+        let key = self.key("probe:", "none");
+        let mut tried = cmd(command);
+        tried.arg(&key);
+        match command {
+            "HMGET" => tried.arg("x"),
+            "ZRANGEBYSCORE" => tried.arg(0).arg(0),
+            _ => &mut tried,
+        };
+        self.0.redis.call(&self.0.prefix, &tried, Again::Yes).await?;
+        Ok(())
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.clock.now().into()
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub(crate) fn scripts(&self) -> &Scripts {
+        &self.0.scripts
+    }
+
+    pub(crate) fn redis(&self) -> &Redis {
+        &self.0.redis
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.0.prefix
+    }
+
+    pub(crate) fn key(&self, kind: &str, name: &str) -> String {
+        [&self.0.prefix, kind, name].concat()
+    }
+
+    /// Where revocations are published.
+    pub(crate) fn channel(&self) -> String {
+        self.key("revocations", "")
+    }
+
+    pub(crate) fn arguments(&self) -> Arguments {
+        Arguments::new(self.now(), &self.0.limits)
+    }
+
+    /// Takes a step.
+    pub(crate) async fn step(
+        &self,
+        script: &Script,
+        arguments: Arguments,
+        again: Again,
+    ) -> Result<Reply, StoreError> {
+        let answer = self.0.redis.run(script, &self.0.prefix, &arguments, again).await;
+        Reply::new(answer.map_err(|fault| unavailable(&fault))?)
+    }
+
+    /// Reads fields of a record, in one command.
+    pub(crate) async fn fields(&self, key: &str, fields: &[&str]) -> Result<Value, StoreError> {
+        let mut command = cmd(if fields.is_empty() { "HGETALL" } else { "HMGET" });
+        command.arg(key).arg(fields);
+        let answer = self.0.redis.call(&self.0.prefix, &command, Again::Yes).await;
+        answer.map_err(|fault| unavailable(&fault))
+    }
+
+    /// Reads the record of a kind, in one command.
+    pub(crate) async fn kept(&self, kind: &str, name: &str) -> Result<Option<String>, StoreError> {
+        let now = self.now();
+        let mut fields = Reply::new(self.fields(&self.key(kind, name), &["x", "d"]).await?)?;
+        let expires: Option<u64> = fields.get()?;
+        let record = fields.get()?;
+        Ok(record.filter(|_: &String| expires.is_some_and(|at| Timestamp::from_millis(at) > now)))
+    }
+}
+
+impl fmt::Debug for RedisStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisStore")
+            .field("redis", &self.0.redis)
+            .field("prefix", &self.0.prefix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a caller learns of a fault; the log has the rest.
+pub(crate) fn unavailable(fault: &Fault) -> StoreError {
+    tracing::warn!(%fault, "a step of the authorization server was not taken");
+    StoreError::Unavailable
+}
+
+fn strange(prefix: &str) -> StartError {
+    let reason = "its answer is no list".to_owned();
+    StartError::Denied { command: "EVALSHA".to_owned(), prefix: prefix.to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_slot() {
+        assert!(Namespace::new("default/my-vmcp").is_ok());
+        for wrong in ["", "a}b", "{", "a b", "ü", &"x".repeat(254)] {
+            assert_eq!(Namespace::new(wrong), Err(NamespaceError), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A connection whose writes have a deadline.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// Fails when the other end takes nothing of what is written for so long.
+pub(crate) struct Deadline<S> {
+    stream: S,
+    write: Duration,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Deadline<S> {
+    pub(crate) const fn new(stream: S, write: Duration) -> Self {
+        Self { stream, write, waiting: None }
+    }
+
+    /// What writing came to, unless it has been waited for too long.
+    fn within<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        outcome: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.waiting = None;
+            return outcome;
+        }
+        let write = self.write;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(write)));
+        ready!(waiting.as_mut().poll(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Deadline<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Deadline<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.within(cx, outcome)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_flush(cx);
+        self.within(cx, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.within(cx, outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_nobody_takes_fails_in_time() {
+        let (near, _far) = duplex(8);
+        let mut stream = Deadline::new(near, Duration::from_secs(3));
+        let begun = Instant::now();
+        let refused = stream.write_all(&[0; 100]).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(begun.elapsed().as_secs(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_is_taken_slowly_goes_on() {
+        let (near, mut far) = duplex(8);
+        let mut stream = Deadline::new(near, Duration::from_secs(3));
+        let reading = tokio::spawn(async move {
+            let mut taken = [0; 8];
+            for _ in 0..10 {
+                sleep(Duration::from_secs(2)).await;
+                far.read_exact(&mut taken).await.unwrap();
+            }
+        });
+        stream.write_all(&[0; 80]).await.unwrap();
+        reading.await.unwrap();
+    }
+}

@@ -1,0 +1,349 @@
+//! Redis 7 in its three modes.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+
+use super::install::redis;
+use super::process::output;
+use super::{Fault, GLANCE, free_port, scratch_dir};
+
+/// How long a server may take to start, and a group of them to find each other.
+const START: Duration = Duration::from_secs(20);
+
+static STARTED: AtomicU64 = AtomicU64::new(0);
+
+/// A running Redis, killed when this is dropped, or when the program that started it ends.
+#[derive(Debug)]
+pub struct Redis {
+    /// Where it listens, on the loopback interface.
+    pub port: u16,
+    folder: PathBuf,
+    arguments: Vec<String>,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    /// The server dies when this closes.
+    tether: ChildStdin,
+    child: Child,
+}
+
+/// Three masters with a replica each.
+#[derive(Debug)]
+pub struct RedisCluster {
+    /// Its nodes.
+    pub nodes: Vec<Redis>,
+}
+
+/// A master with a replica, and three Sentinels that watch it as `mymaster`.
+#[derive(Debug)]
+pub struct RedisSentinels {
+    /// The master, and the replica that takes over.
+    pub servers: [Redis; 2],
+    /// Those who watch.
+    pub sentinels: Vec<Redis>,
+}
+
+/// A CA, a certificate of the loopback interface's, and its key, in files.
+#[derive(Debug, Clone)]
+pub struct RedisTls {
+    folder: PathBuf,
+}
+
+impl Redis {
+    /// Starts a server with these arguments besides what all have.
+    ///
+    /// # Errors
+    /// When it cannot be installed, or doesn't start.
+    pub async fn start(arguments: &[&str]) -> Result<Self, Fault> {
+        let folder = folder("redis")?;
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut server = Self { port: free_port().await?, folder, arguments, running: None };
+        server.run().await?;
+        Ok(server)
+    }
+
+    /// Starts it again, where it was.
+    ///
+    /// # Errors
+    /// When it doesn't start.
+    pub async fn run(&mut self) -> Result<(), Fault> {
+        let tools = redis().await?;
+        let mut command = Command::new("sh");
+        let script = r#""$@" >server.log 2>&1 & read -r _; kill -KILL $!"#;
+        command.args(["-c", script, "sh"]).arg(tools.program("redis-server"));
+        if self.folder.join("sentinel.conf").exists() {
+            command.args(["sentinel.conf", "--sentinel"]);
+        } else {
+            let port = self.port.to_string();
+            let tls = self.arguments.iter().any(|argument| argument == "--tls-cert-file");
+            let (plain, secured) = if tls { ("0", &*port) } else { (&*port, "0") };
+            command.args(["--port", plain, "--tls-port", secured, "--bind", "127.0.0.1"]);
+            command.args(["--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", "0"]);
+            command.args(&self.arguments);
+        }
+        command.env("LD_LIBRARY_PATH", tools.libraries()).current_dir(&self.folder);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let tether = child.stdin.take().ok_or("standard input is not piped")?;
+        self.running = Some(Running { tether, child });
+        let until = Instant::now() + START;
+        while TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
+            if Instant::now() > until {
+                return Err(format!("Redis doesn't start:\n{}", self.log()).into());
+            }
+            sleep(GLANCE).await;
+        }
+        Ok(())
+    }
+
+    /// Kills it, the hard way, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub fn kill(&mut self) -> Result<(), Fault> {
+        if let Some(Running { tether, mut child }) = self.running.take() {
+            drop(tether);
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// What it answers to a command, as `redis-cli` prints it. Arguments of `redis-cli` may stand before.
+    ///
+    /// # Errors
+    /// When the server cannot be reached.
+    pub async fn cli<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Result<String, Fault> {
+        let port = self.port.to_string();
+        let mut all = ["-h", "127.0.0.1", "-p", &port].map(OsStr::new).to_vec();
+        all.extend(arguments.iter().map(AsRef::as_ref));
+        cli(&all).await
+    }
+
+    /// What it logged.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.kill();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl RedisCluster {
+    /// Starts a cluster.
+    ///
+    /// # Errors
+    /// When it cannot be installed, or doesn't come together.
+    pub async fn start(tls: Option<&RedisTls>) -> Result<Self, Fault> {
+        let mut nodes = Vec::new();
+        let secured = tls.map(RedisTls::arguments).unwrap_or_default();
+        for _ in 0..6 {
+            let bus = free_port().await?.to_string();
+            let mut arguments = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
+            arguments.extend(["--cluster-port", &bus, "--cluster-allow-replica-migration", "no"]);
+            arguments.extend(secured.iter().map(String::as_str));
+            if tls.is_some() {
+                arguments.extend(["--tls-cluster", "yes", "--tls-replication", "yes"]);
+            }
+            nodes.push(Redis::start(&arguments).await?);
+        }
+        let addresses: Vec<_> =
+            nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        let mut create = vec!["--cluster", "create"];
+        create.extend(addresses.iter().map(String::as_str));
+        create.extend(["--cluster-replicas", "1", "--cluster-yes"]);
+        cli(&command(tls, &create)).await?;
+        let cluster = Self { nodes };
+        for node in &cluster.nodes {
+            node.until(&command(tls, &["CLUSTER", "INFO"]), "cluster_state:ok").await?;
+        }
+        Ok(cluster)
+    }
+}
+
+impl RedisSentinels {
+    /// Starts them. `tls` is the servers', `sentinel_tls` the Sentinels'.
+    ///
+    /// # Errors
+    /// When they cannot be installed, or don't find each other.
+    pub async fn start(
+        tls: Option<&RedisTls>,
+        sentinel_tls: Option<&RedisTls>,
+    ) -> Result<Self, Fault> {
+        let mut secured = tls.map(RedisTls::arguments).unwrap_or_default();
+        if tls.is_some() {
+            secured.extend(["--tls-replication".to_owned(), "yes".to_owned()]);
+        }
+        let arguments: Vec<_> = secured.iter().map(String::as_str).collect();
+        let master = Redis::start(&arguments).await?;
+        let port = master.port.to_string();
+        let replica =
+            Redis::start(&[&arguments[..], &["--replicaof", "127.0.0.1", &port]].concat()).await?;
+        let asked = command(tls, &["INFO", "replication"]);
+        replica.until(&asked, "master_link_status:up").await?;
+        let mut sentinels = Vec::new();
+        for _ in 0..3 {
+            sentinels.push(sentinel(&port, tls, sentinel_tls).await?);
+        }
+        let group = Self { servers: [master, replica], sentinels };
+        let asked = command(sentinel_tls, &["SENTINEL", "MASTER", "mymaster"]);
+        for sentinel in &group.sentinels {
+            sentinel.until(&asked, "num-slaves\n1").await?;
+            sentinel.until(&asked, "num-other-sentinels\n2").await?;
+        }
+        Ok(group)
+    }
+}
+
+impl Redis {
+    /// Waits until a command's answer has this text.
+    ///
+    /// # Errors
+    /// When it takes too long.
+    pub async fn until<S: AsRef<OsStr>>(&self, command: &[S], text: &str) -> Result<(), Fault> {
+        let until = Instant::now() + START;
+        loop {
+            let answer = self.cli(command).await.unwrap_or_default();
+            if answer.contains(text) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                return Err(format!("Redis never says {text:?}:\n{answer}").into());
+            }
+            sleep(GLANCE * 5).await;
+        }
+    }
+}
+
+/// A command, over TLS if that is how the server is asked.
+fn command(tls: Option<&RedisTls>, command: &[&str]) -> Vec<String> {
+    let plain = || command.iter().map(|word| (*word).to_owned()).collect();
+    tls.map_or_else(plain, |tls| tls.cli(command))
+}
+
+async fn sentinel(
+    master: &str,
+    tls: Option<&RedisTls>,
+    sentinel_tls: Option<&RedisTls>,
+) -> Result<Redis, Fault> {
+    let folder = folder("sentinel")?;
+    let port = free_port().await?;
+    let mut settings = vec![
+        "bind 127.0.0.1".to_owned(),
+        format!("sentinel monitor mymaster 127.0.0.1 {master} 2"),
+        "sentinel down-after-milliseconds mymaster 1000".to_owned(),
+        "sentinel failover-timeout mymaster 3000".to_owned(),
+        if sentinel_tls.is_some() {
+            format!("port 0\ntls-port {port}")
+        } else {
+            format!("port {port}")
+        },
+    ];
+    // A Sentinel has one set of certificates, for those who ask it and for the servers that it watches.
+    for pair in sentinel_tls.or(tls).map(RedisTls::arguments).unwrap_or_default().chunks(2) {
+        settings.push(pair.join(" ").trim_start_matches("--").to_owned());
+    }
+    if tls.is_some() {
+        settings.push("tls-replication yes".to_owned());
+    }
+    fs::write(folder.join("sentinel.conf"), settings.join("\n") + "\n")?;
+    let mut sentinel = Redis { port, folder, arguments: Vec::new(), running: None };
+    sentinel.run().await?;
+    Ok(sentinel)
+}
+
+impl RedisTls {
+    /// A CA of its own, and a certificate for `localhost` and 127.0.0.1. `trusted` are further CAs that the
+    /// servers trust among themselves.
+    ///
+    /// # Errors
+    /// When there is no room for files.
+    pub fn new(trusted: &[&Self]) -> Result<Self, Fault> {
+        let folder = folder("tls")?;
+        let mut ca = rcgen::CertificateParams::new(Vec::new())?;
+        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        ca.distinguished_name
+            .push(rcgen::DnType::CommonName, format!("CA of {}", folder.display()));
+        let ca_key = rcgen::KeyPair::generate()?;
+        let ca_certificate = ca.self_signed(&ca_key)?;
+        let names = ["localhost", "127.0.0.1", "::1"].map(ToOwned::to_owned).to_vec();
+        let params = rcgen::CertificateParams::new(names)?;
+        let key = rcgen::KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &rcgen::Issuer::new(ca, ca_key))?;
+        fs::write(folder.join("key.pem"), key.serialize_pem())?;
+        fs::write(folder.join("certificate.pem"), certificate.pem())?;
+        fs::write(folder.join("ca.pem"), ca_certificate.pem())?;
+        let mut all = ca_certificate.pem();
+        for other in trusted {
+            all += &fs::read_to_string(other.ca())?;
+        }
+        fs::write(folder.join("trusted.pem"), all)?;
+        Ok(Self { folder })
+    }
+
+    /// The path of the CA's certificate.
+    #[must_use]
+    pub fn ca(&self) -> String {
+        self.file("ca.pem")
+    }
+
+    /// The CA's certificate (PEM).
+    ///
+    /// # Errors
+    /// When the file is gone.
+    pub fn pem(&self) -> Result<Vec<u8>, Fault> {
+        Ok(fs::read(self.folder.join("ca.pem"))?)
+    }
+
+    /// What tells a server to use them.
+    #[must_use]
+    pub fn arguments(&self) -> Vec<String> {
+        [
+            ("--tls-cert-file", self.file("certificate.pem")),
+            ("--tls-key-file", self.file("key.pem")),
+            ("--tls-ca-cert-file", self.file("trusted.pem")),
+            ("--tls-auth-clients", "no".to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect()
+    }
+
+    /// A command, with what tells `redis-cli` to use them.
+    #[must_use]
+    pub fn cli(&self, command: &[&str]) -> Vec<String> {
+        let ca = self.ca();
+        [&["--tls", "--cacert", &ca], command].concat().into_iter().map(ToOwned::to_owned).collect()
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+}
+
+async fn cli<S: AsRef<OsStr>>(arguments: &[S]) -> Result<String, Fault> {
+    let tools = redis().await?;
+    let mut command = tokio::process::Command::new(tools.program("redis-cli"));
+    command.env("LD_LIBRARY_PATH", tools.libraries()).args(arguments);
+    output("redis-cli", command).await
+}
+
+fn folder(kind: &str) -> Result<PathBuf, Fault> {
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let folder =
+        scratch_dir()?.join("runs").join(format!("{}-{number}-{kind}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    Ok(Path::new(&folder).to_owned())
+}

@@ -1,0 +1,331 @@
+//! A server dies during a login and a refresh: nothing is left that cannot be finished.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep, timeout};
+use vmcp_auth_store::contract::World;
+use vmcp_auth_store::{
+    Challenge, ClientId, Digest, Grant, GrantId, Limits, Presented, Profile, ProviderName, Refresh,
+    Rotation, Row, Sealed, Seed, SessionHead, SessionId, Started, Store, StoreError, Taken,
+    Timestamp, UserId,
+};
+use vmcp_core::Clock;
+use vmcp_redis::{
+    Address, Again, Node, Redis as Connection, Sentinel, Settings, Timeouts, Tls, cmd,
+};
+use vmcp_tests::counterparts::{Redis, RedisCluster, RedisSentinels, RedisTls, skipped};
+
+use crate::given::{TIMEOUTS, standalone, world};
+
+/// How long a group may take to agree on a new master.
+const FAILOVER: Duration = Duration::from_secs(60);
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+
+fn head() -> SessionHead {
+    SessionHead {
+        id: SessionId::from_bytes([1; 16]),
+        user: UserId::new("alice").unwrap(),
+        client: ClientId::new("client").unwrap(),
+    }
+}
+
+fn grant(clock: &Clock) -> Grant {
+    let (head, now): (_, Timestamp) = (head(), SystemTime::into(clock.now()));
+    Grant {
+        id: GrantId::from_bytes([1; 16]),
+        client: head.client,
+        user: head.user,
+        profile: Profile::default(),
+        session: head.id,
+        scopes: vec![],
+        audience: vec![],
+        authenticated: now,
+        access_lifespan: Duration::from_secs(3600),
+        ends: now + WEEK * 4,
+        refresh: Some(Refresh {
+            idle: WEEK,
+            idle_end: now + WEEK,
+            generation: 0,
+            current: Digest::of("token 0"),
+            previous: None,
+        }),
+    }
+}
+
+/// A login up to its code.
+async fn login(store: &dyn Store, clock: &Clock) -> Digest {
+    let (head, now) = (head(), SystemTime::into(clock.now()));
+    let sealed = Sealed::from_bytes(*b"tokens");
+    let row = Row { version: 0, sealed, expires: None, scopes: vec![], written: now };
+    store.put_row(&head, &ProviderName::new("github").unwrap(), &row, WEEK).await.unwrap();
+    let seed = Seed {
+        client: head.client,
+        redirect_uri: "http://127.0.0.1:5000/".to_owned(),
+        challenge: Challenge::of_verifier("verifier"),
+        scopes: vec![],
+        resource: None,
+        nonce: None,
+        session: head.id,
+        user: head.user,
+        profile: Profile::default(),
+        authenticated: now,
+    };
+    let code = Digest::of("code");
+    assert!(store.put_code(&code, &seed, WEEK).await.unwrap());
+    code
+}
+
+async fn redeem(store: &dyn Store, code: &Digest, clock: &Clock) {
+    let challenge = Challenge::of_verifier("verifier");
+    let taken = until(async || store.take_code(code, &head().client, &challenge).await).await.taken;
+    assert!(matches!(taken, Taken::Fresh(_)), "{taken:?}");
+    let started = until(async || store.start_grant(code, &grant(clock)).await).await;
+    assert_eq!(started, Started::Started);
+}
+
+async fn refresh(store: &dyn Store, generation: u32) -> Rotation {
+    let digest = Digest::of(format!("token {generation}"));
+    let next = Digest::of(format!("token {}", generation + 1));
+    let presented = Presented { digest, generation };
+    until(async || store.rotate(&GrantId::from_bytes([1; 16]), &presented, &next).await).await
+}
+
+/// A step, as a client takes it that tries again when it is told to.
+async fn until<T, F: Future<Output = Result<T, StoreError>>>(step: impl Fn() -> F) -> T {
+    let deadline = Instant::now() + FAILOVER;
+    loop {
+        match step().await {
+            Ok(answer) => return answer,
+            Err(StoreError::Unavailable) if Instant::now() < deadline => {}
+            Err(error) => panic!("{error}"),
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinel_fails_over_during_a_login_and_a_refresh() {
+    if skipped() {
+        return;
+    }
+    let tls = RedisTls::new(&[]).unwrap();
+    let sentinel_tls = RedisTls::new(&[&tls]).unwrap();
+    let mut group = RedisSentinels::start(Some(&tls), Some(&sentinel_tls)).await.unwrap();
+    let trusting = |tls: &RedisTls| Some(Tls::with_ca(&tls.pem().unwrap()).unwrap());
+    let nodes = group.sentinels.iter().map(|sentinel| Node::new("localhost", sentinel.port));
+    let address = Address::Sentinel(Sentinel {
+        master: "mymaster".to_owned(),
+        database: 3,
+        nodes: nodes.collect(),
+        tls: trusting(&sentinel_tls),
+    });
+    let timeouts = Timeouts { dial: Duration::from_secs(1), ..TIMEOUTS };
+    let settings = Settings { address, tls: trusting(&tls), timeouts, ..standalone(0) };
+    let World { store, replica, clock } = world(&settings, Limits::default()).await;
+    let mut revocations = replica.revocations().await.unwrap();
+    let code = login(&*store, &clock).await;
+    let [master, successor] = &mut group.servers;
+    let replicated = tls.cli(&["WAIT", "1", "5000"]);
+    assert_eq!(master.cli(&replicated).await.unwrap().trim(), "1");
+    // One of those who watch dies as well; two are enough to agree.
+    group.sentinels[0].kill().unwrap();
+    master.kill().unwrap();
+    let begun = Instant::now();
+    redeem(&*store, &code, &clock).await;
+    eprintln!("a new master was used after {:?}", begun.elapsed());
+    assert!(matches!(refresh(&*store, 0).await, Rotation::Rotated(_)));
+    assert!(matches!(refresh(&*replica, 1).await, Rotation::Rotated(_)));
+    let role = tls.cli(&["ROLE"]);
+    assert!(successor.cli(&role).await.unwrap().starts_with("master"));
+    // Whoever listened listens on.
+    until(async || store.drop_session(&head().id).await).await;
+    let heard = timeout(FAILOVER, revocations.next()).await.unwrap().unwrap();
+    assert_eq!(heard.session, head().id);
+}
+
+#[tokio::test]
+async fn a_master_that_no_sentinel_knows_is_named() {
+    if skipped() {
+        return;
+    }
+    let group = RedisSentinels::start(None, None).await.unwrap();
+    let address = |master: &str, port| {
+        let nodes = vec![Node::new("127.0.0.1", port)];
+        Address::Sentinel(Sentinel { master: master.to_owned(), database: 0, nodes, tls: None })
+    };
+    let port = group.sentinels[1].port;
+    let right = Settings { address: address("mymaster", port), ..standalone(0) };
+    Connection::connect(right).await.unwrap();
+    let wrong = Settings { address: address("other", port), ..standalone(0) };
+    let refused = Connection::connect(wrong).await.unwrap_err().to_string();
+    assert!(refused.contains(r#"knows no master "other""#), "{refused}");
+    let wrong = Settings { address: address("mymaster", group.servers[0].port), ..standalone(0) };
+    let refused = Connection::connect(wrong).await.unwrap_err().to_string();
+    assert!(refused.contains("refuses a command"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_node_dies_during_a_login_and_a_refresh() {
+    if skipped() {
+        return;
+    }
+    let tls = RedisTls::new(&[]).unwrap();
+    let mut cluster = RedisCluster::start(Some(&tls)).await.unwrap();
+    let address = Address::Cluster(vec![Node::new("127.0.0.1", cluster.nodes[0].port)]);
+    let timeouts = Timeouts { dial: Duration::from_secs(1), ..TIMEOUTS };
+    let trusted = Some(Tls::with_ca(&tls.pem().unwrap()).unwrap());
+    let settings = Settings { address, tls: trusted, timeouts, ..standalone(0) };
+    let World { store, replica, clock } = world(&settings, Limits::default()).await;
+    let mut revocations = replica.revocations().await.unwrap();
+    let code = login(&*store, &clock).await;
+    let serving = serving(&cluster, &tls, &format!("{store:?}")).await;
+    let replicated = tls.cli(&["WAIT", "1", "5000"]);
+    assert_eq!(cluster.nodes[serving].cli(&replicated).await.unwrap().trim(), "1");
+    cluster.nodes[serving].kill().unwrap();
+    let begun = Instant::now();
+    redeem(&*store, &code, &clock).await;
+    eprintln!("another node was used after {:?}", begun.elapsed());
+    assert!(matches!(refresh(&*store, 0).await, Rotation::Rotated(_)));
+    assert!(matches!(refresh(&*replica, 1).await, Rotation::Rotated(_)));
+    until(async || store.drop_session(&head().id).await).await;
+    let heard = timeout(FAILOVER, revocations.next()).await.unwrap().unwrap();
+    assert_eq!(heard.session, head().id);
+}
+
+/// Which node of a cluster serves a store.
+async fn serving(cluster: &RedisCluster, tls: &RedisTls, store: &str) -> usize {
+    let prefix = store.split('"').nth(1).unwrap();
+    for (number, node) in cluster.nodes.iter().enumerate() {
+        let question = tls.cli(&["GET", prefix]);
+        // A replica says where its master is.
+        if !node.cli(&question).await.unwrap().contains("MOVED") {
+            return number;
+        }
+    }
+    panic!("nobody serves {prefix}");
+}
+
+#[tokio::test]
+async fn a_slot_that_moves_is_followed_and_scripts_wait_for_all_of_it() {
+    if skipped() {
+        return;
+    }
+    let cluster = RedisCluster::start(None).await.unwrap();
+    let node = Node::new("127.0.0.1", cluster.nodes[0].port);
+    let settings = Settings { address: Address::Cluster(vec![node]), ..standalone(0) };
+    let redis = Connection::connect(settings).await.unwrap();
+    let set = |key: &str| {
+        let mut command = cmd("SET");
+        command.arg(key).arg("value");
+        command
+    };
+    redis.call("{foo}1", &set("{foo}1"), Again::Yes).await.unwrap();
+    // "foo" is in slot 12182, which the third of three nodes serves first.
+    let (from, to) = (&cluster.nodes[2], &cluster.nodes[0]);
+    let names = [
+        from.cli(&["CLUSTER", "MYID"]).await.unwrap(),
+        to.cli(&["CLUSTER", "MYID"]).await.unwrap(),
+    ];
+    let [old, new] = names.each_ref().map(|name| name.trim());
+    to.cli(&["CLUSTER", "SETSLOT", "12182", "IMPORTING", old]).await.unwrap();
+    from.cli(&["CLUSTER", "SETSLOT", "12182", "MIGRATING", new]).await.unwrap();
+    // What is not there any more is asked for where it will be.
+    redis.call("{foo}2", &set("{foo}2"), Again::Yes).await.unwrap();
+    assert_eq!(to.cli(&["CLUSTER", "COUNTKEYSINSLOT", "12182"]).await.unwrap().trim(), "1");
+    // A script could find one of its keys here and another there.
+    let script = vmcp_redis::Script::new("return redis.call('GET', '{foo}1')");
+    let arguments = Vec::<String>::new();
+    let running = async { redis.run(&script, "{foo}", &arguments, Again::No).await };
+    let moving = async {
+        sleep(Duration::from_millis(500)).await;
+        let port = to.port.to_string();
+        from.cli(&["MIGRATE", "127.0.0.1", &port, "{foo}1", "0", "1000"]).await.unwrap();
+        for node in [to, from] {
+            node.cli(&["CLUSTER", "SETSLOT", "12182", "NODE", new]).await.unwrap();
+        }
+    };
+    let (answer, ()) = futures_util::join!(running, moving);
+    let answer: String = vmcp_redis::from_redis_value(answer.unwrap()).unwrap();
+    assert_eq!(answer, "value");
+}
+
+#[tokio::test]
+async fn a_server_outside_a_cluster_is_named() {
+    if skipped() {
+        return;
+    }
+    let server = Redis::start(&[]).await.unwrap();
+    let address = Address::Cluster(vec![Node::new("127.0.0.1", server.port)]);
+    let refused = Connection::connect(Settings { address, ..standalone(0) }).await.unwrap_err();
+    assert!(refused.to_string().contains("not in cluster mode"), "{refused}");
+}
+
+/// Stands between a store and Redis, and loses the answer that comes after `cut` was set.
+async fn lossy(server: u16, cut: Arc<AtomicBool>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut near, _)) = listener.accept().await {
+            let cut = Arc::clone(&cut);
+            tokio::spawn(async move {
+                let mut far = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+                let (mut from_near, mut to_near) = near.split();
+                let (mut from_far, mut to_far) = far.split();
+                let back = async {
+                    let mut buffer = [0; 4096];
+                    loop {
+                        let length = from_far.read(&mut buffer).await.unwrap_or_default();
+                        if length == 0 || cut.swap(false, Ordering::SeqCst) {
+                            return;
+                        }
+                        to_near.write_all(&buffer[..length]).await.unwrap();
+                    }
+                };
+                tokio::select! {
+                    () = back => {}
+                    _ = copy(&mut from_near, &mut to_far) => {}
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_step_whose_answer_was_lost_is_whole() {
+    if skipped() {
+        return;
+    }
+    let server = Redis::start(&[]).await.unwrap();
+    let cut = Arc::new(AtomicBool::new(false));
+    let port = lossy(server.port, Arc::clone(&cut)).await;
+    let World { store, clock, .. } = world(&standalone(port), Limits::default()).await;
+    let code = login(&*store, &clock).await;
+    let challenge = Challenge::of_verifier("verifier");
+    // Scripts are sent whole once, which would be the answer that gets lost.
+    for _ in 0..2 {
+        store.take_code(&Digest::of("none"), &head().client, &challenge).await.unwrap();
+        store.start_grant(&Digest::of("none"), &grant(&clock)).await.unwrap();
+        assert_eq!(refresh(&*store, 0).await, Rotation::Gone);
+    }
+    // Taking a code is not the same when done twice: who asked is told that it is not known.
+    cut.store(true, Ordering::SeqCst);
+    let lost = store.take_code(&code, &head().client, &challenge).await.unwrap_err();
+    assert_eq!(lost, StoreError::Unavailable);
+    let again = store.take_code(&code, &head().client, &challenge).await.unwrap();
+    assert_eq!(again.taken, Taken::Redeeming);
+    // The other steps of a token are asked for again, and come to the same.
+    cut.store(true, Ordering::SeqCst);
+    assert_eq!(store.start_grant(&code, &grant(&clock)).await, Ok(Started::Started));
+    cut.store(true, Ordering::SeqCst);
+    let Rotation::Repeated(rotated) = refresh(&*store, 0).await else { panic!() };
+    assert_eq!(rotated.refresh.unwrap().current, Digest::of("token 1"));
+    assert!(matches!(refresh(&*store, 1).await, Rotation::Rotated(_)));
+}

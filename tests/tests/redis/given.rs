@@ -1,0 +1,49 @@
+//! Stores in a Redis that a test started.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use vmcp_auth_redis::{Namespace, RedisStore};
+use vmcp_auth_store::Limits;
+use vmcp_auth_store::contract::World;
+use vmcp_core::Clock;
+use vmcp_redis::{Address, Credentials, Node, Redis, Settings, Timeouts};
+
+pub(crate) const TIMEOUTS: Timeouts = Timeouts {
+    dial: Duration::from_secs(5),
+    read: Duration::from_secs(3),
+    write: Duration::from_secs(3),
+};
+
+/// Settings for a server without TLS and password.
+pub(crate) fn standalone(port: u16) -> Settings {
+    Settings {
+        address: Address::Standalone(Node::new("127.0.0.1", port)),
+        credentials: Credentials::default(),
+        tls: None,
+        timeouts: TIMEOUTS,
+    }
+}
+
+/// A name that no other test has.
+pub(crate) fn namespace() -> Namespace {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    Namespace::new(&format!("test/{}", NEXT.fetch_add(1, Ordering::Relaxed))).unwrap()
+}
+
+/// A clock at a moment in 2027.
+pub(crate) fn clock() -> Clock {
+    Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000))
+}
+
+/// An empty store, seen by two replicas with connections of their own.
+pub(crate) async fn world(settings: &Settings, limits: Limits) -> World {
+    let (clock, namespace) = (clock(), namespace());
+    let start = async || {
+        let redis = Redis::connect(settings.clone()).await.unwrap();
+        RedisStore::start(redis, &namespace, limits.clone(), clock.clone()).await.unwrap()
+    };
+    let (store, replica) = (Arc::new(start().await), Arc::new(start().await));
+    World { store, replica, clock }
+}

@@ -1,0 +1,242 @@
+//! What each step costs: commands, as Redis itself sees them.
+
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use vmcp_auth_store::contract::World;
+use vmcp_auth_store::{
+    Aim, ApplicationType, Challenge, Client, ClientAuth, ClientId, Digest, Grant, GrantId, Limits,
+    LockOwner, Login, Presented, Profile, ProviderName, Refresh, Request, Row, Sealed, Seed,
+    SessionHead, SessionId, Stage, Started, Subject, SubjectName, Taken, Timestamp, UserId,
+};
+use vmcp_tests::counterparts::{Redis, skipped};
+
+use crate::given::{standalone, world};
+
+/// Sees all commands that a server gets.
+struct Monitor {
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    _commands: OwnedWriteHalf,
+    server: u16,
+}
+
+impl Monitor {
+    async fn start(server: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
+        let (read, mut commands) = stream.into_split();
+        commands.write_all(b"MONITOR\r\n").await.unwrap();
+        let mut lines = BufReader::new(read).lines();
+        assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("+OK"));
+        Self { lines, _commands: commands, server }
+    }
+
+    /// The commands since the last time, without those that scripts issue.
+    async fn commands(&mut self) -> Vec<String> {
+        let mut other = TcpStream::connect(("127.0.0.1", self.server)).await.unwrap();
+        other.write_all(b"ECHO so-far\r\n").await.unwrap();
+        let mut commands = Vec::new();
+        loop {
+            let line = self.lines.next_line().await.unwrap().unwrap();
+            if line.contains("so-far") {
+                return commands;
+            }
+            if !line.contains(" lua]") {
+                commands.push(line);
+            }
+        }
+    }
+}
+
+fn login(client: &ClientId, session: SessionId) -> Login {
+    Login {
+        aim: Aim::Authorize(Request {
+            client: client.clone(),
+            redirect_uri: "http://127.0.0.1:5000/".to_owned(),
+            state: None,
+            challenge: Challenge::of_verifier("verifier"),
+            scopes: vec![],
+            resource: None,
+            nonce: None,
+        }),
+        session,
+        browser: Digest::of("cookie"),
+        stage: Stage::AwaitConsent { csrf: Digest::of("csrf") },
+        user: None,
+        profile: Profile::default(),
+        created: Timestamp::default(),
+    }
+}
+
+fn client(id: &ClientId) -> Client {
+    Client {
+        id: id.clone(),
+        name: None,
+        redirect_uris: vec![],
+        auth: ClientAuth::None,
+        refresh: true,
+        scopes: vec![],
+        application_type: ApplicationType::Native,
+        software_id: None,
+        created: Timestamp::default(),
+    }
+}
+
+fn seed(head: &SessionHead) -> Seed {
+    Seed {
+        client: head.client.clone(),
+        redirect_uri: "http://127.0.0.1:5000/".to_owned(),
+        challenge: Challenge::of_verifier("verifier"),
+        scopes: vec![],
+        resource: None,
+        nonce: None,
+        session: head.id,
+        user: head.user.clone(),
+        profile: Profile::default(),
+        authenticated: Timestamp::default(),
+    }
+}
+
+fn grant(head: &SessionHead, now: Timestamp) -> Grant {
+    let week = Duration::from_secs(7 * 24 * 3600);
+    Grant {
+        id: GrantId::from_bytes([1; 16]),
+        client: head.client.clone(),
+        user: head.user.clone(),
+        profile: Profile::default(),
+        session: head.id,
+        scopes: vec![],
+        audience: vec![],
+        authenticated: now,
+        access_lifespan: Duration::from_secs(3600),
+        ends: now + week * 4,
+        refresh: Some(Refresh {
+            idle: week,
+            idle_end: now + week,
+            generation: 0,
+            current: Digest::of("token 0"),
+            previous: None,
+        }),
+    }
+}
+
+/// Takes a step and counts its commands. The first time a script is used it is sent whole, so each step is taken twice
+/// and the second time counts.
+macro_rules! costs {
+    ($monitor:ident, $what:literal, $step:expr) => {{
+        let _ = $step.await;
+        $monitor.commands().await;
+        let answer = $step.await.unwrap();
+        let commands = $monitor.commands().await;
+        assert_eq!(commands.len(), 1, "{}: {commands:?}", $what);
+        answer
+    }};
+}
+
+#[tokio::test]
+async fn each_step_is_one_command() {
+    if skipped() {
+        return;
+    }
+    let server = Redis::start(&[]).await.unwrap();
+    let World { store, clock, .. } = world(&standalone(server.port), Limits::default()).await;
+    let mut monitor = Monitor::start(server.port).await;
+    let (minute, now) = (Duration::from_secs(60), SystemTime::into(clock.now()));
+    let id = ClientId::new("client").unwrap();
+    let head = SessionHead {
+        id: SessionId::from_bytes([1; 16]),
+        user: UserId::new("alice").unwrap(),
+        client: id.clone(),
+    };
+    let (github, owner) = (ProviderName::new("github").unwrap(), LockOwner::from_bytes([1; 16]));
+    let sealed = Sealed::from_bytes(*b"tokens");
+    let row =
+        Row { version: 0, sealed: sealed.clone(), expires: None, scopes: vec![], written: now };
+    let [one, two] = [Digest::of("one"), Digest::of("two")];
+    let cookie = Digest::of("cookie");
+    let name = SubjectName::new("1").unwrap();
+    let subject = Subject { provider: github.clone(), name };
+    let profile = Profile::default();
+    costs!(monitor, "register", store.register(&client(&id)));
+    costs!(monitor, "client", store.client(&id));
+    costs!(monitor, "browser", store.browser(&cookie));
+    costs!(monitor, "put_login", store.put_login(&one, &login(&id, head.id), minute));
+    costs!(monitor, "login", store.login(&one));
+    costs!(monitor, "advance_login", store.advance_login(&one, &two, &login(&id, head.id), minute));
+    costs!(monitor, "take_login", store.take_login(&two));
+    costs!(monitor, "user", store.user(&subject, &head.user, &profile));
+    costs!(monitor, "account", store.account(&head.user));
+    costs!(monitor, "put_row", store.put_row(&head, &github, &row, minute));
+    costs!(monitor, "replace_row", store.replace_row(&head.id, &github, 2, &row));
+    costs!(monitor, "lock_row", store.lock_row(&head.id, &github, &owner, minute));
+    costs!(monitor, "unlock_row", store.unlock_row(&head.id, &github, &owner));
+    costs!(monitor, "session", store.session(&head.id));
+    costs!(monitor, "sessions_of", store.sessions_of(&head.user));
+    costs!(monitor, "last_row", store.last_row(&head.user, &github));
+    costs!(monitor, "keep_session", store.keep_session(&head.id, minute));
+    costs!(monitor, "remember", store.remember(&cookie, &head.user, None, minute));
+    costs!(monitor, "put_code", store.put_code(&one, &seed(&head), minute));
+    costs!(monitor, "take_code", store.take_code(&one, &id, &Challenge::of_verifier("verifier")));
+    costs!(monitor, "start_grant", store.start_grant(&one, &grant(&head, now)));
+    costs!(monitor, "grant", store.grant(&GrantId::from_bytes([1; 16]), &id));
+    let token = Presented { digest: Digest::of("token 0"), generation: 0 };
+    let next = Digest::of("token 1");
+    costs!(monitor, "rotate", store.rotate(&GrantId::from_bytes([1; 16]), &token, &next));
+    costs!(monitor, "drop_row", store.drop_row(&head.id, &github, None));
+    costs!(monitor, "revoke", store.revoke(&GrantId::from_bytes([1; 16])));
+    costs!(monitor, "drop_session", store.drop_session(&head.id));
+    costs!(monitor, "burn_code", store.burn_code(&one));
+    costs!(monitor, "forget_browser", store.forget_browser(&cookie));
+    costs!(monitor, "forget_consents", store.forget_consents(&head.user, &id));
+    costs!(monitor, "put_registration", store.put_registration(&one, &sealed, minute));
+    costs!(monitor, "registration", store.registration(&one));
+    costs!(monitor, "drop_registration", store.drop_registration(&one, &sealed));
+    costs!(monitor, "ready", store.ready());
+    costs!(monitor, "counts", store.counts());
+}
+
+#[tokio::test]
+async fn a_token_costs_two_commands_and_its_verification_none() {
+    if skipped() {
+        return;
+    }
+    let server = Redis::start(&[]).await.unwrap();
+    let World { store, replica, clock } = world(&standalone(server.port), Limits::default()).await;
+    let mut revocations = replica.revocations().await.unwrap();
+    let mut monitor = Monitor::start(server.port).await;
+    let now = SystemTime::into(clock.now());
+    for round in 0..2 {
+        let head = SessionHead {
+            id: SessionId::from_bytes([round; 16]),
+            user: UserId::new("alice").unwrap(),
+            client: ClientId::new("client").unwrap(),
+        };
+        let minute = Duration::from_secs(60);
+        let row = Row {
+            version: 0,
+            sealed: Sealed::from_bytes([]),
+            expires: None,
+            scopes: vec![],
+            written: now,
+        };
+        store.put_row(&head, &ProviderName::new("p").unwrap(), &row, minute).await.unwrap();
+        let code = Digest::of([round]);
+        assert!(store.put_code(&code, &seed(&head), minute).await.unwrap());
+        monitor.commands().await;
+        let challenge = Challenge::of_verifier("verifier");
+        let answer = store.take_code(&code, &head.client, &challenge).await.unwrap();
+        assert!(matches!(answer.taken, Taken::Fresh(_)));
+        let grant = grant(&head, now);
+        assert_eq!(store.start_grant(&code, &grant).await, Ok(Started::Started));
+        // The first time, each script is sent whole.
+        let redeemed = monitor.commands().await.len();
+        assert_eq!(redeemed, if round == 0 { 4 } else { 2 });
+        let revocation = store.drop_session(&head.id).await.unwrap().unwrap();
+        monitor.commands().await;
+        // What was revoked is heard, without a question.
+        assert_eq!(revocations.next().await, Some(revocation));
+        assert_eq!(monitor.commands().await, [""; 0]);
+    }
+}
