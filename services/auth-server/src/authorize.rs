@@ -84,7 +84,8 @@ impl Inner {
         }
         let id = params.get("client_id").ok_or(Trouble::CLIENT)?;
         let client = self.client(id).await.map_err(|unknown| match unknown {
-            Unknown::NotRegistered | Unknown::Document(_) => Trouble::CLIENT,
+            Unknown::NotRegistered => Trouble::CLIENT,
+            Unknown::Document(_) => Trouble::DOCUMENT,
             Unknown::Unavailable(fault) => Trouble::from(&fault),
         })?;
         let redirect = if let Some(asked) = params.get("redirect_uri") {

@@ -47,7 +47,10 @@ impl Inner {
                 connections.push(self.connection(session).await);
             }
         }
+        let account = self.store.account(&user).await.map_err(trouble)?;
+        let profile = account.map(|account| account.profile).unwrap_or_default();
         let overview = Overview {
+            who: profile.email.or(profile.name),
             connections: &connections,
             csrf: &cookie.form_token(),
             base: self.settings.front().path(),
@@ -70,6 +73,10 @@ impl Inner {
         if params.get("csrf") != Some(&cookie.form_token()) {
             return Err(Trouble::OTHER_BROWSER);
         }
+        if params.get("action") == Some("forget") {
+            self.store.forget_browser(&cookie.digest()).await.map_err(trouble)?;
+            return Err(Trouble::FORGOTTEN);
+        }
         let session: SessionId =
             params.get("session").and_then(|text| text.parse().ok()).ok_or(Trouble::MALFORMED)?;
         let session = self.store.session(&session).await.map_err(trouble)?;
@@ -80,7 +87,12 @@ impl Inner {
             .get("provider")
             .and_then(|name| self.upstreams.iter().find(|leg| leg.name.as_str() == name));
         match (params.get("action"), leg) {
-            (Some("end"), None) => self.end_session(session.head.id).await.map_err(trouble)?,
+            (Some("end"), None) => {
+                // Who logs an application out is asked again before it comes back.
+                let client = &session.head.client;
+                self.store.forget_consents(&user, client).await.map_err(trouble)?;
+                self.end_session(session.head.id).await.map_err(trouble)?;
+            }
             (Some("unlink"), Some(leg)) => self.unlink(&session, leg).await?,
             (Some("link"), Some(leg)) => return self.relink(&session, leg, &cookie).await,
             _ => return Err(Trouble::MALFORMED),

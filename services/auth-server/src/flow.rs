@@ -203,6 +203,21 @@ impl Trouble {
         help: "Log in from an application first, with cookies allowed.",
     };
 
+    pub(crate) const DOCUMENT: Self = Self {
+        status: StatusCode::BAD_REQUEST,
+        title: "This application's description cannot be used",
+        text: "The application is known by a document on the web, which cannot be fetched, or has something in it that \
+               is not allowed here.",
+        help: "Try again in a minute; if that does not help, tell whoever makes the application.",
+    };
+
+    pub(crate) const FORGOTTEN: Self = Self {
+        status: StatusCode::OK,
+        title: "This browser is forgotten",
+        text: "Your connections stay as they are, but are not shown here any more.",
+        help: "Log in from an application to see them again.",
+    };
+
     pub(crate) const PROVIDER: Self = Self {
         status: StatusCode::BAD_GATEWAY,
         title: "The identity provider did not let you in",

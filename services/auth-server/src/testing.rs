@@ -23,6 +23,8 @@ use crate::{
     Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, Rate, Rates, Settings, Upstream,
 };
 
+pub(crate) use crate::tests::watched::Watched;
+
 pub(crate) const ISSUER: &str = "https://as.example";
 pub(crate) const RESOURCE: &str = "https://mcp.example/mcp";
 pub(crate) const APP: &str = "https://app.example/cb";
@@ -36,7 +38,6 @@ pub(crate) const NOW: u64 = 1_785_240_000;
 pub(crate) const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIDAgBwMh/JTwjXhUWuzfUx73PKxgVdrRviqbAE5Hkgpt\n-----END PRIVATE KEY-----\n";
 
 /// A provider that gives what it is told to.
-#[derive(Debug)]
 pub(crate) struct Fake {
     name: String,
     redirect_uri: Uri,
@@ -130,6 +131,12 @@ impl Fake {
             subject: script.subject.into(),
             client_id: "us".into(),
         }
+    }
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Fake").field(&self.name).finish()
     }
 }
 

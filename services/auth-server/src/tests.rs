@@ -2,7 +2,13 @@
 
 mod authorize;
 mod callback;
+mod connections;
 mod discovery;
+mod documents;
+mod faults;
 mod refresh;
 mod registration;
+mod rows;
+mod secrets;
 mod token;
+pub(crate) mod watched;

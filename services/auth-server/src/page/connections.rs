@@ -10,6 +10,8 @@ use crate::metadata::path;
 /// Everything that a person has linked.
 #[derive(Debug)]
 pub(crate) struct Overview<'a> {
+    /// What the person is called.
+    pub(crate) who: Option<String>,
     pub(crate) connections: &'a [Connection],
     pub(crate) csrf: &'a str,
     /// The path that the forms go to.
@@ -46,6 +48,7 @@ impl Pages {
     pub(crate) fn connections(&self, overview: &Overview<'_>) -> Response {
         let content = html! {
             h1 { "Your connections" }
+            @if let Some(who) = &overview.who { p { "You are " strong { bdi { (who) } } "." } }
             @if overview.connections.is_empty() {
                 p { "Nothing is connected. Log in from an application, and it shows up here." }
             }
@@ -59,6 +62,11 @@ impl Pages {
                     }
                     div.buttons { (button(overview, connection, None, "end", "Log out")) }
                 }
+            }
+            h2 { "This browser" }
+            form method="post" action={ (overview.base) (path::CONNECTIONS) } {
+                input type="hidden" name="csrf" value=(overview.csrf);
+                button type="submit" name="action" value="forget" { "Forget me in this browser" }
             }
         };
         self.page(StatusCode::OK, "Your connections", None, &content)

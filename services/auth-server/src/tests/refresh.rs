@@ -6,7 +6,7 @@ use serde_json::json;
 use vmcp_auth_store::SessionId;
 
 use crate::OwnFault;
-use crate::testing::{APP, Browser, RESOURCE, World, form_request, param};
+use crate::testing::{APP, Browser, RESOURCE, Watched, World, form_request, param, settings};
 
 #[tokio::test]
 async fn a_refresh_token_is_good_once_and_its_answer_can_be_repeated_for_a_moment() {
@@ -48,6 +48,8 @@ async fn five_hundred_refreshes_of_one_token_make_one_successor_and_lose_nobody(
     let world = World::new();
     let client = world.client().await;
     let first = world.tokens(&client).await;
+    let store = Watched::new(world.store.clone(), usize::MAX, false);
+    let world = World::over(settings(), store, world.clock.clone());
     let refreshes = (0..500).map(|_| world.refresh(&client, &first.refresh));
     let came = futures_util::future::join_all(refreshes).await;
     let mut successors: Vec<_> = came.iter().map(|came| came.tokens().refresh).collect();

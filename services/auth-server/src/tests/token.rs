@@ -7,7 +7,7 @@ use vmcp_auth_store::Limits;
 use vmcp_jwt::TokenFault;
 
 use crate::testing::{
-    APP, Browser, ISSUER, NOW, RESOURCE, VERIFIER, World, form_request, param, settings,
+    APP, Browser, ISSUER, NOW, RESOURCE, VERIFIER, Watched, World, form_request, param, settings,
 };
 use crate::{Audience, Audiences, HmacRing, OwnFault};
 
@@ -126,13 +126,21 @@ async fn a_code_that_is_presented_again_revokes_what_it_gave() {
 
 #[tokio::test]
 async fn of_a_hundred_that_redeem_one_code_one_gets_tokens() {
-    let world = World::new();
-    let client = world.client().await;
+    let base = World::new();
+    let client = base.client().await;
+    let store = Watched::new(base.store.clone(), usize::MAX, false);
+    let world = World::over(settings(), store, base.clock.clone());
     let code = world.code(&client).await;
     let redeem = (0..100).map(|_| world.redeem(&client, &code, &[]));
     let came = futures_util::future::join_all(redeem).await;
     let given = came.iter().filter(|came| came.status == 200).count();
-    assert!(given <= 1, "{given}");
+    assert_eq!(given, 1);
+    let got = came.iter().find(|came| came.status == 200).unwrap().tokens();
+    assert!(
+        world.server.verifier(RESOURCE).unwrap().verify(&got.access).is_ok(),
+        "it was taken away again"
+    );
+    assert_eq!(world.refresh(&client, &got.refresh).await.status, 200);
     assert!(
         came.iter().filter(|came| came.status != 200).all(|came| came.error() == "invalid_grant")
     );

@@ -1,0 +1,185 @@
+//! Clients that are known by the URL of their metadata document.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use serde_json::{Value, json};
+use vmcp_core::{Body, BoxError};
+
+use crate::testing::{APP, Browser, LOOPBACK, World};
+
+const URL: &str = "https://app.example/client.json";
+
+fn document() -> Value {
+    json!({
+        "client_id": URL, "client_name": "Editor", "redirect_uris": [APP, LOOPBACK],
+        "grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
+        "response_types": ["code"], "token_endpoint_auth_method": "none",
+    })
+}
+
+/// A server whose clients' documents are all this answer, and how often one was fetched.
+fn serving(
+    answer: impl Fn() -> Response<Bytes> + Clone + Send + 'static,
+) -> (World, Arc<AtomicUsize>) {
+    let fetched = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&fetched);
+    let http = tower::service_fn(move |request: Request<Body>| {
+        assert_eq!(request.method(), "GET");
+        count.fetch_add(1, Ordering::SeqCst);
+        let response = answer().map(Body::from);
+        async move {
+            tokio::task::yield_now().await;
+            Ok::<_, BoxError>(response)
+        }
+    });
+    let mut world = World::new();
+    let server = std::mem::replace(&mut world.server, World::new().server);
+    world.server = server.client_documents(http);
+    (world, fetched)
+}
+
+fn answer(status: u16, media: &str, text: String) -> Response<Bytes> {
+    Response::builder().status(status).header("content-type", media).body(text.into()).unwrap()
+}
+
+fn good(text: String) -> Response<Bytes> {
+    answer(200, "application/json", text)
+}
+
+#[tokio::test]
+async fn such_a_client_logs_in_and_refreshes_without_registering() {
+    let (world, fetched) = serving(|| good(document().to_string()));
+    let metadata = world.get("/.well-known/oauth-authorization-server").await.json();
+    assert_eq!(metadata["client_id_metadata_document_supported"], true);
+    let mut browser = Browser::default();
+    let page = browser.get(&world, &World::authorize(URL, &[])).await;
+    assert!(page.text.contains("<bdi>app.example</bdi>"), "{}", page.text);
+    let got = world.tokens(URL).await;
+    assert_eq!(world.refresh(URL, &got.refresh).await.status, 200);
+    assert_eq!(fetched.load(Ordering::SeqCst), 1, "it was kept");
+    assert_eq!(world.store.counts().await.unwrap().clients, 0);
+    // It has no secret, so nobody can show one.
+    let code = world.code(URL).await;
+    assert_eq!(world.redeem(URL, &code, &[("client_secret", "x")]).await.error(), "invalid_client");
+}
+
+#[tokio::test]
+async fn on_loopback_it_is_asked_for_each_time() {
+    let (world, _) = serving(|| good(document().to_string()));
+    let mut browser = Browser::default();
+    for (uri, asked) in [(APP, 303), (LOOPBACK, 200)] {
+        let address = World::authorize(URL, &[("redirect_uri", uri)]);
+        world.log_in_at(&mut browser, &address).await;
+        assert_eq!(browser.get(&world, &address).await.status, asked, "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn many_that_ask_at_once_cause_one_fetch_and_headers_say_how_long_it_is_kept() {
+    let (world, fetched) = serving(|| {
+        let mut response = good(document().to_string());
+        response.headers_mut().insert("cache-control", "max-age=900".parse().unwrap());
+        response
+    });
+    let ask = async || world.get(&World::authorize(URL, &[])).await.status;
+    let asking: Vec<_> = (0..50).map(|_| ask()).collect();
+    for status in futures_util::future::join_all(asking).await {
+        assert_eq!(status, 200);
+    }
+    assert_eq!(fetched.load(Ordering::SeqCst), 1);
+    world.clock.advance(Duration::from_secs(899));
+    ask().await;
+    assert_eq!(fetched.load(Ordering::SeqCst), 1);
+    world.clock.advance(Duration::from_secs(1));
+    ask().await;
+    assert_eq!(fetched.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn a_document_that_is_not_right_lets_nobody_in_and_sends_nobody_anywhere() {
+    let with = |member: &str, value: Value| {
+        let mut document = document();
+        document[member] = value;
+        good(document.to_string())
+    };
+    let mut padded = document().to_string();
+    padded.push_str(&" ".repeat(10 * 1024 + 1 - padded.len()));
+    for wrong in [
+        with("client_id", json!("https://app.example/other.json")),
+        with("client_id", json!("https://app.example/client.json#")),
+        with("client_name", Value::Null),
+        with("client_name", json!("a\u{202e}b")),
+        with("redirect_uris", json!([])),
+        with("redirect_uris", json!([APP, "com.example.app:/cb"])),
+        with("redirect_uris", json!([APP, "http://app.example/cb"])),
+        with("client_secret", json!("x")),
+        with("client_secret_expires_at", json!(0)),
+        with("token_endpoint_auth_method", json!("client_secret_post")),
+        with("grant_types", json!(["client_credentials"])),
+        with("response_types", json!(["token"])),
+        with("scope", json!("a\"b")),
+        good(format!("{{\"client_id\":\"{URL}\",{}", &document().to_string()[1..])),
+        good("[]".into()),
+        good(padded),
+        answer(200, "text/html", document().to_string()),
+        answer(404, "application/json", document().to_string()),
+        answer(302, "application/json", document().to_string()),
+    ] {
+        let (world, fetched) = serving(move || wrong.clone());
+        let came = world.get(&World::authorize(URL, &[])).await;
+        assert_eq!(came.status, 400);
+        assert!(came.text.contains("description cannot be used"), "{}", came.text);
+        world.get(&World::authorize(URL, &[])).await;
+        assert_eq!(fetched.load(Ordering::SeqCst), 1, "a failure is not asked for again at once");
+        world.clock.advance(Duration::from_secs(10));
+        world.get(&World::authorize(URL, &[])).await;
+        assert_eq!(fetched.load(Ordering::SeqCst), 2, "nor kept for long");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_such_url_is_not_fetched() {
+    let (world, fetched) = serving(|| good(document().to_string()));
+    for id in [
+        "http://app.example/client.json",
+        "https://app.example/",
+        "https://app.example",
+        "https://user@app.example/client.json",
+        "https://app.example/client.json#x",
+        "https://app.example/a/../client.json",
+        "https://app.example/a/..%2fclient.json",
+        "https://app.example/%2e%2e/client.json",
+        "https://APP.example/client.json",
+        "https://app.example:443/client.json",
+        "https://127.0.0.1/client.json",
+        "https://[::1]/client.json",
+        "https://2130706433/client.json",
+        "file:///etc/passwd",
+    ] {
+        let came = world.get(&World::authorize(id, &[])).await;
+        assert_eq!(came.status, 400, "{id}");
+    }
+    assert_eq!(fetched.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_document_is_given_up_and_a_flood_of_them_held_up() {
+    let http = tower::service_fn(|_: Request<Body>| async {
+        std::future::pending::<()>().await;
+        Ok::<_, BoxError>(Response::new(Body::empty()))
+    });
+    let mut world = World::new();
+    let server = std::mem::replace(&mut world.server, World::new().server);
+    world.server = server.client_documents(http);
+    let urls: Vec<_> = (0..1000).map(|at| format!("https://app.example/{at}.json")).collect();
+    let asking =
+        urls.iter().map(|url| async { world.get(&World::authorize(url, &[])).await.status });
+    let began = tokio::time::Instant::now();
+    let statuses = futures_util::future::join_all(asking).await;
+    assert!(statuses.iter().all(|status| *status == 400));
+    assert!(began.elapsed() < Duration::from_secs(6));
+}

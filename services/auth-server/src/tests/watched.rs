@@ -1,0 +1,128 @@
+//! A store that counts its steps, and fails where it is told to.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::stream::BoxStream;
+use vmcp_auth_store::*;
+
+/// Another store, with somebody who watches.
+pub(crate) struct Watched {
+    inner: Arc<dyn Store>,
+    steps: Mutex<Vec<&'static str>>,
+    /// From which step on nothing answers.
+    dies_at: AtomicUsize,
+    /// Whether the first step that is not answered was taken all the same.
+    last_is_taken: bool,
+}
+
+impl Watched {
+    pub(crate) fn new(inner: Arc<dyn Store>, dies_at: usize, last_is_taken: bool) -> Arc<Self> {
+        let dies_at = AtomicUsize::new(dies_at);
+        Arc::new(Self { inner, steps: Mutex::default(), dies_at, last_is_taken })
+    }
+
+    /// The steps since the last time that somebody asked.
+    pub(crate) fn steps(&self) -> Vec<&'static str> {
+        std::mem::take(&mut *self.steps.lock().unwrap())
+    }
+
+    /// Whether it has come to the end.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dies_at.load(Ordering::SeqCst) == 0
+    }
+
+    fn step<'a, T: Send + 'a>(
+        &'a self,
+        name: &'static str,
+        take: impl FnOnce() -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(async move {
+            self.steps.lock().unwrap().push(name);
+            // As over a network, others get their turn meanwhile.
+            tokio::task::yield_now().await;
+            let left = self.dies_at.load(Ordering::SeqCst);
+            match left {
+                0 => Err(StoreError::Unavailable),
+                1 => {
+                    self.dies_at.store(0, Ordering::SeqCst);
+                    if self.last_is_taken {
+                        take().await?;
+                    }
+                    Err(StoreError::Unavailable)
+                }
+                _ => {
+                    if left != usize::MAX {
+                        self.dies_at.store(left - 1, Ordering::SeqCst);
+                    }
+                    take().await
+                }
+            }
+        })
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").finish_non_exhaustive()
+    }
+}
+
+macro_rules! watched {
+    ($($name:ident($($arg:ident: $kind:ty),*) -> $out:ty;)*) => {
+        $(fn $name<'a>(&'a self, $($arg: $kind),*) -> Answer<'a, $out> {
+            self.step(stringify!($name), move || self.inner.$name($($arg),*))
+        })*
+    };
+}
+
+impl Store for Watched {
+    watched! {
+        client(id: &'a ClientId) -> Option<Client>;
+        register(client: &'a Client) -> ();
+        put_login(key: &'a Digest, login: &'a Login, ttl: Duration) -> ();
+        login(key: &'a Digest) -> Option<Login>;
+        take_login(key: &'a Digest) -> Option<Login>;
+        advance_login(from: &'a Digest, to: &'a Digest, login: &'a Login, ttl: Duration) -> bool;
+        user(subject: &'a Subject, proposed: &'a UserId, profile: &'a Profile) -> UserId;
+        account(user: &'a UserId) -> Option<User>;
+        put_code(code: &'a Digest, seed: &'a Seed, ttl: Duration) -> bool;
+        take_code(code: &'a Digest, client: &'a ClientId, challenge: &'a Challenge) -> CodeAnswer;
+        start_grant(code: &'a Digest, grant: &'a Grant) -> Started;
+        burn_code(code: &'a Digest) -> ();
+        grant(id: &'a GrantId, client: &'a ClientId) -> GrantAnswer;
+        rotate(id: &'a GrantId, presented: &'a Presented, next: &'a Digest) -> Rotation;
+        revoke(id: &'a GrantId) -> Option<Revocation>;
+        put_row(session: &'a SessionHead, provider: &'a ProviderName, row: &'a Row, ttl: Duration) -> u64;
+        replace_row(session: &'a SessionId, provider: &'a ProviderName, if_version: u64, row: &'a Row) -> Option<u64>;
+        drop_row(session: &'a SessionId, provider: &'a ProviderName, if_version: Option<u64>) -> bool;
+        lock_row(session: &'a SessionId, provider: &'a ProviderName, owner: &'a LockOwner, ttl: Duration) -> RowLock;
+        unlock_row(session: &'a SessionId, provider: &'a ProviderName, owner: &'a LockOwner) -> ();
+        session(id: &'a SessionId) -> Option<Session>;
+        keep_session(id: &'a SessionId, ttl: Duration) -> bool;
+        drop_session(id: &'a SessionId) -> Option<Revocation>;
+        sessions_of(user: &'a UserId) -> Vec<Session>;
+        last_row(user: &'a UserId, provider: &'a ProviderName) -> Option<(SessionId, Row)>;
+        remember(browser: &'a Digest, user: &'a UserId, consent: Option<&'a Consent>, ttl: Duration) -> ();
+        browser(cookie: &'a Digest) -> Option<Browser>;
+        forget_browser(cookie: &'a Digest) -> ();
+        forget_consents(user: &'a UserId, client: &'a ClientId) -> ();
+        registration(key: &'a Digest) -> Option<Sealed>;
+        put_registration(key: &'a Digest, sealed: &'a Sealed, ttl: Duration) -> Sealed;
+        drop_registration(key: &'a Digest, sealed: &'a Sealed) -> ();
+    }
+
+    fn ready(&self) -> Answer<'_, ()> {
+        self.step("ready", || self.inner.ready())
+    }
+
+    fn counts(&self) -> Answer<'_, Counts> {
+        self.step("counts", || self.inner.counts())
+    }
+
+    fn revocations(&self) -> Answer<'_, BoxStream<'static, Revocation>> {
+        self.inner.revocations()
+    }
+}
