@@ -17,7 +17,8 @@ use vmcp_auth_store::{
 };
 use vmcp_core::Clock;
 use vmcp_redis::{
-    Address, Again, Node, Redis as Connection, Sentinel, Settings, Timeouts, Tls, cmd,
+    Address, Again, Credentials, Fault, Node, Redis as Connection, Sentinel, Settings, Timeouts,
+    Tls, cmd,
 };
 use vmcp_tests::counterparts::{Redis, RedisCluster, RedisSentinels, RedisTls, skipped};
 
@@ -132,8 +133,7 @@ async fn sentinel_fails_over_during_a_login_and_a_refresh() {
     let mut revocations = replica.revocations().await.unwrap();
     let code = login(&*store, &clock).await;
     let [master, successor] = &mut group.servers;
-    let replicated = tls.cli(&["WAIT", "1", "5000"]);
-    assert_eq!(master.cli(&replicated).await.unwrap().trim(), "1");
+    until_replicated(&settings, &store).await;
     // One of those who watch dies as well; two are enough to agree.
     group.sentinels[0].kill().unwrap();
     master.kill().unwrap();
@@ -185,9 +185,8 @@ async fn a_cluster_node_dies_during_a_login_and_a_refresh() {
     let World { store, replica, clock } = world(&settings, Limits::default()).await;
     let mut revocations = replica.revocations().await.unwrap();
     let code = login(&*store, &clock).await;
-    let serving = serving(&cluster, &tls, &format!("{store:?}")).await;
-    let replicated = tls.cli(&["WAIT", "1", "5000"]);
-    assert_eq!(cluster.nodes[serving].cli(&replicated).await.unwrap().trim(), "1");
+    let serving = serving(&cluster, &tls, prefix(&store)).await;
+    until_replicated(&settings, &store).await;
     cluster.nodes[serving].kill().unwrap();
     let begun = Instant::now();
     redeem(&*store, &code, &clock).await;
@@ -199,11 +198,27 @@ async fn a_cluster_node_dies_during_a_login_and_a_refresh() {
     assert_eq!(heard.session, head().id);
 }
 
-/// Which node of a cluster serves a store.
-async fn serving(cluster: &RedisCluster, tls: &RedisTls, store: &str) -> usize {
-    let prefix = store.split('"').nth(1).unwrap();
+/// What a store's keys begin with.
+fn prefix(store: &Arc<dyn Store>) -> String {
+    format!("{store:?}").split('"').nth(1).unwrap().to_owned()
+}
+
+/// Waits until a replica has what was written so far: what is written later on another connection, at the latest.
+async fn until_replicated(settings: &Settings, store: &Arc<dyn Store>) {
+    let (redis, key) = (Connection::connect(settings.clone()).await.unwrap(), prefix(store));
+    let mut write = cmd("SET");
+    write.arg(format!("{key}written")).arg("");
+    redis.call(&key, &write, Again::Yes).await.unwrap();
+    let mut wait = cmd("WAIT");
+    wait.arg(1).arg(2000);
+    let replicas = redis.call(&key, &wait, Again::Yes).await.unwrap();
+    assert_eq!(replicas, vmcp_redis::Value::Int(1));
+}
+
+/// Which node of a cluster serves keys that begin like this.
+async fn serving(cluster: &RedisCluster, tls: &RedisTls, prefix: String) -> usize {
     for (number, node) in cluster.nodes.iter().enumerate() {
-        let question = tls.cli(&["GET", prefix]);
+        let question = tls.cli(&["GET", &prefix]);
         // A replica says where its master is.
         if !node.cli(&question).await.unwrap().contains("MOVED") {
             return number;
@@ -265,6 +280,64 @@ async fn a_server_outside_a_cluster_is_named() {
     let address = Address::Cluster(vec![Node::new("127.0.0.1", server.port)]);
     let refused = Connection::connect(Settings { address, ..standalone(0) }).await.unwrap_err();
     assert!(refused.to_string().contains("not in cluster mode"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_sentinel_that_asks_for_a_password_gets_it() {
+    if skipped() {
+        return;
+    }
+    let group = RedisSentinels::start(None, None).await.unwrap();
+    let sentinel = &group.sentinels[0];
+    sentinel.cli(&["ACL", "SETUSER", "default", "resetpass", ">canary"]).await.unwrap();
+    group.servers[0].cli(&["CONFIG", "SET", "requirepass", "canary"]).await.unwrap();
+    let nodes = vec![Node::new("127.0.0.1", sentinel.port)];
+    let watched = Sentinel { master: "mymaster".to_owned(), database: 0, nodes, tls: None };
+    let with = |password: Option<&str>| Settings {
+        address: Address::Sentinel(watched.clone()),
+        credentials: Credentials {
+            user: None,
+            password: password.map(|text| text.to_owned().into()),
+        },
+        ..standalone(0)
+    };
+    Connection::connect(with(Some("canary"))).await.unwrap();
+    for password in [None, Some("wrong")] {
+        let refused = Connection::connect(with(password)).await.unwrap_err();
+        let named = Node::new("127.0.0.1", sentinel.port);
+        assert_eq!(refused, Fault::Credentials { node: named });
+    }
+}
+
+#[tokio::test]
+async fn a_user_of_a_cluster_may_ask_for_its_slots() {
+    if skipped() {
+        return;
+    }
+    let cluster = RedisCluster::start(None).await.unwrap();
+    let documented =
+        "+@hash +@sortedset +@scripting +@pubsub +@connection +del +pexpire +pttl +cluster|slots";
+    for node in &cluster.nodes {
+        let mut user = vec!["ACL", "SETUSER", "vmcp", "on", ">secret", "~vmcp:auth:*"];
+        user.extend(["&vmcp:auth:*", "-@all"]);
+        user.extend(documented.split(' '));
+        node.cli(&user).await.unwrap();
+        node.cli(&["ACL", "SETUSER", "other", "on", ">secret", "~*", "+@all", "-cluster"])
+            .await
+            .unwrap();
+    }
+    let as_user = |user: &str| Settings {
+        address: Address::Cluster(vec![Node::new("127.0.0.1", cluster.nodes[0].port)]),
+        credentials: Credentials {
+            user: Some(user.to_owned().into()),
+            password: Some("secret".to_owned().into()),
+        },
+        ..standalone(0)
+    };
+    let World { store, clock, .. } = world(&as_user("vmcp"), Limits::default()).await;
+    login(&*store, &clock).await;
+    let denied = Connection::connect(as_user("other")).await.unwrap_err();
+    assert!(matches!(denied, Fault::Denied { .. }), "{denied}");
 }
 
 /// Stands between a store and Redis, and loses the answer that comes after `cut` was set.
