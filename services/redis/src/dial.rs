@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo};
@@ -87,15 +88,18 @@ impl Dialer {
     }
 
     async fn stream(&self, node: &Node) -> Result<Guarded, Fault> {
-        let mut last = None;
-        for address in addresses(node).await? {
-            match self.one(node, address).await {
-                Ok(stream) => return Ok(stream),
-                Err(fault) => last = Some(fault),
+        let found = addresses(node, self.timeouts.dial).await?;
+        // One that doesn't answer leaves time for the others.
+        let each = self.timeouts.dial / u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let mut last = Fault::Slow { node: node.clone() };
+        for address in found {
+            match timeout(each, self.one(node, address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(fault)) => last = fault,
+                Err(_) => last = Fault::Slow { node: node.clone() },
             }
         }
-        let nothing = || Fault::Resolve { node: node.clone(), reason: "it has no address".into() };
-        Err(last.unwrap_or_else(nothing))
+        Err(last)
     }
 
     async fn one(&self, node: &Node, address: SocketAddr) -> Result<Guarded, Fault> {
@@ -117,10 +121,13 @@ impl Dialer {
     }
 }
 
-/// All addresses of a host.
-pub(crate) async fn addresses(node: &Node) -> Result<Vec<SocketAddr>, Fault> {
-    let unknown = |error: io::Error| Fault::Resolve { node: node.clone(), reason: said(&error) };
-    Ok(lookup_host((node.host(), node.port())).await.map_err(unknown)?.collect())
+/// All addresses of a host, at least one.
+pub(crate) async fn addresses(node: &Node, within: Duration) -> Result<Vec<SocketAddr>, Fault> {
+    let unknown = |reason| Fault::Resolve { node: node.clone(), reason };
+    let found = timeout(within, lookup_host((node.host(), node.port()))).await;
+    let found = found.map_err(|_| unknown("the resolver doesn't answer".into()))?;
+    let found: Vec<_> = found.map_err(|error| unknown(said(&error)))?.collect();
+    if found.is_empty() { Err(unknown("it has no address".into())) } else { Ok(found) }
 }
 
 /// An error in words, with what caused it.

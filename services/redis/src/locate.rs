@@ -2,6 +2,9 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use futures_util::FutureExt;
+use futures_util::future::select_ok;
+
 use crate::cluster::{Slots, slot};
 use crate::dial::Dialer;
 use crate::{Address, Fault, Node, sentinel};
@@ -25,6 +28,9 @@ struct Known {
 
 /// How many nodes of a cluster are remembered.
 const NODES: usize = 64;
+
+/// How many of them are asked at once.
+const AT_ONCE: usize = 3;
 
 impl Locator {
     pub(crate) fn new(address: Address, dialer: Dialer) -> Self {
@@ -77,27 +83,30 @@ impl Locator {
         let mut nodes = self.known().nodes.clone();
         nodes
             .extend(seeds.iter().filter(|seed| !nodes.contains(seed)).cloned().collect::<Vec<_>>());
-        let mut last = None;
-        for node in &nodes {
-            let answer = match self.dialer.dial(node).await {
-                Ok(link) => Slots::ask(&link).await,
-                Err(fault) => Err(fault),
-            };
-            match answer {
-                Ok(slots) => {
-                    let mut known = self.known();
-                    for node in slots.nodes() {
-                        if !known.nodes.contains(node) && known.nodes.len() < NODES {
-                            known.nodes.push(node.clone());
-                        }
-                    }
-                    known.slots = Some(slots);
+        let ask = async |node: Node| Slots::ask(&self.dialer.dial(&node).await?).await;
+        let mut last = Fault::NoNode { slot: 0 };
+        // A few at a time: one that doesn't answer delays nobody, and not all of many are bothered.
+        for some in nodes.chunks(AT_ONCE) {
+            let asking = some.iter().map(|node| ask(node.clone()).boxed());
+            match select_ok(asking).await {
+                Ok((slots, _)) => {
+                    self.learn(slots);
                     return Ok(());
                 }
-                Err(fault) => last = Some(fault),
+                Err(fault) => last = fault,
             }
         }
-        Err(last.unwrap_or(Fault::NoNode { slot: 0 }))
+        Err(last)
+    }
+
+    fn learn(&self, slots: Slots) {
+        let mut known = self.known();
+        for node in slots.nodes() {
+            if !known.nodes.contains(node) && known.nodes.len() < NODES {
+                known.nodes.push(node.clone());
+            }
+        }
+        known.slots = Some(slots);
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -3,30 +3,30 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::select_ok;
 use redis::{cmd, from_redis_value};
 
 use crate::dial::{Dialer, addresses};
 use crate::{Credentials, Fault, Node, Sentinel};
 
-/// The master, as the first Sentinel says that knows it. Each of them has the timeouts of a server.
+/// The master, as the first Sentinel says that answers. All are asked at once: one that doesn't answer
+/// delays nobody.
 pub(crate) async fn master(sentinel: &Sentinel, dialer: &Dialer) -> Result<Node, Fault> {
     let master: Arc<str> = sentinel.master.as_str().into();
     let dialer = Dialer { tls: sentinel.tls.clone(), database: 0, ..dialer.clone() };
-    let mut last = None;
-    for node in &sentinel.nodes {
-        match addresses(node).await {
-            Ok(found) => {
-                for address in found {
-                    match ask(&master, &dialer, node, address).await {
-                        Ok(master) => return Ok(master),
-                        Err(fault) => last = Some(fault),
-                    }
-                }
-            }
-            Err(fault) => last = Some(fault),
-        }
+    let asking = |node| all_of(&master, &dialer, node).boxed();
+    if sentinel.nodes.is_empty() {
+        return Err(Fault::UnknownMaster { node: Node::new("", 0), master });
     }
-    Err(last.unwrap_or(Fault::UnknownMaster { node: Node::new("", 0), master }))
+    select_ok(sentinel.nodes.iter().map(asking)).await.map(|(master, _)| master)
+}
+
+/// What the first of all that have this name says.
+async fn all_of(master: &Arc<str>, dialer: &Dialer, node: &Node) -> Result<Node, Fault> {
+    let found = addresses(node, dialer.timeouts.dial).await?;
+    let asking = found.into_iter().map(|address| ask(master, dialer, node, address).boxed());
+    select_ok(asking).await.map(|(master, _)| master)
 }
 
 async fn ask(

@@ -110,3 +110,26 @@ impl fmt::Debug for Node {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_user_nor_password_is_in_the_debug_form() {
+        let secret = || Some(SecretString::from("canary"));
+        let settings = Settings {
+            address: Address::Standalone(Node::new("::1", 6379)),
+            credentials: Credentials { user: secret(), password: secret() },
+            tls: None,
+            timeouts: Timeouts {
+                dial: Duration::from_secs(5),
+                read: Duration::from_secs(3),
+                write: Duration::from_secs(3),
+            },
+        };
+        let redis = crate::Redis::lazy(settings.clone());
+        let printed = format!("{settings:?} {redis:?}");
+        assert!(printed.contains("[::1]:6379") && !printed.contains("canary"), "{printed}");
+    }
+}

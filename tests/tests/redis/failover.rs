@@ -163,6 +163,15 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     let port = group.sentinels[1].port;
     let right = Settings { address: address("mymaster", port), ..standalone(0) };
     Connection::connect(right).await.unwrap();
+    // One that doesn't answer delays nobody.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let nodes =
+        [silent.local_addr().unwrap().port(), port].map(|port| Node::new("127.0.0.1", port));
+    let master = "mymaster".to_owned();
+    let some = Sentinel { master, database: 0, nodes: nodes.to_vec(), tls: None };
+    let timeouts = Timeouts { dial: Duration::from_secs(60), ..TIMEOUTS };
+    let some = Settings { address: Address::Sentinel(some), timeouts, ..standalone(0) };
+    timeout(Duration::from_secs(30), Connection::connect(some)).await.unwrap().unwrap();
     let wrong = Settings { address: address("other", port), ..standalone(0) };
     let refused = Connection::connect(wrong).await.unwrap_err().to_string();
     assert!(refused.contains(r#"knows no master "other""#), "{refused}");

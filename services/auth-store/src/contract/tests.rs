@@ -55,7 +55,8 @@ tests! { $
         a_grant_of_another_session_is_not_started
         a_code_of_an_ended_session_is_not_kept
         a_code_that_expired_is_unknown_and_a_taken_one_is_known_longer
-        a_grant_without_refresh_tokens_can_be_revoked;
+        a_grant_without_refresh_tokens_can_be_revoked
+        codes_and_grants_are_capped;
     families:
         five_hundred_rotations_of_one_token_make_one_new_member
         a_lost_answer_can_be_had_again_within_the_grace
@@ -75,7 +76,8 @@ tests! { $
         a_profile_follows_its_provider
         a_browser_knows_who_uses_it_and_their_consents
         the_oldest_consent_makes_room
-        consents_are_forgotten_per_client;
+        consents_are_forgotten_per_client
+        people_and_browsers_are_capped;
     sessions:
         rows_are_counted_and_replaced_by_version
         of_many_that_replace_a_version_one_does

@@ -3,7 +3,7 @@ use super::given::{
     grant, grant_id, seed, session, token, verifier,
 };
 use crate::contract::World;
-use crate::{Digest, Limits, Revocation, Rotation, Started, Store, Taken};
+use crate::{Digest, Limits, Revocation, Rotation, Started, Store, StoreError, Taken};
 
 /// What a client gets that presents a code, with the verifier.
 async fn take(store: &dyn Store, code: &Digest, client: &str, text: &str) -> Taken {
@@ -178,4 +178,22 @@ pub async fn a_grant_without_refresh_tokens_can_be_revoked(fresh: impl AsyncFn(L
     assert!(store.revoke(&grant_id(1)).await.unwrap().is_some());
     assert_eq!(store.session(&session(1)).await, Ok(None));
     assert_eq!(store.revoke(&grant_id(1)).await, Ok(None));
+}
+
+pub async fn codes_and_grants_are_capped(fresh: impl AsyncFn(Limits) -> World) {
+    let World { store, clock, .. } =
+        fresh(Limits { codes: 2, grants: 1, ..Limits::default() }).await;
+    let (first, second) =
+        (given_code(&*store, 1, &clock).await, given_code(&*store, 2, &clock).await);
+    given_session(&*store, 3, &clock).await;
+    let full = Err(StoreError::Full { what: "codes" });
+    assert_eq!(store.put_code(&digest("code 3"), &seed(3), MINUTE).await, full);
+    for code in [&first, &second] {
+        assert!(matches!(take(&*store, code, "client", "verifier").await, Taken::Fresh(_)));
+    }
+    assert_eq!(store.start_grant(&first, &grant(1, &clock)).await, Ok(Started::Started));
+    let full = Err(StoreError::Full { what: "grants" });
+    assert_eq!(store.start_grant(&second, &grant(2, &clock)).await, full);
+    store.revoke(&grant_id(1)).await.unwrap().unwrap();
+    assert_eq!(store.start_grant(&second, &grant(2, &clock)).await, Ok(Started::Started));
 }

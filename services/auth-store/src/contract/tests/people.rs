@@ -1,6 +1,6 @@
 use super::given::{DAY, HOUR, MINUTE, at_once, client_id, digest, now, provider, user};
 use crate::contract::World;
-use crate::{Browser, Consent, Limits, Profile, Subject, SubjectName, Timestamp, User};
+use crate::{Browser, Consent, Limits, Profile, StoreError, Subject, SubjectName, Timestamp, User};
 
 fn subject(name: &str, of: &str) -> Subject {
     Subject { provider: provider(of), name: SubjectName::new(name).unwrap() }
@@ -130,4 +130,22 @@ pub async fn consents_are_forgotten_per_client(fresh: impl AsyncFn(Limits) -> Wo
     store.forget_consents(&alice, &client_id("a")).await.unwrap();
     let consents = store.browser(&cookie).await.unwrap().unwrap().consents;
     assert_eq!(consents, [consent("aa", "https://a/1", now(&clock))]);
+}
+
+pub async fn people_and_browsers_are_capped(fresh: impl AsyncFn(Limits) -> World) {
+    let limits = Limits { users: 1, browsers: 1, ..Limits::default() };
+    let World { store, clock, .. } = fresh(limits).await;
+    let profile = Profile::default();
+    let (alice, bob) = (user("alice"), user("bob"));
+    store.user(&subject("1", "github"), &alice, &profile).await.unwrap();
+    let full = Err(StoreError::Full { what: "people" });
+    assert_eq!(store.user(&subject("2", "github"), &bob, &profile).await, full);
+    let known = store.user(&subject("1", "github"), &bob, &profile).await;
+    assert_eq!(known, Ok(alice.clone()));
+    store.remember(&digest("one"), &alice, None, DAY).await.unwrap();
+    let full = Err(StoreError::Full { what: "browsers" });
+    assert_eq!(store.remember(&digest("two"), &bob, None, DAY).await, full);
+    store.remember(&digest("one"), &bob, None, DAY).await.unwrap();
+    clock.advance(DAY);
+    store.remember(&digest("two"), &bob, None, DAY).await.unwrap();
 }
