@@ -3,6 +3,7 @@
 //! Everything is pinned in `tests/tools`, and installed once into `target/counterparts`. Where Node.js or Python is
 //! missing the tests fail, unless `VMCP_TEST_SKIP_REAL=1` says that this is intended.
 
+mod authorization;
 mod aws;
 mod clients;
 mod gateway;
@@ -19,10 +20,11 @@ mod suite;
 mod tokens;
 mod upstream;
 
+pub use authorization::run_authorization_suite;
 pub use aws::{AccessKeys, SignedService, Sts};
 pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
 pub use gateway::Gateway;
-pub use http::{Reply, get, post};
+pub use http::{Reply, get, post, post_form};
 pub use identity::IdentityProvider;
 pub use install::{Npm, Python, npm, python};
 pub use login::{Known, LoggedIn, LoginProvider, Person};

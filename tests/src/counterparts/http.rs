@@ -72,6 +72,17 @@ pub async fn post(url: &str, extra: &HeaderMap, message: &Value) -> Result<Reply
     exchange(Method::POST, url, &headers, Bytes::from(message.to_string())).await
 }
 
+/// Posts a form (`application/x-www-form-urlencoded`).
+///
+/// # Errors
+/// When there is no whole answer in time.
+pub async fn post_form(url: &str, form: &str) -> Result<Reply, Fault> {
+    let mut headers = HeaderMap::new();
+    let media = header::HeaderValue::from_static("application/x-www-form-urlencoded");
+    headers.insert(header::CONTENT_TYPE, media);
+    exchange(Method::POST, url, &headers, Bytes::from(form.to_owned())).await
+}
+
 /// Sends exactly this.
 pub(super) async fn exchange(
     method: Method,

@@ -96,40 +96,50 @@ impl Person {
         Self { name: name.to_owned(), cookies: BTreeMap::new(), asked: Vec::new() }
     }
 
-    /// Opens the page, logs in and consents to whatever is asked. Where the client then sent the browser to.
+    /// Opens the page, logs in and consents to whatever is asked, at however many providers that leads through. Where
+    /// the client then sent the browser to.
     ///
     /// # Errors
     /// When the pages lead nowhere.
     pub async fn logs_in(&mut self, page: &str) -> Result<String, Fault> {
         self.asked.push(parameter(page, "scope").unwrap_or_default());
         let back = parameter(page, "redirect_uri").ok_or("nowhere to come back to")?;
-        let origin = page.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+        let mut here = page.to_owned();
         let mut next = self.visit(Method::GET, page, "").await?;
         for _ in 0..STEPS {
-            if let Some(place) = next.headers.get(header::LOCATION) {
-                let place = place.to_str()?;
+            let html = String::from_utf8_lossy(&next.body).into_owned();
+            let place = match next.headers.get(header::LOCATION) {
+                Some(place) => Some(place.to_str()?.to_owned()),
+                None => between(&html, "content=\"0;url=", "\"").map(|it| it.replace("&amp;", "&")),
+            };
+            if let Some(place) = place {
                 if place.starts_with(&back) {
-                    return Ok(place.to_owned());
+                    return Ok(place);
                 }
-                let place = if place.starts_with('/') {
-                    format!("{origin}{place}")
-                } else {
-                    place.to_owned()
-                };
-                next = self.visit(Method::GET, &place, "").await?;
+                here = absolute(&here, &place);
+                next = self.visit(Method::GET, &here, "").await?;
                 continue;
             }
-            let html = String::from_utf8_lossy(&next.body).into_owned();
             let action =
                 between(&html, "action=\"", "\"").filter(|_| next.status == StatusCode::OK);
-            let prompt = between(&html, "name=\"prompt\" value=\"", "\"");
-            let (Some(action), Some(prompt)) = (action, prompt) else {
+            let (Some(action), Some(form)) = (action, self.fills_in(&html)) else {
                 return Err(format!("a page without a form: {}: {html}", next.status).into());
             };
-            let form = format!("prompt={prompt}&login={}&password=x", self.name);
-            next = self.visit(Method::POST, action, &form).await?;
+            here = absolute(&here, action);
+            next = self.visit(Method::POST, &here, &form).await?;
         }
         Err(format!("still not logged in after {STEPS} pages").into())
+    }
+
+    /// What this person sends with the form of a page: who they are to a provider, that they agree to an authorization
+    /// server.
+    fn fills_in(&self, html: &str) -> Option<String> {
+        if let Some(prompt) = between(html, "name=\"prompt\" value=\"", "\"") {
+            return Some(format!("prompt={prompt}&login={}&password=x", self.name));
+        }
+        let id = between(html, "name=\"id\" value=\"", "\"")?;
+        let csrf = between(html, "name=\"csrf\" value=\"", "\"")?;
+        Some(format!("id={id}&csrf={csrf}&decision=allow"))
     }
 
     async fn visit(&mut self, method: Method, url: &str, form: &str) -> Result<Reply, Fault> {
@@ -255,6 +265,15 @@ fn parameter(url: &str, name: &str) -> Option<String> {
     let (_, query) = url.split_once('?')?;
     let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
     Some(value.replace('+', " ").replace("%20", " ").replace("%3A", ":").replace("%2F", "/"))
+}
+
+/// A place as a page at `here` names it.
+fn absolute(here: &str, place: &str) -> String {
+    if !place.starts_with('/') {
+        return place.to_owned();
+    }
+    let origin = here.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
+    format!("{origin}{place}")
 }
 
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {

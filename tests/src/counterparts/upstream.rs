@@ -22,11 +22,19 @@ impl UpstreamProvider {
     /// # Errors
     /// When it cannot be installed or does not come up.
     pub async fn start(rotates: bool) -> Result<Self, Fault> {
+        Self::start_for("http://127.0.0.1:9/oauth/callback", rotates).await
+    }
+
+    /// As [`UpstreamProvider::start`], for a server that its users come back to at `callback`.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not come up.
+    pub async fn start_for(callback: &str, rotates: bool) -> Result<Self, Fault> {
         let npm = npm().await?;
         let port = free_port().await?;
         let mut command = Command::new(npm.node24());
         command.arg(npm.script("upstream.mjs")).arg(port.to_string());
-        command.arg(if rotates { "rotates" } else { "keeps" });
+        command.arg(if rotates { "rotates" } else { "keeps" }).arg(callback);
         let mut process = Process::start("upstream", command, false)?;
         until_listening(port, &mut process, START).await?;
         Ok(Self { port, process })

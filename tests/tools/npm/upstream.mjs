@@ -4,12 +4,12 @@
 // Each known client authenticates in another way; its secret has characters that encodings differ on. Others register
 // with the initial access token 1nitial.
 //
-// usage: upstream.mjs PORT (rotates|keeps)
+// usage: upstream.mjs PORT (rotates|keeps) CALLBACK
 
 import { generateKeyPairSync } from 'node:crypto';
 import Provider from 'oidc-provider';
 
-const [port, rotates] = process.argv.slice(2);
+const [port, rotates, callback] = process.argv.slice(2);
 const key = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ format: 'jwk' });
 
 const client = (name, method) => ({
@@ -19,7 +19,7 @@ const client = (name, method) => ({
   application_type: 'native',
   grant_types: ['authorization_code', 'refresh_token'],
   response_types: ['code'],
-  redirect_uris: ['http://127.0.0.1:9/oauth/callback'],
+  redirect_uris: [callback],
 });
 
 const provider = new Provider(`http://127.0.0.1:${port}`, {
