@@ -12,6 +12,7 @@ mod flight;
 mod identity;
 mod keeper;
 mod mcp;
+mod operation;
 mod rejection;
 mod standing;
 mod trail;
@@ -29,6 +30,7 @@ pub use self::{
     identity::{Caller, Claims, Identity, IdentityBuilder},
     keeper::Keeper,
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
+    operation::Operation,
     rejection::{Challenge, Rejection},
     standing::Standing,
     trail::Trail,

@@ -1,5 +1,6 @@
 //! What became known of a request on its way in, for whoever counts or records it outside.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use http::Extensions;
@@ -21,6 +22,7 @@ struct Facts {
     message: OnceLock<McpRequest>,
     backend: OnceLock<Backend>,
     denied: OnceLock<&'static str>,
+    watcher: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Trail {
@@ -73,6 +75,25 @@ impl Trail {
     pub fn note_denied(&self, reason: &'static str) {
         _ = self.0.denied.set(reason);
     }
+
+    /// Has `state` found again, by [`Self::watcher`], at each request to a backend that is made for
+    /// this one. Telemetry links the two so. The first one to watch counts.
+    pub fn watch<T: Any + Send + Sync>(&self, state: Arc<T>) {
+        _ = self.0.watcher.set(state);
+    }
+
+    /// What [`Self::watch`] was given, if it is a `T`.
+    #[must_use]
+    pub fn watcher<T: Any>(&self) -> Option<&T> {
+        self.0.watcher.get()?.downcast_ref()
+    }
+
+    /// Whether anybody wants to know of requests to backends: [`Operation`](crate::Operation)s are
+    /// made for those only.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.0.watcher.get().is_some()
+    }
 }
 
 #[cfg(test)]
@@ -85,5 +106,15 @@ mod tests {
         let outside = Trail::of(&mut extensions);
         Trail::of(&mut extensions).note_backend(&Backend::new("weather"));
         assert_eq!(outside.backend().map(Backend::name), Some("weather"));
+    }
+
+    #[test]
+    fn who_watches_first_is_found_again() {
+        let trail = Trail::default();
+        assert!(!trail.is_watched());
+        trail.watch(Arc::new(7_u8));
+        trail.watch(Arc::new(8_u8));
+        assert!(trail.is_watched());
+        assert_eq!((trail.watcher::<u8>(), trail.watcher::<u16>()), (Some(&7), None));
     }
 }

@@ -1,26 +1,13 @@
 //! How an operation ended, as the bytes of its answer say.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue};
 use vmcp_core::Rejection;
+use vmcp_metrics::Fault;
 use vmcp_wire::{HeadOutcome, find, head, may_fail};
 
 /// How much of a frame is looked at, in bytes.
 const WINDOW: usize = 16 * 1024;
-
-/// What went wrong: the value of `error.type`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) enum Fault {
-    /// Nothing.
-    #[default]
-    None,
-    /// A JSON-RPC error, by its code.
-    Code(i64),
-    /// An HTTP status.
-    Status(u16),
-    /// One of a few fixed words.
-    Word(&'static str),
-}
 
 /// In which form an answer comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,35 +17,15 @@ pub(crate) enum Form {
     Other,
 }
 
-impl Fault {
-    /// The tool says itself that it failed (`isError`). The word is that of the conventions.
-    pub(crate) const TOOL: Self = Self::Word("tool_error");
-    /// Whoever asked did not wait for the end.
-    pub(crate) const CANCELLED: Self = Self::Word("cancelled");
-    /// No answer came, or its body broke off.
-    pub(crate) const BROKEN: Self = Self::Word("broken");
-
-    /// What a response's head says.
-    pub(crate) fn of<R>(response: &http::Response<R>) -> Self {
-        match response.extensions().get::<Rejection>() {
-            Some(rejection) => Self::Code(rejection.code().into()),
-            None => Self::of_status(response.status()),
+/// What a response's head says.
+pub(crate) fn fault_of<R>(response: &http::Response<R>) -> Fault {
+    let status = response.status();
+    match response.extensions().get::<Rejection>() {
+        Some(rejection) => Fault::Code(rejection.code().into()),
+        None if status.is_client_error() || status.is_server_error() => {
+            Fault::Status(status.as_u16())
         }
-    }
-
-    fn of_status(status: StatusCode) -> Self {
-        let failed = status.is_client_error() || status.is_server_error();
-        if failed { Self::Status(status.as_u16()) } else { Self::None }
-    }
-
-    /// The value of `error.type`.
-    pub(crate) fn label(self) -> Option<String> {
-        match self {
-            Self::None => None,
-            Self::Code(code) => Some(code.to_string()),
-            Self::Status(status) => Some(status.to_string()),
-            Self::Word(word) => Some(word.to_owned()),
-        }
+        None => Fault::None,
     }
 }
 

@@ -4,16 +4,14 @@
 //! a session, which can be all that a caller needs to take it over: its hash stands for it.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
 
 use http::header::{HOST, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use opentelemetry::KeyValue;
 use vmcp_core::{McpRequest, Trail};
+use vmcp_metrics::{Outcome, names, target};
 use vmcp_wire::{Key, find, unquote};
-
-use crate::names;
-use crate::series::Outcome;
-use crate::server_side::target;
 
 /// The longest value of an attribute, in bytes.
 const MAX_VALUE: usize = 256;
@@ -173,7 +171,7 @@ impl Attributes {
     }
 
     /// How it ended. `size` is that of the answer's body, in bytes.
-    pub(crate) fn outcome(&mut self, outcome: &Outcome, size: u64, millis: f64) {
+    pub(crate) fn outcome(&mut self, outcome: &Outcome, size: u64, took: Duration) {
         if outcome.status != 0 {
             let status = u64::from(outcome.status);
             self.number("http.response.status_code", "http.status_code", status);
@@ -183,7 +181,7 @@ impl Attributes {
             self.add("error.type", "", &fault);
         }
         if self.legacy {
-            self.list.push(KeyValue::new("http.duration_ms", millis));
+            self.list.push(KeyValue::new("http.duration_ms", took.as_secs_f64() * 1000.0));
         }
     }
 }

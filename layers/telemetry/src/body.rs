@@ -6,10 +6,9 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use vmcp_metrics::Fault;
 
-use crate::answer::Fault;
-use crate::incoming::IncomingWatch;
-use crate::outgoing::OutgoingWatch;
+use crate::watch::Watch;
 
 pin_project! {
     /// A body whose end is recorded. It changes nothing.
@@ -17,51 +16,23 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         inner: B,
-        watch: Watch,
+        watch: Option<Watch>,
     }
-}
-
-#[derive(Debug, Default)]
-enum Watch {
-    #[default]
-    Nobody,
-    Incoming(IncomingWatch),
-    Outgoing(OutgoingWatch),
 }
 
 impl<B: Body> ResponseBody<B> {
-    pub(crate) fn incoming(inner: B, watch: Option<IncomingWatch>) -> Self {
-        Self::new(inner, watch.map_or(Watch::Nobody, Watch::Incoming))
-    }
-
-    pub(crate) fn outgoing(inner: B, watch: Option<OutgoingWatch>) -> Self {
-        Self::new(inner, watch.map_or(Watch::Nobody, Watch::Outgoing))
-    }
-
-    fn new(inner: B, mut watch: Watch) -> Self {
+    pub(crate) fn new(inner: B, mut watch: Option<Watch>) -> Self {
         // Such a body may never be polled.
         if inner.is_end_stream() {
-            watch.end(Fault::None);
+            end(&mut watch, Fault::None);
         }
         Self { inner, watch }
     }
 }
 
-impl Watch {
-    fn see(&mut self, piece: &impl Buf) {
-        match self {
-            Self::Nobody => {}
-            Self::Incoming(watch) => watch.see(piece.chunk(), piece.remaining()),
-            Self::Outgoing(watch) => watch.see(piece.chunk(), piece.remaining()),
-        }
-    }
-
-    fn end(&mut self, fault: Fault) {
-        match self {
-            Self::Nobody => {}
-            Self::Incoming(watch) => watch.end(fault),
-            Self::Outgoing(watch) => watch.end(fault),
-        }
+fn end(watch: &mut Option<Watch>, fault: Fault) {
+    if let Some(watch) = watch {
+        watch.end(fault);
     }
 }
 
@@ -78,16 +49,16 @@ impl<B: Body> Body for ResponseBody<B> {
         match &polled {
             Poll::Pending => {}
             Poll::Ready(Some(Ok(frame))) => {
-                if let Some(piece) = frame.data_ref() {
-                    this.watch.see(piece);
+                if let (Some(piece), Some(watch)) = (frame.data_ref(), &mut this.watch) {
+                    watch.see(piece.chunk(), piece.remaining());
                 }
                 // Whoever sends it does not ask again then.
                 if this.inner.is_end_stream() {
-                    this.watch.end(Fault::None);
+                    end(this.watch, Fault::None);
                 }
             }
-            Poll::Ready(Some(Err(_))) => this.watch.end(Fault::BROKEN),
-            Poll::Ready(None) => this.watch.end(Fault::None),
+            Poll::Ready(Some(Err(_))) => end(this.watch, Fault::BROKEN),
+            Poll::Ready(None) => end(this.watch, Fault::None),
         }
         polled
     }
@@ -103,6 +74,6 @@ impl<B: Body> Body for ResponseBody<B> {
 
 impl<B: From<Bytes>> From<Bytes> for ResponseBody<B> {
     fn from(bytes: Bytes) -> Self {
-        Self { inner: bytes.into(), watch: Watch::Nobody }
+        Self { inner: bytes.into(), watch: None }
     }
 }

@@ -9,34 +9,20 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
+use vmcp_metrics::Fault;
 
-use self::watch::Watch;
 use crate::ResponseBody;
-use crate::answer::Fault;
-use crate::server_side::ServerSide;
-use crate::trace::Tracing;
+use crate::recorder::Shared;
+use crate::watch::Watch;
 
-mod watch;
-
-/// Measures and records what clients ask for. [`Telemetry::incoming`](crate::Telemetry::incoming)
-/// makes it; see the [crate docs](crate) for an example.
+/// Measures and records what clients ask for. [`Recorder::incoming`](crate::Recorder::incoming) makes
+/// it; see the [crate docs](crate) for an example.
 ///
 /// Reads: `traceparent` and `tracestate`, what inner layers write into the request's
 /// [`Trail`](vmcp_core::Trail), and the [`Rejection`](vmcp_core::Rejection) in the extensions of a
-/// response. Writes: the `Trail` and [`Trace`](crate::Trace) into the request's extensions. Refuses
-/// nothing.
+/// response. Writes: the `Trail`, which it watches, into the request's extensions. Refuses nothing.
 #[derive(Clone, Debug)]
 pub struct IncomingLayer(Arc<Shared>);
-
-/// What all requests share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) side: ServerSide,
-    /// Whether anybody looks at metrics.
-    pub(crate) measures: bool,
-    pub(crate) tracing: Option<Arc<Tracing>>,
-    pub(crate) server: String,
-}
 
 /// Measures and records what `S` is asked for. See [`IncomingLayer`].
 #[derive(Clone, Debug)]
@@ -56,8 +42,8 @@ pin_project! {
 }
 
 impl IncomingLayer {
-    pub(crate) fn new(shared: Shared) -> Self {
-        Self(Arc::new(shared))
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
     }
 }
 
@@ -66,18 +52,6 @@ impl<S> Layer<S> for IncomingLayer {
 
     fn layer(&self, inner: S) -> Incoming<S> {
         Incoming { inner, shared: Arc::clone(&self.0) }
-    }
-}
-
-impl<S> Incoming<S> {
-    /// The wrapped service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// Unwraps the service.
-    pub fn into_inner(self) -> S {
-        self.inner
     }
 }
 
@@ -95,7 +69,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let watch = Watch::begin(&self.shared, &mut request);
+        let watch = Watch::asked(&self.shared, &mut request);
         IncomingFuture { inner: self.inner.call(request), watch }
     }
 }
@@ -116,7 +90,7 @@ where
                 if let Some(watch) = &mut watch {
                     watch.answered(&response);
                 }
-                Ok(response.map(|body| ResponseBody::incoming(body, watch)))
+                Ok(response.map(|body| ResponseBody::new(body, watch)))
             }
             Err(error) => {
                 if let Some(watch) = &mut watch {
@@ -127,8 +101,6 @@ where
         })
     }
 }
-
-pub(crate) use self::watch::{Watch as IncomingWatch, span_name, status};
 
 #[cfg(test)]
 mod tests;

@@ -3,34 +3,32 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_core::{BoxError, CredentialError, cause};
+use vmcp_core::{Backend, BoxError, CredentialError, Operation, Trail, cause};
+use vmcp_metrics::{BackendMetrics, Fault};
+use vmcp_trace_context::{HeaderOnly, Propagate};
 
-use self::watch::Watch;
-use crate::answer::Fault;
-use crate::client_side::ClientSide;
-use crate::propagate::{HeaderOnly, Propagate};
-use crate::trace::Tracing;
-use crate::{ResponseBody, Trace};
-
-mod watch;
+use crate::ResponseBody;
+use crate::link::Place;
+use crate::recorder::Shared;
+use crate::watch::Watch;
 
 /// Names the cause of a failed request in one of a few fixed words.
 pub type Classify = fn(&(dyn std::error::Error + 'static)) -> Option<&'static str>;
 
 /// Measures and records what backends are asked for, and passes the trace on to them.
-/// [`Telemetry::outgoing`](crate::Telemetry::outgoing) makes it.
+/// [`Recorder::outgoing`](crate::Recorder::outgoing) makes it.
 ///
-/// Reads, from the request's extensions: [`Backend`](vmcp_core::Backend), [`Operation`](crate::Operation)
-/// or else the headers `Mcp-Method` and `Mcp-Name`, and [`Trace`]. Writes: `traceparent` and
-/// `tracestate`, and with [`InMessage`](crate::InMessage) the same members of the message's `_meta`.
-/// Fails with what the service below fails with.
+/// Reads, from the request's extensions: [`Backend`], [`Operation`] or else the headers `Mcp-Method` and
+/// `Mcp-Name`, and the [`Trail`] of the request that it is made for, in the operation or beside it.
+/// Writes: `traceparent` and `tracestate`, and with [`InMessage`](vmcp_trace_context::InMessage) the same
+/// members of the message's `_meta`. Fails with what the service below fails with.
 #[derive(Clone)]
 pub struct OutgoingLayer<P = HeaderOnly> {
     shared: Arc<Shared>,
@@ -38,20 +36,13 @@ pub struct OutgoingLayer<P = HeaderOnly> {
     classify: Classify,
 }
 
-/// What all requests share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) side: ClientSide,
-    /// Whether anybody looks at metrics.
-    pub(crate) measures: bool,
-    pub(crate) tracing: Option<Arc<Tracing>>,
-}
-
 /// Measures and records what `S` is asked for. See [`OutgoingLayer`].
 #[derive(Clone, Debug)]
 pub struct Outgoing<S, P = HeaderOnly> {
     inner: S,
     layer: OutgoingLayer<P>,
+    /// Where requests to the backend are recorded that the first one went to: mostly all do.
+    known: Arc<OnceLock<Arc<BackendMetrics>>>,
 }
 
 pin_project! {
@@ -108,19 +99,23 @@ impl<S, P: Clone> Layer<S> for OutgoingLayer<P> {
     type Service = Outgoing<S, P>;
 
     fn layer(&self, inner: S) -> Outgoing<S, P> {
-        Outgoing { inner, layer: self.clone() }
+        Outgoing { inner, layer: self.clone(), known: Arc::default() }
     }
 }
 
 impl<S, P> Outgoing<S, P> {
-    /// The wrapped service.
-    pub fn get_ref(&self) -> &S {
-        &self.inner
-    }
-
-    /// Unwraps the service.
-    pub fn into_inner(self) -> S {
-        self.inner
+    fn metrics(&self, backend: Option<&Backend>) -> Arc<BackendMetrics> {
+        let Some(backend) = backend else {
+            return self.layer.shared.client.backend(&Backend::new(""));
+        };
+        if let Some(known) = self.known.get()
+            && known.backend() == backend
+        {
+            return Arc::clone(known);
+        }
+        let metrics = self.layer.shared.client.backend(backend);
+        _ = self.known.set(Arc::clone(&metrics));
+        metrics
     }
 }
 
@@ -141,26 +136,24 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let OutgoingLayer { shared, propagate, classify } = &self.layer;
-        let place = match request.extensions().get::<Trace>() {
-            Some(trace) => {
-                let place = trace.place();
-                let parent = place.context.clone();
-                match &shared.tracing {
-                    Some(tracing) => Some(tracing.place(parent, false, place.in_message)),
-                    None => Some(place.clone()),
-                }
-            }
-            None => shared.tracing.as_ref().map(|tracing| tracing.place(None, false, false)),
-        };
+        let extensions = request.extensions();
+        let (operation, trail) = (extensions.get::<Operation>(), extensions.get::<Trail>());
+        let place = Place::of_outgoing(shared.spans.as_deref(), operation, trail);
         if let Some(context) = place.as_ref().and_then(|place| place.context.as_ref()) {
             context.write(request.headers_mut());
         }
-        let watch = Watch::begin(shared, &request, place);
-        if let Some(context) = watch.as_ref().and_then(Watch::to_carry) {
+        let watches = shared.measures || shared.spans.is_some();
+        if shared.spans.is_some()
+            && request.method() == Method::POST
+            && let Some(context) = place.as_ref().and_then(Place::to_carry)
+        {
             request = request.map(|body| propagate.carry(body, context));
         }
-        let classify = Words(*classify);
-        OutgoingFuture { inner: self.inner.call(request), watch, classify }
+        let watch = watches.then(|| {
+            let metrics = self.metrics(request.extensions().get());
+            Watch::sent(shared, metrics, &request, place)
+        });
+        OutgoingFuture { inner: self.inner.call(request), watch, classify: Words(*classify) }
     }
 }
 
@@ -181,7 +174,7 @@ where
                 if let Some(watch) = &mut watch {
                     watch.answered(&response);
                 }
-                Ok(response.map(|body| ResponseBody::outgoing(body, watch)))
+                Ok(response.map(|body| ResponseBody::new(body, watch)))
             }
             Err(error) => {
                 let error = error.into();
@@ -194,8 +187,6 @@ where
         })
     }
 }
-
-pub(crate) use self::watch::Watch as OutgoingWatch;
 
 #[cfg(test)]
 mod tests;

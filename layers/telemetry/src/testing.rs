@@ -1,84 +1,76 @@
 //! What tests look at: everything that goes out, kept in memory.
 
+use std::num::NonZero;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::data::{
     AggregatedMetrics, MetricData, ResourceMetrics, ScopeMetrics,
 };
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
-use opentelemetry_sdk::trace::{InMemorySpanExporter, SimpleSpanProcessor, SpanData};
+use vmcp_trace_context::TraceContext;
 
-use crate::{SamplingRatio, Settings, Telemetry};
+use crate::{EndedSpan, Options, Recorder, Spans};
 
 pub(crate) const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 pub(crate) struct Fixture {
-    pub(crate) telemetry: Telemetry,
-    spans: InMemorySpanExporter,
+    pub(crate) recorder: Recorder,
+    spans: Arc<Taken>,
     metrics: InMemoryMetricExporter,
+    provider: SdkMeterProvider,
+}
+
+/// Keeps spans; their ids are numbers.
+#[derive(Default)]
+struct Taken {
+    samples: bool,
+    number: AtomicU64,
+    spans: Mutex<Vec<EndedSpan>>,
+}
+
+impl Spans for Taken {
+    fn place(&self, parent: Option<&TraceContext>) -> TraceContext {
+        let span = NonZero::new(self.number.fetch_add(1, Ordering::Relaxed) + 1).unwrap();
+        let root = || TraceContext::root(span.into(), span, self.samples);
+        parent.map_or_else(root, |parent| parent.child(span))
+    }
+
+    fn record(&self, span: EndedSpan) {
+        self.spans.lock().unwrap().push(span);
+    }
 }
 
 impl Fixture {
-    pub(crate) fn settings(sampling: Option<f64>) -> Settings {
-        Settings {
-            sampling: sampling.map(|ratio| SamplingRatio::try_from(ratio).unwrap()),
-            service_name: Some("gateway".into()),
-            environment_variables: vec!["REGION".into()],
-            legacy_attributes: true,
-            ..Settings::default()
-        }
+    /// Records older names too. `samples` says whether traces that begin here are recorded; without
+    /// one nothing is traced.
+    pub(crate) fn new(samples: impl Into<Option<bool>>) -> Self {
+        Self::with(samples, true)
     }
 
-    pub(crate) fn sampling(ratio: f64) -> Self {
-        Self::new(Self::settings(Some(ratio)))
-    }
-
-    pub(crate) fn new(settings: Settings) -> Self {
-        let spans = InMemorySpanExporter::default();
+    pub(crate) fn with(samples: impl Into<Option<bool>>, legacy_attributes: bool) -> Self {
         let metrics = InMemoryMetricExporter::default();
-        let telemetry = Telemetry::builder(settings)
-            .environment(|name| (name == "REGION").then(|| "north".to_owned()))
-            .span_processor(SimpleSpanProcessor::new(spans.clone()))
-            .metric_reader(PeriodicReader::builder(metrics.clone()).build())
-            .build()
-            .unwrap();
-        Self { telemetry, spans, metrics }
-    }
-
-    /// One call that goes wrong, through both layers, so that each of their metrics has something.
-    #[cfg(feature = "prometheus")]
-    pub(crate) async fn use_all(&self) {
-        use bytes::Bytes;
-        use http::{Request, Response};
-        use http_body_util::Full;
-        use tower::ServiceExt;
-        use tower_layer::Layer;
-        use vmcp_core::{Backend, BoxError, Generation, McpRequest, Trail};
-
-        use crate::Operation;
-
-        let failing = tower::service_fn(|_: Request<Full<Bytes>>| async {
-            Err::<Response<Full<Bytes>>, BoxError>("gone".into())
+        let reader = PeriodicReader::builder(metrics.clone()).build();
+        let provider = SdkMeterProvider::builder().with_reader(reader).build();
+        let samples = samples.into();
+        let taken = Taken { samples: samples.unwrap_or_default(), ..Taken::default() };
+        let spans = Arc::new(taken);
+        let traced: Arc<dyn Spans> = Arc::clone(&spans) as _;
+        let recorder = Recorder::new(Options {
+            server: "gateway".into(),
+            meter: Some(provider.meter("tests")),
+            spans: samples.map(|_| traced),
+            legacy_attributes,
         });
-        let outgoing = self.telemetry.outgoing().layer(failing);
-        let inner = tower::service_fn(move |mut request: Request<Full<Bytes>>| {
-            let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
-            let bytes = Bytes::from_static(text.as_bytes());
-            let envelope = vmcp_wire::scan(&bytes).unwrap();
-            let generation = Generation::Stateless;
-            let trail = Trail::of(request.extensions_mut());
-            trail.note_message(&McpRequest { bytes, envelope, generation });
-            request.extensions_mut().insert(Backend::new("meteo"));
-            request.extensions_mut().insert(Operation::new("tools/call").named("t"));
-            outgoing.clone().oneshot(request)
-        });
-        let request = Request::post("/mcp").body(Full::default()).unwrap();
-        self.telemetry.incoming().layer(inner).oneshot(request).await.unwrap_err();
+        Self { recorder, spans, metrics, provider }
     }
 
-    pub(crate) fn spans(&self) -> Vec<SpanData> {
-        self.spans.get_finished_spans().unwrap()
+    pub(crate) fn spans(&self) -> Vec<EndedSpan> {
+        self.spans.spans.lock().unwrap().clone()
     }
 
-    pub(crate) fn attribute(&self, span: &SpanData, key: &str) -> Option<String> {
+    pub(crate) fn attribute(&self, span: &EndedSpan, key: &str) -> Option<String> {
         let _ = self;
         let found = span.attributes.iter().find(|one| one.key.as_str() == key);
         found.map(|one| one.value.to_string())
@@ -114,14 +106,10 @@ impl Fixture {
 
     fn points(&self) -> Vec<Point> {
         self.metrics.reset();
-        self.provider().force_flush().unwrap();
+        self.provider.force_flush().unwrap();
         let exported = self.metrics.get_finished_metrics().unwrap();
         let scopes = exported.iter().flat_map(ResourceMetrics::scope_metrics);
         scopes.flat_map(ScopeMetrics::metrics).flat_map(Point::of).collect()
-    }
-
-    fn provider(&self) -> SdkMeterProvider {
-        self.telemetry.meter_provider()
     }
 }
 

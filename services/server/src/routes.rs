@@ -19,7 +19,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_audit::AuditLayer;
 use vmcp_core::Body;
 use vmcp_decode::DecodeLayer;
-use vmcp_telemetry::Telemetry;
+use vmcp_telemetry_export::Telemetry;
 
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};

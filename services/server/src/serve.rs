@@ -101,7 +101,7 @@ pub enum ServeError {
     Audit(#[from] vmcp_audit_log::OpenError),
     /// The collector's client cannot be made (`telemetry`).
     #[error("telemetry: {0}")]
-    Telemetry(#[from] vmcp_telemetry::BuildError),
+    Telemetry(#[from] vmcp_telemetry_export::BuildError),
 }
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.

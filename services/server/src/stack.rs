@@ -26,9 +26,10 @@ use vmcp_core::{Body, BoxError, CredentialError, cause};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, Fetcher, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
-use vmcp_telemetry::{InMessage, IncomingLayer, OutgoingLayer};
+use vmcp_telemetry::{IncomingLayer, OutgoingLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_token_exchange::{Cached as CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
+use vmcp_trace_context::InMessage;
 
 pub use self::erased::{Answering, Erased};
 pub use self::optional::{Core, Door};

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use tower::{Layer, ServiceExt, service_fn};
 use vmcp_core::{Body, Generation, McpRequest, Trail};
-use vmcp_telemetry::{Endpoint, Headers, SamplingRatio, Settings, Telemetry};
+use vmcp_telemetry_export::{Endpoint, Headers, SamplingRatio, Settings, Telemetry};
 use vmcp_tests::counterparts::{Collector, skipped};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";

@@ -4,18 +4,22 @@ use http_body_util::{BodyExt, Full};
 use opentelemetry::trace::SpanKind;
 use tower::ServiceExt;
 use tower_layer::Layer;
-use vmcp_core::{Backend, Body, BoxError, CredentialError, CredentialFault, Trail};
+use vmcp_core::{Backend, Body, BoxError, CredentialError, CredentialFault, Operation, Trail};
+use vmcp_trace_context::InMessage;
 
 use crate::testing::{Fixture, PARENT};
-use crate::{InMessage, Operation, Settings, Trace, TraceContext};
 
 const MESSAGE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
 
 fn request() -> Request<Full<Bytes>> {
     let mut request = Request::post("http://backend/mcp").body(Full::from(MESSAGE)).unwrap();
     request.extensions_mut().insert(Backend::new("meteo"));
-    request.extensions_mut().insert(Operation::new("tools/call").named("t"));
+    request.extensions_mut().insert(operation());
     request
+}
+
+fn operation() -> Operation {
+    Operation::new("tools/call").named(Bytes::from_static(b"\"t\""))
 }
 
 /// What the backend got.
@@ -38,38 +42,45 @@ async fn sent(fixture: &Fixture, request: Request<Full<Bytes>>, answer: &'static
             Ok::<_, BoxError>(response.body(Body::from(Bytes::from_static(answer.as_bytes())))?)
         }
     });
-    let layer = fixture.telemetry.outgoing().propagate(InMessage);
+    let layer = fixture.recorder.outgoing().propagate(InMessage);
     let response = layer.layer(inner).oneshot(request).await.unwrap();
     _ = response.into_body().collect().await;
     got.await.unwrap_or_else(|_| panic!("the backend was not asked"))
 }
 
-fn trace(fixture: &Fixture, parent: &str) -> Trace {
-    let tracing = fixture.telemetry.tracing();
-    Trace::new(tracing, Trail::default(), TraceContext::parse(parent.as_bytes()))
+/// What a request of a client, which says `parent`, leaves for those that are made for it.
+async fn cause(fixture: &Fixture, parent: &str) -> Trail {
+    let inner = tower::service_fn(|request: Request<()>| async move {
+        let trail = request.extensions().get::<Trail>().cloned();
+        let mut response = Response::new(Body::empty());
+        response.extensions_mut().insert(trail.unwrap());
+        Ok::<_, std::convert::Infallible>(response)
+    });
+    let request = Request::post("/mcp").header("traceparent", parent).body(()).unwrap();
+    let response = fixture.recorder.incoming().layer(inner).oneshot(request).await.unwrap();
+    response.extensions().get::<Trail>().cloned().unwrap()
 }
 
 #[tokio::test]
-async fn the_backend_gets_the_place_of_the_span_that_is_recorded() {
-    let fixture = Fixture::sampling(1.0);
+async fn the_backend_gets_the_place_of_the_span_that_is_recorded_below_its_cause() {
+    let fixture = Fixture::new(true);
+    let trail = cause(&fixture, PARENT).await;
     let mut request = request();
-    let trace = trace(&fixture, PARENT);
-    request.extensions_mut().insert(trace.clone());
+    request.extensions_mut().insert(operation().caused_by(trail));
     let got = sent(&fixture, request, "{}").await;
-    let [span] = &fixture.spans()[..] else { panic!("one span") };
+    let [server, span] = &fixture.spans()[..] else { panic!("two spans") };
     let header = got.headers["traceparent"].to_str().unwrap().to_owned();
     assert_eq!(header[3..35], PARENT[3..35]);
-    assert_eq!(header[36..52], span.span_context.span_id().to_string());
+    assert_eq!(header, span.context.to_string());
     assert!(got.body.contains(&format!(r#""_meta":{{"traceparent":"{header}"}}"#)), "{}", got.body);
-    let server = trace.context().unwrap().to_string();
-    assert_eq!(span.parent_span_id.to_string(), server[36..52]);
-    assert!(!span.parent_span_is_remote);
-    assert_eq!((&*span.name, &span.span_kind), ("tools/call t", &SpanKind::Client));
+    assert_eq!(span.parent, Some(server.context.clone()));
+    assert!(!span.parent_is_remote);
+    assert_eq!((&*span.name, &span.kind), ("tools/call t", &SpanKind::Client));
 }
 
 #[tokio::test]
 async fn what_is_not_recorded_goes_on_by_header_and_its_message_is_not_touched() {
-    let fixture = Fixture::sampling(0.0);
+    let fixture = Fixture::new(false);
     let got = sent(&fixture, request(), "{}").await;
     assert!(got.headers["traceparent"].to_str().unwrap().ends_with("-00"));
     assert_eq!(got.body, MESSAGE);
@@ -77,10 +88,11 @@ async fn what_is_not_recorded_goes_on_by_header_and_its_message_is_not_touched()
 }
 
 #[tokio::test]
-async fn while_tracing_is_off_the_clients_trace_goes_on_as_it_came() {
-    let fixture = Fixture::new(Fixture::settings(None));
+async fn while_nothing_is_traced_the_clients_trace_goes_on_as_it_came() {
+    let fixture = Fixture::new(None);
     let mut request = request();
-    request.extensions_mut().insert(trace(&fixture, PARENT));
+    // A proxy that hands on the request itself hands on its trail beside it.
+    request.extensions_mut().insert(cause(&fixture, PARENT).await);
     let got = sent(&fixture, request, "{}").await;
     assert_eq!(got.headers["traceparent"], PARENT);
     assert_eq!(got.body, MESSAGE);
@@ -90,8 +102,7 @@ async fn while_tracing_is_off_the_clients_trace_goes_on_as_it_came() {
 
 #[tokio::test]
 async fn requests_are_measured_by_backend_and_tool() {
-    let settings = Settings { legacy_attributes: false, ..Fixture::settings(Some(0.0)) };
-    let fixture = Fixture::new(settings);
+    let fixture = Fixture::with(false, false);
     sent(&fixture, request(), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
     sent(&fixture, request(), r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1}}"#).await;
     let labels = "gen_ai.tool.name=t mcp.method.name=tools/call vmcp.backend.name=meteo";
@@ -104,7 +115,7 @@ async fn requests_are_measured_by_backend_and_tool() {
 
 #[tokio::test]
 async fn without_an_operation_the_headers_say_what_is_asked_for() {
-    let fixture = Fixture::sampling(1.0);
+    let fixture = Fixture::new(true);
     let mut request = request();
     request.extensions_mut().remove::<Operation>();
     request.headers_mut().insert("mcp-method", "tools/list".parse().unwrap());
@@ -114,12 +125,12 @@ async fn without_an_operation_the_headers_say_what_is_asked_for() {
 
 #[tokio::test]
 async fn why_it_failed_is_told_in_fixed_words() {
-    let fixture = Fixture::sampling(1.0);
+    let fixture = Fixture::new(true);
     let fail = |error: fn() -> BoxError| {
         let inner = tower::service_fn(move |_: Request<Full<Bytes>>| async move {
             Err::<Response<Body>, _>(error())
         });
-        fixture.telemetry.outgoing().layer(inner).oneshot(request())
+        fixture.recorder.outgoing().layer(inner).oneshot(request())
     };
     let no_credentials = || -> BoxError {
         Box::new(CredentialError {
@@ -140,11 +151,11 @@ async fn why_it_failed_is_told_in_fixed_words() {
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_is_no_error_of_the_backend() {
-    let fixture = Fixture::sampling(1.0);
+    let fixture = Fixture::new(true);
     let inner = tower::service_fn(|_: Request<Full<Bytes>>| {
         std::future::pending::<Result<Response<Body>, BoxError>>()
     });
-    let call = fixture.telemetry.outgoing().layer(inner).oneshot(request());
+    let call = fixture.recorder.outgoing().layer(inner).oneshot(request());
     assert!(tokio::time::timeout(std::time::Duration::ZERO, call).await.is_err());
     let spans = fixture.spans();
     assert_eq!(fixture.attribute(&spans[0], "error.type").as_deref(), Some("cancelled"));

@@ -2,7 +2,7 @@
 
 use vmcp_config::{Mistake, Telemetry as Section};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
-use vmcp_telemetry::{
+use vmcp_telemetry_export::{
     BuildError, Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError, Telemetry,
 };
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 use http::Uri;
 use vmcp_aggregate::settings::{BackendSettings, Settings, Sharing, Transport};
 use vmcp_core::Backend;
-use vmcp_telemetry::{OutgoingLayer, Telemetry};
+use vmcp_telemetry::OutgoingLayer;
+use vmcp_telemetry_export::Telemetry;
 
 use crate::stack::Outgoing;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use vmcp_breaker::State;
 use vmcp_egress::Egress;
-use vmcp_telemetry::names;
+use vmcp_metrics::names;
 
 use crate::routes::Shared;
 

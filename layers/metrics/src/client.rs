@@ -1,0 +1,174 @@
+//! The instruments of requests to backends.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use hashbrown::HashMap;
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter};
+use vmcp_core::Backend;
+
+use crate::labels::{counter, histogram, operation};
+use crate::names::{self, OTHER};
+use crate::series::{Budget, Table};
+use crate::{Fault, Outcome, Slot};
+
+/// How many backends become labels, those that a reload took away included.
+const MAX_BACKENDS: usize = 1000;
+
+/// What requests to backends are recorded with.
+#[derive(Debug)]
+pub struct ClientMetrics {
+    instruments: Arc<Instruments>,
+    backends: RwLock<HashMap<Backend, Arc<BackendMetrics>>>,
+    budget: Arc<Budget>,
+}
+
+/// What requests to one backend are recorded with.
+#[derive(Debug)]
+pub struct BackendMetrics {
+    backend: Backend,
+    instruments: Arc<Instruments>,
+    table: Table<ClientSeries>,
+}
+
+#[derive(Debug)]
+struct Instruments {
+    duration: Histogram<f64>,
+    requests: Counter<u64>,
+    errors: Counter<u64>,
+    request_duration: Histogram<f64>,
+    legacy: bool,
+}
+
+/// The instruments, for one set of labels.
+#[derive(Debug)]
+pub struct ClientSeries {
+    /// Absent for what is no MCP operation.
+    duration: Option<BoundHistogram<f64>>,
+    requests: BoundCounter<u64>,
+    request_duration: BoundHistogram<f64>,
+    errors: Option<BoundCounter<u64>>,
+}
+
+impl ClientMetrics {
+    /// The instruments of `meter`. With `legacy`, older names of labels stand beside those of the
+    /// conventions.
+    #[must_use]
+    pub fn new(meter: &Meter, legacy: bool) -> Self {
+        let instruments = Instruments {
+            duration: histogram(meter, &names::CLIENT_DURATION),
+            requests: counter(meter, &names::BACKEND_REQUESTS),
+            errors: counter(meter, &names::BACKEND_ERRORS),
+            request_duration: histogram(meter, &names::BACKEND_DURATION),
+            legacy,
+        };
+        Self {
+            instruments: Arc::new(instruments),
+            backends: RwLock::default(),
+            budget: Budget::new(),
+        }
+    }
+
+    /// Where requests to `backend` are recorded.
+    pub fn backend(&self, backend: &Backend) -> Arc<BackendMetrics> {
+        let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = backends.get(backend) {
+            return Arc::clone(known);
+        }
+        drop(backends);
+        let mut backends = self.backends.write().unwrap_or_else(PoisonError::into_inner);
+        let fits = backends.len() < MAX_BACKENDS;
+        let backend = if fits { backend.clone() } else { Backend::new(OTHER) };
+        let metrics = |backend| {
+            let instruments = Arc::clone(&self.instruments);
+            let table = Table::new(Arc::clone(&self.budget));
+            Arc::new(BackendMetrics { backend, instruments, table })
+        };
+        Arc::clone(backends.entry(backend.clone()).or_insert_with(|| metrics(backend)))
+    }
+}
+
+impl BackendMetrics {
+    /// Which backend: the one that was asked for, or `_OTHER` when it is one too many.
+    #[must_use]
+    pub fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    /// Where to record what is asked for. Whoever sends a request to a backend knows that the name
+    /// exists.
+    pub fn slot(&self, method: &str, name: Option<&str>) -> Arc<Slot<ClientSeries>> {
+        self.table.slot(method, name, true)
+    }
+
+    /// Records a request that has ended after `seconds`.
+    pub fn record(&self, slot: &Slot<ClientSeries>, outcome: Outcome, seconds: f64) {
+        slot.record(
+            outcome,
+            |slot, outcome| self.series(slot, outcome),
+            |series| {
+                series.requests.add(1);
+                series.request_duration.record(seconds);
+                if let Some(duration) = &series.duration {
+                    duration.record(seconds);
+                }
+                if let Some(errors) = &series.errors {
+                    errors.add(1);
+                }
+            },
+        );
+    }
+
+    fn series(&self, slot: &Slot<ClientSeries>, outcome: &Outcome) -> ClientSeries {
+        let Instruments { duration, requests, errors, request_duration, legacy: _ } =
+            &*self.instruments;
+        let labels = self.labels(slot);
+        let failed = !matches!(outcome.fault, Fault::None | Fault::TOOL | Fault::CANCELLED);
+        let is_operation = !slot.method().is_empty();
+        let fault = outcome.fault.label().map(|fault| KeyValue::new("error.type", fault));
+        ClientSeries {
+            duration: is_operation.then(|| {
+                let mut labels = operation(slot, outcome);
+                labels.push(KeyValue::new(names::BACKEND, self.backend.name().to_owned()));
+                duration.bind(&labels)
+            }),
+            requests: requests.bind(&labels),
+            request_duration: request_duration.bind(&labels),
+            errors: failed.then(|| {
+                let labels: Vec<_> = labels.iter().cloned().chain(fault).collect();
+                errors.bind(&labels)
+            }),
+        }
+    }
+
+    fn labels(&self, slot: &Slot<ClientSeries>) -> Vec<KeyValue> {
+        let name = self.backend.name().to_owned();
+        let mut labels = vec![
+            KeyValue::new(names::BACKEND, name.clone()),
+            KeyValue::new("mcp.method.name", slot.method()),
+        ];
+        let tool = slot.name().filter(|_| slot.method() == "tools/call");
+        labels.extend(tool.map(|tool| KeyValue::new("gen_ai.tool.name", tool.to_owned())));
+        if self.instruments.legacy {
+            labels.push(KeyValue::new("target.workload_name", name));
+            labels.push(KeyValue::new("action", action(slot.method())));
+            labels.extend(tool.map(|tool| KeyValue::new("tool_name", tool.to_owned())));
+        }
+        labels
+    }
+}
+
+/// The older word for what is asked of a backend.
+#[must_use]
+pub fn action(method: &'static str) -> &'static str {
+    match method {
+        "tools/call" => "call_tool",
+        "resources/read" => "read_resource",
+        "prompts/get" => "get_prompt",
+        "completion/complete" => "complete",
+        "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+            "list_capabilities"
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,54 @@
+//! Instruments, and the labels that both sides have.
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Counter, Histogram, Meter};
+
+use crate::names::{BUCKETS, Metric};
+use crate::{Outcome, Slot};
+
+/// The attributes of an operation's duration (OpenTelemetry semantic conventions for MCP).
+pub(crate) fn operation<S>(slot: &Slot<S>, outcome: &Outcome) -> Vec<KeyValue> {
+    let mut labels = vec![
+        KeyValue::new("mcp.method.name", slot.method()),
+        KeyValue::new("jsonrpc.protocol.version", "2.0"),
+        KeyValue::new("network.transport", "tcp"),
+        KeyValue::new("network.protocol.name", "http"),
+    ];
+    let optional =
+        [("network.protocol.version", outcome.http), ("mcp.protocol.version", outcome.revision)];
+    let known = optional.into_iter().filter(|(_, value)| !value.is_empty());
+    labels.extend(known.map(|(key, value)| KeyValue::new(key, value)));
+    labels.extend(outcome.fault.label().map(|fault| KeyValue::new("error.type", fault)));
+    labels.extend(target(slot.method(), slot.name()));
+    labels
+}
+
+/// The attributes that say which tool or prompt.
+#[must_use]
+pub fn target(method: &str, name: Option<&str>) -> Vec<KeyValue> {
+    let name = name.map(str::to_owned);
+    match method {
+        "tools/call" => {
+            let mut target = vec![KeyValue::new("gen_ai.operation.name", "execute_tool")];
+            target.extend(name.map(|name| KeyValue::new("gen_ai.tool.name", name)));
+            target
+        }
+        "prompts/get" => {
+            name.map(|name| KeyValue::new("gen_ai.prompt.name", name)).into_iter().collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) fn histogram(meter: &Meter, metric: &Metric) -> Histogram<f64> {
+    meter
+        .f64_histogram(metric.name)
+        .with_unit(metric.unit)
+        .with_description(metric.description)
+        .with_boundaries(BUCKETS.to_vec())
+        .build()
+}
+
+pub(crate) fn counter(meter: &Meter, metric: &Metric) -> Counter<u64> {
+    meter.u64_counter(metric.name).with_description(metric.description).build()
+}

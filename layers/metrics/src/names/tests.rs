@@ -1,0 +1,112 @@
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::METRICS;
+
+const DASHBOARD: &str = include_str!("../../dashboards/grafana.json");
+const ALERTS: &str = include_str!("../../dashboards/alerts.yaml");
+
+/// Every query of the dashboard and of the alert rules.
+fn queries() -> Vec<String> {
+    fn walk(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                for (key, member) in members {
+                    match member {
+                        Value::String(text) if matches!(key.as_str(), "expr" | "query") => {
+                            found.push(text.clone());
+                        }
+                        _ => walk(member, found),
+                    }
+                }
+            }
+            Value::Array(elements) => elements.iter().for_each(|element| walk(element, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    walk(&serde_json::from_str(DASHBOARD).unwrap(), &mut found);
+    let alerts = ALERTS.lines().filter_map(|line| line.trim().strip_prefix("expr: "));
+    found.extend(alerts.map(str::to_owned));
+    found
+}
+
+/// The names in a query outside of strings, told apart into labels (in braces, and behind `by`) and
+/// the rest.
+fn names(query: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut labels, mut others) = (BTreeSet::new(), BTreeSet::new());
+    let (mut in_braces, mut in_by, mut after_by) = (false, false, false);
+    for (number, outside) in query.split('"').enumerate() {
+        if number % 2 == 1 {
+            continue;
+        }
+        let mut word = String::new();
+        for char in outside.chars().chain([' ']) {
+            if char.is_ascii_alphanumeric() || matches!(char, '_' | ':' | '$') {
+                word.push(char);
+                continue;
+            }
+            if !word.is_empty() {
+                let word = std::mem::take(&mut word);
+                after_by = word == "by";
+                if in_braces || in_by {
+                    labels.insert(word)
+                } else {
+                    others.insert(word)
+                };
+            }
+            match char {
+                '{' => in_braces = true,
+                '}' => in_braces = false,
+                '(' if after_by => (in_by, after_by) = (true, false),
+                ')' => in_by = false,
+                _ => {}
+            }
+        }
+    }
+    (labels, others)
+}
+
+#[test]
+fn labels_are_told_from_metrics() {
+    let (labels, others) = names(r#"sum by (a, le) (rate(m_total{b="by (c)",d=~"$x"}[5m]))"#);
+    assert_eq!(labels.into_iter().collect::<Vec<_>>(), ["a", "b", "d", "le"]);
+    assert_eq!(others.into_iter().collect::<Vec<_>>(), ["5m", "by", "m_total", "rate", "sum"]);
+}
+
+#[test]
+fn dashboard_and_alerts_ask_for_what_is_written() {
+    let written: BTreeSet<_> = METRICS
+        .iter()
+        .flat_map(|metric| {
+            ["", "_bucket", "_sum", "_count"].map(|end| format!("{}{end}", metric.prometheus()))
+        })
+        .collect();
+    let queries = queries();
+    assert!(queries.len() > 30, "{}", queries.len());
+    let mut asked = BTreeSet::new();
+    for query in &queries {
+        for name in names(query).1 {
+            if name.starts_with("vmcp_") || name.starts_with("mcp_") {
+                assert!(written.contains(&name), "{name} in {query}");
+                asked.insert(name);
+            }
+        }
+    }
+    for metric in METRICS {
+        let name = metric.prometheus();
+        assert!(asked.iter().any(|asked| asked.starts_with(&name)), "nobody shows {name}");
+    }
+}
+
+#[test]
+fn dashboard_and_alerts_use_labels_that_are_written() {
+    let text = crate::testing::shown(false);
+    for query in queries() {
+        // `job` is the scraper's own.
+        for label in names(&query).0.iter().filter(|label| *label != "job") {
+            assert!(text.contains(&format!("{label}=\"")), "{label} in {query}\n{text}");
+        }
+    }
+}

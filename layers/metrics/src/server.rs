@@ -1,0 +1,123 @@
+//! The instruments of requests to the gateway.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter};
+
+use crate::labels::{counter, histogram, operation};
+use crate::names;
+use crate::series::{Budget, Table};
+use crate::{Fault, Outcome, Slot};
+
+/// What requests to the gateway are recorded with.
+#[derive(Debug)]
+pub struct ServerMetrics {
+    duration: Histogram<f64>,
+    requests: Counter<u64>,
+    request_duration: Histogram<f64>,
+    tool_calls: Counter<u64>,
+    server: String,
+    active: Arc<AtomicI64>,
+    table: Table<ServerSeries>,
+}
+
+/// The instruments, for one set of labels.
+#[derive(Debug)]
+pub struct ServerSeries {
+    /// Absent for what is no MCP operation.
+    duration: Option<BoundHistogram<f64>>,
+    requests: BoundCounter<u64>,
+    request_duration: BoundHistogram<f64>,
+    tool_calls: Option<BoundCounter<u64>>,
+}
+
+impl ServerMetrics {
+    /// The instruments of `meter`. `server` is the label of that name.
+    #[must_use]
+    pub fn new(meter: &Meter, server: String) -> Self {
+        let active = Arc::new(AtomicI64::new(0));
+        let labels = [KeyValue::new("server", server.clone()), transport()];
+        let read = Arc::clone(&active);
+        // The meter keeps the callback; the instrument's handle has no use.
+        _ = meter
+            .i64_observable_up_down_counter(names::ACTIVE.name)
+            .with_description(names::ACTIVE.description)
+            .with_callback(move |gauge| gauge.observe(read.load(Ordering::Relaxed), &labels))
+            .build();
+        Self {
+            duration: histogram(meter, &names::SERVER_DURATION),
+            requests: counter(meter, &names::REQUESTS),
+            request_duration: histogram(meter, &names::REQUEST_DURATION),
+            tool_calls: counter(meter, &names::TOOL_CALLS),
+            server,
+            active,
+            table: Table::new(Budget::new()),
+        }
+    }
+
+    /// One more request is under way.
+    pub fn enter(&self) {
+        self.active.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less is.
+    pub fn leave(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Where to record what was asked for. `exists` says that something of this name is known to
+    /// exist; a name that is seen for the first time without that is left out.
+    pub fn slot(&self, method: &str, name: Option<&str>, exists: bool) -> Arc<Slot<ServerSeries>> {
+        self.table.slot(method, name, exists)
+    }
+
+    /// Records a request that has ended after `seconds`.
+    pub fn record(&self, slot: &Slot<ServerSeries>, outcome: Outcome, seconds: f64) {
+        slot.record(
+            outcome,
+            |slot, outcome| self.series(slot, outcome),
+            |series| {
+                series.requests.add(1);
+                series.request_duration.record(seconds);
+                if let Some(duration) = &series.duration {
+                    duration.record(seconds);
+                }
+                if let Some(calls) = &series.tool_calls {
+                    calls.add(1);
+                }
+            },
+        );
+    }
+
+    fn series(&self, slot: &Slot<ServerSeries>, outcome: &Outcome) -> ServerSeries {
+        let failed = outcome.fault != Fault::None;
+        let status = KeyValue::new("status", if failed { "error" } else { "success" });
+        let name = slot.name().unwrap_or_default().to_owned();
+        let server = KeyValue::new("server", self.server.clone());
+        let request = [
+            KeyValue::new("method", outcome.verb),
+            KeyValue::new("status_code", i64::from(outcome.status)),
+            status.clone(),
+            KeyValue::new("mcp_method", slot.method()),
+            KeyValue::new("mcp_resource_id", name.clone()),
+            server.clone(),
+            transport(),
+        ];
+        let is_call = slot.method() == "tools/call";
+        let is_operation = !slot.method().is_empty();
+        ServerSeries {
+            duration: is_operation.then(|| self.duration.bind(&operation(slot, outcome))),
+            requests: self.requests.bind(&request),
+            request_duration: self.request_duration.bind(&request),
+            tool_calls: is_call
+                .then(|| self.tool_calls.bind(&[server, KeyValue::new("tool", name), status])),
+        }
+    }
+}
+
+/// The only transport that requests to the gateway come by.
+fn transport() -> KeyValue {
+    KeyValue::new("transport", "streamable-http")
+}

@@ -1,0 +1,35 @@
+//! What tests look at: one failed call, as Prometheus is shown it.
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use prometheus::{Encoder as _, Registry, TextEncoder};
+use vmcp_core::Backend;
+
+use crate::{ClientMetrics, Fault, Outcome, ServerMetrics, names};
+
+/// Everything that is written for one call that fails, and the numbers that a server feeds by backend.
+pub(crate) fn shown(legacy: bool) -> String {
+    let registry = Registry::new();
+    let reader = opentelemetry_prometheus::exporter()
+        .with_registry(registry.clone())
+        .scope_info_enabled(false)
+        .build()
+        .unwrap();
+    let provider = SdkMeterProvider::builder().with_reader(reader).build();
+    let meter = provider.meter("tests");
+    let outcome = Outcome { verb: "POST", status: 200, fault: Fault::TOOL, ..Outcome::default() };
+    let server = ServerMetrics::new(&meter, "gateway".into());
+    server.enter();
+    server.record(&server.slot("tools/call", Some("t"), true), outcome, 0.1);
+    let client = ClientMetrics::new(&meter, legacy).backend(&Backend::new("meteo"));
+    let broken = Outcome { fault: Fault::BROKEN, ..outcome };
+    client.record(&client.slot("tools/call", Some("t")), broken, 0.1);
+    _ = meter
+        .u64_observable_gauge(names::BACKEND_HEALTHY.name)
+        .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::BACKEND, "meteo")]))
+        .build();
+    let mut text = Vec::new();
+    TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}

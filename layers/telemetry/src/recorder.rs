@@ -1,0 +1,116 @@
+//! Where both layers record.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Meter, MeterProvider as _, NoopMeterProvider};
+use opentelemetry::trace::{SpanKind, Status};
+use vmcp_metrics::{ClientMetrics, ServerMetrics};
+use vmcp_trace_context::TraceContext;
+
+use crate::{IncomingLayer, OutgoingLayer};
+
+/// Makes both layers. A clone records to the same place.
+#[derive(Clone, Debug)]
+pub struct Recorder(Arc<Shared>);
+
+/// What is recorded. The default records nothing.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// The name of the server that is asked, as labels and spans have it.
+    pub server: String,
+    /// Where metrics go. Without one nothing is measured.
+    pub meter: Option<Meter>,
+    /// Where spans go. Without one nothing is traced.
+    pub spans: Option<Arc<dyn Spans>>,
+    /// Whether older names of attributes stand beside those of the conventions.
+    pub legacy_attributes: bool,
+}
+
+/// Samples and takes spans. The SDK of OpenTelemetry is behind it in `vmcp-telemetry-export`.
+pub trait Spans: Send + Sync {
+    /// Where a new span stands: below `parent`, and recorded if that is, or else at the beginning of a
+    /// trace of its own.
+    fn place(&self, parent: Option<&TraceContext>) -> TraceContext;
+
+    /// Takes a span that has ended. Only those come whose place is sampled.
+    fn record(&self, span: EndedSpan);
+}
+
+/// A span that has ended.
+#[derive(Clone, Debug)]
+pub struct EndedSpan {
+    /// Where it stands.
+    pub context: TraceContext,
+    /// What it stands below.
+    pub parent: Option<TraceContext>,
+    /// Whether that belongs to another process.
+    pub parent_is_remote: bool,
+    /// The method, and the tool or prompt. Neither resources nor paths are in it.
+    pub name: String,
+    /// Whether it is that of a server or a client.
+    pub kind: SpanKind,
+    /// When it began.
+    pub start: SystemTime,
+    /// When it ended.
+    pub end: SystemTime,
+    /// What it says.
+    pub attributes: Vec<KeyValue>,
+    /// How it went.
+    pub status: Status,
+}
+
+/// What all requests share.
+pub(crate) struct Shared {
+    pub(crate) server: ServerMetrics,
+    pub(crate) client: ClientMetrics,
+    /// Whether anybody looks at metrics.
+    pub(crate) measures: bool,
+    pub(crate) spans: Option<Arc<dyn Spans>>,
+    pub(crate) name: String,
+    pub(crate) legacy: bool,
+}
+
+impl Recorder {
+    /// Records what `options` say.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let Options { server: name, meter, spans, legacy_attributes: legacy } = options;
+        let measures = meter.is_some();
+        let meter = meter.unwrap_or_else(|| NoopMeterProvider::new().meter("vmcp"));
+        Self(Arc::new(Shared {
+            server: ServerMetrics::new(&meter, name.clone()),
+            client: ClientMetrics::new(&meter, legacy),
+            measures,
+            spans,
+            name,
+            legacy,
+        }))
+    }
+
+    /// Around the gateway, outermost but for what catches panics.
+    #[must_use]
+    pub fn incoming(&self) -> IncomingLayer {
+        IncomingLayer::new(Arc::clone(&self.0))
+    }
+
+    /// Around the way to a backend, outermost.
+    #[must_use]
+    pub fn outgoing(&self) -> OutgoingLayer {
+        OutgoingLayer::new(Arc::clone(&self.0))
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
+    }
+}

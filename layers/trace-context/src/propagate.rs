@@ -1,0 +1,171 @@
+//! How a trace goes on to a backend within the message.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use vmcp_wire::{Envelope, Key, Span, Splice, find, quote, scan};
+
+use crate::TraceContext;
+
+/// The largest message that is edited, in bytes. Larger ones go on with the header alone.
+const MAX_EDITED: usize = 1024 * 1024;
+
+/// Passes a trace on in the body of a request, beside the header that is always written.
+///
+/// It is called for messages that are recorded, and for those that name another place in the trace
+/// themselves: a receiver takes `_meta` before the header.
+pub trait Propagate<B> {
+    /// The body that says `context`.
+    fn carry(&self, body: B, context: &TraceContext) -> B;
+}
+
+/// Leaves the body as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeaderOnly;
+
+/// Writes `traceparent` and `tracestate` into the `_meta` of a message whose bytes are all there
+/// (MCP, `_meta`). Everything else in it survives byte for byte. What is no request or notification,
+/// larger than 1 MiB, or an `initialize`, is left as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InMessage;
+
+impl<B> Propagate<B> for HeaderOnly {
+    fn carry(&self, body: B, _: &TraceContext) -> B {
+        body
+    }
+}
+
+impl Propagate<Full<Bytes>> for InMessage {
+    fn carry(&self, body: Full<Bytes>, context: &TraceContext) -> Full<Bytes> {
+        let Some(message) = body.into_inner() else { return Full::default() };
+        Full::new(splice(&message, context).unwrap_or(message))
+    }
+}
+
+fn splice(message: &Bytes, context: &TraceContext) -> Option<Bytes> {
+    if message.len() > MAX_EDITED {
+        return None;
+    }
+    let (Envelope::Request { method, params, .. } | Envelope::Notification { method, params, .. }) =
+        scan(message).ok()?
+    else {
+        return None;
+    };
+    // Servers take one that has a `_meta` for a message of the stateless generation.
+    if method.is(message, "initialize") {
+        return None;
+    }
+    let mut parent = Vec::with_capacity(57);
+    quote(&context.to_string(), &mut parent);
+    let state = context.state().map(|state| {
+        let mut quoted = Vec::with_capacity(state.len() + 2);
+        quote(state, &mut quoted);
+        quoted
+    });
+    let mut edit = Splice::new(message);
+    match (params.get(Key::Meta), params.span) {
+        (Some(meta), _) if meta.of(message).starts_with(b"{") => {
+            edit.set_member(meta, "traceparent", &parent);
+            match &state {
+                Some(state) => _ = edit.set_member(meta, "tracestate", state),
+                None if find(meta.of(message), "tracestate").is_some() => {
+                    edit.remove_member(meta, "tracestate");
+                }
+                None => {}
+            }
+        }
+        (Some(_), _) => return None,
+        (None, Some(params)) => {
+            edit.append_member(params, "_meta", &meta(&parent, state.as_deref()));
+        }
+        (None, None) => {
+            let params =
+                [b"{\"_meta\":".as_slice(), &meta(&parent, state.as_deref()), b"}"].concat();
+            edit.append_member(whole(message)?, "params", &params);
+        }
+    }
+    Some(edit.finish())
+}
+
+fn meta(parent: &[u8], state: Option<&[u8]>) -> Vec<u8> {
+    let mut meta = [b"{\"traceparent\":".as_slice(), parent].concat();
+    if let Some(state) = state {
+        meta.extend_from_slice(b",\"tracestate\":");
+        meta.extend_from_slice(state);
+    }
+    meta.push(b'}');
+    meta
+}
+
+/// The message without the whitespace around it.
+fn whole(message: &[u8]) -> Option<Span> {
+    let start = message.iter().position(|byte| *byte == b'{')?;
+    let end = message.iter().rposition(|byte| *byte == b'}')? + 1;
+    Some(Span { start: u32::try_from(start).ok()?, end: u32::try_from(end).ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn context(state: Option<&str>) -> TraceContext {
+        let state = state.map(|state| format!(r#","tracestate":"{state}""#)).unwrap_or_default();
+        let meta = format!(r#"{{"traceparent":"{PARENT}"{state}}}"#);
+        TraceContext::from_meta(meta.as_bytes()).unwrap()
+    }
+
+    fn carried(message: &str, state: Option<&str>) -> Value {
+        let message = Bytes::copy_from_slice(message.as_bytes());
+        serde_json::from_slice(&splice(&message, &context(state)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_place_that_the_message_names_is_replaced() {
+        let message = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"traceparent":"x","tracestate":"y","progressToken":1}}}"#;
+        let meta = carried(message, None)["params"]["_meta"].clone();
+        assert_eq!(meta, json!({"traceparent": PARENT, "progressToken": 1}));
+        let meta = carried(message, Some("a=b"))["params"]["_meta"].clone();
+        assert_eq!(meta, json!({"traceparent": PARENT, "tracestate": "a=b", "progressToken": 1}));
+    }
+
+    #[test]
+    fn a_message_without_meta_or_parameters_gets_them() {
+        for params in ["", r#","params":{}"#, r#","params":{"name":"a"}"#] {
+            let message = format!(r#" {{"jsonrpc":"2.0","id":1,"method":"tools/call"{params}}} "#);
+            let carried = carried(&message, Some("a=b"));
+            let expected = json!({"traceparent": PARENT, "tracestate": "a=b"});
+            assert_eq!(carried["params"]["_meta"], expected, "{message}");
+            assert_eq!((&carried["id"], &carried["method"]), (&json!(1), &json!("tools/call")));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_edited_stays_as_it_is() {
+        for message in [
+            "nonsense",
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":3}}"#,
+        ] {
+            assert_eq!(splice(&Bytes::from(message), &context(None)), None, "{message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn all_else_in_a_message_survives(name in "[ -~]{0,20}", number: i64, spaced: bool) {
+            let space = if spaced { " " } else { "" };
+            let name = serde_json::to_string(&name).unwrap();
+            let message = format!(
+                r#"{{"jsonrpc":"2.0","id":{number},{space}"method":"m","params":{space}{{"name":{name}}}}}"#
+            );
+            let mut carried = carried(&message, None);
+            carried["params"].as_object_mut().unwrap().remove("_meta");
+            prop_assert_eq!(carried, serde_json::from_str::<Value>(&message).unwrap());
+        }
+    }
+}

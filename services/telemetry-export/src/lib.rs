@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+
+mod ids;
+mod otlp;
+mod resource;
+mod scrape;
+mod settings;
+mod spans;
+mod telemetry;
+
+pub use self::{
+    scrape::Scrape,
+    settings::{Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError},
+    telemetry::{BuildError, Builder, ShutdownError, Telemetry},
+};

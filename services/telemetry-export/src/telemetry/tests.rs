@@ -1,0 +1,218 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use opentelemetry::KeyValue;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{
+    BatchSpanProcessor, InMemorySpanExporter, SimpleSpanProcessor, SpanData, SpanExporter,
+};
+use tower::ServiceExt;
+use tower_layer::Layer;
+use vmcp_core::{Backend, BoxError, Generation, McpRequest, Operation, Trail};
+use vmcp_metrics::names;
+
+use super::*;
+use crate::{Endpoint, SamplingRatio, SettingsError};
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+impl Telemetry {
+    /// Sends the spans that wait.
+    pub(crate) async fn flush_spans(&self) -> OTelSdkResult {
+        let tracer = self.0.tracer.clone();
+        let flush = move || tracer.map_or(Ok(()), |tracer| tracer.force_flush());
+        tokio::task::spawn_blocking(flush).await.unwrap()
+    }
+}
+
+fn shown() -> Settings {
+    Settings { prometheus: true, service_name: Some("gateway".into()), ..Settings::default() }
+}
+
+/// Records this share of traces, in memory.
+fn traced(ratio: f64) -> (Telemetry, InMemorySpanExporter) {
+    let spans = InMemorySpanExporter::default();
+    let settings = Settings {
+        sampling: Some(SamplingRatio::try_from(ratio).unwrap()),
+        environment_variables: vec!["REGION".into()],
+        ..Settings::default()
+    };
+    let telemetry = Telemetry::builder(settings)
+        .environment(|name| (name == "REGION").then(|| "north".to_owned()))
+        .span_processor(SimpleSpanProcessor::new(spans.clone()))
+        .build()
+        .unwrap();
+    (telemetry, spans)
+}
+
+/// Never takes anything.
+#[derive(Debug)]
+struct Stuck;
+
+impl SpanExporter for Stuck {
+    async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+        std::future::pending().await
+    }
+}
+
+async fn ask(telemetry: &Telemetry) {
+    ask_with(telemetry, Request::new(())).await;
+}
+
+async fn ask_with(telemetry: &Telemetry, request: Request<()>) {
+    let inner = tower::service_fn(|_: Request<()>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    telemetry.incoming().layer(inner).oneshot(request).await.unwrap();
+}
+
+/// One call that goes wrong, through both layers, so that each of their metrics has something.
+async fn use_all(telemetry: &Telemetry) {
+    let failing = tower::service_fn(|_: Request<Full<Bytes>>| async {
+        Err::<Response<Full<Bytes>>, BoxError>("gone".into())
+    });
+    let outgoing = telemetry.outgoing().layer(failing);
+    let inner = tower::service_fn(move |mut request: Request<Full<Bytes>>| {
+        let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}"#;
+        let bytes = Bytes::from_static(text.as_bytes());
+        let envelope = vmcp_wire::scan(&bytes).unwrap();
+        let generation = Generation::Stateless;
+        let trail = Trail::of(request.extensions_mut());
+        trail.note_message(&McpRequest { bytes, envelope, generation });
+        request.extensions_mut().insert(Backend::new("meteo"));
+        let name = Bytes::from_static(b"\"t\"");
+        request.extensions_mut().insert(Operation::new("tools/call").named(name));
+        outgoing.clone().oneshot(request)
+    });
+    let request = Request::post("/mcp").body(Full::default()).unwrap();
+    telemetry.incoming().layer(inner).oneshot(request).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_span_has_its_ids_its_parent_and_the_variables_that_were_asked_for() {
+    let (telemetry, spans) = traced(0.0);
+    let request = Request::builder().header("traceparent", PARENT).header("tracestate", "a=b");
+    ask_with(&telemetry, request.body(()).unwrap()).await;
+    let spans = spans.get_finished_spans().unwrap();
+    let [span] = &spans[..] else { panic!("one span") };
+    assert_eq!(span.span_context.trace_id().to_string(), PARENT[3..35]);
+    assert_eq!(span.parent_span_id.to_string(), PARENT[36..52]);
+    assert!(span.parent_span_is_remote);
+    assert_eq!(span.span_context.trace_state().header(), "a=b");
+    assert!(span.attributes.contains(&KeyValue::new("environment.REGION", "north")));
+}
+
+#[tokio::test]
+async fn about_the_ratio_of_all_traces_is_recorded() {
+    let (telemetry, spans) = traced(0.05);
+    for _ in 0..2000 {
+        ask(&telemetry).await;
+    }
+    let recorded = spans.get_finished_spans().unwrap().len();
+    assert!((40..200).contains(&recorded), "{recorded}");
+}
+
+#[test]
+fn while_tracing_is_off_there_is_no_tracer_provider() {
+    let settings = Settings { prometheus: true, ..Settings::default() };
+    let telemetry = Telemetry::builder(settings).build().unwrap();
+    assert!(telemetry.tracer().is_none());
+    assert!(telemetry.scrape().is_some());
+    assert!(Telemetry::disabled().tracer().is_none());
+    assert!(Telemetry::disabled().scrape().is_none());
+}
+
+#[test]
+fn what_is_to_be_sent_needs_somewhere_to_go() {
+    let mut settings = Settings { metrics: true, ..Settings::default() };
+    let error = Telemetry::builder(settings.clone()).build().unwrap_err();
+    assert!(matches!(error, BuildError::Settings(SettingsError::NoEndpoint)), "{error}");
+    settings.endpoint = Some(Endpoint::new("otel:4318", false).unwrap());
+    let error = Telemetry::builder(settings).build().unwrap_err();
+    assert!(matches!(error, BuildError::NoClient), "{error}");
+}
+
+#[tokio::test]
+async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
+    let telemetry = Telemetry::builder(shown()).build().unwrap();
+    for metric in names::METRICS.iter().filter(|metric| metric.description.contains("Fed by")) {
+        if metric.description.contains("each backend") {
+            telemetry.observe_each(metric, names::BACKEND, |show| show("a", 3));
+        } else {
+            telemetry.observe(metric, || 3);
+        }
+    }
+    use_all(&telemetry).await;
+    let text = telemetry.scrape().unwrap().text();
+    let text = std::str::from_utf8(&text).unwrap();
+    for metric in names::METRICS {
+        let name = metric.prometheus();
+        let shown = text.lines().any(|line| {
+            line.split_once(['{', ' ']).is_some_and(|(shown, _)| {
+                let rest = shown.strip_prefix(&name);
+                rest.is_some_and(|rest| matches!(rest, "" | "_bucket" | "_sum" | "_count"))
+            })
+        });
+        assert!(shown, "{name} is not in:\n{text}");
+    }
+    assert!(text.contains("vmcp_sessions 3"), "{text}");
+    assert!(text.contains(r#"le="0.02""#) && text.contains(r#"le="300""#), "{text}");
+    assert!(text.contains(r#"vmcp_backend_healthy{vmcp_backend_name="a"} 3"#), "{text}");
+    assert!(text.contains(r#"service_name="gateway""#), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_for_the_text_often_gets_the_same_for_a_second() {
+    let settings = Settings { prometheus: true, ..Settings::default() };
+    let telemetry = Telemetry::builder(settings).build().unwrap();
+    let scrape = telemetry.scrape().unwrap();
+    let before = scrape.text();
+    ask(&telemetry).await;
+    assert_eq!(scrape.text(), before);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_ne!(scrape.text(), before);
+    let kind = scrape.response::<bytes::Bytes>().headers()["content-type"].clone();
+    assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+}
+
+#[tokio::test]
+async fn of_too_many_values_the_rest_is_not_shown() {
+    let telemetry = Telemetry::builder(shown()).build().unwrap();
+    telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, |show| {
+        (0..5000).for_each(|number: u64| show(&number.to_string(), number));
+    });
+    let text = telemetry.scrape().unwrap().text();
+    let text = std::str::from_utf8(&text).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("vmcp_backend_healthy{"));
+    assert_eq!(lines.count(), 1000);
+}
+
+#[tokio::test]
+async fn an_exporter_that_is_stuck_costs_requests_nothing_and_the_end_no_more_than_its_time() {
+    let settings =
+        Settings { sampling: Some(SamplingRatio::try_from(1.0).unwrap()), ..Settings::default() };
+    let processor = BatchSpanProcessor::builder(Stuck).build();
+    let telemetry = Telemetry::builder(settings).span_processor(processor).build().unwrap();
+    // Far more than the queue holds.
+    for _ in 0..10_000 {
+        ask(&telemetry).await;
+    }
+    let limit = Duration::from_millis(100);
+    let ended = telemetry.shutdown(limit).await;
+    assert!(ended.is_err(), "{ended:?}");
+}
+
+#[tokio::test]
+async fn what_is_left_is_sent_at_the_end() {
+    let spans = InMemorySpanExporter::default();
+    let settings =
+        Settings { sampling: Some(SamplingRatio::try_from(1.0).unwrap()), ..Settings::default() };
+    let processor = BatchSpanProcessor::builder(spans.clone()).build();
+    let telemetry = Telemetry::builder(settings).span_processor(processor).build().unwrap();
+    ask(&telemetry).await;
+    telemetry.0.tracer.as_ref().unwrap().force_flush().unwrap();
+    assert_eq!(spans.get_finished_spans().unwrap().len(), 1);
+    telemetry.shutdown(Duration::from_secs(5)).await.unwrap();
+}

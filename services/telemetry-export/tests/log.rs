@@ -1,0 +1,74 @@
+//! What is logged on the way to a collector. A program of its own, since exporters log on threads of
+//! their own.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tower::ServiceExt;
+use tower_layer::Layer;
+use vmcp_core::{Body, BoxError};
+use vmcp_telemetry_export::{Endpoint, Headers, SamplingRatio, Settings, Telemetry};
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_is_logged_when_a_collector_refuses_or_is_gone() {
+    let log = Log::default();
+    let writer = log.clone();
+    tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(move || writer.clone())
+        .init();
+    for refuses in [true, false] {
+        let client = tower::service_fn(move |_: Request<Body>| async move {
+            if !refuses {
+                return Err::<_, BoxError>("canary".into());
+            }
+            let answer = Response::builder().status(403);
+            Ok(answer.body(Full::new(Bytes::from_static(b"canary"))).unwrap())
+        });
+        let secret = "Bearer canary".into();
+        let settings = Settings {
+            endpoint: Some(Endpoint::new("otel:4318", false).unwrap()),
+            headers: Headers::new([("authorization", &secret)]).unwrap(),
+            sampling: Some(SamplingRatio::try_from(1.0).unwrap()),
+            metrics: true,
+            ..Settings::default()
+        };
+        let telemetry = Telemetry::builder(settings).otlp(client).unwrap().build().unwrap();
+        let inner = tower::service_fn(|_: Request<()>| async {
+            Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
+        });
+        let request = Request::post("/mcp?token=canary")
+            .header("authorization", "Bearer canary")
+            .header("mcp-session-id", "canary")
+            .body(())
+            .unwrap();
+        let response = telemetry.incoming().layer(inner).oneshot(request).await.unwrap();
+        response.into_body().collect().await.unwrap();
+        let ended = telemetry.shutdown(Duration::from_secs(20)).await;
+        let error = ended.unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    }
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(!text.contains("canary"), "{text}");
+    assert!(text.contains("opentelemetry"), "nothing is logged at all: {text}");
+}
