@@ -39,11 +39,9 @@ const PURPOSE: &[(&str, &[&str], &str)] = &[
     ("vmcp-header-injection", &["secrecy"], "credentials are secrets"),
     ("vmcp-aws-credentials", &["secrecy"], "credentials are secrets"),
     ("vmcp-decode", &["http_body_util"], "hands inward a body that was read whole"),
-    (
-        "vmcp-telemetry",
-        &["opentelemetry", "opentelemetry_sdk", "secrecy", "http_body_util"],
-        "feeds OpenTelemetry, whose collectors want secrets; writes into a body that was read whole",
-    ),
+    ("vmcp-trace-context", &["http_body_util"], "writes into a body that was read whole"),
+    ("vmcp-metrics", &["opentelemetry"], "records through its meter"),
+    ("vmcp-telemetry", &["opentelemetry"], "records through its API"),
 ];
 
 fn root() -> &'static Path {

@@ -20,7 +20,6 @@ const LAYER: usize = 1_200;
 const LONGER: &[(&str, &str)] = &[
     ("core", "the ground: the words that all layers share"),
     ("wire", "the ground: one reader of messages, in whose parts nobody is interested alone"),
-    ("telemetry", "what sends spans and metrics is still in it"),
 ];
 
 /// What a crate may see of the others. Every crate has a row, in the order of the dependencies.
@@ -76,6 +75,8 @@ const CRATES: &[(&str, &str, Sees)] = &[
         "vmcp-upstream",
         "services/upstream",
         Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-jwt", "vmcp-jwks"]),
+    ),
+    (
         "vmcp-telemetry-export",
         "services/telemetry-export",
         Sees::Only(&[

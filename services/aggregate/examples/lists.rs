@@ -12,7 +12,8 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing, Transport,
+    Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing,
+    Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -119,6 +120,7 @@ async fn gateway(catalog: Sharing) -> Gateway {
         transport: Transport::StreamableHttp,
         catalog,
         service: BackendService::new(service),
+        around: Around::default(),
         breaker: None,
         answer_within: Duration::from_secs(10),
         fingerprint: 0,

@@ -113,10 +113,10 @@ pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
 /// The service as streamable HTTP, whatever the backend's transport is.
 fn adapted(settings: &BackendSettings) -> BackendService {
     let service = settings.service.clone();
-    match settings.transport {
+    settings.around.wrap(match settings.transport {
         Transport::Sse => channel::adapt(service, settings.answer_within),
         Transport::StreamableHttp => service,
-    }
+    })
 }
 
 impl Link {
@@ -128,6 +128,7 @@ impl Link {
             transport,
             catalog,
             service: _,
+            around: _,
             breaker,
             answer_within: _,
             fingerprint,

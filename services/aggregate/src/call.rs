@@ -14,9 +14,10 @@ mod stateless_to_stateless;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Request, Response};
+use http_body_util::Full;
 use vmcp_core::{
-    Admission, Body, BoxError, Caller, Generation, McpRequest, Rejection, Trail, cause,
+    Admission, Body, BoxError, Caller, Generation, McpRequest, Operation, Rejection, Trail, cause,
 };
 
 pub(crate) use self::answer::result;
@@ -52,6 +53,19 @@ pub(crate) fn doubtful(error: &BoxError) -> bool {
 }
 
 impl Call {
+    /// What requests to backends say that they are made for, if anybody wants to know.
+    pub(crate) fn cause(&self) -> Option<&Trail> {
+        self.trail.as_ref().filter(|trail| trail.is_watched())
+    }
+
+    /// Has a request to the target's backend say what it asks for, if anybody wants to know.
+    fn tell(&self, target: &Target, request: &mut Request<Full<Bytes>>) {
+        if let Some(trail) = self.cause() {
+            let operation = Operation::new(target.method).named(target.literal.clone());
+            request.extensions_mut().insert(operation.caused_by(trail.clone()));
+        }
+    }
+
     /// The client's id for the request, as JSON.
     pub(crate) fn id(&self) -> Bytes {
         self.message.id().map(|id| self.message.bytes.slice_ref(id)).unwrap_or_default()
@@ -63,7 +77,7 @@ impl Call {
         if !snapshot.per_caller {
             return Ok(snapshot.catalog());
         }
-        let seen = self.hub.seen_by(&snapshot, &self.caller).await;
+        let seen = self.hub.seen_by(&snapshot, &self.caller, self.cause()).await;
         seen.map(|seen| seen.catalog).ok_or_else(Rejection::internal)
     }
 
@@ -96,7 +110,7 @@ impl Call {
             return Ok(speaks.with(client));
         }
         let who = self.hub.introduction();
-        let who = who.before(link, &self.caller);
+        let who = who.before(link, &self.caller).caused_by(self.cause());
         let (speaks, _) = Box::pin(handshake::probe(link, who)).await?;
         link.learn(speaks);
         Ok(speaks.with(client))
@@ -115,7 +129,7 @@ impl Call {
         };
         let who = self.hub.introduction();
         let link = &target.link;
-        let who = who.before(link, &self.caller);
+        let who = who.before(link, &self.caller).caused_by(self.cause());
         let Ok((speaks, _)) = Box::pin(handshake::probe(link, who)).await else {
             return Err(error);
         };

@@ -8,7 +8,7 @@ use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::{Key, Span, Splice};
 
 use crate::backend::ask::tell;
-use crate::backend::request::post;
+use crate::backend::request::{asking, post};
 use crate::call::{Call, result};
 use crate::session::{Question, Session};
 
@@ -39,6 +39,7 @@ pub(crate) async fn answer(
             let mut splice = Splice::new(&message);
             splice.replace(id, theirs.to_vec());
             let request = live.sign(post(&upstream.link, &call.caller, splice.finish()));
+            let request = asking(request, "", call.cause());
             if let Err(error) = tell(&upstream.link, request).await {
                 tracing::debug!(backend = upstream.link.name(), %error, "an answer did not arrive");
             }
@@ -82,7 +83,8 @@ async fn cancel(call: &Call, session: &Arc<Session>) {
     }
     if let Some(live) = running.upstream.open() {
         let link = &running.upstream.link;
-        _ = tell(link, live.sign(post(link, &call.caller, call.message.bytes.clone()))).await;
+        let request = live.sign(post(link, &call.caller, call.message.bytes.clone()));
+        _ = tell(link, asking(request, "notifications/cancelled", call.cause())).await;
     }
 }
 
@@ -90,6 +92,7 @@ async fn tell_all(call: &Call, session: &Arc<Session>) {
     for upstream in session.upstreams() {
         if let Some(live) = upstream.open() {
             let request = live.sign(post(&upstream.link, &call.caller, call.message.bytes.clone()));
+            let request = asking(request, "notifications/roots/list_changed", call.cause());
             _ = tell(&upstream.link, request).await;
         }
     }
@@ -110,7 +113,7 @@ pub(crate) async fn set_level(
     for upstream in session.upstreams() {
         if let Some(live) = upstream.open().filter(|live| live.logs) {
             let params = format!("{{\"level\":\"{level}\"}}");
-            _ = upstream.set(&live, "logging/setLevel", &params).await;
+            _ = upstream.set(&live, "logging/setLevel", &params, call.cause()).await;
         }
     }
     Ok(result(&call.id(), b"{}"))

@@ -85,7 +85,7 @@ impl Myself {
         // Some servers show certain tools only to clients that can be asked. The catalog is for all
         // clients, so it has to have those too; whoever cannot be asked is told so by the call.
         let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#;
-        Introduction { caller: &Caller::Gateway, capabilities, client: &self.0 }
+        Introduction { caller: &Caller::Gateway, capabilities, client: &self.0, cause: None }
     }
 
     /// The same, asking in the name of a caller.

@@ -99,7 +99,8 @@ async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<Arc<Everything>, R
     if !snapshot.per_caller {
         return Ok(snapshot.catalog());
     }
-    let seen = Box::pin(call.hub.seen_by(snapshot, &call.caller)).await;
+    let seen = call.hub.seen_by(snapshot, &call.caller, call.cause());
+    let seen = Box::pin(seen).await;
     let Seen { catalog, missing } = seen.ok_or_else(Rejection::internal)?;
     match missing.filter(|_| snapshot.partial_failure == PartialFailure::Fail) {
         Some(refusal) => Err(refusal),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use tokio::task::spawn_blocking;
-use vmcp_core::{Caller, Flights, Rejection};
+use vmcp_core::{Caller, Flights, Rejection, Trail};
 
 use crate::backend::own::Content;
 use crate::catalog::SerialRef;
@@ -80,10 +80,11 @@ impl Hub {
         self: &Arc<Self>,
         snapshot: &Snapshot,
         caller: &Caller,
+        cause: Option<&Trail>,
     ) -> Option<Arc<Everything>> {
         let own = snapshot.links.iter().filter(|link| !link.shared());
         let offers: Offers =
-            own.map(|link| link.known_to(self, caller)).collect::<Result<_, _>>().ok()?;
+            own.map(|link| link.known_to(self, caller, cause)).collect::<Result<_, _>>().ok()?;
         let shared = snapshot.catalog();
         let key = Key::new(&shared, &offers);
         if key.is_plain() { Some(shared) } else { self.mixed.known(&key) }
@@ -95,10 +96,12 @@ impl Hub {
         self: &Arc<Self>,
         snapshot: &Arc<Snapshot>,
         caller: &Caller,
+        cause: Option<&Trail>,
     ) -> Option<Seen> {
         let patience = snapshot.patience();
         let own = snapshot.links.iter().filter(|link| !link.shared());
-        let offers = join_all(own.map(|link| link.offer_to(self, caller, patience))).await;
+        let offers = own.map(|link| link.offer_to(self, caller, cause, patience));
+        let offers = join_all(offers).await;
         let missing = offers.iter().find_map(|offer| offer.as_ref().err().cloned());
         let offers: Offers = offers.into_iter().map(Result::ok).collect();
         let shared = snapshot.catalog();

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
-use vmcp_core::{BoxError, Caller, Identity, Rejection};
+use vmcp_core::{BoxError, Caller, Identity, Rejection, Trail};
 
 use crate::session::lock;
 
@@ -38,6 +38,8 @@ pub(crate) struct Resume {
     pub(crate) outlet: Outlet,
     /// Who came back, which is who began it, with a token that may be newer.
     pub(crate) caller: Caller,
+    /// The request that they came back with, if anybody wants to know.
+    pub(crate) cause: Option<Trail>,
 }
 
 /// Where a call says what comes of it.

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_core::{Rejection, code};
+use vmcp_core::{Rejection, Trail, code};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, scan};
 
 use crate::backend::ask::tell;
 use crate::backend::handshake::Live;
 use crate::backend::observe::kind_of_change;
-use crate::backend::request::post;
+use crate::backend::request::{asking, post};
 use crate::hub::Hub;
 use crate::session::{Question, Session, Upstream};
 use crate::stream::{Class, Stream};
@@ -30,6 +30,8 @@ pub(crate) struct Relay {
     pub(crate) hold: Option<Hold>,
     /// Lives as long as the relay: questions on it die with it.
     pub(crate) asker: Arc<()>,
+    /// The request of the client that the stream belongs to, if anybody wants to know.
+    pub(crate) cause: Option<Trail>,
 }
 
 /// Whether more is to come.
@@ -149,9 +151,8 @@ impl Relay {
 
     async fn reply(&self, answer: Bytes) {
         let link = &self.upstream.link;
-        if let Err(error) =
-            tell(link, self.live.sign(post(link, &self.live.caller(), answer))).await
-        {
+        let request = self.live.sign(post(link, &self.live.caller(), answer));
+        if let Err(error) = tell(link, asking(request, "", self.cause.as_ref())).await {
             tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
         }
     }

@@ -76,7 +76,8 @@ impl Session {
 
     /// What backends are told about the client.
     pub(crate) fn introduction<'a>(&'a self, caller: &'a Caller) -> Introduction<'a> {
-        Introduction { caller, capabilities: &self.capabilities, client: &self.client }
+        let (capabilities, client) = (&*self.capabilities, &*self.client);
+        Introduction { caller, capabilities, client, cause: None }
     }
 
     /// Whose it is, with the token that was seen last.

@@ -12,7 +12,7 @@ use vmcp_breaker::Breaker;
 use vmcp_core::Backend;
 
 pub use self::checks::{Checks, Spread};
-pub use self::service::{BackendService, Sending};
+pub use self::service::{Around, BackendService, Sending};
 
 /// One MCP server behind this one.
 #[derive(Clone, Debug)]
@@ -27,6 +27,8 @@ pub struct BackendSettings {
     pub catalog: Sharing,
     /// What reaches it.
     pub service: BackendService,
+    /// What is around that.
+    pub around: Around,
     /// The breaker in that service, if it has one, for what is shown of the backend.
     pub breaker: Option<Breaker>,
     /// How long to wait for each message of an answer that does not come as the response to the

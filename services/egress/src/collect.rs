@@ -3,6 +3,7 @@
 use std::{future::poll_fn, pin::pin};
 
 use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
 use http_body::Body;
 use vmcp_core::BoxError;
 
@@ -22,6 +23,18 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
+    Ok(collect_all(body, limit).await?.0)
+}
+
+/// The same with the trailers.
+pub(crate) async fn collect_all<B>(
+    body: B,
+    limit: usize,
+) -> Result<(Bytes, Option<HeaderMap>), BoxError>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
     let mut body = pin!(body);
     let too_large = || Error::BodyTooLarge { limit: limit as u64 };
     if body.size_hint().lower() > limit as u64 {
@@ -29,9 +42,16 @@ where
     }
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
+    let mut trailers = None;
     while !body.is_end_stream() {
         let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { break };
-        let Ok(data) = frame.map_err(Into::into)?.into_data() else { continue };
+        let data = match frame.map_err(Into::into)?.into_data() {
+            Ok(data) => data,
+            Err(frame) => {
+                trailers = frame.into_trailers().ok().or(trailers);
+                continue;
+            }
+        };
         if first.len() + rest.len() + data.len() > limit {
             return Err(too_large().into());
         }
@@ -46,7 +66,7 @@ where
         }
         rest.extend_from_slice(&data);
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    Ok((if rest.is_empty() { first } else { rest.freeze() }, trailers))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{
     io,
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -15,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use url::Host;
 
 use crate::{
-    AddressPolicy, ConnectCause, Error, Origin, Settings,
+    AddressPolicy, ConnectCause, Error, Origin, Settings, Versions,
     egress::Shared,
     stream::Stream,
     tls::{self, Trust},
@@ -35,13 +36,17 @@ pub(crate) async fn connect(
     origin: &Origin,
     policy: AddressPolicy,
     trust: Option<&Trust>,
+    versions: Versions,
 ) -> Result<Stream, Error> {
     let settings = &shared.settings;
     let tcp = tcp(origin, policy, settings).await?;
     let Some(trust) = trust else { return Ok(Stream::plain(tcp)) };
 
     let failed = |source| Error::Tls { origin: origin.clone(), source };
-    let config = trust.config(shared).await.map_err(failed)?;
+    let mut config = trust.config(shared).await.map_err(failed)?;
+    if versions == Versions::Http2 {
+        Arc::make_mut(&mut config).alpn_protocols.retain(|protocol| protocol == tls::HTTP2);
+    }
     let name = tls::server_name(origin.host()).map_err(|error| failed(error.into()))?;
     match timeout(settings.tls_timeout, TlsConnector::from(config).connect(name, tcp)).await {
         Ok(Ok(stream)) => Ok(Stream::tls(stream)),

@@ -33,6 +33,18 @@ pub struct Target {
     pub ca_bundle: Option<PathBuf>,
     /// Which addresses may be connected to.
     pub addresses: AddressPolicy,
+    /// Which versions of HTTP are spoken.
+    pub versions: Versions,
+}
+
+/// Which versions of HTTP a client speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// Over TLS HTTP/2 or HTTP/1.1, as the server chooses; else HTTP/1.1.
+    #[default]
+    Negotiated,
+    /// HTTP/2 alone, without TLS by prior knowledge (RFC 9113, 3.3). For gRPC.
+    Http2,
 }
 
 /// How much is open, read at one moment.
@@ -82,13 +94,13 @@ impl Egress {
     /// The URL isn't `http` or `https`, has no host or has user info, or the CA bundle can't be
     /// used. Messages about the bundle name the file.
     pub fn client(&self, url: &Url, target: Target) -> Result<Client, ConfigError> {
-        let Target { ca_bundle, addresses } = target;
+        let Target { ca_bundle, addresses, versions } = target;
         let origin = Origin::of(url)?;
         // Read also where it isn't used: a mistake in it must not wait for the day the URL becomes
         // `https`.
         let trust = Trust::new(ca_bundle.as_deref())?;
         let trust = origin.is_secure().then_some(trust);
-        let pool = Pool::new(Arc::clone(&self.shared), origin, addresses, trust)?;
+        let pool = Pool::new(Arc::clone(&self.shared), origin, addresses, trust, versions)?;
         self.shared.register(&pool);
         Ok(Client::new(pool, self.shared.settings.max_body))
     }
@@ -132,14 +144,24 @@ impl Target {
     /// For URLs that somebody outside chose: public addresses and the system's roots only.
     #[must_use]
     pub fn public_only() -> Self {
-        Self { ca_bundle: None, addresses: AddressPolicy::PublicOnly }
+        Self::reaching(AddressPolicy::PublicOnly)
     }
 
     /// For backends that the operator named: also connects to loopback, link-local (where clouds
     /// keep instance credentials) and every other private address.
     #[must_use]
     pub fn allowing_private_addresses() -> Self {
-        Self { ca_bundle: None, addresses: AddressPolicy::Any }
+        Self::reaching(AddressPolicy::Any)
+    }
+
+    fn reaching(addresses: AddressPolicy) -> Self {
+        Self { ca_bundle: None, addresses, versions: Versions::default() }
+    }
+
+    /// Speaks these versions of HTTP.
+    #[must_use]
+    pub fn with_versions(self, versions: Versions) -> Self {
+        Self { versions, ..self }
     }
 
     /// Trusts the certificates of the PEM file at `path` in addition to the system's.

@@ -10,15 +10,15 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
 use tower_service::Service;
 use url::{Host, Url};
 use vmcp_core::{Body, BoxError};
 
 use crate::{
-    AddressPolicy, Client, ConfigError, Egress, Error, Origin, Target, collect, tls::Trust,
+    AddressPolicy, Client, ConfigError, Egress, Error, Origin, Target, Versions, collect,
+    collect::collect_all, tls::Trust,
 };
 
 /// How many redirects of one request are followed.
@@ -45,6 +45,8 @@ pub struct FetchPolicy {
     pub deadline: Duration,
     /// How many bytes a body may have, the request's and the response's.
     pub max_body: usize,
+    /// Which versions of HTTP are spoken.
+    pub versions: Versions,
 }
 
 /// Which addresses a [`Fetcher`] connects to.
@@ -83,7 +85,7 @@ pub enum FetchError {
     },
 }
 
-/// Sends single requests with absolute URIs and hands back whole answers.
+/// Sends single requests with absolute URIs and hands back whole answers, trailers included.
 ///
 /// Each origin has a [`Client`] of its own; the 32 that were used last keep their connections. A
 /// redirect is followed if the request is a GET and the new URL is of the same origin, at most five
@@ -120,6 +122,7 @@ impl FetchPolicy {
             ca_bundle: None,
             deadline: Duration::from_secs(30),
             max_body: 1024 * 1024,
+            versions: Versions::Negotiated,
         }
     }
 
@@ -217,7 +220,8 @@ impl Shared {
             return Ok(client);
         }
         let url = Url::parse(&origin.to_string()).map_err(|_| FetchError::Malformed)?;
-        let target = Target { ca_bundle: self.policy.ca_bundle.clone(), addresses };
+        let FetchPolicy { ca_bundle, versions, .. } = &self.policy;
+        let target = Target { ca_bundle: ca_bundle.clone(), addresses, versions: *versions };
         let client = self.egress.client(&url, target)?.with_max_body(self.policy.max_body as u64);
         if clients.len() == MAX_ORIGINS {
             clients.remove(0);
@@ -246,8 +250,15 @@ impl Shared {
                 continue;
             }
             let (head, body) = response.into_parts();
-            let body: Bytes = collect(body, limit).await?;
-            return Ok(Response::from_parts(head, body.into()));
+            let (body, trailers) = collect_all(body, limit).await?;
+            let body = match trailers {
+                None => body.into(),
+                Some(trailers) => {
+                    let trailers = std::future::ready(Some(Ok(trailers)));
+                    Body::wrap(Full::new(body).with_trailers(trailers))
+                }
+            };
+            return Ok(Response::from_parts(head, body));
         }
     }
 }

@@ -24,7 +24,7 @@ pub use self::{
     address::AddressPolicy,
     client::{Client, ResponseFuture},
     collect::collect,
-    egress::{Egress, Gauges, Target},
+    egress::{Egress, Gauges, Target, Versions},
     error::{ConfigError, ConnectCause, Error},
     fetch::{FetchAddresses, FetchError, FetchFuture, FetchPolicy, Fetcher},
     incoming::Incoming,

@@ -15,8 +15,8 @@ use tokio::{
 };
 
 use crate::{
-    AddressPolicy, ConfigError, Error, Origin, Settings, connect::connect, egress::Shared,
-    exchange::Connection, multiplex::Multiplexed, reaper, tls::Trust,
+    AddressPolicy, ConfigError, Error, Origin, Settings, Versions, connect::connect,
+    egress::Shared, exchange::Connection, multiplex::Multiplexed, reaper, tls::Trust,
 };
 
 /// What a client's clones share.
@@ -28,6 +28,7 @@ pub(crate) struct Pool {
     policy: AddressPolicy,
     /// `Some` for `https`.
     trust: Option<Trust>,
+    versions: Versions,
     /// One permit per exchange, handed out in the order of arrival. A connection is opened only
     /// where none is idle, so there are never more of them than permits.
     permits: Semaphore,
@@ -67,6 +68,7 @@ impl Pool {
         origin: Origin,
         policy: AddressPolicy,
         trust: Option<Trust>,
+        versions: Versions,
     ) -> Result<Arc<Self>, ConfigError> {
         let authority = origin.authority().to_string();
         let authority = uri::Authority::try_from(authority).map_err(|_| ConfigError::NoHost)?;
@@ -79,6 +81,7 @@ impl Pool {
             host,
             policy,
             trust,
+            versions,
             permits,
             idle: Mutex::default(),
             multiplexed: Mutex::default(),
@@ -135,6 +138,11 @@ impl Pool {
         reaper::ensure(&self.shared);
     }
 
+    /// Whether a connection may be one that all share.
+    fn may_share(&self) -> bool {
+        self.trust.is_some() || self.versions == Versions::Http2
+    }
+
     /// The shared connection, if there is one that still works.
     fn shareable(&self) -> Option<Multiplexed> {
         let mut slot = lock(&self.multiplexed);
@@ -151,10 +159,15 @@ impl Pool {
     }
 
     async fn open(&self) -> Result<Link, Error> {
-        let Self { shared, origin, policy, trust, .. } = self;
+        let Self { shared, origin, policy, trust, versions, .. } = self;
         let max_head = shared.settings.max_head;
-        let stream = connect(shared, origin, *policy, trust.as_ref()).await?;
-        if !stream.speaks_http2() {
+        let stream = connect(shared, origin, *policy, trust.as_ref(), *versions).await?;
+        let chosen = stream.speaks_http2();
+        if *versions == Versions::Http2 && trust.is_some() && !chosen {
+            let source = "the server does not choose HTTP/2".into();
+            return Err(Error::Tls { origin: origin.clone(), source });
+        }
+        if *versions == Versions::Negotiated && !chosen {
             self.one_by_one.store(true, Ordering::Relaxed);
             return Connection::open(stream, max_head, shared.opened()).await.map(Link::One);
         }
@@ -168,7 +181,7 @@ impl Pool {
 
     /// Opens a connection, or takes the shared one that another exchange has opened meanwhile.
     async fn open_or_share(&self) -> Result<Link, Error> {
-        if self.trust.is_none() || self.one_by_one.load(Ordering::Relaxed) {
+        if !self.may_share() || self.one_by_one.load(Ordering::Relaxed) {
             return self.open().await;
         }
         let settings = &self.shared.settings;
@@ -233,7 +246,7 @@ impl Lease {
         if let Some(connection) = self.pool.pop_idle() {
             return Ok(Link::One(connection));
         }
-        if self.pool.trust.is_some()
+        if self.pool.may_share()
             && let Some(connection) = self.pool.shareable()
         {
             return Ok(Link::Many(connection));

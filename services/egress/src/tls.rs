@@ -17,6 +17,9 @@ use crate::{ConfigError, egress::Shared};
 /// A bundle longer than this is not a list of CAs that somebody chose.
 const MAX_BUNDLE: u64 = 4 * 1024 * 1024;
 
+/// What ALPN calls HTTP/2 over TLS (RFC 9113, 3.2).
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// What a client trusts. The configuration is built at the first connection: loading the system's
 /// roots takes milliseconds that a process without `https` backends never spends.
 pub(crate) struct Trust {
@@ -88,7 +91,7 @@ fn client_config(
         .with_protocol_versions(&[&TLS13, &TLS12])?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 

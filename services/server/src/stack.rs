@@ -213,9 +213,14 @@ impl Outgoing {
         // Outermost: what an open circuit refuses was asked for too, and is counted.
         match telemetry {
             None => stack,
-            Some(layer) => erased(layer.classify(word).propagate(InMessage).layer(stack)),
+            Some(layer) => measured(stack, layer),
         }
     }
+}
+
+/// What measures and traces requests to a backend.
+pub(crate) fn measured(service: BackendService, telemetry: OutgoingLayer) -> BackendService {
+    erased(telemetry.classify(word).propagate(InMessage).layer(service))
 }
 
 /// What a backend's answer says of it. That all connections to it are in use is this side's own limit.

@@ -32,7 +32,8 @@ use vmcp_core::{
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Egress, Target};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
-use vmcp_telemetry::{OutgoingLayer, Telemetry};
+use vmcp_telemetry::OutgoingLayer;
+use vmcp_telemetry_export::Telemetry;
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 
 /// A body that must not be looked at.
@@ -319,7 +320,7 @@ async fn an_open_circuit_asks_nobody_for_credentials() {
 #[tokio::test]
 async fn what_an_open_circuit_refuses_is_measured_too() {
     let (url, _) = serve(&["503 Gone"]).await;
-    let settings = vmcp_telemetry::Settings { prometheus: true, ..Default::default() };
+    let settings = vmcp_telemetry_export::Settings { prometheus: true, ..Default::default() };
     let telemetry = Telemetry::builder(settings).build().unwrap();
     let (service, _) = measured(&url, Credentials::None, Some(telemetry.outgoing()));
     assert_eq!(send(&service, &url, Caller::Gateway).await.unwrap(), 503);

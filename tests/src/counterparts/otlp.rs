@@ -1,7 +1,7 @@
 //! A collector of traces and metrics, of parts that OpenTelemetry and gRPC publish.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -17,6 +17,7 @@ const START: Duration = Duration::from_secs(60);
 pub struct Collector {
     http: u16,
     grpc: u16,
+    scheme: &'static str,
     file: PathBuf,
     _process: Process,
 }
@@ -30,28 +31,41 @@ impl Collector {
     /// # Errors
     /// When it cannot be installed or does not come up.
     pub async fn start() -> Result<Self, Fault> {
+        Self::start_with(&[]).await
+    }
+
+    /// Starts one that speaks TLS, with a certificate for localhost and its key: PEM files.
+    ///
+    /// # Errors
+    /// When it cannot be installed or does not come up.
+    pub async fn encrypted(certificate: &Path, key: &Path) -> Result<Self, Fault> {
+        Self::start_with(&[certificate, key]).await
+    }
+
+    async fn start_with(tls: &[&Path]) -> Result<Self, Fault> {
         let python = python().await?;
         let (http, grpc) = (free_port().await?, free_port().await?);
         let file = scratch_dir()?.join(format!("collected-{http}.jsonl"));
         let mut command = Command::new(python.interpreter());
         command.arg(python.script("otlp.py"));
-        command.args([http.to_string(), grpc.to_string()]).arg(&file);
+        command.args([http.to_string(), grpc.to_string()]).arg(&file).args(tls);
         let mut process = Process::start("otlp", command, false)?;
         until_listening(grpc, &mut process, START).await?;
         until_listening(http, &mut process, START).await?;
-        Ok(Self { http, grpc, file, _process: process })
+        let scheme = if tls.is_empty() { "http" } else { "https" };
+        Ok(Self { http, grpc, scheme, file, _process: process })
     }
 
     /// Where it speaks OTLP over HTTP.
     #[must_use]
     pub fn http(&self) -> String {
-        format!("http://127.0.0.1:{}", self.http)
+        format!("{}://localhost:{}", self.scheme, self.http)
     }
 
     /// Where it speaks OTLP over gRPC.
     #[must_use]
     pub fn grpc(&self) -> String {
-        format!("http://127.0.0.1:{}", self.grpc)
+        format!("{}://localhost:{}", self.scheme, self.grpc)
     }
 
     /// What it was sent over `http` or `grpc`, of the kind `traces` or `metrics`, as JSON.

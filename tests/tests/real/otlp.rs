@@ -2,24 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use serde_json::Value;
 use tower::{Layer, ServiceExt, service_fn};
-use vmcp_core::{Body, Generation, McpRequest, Trail};
+use vmcp_core::{Generation, McpRequest, Trail};
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher, Versions};
 use vmcp_telemetry_export::{Endpoint, Headers, SamplingRatio, Settings, Telemetry};
 use vmcp_tests::counterparts::{Collector, skipped};
 
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 fn settings(endpoint: &str, secret: &str) -> Settings {
+    let insecure = endpoint.starts_with("http:");
     Settings {
-        endpoint: Some(Endpoint::new(endpoint, true).unwrap()),
+        endpoint: Some(Endpoint::new(endpoint, insecure).unwrap()),
         headers: Headers::new([("authorization", &secret.into())]).unwrap(),
         sampling: Some(SamplingRatio::try_from(1.0).unwrap()),
         metrics: true,
@@ -30,9 +32,15 @@ fn settings(endpoint: &str, secret: &str) -> Settings {
 }
 
 /// Everything that one call gives to record, sent before this returns.
-async fn record(settings: Settings, protocol: &'static str) -> bool {
-    let client =
-        Client::builder(TokioExecutor::new()).http2_only(protocol == "grpc").build_http::<Body>();
+async fn record(settings: Settings, protocol: &'static str, ca_bundle: Option<&Path>) -> bool {
+    let policy = FetchPolicy {
+        addresses: FetchAddresses::Any,
+        http: true,
+        ca_bundle: ca_bundle.map(Path::to_owned),
+        versions: if protocol == "grpc" { Versions::Http2 } else { Versions::Negotiated },
+        ..FetchPolicy::configured()
+    };
+    let client = Fetcher::new(Egress::default(), policy).unwrap();
     let telemetry = Telemetry::builder(settings)
         .environment(move |name| {
             (name == "OTEL_EXPORTER_OTLP_PROTOCOL").then(|| protocol.to_owned())
@@ -92,9 +100,9 @@ async fn a_collector_takes_traces_and_metrics_over_http_and_over_grpc() {
         return;
     }
     let collector = Collector::start().await.unwrap();
-    assert!(record(settings(&collector.http(), Collector::SECRET), "http/protobuf").await);
+    assert!(record(settings(&collector.http(), Collector::SECRET), "http/protobuf", None).await);
     check(&collector, "http");
-    assert!(record(settings(&collector.grpc(), Collector::SECRET), "grpc").await);
+    assert!(record(settings(&collector.grpc(), Collector::SECRET), "grpc", None).await);
     check(&collector, "grpc");
 }
 
@@ -104,9 +112,42 @@ async fn who_may_not_send_learns_it_over_http_and_over_grpc() {
         return;
     }
     let collector = Collector::start().await.unwrap();
-    assert!(!record(settings(&collector.http(), "wrong"), "http/protobuf").await);
-    assert!(!record(settings(&collector.grpc(), "wrong"), "grpc").await);
+    assert!(!record(settings(&collector.http(), "wrong"), "http/protobuf", None).await);
+    assert!(!record(settings(&collector.grpc(), "wrong"), "grpc", None).await);
     for (over, kind) in [("http", "traces"), ("grpc", "metrics")] {
         assert!(collector.got(over, kind).is_empty());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_collector_with_a_certificate_is_trusted_over_http_and_over_grpc() {
+    if skipped() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("vmcp-otlp-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let params = |name: &str| CertificateParams::new(vec![name.to_owned()]).unwrap();
+    let mut authority = params("authority");
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate = params("localhost").signed_by(&key, &authority).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let bundle = write("ca.pem", &authority.pem());
+    let (chain, key) =
+        (write("chain.pem", &certificate.pem()), write("key.pem", &key.serialize_pem()));
+    let collector = Collector::encrypted(&chain, &key).await.unwrap();
+    for (over, protocol, endpoint) in
+        [("http", "http/protobuf", collector.http()), ("grpc", "grpc", collector.grpc())]
+    {
+        let settings = settings(&endpoint, Collector::SECRET);
+        assert!(!record(settings.clone(), protocol, None).await, "{over}");
+        assert!(record(settings, protocol, Some(&bundle)).await, "{over}");
+        check(&collector, over);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -1,12 +1,14 @@
 """A collector that writes down what it is sent.
 
-    otlp.py HTTP_PORT GRPC_PORT FILE
+    otlp.py HTTP_PORT GRPC_PORT FILE [CERTIFICATE KEY]
 
 Speaks OTLP over HTTP and over gRPC with grpcio and the messages of opentelemetry-proto, checks the header
-`authorization`, and appends one JSON line to FILE for each export: {"over", "kind", "message"}.
+`authorization`, and appends one JSON line to FILE for each export: {"over", "kind", "message"}. With a
+certificate and its key, both PEM files, it speaks TLS.
 """
 
 import json
+import ssl
 import sys
 import threading
 from concurrent import futures
@@ -78,6 +80,16 @@ class Metrics(metrics_service_pb2_grpc.MetricsServiceServicer):
 server = grpc.server(futures.ThreadPoolExecutor(2))
 trace_service_pb2_grpc.add_TraceServiceServicer_to_server(Traces(), server)
 metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Metrics(), server)
-server.add_insecure_port(f"127.0.0.1:{grpc_port}")
+http = ThreadingHTTPServer(("127.0.0.1", http_port), Http)
+if len(sys.argv) > 4:
+    certificate, key = sys.argv[4:]
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    http.socket = context.wrap_socket(http.socket, server_side=True)
+    with open(certificate, "rb") as chain, open(key, "rb") as secret:
+        credentials = grpc.ssl_server_credentials([(secret.read(), chain.read())])
+    server.add_secure_port(f"127.0.0.1:{grpc_port}", credentials)
+else:
+    server.add_insecure_port(f"127.0.0.1:{grpc_port}")
 server.start()
-ThreadingHTTPServer(("127.0.0.1", http_port), Http).serve_forever()
+http.serve_forever()

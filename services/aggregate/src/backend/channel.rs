@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tower::{ServiceBuilder, ServiceExt};
 use tower_service::Service;
-use vmcp_core::{Body, BoxError};
+use vmcp_core::{Body, BoxError, Operation};
 use vmcp_timeout::{Hold, TimeoutLayer};
 use vmcp_wire::{Envelope, Key, Params, Span, scan};
 
@@ -99,6 +99,8 @@ async fn answer(
 ) -> Result<Response<Body>, BoxError> {
     let (mut parts, body) = request.into_parts();
     let message = whole(body).await;
+    // It is not that of each post, and not to be kept for as long as the session.
+    parts.extensions.remove::<Operation>();
     let lease = match (parts.extensions.remove::<Lease>(), &parts.method) {
         (Some(Lease(channel)), _) if channel.desk.is_over() => {
             return Ok(plain(StatusCode::NOT_FOUND));

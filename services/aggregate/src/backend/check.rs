@@ -15,7 +15,7 @@ use super::ask::ask;
 use super::failure::{Failure, problem};
 use super::handshake::{self, Live};
 use super::reach::knock;
-use super::request::post;
+use super::request::{asking, post};
 use super::vitals::Sight;
 use super::{Link, Speaks};
 use crate::hub::Hub;
@@ -103,6 +103,7 @@ async fn ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
     let id = format!("\"vmcp:{}\"", link.serial());
     let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
     let request = live.sign(post(link, &live.caller(), Bytes::from(message)));
+    let request = asking(request, "ping", None);
     let Err(error) = ask(link, request, &id).await else { return Ok(()) };
     match cause::<Failure>(error.as_ref()) {
         // It is there, and knows nothing of the session.

@@ -6,14 +6,14 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use vmcp_core::{BoxError, cause};
+use vmcp_core::{BoxError, Trail, cause};
 use vmcp_wire::{Listing, find, unquote};
 
 use super::Link;
 use super::ask::ask_for;
 use super::failure::Failure;
 use super::handshake::{self, Introduction, Live};
-use super::request::post;
+use super::request::{asking, post};
 use crate::catalog::define_literal;
 use crate::catalog::{Items, Kind, Offer};
 
@@ -26,8 +26,8 @@ const MOST_ITEMS: usize = 100_000;
 /// How the lists are asked for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Speaker<'a> {
-    /// With the result of the handshake.
-    Stateful(&'a Live, &'a Bytes),
+    /// With the result of the handshake, and the request of a client that it is for.
+    Stateful(&'a Live, &'a Bytes, Option<&'a Trail>),
     /// With the result of `server/discover`, if there was one.
     Stateless(Option<&'a Bytes>, Introduction<'a>),
 }
@@ -36,7 +36,7 @@ impl Speaker<'_> {
     fn offers(&self, kind: Kind) -> bool {
         match self {
             Self::Stateless(None, _) => true,
-            Self::Stateful(_, found) | Self::Stateless(Some(found), _) => {
+            Self::Stateful(_, found, _) | Self::Stateless(Some(found), _) => {
                 handshake::offers(found, kind.capability())
             }
         }
@@ -44,7 +44,7 @@ impl Speaker<'_> {
 
     fn instructions(&self) -> Option<String> {
         let said = match self {
-            Self::Stateful(_, welcome) => *welcome,
+            Self::Stateful(_, welcome, _) => *welcome,
             Self::Stateless(found, _) => (*found)?,
         };
         find(said, "instructions").and_then(unquote).map(Cow::into_owned)
@@ -59,7 +59,7 @@ impl Speaker<'_> {
         let cursor =
             cursor.map(|cursor| String::from_utf8_lossy(&define_literal(cursor)).into_owned());
         match self {
-            Self::Stateful(live, _) => {
+            Self::Stateful(live, _, cause) => {
                 let id = format!("\"vmcp:{}\"", link.serial());
                 let params = cursor
                     .map_or_else(|| "{}".to_owned(), |cursor| format!("{{\"cursor\":{cursor}}}"));
@@ -67,7 +67,8 @@ impl Speaker<'_> {
                 let message = format!(
                     r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#
                 );
-                (live.sign(post(link, &live.caller(), message.into())), id)
+                let request = live.sign(post(link, &live.caller(), message.into()));
+                (asking(request, method, *cause), id)
             }
             Self::Stateless(_, who) => {
                 let members =

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use http_body_util::Full;
-use vmcp_core::{BoxError, Caller, LATEST_STATEFUL, STATEFUL, STATELESS, cause};
+use vmcp_core::{BoxError, Caller, LATEST_STATEFUL, STATEFUL, STATELESS, Trail, cause};
 use vmcp_wire::{elements, find, unquote};
 
 use super::ask::{ask, tell};
 use super::channel::Lease;
 use super::failure::Failure;
-use super::request::{REVISION, SESSION, delete, post, stateless};
+use super::request::{REVISION, SESSION, asking, delete, post, stateless};
 use super::{Link, Speaks, asks_for_credentials};
 use crate::session::{lock, renew};
 
@@ -37,12 +37,14 @@ pub(crate) struct Closing {
     kept: bool,
 }
 
-/// Who is behind the gateway, and what a backend is told about them. The latter two are JSON.
+/// Who is behind the gateway, and what a backend is told about them, which is JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Introduction<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) capabilities: &'a [u8],
     pub(crate) client: &'a [u8],
+    /// The request of a client that the backend is met for, if for any.
+    pub(crate) cause: Option<&'a Trail>,
 }
 
 /// Opens a session (MCP 2025-11-25, Lifecycle). The value of `result` of the handshake comes along. Whoever
@@ -68,7 +70,8 @@ pub(crate) async fn open(
     {
         message.extend_from_slice(piece);
     }
-    let mut reply = match ask(link, post(link, who.caller, message.into()), &id).await {
+    let hello = asking(post(link, who.caller, message.into()), "initialize", who.cause);
+    let mut reply = match ask(link, hello, &id).await {
         Ok(reply) => reply,
         Err(error) => return Err(refused(error)),
     };
@@ -86,7 +89,8 @@ pub(crate) async fn open(
     let caller = Mutex::new(who.caller.clone());
     let closing = Closing::new(link, Live { session, revision, lease, logs, caller });
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
-    tell(link, closing.live().sign(post(link, who.caller, ready))).await?;
+    let ready = closing.live().sign(post(link, who.caller, ready));
+    tell(link, asking(ready, "notifications/initialized", who.cause)).await?;
     Ok((closing, reply.result))
 }
 
@@ -108,6 +112,13 @@ fn refused(error: BoxError) -> BoxError {
             Failure::Handshake { reason: error.to_string() }.into()
         }
         _ => error,
+    }
+}
+
+impl<'a> Introduction<'a> {
+    /// The same, for a request of a client.
+    pub(crate) fn caused_by(self, cause: Option<&'a Trail>) -> Self {
+        Self { cause, ..self }
     }
 }
 
@@ -209,7 +220,7 @@ pub(crate) fn request(
     );
     let mut request = post(link, who.caller, message.into());
     stateless(request.headers_mut(), method, None);
-    (request, id)
+    (asking(request, method, who.cause), id)
 }
 
 /// Asks a backend what it speaks. The `discover` result comes along when there is one.

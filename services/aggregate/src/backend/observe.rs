@@ -99,7 +99,7 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, fetched: &mut bool) -> Result<(
             };
             let live = closing.live();
             let _standing = Standing::new(link, live);
-            follow_session(hub, link, Speaker::Stateful(live, &welcome), live, fetched).await
+            follow_session(hub, link, Speaker::Stateful(live, &welcome, None), live, fetched).await
         }
         Generation::Stateless => {
             let speaker = Speaker::Stateless(found.as_ref(), who.get());

@@ -1,6 +1,7 @@
 //! What single callers are offered by a backend that looks at who asks (its credential is the caller's,
 //! not the gateway's). Fetched within a request of the caller, and never shown to another one.
 
+mod asking;
 mod content;
 
 use std::collections::HashMap;
@@ -10,16 +11,14 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use vmcp_core::{
-    BoxError, Caller, CredentialError, CredentialFault, Generation, Identity, Rejection, cause,
+    BoxError, Caller, CredentialError, CredentialFault, Identity, Rejection, Trail, cause,
 };
 
+use self::asking::fetch;
 pub(crate) use self::content::Content;
 use self::content::Contents;
+use super::Link;
 use super::failure::{Failure, rejection};
-use super::fetch::{self, Speaker};
-use super::handshake::{self, Introduction};
-use super::{Link, Speaks};
-use crate::call::doubtful;
 use crate::catalog::Offer;
 use crate::expiry;
 use crate::hub::Hub;
@@ -229,6 +228,7 @@ impl Link {
         self: &Arc<Self>,
         hub: &Arc<Hub>,
         caller: &Caller,
+        cause: Option<&Trail>,
     ) -> Result<Option<Arc<Content>>, Unknown> {
         let owns = self.own.as_ref().ok_or(Unknown)?;
         if caller.identity().is_anonymous() {
@@ -238,7 +238,7 @@ impl Link {
         match own.step(true) {
             Step::Take(offer) => Ok(Some(offer)),
             Step::TakeAndRefresh(offer) => {
-                self.refresh(hub, own, caller);
+                self.refresh(hub, own, caller, cause);
                 Ok(Some(offer))
             }
             Step::Without(_) => Ok(None),
@@ -252,6 +252,7 @@ impl Link {
         self: &Arc<Self>,
         hub: &Arc<Hub>,
         caller: &Caller,
+        cause: Option<&Trail>,
         patience: Duration,
     ) -> Result<Arc<Content>, Rejection> {
         let owns = self.own.as_ref().ok_or_else(Rejection::internal)?;
@@ -266,12 +267,12 @@ impl Link {
             let since = match own.step(false) {
                 Step::Take(offer) => return Ok(offer),
                 Step::TakeAndRefresh(offer) => {
-                    self.refresh(hub, own, caller);
+                    self.refresh(hub, own, caller, cause);
                     return Ok(offer);
                 }
                 Step::Without(refusal) => return Err(refusal),
                 Step::Fetch => {
-                    self.refresh(hub, Arc::clone(&own), caller);
+                    self.refresh(hub, Arc::clone(&own), caller, cause);
                     Instant::now()
                 }
                 Step::Wait(since) => since,
@@ -294,13 +295,21 @@ impl Link {
     }
 
     /// Fetches an offer beside the request: it may take longer than that waits.
-    fn refresh(self: &Arc<Self>, hub: &Arc<Hub>, own: Arc<Own>, caller: &Caller) {
+    fn refresh(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        own: Arc<Own>,
+        caller: &Caller,
+        cause: Option<&Trail>,
+    ) {
         let (hub, link, caller) = (Arc::clone(hub), Arc::clone(self), caller.clone());
+        let cause = cause.cloned();
         tokio::spawn(async move {
             let before = own.last_good();
             let fetching = Fetching(own);
             let known = before.as_ref().map(|content| &content.offer);
-            let fetched = timeout(LONGEST, fetch(&hub, &link, &caller, known)).await;
+            let fetched = fetch(&hub, &link, &caller, cause.as_ref(), known);
+            let fetched = timeout(LONGEST, fetched).await;
             let fetched = fetched.unwrap_or_else(|_| Err(Failure::Ended.into()));
             fetching.end(&link, fetched);
             let Some((before, now)) = before.zip(fetching.0.last_good()) else { return };
@@ -345,51 +354,6 @@ fn shut_out(error: &BoxError) -> bool {
     let refused = cause::<CredentialError>(error.as_ref())
         .is_some_and(|error| matches!(error.fault, CredentialFault::Refused { .. }));
     refused || super::asks_for_credentials(error)
-}
-
-/// Asks a backend in the name of a caller what it offers. `before` is what it offered last.
-async fn fetch(
-    hub: &Hub,
-    link: &Arc<Link>,
-    caller: &Caller,
-    before: Option<&Offer>,
-) -> Result<Offer, BoxError> {
-    let _seat = match &link.own {
-        Some(owns) => Some(owns.seats.acquire().await?),
-        None => None,
-    };
-    let (none, myself) = (Offer::default(), hub.introduction());
-    let (before, who) = (before.unwrap_or(&none), myself.on_behalf_of(caller));
-    let mut found = None;
-    if link.speaks().is_none_or(|speaks| speaks == Speaks::Stateless) {
-        let (speaks, discovered) = handshake::probe(link, who).await?;
-        link.learn(speaks);
-        found = discovered;
-    }
-    match link.speaks().map(|speaks| speaks.with(Generation::Stateful)) {
-        Some(Generation::Stateless) => {
-            fetch::offer(link, Speaker::Stateless(found.as_ref(), who), before).await
-        }
-        Some(Generation::Stateful) | None => stateful(link, who, before).await,
-    }
-}
-
-async fn stateful(
-    link: &Arc<Link>,
-    who: Introduction<'_>,
-    before: &Offer,
-) -> Result<Offer, BoxError> {
-    let (closing, welcome) = match handshake::open(link, who).await {
-        Ok(opened) => opened,
-        Err(error) => {
-            // It may speak something else by now: the next one asks.
-            if doubtful(&error) {
-                link.unlearn();
-            }
-            return Err(error);
-        }
-    };
-    fetch::offer(link, Speaker::Stateful(closing.live(), &welcome), before).await
 }
 
 #[cfg(test)]

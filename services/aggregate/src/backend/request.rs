@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request};
 use http_body_util::Full;
-use vmcp_core::{Caller, STATELESS};
+use vmcp_core::{Caller, Operation, STATELESS, Trail};
 use vmcp_decode::name;
 use vmcp_timeout::Hold;
 
@@ -75,6 +75,21 @@ fn bare(link: &Link, caller: &Caller, method: Method, body: Full<Bytes>) -> Requ
     if !matches!(caller, Caller::User(identity) if identity.is_anonymous()) {
         request.extensions_mut().insert(caller.clone());
     }
+    request
+}
+
+/// Says what a request asks for, and for which request of a client, if for any. What is no request itself has no
+/// method.
+pub(crate) fn asking(
+    mut request: Request<Full<Bytes>>,
+    method: &'static str,
+    cause: Option<&Trail>,
+) -> Request<Full<Bytes>> {
+    let operation = Operation::new(method);
+    request.extensions_mut().insert(match cause {
+        Some(trail) => operation.caused_by(trail.clone()),
+        None => operation,
+    });
     request
 }
 

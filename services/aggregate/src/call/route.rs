@@ -53,7 +53,7 @@ impl Target {
     async fn find_own(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         let prefixed = matches!(call.snapshot.rules.conflicts, Conflicts::Prefix(_));
         let named = matches!(method, "tools/call" | "prompts/get");
-        let found = match call.hub.known_to(&call.snapshot, &call.caller) {
+        let found = match call.hub.known_to(&call.snapshot, &call.caller, call.cause()) {
             Some(all) => Self::look(call, method, &all),
             // What the caller's own offers may take away from the others has to wait for them.
             None if prefixed && named => Self::look(call, method, &call.snapshot.look()),

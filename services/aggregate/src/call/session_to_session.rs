@@ -20,7 +20,7 @@ use crate::backend::ask::{Media, media, status};
 use crate::backend::events::Events;
 use crate::backend::failure::{Failure, rejection};
 use crate::backend::handshake::Live;
-use crate::backend::request::{listen, post};
+use crate::backend::request::{asking, listen, post};
 use crate::relay::{Relay, Step};
 use crate::session::{Running, RunningGuard, Session, Upstream};
 use crate::stream::{Class, Opening, Stream};
@@ -85,12 +85,13 @@ struct Streaming {
 impl Exchange {
     async fn send(&self) -> Result<(Arc<Live>, Response<Body>), BoxError> {
         let level = self.session.level();
-        let who = self.session.introduction(&self.call.caller);
+        let who = self.session.introduction(&self.call.caller).caused_by(self.call.cause());
         let live = self.upstream.live(who, level.as_deref()).await?;
         crate::listen::follow(&self.call.hub, &self.session, &self.upstream);
         let link = &self.target.link;
         let mut request = live.sign(post(link, &self.call.caller, self.target.message.clone()));
         request.extensions_mut().insert(self.hold.clone());
+        self.call.tell(&self.target, &mut request);
         let response = LiveOn::new(link.begin(request)).await?;
         Ok((live, response))
     }
@@ -185,6 +186,7 @@ impl Exchange {
             expected: Some(self.id.clone()),
             hold: Some(self.hold.clone()),
             asker: Arc::default(),
+            cause: self.call.cause().cloned(),
         };
         let mut resumptions = 0;
         let failure: Option<BoxError> = loop {
@@ -228,7 +230,8 @@ impl Exchange {
         let Some(last) = last else { return Err(Failure::Ended.into()) };
         sleep(Duration::from_millis(retry.unwrap_or(1000).clamp(10, 30_000))).await;
         let link = &self.target.link;
-        let mut request = live.sign(listen(link, &live.caller(), Some(&last)));
+        let request = live.sign(listen(link, &live.caller(), Some(&last)));
+        let mut request = asking(request, "", self.call.cause());
         request.extensions_mut().insert(self.hold.clone());
         let response = link.send(request).await?;
         if media(response.headers()) != Media::Events || !response.status().is_success() {

@@ -121,6 +121,7 @@ impl Bridge {
         request.extensions_mut().insert(self.hold.clone());
         let arguments = self.call.message.param(Key::Arguments);
         add_headers(&self.target.headers, request.headers_mut(), arguments);
+        self.call.tell(&self.target, &mut request);
         let (parts, body) = link.send(request).await?.into_parts();
         let expected = self.expected();
         match media(&parts.headers) {

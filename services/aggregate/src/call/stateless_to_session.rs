@@ -90,6 +90,7 @@ impl Crossing {
             caller: &call.caller,
             capabilities: meta(call, CAPABILITIES).unwrap_or(b"{}"),
             client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
+            cause: call.cause(),
         };
         let live = upstream.live(who, meta(call, LEVEL)).await?;
         let link = &target.link;
@@ -97,7 +98,8 @@ impl Crossing {
         let mut request = live.sign(post(link, &call.caller, outgoing(target, &id)));
         let hold = Hold::new();
         request.extensions_mut().insert(hold.clone());
-        let cancelling = Cancelling::new(link, &live, id.clone());
+        call.tell(target, &mut request);
+        let cancelling = Cancelling::new(link, &live, id.clone(), call.cause());
         let response = link.send(request).await?;
         let expected = Expected {
             id,
@@ -204,8 +206,8 @@ async fn resume(
         .ok_or_else(|| Rejection::invalid_params("params.inputResponses must be an object"))?;
     let waiting = call.hub.parked.take(handle, call.caller.identity()).ok_or_else(gone)?;
     let (outlet, outs) = mpsc::channel(QUEUE);
-    let caller = call.caller.clone();
-    waiting.send(Resume { responses, outlet, caller }).map_err(|_| gone())?;
+    let (caller, cause) = (call.caller.clone(), call.cause().cloned());
+    waiting.send(Resume { responses, outlet, caller, cause }).map_err(|_| gone())?;
     let expected = Expected {
         // Whatever the id, the call knows which answer is its own.
         id: Bytes::new(),

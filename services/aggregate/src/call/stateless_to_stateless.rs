@@ -34,6 +34,7 @@ pub(crate) async fn call(
     let named = names(target.method).then(|| target.name());
     let mut request = post_stateless(link, &call.caller, message, target.method, named.as_deref());
     add_headers(&target.headers, request.headers_mut(), call.message.param(Key::Arguments));
+    call.tell(&target, &mut request);
     let response = link.begin(request).await?;
     let (code, kind) = (response.status(), media(response.headers()));
     let body = response.into_body();

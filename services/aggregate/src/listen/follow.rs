@@ -29,7 +29,7 @@ const LARGEST_EVENT: usize = 16 << 20;
 /// A listener of a stateless client asks a backend for nothing but notifications.
 fn listening(caller: &Caller) -> Introduction<'_> {
     let client = br#"{"name":"vmcp","version":"1"}"#;
-    Introduction { caller, capabilities: b"{}", client }
+    Introduction { caller, capabilities: b"{}", client, cause: None }
 }
 
 /// Listens to a backend for a stateful client, if that has a reason to: an open stream of its own,
@@ -87,6 +87,7 @@ async fn for_session(
                 expected: None,
                 hold: None,
                 asker: Arc::default(),
+                cause: None,
             };
             read(&upstream, &live, &mut pause, |message| {
                 let relay = relay.clone();

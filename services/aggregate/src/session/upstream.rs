@@ -6,13 +6,13 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
-use vmcp_core::BoxError;
+use vmcp_core::{BoxError, Trail};
 
 use super::lock;
 use crate::backend::Link;
 use crate::backend::ask::ask;
 use crate::backend::handshake::{self, Introduction, Live};
-use crate::backend::request::post;
+use crate::backend::request::{asking, post};
 use crate::catalog::define_literal;
 
 /// How often a session that is to end is looked at.
@@ -78,11 +78,13 @@ impl Upstream {
         let live = opened.live();
         if let Some(level) = level.filter(|_| live.logs) {
             let level = String::from_utf8_lossy(level);
-            _ = self.set(live, "logging/setLevel", &format!("{{\"level\":{level}}}")).await;
+            let params = format!("{{\"level\":{level}}}");
+            _ = self.set(live, "logging/setLevel", &params, who.cause).await;
         }
         for uri in self.subscriptions() {
             let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
-            _ = self.set(live, "resources/subscribe", &format!("{{\"uri\":{uri}}}")).await;
+            let params = format!("{{\"uri\":{uri}}}");
+            _ = self.set(live, "resources/subscribe", &params, who.cause).await;
         }
         let live = opened.keep();
         self.live.store(Some(Arc::clone(&live)));
@@ -104,15 +106,15 @@ impl Upstream {
     pub(crate) async fn set(
         &self,
         live: &Live,
-        method: &str,
+        method: &'static str,
         params: &str,
+        cause: Option<&Trail>,
     ) -> Result<(), BoxError> {
         let id = format!("\"vmcp:{}\"", self.link.serial());
         let message =
             format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#);
-        ask(&self.link, live.sign(post(&self.link, &live.caller(), message.into())), &id)
-            .await
-            .map(drop)
+        let request = live.sign(post(&self.link, &live.caller(), message.into()));
+        ask(&self.link, asking(request, method, cause), &id).await.map(drop)
     }
 
     /// Remembers that the client wants to hear of a resource, or no longer does. `false` when there

@@ -21,6 +21,13 @@ use vmcp_core::{Body, BoxError};
 #[derive(Clone)]
 pub struct BackendService(Arc<dyn Stack>);
 
+/// What is put around the whole way to a backend: around the adapter of [`Transport::Sse`](super::Transport::Sse)
+/// too, so that it sees operations and their answers. The default is nothing.
+#[derive(Clone, Default)]
+pub struct Around(Option<Arc<Wrap>>);
+
+type Wrap = dyn Fn(BackendService) -> BackendService + Send + Sync;
+
 /// A response on its way.
 pub type Sending = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
@@ -42,6 +49,20 @@ impl BackendService {
     /// Begins to send a request. The future needs nothing of this any more.
     pub fn send(&self, request: Request<Full<Bytes>>) -> Sending {
         self.0.send(request)
+    }
+}
+
+impl Around {
+    /// Has `wrap` put something around it.
+    pub fn new(wrap: impl Fn(BackendService) -> BackendService + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(wrap)))
+    }
+
+    pub(crate) fn wrap(&self, service: BackendService) -> BackendService {
+        match &self.0 {
+            Some(wrap) => wrap(service),
+            None => service,
+        }
     }
 }
 
@@ -73,6 +94,12 @@ impl Service<Request<Full<Bytes>>> for BackendService {
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Sending {
         self.send(request)
+    }
+}
+
+impl fmt::Debug for Around {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Around")
     }
 }
 

@@ -5,7 +5,7 @@ use vmcp_core::{Admit, Backend, BoxError, Hints, Verdict};
 use super::*;
 use crate::backend::Link;
 use crate::catalog::{Items, Offer, Part, combine};
-use crate::settings::{BackendService, BackendSettings, Rules, Sharing, Transport};
+use crate::settings::{Around, BackendService, BackendSettings, Rules, Sharing, Transport};
 
 /// Sees the names that end in one of these; counts how often it was asked.
 struct Sees(&'static str, Arc<AtomicUsize>);
@@ -45,6 +45,7 @@ fn catalog(count: usize) -> Arc<Everything> {
         transport: Transport::StreamableHttp,
         catalog: Sharing::Shared,
         service: BackendService::new(tower::service_fn(stack)),
+        around: Around::default(),
         breaker: None,
         answer_within: std::time::Duration::MAX,
         fingerprint: 0,

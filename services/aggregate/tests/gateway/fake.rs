@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    BackendService, BackendSettings, Checks, Limits, PartialFailure, Rules, Settings, Sharing,
-    Transport,
+    Around, BackendService, BackendSettings, Checks, Limits, PartialFailure, Rules, Settings,
+    Sharing, Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -102,6 +102,7 @@ impl Fake {
             transport: Transport::StreamableHttp,
             catalog: Sharing::Shared,
             service: BackendService::new(service),
+            around: Around::default(),
             breaker: None,
             answer_within: Duration::from_secs(10),
             fingerprint: 0,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Frame, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -20,14 +20,17 @@ use rustls::{
     ALL_VERSIONS, ServerConfig, SupportedProtocolVersion, pki_types::PrivateKeyDer, version::TLS12,
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
     sync::Notify,
     time::sleep,
 };
 use tokio_rustls::TlsAcceptor;
 use url::Url;
-use vmcp_egress::{Client, Egress, Error, Gauges, Settings, Target};
+use vmcp_core::Body;
+use vmcp_egress::{
+    Client, Egress, Error, FetchAddresses, FetchPolicy, Fetcher, Gauges, Settings, Target, Versions,
+};
 
 use crate::support::{OK, eventually, exchange, post};
 
@@ -64,7 +67,7 @@ impl Authority {
     }
 
     async fn serve(&self, name: &str, protocols: &[&[u8]]) -> Server {
-        start(self.acceptor(name, protocols, ALL_VERSIONS)).await
+        start(Some(self.acceptor(name, protocols, ALL_VERSIONS))).await
     }
 
     fn acceptor(
@@ -109,6 +112,14 @@ async fn answer(
             let never = futures_util::stream::pending();
             StreamBody::new(futures_util::StreamExt::chain(first, never)).boxed_unsync()
         }
+        "/trailers" => {
+            let trailers = HeaderMap::from_iter([(
+                HeaderName::from_static("grpc-status"),
+                HeaderValue::from_static("0"),
+            )]);
+            let body = Full::new(Bytes::from_static(b"whole"));
+            body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed_unsync()
+        }
         "/slow" => {
             sleep(Duration::from_millis(10)).await;
             Full::new(Bytes::from_static(b"slow")).boxed_unsync()
@@ -124,13 +135,15 @@ async fn answer(
     Ok(Response::new(body))
 }
 
-async fn start(acceptor: TlsAcceptor) -> Server {
+/// A server of both versions of HTTP, with or without TLS.
+async fn start(acceptor: Option<TlsAcceptor>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
+    let scheme = if acceptor.is_some() { "https" } else { "http" };
     let connections = Arc::new(AtomicUsize::new(0));
     let leave = Arc::new(Notify::new());
     let server = Server {
-        url: Url::parse(&format!("https://localhost:{port}/mcp")).unwrap(),
+        url: Url::parse(&format!("{scheme}://localhost:{port}/mcp")).unwrap(),
         connections: Arc::clone(&connections),
         leave: Arc::clone(&leave),
     };
@@ -139,22 +152,30 @@ async fn start(acceptor: TlsAcceptor) -> Server {
             connections.fetch_add(1, Ordering::SeqCst);
             let (acceptor, leave) = (acceptor.clone(), Arc::clone(&leave));
             tokio::spawn(async move {
-                let Ok(tls) = acceptor.accept(tcp).await else { return };
-                let mut builder =
-                    hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-                builder.http2().max_concurrent_streams(8);
-                let connection = builder.serve_connection(TokioIo::new(tls), service_fn(answer));
-                let mut connection = std::pin::pin!(connection);
-                loop {
-                    tokio::select! {
-                        _ = connection.as_mut() => return,
-                        () = leave.notified() => connection.as_mut().graceful_shutdown(),
+                match acceptor {
+                    None => serve(tcp, &leave).await,
+                    Some(acceptor) => {
+                        let Ok(tls) = acceptor.accept(tcp).await else { return };
+                        serve(tls, &leave).await;
                     }
                 }
             });
         }
     });
     server
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, leave: &Notify) {
+    let mut builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    builder.http2().max_concurrent_streams(8);
+    let connection = builder.serve_connection(TokioIo::new(stream), service_fn(answer));
+    let mut connection = std::pin::pin!(connection);
+    loop {
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = leave.notified() => connection.as_mut().graceful_shutdown(),
+        }
+    }
 }
 
 const BOTH: &[&[u8]] = &[b"h2", b"http/1.1"];
@@ -315,4 +336,49 @@ async fn sends_on_a_new_connection_what_a_closed_one_took_no_byte_of() {
     let client = Egress::default().client(&url, authority.target()).unwrap();
     assert_eq!(exchange(&client, "body").await.unwrap(), "ok");
     assert!(served.await.unwrap().ends_with("\r\n\r\nbody"));
+}
+
+#[tokio::test]
+async fn http2_alone_is_spoken_by_prior_knowledge_where_there_is_no_tls() {
+    let server = start(None).await;
+    let target = Target::allowing_private_addresses().with_versions(Versions::Http2);
+    let client = Egress::default().client(&server.url, target).unwrap();
+    let port = server.url.port().unwrap();
+    for _ in 0..3 {
+        let answer = exchange(&client, "body").await.unwrap();
+        assert_eq!(answer, format!("HTTP/2.0 None Some(\"localhost:{port}\") 4"));
+    }
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn http2_alone_is_not_settled_for_less() {
+    let authority = Authority::new("alone");
+    for (protocols, works) in [(BOTH, true), (&[b"http/1.1".as_slice()], false), (&[], false)] {
+        let server = authority.serve("localhost", protocols).await;
+        let target = authority.target().with_versions(Versions::Http2);
+        let client = Egress::default().client(&server.url, target).unwrap();
+        match exchange(&client, "body").await {
+            Ok(answer) => assert!(works && answer.starts_with(b"HTTP/2.0"), "{answer:?}"),
+            Err(error) => assert!(!works && matches!(error, Error::Tls { .. }), "{error:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_fetched_comes_with_its_trailers() {
+    let server = start(None).await;
+    let policy = FetchPolicy {
+        addresses: FetchAddresses::Any,
+        http: true,
+        versions: Versions::Http2,
+        ..FetchPolicy::configured()
+    };
+    let fetcher = Fetcher::new(Egress::default(), policy).unwrap();
+    let url = server.url.join("/trailers").unwrap();
+    let request = Request::post(url.as_str()).header("te", "trailers").body(Body::empty());
+    let answer = fetcher.fetch(request.unwrap()).await.unwrap();
+    let whole = answer.into_body().collect().await.unwrap();
+    assert_eq!(whole.trailers().unwrap()["grpc-status"], "0");
+    assert_eq!(whole.to_bytes(), "whole");
 }

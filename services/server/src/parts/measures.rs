@@ -1,13 +1,18 @@
 //! `telemetry`: what is measured and traced, and where it goes.
 
-use vmcp_config::{Mistake, Telemetry as Section};
-use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use std::path::Path;
+
+use vmcp_config::{FilePath, Mistake, Telemetry as Section};
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher, Versions};
 use vmcp_telemetry_export::{
     BuildError, Endpoint, Headers, Protocol, SamplingRatio, Settings, SettingsError, Telemetry,
 };
 
 /// The variable that says how the collector is spoken to.
 const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+
+/// The largest export, in bytes: thousands of labels make some megabytes.
+const LARGEST: usize = 64 * 1024 * 1024;
 
 /// What is measured and traced, and where it goes.
 #[derive(Clone, Debug)]
@@ -42,14 +47,8 @@ pub(super) fn measures(
         environment_variables,
         use_legacy_attributes,
     } = section;
-    let policy = FetchPolicy {
-        // The operator named it: it is often beside this server.
-        addresses: FetchAddresses::Any,
-        http: insecure,
-        ca_bundle: ca_cert_path.as_ref().map(|path| path.as_path().to_owned()),
-        ..FetchPolicy::supplied()
-    };
-    let fetcher = Fetcher::new(egress.clone(), policy);
+    let fetcher =
+        Fetcher::new(egress.clone(), reach(insecure, ca_cert_path.as_ref().map(FilePath::as_path)));
     let fetcher = fetcher.map_err(|error| {
         let found = ca_cert_path.map(|path| path.as_path().display().to_string());
         let allowed = format!("a readable file of PEM certificates ({error})");
@@ -103,6 +102,22 @@ impl Measures {
     }
 }
 
+/// How the collector is reached.
+fn reach(insecure: bool, ca_bundle: Option<&Path>) -> FetchPolicy {
+    FetchPolicy {
+        // The operator named it: it is often beside this server.
+        addresses: FetchAddresses::Any,
+        http: insecure,
+        ca_bundle: ca_bundle.map(Path::to_owned),
+        max_body: LARGEST,
+        versions: match spoken() {
+            Ok(Protocol::Grpc) => Versions::Http2,
+            Ok(Protocol::Http) | Err(_) => Versions::Negotiated,
+        },
+        ..FetchPolicy::supplied()
+    }
+}
+
 /// Why what is to be sent would not arrive.
 fn unreachable_collector(settings: &Settings) -> Option<Mistake> {
     if settings.sampling.is_none() && !settings.metrics {
@@ -111,14 +126,12 @@ fn unreachable_collector(settings: &Settings) -> Option<Mistake> {
     if settings.endpoint.is_none() {
         return Some(told(&SettingsError::NoEndpoint));
     }
-    match std::env::var(PROTOCOL).unwrap_or_default().parse::<Protocol>() {
-        Ok(Protocol::Grpc) => {
-            let allowed = "http/protobuf: grpc is not spoken by this version".to_owned();
-            Some(mistake("endpoint", format!("{PROTOCOL}=grpc"), allowed))
-        }
-        Ok(Protocol::Http) => None,
-        Err(error) => Some(told(&error)),
-    }
+    spoken().err().map(|error| told(&error))
+}
+
+/// How the collector is spoken to.
+fn spoken() -> Result<Protocol, SettingsError> {
+    std::env::var(PROTOCOL).unwrap_or_default().parse()
 }
 
 fn mistake(key: &str, found: String, allowed: String) -> Mistake {

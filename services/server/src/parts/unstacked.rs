@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use http::Uri;
-use vmcp_aggregate::settings::{BackendSettings, Settings, Sharing, Transport};
+use vmcp_aggregate::settings::{Around, BackendSettings, Settings, Sharing, Transport};
 use vmcp_core::Backend;
 use vmcp_telemetry::OutgoingLayer;
 use vmcp_telemetry_export::Telemetry;
 
-use crate::stack::Outgoing;
+use crate::stack::{self, Outgoing};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -47,6 +47,14 @@ impl Unreached {
         let Self { backend, uri, transport, catalog, answer_within, fingerprint, tuning, outgoing } =
             self;
         let breaker = outgoing.breaker.clone();
+        let (telemetry, around) = match (transport, telemetry) {
+            // A post of HTTP+SSE says nothing of the answer, which comes by the stream.
+            (Transport::Sse, Some(layer)) => {
+                let around = move |service| stack::measured(service, layer.clone());
+                (None, Around::new(around))
+            }
+            (_, telemetry) => (telemetry, Around::default()),
+        };
         let service = Outgoing { telemetry, ..outgoing }.stack();
         BackendSettings {
             backend,
@@ -54,6 +62,7 @@ impl Unreached {
             transport,
             catalog,
             service,
+            around,
             breaker,
             answer_within,
             fingerprint,

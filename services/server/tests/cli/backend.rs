@@ -1,4 +1,4 @@
-//! A stateless backend that keeps the head of every request.
+//! A backend of either generation that keeps every request.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,16 +11,22 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone)]
 pub(crate) struct Backend {
     pub(crate) port: u16,
-    heads: Arc<Mutex<Vec<String>>>,
+    stateful: bool,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
     broken: Arc<AtomicBool>,
 }
 
 impl Backend {
-    /// A backend with tools of these names.
+    /// A stateless backend with tools of these names.
     pub(crate) fn start(tools: &'static [&'static str]) -> Self {
+        Self::of(false, tools)
+    }
+
+    /// A backend with tools of these names.
+    pub(crate) fn of(stateful: bool, tools: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let backend = Self { port, heads: Arc::default(), broken: Arc::default() };
+        let backend = Self { port, stateful, requests: Arc::default(), broken: Arc::default() };
         let serving = backend.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -29,6 +35,11 @@ impl Backend {
             }
         });
         backend
+    }
+
+    /// Whether it is of the older generation.
+    pub(crate) fn stateful(&self) -> bool {
+        self.stateful
     }
 
     /// From now on it answers 503, or as usual.
@@ -42,19 +53,35 @@ impl Backend {
 
     /// The heads of the requests so far, in lower case.
     pub(crate) fn heads(&self) -> Vec<String> {
-        self.heads.lock().unwrap().clone()
+        self.requests().into_iter().map(|(head, _)| head).collect()
+    }
+
+    /// The same with the messages.
+    pub(crate) fn requests(&self) -> Vec<(String, Value)> {
+        self.requests.lock().unwrap().clone()
     }
 
     fn connection(&self, stream: TcpStream, tools: &[&str]) {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut stream = stream;
         while let Some((head, body)) = read(&mut reader) {
-            self.heads.lock().unwrap().push(head);
-            let answer = answer(&body, tools).to_string();
+            let answer = match (self.stateful, body["id"].is_null()) {
+                // Nothing is said to a notification, or to what is no message.
+                (true, true) => String::new(),
+                (true, false) => older(&body, tools).to_string(),
+                (false, _) => answer(&body, tools).to_string(),
+            };
             let length = answer.len();
             let broken = self.broken.load(Ordering::Relaxed);
-            let status = if broken { "503 Service Unavailable" } else { "200 OK" };
-            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json");
+            let status = match () {
+                () if broken => "503 Service Unavailable",
+                () if length > 0 => "200 OK",
+                () if head.starts_with("post ") => "202 Accepted",
+                () => "405 Method Not Allowed",
+            };
+            self.requests.lock().unwrap().push((head, body));
+            let session = if self.stateful { "\r\nmcp-session-id: s" } else { "" };
+            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json{session}");
             if write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{answer}").is_err() {
                 return;
             }
@@ -93,4 +120,27 @@ fn answer(message: &Value, tools: &[&str]) -> Value {
     result["ttlMs"] = 0.into();
     result["cacheScope"] = "private".into();
     json!({"jsonrpc": "2.0", "id": message["id"], "result": result})
+}
+
+/// The same of MCP 2025-11-25.
+fn older(message: &Value, tools: &[&str]) -> Value {
+    let mut answer = answer(message, tools);
+    match message["method"].as_str() {
+        Some("server/discover") => {
+            return json!({
+                "jsonrpc": "2.0",
+                "id": message["id"],
+                "error": {"code": -32601, "message": "method not found"},
+            });
+        }
+        Some("initialize") => {
+            answer["result"] = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "tests", "version": "1"},
+            });
+        }
+        _ => {}
+    }
+    answer
 }

@@ -6,6 +6,7 @@ mod abuse;
 mod audit;
 mod authz;
 mod backend;
+mod collector;
 mod configuration;
 mod demo;
 mod health;

@@ -72,11 +72,10 @@ impl Stateful {
 impl Stateless {
     pub(crate) fn ask(self, method: &str, params: &Value) -> Value {
         let mut params = params.clone();
-        params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
-        });
+        let meta = &mut params["_meta"];
+        meta["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+        meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "tests", "version": "1"});
+        meta["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {"form": {}}});
         let mut headers = MEDIA.to_vec();
         headers.extend([("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)]);
         let name = params["name"].as_str().unwrap_or_default();

@@ -1,15 +1,16 @@
 //! What is measured and traced.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
-use std::sync::mpsc::{Receiver, channel};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::json;
-use tokio::time::Duration;
 
 use crate::backend::Backend;
+use crate::collector::{Collector, attribute};
 use crate::http::request;
-use crate::mcp::{Stateless, text};
+use crate::mcp::{Stateful, Stateless, text};
 use crate::program::{Folder, Running, vmcp, vmcp_with};
 
 fn config(backend: &Backend, telemetry: &str) -> String {
@@ -18,38 +19,6 @@ fn config(backend: &Backend, telemetry: &str) -> String {
         "name: x\nincomingAuth: {{type: anonymous}}\nbackends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\n\
          telemetry: {{{telemetry}}}\n"
     )
-}
-
-/// The heads, in lower case, and bodies of what a collector is sent.
-fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let (sender, received) = channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let sender = sender.clone();
-            std::thread::spawn(move || {
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let mut stream = stream;
-                loop {
-                    let mut head = String::new();
-                    while !head.ends_with("\r\n\r\n") {
-                        if reader.read_line(&mut head).unwrap_or(0) == 0 {
-                            return;
-                        }
-                    }
-                    let head = head.to_ascii_lowercase();
-                    let (_, rest) = head.split_once("content-length: ").unwrap();
-                    let length = rest.split_once('\r').unwrap().0.parse().unwrap();
-                    let mut body = vec![0; length];
-                    reader.read_exact(&mut body).unwrap();
-                    write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
-                    _ = sender.send((head, body));
-                }
-            });
-        }
-    });
-    (url, received)
 }
 
 fn metrics(port: u16) -> String {
@@ -85,7 +54,8 @@ fn metrics_are_shown_only_where_that_is_asked_for() {
 
 #[test]
 fn traces_and_metrics_reach_the_collector_with_everything_that_they_are_to_carry() {
-    let (folder, backend, (url, received)) = (Folder::new(), Backend::start(&["x"]), collector());
+    let (folder, backend, collector) = (Folder::new(), Backend::start(&["x"]), Collector::start());
+    let url = collector.url();
     let telemetry = format!(
         "endpoint: \"{url}\", insecure: true, headers: {{X-Key: canary}}, tracingEnabled: true, samplingRate: \"1.0\", \
          metricsEnabled: true, serviceName: gate, serviceVersion: \"7\", customAttributes: {{room: cellar}}, \
@@ -97,10 +67,10 @@ fn traces_and_metrics_reach_the_collector_with_everything_that_they_are_to_carry
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
     let (mut traces, mut metrics) = (String::new(), String::new());
-    while let Ok((head, body)) = received.recv_timeout(Duration::from_millis(200)) {
-        assert!(head.contains("x-key: canary\r\n"), "{head}");
-        let to = if head.starts_with("post /v1/traces ") { &mut traces } else { &mut metrics };
-        to.push_str(&String::from_utf8_lossy(&body));
+    for got in collector.all() {
+        assert_eq!(got.headers["x-key"], "canary");
+        let to = if got.path == "/v1/traces" { &mut traces } else { &mut metrics };
+        to.push_str(&String::from_utf8_lossy(&got.message));
     }
     for part in ["tools/call a_x", "gate", "cellar", "prod-7", "mcp.method.name", "mcp.tool.name"] {
         assert!(traces.contains(part), "{part} in {traces:?}");
@@ -110,9 +80,85 @@ fn traces_and_metrics_reach_the_collector_with_everything_that_they_are_to_carry
     assert!(!log.contains("canary"), "{log}");
 }
 
+const PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
+
+const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut hex, byte| {
+        write!(hex, "{byte:02x}").unwrap();
+        hex
+    })
+}
+
+/// The client's request names its place in a trace, and only that trace is recorded.
+fn one_trace(client: bool, backend: bool) {
+    let (folder, backend) = (Folder::new(), Backend::of(backend, &["x"]));
+    let collector = Collector::start();
+    let url = collector.url();
+    let telemetry =
+        format!("endpoint: \"{url}\", insecure: true, tracingEnabled: true, samplingRate: \"0.0\"");
+    let path = folder.write("vmcp.yaml", &config(&backend, &telemetry));
+    let (server, port) = Running::serve(&path, &[]);
+    let params = json!({"name": "a_x", "arguments": {}, "_meta": {"traceparent": PARENT}});
+    let answer = if client {
+        Stateful::open(port).ask("tools/call", &params)
+    } else {
+        Stateless(port).ask("tools/call", &params)
+    };
+    assert_eq!(text(&answer), "done");
+    server.stop();
+    let spans: Vec<Span> = collector.spans();
+    assert!(spans.iter().all(|span| hex(&span.trace_id) == PARENT[3..35]), "{spans:?}");
+    let of = |kind: SpanKind, name: &str| {
+        let mut found = spans.iter().filter(|span| span.kind == kind as i32 && span.name == name);
+        let span = found.next().unwrap_or_else(|| panic!("no {name} in {spans:?}"));
+        assert!(found.next().is_none(), "two {name} in {spans:?}");
+        span
+    };
+    let asked = of(SpanKind::Server, "tools/call a_x");
+    assert_eq!(hex(&asked.parent_span_id), PARENT[36..52]);
+    let sent = of(SpanKind::Client, "tools/call x");
+    assert_eq!(sent.parent_span_id, asked.span_id);
+    assert_eq!(attribute(sent, "mcp.method.name"), Some("tools/call"));
+    assert_eq!(attribute(sent, "gen_ai.tool.name"), Some("x"));
+    assert_eq!(attribute(sent, "vmcp.backend.name"), Some("a"));
+    // The session that was opened for the call is part of it too.
+    let opening: Vec<_> = spans.iter().filter(|span| span.name == "initialize").collect();
+    assert_eq!(opening.len(), usize::from(backend.stateful()), "{spans:?}");
+    assert!(opening.iter().all(|span| span.parent_span_id == asked.span_id));
+    let place = format!("00-{}-{}-01", &PARENT[3..35], hex(&sent.span_id));
+    let requests = backend.requests();
+    let (head, message) =
+        requests.iter().find(|(_, message)| message["method"] == "tools/call").unwrap();
+    assert_eq!(message["params"]["_meta"]["traceparent"], place);
+    assert!(head.contains(&format!("traceparent: {place}\r\n")), "{head}");
+}
+
+#[test]
+fn one_trace_leads_from_a_stateful_client_to_a_stateful_backend() {
+    one_trace(true, true);
+}
+
+#[test]
+fn one_trace_leads_from_a_stateful_client_to_a_stateless_backend() {
+    one_trace(true, false);
+}
+
+#[test]
+fn one_trace_leads_from_a_stateless_client_to_a_stateful_backend() {
+    one_trace(false, true);
+}
+
+#[test]
+fn one_trace_leads_from_a_stateless_client_to_a_stateless_backend() {
+    one_trace(false, false);
+}
+
 #[test]
 fn without_tracing_there_is_nothing_to_send_and_no_older_names_where_they_are_switched_off() {
-    let (folder, backend, (url, received)) = (Folder::new(), Backend::start(&["x"]), collector());
+    let (folder, backend, collector) = (Folder::new(), Backend::start(&["x"]), Collector::start());
+    let url = collector.url();
     let telemetry = format!(
         "endpoint: \"{url}\", insecure: true, metricsEnabled: true, useLegacyAttributes: false"
     );
@@ -120,11 +166,8 @@ fn without_tracing_there_is_nothing_to_send_and_no_older_names_where_they_are_sw
     let (server, port) = Running::serve(&path, &[]);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     server.stop();
-    let heads: Vec<String> =
-        std::iter::from_fn(|| received.recv_timeout(Duration::from_millis(200)).ok())
-            .map(|(head, _)| head)
-            .collect();
-    assert!(!heads.is_empty() && heads.iter().all(|head| head.starts_with("post /v1/metrics ")));
+    let got = collector.all();
+    assert!(!got.is_empty() && got.iter().all(|got| got.path == "/v1/metrics"), "{got:?}");
 }
 
 #[test]
@@ -156,9 +199,56 @@ fn a_section_that_cannot_work_is_refused_with_what_to_change() {
     }
     let file = folder
         .write("vmcp.yaml", &config(&backend, "metricsEnabled: true, endpoint: \"otel:4317\""));
-    let ended =
-        vmcp_with(&["validate", "--config", &file], &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]);
-    assert!(ended.code == 1 && ended.err.contains("http/protobuf"), "{ended:?}");
+    let validate = |protocol| vmcp_with(&["validate", "--config", &file], &[(PROTOCOL, protocol)]);
+    let ended = validate("http/json");
+    assert!(ended.code == 1 && ended.err.contains("grpc or http/protobuf"), "{ended:?}");
+    assert_eq!(validate("grpc").code, 0);
+}
+
+/// One call of a server that has been told to send all it can to a collector.
+fn sent(collector: &Collector, protocol: &str, more: &str) -> String {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let telemetry = format!(
+        "endpoint: \"{}\", tracingEnabled: true, samplingRate: \"1.0\", metricsEnabled: true, {more}",
+        collector.url()
+    );
+    let path = folder.write("vmcp.yaml", &config(&backend, &telemetry));
+    let (server, port) = Running::serve_with(&path, &[], &[(PROTOCOL, protocol)]);
+    assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
+    server.stop().1
+}
+
+const OVER_HTTP: [&str; 2] = ["/v1/metrics", "/v1/traces"];
+
+const OVER_GRPC: [&str; 2] = [
+    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+];
+
+/// Where things came, each once, all over the same version of HTTP.
+fn paths(collector: &Collector, version: http::Version) -> Vec<String> {
+    let got = collector.all();
+    assert!(got.iter().all(|got| got.version == version), "{got:?}");
+    got.into_iter().map(|got| got.path).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+#[test]
+fn a_collector_that_speaks_grpc_gets_it_without_tls_by_prior_knowledge() {
+    let collector = Collector::start();
+    let log = sent(&collector, "grpc", "insecure: true");
+    assert_eq!(paths(&collector, http::Version::HTTP_2), OVER_GRPC, "{log}");
+}
+
+#[test]
+fn a_collectors_certificate_is_trusted_by_the_bundle_alone() {
+    for (protocol, expected) in [("http/protobuf", OVER_HTTP), ("grpc", OVER_GRPC)] {
+        let (folder, collector) = (Folder::new(), Collector::encrypted());
+        let bundle = folder.write("ca.pem", collector.authority.as_deref().unwrap());
+        let log = sent(&collector, protocol, &format!("caCertPath: {bundle}"));
+        assert_eq!(paths(&collector, http::Version::HTTP_2), expected, "{protocol}: {log}");
+        sent(&collector, protocol, "serviceName: x");
+        assert!(collector.all().is_empty(), "{protocol}");
+    }
 }
 
 #[test]

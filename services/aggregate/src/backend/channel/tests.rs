@@ -2,10 +2,14 @@ use std::sync::Mutex;
 
 use http_body_util::channel::{Channel as Pipe, Sender};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use vmcp_core::cause;
+use vmcp_core::{Backend, cause};
 use vmcp_timeout::Elapsed;
 
 use super::*;
+use crate::backend::Link;
+use crate::backend::ask::{Media, media};
+use crate::backend::request::asking;
+use crate::settings::{Around, BackendSettings, Sharing, Transport};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
@@ -18,6 +22,8 @@ type Post = Box<dyn Fn(&str) -> Option<StatusCode> + Send + Sync>;
 /// A backend that says what the test lets it say.
 struct Fake {
     service: BackendService,
+    /// The same without the adapter.
+    bare: BackendService,
     posts: UnboundedReceiver<(String, String)>,
     stream: Sender<Bytes, BoxError>,
 }
@@ -33,7 +39,8 @@ async fn fake(opening: &'static str, post: Post) -> Fake {
         async move { Ok(respond(request, &said, &body, &post).await) }
     });
     stream.send_data(Bytes::from_static(opening.as_bytes())).await.unwrap();
-    Fake { service: adapt(BackendService::new(service), PATIENCE), posts, stream }
+    let bare = BackendService::new(service);
+    Fake { service: adapt(bare.clone(), PATIENCE), bare, posts, stream }
 }
 
 async fn respond(
@@ -43,6 +50,7 @@ async fn respond(
     post: &Post,
 ) -> Response<Body> {
     assert!(request.extensions().get::<Lease>().is_none(), "a lease stays within");
+    assert!(request.extensions().get::<Operation>().is_none(), "an operation is no post");
     if request.method() == Method::GET {
         assert_eq!(request.headers()["accept"], "text/event-stream");
         return event_stream(body.lock().unwrap().take().expect("one stream"));
@@ -300,4 +308,41 @@ async fn only_the_handshake_opens_a_stream() {
     let fake = obliging().await;
     let response = fake.begin(post(CALL)).await.unwrap().unwrap();
     assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_posts() {
+    let mut fake = obliging().await;
+    let (saw, mut seen) = unbounded_channel();
+    let around = Around::new(move |service| {
+        let saw = saw.clone();
+        BackendService::new(tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let (service, saw) = (service.clone(), saw.clone());
+            async move {
+                let method = request.extensions().get::<Operation>().map(Operation::method);
+                let response = service.oneshot(request).await?;
+                saw.send((method, media(response.headers()))).unwrap();
+                Ok(response)
+            }
+        }))
+    });
+    let link = Link::new(BackendSettings {
+        backend: Backend::new("be"),
+        uri: Uri::from_static("http://be.test/sse"),
+        transport: Transport::Sse,
+        catalog: Sharing::Shared,
+        service: fake.bare.clone(),
+        around,
+        breaker: None,
+        answer_within: PATIENCE,
+        fingerprint: 0,
+        tuning: 0,
+    });
+    let opening = link.begin(asking(post(HELLO), "initialize", None));
+    let opening = tokio::spawn(opening);
+    assert_eq!(fake.posted().await, HELLO);
+    fake.say(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#).await;
+    opening.await.unwrap().unwrap();
+    assert_eq!(seen.recv().await, Some((Some("initialize"), Media::Json)));
+    assert!(seen.is_empty());
 }

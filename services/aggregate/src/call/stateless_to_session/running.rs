@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{sleep, timeout};
-use vmcp_core::{BoxError, Identity, Rejection};
+use vmcp_core::{BoxError, Identity, Rejection, Trail};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
@@ -18,7 +18,7 @@ use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::handshake::Live;
 use crate::backend::observe::kind_of_change;
-use crate::backend::request::post;
+use crate::backend::request::{asking, post};
 use crate::call::answer::Expected;
 use crate::expiry::left;
 use crate::hub::Hub;
@@ -36,6 +36,7 @@ pub(super) struct Cancelling {
     link: Arc<Link>,
     live: Arc<Live>,
     id: Bytes,
+    cause: Option<Trail>,
     armed: bool,
 }
 
@@ -54,6 +55,8 @@ pub(super) struct RunningCall {
     logs: bool,
     cancelling: Cancelling,
     hold: Hold,
+    /// The client's last request of it, if anybody wants to know.
+    cause: Option<Trail>,
     asked: u32,
 }
 
@@ -74,8 +77,14 @@ enum Step {
 }
 
 impl Cancelling {
-    pub(super) fn new(link: &Arc<Link>, live: &Arc<Live>, id: Bytes) -> Self {
-        Self { link: Arc::clone(link), live: Arc::clone(live), id, armed: true }
+    pub(super) fn new(
+        link: &Arc<Link>,
+        live: &Arc<Live>,
+        id: Bytes,
+        cause: Option<&Trail>,
+    ) -> Self {
+        let (link, live) = (Arc::clone(link), Arc::clone(live));
+        Self { link, live, id, cause: cause.cloned(), armed: true }
     }
 
     pub(super) fn disarm(&mut self) {
@@ -94,8 +103,10 @@ impl Drop for Cancelling {
         let message = format!(
             r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the client is gone"}}}}"#
         );
+        let cause = self.cause.take();
         runtime.spawn(async move {
-            tell(&link, live.sign(post(&link, &live.caller(), message.into()))).await
+            let request = live.sign(post(&link, &live.caller(), message.into()));
+            tell(&link, asking(request, "notifications/cancelled", cause.as_ref())).await
         });
     }
 }
@@ -123,6 +134,7 @@ impl RunningCall {
             logs: meta(call, LEVEL).is_some(),
             cancelling,
             hold,
+            cause: call.cause().cloned(),
             asked: 0,
         }
     }
@@ -227,13 +239,13 @@ impl RunningCall {
             } else {
                 "\"error\":{\"code\":-32601,\"message\":\"method not found\"}}"
             };
-            reply(&self.link, &self.live, &id, ending.as_bytes()).await;
+            self.reply(&id, ending.as_bytes()).await;
             return Step::More;
         };
         if find(&self.capabilities, capability).is_none() {
             let refusal =
                 "\"error\":{\"code\":-32601,\"message\":\"the client cannot be asked this\"}}";
-            reply(&self.link, &self.live, &id, refusal.as_bytes()).await;
+            self.reply(&id, refusal.as_bytes()).await;
             return Step::Over(Out::Refused(Rejection::missing_capability(
                 &format!("{{\"{capability}\":{{}}}}"),
                 format!("answering this needs the client capability {capability}"),
@@ -252,8 +264,7 @@ impl RunningCall {
     /// Hands the questions out and waits for the client to come back; `None` when it doesn't.
     async fn park(&mut self, mut asked: Vec<Asked>, mut outlet: Outlet) -> Option<Outlet> {
         let _pause = self.hold.pause();
-        let (hub, link, live) =
-            (Arc::clone(&self.hub), Arc::clone(&self.link), Arc::clone(&self.live));
+        let hub = Arc::clone(&self.hub);
         while !asked.is_empty() {
             let Some(mut place) = hub.parked.park(&self.caller) else {
                 let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
@@ -271,14 +282,15 @@ impl RunningCall {
             let resume = waited.ok()?.ok()?;
             outlet = resume.outlet;
             self.caller = resume.caller.identity().clone();
-            live.renew(&resume.caller);
+            self.cause = resume.cause;
+            self.live.renew(&resume.caller);
             let mut open = Vec::new();
             for question in asked {
                 match find(&resume.responses, &question.key).filter(|given| given.starts_with(b"{"))
                 {
                     Some(given) => {
                         let ending = [b"\"result\":", given, b"}"].concat();
-                        reply(&link, &live, &question.id, &ending).await;
+                        self.reply(&question.id, &ending).await;
                     }
                     // What was not answered is asked again.
                     None => open.push(question),
@@ -288,11 +300,17 @@ impl RunningCall {
         }
         Some(outlet)
     }
-}
 
-async fn reply(link: &Link, live: &Live, id: &[u8], ending: &[u8]) {
-    let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();
-    if let Err(error) = tell(link, live.sign(post(link, &live.caller(), message.into()))).await {
-        tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
+    /// Answers a question of the backend.
+    fn reply(&self, id: &[u8], ending: &[u8]) -> impl Future<Output = ()> + Send + use<> {
+        let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
+        let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();
+        let request = live.sign(post(&link, &live.caller(), message.into()));
+        let request = asking(request, "", self.cause.as_ref());
+        async move {
+            if let Err(error) = tell(&link, request).await {
+                tracing::debug!(backend = link.name(), %error, "an answer did not arrive");
+            }
+        }
     }
 }
