@@ -26,6 +26,9 @@ use crate::server::{Asked, Inner};
 /// The longest `state`, in bytes.
 const MAX_STATE: usize = 2048;
 
+/// The longest form that is asked for again as a query, in bytes.
+const MAX_QUERY: usize = 8 * 1024;
+
 /// The longest `nonce`, in bytes.
 const MAX_NONCE: usize = 512;
 
@@ -59,7 +62,14 @@ impl Inner {
         self.admit(Asked::Page, peer(&request)).map_err(|fault| Trouble::from(&fault))?;
         let headers = request.headers().clone();
         let text = if request.method() == Method::POST {
-            form(request).await.map_err(|_| Trouble::MALFORMED)?
+            let path = request.uri().path().to_owned();
+            let text = form(request).await.map_err(|_| Trouble::MALFORMED)?;
+            // A form of another site comes without the cookie: the browser sends it along if it asks anew by itself.
+            if BrowserCookie::sent(&headers, &self.settings).is_none() && text.len() <= MAX_QUERY {
+                let text = std::str::from_utf8(&text).map_err(|_| Trouble::MALFORMED)?;
+                return Ok(redirect(&format!("{path}?{text}")));
+            }
+            text
         } else {
             Bytes::copy_from_slice(request.uri().query().unwrap_or_default().as_bytes())
         };

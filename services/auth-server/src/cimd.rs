@@ -113,6 +113,11 @@ impl Cimd {
         }
     }
 
+    /// How many documents and failures are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
     /// The client of this document.
     pub(crate) async fn client(&self, id: &ClientId, server: &Inner) -> Result<Client, CimdFault> {
         let now = server.clock.now();

@@ -50,7 +50,7 @@ pub use self::{
     registrations::StoredRegistrations,
     resource::{Audience, AudienceFault, Audiences},
     scope::{MAX_SCOPES, ScopeFault, Scopes},
-    server::AuthServer,
+    server::{AuthServer, Sizes},
     settings::{IssuerFault, IssuerUrl, LifespanFault, Lifespans, Settings, StartFault},
     upstream::Upstream,
 };

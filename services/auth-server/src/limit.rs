@@ -56,6 +56,11 @@ impl Limiter {
         Self { rate, used: Cache::new(ADDRESSES) }
     }
 
+    /// How many addresses are watched.
+    pub(crate) fn len(&self) -> usize {
+        self.used.len()
+    }
+
     /// Lets one request through, or says how long to wait.
     pub(crate) fn admit(&self, address: IpAddr, now: SystemTime) -> Result<(), Duration> {
         let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();

@@ -157,6 +157,11 @@ impl Revoked {
         self.sessions.get(&session, now).is_some()
     }
 
+    /// How many are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Tells `hook` of each session that ends from now on.
     pub(crate) fn subscribe(&self, hook: Hook) {
         self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);

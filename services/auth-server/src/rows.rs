@@ -99,6 +99,11 @@ impl Rows {
         Self { read: Cache::new(ROWS), flights: Flights::new(), failed: Cache::new(ROWS) }
     }
 
+    /// How many are at hand.
+    pub(crate) fn len(&self) -> usize {
+        self.read.len()
+    }
+
     pub(crate) fn forget(&self, session: SessionId, provider: &ProviderName) {
         let key = (session, provider.clone());
         self.read.remove(&key);

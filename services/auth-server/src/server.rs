@@ -27,6 +27,19 @@ use crate::{Settings, StartFault, Upstream};
 #[derive(Clone)]
 pub struct AuthServer(Arc<Inner>);
 
+/// How much a server holds in its process. Each is bounded, and what is in it expires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Metadata documents of clients, and failures to fetch one.
+    pub documents: usize,
+    /// Addresses whose requests are counted, once for each kind of endpoint.
+    pub addresses: usize,
+    /// Sessions that were revoked before their access tokens expire.
+    pub revoked: usize,
+    /// Upstream tokens that are at hand.
+    pub rows: usize,
+}
+
 /// What all endpoints share.
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
@@ -162,6 +175,19 @@ impl AuthServer {
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.0.settings
+    }
+
+    /// How much this process holds beside the store, whose own numbers are `Store::counts`: gauges.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        let Inner { cimd, limits, revoked, rows, .. } = &*self.0;
+        let Limits { pages, tokens, registration } = limits;
+        Sizes {
+            documents: cimd.as_ref().map_or(0, Cimd::len),
+            addresses: [pages, tokens, registration].map(Limiter::len).iter().sum(),
+            revoked: revoked.len(),
+            rows: rows.len(),
+        }
     }
 }
 

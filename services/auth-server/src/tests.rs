@@ -6,6 +6,7 @@ mod connections;
 mod discovery;
 mod documents;
 mod faults;
+mod machine;
 mod refresh;
 mod registration;
 mod rows;

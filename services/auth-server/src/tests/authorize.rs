@@ -169,8 +169,16 @@ async fn a_request_may_come_as_a_form() {
     let (path, query) = address.split_once('?').unwrap();
     let form: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
     let form: Vec<_> = form.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let came = Browser::default().send(&world, form_request(path, &form)).await;
+    // From another site, the browser's cookie is not sent along: it is neither missed nor replaced.
+    let mut browser = Browser::default();
+    let again = browser.send(&world, form_request(path, &form)).await;
+    assert!(!again.headers.contains_key("set-cookie"));
+    let came = browser.get(&world, &again.location()).await;
     assert!(came.text.contains("Allow <bdi>Editor</bdi>"), "{}", came.text);
+    let cookie = browser.cookie.clone();
+    let came = browser.send(&world, form_request(path, &form)).await;
+    assert!(came.text.contains("Allow <bdi>Editor</bdi>"), "{}", came.text);
+    assert_eq!(browser.cookie, cookie);
     let json = Request::post(path).header("content-type", "application/json");
     let came = world.send(json.body("{}".into()).unwrap()).await;
     assert_eq!(came.status, 400);
