@@ -68,6 +68,20 @@ async fn such_a_client_logs_in_and_refreshes_without_registering() {
 }
 
 #[tokio::test]
+async fn only_addresses_that_prove_something_are_taken_from_a_document() {
+    let (world, _) = serving(|| {
+        let mut document = document();
+        document["redirect_uris"] = json!([APP, "com.example.app:/cb", "http://app.example/cb"]);
+        good(document.to_string())
+    });
+    for (uri, status) in [(APP, 200), ("com.example.app:/cb", 400), ("http://app.example/cb", 400)]
+    {
+        let came = world.get(&World::authorize(URL, &[("redirect_uri", uri)])).await;
+        assert_eq!(came.status, status, "{uri}");
+    }
+}
+
+#[tokio::test]
 async fn on_loopback_it_is_asked_for_each_time() {
     let (world, _) = serving(|| good(document().to_string()));
     let mut browser = Browser::default();
@@ -114,8 +128,8 @@ async fn a_document_that_is_not_right_lets_nobody_in_and_sends_nobody_anywhere()
         with("client_name", Value::Null),
         with("client_name", json!("a\u{202e}b")),
         with("redirect_uris", json!([])),
-        with("redirect_uris", json!([APP, "com.example.app:/cb"])),
-        with("redirect_uris", json!([APP, "http://app.example/cb"])),
+        with("redirect_uris", json!(["com.example.app:/cb", "http://app.example/cb"])),
+        with("redirect_uris", json!([APP].repeat(33))),
         with("client_secret", json!("x")),
         with("client_secret_expires_at", json!(0)),
         with("token_endpoint_auth_method", json!("client_secret_post")),
