@@ -1,0 +1,10 @@
+//! Any two lines as redirect URIs: what is taken leads where it says, and covers nothing else.
+#![no_main]
+
+#[path = "../../../services/auth-server/tests/properties/redirect.rs"]
+mod redirect;
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let (one, two) = text.split_once('\n').unwrap_or((text, text));
+    redirect::check(one, two);
+});
