@@ -5,6 +5,7 @@
 
 mod authorization;
 mod aws;
+mod browser;
 mod clients;
 mod gateway;
 mod http;
@@ -22,6 +23,7 @@ mod upstream;
 
 pub use authorization::run_authorization_suite;
 pub use aws::{AccessKeys, SignedService, Sts};
+pub use browser::{Browser, Complaint, Focus, Sight, Window};
 pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
 pub use gateway::Gateway;
 pub use http::{Reply, get, post, post_form};

@@ -24,6 +24,8 @@ mod login;
 mod old_transport;
 #[path = "real/otlp.rs"]
 mod otlp;
+#[path = "real/pages.rs"]
+mod pages;
 #[path = "real/questions.rs"]
 mod questions;
 #[path = "real/servers.rs"]

@@ -1,5 +1,6 @@
 //! The page on which people see what they linked, link it again, or unlink it.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -47,6 +48,7 @@ impl Inner {
                 connections.push(self.connection(session).await);
             }
         }
+        tell_apart(&mut connections);
         let account = self.store.account(&user).await.map_err(trouble)?;
         let profile = account.map(|account| account.profile).unwrap_or_default();
         let overview = Overview {
@@ -169,6 +171,18 @@ impl Inner {
         let to = self.go_on(login, leg, None).await.map_err(|fault| Trouble::from(&fault))?;
         let to = to.ok_or(Trouble::EXPIRED)?;
         Ok(self.pages.leave(&to.to_string(), to.host().unwrap_or(provider.as_str())))
+    }
+}
+
+/// Numbers the logins of clients that have one name: who cannot see where on the page a button is knows it by that.
+fn tell_apart(connections: &mut [Connection]) {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for connection in connections {
+        let count = known.entry(connection.client.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            connection.client = format!("{} ({count})", connection.client);
+        }
     }
 }
 

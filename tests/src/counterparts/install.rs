@@ -22,19 +22,24 @@ pub struct Python {
     root: PathBuf,
 }
 
-/// The installed Debian packages of Redis.
+/// Debian packages, unpacked with the libraries that they need.
 #[derive(Debug, Clone)]
-pub(super) struct RedisTools {
+pub(super) struct Debian {
     root: PathBuf,
 }
 
-impl RedisTools {
-    /// One of its programs.
+impl Debian {
+    /// One of their programs.
     pub(super) fn program(&self, name: &str) -> PathBuf {
         self.root.join("usr/bin").join(name)
     }
 
-    /// Where its libraries are.
+    /// One of their other files.
+    pub(super) fn file(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    /// Where their libraries are.
     pub(super) fn libraries(&self) -> PathBuf {
         self.root.join("libraries")
     }
@@ -96,9 +101,18 @@ pub async fn python() -> Result<Python, Fault> {
 ///
 /// # Errors
 /// When this is no Debian, or its mirror cannot be reached.
-pub(super) async fn redis() -> Result<RedisTools, Fault> {
-    static DONE: OnceLock<Result<RedisTools, String>> = OnceLock::new();
-    once(&DONE, install_redis).await
+pub(super) async fn redis() -> Result<Debian, Fault> {
+    static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
+    once(&DONE, || install_debian("redis")).await
+}
+
+/// Chromium, of Debian's packages, unpacked if it is not yet.
+///
+/// # Errors
+/// When this is no Debian, or its mirror cannot be reached.
+pub(super) async fn chromium() -> Result<Debian, Fault> {
+    static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
+    once(&DONE, install_chromium).await
 }
 
 async fn once<T: Clone + Send + Sync>(
@@ -126,7 +140,7 @@ fn install_npm() -> Result<Npm, Fault> {
         if let (Some(name), true) =
             (path.file_name(), path.extension().is_some_and(|extension| extension == "mjs"))
         {
-            publish(&path, &root.join(name))?;
+            publish(&fs::read(&path)?, &root.join(name))?;
         }
     }
     Ok(Npm { root })
@@ -144,14 +158,17 @@ fn install_python() -> Result<Python, Fault> {
     Ok(Python { root })
 }
 
-fn install_redis() -> Result<RedisTools, Fault> {
+fn install_debian(kind: &str) -> Result<Debian, Fault> {
     let from = tools_dir().join("debian");
-    let root = install("redis", &from, &["redis.txt"], |root| {
-        require("apt-get", "Debian 12, for its packages of Redis 7,")?;
-        let list = fs::read_to_string(from.join("redis.txt"))?;
+    let list = format!("{kind}.txt");
+    let root = install(kind, &from, &[&list], |root| {
+        require("apt-get", "Debian 12, for its packages,")?;
+        let list = fs::read_to_string(from.join(&list))?;
         let download = |lists: &[String]| {
             let mut command = Command::new("apt-get");
-            run(command.args(lists).arg("download").args(list.lines()).current_dir(root))
+            // As if nothing was installed here: what is may be of a version that the mirror has no more.
+            command.arg("--option=Dir::State::status=/dev/null").args(lists).arg("download");
+            run(command.args(list.lines()).current_dir(root))
         };
         if download(&[]).is_err() {
             // The system's lists are old or missing, and only its owner may renew them.
@@ -166,19 +183,46 @@ fn install_redis() -> Result<RedisTools, Fault> {
         for entry in fs::read_dir(root)? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "deb") {
-                run(Command::new("dpkg-deb").arg("--extract").arg(path).arg(root))?;
+                run(Command::new("dpkg-deb").arg("--extract").arg(&path).arg(root))?;
+                fs::remove_file(path)?;
             }
         }
-        // One folder below that of the machine's architecture.
-        let libraries = fs::read_dir(root.join("usr/lib"))?.filter_map(Result::ok);
-        let libraries = libraries.map(|entry| entry.path()).find(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().contains("-linux-"))
-        });
-        let libraries = libraries.ok_or("Debian's packages have no libraries")?;
-        fs::rename(libraries, root.join("libraries"))?;
-        Ok(())
+        gather_libraries(root)
     })?;
-    Ok(RedisTools { root })
+    Ok(Debian { root })
+}
+
+/// Chromium with the fonts that came along, whatever the machine has.
+fn install_chromium() -> Result<Debian, Fault> {
+    let installed = install_debian("chromium")?;
+    let root = installed.root.display();
+    let fonts = format!(
+        "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \"fonts.dtd\"><fontconfig>\
+         <dir>{root}/usr/share/fonts</dir><cachedir>{root}/fonts</cachedir></fontconfig>\n"
+    );
+    publish(fonts.as_bytes(), &installed.file("fonts.conf"))?;
+    Ok(installed)
+}
+
+/// Puts all libraries into one folder. Packages have them in one that is named after the machine's architecture, below
+/// `lib` or `usr/lib`, or a level deeper.
+fn gather_libraries(root: &Path) -> Result<(), Fault> {
+    let libraries = root.join("libraries");
+    fs::create_dir(&libraries)?;
+    let named = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().contains("-linux-"))
+    };
+    for place in ["lib", "usr/lib"] {
+        let Ok(folders) = fs::read_dir(root.join(place)) else { continue };
+        let folders: Vec<_> = folders.filter_map(Result::ok).map(|entry| entry.path()).collect();
+        for folder in folders.iter().filter(|path| named(path)) {
+            for entry in fs::read_dir(folder)? {
+                let entry = entry?;
+                fs::rename(entry.path(), libraries.join(entry.file_name()))?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Fills a folder of its own for this state of the lock files, unless that is done already. Other test programs wait.
@@ -207,12 +251,11 @@ fn install(
     Ok(root)
 }
 
-/// Copies a script so that a program that starts at this moment sees the old or the new one, but whole.
-fn publish(from: &Path, to: &Path) -> Result<(), Fault> {
-    let script = fs::read(from)?;
-    if fs::read(to).ok().as_ref() != Some(&script) {
+/// Writes a file so that a program that starts at this moment sees the old or the new one, but whole.
+fn publish(what: &[u8], to: &Path) -> Result<(), Fault> {
+    if fs::read(to).ok().as_deref() != Some(what) {
         let beside = to.with_extension(format!("{}.new", std::process::id()));
-        fs::write(&beside, script)?;
+        fs::write(&beside, what)?;
         fs::rename(beside, to)?;
     }
     Ok(())

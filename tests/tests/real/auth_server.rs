@@ -19,11 +19,11 @@ use vmcp_upstream::{
     RegistrationPlace, Scopes, UserInfo,
 };
 
-const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
+pub(super) const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
 
 /// A server with two providers, of which the second rotates refresh tokens.
-struct World {
-    issuer: String,
+pub(super) struct World {
+    pub(super) issuer: String,
     resource: String,
     server: AuthServer,
     first: UpstreamProvider,
@@ -31,7 +31,7 @@ struct World {
 }
 
 impl World {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let issuer = format!("http://{}", listener.local_addr().unwrap());
         let callback = format!("{issuer}/oauth/callback");
@@ -60,7 +60,17 @@ impl World {
         Self { issuer, resource, server, first, second }
     }
 
-    async fn register(&self) -> String {
+    /// Where the first provider is.
+    pub(super) fn first(&self) -> String {
+        self.first.issuer()
+    }
+
+    /// Where the second one is.
+    pub(super) fn second(&self) -> String {
+        self.second.issuer()
+    }
+
+    pub(super) async fn register(&self) -> String {
         let document = serde_json::json!({
             "redirect_uris": ["http://127.0.0.1/callback"], "client_name": "Editor",
             "grant_types": ["authorization_code", "refresh_token"],
@@ -73,7 +83,7 @@ impl World {
     }
 }
 
-async fn token(issuer: &str, form: &[(&str, &str)]) -> serde_json::Value {
+pub(super) async fn token(issuer: &str, form: &[(&str, &str)]) -> serde_json::Value {
     let text = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
     json(&post_form(&format!("{issuer}/oauth/token"), &text).await.unwrap())
 }

@@ -23,6 +23,7 @@ pub(crate) struct Overview<'a> {
 pub(crate) struct Connection {
     /// Names the session.
     pub(crate) session: String,
+    /// What the client calls itself.
     pub(crate) client: String,
     pub(crate) since: String,
     pub(crate) linked: Vec<Linked>,
@@ -56,10 +57,7 @@ impl Pages {
                 section aria-label=(connection.client) {
                     h2 { bdi { (connection.client) } }
                     p { "Logged in since " (connection.since) }
-                    table {
-                        thead { tr { th scope="col" { "Provider" } th scope="col" { "Scopes" } th scope="col" { "Until" } th scope="col" { "Change" } } }
-                        tbody { @for linked in &connection.linked { (row(overview, connection, linked)) } }
-                    }
+                    @for linked in &connection.linked { (provider(overview, connection, linked)) }
                     div.buttons { (button(overview, connection, None, "end", "Log out")) }
                 }
             }
@@ -73,23 +71,22 @@ impl Pages {
     }
 }
 
-fn row(overview: &Overview<'_>, connection: &Connection, linked: &Linked) -> Markup {
-    let provider = Some(linked.provider.as_str());
+fn provider(overview: &Overview<'_>, connection: &Connection, linked: &Linked) -> Markup {
+    let button =
+        |action, label| button(overview, connection, Some(&linked.provider), action, label);
     html! {
-        tr {
-            th scope="row" { bdi { (linked.provider) } }
-            @if let Some(link) = &linked.link {
-                td { (link.scopes) }
-                td { (link.until) }
-                td {
-                    (button(overview, connection, provider, "link", "Link again")) " "
-                    (button(overview, connection, provider, "unlink", "Unlink"))
-                }
-            } @else {
-                td { "–" }
-                td { "not linked" }
-                td { (button(overview, connection, provider, "link", "Link")) }
+        h3 { bdi { (linked.provider) } }
+        @if let Some(link) = &linked.link {
+            dl {
+                dt { "Scopes" }
+                dd { @if link.scopes.is_empty() { "none" } @else { (link.scopes) } }
+                dt { "Until" }
+                dd { (link.until) }
             }
+            div.buttons { (button("link", "Link again")) (button("unlink", "Unlink")) }
+        } @else {
+            p { "It is not linked." }
+            div.buttons { (button("link", "Link")) }
         }
     }
 }
@@ -103,7 +100,7 @@ fn button(
     label: &str,
 ) -> Markup {
     html! {
-        form.inline method="post" action={ (overview.base) (path::CONNECTIONS) } {
+        form method="post" action={ (overview.base) (path::CONNECTIONS) } {
             input type="hidden" name="csrf" value=(overview.csrf);
             input type="hidden" name="session" value=(connection.session);
             @if let Some(provider) = provider { input type="hidden" name="provider" value=(provider); }

@@ -59,7 +59,7 @@ impl Pages {
             h2 { "It wants to" }
             ul {
                 @for scope in scopes.iter() {
-                    li { (explain(scope)) " " code { (scope) } }
+                    li { (explain(scope)) " (" code { (scope) } ")" }
                 }
                 @if scopes.is_empty() { li { "use this server in your name" } }
             }

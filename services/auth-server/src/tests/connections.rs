@@ -145,3 +145,15 @@ async fn a_link_to_a_session_that_ended_meanwhile_begins_none() {
     assert_eq!(back.status, 502);
     assert_eq!(world.store.counts().await.unwrap().sessions, 0);
 }
+
+#[tokio::test]
+async fn logins_of_clients_with_one_name_are_told_apart() {
+    let world = World::new();
+    let client = world.client().await;
+    visitor(&world, &client).await;
+    let (mut browser, _) = visitor(&world, &client).await;
+    let page = browser.get(&world, "/oauth/connections").await;
+    for part in ["aria-label=\"Log out, Editor\"", "aria-label=\"Log out, Editor (2)\""] {
+        assert!(page.text.contains(part), "{part}\n{}", page.text);
+    }
+}

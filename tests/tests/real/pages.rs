@@ -1,0 +1,247 @@
+//! The authorization server's pages in a real browser.
+
+use axum::Router;
+use axum::extract::RawQuery;
+use axum::response::Html;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use vmcp_auth_store::Challenge;
+use vmcp_tests::counterparts::{Browser, Sight, Window, skipped};
+
+use super::auth_server::{VERIFIER, World, token};
+
+/// A server, and a client that listens on loopback.
+struct Place {
+    world: World,
+    client: String,
+    redirect: String,
+}
+
+impl Place {
+    async fn new() -> Self {
+        let world = World::start().await;
+        let client = world.register().await;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let redirect = format!("http://{}/callback", listener.local_addr().unwrap());
+        let page = "<!DOCTYPE html><html lang=en><title>Client</title><h1>Back at the client</h1>";
+        let frame = async |RawQuery(url): RawQuery| {
+            Html(format!("<!DOCTYPE html><iframe src=\"{}\"></iframe>", url.unwrap_or_default()))
+        };
+        let router = Router::new()
+            .route("/callback", get(async move || Html(page)))
+            .route("/frame", get(frame));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { world, client, redirect }
+    }
+
+    fn authorize(&self) -> String {
+        let challenge = Challenge::of_verifier(VERIFIER).to_text();
+        format!(
+            "{}/oauth/authorize?response_type=code&client_id={}&redirect_uri={}&state=the-state\
+             &code_challenge={challenge}&code_challenge_method=S256&prompt=consent",
+            self.world.issuer, self.client, self.redirect
+        )
+    }
+
+    /// A page of the client's that has another one in a frame.
+    fn framing(&self, page: &str) -> String {
+        self.redirect.replace("/callback", "/frame?") + page
+    }
+
+    fn connections(&self) -> String {
+        format!("{}/oauth/connections", self.world.issuer)
+    }
+
+    /// What the browser complained about on pages of this server.
+    fn complaints(&self, sight: &Sight) -> Vec<String> {
+        let ours = sight.complaints.iter().filter(|it| it.at.starts_with(&self.world.issuer));
+        ours.map(|it| it.text.clone()).collect()
+    }
+
+    /// Logs in at both providers, after somebody agreed.
+    async fn log_in(&self, browser: &mut Browser, who: &str) -> Sight {
+        for provider in [self.world.first(), self.world.second()] {
+            self.at_provider(browser, &provider, who).await;
+        }
+        browser.until(&self.redirect).await.unwrap()
+    }
+
+    async fn at_provider(&self, browser: &mut Browser, provider: &str, who: &str) {
+        let sight = browser.until(&format!("{provider}/interaction/")).await.unwrap();
+        assert_eq!(self.complaints(&sight), [""; 0]);
+        if sight.text.contains("Sign-in") {
+            browser.fill("login", who).await.unwrap();
+            browser.fill("password", "secret").await.unwrap();
+            let sight = browser.click("Sign-in").await.unwrap();
+            assert_eq!(self.complaints(&sight), [""; 0]);
+        }
+        browser.click("Continue").await.unwrap();
+    }
+
+    /// Logs in with whatever the pages need, in a window of this kind.
+    async fn logged_in(&self, window: Window) -> Browser {
+        let mut browser = Browser::start(window).await.unwrap();
+        browser.open(&self.authorize()).await.unwrap();
+        browser.click("Allow").await.unwrap();
+        let back = self.log_in(&mut browser, "alice").await;
+        let code = parameter(&back.url, "code").unwrap();
+        let form = [
+            ("grant_type", "authorization_code"),
+            ("client_id", &self.client),
+            ("code", code),
+            ("redirect_uri", &self.redirect),
+            ("code_verifier", VERIFIER),
+        ];
+        assert!(token(&self.world.issuer, &form).await["access_token"].is_string());
+        browser
+    }
+}
+
+fn parameter<'a>(url: &'a str, name: &str) -> Option<&'a str> {
+    let (_, query) = url.split_once('?')?;
+    query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Each kind of window that pages are looked at in.
+fn windows() -> impl Iterator<Item = Window> {
+    let dark = |window| Window { dark: true, ..window };
+    [Window::WIDE, dark(Window::WIDE), Window::NARROW, dark(Window::NARROW)].into_iter()
+}
+
+/// What keeps somebody from using the page before them.
+async fn amiss(place: &Place, browser: &mut Browser, window: Window) -> Vec<String> {
+    let sight = browser.audit().await.unwrap();
+    let mut found = sight.audit.clone();
+    found.extend(place.complaints(&sight));
+    found.extend((sight.lang != "en").then(|| "no language".to_owned()));
+    found.extend((sight.headings.len() != 1).then(|| format!("headings: {:?}", sight.headings)));
+    found.extend((!sight.title.contains(" – ")).then(|| format!("title: {}", sight.title)));
+    found.extend(sight.overflows.then(|| "one has to scroll sideways".to_owned()));
+    found.iter().map(|what| format!("{window:?}: {what}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_agrees_with_the_keyboard_alone_where_pages_run_no_scripts() {
+    if skipped() {
+        return;
+    }
+    let place = Place::new().await;
+    let mut browser = Browser::start(Window { scripts: false, ..Window::WIDE }).await.unwrap();
+    let sight = browser.open(&place.authorize()).await.unwrap();
+    for part in
+        ["Editor", "127.0.0.1", "/mcp", "corp", "git", "nobody has checked", "on this computer"]
+    {
+        assert!(sight.text.contains(part), "{part}: {sight:?}");
+    }
+    assert_eq!(place.complaints(&sight), [""; 0]);
+    assert_eq!(
+        sight.focus, None,
+        "nobody agrees by pressing a key that was meant for another page"
+    );
+    let mut stops = Vec::new();
+    for _ in 0..2 {
+        let focus = browser.press("Tab").await.unwrap().focus.unwrap();
+        assert!(focus.ring >= 2.0, "{focus:?}");
+        stops.push(focus.name);
+    }
+    assert_eq!(stops, ["Allow", "Deny"]);
+    browser.press("Shift+Tab").await.unwrap();
+    browser.press("Enter").await.unwrap();
+
+    let back = place.log_in(&mut browser, "alice").await;
+    assert_eq!(back.headings, ["Back at the client"]);
+    assert_eq!(parameter(&back.url, "state"), Some("the-state"));
+    assert!(parameter(&back.url, "iss").unwrap().starts_with("http%3A%2F%2F127.0.0.1"));
+    assert!(parameter(&back.url, "code").is_some(), "{back:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_who_denies_is_taken_back_to_a_client_that_is_told() {
+    if skipped() {
+        return;
+    }
+    let place = Place::new().await;
+    let mut browser = Browser::start(Window::WIDE).await.unwrap();
+    browser.open(&place.authorize()).await.unwrap();
+    browser.click("Deny").await.unwrap();
+    let back = browser.until(&place.redirect).await.unwrap();
+    assert_eq!(parameter(&back.url, "error"), Some("access_denied"));
+    assert_eq!(parameter(&back.url, "state"), Some("the-state"));
+    assert!(parameter(&back.url, "iss").is_some());
+    assert_eq!(place.complaints(&back), [""; 0]);
+    // Nothing is left that could be decided the other way.
+    let again = browser.press("Alt+ArrowLeft").await.unwrap();
+    assert!(!again.url.contains("code="), "{again:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_are_used_by_anybody_in_a_small_window_and_in_the_dark() {
+    if skipped() {
+        return;
+    }
+    let place = Place::new().await;
+    let mut found = Vec::new();
+    for window in windows() {
+        let mut browser = place.logged_in(window).await;
+        browser.open(&place.connections()).await.unwrap();
+        found.extend(amiss(&place, &mut browser, window).await);
+        browser.open(&place.authorize()).await.unwrap();
+        found.extend(amiss(&place, &mut browser, window).await);
+        browser.open(&place.authorize().replace("client_id=", "client_id=un")).await.unwrap();
+        let mut trouble = amiss(&place, &mut browser, window).await;
+        // The status of a page is no complaint about it.
+        trouble.retain(|what| !what.contains("Failed to load resource"));
+        found.extend(trouble);
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_unlinks_links_again_and_logs_out_on_the_page_of_connections() {
+    if skipped() {
+        return;
+    }
+    let place = Place::new().await;
+    let mut browser = place.logged_in(Window { scripts: false, ..Window::NARROW }).await;
+    let sight = browser.open(&place.connections()).await.unwrap();
+    for part in ["alice@example.com", "Editor", "corp", "git", "renewed by itself"] {
+        assert!(sight.text.contains(part), "{part}: {sight:?}");
+    }
+    let first = browser.press("Tab").await.unwrap().focus.unwrap();
+    assert!(first.name.starts_with("Link again corp"), "{first:?}");
+
+    browser.click("Unlink git, Editor").await.unwrap();
+    let sight = browser.until(&place.connections()).await.unwrap();
+    assert!(sight.text.contains("not linked"), "{sight:?}");
+    browser.click("Link git, Editor").await.unwrap();
+    place.at_provider(&mut browser, &place.world.second(), "alice").await;
+    let sight = browser.until(&place.connections()).await.unwrap();
+    assert!(!sight.text.contains("not linked"), "{sight:?}");
+
+    browser.click("Log out, Editor").await.unwrap();
+    let sight = browser.until(&place.connections()).await.unwrap();
+    assert!(sight.text.contains("Nothing is connected"), "{sight:?}");
+    let sight = browser.click("Forget me in this browser").await.unwrap();
+    assert_eq!(sight.headings, ["This browser is forgotten"]);
+    assert_eq!(place.complaints(&sight), [""; 0]);
+    let sight = browser.open(&place.connections()).await.unwrap();
+    assert_eq!(sight.headings, ["Nobody is logged in here"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_other_site_shows_a_page_in_a_frame() {
+    if skipped() {
+        return;
+    }
+    let place = Place::new().await;
+    let mut browser = Browser::start(Window::WIDE).await.unwrap();
+    let framed = browser.open(&place.framing(&place.redirect)).await.unwrap().framed;
+    assert!(framed.concat().contains("Back at the client"), "one that allows it: {framed:?}");
+    for page in [place.authorize(), place.connections()] {
+        let framed = browser.open(&place.framing(&page)).await.unwrap().framed;
+        assert_eq!(framed.len(), 1);
+        assert!(!framed.concat().contains("Allow") && !framed.concat().contains("Nobody"));
+        let own = browser.open(&page).await.unwrap();
+        assert!(own.text.contains("Allow") || own.text.contains("Nobody"), "{own:?}");
+    }
+}
