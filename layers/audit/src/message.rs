@@ -1,12 +1,9 @@
 //! What an event says of the message that it is about.
 
 use vmcp_core::McpRequest;
-use vmcp_wire::{Key, find, members, unquote};
+use vmcp_wire::{Key, Said, find, members, unquote};
 
 use crate::{Client, Target, Text};
-
-/// The member of `_meta` in which stateless clients say who they are (MCP 2026-07-28).
-const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 
 /// The method with which stateless clients open a stream (MCP 2026-07-28).
 pub(crate) const LISTEN: &str = "subscriptions/listen";
@@ -47,9 +44,9 @@ fn name(message: &McpRequest, method: &str) -> Option<Text> {
 
 /// Who the client program says that it is: in `initialize`, or in each message.
 pub(crate) fn client(message: &McpRequest) -> Option<Client> {
-    let said = message
-        .param(Key::ClientInfo)
-        .or_else(|| message.param(Key::Meta).and_then(|meta| find(meta, CLIENT)))?;
+    let params = message.params()?;
+    let span = params.get(Key::ClientInfo).or_else(|| params.said(Said::ClientInfo))?;
+    let said = span.of(&message.bytes);
     let text = |value| unquote(value).map(Text::from);
     let mut client = Client { name: None, version: None };
     for member in members(said) {

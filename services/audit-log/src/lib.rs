@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod delegation;
+mod ids;
 mod json;
 mod line;
 mod log;

@@ -32,10 +32,29 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    events: Vec<Event>,
+    waiting: Waiting,
     orders: Orders,
     /// Nobody writes any more.
     ended: bool,
+}
+
+/// Events in their order: `lines` come before the first one of `rest`, and so on.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// Events whose lines are written already.
+    pub(crate) lines: Vec<u8>,
+    /// Events that are still to be turned into lines, each with the lines that follow it.
+    pub(crate) rest: Vec<(Event, Vec<u8>)>,
+    pub(crate) count: usize,
+    pub(crate) weight: usize,
+}
+
+/// An event on its way to the writer.
+pub(crate) enum Entry<'a> {
+    /// Its line.
+    Line(&'a [u8]),
+    /// Itself: making a line of it takes long.
+    Event(Box<Event>),
 }
 
 /// What the writer is to do besides.
@@ -62,9 +81,9 @@ impl Queue {
         }
     }
 
-    /// Puts `event` in, or counts it as dropped if it would be over `slack` times the limit.
-    pub(crate) fn push(&self, event: Event, slack: usize) {
-        let weight = weight(&event);
+    /// Puts an event in, or counts it as dropped if it would be over `slack` times the limit.
+    pub(crate) fn push(&self, entry: Entry<'_>, slack: usize) {
+        let weight = entry.weight();
         let mut state = self.lock();
         let sum = self.weight.load(Ordering::Relaxed) + weight;
         if sum > self.limit.saturating_mul(slack) || state.orders.close || state.ended {
@@ -73,8 +92,8 @@ impl Queue {
             return;
         }
         self.weight.store(sum, Ordering::Relaxed);
-        let first = state.events.is_empty();
-        state.events.push(event);
+        let first = state.waiting.count == 0;
+        state.waiting.add(entry, weight);
         drop(state);
         if first {
             self.wake.notify_one();
@@ -131,13 +150,13 @@ impl Queue {
         self.lock().orders.close
     }
 
-    /// Everything that waits, and what was ordered. `events` is empty and takes its place.
-    pub(crate) fn take(&self, events: Vec<Event>) -> (Vec<Event>, Orders) {
+    /// Everything that waits, and what was ordered. `emptied` takes its place.
+    pub(crate) fn take(&self, emptied: Waiting) -> (Waiting, Orders) {
         let mut state = self.lock();
         let orders = mem::take(&mut state.orders);
         // Once closed, it stays so.
         state.orders.close = orders.close;
-        (mem::replace(&mut state.events, events), orders)
+        (mem::replace(&mut state.waiting, emptied), orders)
     }
 
     /// Events of this weight are no longer held.
@@ -155,9 +174,9 @@ impl Queue {
             let mut state = self.lock();
             state.ended = true;
             state.orders.flushed.clear();
-            mem::take(&mut state.events)
+            mem::take(&mut state.waiting)
         };
-        self.dropped.fetch_add(left.len() as u64, Ordering::Relaxed);
+        self.dropped.fetch_add(left.count as u64, Ordering::Relaxed);
         self.room.notify_waiters();
     }
 
@@ -166,8 +185,33 @@ impl Queue {
     }
 }
 
-/// About how many bytes an event takes while it waits to be written.
-pub(crate) fn weight(event: &Event) -> usize {
-    let data = |data: &Option<Data>| data.as_ref().map_or(0, |data| data.start.len());
-    size_of::<Event>() + 512 + data(&event.request) + data(&event.response)
+// === impl Waiting ===
+
+impl Waiting {
+    fn add(&mut self, entry: Entry<'_>, weight: usize) {
+        self.count += 1;
+        self.weight += weight;
+        match entry {
+            Entry::Event(event) => self.rest.push((*event, Vec::new())),
+            Entry::Line(line) => {
+                let lines = self.rest.last_mut().map_or(&mut self.lines, |(_, lines)| lines);
+                lines.extend_from_slice(line);
+            }
+        }
+    }
+}
+
+// === impl Entry ===
+
+impl Entry<'_> {
+    /// About how many bytes it takes while it waits to be written.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Line(line) => line.len(),
+            Self::Event(event) => {
+                let data = |data: &Option<Data>| data.as_ref().map_or(0, |data| data.start.len());
+                size_of::<Event>() + 512 + data(&event.request) + data(&event.response)
+            }
+        }
+    }
 }

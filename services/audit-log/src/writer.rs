@@ -1,4 +1,4 @@
-//! The one task that formats and writes.
+//! The one task that writes, and formats what takes long.
 
 use std::io;
 use std::sync::Arc;
@@ -6,16 +6,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::{JoinError, spawn_blocking};
-use vmcp_audit::Event;
 
-use crate::queue::{Queue, weight};
-use crate::{Overflow, Sink, line};
+use crate::queue::{Queue, Waiting};
+use crate::{Overflow, Sink, ids, line};
 
 /// How long to wait before lines that could not be written are tried again.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// Random bytes are fetched for so many events at once.
-const IDS: usize = 64;
 
 /// The most bytes that are kept for the next lines.
 const KEEP: usize = 1 << 20;
@@ -38,10 +34,8 @@ struct Ended(Arc<Queue>);
 struct Desk<S> {
     sink: S,
     component: Option<Box<str>>,
-    events: Vec<Event>,
+    waiting: Waiting,
     lines: Vec<u8>,
-    ids: [u8; IDS * 16],
-    next_id: usize,
 }
 
 impl<S: Sink> Writer<S> {
@@ -51,14 +45,7 @@ impl<S: Sink> Writer<S> {
         component: Option<Box<str>>,
         sink: S,
     ) -> Self {
-        let desk = Desk {
-            sink,
-            component,
-            events: Vec::new(),
-            lines: Vec::new(),
-            ids: [0; IDS * 16],
-            next_id: IDS,
-        };
+        let desk = Desk { sink, component, waiting: Waiting::default(), lines: Vec::new() };
         Self { queue: Ended(queue), overflow, desk }
     }
 
@@ -71,10 +58,9 @@ impl<S: Sink> Writer<S> {
         loop {
             queue.gather().await;
             loop {
-                let (events, orders) = queue.take(std::mem::take(&mut desk.events));
-                let count = events.len() as u64;
-                let weight = events.iter().map(weight).sum();
-                desk.events = events;
+                let (waiting, orders) = queue.take(std::mem::take(&mut desk.waiting));
+                let (count, weight) = (waiting.count as u64, waiting.weight);
+                desk.waiting = waiting;
                 let done = spawn_blocking(move || desk.write_down(orders.reopen)).await;
                 let Some((back, mut outcome)) = returned(done) else {
                     queue.failed.fetch_add(count, Ordering::Relaxed);
@@ -154,26 +140,25 @@ impl<S: Sink> Desk<S> {
         if reopen && let Err(error) = self.sink.reopen() {
             tracing::error!(%error, "the audit log cannot be reopened; writing goes on to the old one");
         }
-        if self.events.is_empty() {
+        if self.waiting.count == 0 {
             return (self, Ok(()));
         }
-        let outcome = self.format();
-        self.events.clear();
-        match outcome {
+        match self.format() {
             Ok(()) => self.deliver(),
             Err(error) => (self, Err(error)),
         }
     }
 
+    /// Makes lines of what waits, and leaves the room that they took to what comes next.
     fn format(&mut self) -> io::Result<()> {
-        for event in &self.events {
-            if self.next_id == IDS {
-                getrandom::fill(&mut self.ids).map_err(io::Error::other)?;
-                self.next_id = 0;
-            }
-            let id = self.ids.as_chunks().0.get(self.next_id).copied().unwrap_or_default();
-            self.next_id += 1;
-            line::write(event, id, self.component.as_deref(), &mut self.lines);
+        let Self { waiting, lines, component, .. } = self;
+        std::mem::swap(&mut waiting.lines, lines);
+        let rest = std::mem::take(&mut waiting.rest);
+        (waiting.count, waiting.weight) = (0, 0);
+        for (event, behind) in rest {
+            let id = ids::next().map_err(io::Error::other)?;
+            line::write(&event, id, component.as_deref(), lines);
+            lines.extend_from_slice(&behind);
         }
         Ok(())
     }
@@ -182,7 +167,8 @@ impl<S: Sink> Desk<S> {
     fn tidy(&mut self) {
         self.lines.clear();
         self.lines.shrink_to(KEEP);
-        self.events.shrink_to(KEEP / size_of::<Event>());
+        self.waiting.lines.clear();
+        self.waiting.lines.shrink_to(KEEP);
     }
 
     /// Writes the lines that are there.
