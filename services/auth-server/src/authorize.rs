@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use url::Url;
 use vmcp_auth_store::{
-    Aim, Browser, Challenge, Client, ClientAuth, Digest, Login, Profile, SessionId, Stage,
+    Aim, Browser, Challenge, Client, ClientAuth, Digest, Login, Profile, SessionId, Stage, UserId,
 };
 
 use crate::Scopes;
@@ -124,8 +124,12 @@ impl Inner {
         let cookie = BrowserCookie::sent_or_new(headers, &self.settings)
             .map_err(|error| Stop::Client(error.into()))?;
         let login = self.login(trusted, &checked, &cookie).map_err(Stop::Client)?;
-        let remembered = !checked.ask && self.is_remembered(trusted, &checked, &cookie).await?;
-        let mut response = if remembered {
+        let remembered =
+            if checked.ask { None } else { self.who_consented(trusted, &checked, &cookie).await? };
+        let mut response = if let Some(user) = remembered {
+            // Who logs in now has to be the one who consented then; made-up names are new each time.
+            let user = Some(user).filter(|user| !user.is_made_up());
+            let login = Login { user, ..login };
             redirect(&self.first_leg(login).await.map_err(Stop::Client)?.to_string())
         } else {
             self.ask(login, trusted, &checked).await.map_err(Stop::Client)?
@@ -222,33 +226,34 @@ impl Inner {
         })
     }
 
-    /// Whether the person who uses this browser consented to the same before. Anybody can pass for a client that
+    /// The person who uses this browser, if they consented to the same before. Anybody can pass for a client that
     /// is known by a document and answers on loopback, so for such a one they are asked each time (RFC 8252
     /// section 8.6).
-    async fn is_remembered(
+    async fn who_consented(
         &self,
         trusted: &Trusted,
         checked: &Checked,
         cookie: &BrowserCookie,
-    ) -> Result<bool, Stop> {
+    ) -> Result<Option<UserId>, Stop> {
         let Trusted { client, redirect, .. } = trusted;
         let anybody =
             is_document_url(client.id.as_str()) && redirect.kind() == RedirectKind::Loopback;
         if cookie.is_fresh() || anybody {
-            return Ok(false);
+            return Ok(None);
         }
         let known = self.store.browser(&cookie.digest()).await;
-        let Some(Browser { consents, .. }) = known.map_err(|error| Stop::Client(error.into()))?
+        let Some(Browser { user, consents }) = known.map_err(|error| Stop::Client(error.into()))?
         else {
-            return Ok(false);
+            return Ok(None);
         };
         let (place, now) = (redirect.without_port(), self.now());
-        Ok(consents.iter().any(|consent| {
+        let consented = consents.iter().any(|consent| {
             consent.client == client.id
                 && consent.redirect_uri == place
                 && consent.expires > now
                 && checked.scopes.is_subset(&Scopes::stored(&consent.scopes))
-        }))
+        });
+        Ok(consented.then_some(user))
     }
 
     async fn first_leg(&self, login: Login) -> Result<Uri, Fault> {

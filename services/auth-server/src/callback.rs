@@ -156,12 +156,22 @@ impl Inner {
             let found = self.store.user(&subject, &proposed, &profile).await;
             found.map_err(|error| Stop::Client(error.into()))?
         };
-        // Made-up subjects are new each time, so that nobody can be told from another by them.
-        let other = login.user.as_ref().is_some_and(|known| *known != user) && !came.synthesized;
-        if other {
-            Err(Stop::Person(Trouble::OTHER_ACCOUNT))
-        } else {
-            Ok((login.user.clone().unwrap_or(user), profile))
+        match (&login.aim, &login.user) {
+            // Somebody else logs in than who consented: they are asked themselves, the next time.
+            (Aim::Authorize(_), Some(known)) if *known != user => {
+                self.store
+                    .forget_browser(&login.browser)
+                    .await
+                    .map_err(|error| Stop::Client(error.into()))?;
+                let words = "another account logged in than before: try again";
+                Err(Stop::Client(Fault::new(Code::AccessDenied, words)))
+            }
+            // Made-up subjects are new each time, so that nobody can be told from another by them.
+            (Aim::Relink, Some(known)) if *known != user && !came.synthesized => {
+                Err(Stop::Person(Trouble::OTHER_ACCOUNT))
+            }
+            (Aim::Relink, Some(known)) => Ok((known.clone(), profile)),
+            (Aim::Authorize(_) | Aim::Relink, _) => Ok((user, profile)),
         }
     }
 
@@ -188,10 +198,7 @@ impl Inner {
 
     /// The refresh token of an earlier login, where the provider gives one at the first login only.
     async fn carry(&self, user: &UserId, leg: &Leg, tokens: Tokens) -> Result<Tokens, Fault> {
-        if tokens.refresh.is_some()
-            || tokens.expires_at.is_none()
-            || user.as_str().starts_with("tk-")
-        {
+        if tokens.refresh.is_some() || tokens.expires_at.is_none() || user.is_made_up() {
             return Ok(tokens);
         }
         let Some((session, row)) = self.store.last_row(user, &leg.name).await? else {

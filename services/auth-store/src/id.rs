@@ -219,6 +219,14 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
     out
 }
 
+impl UserId {
+    /// Whether it was made up from a token, since the provider says no names: it is another one at each login.
+    #[must_use]
+    pub fn is_made_up(&self) -> bool {
+        self.as_str().starts_with("tk-")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

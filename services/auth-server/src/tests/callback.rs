@@ -287,3 +287,48 @@ async fn a_refresh_token_is_carried_forward_for_the_same_subject_alone() {
     world.git.set(|script| script.subject = "somebody-else");
     assert!(!row(&world.tokens(&client).await.access).await);
 }
+
+#[tokio::test]
+async fn a_consent_is_remembered_for_whoever_gave_it_alone() {
+    let world = World::new();
+    let client = world.client().await;
+    let mut browser = Browser::default();
+    let through = async |browser: &mut Browser, corp: String| {
+        let came = browser.get(&world, &World::at_provider(&corp)).await.location();
+        if came.starts_with("https://git.example/") {
+            return answered(&browser.get(&world, &World::at_provider(&came)).await);
+        }
+        url::Url::parse(&came).unwrap()
+    };
+    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+    assert!(param(&through(&mut browser, corp).await, "code").is_some());
+
+    // The same person is not asked again.
+    let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
+    assert!(param(&through(&mut browser, corp).await, "code").is_some());
+
+    // Another one at the same browser gets nothing without being asked.
+    world.corp.set(|script| script.subject = "bob");
+    let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
+    let refused = through(&mut browser, corp).await;
+    assert_eq!(param(&refused, "error").as_deref(), Some("access_denied"));
+    let page = browser.get(&world, &World::authorize(&client, &[])).await;
+    assert_eq!(page.status, 200);
+    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+    assert!(param(&through(&mut browser, corp).await, "code").is_some());
+}
+
+#[tokio::test]
+async fn a_provider_that_says_no_names_lets_nobody_in_as_who_was_there_before() {
+    let world = World::new();
+    let client = world.client().await;
+    let mut browser = Browser::default();
+    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+    let git = browser.get(&world, &World::at_provider(&corp)).await.location();
+    browser.get(&world, &World::at_provider(&git)).await;
+
+    world.corp.set(|script| (script.subject, script.synthesized) = ("tk-0123456789abcdef", true));
+    let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
+    let refused = answered(&browser.get(&world, &World::at_provider(&corp)).await);
+    assert_eq!(param(&refused, "error").as_deref(), Some("access_denied"));
+}
