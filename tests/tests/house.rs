@@ -100,6 +100,7 @@ const CRATES: &[(&str, &str, Sees)] = &[
         "services/auth-redis",
         Sees::Only(&["vmcp-wire", "vmcp-core", "vmcp-redis", "vmcp-auth-store"]),
     ),
+    ("vmcp-doctor", "services/doctor", Sees::Only(&["vmcp-wire", "vmcp-core"])),
     (
         "vmcp-aggregate",
         "services/aggregate",

@@ -14,6 +14,8 @@ mod change;
 mod clients;
 #[path = "real/conformance.rs"]
 mod conformance;
+#[path = "real/doctor.rs"]
+mod doctor;
 #[path = "real/fixture.rs"]
 mod fixture;
 #[path = "real/identity.rs"]

@@ -8,6 +8,7 @@ mod completion;
 mod config;
 mod connect;
 mod demo;
+mod doctor;
 mod files;
 mod init;
 mod inspect;
@@ -46,6 +47,8 @@ enum Command {
     Authz(authz::Authz),
     /// Run the server with built-in example backends.
     Demo(demo::Demo),
+    /// Find out what keeps a client from using a server.
+    Doctor(doctor::Doctor),
     /// Print the JSON Schema of the configuration file.
     Schema,
     /// Print a completion script for a shell.
@@ -71,6 +74,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Inspect(inspect) => inspect.run(),
         Command::Authz(authz) => authz.run(),
         Command::Demo(demo) => demo.run(),
+        Command::Doctor(doctor) => doctor.run(),
         Command::Schema => schema::run(),
         Command::Completion(completion) => completion.run(),
         Command::Version(version) => version.run(),

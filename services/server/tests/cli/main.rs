@@ -9,6 +9,7 @@ mod backend;
 mod collector;
 mod configuration;
 mod demo;
+mod doctor;
 mod health;
 mod http;
 mod incoming;

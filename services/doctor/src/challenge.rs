@@ -1,0 +1,117 @@
+//! What a `WWW-Authenticate` header says (RFC 9110 section 11.6.1, RFC 9728 section 5.1).
+
+use http::HeaderMap;
+use http::header::WWW_AUTHENTICATE;
+
+/// What a challenge for a bearer token tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bearer {
+    pub(crate) resource_metadata: Option<String>,
+    pub(crate) scope: Option<String>,
+}
+
+/// The first challenge for a bearer token.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<Bearer> {
+    let lines = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(split).find_map(|parts| {
+        let mut parts = parts.into_iter();
+        let (scheme, _) = parts.next()?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        let mut found = Bearer::default();
+        for (name, value) in parts {
+            let place = match name.to_ascii_lowercase().as_str() {
+                "resource_metadata" => &mut found.resource_metadata,
+                "scope" => &mut found.scope,
+                _ => continue,
+            };
+            place.get_or_insert(value);
+        }
+        Some(found)
+    })
+}
+
+/// The challenges of a line: the scheme, with no value, and the parameters after it.
+fn split(line: &str) -> Vec<Vec<(String, String)>> {
+    let mut challenges: Vec<Vec<(String, String)>> = Vec::new();
+    let mut rest = line.trim_start_matches([',', ' ', '\t']);
+    while !rest.is_empty() {
+        let end = rest.find([' ', '\t', ',', '=']).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        let spaced = after.trim_start_matches([' ', '\t']);
+        let value = spaced.strip_prefix('=').filter(|_| !name.is_empty());
+        match (value, challenges.last_mut()) {
+            (Some(value), Some(challenge)) => {
+                let (value, after) = read(value.trim_start_matches([' ', '\t']));
+                challenge.push((name.to_owned(), value));
+                rest = after;
+            }
+            // A parameter of nothing.
+            (Some(value), None) => rest = read(value).1,
+            (None, _) if name.is_empty() => break,
+            (None, _) => {
+                challenges.push(vec![(name.to_owned(), String::new())]);
+                rest = spaced;
+            }
+        }
+        rest = rest.trim_start_matches([',', ' ', '\t']);
+    }
+    challenges
+}
+
+/// A token or a quoted string, and what is after it.
+fn read(text: &str) -> (String, &str) {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find([',', ' ', '\t']).unwrap_or(text.len());
+        let (value, rest) = text.split_at(end);
+        return (value.to_owned(), rest);
+    };
+    let (mut value, mut escaped) = (String::new(), false);
+    for (at, c) in quoted.char_indices() {
+        match c {
+            _ if escaped => {
+                value.push(c);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            '"' => return (value, quoted.get(at + 1..).unwrap_or_default()),
+            _ => value.push(c),
+        }
+    }
+    (value, "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(lines: &[&str]) -> Option<Bearer> {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(WWW_AUTHENTICATE, line.parse().unwrap());
+        }
+        bearer(&headers)
+    }
+
+    #[test]
+    fn a_bearer_challenge_is_found_among_others_and_read_as_it_is_quoted() {
+        let found = of(&[
+            "Negotiate, Basic realm=\"a, Bearer scope=x\"",
+            "DPoP algs=\"ES256\", BEARER realm=\"a \\\"b\\\"\", Resource_Metadata = \"https://a/b\", scope=\"x y\", error=z",
+        ])
+        .unwrap();
+        assert_eq!(found.resource_metadata.as_deref(), Some("https://a/b"));
+        assert_eq!(found.scope.as_deref(), Some("x y"));
+    }
+
+    #[test]
+    fn a_bare_challenge_tells_nothing_and_a_malformed_one_ends() {
+        assert_eq!(of(&["Bearer"]), Some(Bearer::default()));
+        assert_eq!(of(&["Basic realm=x"]), None);
+        assert_eq!(of(&[]), None);
+        for line in ["=", "Bearer =", "Bearer scope=\"", ",,,", "Bearer \"x\"", "Bearer scope"] {
+            _ = of(&[line]);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! All steps, in the order that clients take them.
+
+use form_urlencoded::Serializer;
+use tower_service::Service;
+use url::Url;
+use vmcp_core::{Body, BoxError};
+
+use crate::issuer::Issuer;
+use crate::report::{Report, Stop};
+use crate::resource::Resource;
+use crate::{Client, issuer, registration, resource};
+
+/// Does what `client` does before it opens a browser, from the address that a person typed in; `http` sends single
+/// requests to wherever the server's documents say. With `registers` the client registers at the authorization server,
+/// where it would; else the report has what it would send.
+///
+/// Each answer is read up to 256 KiB; how long one may take is up to `http`.
+pub async fn examine<H>(http: H, client: Client, server: &Url, registers: bool) -> Report
+where
+    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError> + Clone,
+{
+    let mut report = Report { client, server: server.to_string(), steps: Vec::new() };
+    // The report says where it stopped.
+    _ = steps(&mut report, http, server, registers).await;
+    report
+}
+
+async fn steps<H>(report: &mut Report, http: H, server: &Url, registers: bool) -> Result<(), Stop>
+where
+    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError> + Clone,
+{
+    let habits = report.client.habits();
+    let bearer = resource::challenged(report, &habits, http.clone(), server).await?;
+    let found = resource::find(report, &habits, http.clone(), server, bearer).await?;
+    let issuer = issuer::find(report, &habits, http.clone(), &found.issuer).await?;
+    scopes(report, &found, &issuer);
+    let asked = found.scopes.as_ref().map(|(scopes, _)| scopes.as_str());
+    let id = registration::client_id(report, &habits, http, &issuer, asked, registers).await?;
+    let back = habits.redirect_uris.last().copied().unwrap_or_default();
+    report.fine("then it opens", opened(&issuer, &found, id.as_deref(), back));
+    Ok(())
+}
+
+fn scopes(report: &mut Report, found: &Resource, issuer: &Issuer) {
+    let Some((asked, by)) = &found.scopes else {
+        let says =
+            "none are asked for: neither the challenge nor the resource's metadata names any";
+        report.note("scopes", says, None);
+        return;
+    };
+    let known = issuer.scopes.as_deref();
+    let unknown = |scope: &&str| known.is_some_and(|known| known.iter().all(|it| it != scope));
+    let unknown: Vec<_> = asked.split(' ').filter(unknown).collect();
+    if unknown.is_empty() {
+        report.fine("scopes", format!("{asked}, as {by} says"));
+    } else {
+        let says = format!(
+            "{asked}, as {by} says; the authorization server does not list {}",
+            unknown.join(" ")
+        );
+        let change = "let it issue these scopes, and list them in its scopes_supported";
+        report.note("scopes", says, Some(change));
+    }
+}
+
+/// What the browser is sent to, without what is random in it.
+fn opened(issuer: &Issuer, found: &Resource, id: Option<&str>, back: &str) -> String {
+    let mut query = Serializer::new(String::new());
+    query.append_pair("response_type", "code");
+    query.append_pair("client_id", id.unwrap_or("CLIENT_ID"));
+    query.append_pair("redirect_uri", back);
+    query.append_pair("code_challenge_method", "S256");
+    if let Some((scopes, _)) = &found.scopes {
+        query.append_pair("scope", scopes);
+    }
+    if let Some(resource) = &found.indicator {
+        query.append_pair("resource", resource);
+    }
+    let joint = if issuer.authorization.query().is_some() { '&' } else { '?' };
+    format!("{}{joint}{}", issuer.authorization, query.finish())
+}

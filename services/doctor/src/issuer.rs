@@ -1,0 +1,168 @@
+//! The metadata of the authorization server (RFC 8414, OpenID Connect Discovery 1.0).
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+use tower_service::Service;
+use url::Url;
+use vmcp_core::{Body, BoxError};
+
+use crate::client::Habits;
+use crate::report::{Report, Stop};
+use crate::web::{Answer, ask, is_safe, quote};
+
+/// What the client knows of the authorization server by now.
+#[derive(Debug)]
+pub(crate) struct Issuer {
+    pub(crate) authorization: Url,
+    pub(crate) registration: Option<Url>,
+    /// Whether clients may be known by the URL of a document.
+    pub(crate) documents: bool,
+    /// How clients authenticate; `None` where that is not listed.
+    pub(crate) methods: Option<Vec<String>>,
+    pub(crate) scopes: Option<Vec<String>>,
+}
+
+/// Finds the metadata and reads it.
+pub(crate) async fn find<H>(
+    report: &mut Report,
+    habits: &Habits,
+    http: H,
+    issuer: &str,
+) -> Result<Issuer, Stop>
+where
+    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError> + Clone,
+{
+    let Ok(url) = Url::parse(issuer) else {
+        let found = format!("{} is no URL", quote(issuer));
+        return report.mismatched("the authorization server", found, "name its issuer, a URL");
+    };
+    for place in places(&url) {
+        let what = format!("GET {place}");
+        let (says, ends) = match ask(http.clone(), &place, "application/json", None).await {
+            Ok(answer) if answer.status == StatusCode::OK => match answer.object() {
+                Some(object) => return read(report, habits, issuer, what, &object),
+                None => ("it is no JSON object".to_owned(), habits.error_ends),
+            },
+            Ok(Answer { status, .. }) => {
+                (status.to_string(), status.is_server_error() && habits.error_ends)
+            }
+            Err(why) => (why, false),
+        };
+        if ends {
+            let change =
+                "answer with the metadata, or with 404, so that the client looks elsewhere";
+            return report.mismatched(what, says, change);
+        }
+        report.note(what, says, None);
+    }
+    let found = format!("nothing is at any of the addresses for {}", quote(issuer));
+    let change = "serve the metadata at the first of these addresses (RFC 8414 section 3.1)";
+    report.mismatched("the authorization server's metadata", found, change)
+}
+
+/// Where the metadata of an issuer is.
+fn places(issuer: &Url) -> Vec<Url> {
+    let path = issuer.path().trim_end_matches('/');
+    let mut paths = vec![
+        format!("/.well-known/oauth-authorization-server{path}"),
+        format!("/.well-known/openid-configuration{path}"),
+    ];
+    if !path.is_empty() {
+        paths.push(format!("{path}/.well-known/openid-configuration"));
+    }
+    let at = |path: String| {
+        let mut place = issuer.clone();
+        place.set_path(&path);
+        place.set_query(None);
+        place.set_fragment(None);
+        place
+    };
+    paths.into_iter().map(at).collect()
+}
+
+fn read(
+    report: &mut Report,
+    habits: &Habits,
+    expected: &str,
+    what: String,
+    object: &Map<String, Value>,
+) -> Result<Issuer, Stop> {
+    let given = object.get("issuer").and_then(Value::as_str).unwrap_or_default();
+    if given == expected || expected.strip_suffix('/') == Some(given) {
+        report.fine(what, format!("issuer {}", quote(given)));
+    } else {
+        let found = format!("issuer is {}, not {}", quote(given), quote(expected));
+        let change = "write the same issuer, byte for byte, into authorization_servers and into this metadata \
+                      (RFC 8414 section 3.3)";
+        if habits.compares_issuers || given.is_empty() {
+            return report.mismatched(what, found, change);
+        }
+        report.note(what, found + "; other clients stop here", Some(change));
+    }
+    let authorization = endpoint(report, object, "authorization_endpoint")?;
+    endpoint(report, object, "token_endpoint")?;
+    let lists = |name: &str| {
+        let list = object.get(name).and_then(Value::as_array)?;
+        Some(list.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>())
+    };
+    for (name, value, required) in [
+        ("response_types_supported", "code", true),
+        ("grant_types_supported", "authorization_code", false),
+        ("code_challenge_methods_supported", "S256", habits.wants_s256),
+    ] {
+        supports(report, name, value, lists(name).as_deref(), required)?;
+    }
+    let registration = match object.get("registration_endpoint") {
+        None | Some(Value::Null) => None,
+        Some(_) => Some(endpoint(report, object, "registration_endpoint")?),
+    };
+    Ok(Issuer {
+        authorization,
+        registration,
+        documents: object.get("client_id_metadata_document_supported") == Some(&Value::Bool(true)),
+        methods: lists("token_endpoint_auth_methods_supported"),
+        scopes: lists("scopes_supported"),
+    })
+}
+
+fn supports(
+    report: &mut Report,
+    name: &str,
+    value: &str,
+    listed: Option<&[String]>,
+    required: bool,
+) -> Result<(), Stop> {
+    let change = format!("list {value} in {name}");
+    match listed {
+        Some(listed) if listed.iter().any(|it| it == value) => report.fine(name, value),
+        Some(listed) => {
+            let found = format!("it has {}, not {value}", quote(&listed.join(", ")));
+            return report.mismatched(name, found, change);
+        }
+        None if required => return report.mismatched(name, "it is missing", change),
+        // Without it, it is the one that is wanted here (RFC 8414 section 2).
+        None if value == "authorization_code" => {}
+        None => report.note(name, "it is missing; MCP has clients refuse that", Some(&change)),
+    }
+    Ok(())
+}
+
+fn endpoint(report: &mut Report, object: &Map<String, Value>, name: &str) -> Result<Url, Stop> {
+    let Some(text) = object.get(name).and_then(Value::as_str) else {
+        return report.mismatched(
+            name,
+            "it is missing",
+            format!("name the {name} in the metadata"),
+        );
+    };
+    match Url::parse(text) {
+        Ok(url) if is_safe(&url) => {
+            report.fine(name, quote(text));
+            Ok(url)
+        }
+        _ => {
+            let change = "name an absolute https URL; http is for loopback alone";
+            report.mismatched(name, quote(text), change)
+        }
+    }
+}

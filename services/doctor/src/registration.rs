@@ -1,0 +1,113 @@
+//! How a client gets a client id: it is known by a document, or registers (RFC 7591).
+
+use serde_json::{Value, json};
+use tower_service::Service;
+use url::Url;
+use vmcp_core::{Body, BoxError};
+
+use crate::client::Habits;
+use crate::issuer::Issuer;
+use crate::report::{Report, Stop};
+use crate::web::{ask, quote};
+
+/// What the client calls itself when it asks for authorization, where that is known.
+pub(crate) async fn client_id<H>(
+    report: &mut Report,
+    habits: &Habits,
+    http: H,
+    issuer: &Issuer,
+    scopes: Option<&str>,
+    registers: bool,
+) -> Result<Option<String>, Stop>
+where
+    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError>,
+{
+    let lists_none = issuer.methods.as_ref().is_some_and(|it| it.iter().any(|it| it == "none"));
+    if let Some(document) = habits.document.filter(|_| issuer.documents) {
+        if lists_none || !habits.document_wants_none {
+            let found = format!("{document}; the server fetches it when the person arrives");
+            report.fine("client_id is", found);
+            return Ok(document.starts_with("https:").then(|| document.to_owned()));
+        }
+        let found =
+            "documents are supported, but token_endpoint_auth_methods_supported has no none";
+        let change = "list none there: a client that is known by a document has no secret";
+        report.note("client_id", found, Some(change));
+    }
+    let Some(place) = &issuer.registration else {
+        let change = if habits.document.is_some() {
+            "set client_id_metadata_document_supported or registration_endpoint; else people have to be given a \
+             client id to type in"
+        } else {
+            "set registration_endpoint; else people have to be given a client id to type in"
+        };
+        return report.mismatched("client_id", "there is no way to get one", change);
+    };
+    let request = request(habits, scopes);
+    let what = format!("POST {place}");
+    if !registers {
+        report.note(what, format!("not sent: {request}"), None);
+        return Ok(None);
+    }
+    register(report, http, place, &request, what).await.map(Some)
+}
+
+/// What the client registers.
+fn request(habits: &Habits, scopes: Option<&str>) -> Value {
+    let native = habits.redirect_uris.iter().any(|uri| !uri.starts_with("https:"));
+    let mut request = json!({
+        "client_name": habits.name,
+        "redirect_uris": habits.redirect_uris,
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": if native { "native" } else { "web" },
+    });
+    if let Some(scopes) = scopes {
+        request["scope"] = scopes.into();
+    }
+    request
+}
+
+async fn register<H>(
+    report: &mut Report,
+    http: H,
+    place: &Url,
+    request: &Value,
+    what: String,
+) -> Result<String, Stop>
+where
+    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError>,
+{
+    let answer = match ask(http, place, "application/json", Some(request)).await {
+        Ok(answer) => answer,
+        Err(why) => return report.mismatched(what, why, "let the endpoint answer"),
+    };
+    let object = answer.object().unwrap_or_default();
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    if !answer.status.is_success() {
+        // An error has two members that are meant to be read; whatever else is there is not shown.
+        let error = text("error").unwrap_or("no error code");
+        let words = text("error_description").unwrap_or_default();
+        let found = format!("{}: {} {}", answer.status, quote(error), quote(words));
+        let change = format!("let the server register this: {request}");
+        return report.mismatched(what, found.trim_end(), change);
+    }
+    let Some(id) = text("client_id") else {
+        let change = "answer with a client_id (RFC 7591 section 3.2.1)";
+        return report.mismatched(what, format!("{} without a client_id", answer.status), change);
+    };
+    let kept = object.get("redirect_uris").and_then(Value::as_array);
+    let asked = request["redirect_uris"].as_array();
+    let lost = |kept: &Vec<Value>| asked.into_iter().flatten().find(|it| !kept.contains(it));
+    if let Some(lost) = kept.and_then(lost) {
+        let found = format!("{} without the redirect URI {lost}", answer.status);
+        return report.mismatched(
+            what,
+            found,
+            "keep the redirect URIs, or refuse the registration",
+        );
+    }
+    report.fine(what, format!("{}; client_id {}", answer.status, quote(id)));
+    Ok(id.to_owned())
+}

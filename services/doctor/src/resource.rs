@@ -1,0 +1,245 @@
+//! The metadata of the resource (RFC 9728): which authorization server a client is sent to, and what for.
+
+use http::StatusCode;
+use serde_json::{Map, Value};
+use tower_service::Service;
+use url::Url;
+use vmcp_core::{Body, BoxError};
+
+use crate::challenge::{self, Bearer};
+use crate::client::{Habits, Sameness};
+use crate::report::{Report, Stop};
+use crate::web::{Answer, ask, is_loopback, is_safe, quote};
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// What the client knows of the server by now.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// Its authorization server, as it is written.
+    pub(crate) issuer: String,
+    /// What tokens are asked for (RFC 8707).
+    pub(crate) indicator: Option<String>,
+    /// The scopes that are asked for, and who names them.
+    pub(crate) scopes: Option<(String, &'static str)>,
+}
+
+/// Asks the server without a token, as a client that has none yet.
+pub(crate) async fn challenged<H>(
+    report: &mut Report,
+    habits: &Habits,
+    http: H,
+    server: &Url,
+) -> Result<Bearer, Stop>
+where
+    H: Service<Request, Response = http::Response<Body>, Error = BoxError>,
+{
+    let what = format!("POST {server}");
+    reachable(report, habits, server)?;
+    let hello = serde_json::json!({
+        "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": {"name": "vmcp-doctor", "version": env!("CARGO_PKG_VERSION")},
+        },
+    });
+    let accept = "application/json, text/event-stream";
+    let Answer { status, headers, body: _ } = match ask(http, server, accept, Some(&hello)).await {
+        Ok(answer) => answer,
+        Err(why) => {
+            return report.mismatched(what, why, "let the server answer at this address");
+        }
+    };
+    let challenges = status == StatusCode::UNAUTHORIZED
+        || (status == StatusCode::FORBIDDEN && habits.forbidden_challenges);
+    if !challenges {
+        let change = match status.as_u16() {
+            200..=299 => "answer 401 to requests without a token, or expect no login",
+            403 => "answer 401, not 403, to requests without a token",
+            404 | 405 => "name the address of the server's MCP endpoint; it takes POST",
+            _ => "answer 401 to requests without a token",
+        };
+        return report.mismatched(what, status.to_string(), change);
+    }
+    let Some(bearer) = challenge::bearer(&headers) else {
+        let change =
+            "send WWW-Authenticate: Bearer resource_metadata=\"URL\" along (RFC 9728 section 5.1)";
+        report.note(what, format!("{status} without a challenge for a bearer token"), Some(change));
+        return Ok(Bearer::default());
+    };
+    match bearer.resource_metadata.as_deref() {
+        None => {
+            let change =
+                "name the metadata's address in the challenge, as resource_metadata=\"URL\"";
+            report.note(what, format!("{status}; the challenge names no metadata"), Some(change));
+            Ok(bearer)
+        }
+        Some(named) if Url::parse(named).is_ok() => {
+            report.fine(what, format!("{status}; the metadata is at {}", quote(named)));
+            Ok(bearer)
+        }
+        Some(named) => {
+            let found = format!("{status}; resource_metadata is no absolute URL: {}", quote(named));
+            let change = "write an absolute URL there, with scheme and host";
+            if habits.relative_ends {
+                return report.mismatched(what, found, change);
+            }
+            report.note(what, found, Some(change));
+            Ok(Bearer { resource_metadata: None, ..bearer })
+        }
+    }
+}
+
+type Request = http::Request<Body>;
+
+/// Whether the client can come there at all.
+fn reachable(report: &mut Report, habits: &Habits, server: &Url) -> Result<(), Stop> {
+    if habits.hosted && is_loopback(server) {
+        let found = format!("{} runs on the internet and does not reach {server}", habits.name);
+        report.note(
+            "the address",
+            found,
+            Some("give it a public address before it is used from there"),
+        );
+    } else if habits.hosted && server.scheme() != "https" {
+        let found = format!("{} asks over https only", habits.name);
+        return report.mismatched("the address", found, "serve it over https");
+    }
+    Ok(())
+}
+
+/// Finds the metadata of the resource and reads it.
+pub(crate) async fn find<H>(
+    report: &mut Report,
+    habits: &Habits,
+    http: H,
+    server: &Url,
+    bearer: Bearer,
+) -> Result<Resource, Stop>
+where
+    H: Service<Request, Response = http::Response<Body>, Error = BoxError> + Clone,
+{
+    let named = bearer.resource_metadata.as_deref().and_then(|text| Url::parse(text).ok());
+    let places = named.clone().map_or_else(|| places(server), |place| vec![place]);
+    let mut found = None;
+    for place in places {
+        let what = format!("GET {place}");
+        let (says, ends) = match ask(http.clone(), &place, "application/json", None).await {
+            Ok(answer) if answer.status == StatusCode::OK => match answer.object() {
+                Some(object) if object.get("resource").is_some_and(Value::is_string) => {
+                    found = Some((what, object));
+                    break;
+                }
+                Some(_) => ("it names no resource".to_owned(), habits.error_ends),
+                None => ("it is no JSON object".to_owned(), habits.error_ends),
+            },
+            Ok(Answer { status, .. }) => {
+                (status.to_string(), status.is_server_error() && habits.error_ends)
+            }
+            Err(why) => (why, false),
+        };
+        if named.is_some() || ends {
+            let change = if named.is_some() {
+                "serve the metadata of RFC 9728 at the address that the challenge names"
+            } else {
+                "answer with the metadata of RFC 9728, or with 404"
+            };
+            return report.mismatched(what, says, change);
+        }
+        report.note(what, says, None);
+    }
+    let Some((what, object)) = found else {
+        return without(report, habits, server, bearer);
+    };
+    read(report, habits, server, bearer, &what, &object)
+}
+
+/// Where the metadata is if nobody says where (RFC 9728 section 3.1).
+fn places(server: &Url) -> Vec<Url> {
+    let path = server.path().trim_end_matches('/');
+    let at = |path: &str| {
+        let mut place = server.clone();
+        place.set_path(path);
+        place.set_query(None);
+        place.set_fragment(None);
+        place
+    };
+    let mut places = vec![at(&format!("{WELL_KNOWN}{path}"))];
+    if !path.is_empty() {
+        places.push(at(WELL_KNOWN));
+    }
+    places
+}
+
+/// The server without metadata is its own authorization server, for clients that remember MCP 2025-03-26.
+fn without(
+    report: &mut Report,
+    habits: &Habits,
+    server: &Url,
+    bearer: Bearer,
+) -> Result<Resource, Stop> {
+    let what = "the resource's metadata";
+    let change = "serve the metadata of RFC 9728 and name its address in the challenge";
+    if !habits.goes_on_without {
+        return report.mismatched(what, "there is none", change);
+    }
+    let issuer = server.origin().ascii_serialization();
+    let found = format!("there is none; the client takes {issuer} for the authorization server");
+    report.note(what, found, Some(change));
+    let scopes = bearer.scope.map(|scope| (scope, "the challenge"));
+    Ok(Resource { issuer, indicator: None, scopes })
+}
+
+fn read(
+    report: &mut Report,
+    habits: &Habits,
+    server: &Url,
+    bearer: Bearer,
+    what: &str,
+    object: &Map<String, Value>,
+) -> Result<Resource, Stop> {
+    let resource = object.get("resource").and_then(Value::as_str).unwrap_or_default();
+    let matches = Url::parse(resource).is_ok_and(|url| match habits.resource {
+        Sameness::Same => url == *server,
+        Sameness::Covers => covers(&url, server),
+    });
+    if !matches {
+        let found = format!("resource is {}", quote(resource));
+        return report.mismatched(
+            what,
+            found,
+            format!("name {server} as the resource, as it is typed into the client"),
+        );
+    }
+    let mut servers = object.get("authorization_servers").and_then(Value::as_array).into_iter();
+    let mut servers = servers.by_ref().flatten().filter_map(Value::as_str);
+    let Some(issuer) = servers.next() else {
+        let change = "list the issuer of the authorization server in authorization_servers";
+        return report.mismatched(what, "it names no authorization server", change);
+    };
+    if !Url::parse(issuer).is_ok_and(|url| is_safe(&url)) {
+        let found = format!("the authorization server is {}", quote(issuer));
+        let change = "name an https URL in authorization_servers; http is for loopback alone";
+        return report.mismatched(what, found, change);
+    }
+    report.fine(
+        what,
+        format!("resource {}, authorization server {}", quote(resource), quote(issuer)),
+    );
+    if servers.next().is_some() {
+        report.note("authorization_servers", "there are several; the client takes the first", None);
+    }
+    let listed = object
+        .get("scopes_supported")
+        .and_then(Value::as_array)
+        .map(|scopes| scopes.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "));
+    let scopes = bearer.scope.map(|scope| (scope, "the challenge"));
+    let scopes = scopes.or(listed.filter(|it| !it.is_empty()).map(|it| (it, "scopes_supported")));
+    Ok(Resource { issuer: issuer.to_owned(), indicator: Some(resource.to_owned()), scopes })
+}
+
+/// Whether a resource is the server or above it.
+fn covers(resource: &Url, server: &Url) -> bool {
+    let folder = |path: &str| format!("{}/", path.trim_end_matches('/'));
+    resource.origin() == server.origin()
+        && folder(server.path()).starts_with(&folder(resource.path()))
+}

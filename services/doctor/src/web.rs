@@ -1,0 +1,94 @@
+//! Single requests, and what comes of them.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use serde_json::Value;
+use tower_service::Service;
+use url::Url;
+use vmcp_core::{Body, BoxError, read};
+
+/// The largest answer that is read, in bytes. No metadata is near that.
+const MAX_ANSWER: usize = 256 * 1024;
+
+/// How much of the server's words is quoted, in characters.
+const QUOTED: usize = 120;
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Answer {
+    /// The JSON object that it is.
+    pub(crate) fn object(&self) -> Option<serde_json::Map<String, Value>> {
+        match serde_json::from_slice(&self.body) {
+            Ok(Value::Object(object)) => Some(object),
+            _ => None,
+        }
+    }
+}
+
+/// Sends a request: with a message, a POST.
+pub(crate) async fn ask<H>(
+    mut http: H,
+    url: &Url,
+    accept: &'static str,
+    message: Option<&Value>,
+) -> Result<Answer, String>
+where
+    H: Service<Request<Body>, Response = Response<Body>, Error = BoxError>,
+{
+    let body = message.map_or_else(Body::empty, |it| Bytes::from(it.to_string()).into());
+    let mut request = Request::new(body);
+    *request.uri_mut() = url.as_str().parse().map_err(|_| "it is no URL".to_owned())?;
+    let headers = request.headers_mut();
+    headers.insert(ACCEPT, HeaderValue::from_static(accept));
+    headers.insert("mcp-protocol-version", HeaderValue::from_static("2025-11-25"));
+    if message.is_some() {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *request.method_mut() = Method::POST;
+    }
+    std::future::poll_fn(|context| http.poll_ready(context)).await.map_err(|error| why(&error))?;
+    let (head, body) = http.call(request).await.map_err(|error| why(&error))?.into_parts();
+    let body = read(body, MAX_ANSWER).await.map_err(|error| error.to_string())?;
+    Ok(Answer { status: head.status, headers: head.headers, body })
+}
+
+/// An error with its causes.
+fn why(error: &BoxError) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        let text = deeper.to_string();
+        if !words.contains(&text) {
+            words = format!("{words}: {text}");
+        }
+        cause = deeper.source();
+    }
+    words
+}
+
+/// The server's words, cut to what a reader needs.
+pub(crate) fn quote(text: &str) -> String {
+    let short: String = text.chars().take(QUOTED).collect();
+    if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+/// Whether only this machine is meant.
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(v4)) => v4.is_loopback(),
+        Some(url::Host::Ipv6(v6)) => v6.is_loopback(),
+        None => false,
+    }
+}
+
+/// Whether tokens may go there: https, or this machine (OAuth 2.1 section 1.5).
+pub(crate) fn is_safe(url: &Url) -> bool {
+    url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url))
+}

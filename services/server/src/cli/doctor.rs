@@ -1,0 +1,27 @@
+//! `vmcp doctor`.
+
+mod auth;
+
+use clap::{Args, Subcommand};
+
+use super::outcome::Failure;
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Find out why a client cannot log in at a server: take its steps, and name the first that fails.
+    Auth(auth::Auth),
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Auth(auth) => auth.run(),
+        }
+    }
+}

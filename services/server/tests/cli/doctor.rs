@@ -1,0 +1,71 @@
+//! `vmcp doctor auth`, against the server itself.
+
+use serde_json::Value;
+
+use crate::backend::Backend;
+use crate::issuer::Issuer;
+use crate::program::{Folder, Running, vmcp};
+
+fn serve(section: &str) -> (Folder, Backend, Running, String) {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let url = backend.url();
+    let config = format!(
+        "name: x\n{section}backends:\n- {{name: a, url: \"{url}\", transport: streamable-http}}\n"
+    );
+    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
+    (folder, backend, server, format!("http://localhost:{port}/mcp"))
+}
+
+#[test]
+fn the_first_step_that_fails_is_named_with_what_to_change() {
+    let issuer = Issuer::start();
+    let (_folder, _backend, _server, url) = serve(&issuer.section(""));
+    let ended = vmcp(&["doctor", "auth", &url, "--client", "vscode"]);
+    assert_eq!(ended.code, 1);
+    // The configuration says that the resource is at another port.
+    let start = format!("VS Code at {url}\n\nok        POST {url}\n          401 Unauthorized; ");
+    assert!(ended.out.starts_with(&start), "{}", ended.out);
+    assert!(
+        ended.err.starts_with("VS Code stops at: GET http://localhost/.well-known/"),
+        "{}",
+        ended.err
+    );
+    assert!(ended.err.contains("\nchange: "), "{}", ended.err);
+
+    let ended = vmcp(&["doctor", "auth", &url, "--client", "vscode", "-o", "json"]);
+    assert_eq!((ended.code, &*ended.err), (1, ""));
+    let json: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!((&json["client"], &json["server"]), (&"VS Code".into(), &url.into()));
+    assert_eq!(json["steps"][0]["outcome"], "ok");
+    assert_eq!(json["mismatch"]["outcome"], "mismatch");
+    assert!(json["mismatch"]["change"].is_string());
+}
+
+#[test]
+fn a_server_that_lets_everybody_in_is_one_that_no_client_logs_in_at() {
+    let (_folder, _backend, _server, url) = serve("incomingAuth: {type: anonymous}\n");
+    for client in ["claude", "chatgpt", "cursor", "vscode", "inspector"] {
+        let ended = vmcp(&["doctor", "auth", &url, "--client", client]);
+        assert_eq!(ended.code, 1);
+        assert!(
+            ended.err.contains("200 OK\nchange: answer 401 to requests without a token"),
+            "{ended:?}"
+        );
+    }
+}
+
+#[test]
+fn an_address_that_cannot_be_meant_is_wrong_usage() {
+    for (arguments, says) in [
+        (&["mcp.example/mcp", "--client", "claude"][..], "relative URL"),
+        (&["ftp://mcp.example", "--client", "claude"], "http or https"),
+        (&["https://alice:secret@mcp.example", "--client", "claude"], "password"),
+        (&["https://mcp.example", "--client", "netscape"], "possible values: claude"),
+        (&["https://mcp.example"], "--client"),
+        (&["https://mcp.example", "--client", "claude", "--ca-bundle", "/nowhere"], "/nowhere"),
+    ] {
+        let ended = vmcp(&[&["doctor", "auth"], arguments].concat());
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.err.contains(says), "{ended:?}");
+    }
+}

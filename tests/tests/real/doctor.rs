@@ -1,0 +1,36 @@
+//! What the doctor says of the gateway in front of the authorization server.
+
+use url::Url;
+use vmcp_doctor::{Client, examine};
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use vmcp_tests::counterparts::{Gateway, skipped};
+
+use super::auth_server::World;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_client_finds_its_way_to_the_authorization_server_and_is_registered() {
+    if skipped() {
+        return;
+    }
+    let world = World::start().await;
+    let gateway = Gateway::start_knowing(|url| {
+        format!(
+            "name: x\nbackends: []\nincomingAuth:\n  type: oidc\n  oidc: {{issuer: \"{}\", clientId: x, \
+             audience: \"{url}\", insecureAllowHttp: true}}\n",
+            world.issuer
+        )
+    })
+    .await
+    .unwrap();
+    let policy =
+        FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
+    let http = Fetcher::new(Egress::default(), policy).unwrap();
+    let url = Url::parse(gateway.url()).unwrap();
+    for client in Client::ALL {
+        let report = examine(http.clone(), client, &url, true).await;
+        assert_eq!(report.mismatch(), None, "{report:#?}");
+        let opened = report.steps.last().unwrap();
+        assert!(opened.found.contains("resource=http%3A%2F%2F127.0.0.1"), "{opened:?}");
+        assert!(!opened.found.contains("CLIENT_ID") || client == Client::Claude, "{opened:?}");
+    }
+}
