@@ -74,5 +74,5 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
         decode: DecodeLayer::new(),
         authorize: guards.authorize,
     };
-    Ok(incoming.stack(Gateway::new(settings, limits, seal)))
+    Ok(incoming.stack(Gateway::new(settings.stacked(None), limits, seal)))
 }

@@ -1,5 +1,6 @@
-//! Streams end when the token that opened them does.
+//! Streams end when the token that opened them does, or its session.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -7,39 +8,35 @@ use std::time::Duration;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::time::Sleep;
+use vmcp_core::EndingFuture;
 
 /// What a timer can wait at most; longer streams are not cut.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pin_project! {
     /// A response's body. An event stream ends, without an error, when the caller's token expires:
-    /// the client opens it again with a new one. The answer to a `POST` has 10 minutes more.
-    #[derive(Debug)]
+    /// the client opens it again with a new one. The answer to a `POST` has 10 minutes more. A session that
+    /// is over ends both at once.
     pub struct ResponseBody<R> {
         #[pin]
         inner: R,
-        end: End,
+        timer: Option<Pin<Box<Sleep>>>,
+        session: Option<EndingFuture>,
+        over: bool,
     }
 }
 
-#[derive(Debug)]
-enum End {
-    /// With the body.
-    Body,
-    /// With the body, or at this time.
-    At(Pin<Box<Sleep>>),
-    /// It has ended.
-    Over,
-}
-
 impl<R> ResponseBody<R> {
-    /// Ends after `life`, if it is given.
-    pub(crate) fn new(inner: R, life: Option<Duration>) -> Self {
-        let end = match life {
-            Some(life) if life <= LONGEST => End::At(Box::pin(tokio::time::sleep(life))),
-            _ => End::Body,
-        };
-        Self { inner, end }
+    /// Ends after `life` and when `session` is ready, if they are given.
+    pub(crate) fn new(inner: R, life: Option<Duration>, session: Option<EndingFuture>) -> Self {
+        let life = life.filter(|life| *life <= LONGEST);
+        let timer = life.map(|life| Box::pin(tokio::time::sleep(life)));
+        Self { inner, timer, session, over: false }
+    }
+
+    /// Whether nothing cuts it short.
+    fn is_whole(&self) -> bool {
+        self.timer.is_none() && self.session.is_none()
     }
 
     /// The body itself where nothing cuts it short, so that a stack with one body type wraps streams
@@ -48,10 +45,7 @@ impl<R> ResponseBody<R> {
     /// # Errors
     /// It is a stream that ends with its token: then it is given back as it is.
     pub fn try_into_inner(self) -> Result<R, Self> {
-        match self.end {
-            End::Body => Ok(self.inner),
-            End::At(_) | End::Over => Err(self),
-        }
+        if self.is_whole() { Ok(self.inner) } else { Err(self) }
     }
 }
 
@@ -64,28 +58,29 @@ impl<R: Body> Body for ResponseBody<R> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<R::Data>, R::Error>>> {
         let this = self.project();
-        match this.end {
-            End::Body => {}
-            End::At(timer) => {
-                if timer.as_mut().poll(cx).is_ready() {
-                    *this.end = End::Over;
-                    return Poll::Ready(None);
-                }
-            }
-            End::Over => return Poll::Ready(None),
+        if !*this.over {
+            let expired = this.timer.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready());
+            let ended = this.session.as_mut().is_some_and(|it| it.as_mut().poll(cx).is_ready());
+            *this.over = expired || ended;
         }
-        this.inner.poll_frame(cx)
+        if *this.over { Poll::Ready(None) } else { this.inner.poll_frame(cx) }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.end, End::Over) || self.inner.is_end_stream()
+        self.over || self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self.end {
-            End::Body => self.inner.size_hint(),
-            End::At(_) => SizeHint::default(),
-            End::Over => SizeHint::with_exact(0),
+        match (self.over, self.is_whole()) {
+            (true, _) => SizeHint::with_exact(0),
+            (false, true) => self.inner.size_hint(),
+            (false, false) => SizeHint::default(),
         }
+    }
+}
+
+impl<R: fmt::Debug> fmt::Debug for ResponseBody<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseBody").field("inner", &self.inner).finish_non_exhaustive()
     }
 }

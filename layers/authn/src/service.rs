@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
@@ -50,12 +50,11 @@ pin_project! {
 }
 
 /// The inner call and how long streams of it may last, or the answer.
-type Asking<F, R> = Pin<Box<dyn Future<Output = Result<(F, Option<Until>), Response<R>>> + Send>>;
+type Asking<F, R> = Pin<Box<dyn Future<Output = Result<(F, Until), Response<R>>> + Send>>;
 
-/// How long streams may last that were opened with a token.
-#[derive(Clone, Copy)]
+/// How long streams may last: as the token and the session do that they were opened with.
 struct Until {
-    expires_at: SystemTime,
+    caller: Identity,
     /// With a request that has an answer, as far as its method tells.
     answers: bool,
 }
@@ -115,7 +114,7 @@ where
         match door.admit(answer, &mut request) {
             Ok(until) => {
                 let inner = self.inner.call(request);
-                ResponseFuture { state: State::Inside { inner }, door, until }
+                ResponseFuture { state: State::Inside { inner }, door, until: Some(until) }
             }
             Err(refusal) => {
                 let response = Some(door.challenges.answer(&refusal));
@@ -129,7 +128,7 @@ async fn ask<S, A, B, R>(
     door: Arc<Door<A>>,
     mut inner: S,
     request: Request<B>,
-) -> Result<(S::Future, Option<Until>), Response<R>>
+) -> Result<(S::Future, Until), Response<R>>
 where
     S: Service<Request<B>>,
     A: Authenticate,
@@ -150,7 +149,7 @@ impl<A> Door<A> {
         &self,
         answer: Result<Identity, Refusal>,
         request: &mut Request<B>,
-    ) -> Result<Option<Until>, Refusal> {
+    ) -> Result<Until, Refusal> {
         let trail = request.extensions().get::<Trail>();
         let admitted = answer.and_then(|identity| {
             // Who lacks a scope is known, too.
@@ -172,7 +171,7 @@ impl<A> Door<A> {
         // Nobody further in needs it: strategies that exchange the token take it from the identity.
         request.headers_mut().remove(AUTHORIZATION);
         let answers = request.method() != Method::GET;
-        let until = identity.expires_at().map(|expires_at| Until { expires_at, answers });
+        let until = Until { caller: identity.clone(), answers };
         request.extensions_mut().insert(identity);
         Ok(until)
     }
@@ -187,12 +186,15 @@ impl<A> Door<A> {
         }) {
             response.headers_mut().insert(WWW_AUTHENTICATE, header);
         }
-        let until = until.filter(|_| is_event_stream(&response)).map(|until| {
-            let answers = until.answers && response.extensions().get::<Standing>().is_none();
-            if answers { until.expires_at + ANSWER } else { until.expires_at }
-        });
-        let life = until.map(|at| at.duration_since(self.clock.now()).unwrap_or_default());
-        response.map(|body| ResponseBody::new(body, life))
+        let Some(Until { caller, answers }) = until.filter(|_| is_event_stream(&response)) else {
+            return response.map(|body| ResponseBody::new(body, None, None));
+        };
+        let answers = answers && response.extensions().get::<Standing>().is_none();
+        let more = if answers { ANSWER } else { Duration::ZERO };
+        let now = self.clock.now();
+        let life =
+            caller.expires_at().map(|at| (at + more).duration_since(now).unwrap_or_default());
+        response.map(|body| ResponseBody::new(body, life, caller.ended()))
     }
 }
 
@@ -224,18 +226,20 @@ where
             let next = match this.state.as_mut().project() {
                 StateProjection::Inside { inner } => {
                     let response = ready!(inner.poll(cx))?;
-                    return Poll::Ready(Ok(this.door.let_out(response, *this.until)));
+                    return Poll::Ready(Ok(this.door.let_out(response, this.until.take())));
                 }
                 StateProjection::Asking { answer } => match ready!(answer.as_mut().poll(cx)) {
                     Ok((inner, until)) => {
-                        *this.until = until;
+                        *this.until = Some(until);
                         State::Inside { inner }
                     }
                     Err(response) => State::Refused { response: Some(response) },
                 },
                 StateProjection::Refused { response } => match response.take() {
                     Some(response) => {
-                        return Poll::Ready(Ok(response.map(|body| ResponseBody::new(body, None))));
+                        return Poll::Ready(Ok(
+                            response.map(|body| ResponseBody::new(body, None, None))
+                        ));
                     }
                     // Polled again after it was ready.
                     None => return Poll::Pending,

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
+use crate::ending::{Ending, EndingFuture};
 use crate::keeper::{Keeper, Kept};
 use crate::upstream::UpstreamTokens;
 
@@ -27,6 +28,7 @@ struct Known {
     token: Option<SecretString>,
     expires_at: Option<SystemTime>,
     upstream: Option<Arc<dyn UpstreamTokens>>,
+    ending: Option<Arc<dyn Ending>>,
     kept: OnceLock<Kept>,
 }
 
@@ -74,6 +76,7 @@ impl Identity {
             token: None,
             expires_at: None,
             upstream: None,
+            ending: None,
             kept: OnceLock::new(),
         })
     }
@@ -121,6 +124,13 @@ impl Identity {
     #[must_use]
     pub fn upstream(&self) -> Option<&Arc<dyn UpstreamTokens>> {
         self.0.as_deref().and_then(|known| known.upstream.as_ref())
+    }
+
+    /// Ready once the caller's session is over although the token has not expired; `None` where that is not
+    /// heard of. What was begun with the token ends then.
+    #[must_use]
+    pub fn ended(&self) -> Option<EndingFuture> {
+        self.0.as_deref().and_then(|known| known.ending.as_ref()).map(|ending| ending.ended())
     }
 
     /// What `keeper` works out of this identity, such as what it may do. It is made once and stays with this
@@ -235,6 +245,12 @@ impl IdentityBuilder {
     /// Where the caller's upstream tokens are had from.
     pub fn upstream(mut self, tokens: Arc<dyn UpstreamTokens>) -> Self {
         self.0.upstream = Some(tokens);
+        self
+    }
+
+    /// Where it is heard that the session is over before the token expires.
+    pub fn ending(mut self, ending: Arc<dyn Ending>) -> Self {
+        self.0.ending = Some(ending);
         self
     }
 

@@ -7,6 +7,7 @@ mod cache;
 mod clock;
 mod credential;
 mod digest;
+mod ending;
 mod error;
 mod flight;
 mod identity;
@@ -25,6 +26,7 @@ pub use self::{
     cache::Cache,
     clock::Clock,
     credential::{CredentialError, CredentialFault},
+    ending::{Ending, EndingFuture},
     error::{BoxError, cause},
     flight::Flights,
     identity::{Caller, Claims, Identity, IdentityBuilder},

@@ -1,4 +1,4 @@
-//! When what was begun with a caller's token has to end: when the token does.
+//! When what was begun with a caller's token has to end: when the token does, or the session that it belongs to.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,16 +10,32 @@ pub(crate) fn left(caller: &Identity) -> Option<Duration> {
     left_at(caller, SystemTime::now())
 }
 
-/// Waits until the caller's token has expired. `caller` is asked again at that time: it may have come with
+/// Waits until the caller's token has expired, or its session is over. `caller` is asked again at that time: it may have come with
 /// a newer one since.
 pub(crate) async fn expired(caller: impl Fn() -> Caller) {
     let (started, began) = (Instant::now(), SystemTime::now());
     loop {
-        match left_at(caller().identity(), began + started.elapsed()) {
-            Some(left) if left.is_zero() => return,
-            Some(left) => sleep(left).await,
-            None => std::future::pending().await,
+        let caller = caller();
+        let time = async {
+            match left_at(caller.identity(), began + started.elapsed()) {
+                Some(left) if left.is_zero() => return true,
+                Some(left) => sleep(left).await,
+                None => std::future::pending().await,
+            }
+            false
+        };
+        tokio::select! {
+            over = time => if over { return },
+            () = ended(caller.identity()) => return,
         }
+    }
+}
+
+/// Waits until the caller's session is over.
+pub(crate) async fn ended(caller: &Identity) {
+    match caller.ended() {
+        Some(ended) => ended.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -48,6 +64,15 @@ mod tests {
         })
         .await;
         assert!(begun.elapsed().abs_diff(Duration::from_secs(90)) < Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_is_over_ends_what_was_begun_in_it() {
+        let over = || async { sleep(Duration::from_secs(5)).await };
+        let caller = Identity::builder("i", "s").ending(std::sync::Arc::new(over)).build();
+        let begun = Instant::now();
+        expired(|| Caller::User(caller.clone())).await;
+        assert_eq!(begun.elapsed(), Duration::from_secs(5));
     }
 
     #[tokio::test(start_paused = true)]

@@ -28,8 +28,9 @@ const RSA_BITS: usize = 2048;
 ///
 /// To rotate, append the new key; when every replica has it, move it to the front; when the last token of
 /// the old one has expired, take that away.
+#[derive(Clone)]
 pub struct Keys {
-    signer: Signer,
+    signer: Arc<Signer>,
     set: Arc<KeySet>,
     published: Bytes,
     ephemeral: bool,
@@ -107,7 +108,7 @@ impl Keys {
         let parsed: Result<Vec<_>, _> =
             signers.iter().map(|signer| Key::new(&signer.jwk)).collect();
         let set = parsed.map_err(|_| (0, SigningKeyFault::Kind))?.into_iter().collect();
-        let signer = signers.swap_remove(0);
+        let signer = Arc::new(signers.swap_remove(0));
         Ok(Self { signer, set: Arc::new(set), published: published.into(), ephemeral })
     }
 

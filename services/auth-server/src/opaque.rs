@@ -33,6 +33,7 @@ const GENERATION: usize = 4;
 
 /// The secrets of codes and refresh tokens: the first makes, all verify. What the store keeps encrypted is
 /// encrypted with keys that are derived from them.
+#[derive(Clone)]
 pub struct HmacRing {
     keys: Vec<hmac::Key>,
     vault: Vault,

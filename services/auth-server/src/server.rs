@@ -164,6 +164,12 @@ impl AuthServer {
         self.0.end_session(session).await
     }
 
+    /// Whether a session was ended before its time, as far as it is known here.
+    #[must_use]
+    pub fn has_ended(&self, session: SessionId) -> bool {
+        self.0.revoked.contains(session, self.0.clock.now())
+    }
+
     /// Tells `hook` of each session that ends before its time, on this replica or, with [`AuthServer::watch`],
     /// on another one: what was opened with its tokens ends with it. It is called in passing, so it must be
     /// quick.

@@ -9,7 +9,7 @@ use url::Url;
 use crate::{Audiences, HmacRing, Keys, Rates, Scopes};
 
 /// What an authorization server is made of, apart from its store and its upstream providers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// The issuer's identifier; every endpoint's address begins with it.
     pub issuer: IssuerUrl,

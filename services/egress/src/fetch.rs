@@ -47,6 +47,8 @@ pub struct FetchPolicy {
     pub max_body: usize,
     /// Which versions of HTTP are spoken.
     pub versions: Versions,
+    /// Whether a GET goes on where its answer leads, on the same origin.
+    pub redirects: bool,
 }
 
 /// Which addresses a [`Fetcher`] connects to.
@@ -123,6 +125,7 @@ impl FetchPolicy {
             deadline: Duration::from_secs(30),
             max_body: 1024 * 1024,
             versions: Versions::Negotiated,
+            redirects: true,
         }
     }
 
@@ -236,6 +239,7 @@ impl Shared {
         request: Request<Body>,
     ) -> Result<Response<Body>, BoxError> {
         let limit = self.policy.max_body;
+        let follows = self.policy.redirects;
         let (head, body) = request.into_parts();
         let body = collect(body, limit).await?;
         let mut next = Request::from_parts(head, Full::new(body));
@@ -244,7 +248,9 @@ impl Shared {
             let response = client.send(next.clone()).await?;
             let status = response.status();
             let asked = Asked { method: next.method(), uri: next.uri(), followed };
-            if let Some(uri) = asked.redirected(client.origin(), status, response.headers())? {
+            if follows
+                && let Some(uri) = asked.redirected(client.origin(), status, response.headers())?
+            {
                 *next.uri_mut() = uri;
                 followed += 1;
                 continue;

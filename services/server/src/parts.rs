@@ -6,8 +6,10 @@ mod backends;
 mod credentials;
 mod environment;
 mod guards;
+mod issuer;
 mod judge;
 mod measures;
+mod own;
 mod records;
 mod unstacked;
 mod unsupported;
@@ -18,14 +20,18 @@ use std::num::NonZeroU32;
 use vmcp_aggregate::settings::{Checks, PartialFailure, Settings};
 use vmcp_breaker::Settings as Breaking;
 use vmcp_config::{
-    CircuitBreaker, FailureHandling, File, LogLevel, Mistake, Operational, PartialFailureMode,
+    AuthServer, CircuitBreaker, FailureHandling, File, IncomingAuth, LogLevel, Mistake,
+    Operational, PartialFailureMode, SecretFile, Warning,
 };
 use vmcp_egress::Egress;
 
 use self::backends::Around;
 pub use self::guards::Guards;
+use self::issuer::Converted;
+pub use self::issuer::{Issuing, StorageError};
 pub(crate) use self::judge::Judge;
 pub use self::measures::Measures;
+pub(crate) use self::own::Sessions;
 pub(crate) use self::records::Recording;
 pub use self::records::Records;
 pub use self::unstacked::Unstacked;
@@ -42,6 +48,10 @@ pub struct Parts {
     pub records: Option<Records>,
     /// What is measured and traced; `None` is nothing.
     pub measures: Option<Measures>,
+    /// The embedded authorization server; `None` is none.
+    pub issuing: Option<Issuing>,
+    /// What is legal and probably not what was meant.
+    pub warnings: Vec<Warning>,
     /// What is shown of the configuration.
     pub about: About,
     /// The level of the log.
@@ -114,24 +124,21 @@ impl Parts {
             optimizer: _,
             session_storage: _,
             telemetry,
-            auth_server: _,
+            auth_server,
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
         let Failures { partial_failure, checks, breaking } = failures(&failure_handling);
-        let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, egress);
-        let (guards, wrong) = guards::guards(&name, incoming_auth, egress);
+        let first = auth_server.as_ref().and_then(|section| section.upstream_providers.first());
+        let first = first.map(|upstream| upstream.name.as_str());
+        let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, first, egress);
+        let (guards, Converted { issuing, mistakes: wrong, warnings }) =
+            front(&name, incoming_auth, auth_server, egress);
         mistakes.extend(wrong);
         let (measures, wrong) = measures::measures(&name, telemetry, egress);
         mistakes.extend(wrong);
-        let about = About {
-            name: name.clone(),
-            group: group.clone(),
-            metadata,
-            backends: backends
-                .iter()
-                .map(|backend| backends::about(backend, &group, &strategies))
-                .collect(),
-        };
+        let shown = |backend| backends::about(backend, &group, &strategies);
+        let shown = backends.iter().map(shown).collect();
+        let about = About { name: name.clone(), group: group.clone(), metadata, backends: shown };
         let around = Around { waiting: &timeouts, strategies: &strategies, breaking, egress };
         let (backends, wrong) = backends::settings(backends, &around);
         mistakes.extend(wrong);
@@ -148,16 +155,32 @@ impl Parts {
             checks: Some(checks),
         };
         let settings = Unstacked { settings, backends };
-        let records = records::records(audit);
         Ok(Self {
             settings,
             guards,
-            records,
+            records: records::records(audit),
             measures,
+            issuing,
+            warnings,
             about,
             debug: matches!(log_level, Some(LogLevel::Debug)),
         })
     }
+}
+
+/// `incomingAuth` and `authServer`: who is let in, and who gives them tokens if that is this server.
+fn front(
+    name: &str,
+    incoming: IncomingAuth,
+    section: Option<AuthServer<SecretFile>>,
+    egress: &Egress,
+) -> (Option<Guards>, Converted) {
+    let is_issuer = section.is_some();
+    let converted = section.map(|section| issuer::issuing(name, section, &incoming, egress));
+    let mut converted = converted.unwrap_or_default();
+    let (guards, wrong) = guards::guards(name, incoming, is_issuer, egress);
+    converted.mistakes.extend(wrong);
+    (guards, converted)
 }
 
 /// `operational.failureHandling`.

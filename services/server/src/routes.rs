@@ -24,7 +24,7 @@ use vmcp_telemetry_export::Telemetry;
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
 use crate::parts::{About, Guards, Measures, Recording};
-use crate::serve::{Quiet, Reloads};
+use crate::serve::{Issuer, Quiet, Reloads};
 use crate::stack::{self, McpService, OldService};
 
 /// Everything that a connection needs to answer requests.
@@ -65,10 +65,24 @@ pub(crate) struct Stacks {
     old: OldService,
     pub(crate) guards: Guards,
     pub(crate) recording: Option<Recording>,
+    /// The authorization server and what is in front of it.
+    issuer: Option<(Issuer, McpService)>,
+}
+
+impl Stacks {
+    /// The authorization server, if there is one.
+    pub(crate) fn issuer(&self) -> Option<&Issuer> {
+        self.issuer.as_ref().map(|(issuer, _)| issuer)
+    }
 }
 
 impl Fixed {
-    pub(crate) fn stacks(&self, guards: Guards, recording: Option<Recording>) -> Stacks {
+    pub(crate) fn stacks(
+        &self,
+        guards: Guards,
+        recording: Option<Recording>,
+        issuer: Option<Issuer>,
+    ) -> Stacks {
         let incoming = stack::Incoming {
             telemetry: self.telemetry.as_ref().map(Telemetry::incoming),
             crowd: self.crowd.clone(),
@@ -79,8 +93,23 @@ impl Fixed {
             authorize: guards.authorize.clone(),
         };
         let old = incoming.clone().old(Arc::clone(&self.old), self.gateway.clone());
-        Stacks { mcp: incoming.stack(self.gateway.clone()), old, guards, recording }
+        let issuer = issuer.map(|issuer| {
+            let pages = issuer.router().fallback(async || {
+                document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))
+                    .map(axum::body::Body::new)
+            });
+            let (crowd, hosts) = (self.crowd.clone(), self.hosts.clone());
+            (issuer, stack::issuer(pages, crowd, hosts))
+        });
+        Stacks { mcp: incoming.stack(self.gateway.clone()), old, guards, recording, issuer }
     }
+}
+
+/// Who answers.
+enum Kind<'a> {
+    Mcp,
+    Old,
+    Issuer(&'a McpService),
 }
 
 impl hyper::service::Service<Request<Incoming>> for Routes {
@@ -90,19 +119,24 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         let mut request = request.map(Quiet);
-        let old = match request.uri().path() {
-            "/mcp" => false,
-            STREAM | MESSAGES => true,
-            _ => return Answering::Done(Some(self.small(&request))),
-        };
+        let path = request.uri().path();
         let stacks = self.shared.stacks.load();
-        if stacks.recording.is_some() {
+        let issuer = stacks.issuer.as_ref().filter(|_| !is_own_path(path));
+        let kind = match path {
+            "/mcp" => Kind::Mcp,
+            STREAM | MESSAGES => Kind::Old,
+            _ => match issuer {
+                Some((_, stack)) => Kind::Issuer(stack),
+                None => return Answering::Done(Some(self.small(&request))),
+            },
+        };
+        if stacks.recording.is_some() || matches!(kind, Kind::Issuer(_)) {
             request.extensions_mut().insert(self.peer);
         }
-        Answering::Mcp(if old {
-            stacks.old.clone().call(request)
-        } else {
-            stacks.mcp.clone().call(request)
+        Answering::Mcp(match kind {
+            Kind::Mcp => stacks.mcp.clone().call(request),
+            Kind::Old => stacks.old.clone().call(request),
+            Kind::Issuer(stack) => stack.clone().call(request),
         })
     }
 }
@@ -129,6 +163,15 @@ impl Future for Answering {
                 .map_or(std::task::Poll::Pending, |response| std::task::Poll::Ready(Ok(response))),
         }
     }
+}
+
+/// Whether a path is none of the authorization server's.
+pub(crate) fn is_own_path(path: &str) -> bool {
+    const OWN: [&str; 9] =
+        ["/mcp", STREAM, MESSAGES, "/livez", "/health", "/ping", "/readyz", "/status", "/metrics"];
+    OWN.contains(&path)
+        || path == "/api/backends/health"
+        || path.starts_with("/.well-known/oauth-protected-resource")
 }
 
 impl Routes {

@@ -2,6 +2,7 @@
 
 mod gauges;
 mod head_timer;
+mod issuer;
 mod quiet;
 mod reload;
 mod seal_key;
@@ -24,6 +25,8 @@ use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
 use self::head_timer::HeadTimer;
+pub(crate) use self::issuer::Issuer;
+pub use self::issuer::IssuerError;
 pub(crate) use self::quiet::Quiet;
 use self::quiet::quietly;
 pub use self::reload::Reloads;
@@ -102,6 +105,9 @@ pub enum ServeError {
     /// The collector's client cannot be made (`telemetry`).
     #[error("telemetry: {0}")]
     Telemetry(#[from] vmcp_telemetry_export::BuildError),
+    /// The authorization server cannot run (`authServer`).
+    #[error(transparent)]
+    Issuer(#[from] IssuerError),
 }
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
@@ -126,7 +132,13 @@ impl Server {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
-        let Parts { settings, guards, records, measures, about, debug: _ } = parts;
+        let Parts { settings, guards, records, measures, issuing, warnings: _, about, debug: _ } =
+            parts;
+        let issuer = match &issuing {
+            Some(issuing) => Some(Issuer::start(issuing).await?),
+            None => None,
+        };
+        let guards = guards.for_sessions(issuer.as_ref().map(Issuer::sessions));
         let telemetry = measures.clone().map(Measures::start).transpose()?;
         let settings = settings.stacked(telemetry.as_ref());
         let recording = records.map(Records::start).transpose()?;
@@ -149,7 +161,7 @@ impl Server {
         };
         fixed.gateway.admit_by(guards.admissions());
         let shared = Arc::new(Shared {
-            stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(guards, recording)),
+            stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(guards, recording, issuer)),
             fixed,
             about: arc_swap::ArcSwap::from_pointee(about),
             reloads: Reloads::default(),

@@ -110,6 +110,18 @@ impl Incoming {
     }
 }
 
+/// What answers requests to the authorization server, outermost first.
+pub(crate) fn issuer(pages: axum::Router, crowd: CrowdLayer, hosts: HostsLayer) -> McpService {
+    let pages = Erased::new(pages, Body::wrap);
+    let inner = ServiceBuilder::new()
+        // Both for the reasons that they have before MCP, but that pages of any origin may ask: the
+        // server says itself which of its endpoints they may read, and none of those heeds cookies.
+        .layer(crowd)
+        .layer(hosts.of_any_origin())
+        .service(pages);
+    CatchPanicLayer.layer(Either::Left(Erased::new(inner, |body| body)))
+}
+
 fn watched<S>(telemetry: Option<IncomingLayer>, inner: S) -> Either<Erased, S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,

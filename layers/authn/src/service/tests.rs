@@ -230,7 +230,7 @@ async fn a_stream_ends_with_its_token_answers_after_a_while_and_other_bodies_do_
         let mut body = match response.into_body().try_into_inner() {
             Ok(body) => {
                 assert!(ends.is_none(), "{method} {media}");
-                ResponseBody::new(body, None)
+                ResponseBody::new(body, None, None)
             }
             Err(body) => body,
         };
@@ -254,6 +254,25 @@ impl Authenticate for Slow {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(Identity::new("i", "s"))
         })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_over_ends_its_streams_and_answers_before_the_token_does() {
+    for method in ["GET", "POST"] {
+        let over = || tokio::time::sleep(Duration::from_secs(9));
+        let caller = Identity::builder("i", "s").ending(Arc::new(over)).build();
+        let authenticate = move |_: &HeaderMap| ready(Ok(caller.clone()));
+        let inner = tower::service_fn(|_: Request<()>| {
+            ready(Ok::<_, Infallible>(endless("text/event-stream")))
+        });
+        let mut request = bearer("t");
+        *request.method_mut() = method.parse().unwrap();
+        let service = AuthenticateLayer::new(authenticate).layer(inner);
+        let mut body = service.oneshot(request).await.unwrap().into_body();
+        let began = tokio::time::Instant::now();
+        assert!(body.frame().await.is_none());
+        assert_eq!(began.elapsed(), Duration::from_secs(9), "{method}");
     }
 }
 

@@ -95,7 +95,9 @@ fn nothing_private_is_published_or_shown() {
     let pem = made(&["genpkey", "-algorithm", "ED25519"]);
     let keys = Keys::new(&[&pem]).unwrap();
     let published: serde_json::Value = serde_json::from_slice(keys.published()).unwrap();
-    let names: Vec<_> = published["keys"][0].as_object().unwrap().keys().cloned().collect();
+    let mut names: Vec<_> = published["keys"][0].as_object().unwrap().keys().cloned().collect();
+    // Their order is a feature that another crate may have turned on.
+    names.sort();
     assert_eq!(names, ["alg", "crv", "kid", "kty", "use", "x"]);
     let inside = String::from_utf8(pem).unwrap();
     let inside = inside.lines().nth(1).unwrap();

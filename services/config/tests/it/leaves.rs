@@ -21,7 +21,6 @@ const PENDING: &[&str] = &[];
 /// Sections without a runtime. One that gets a runtime leaves this list, and its leaves get tests.
 const REFUSED: &[&str] = &[
     "audit",
-    "authServer",
     "compositeTools",
     "incomingAuth.authz",
     "incomingAuth.oidc",

@@ -96,6 +96,8 @@ async fn a_get_follows_redirects_within_its_origin() {
     assert_eq!(response.body().bytes().unwrap(), "there");
     let said = failure(FetchPolicy::configured(), &format!("{url}/endless")).await;
     assert!(said.contains("too many"), "{said}");
+    let stays = FetchPolicy { redirects: false, ..FetchPolicy::configured() };
+    assert_eq!(get(stays, &format!("{url}/a")).await.unwrap().status(), 302);
     let post = Request::post(format!("{url}/a")).body(Body::empty()).unwrap();
     let refused = fetcher(FetchPolicy::configured()).fetch(post).await.unwrap_err();
     assert!(refused.to_string().contains("only a GET"), "{refused}");

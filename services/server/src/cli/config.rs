@@ -64,7 +64,7 @@ pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
         mistakes: mistakes.as_slice().to_vec(),
         ..Faults::default()
     })?;
-    let warnings = file.warnings();
+    let mut warnings = file.warnings();
     let egress = Egress::new(Settings {
         // Each client may have a stream open that takes one for as long as it likes.
         max_connections_per_origin: 16 * 1024,
@@ -74,6 +74,7 @@ pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
         let PartsError { unsupported, mistakes } = error;
         Faults { mistakes, unsupported, ..Faults::default() }
     })?;
+    warnings.extend(parts.warnings.iter().cloned());
     Ok(Loaded { text, file, parts, warnings, egress })
 }
 

@@ -27,7 +27,7 @@ const KINDS: [(&str, &str); 4] = [
 /// Starts the service without a listener, waits until every backend has answered or failed, and
 /// stops it again.
 pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
-    let Parts { settings, guards: _, records: _, measures: _, about: _, debug: _ } = parts;
+    let Parts { settings, .. } = parts;
     // One look is all that there is time for.
     let settings = Settings { checks: None, ..settings.stacked(None) };
     let strict = settings.partial_failure == PartialFailure::Fail;

@@ -148,6 +148,7 @@ pub(crate) fn refused(error: &ServeError) -> Failure {
         ServeError::Listen { .. }
         | ServeError::Random(_)
         | ServeError::Audit(_)
+        | ServeError::Issuer(_)
         | ServeError::Telemetry(_) => Failure::Fault(error.to_string()),
     }
 }

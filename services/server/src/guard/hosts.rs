@@ -25,13 +25,20 @@ const EXPOSED: HeaderValue =
 
 /// Makes [`Hosts`].
 #[derive(Clone, Debug)]
-pub struct HostsLayer(Arc<Known>);
+pub struct HostsLayer(Arc<Known>, Origins);
 
 #[derive(Debug)]
 struct Known {
     /// Hosts besides those of the loopback interface; `None` serves any host.
     hosts: Option<Vec<String>>,
     origins: Vec<String>,
+}
+
+/// Which origins are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origins {
+    Known,
+    Any,
 }
 
 /// Refuses foreign hosts and origins with 403.
@@ -54,14 +61,20 @@ impl HostsLayer {
     /// For a server that only this machine reaches: loopback names and `hosts` are served.
     #[must_use]
     pub fn loopback(hosts: Vec<String>, origins: Vec<String>) -> Self {
-        Self(Arc::new(Known { hosts: Some(hosts), origins }))
+        Self(Arc::new(Known { hosts: Some(hosts), origins }), Origins::Known)
     }
 
     /// For a server on a network: any host is served, or only `hosts` if there are some.
     #[must_use]
     pub fn network(hosts: Vec<String>, origins: Vec<String>) -> Self {
         let hosts = (!hosts.is_empty()).then_some(hosts);
-        Self(Arc::new(Known { hosts, origins }))
+        Self(Arc::new(Known { hosts, origins }), Origins::Known)
+    }
+
+    /// The same hosts, for what decides itself which origins may read it.
+    #[must_use]
+    pub fn of_any_origin(self) -> Self {
+        Self(self.0, Origins::Any)
     }
 
     /// The origin that may read the answer, if the request names one.
@@ -79,6 +92,9 @@ impl HostsLayer {
             && !hosts.iter().any(|known| same_host(known, host))
         {
             return Err(Rejection::foreign_host("this Host is not served here: see --allow-host"));
+        }
+        if self.1 == Origins::Any {
+            return Ok(None);
         }
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
         let text = origin.to_str().unwrap_or_default();

@@ -47,11 +47,17 @@ pub(super) struct Shown {
 /// Converts strategies and gathers what is wrong with them.
 struct Converter<'a> {
     fetcher: &'a Fetcher,
+    /// The first provider that users log in at, if they do so here.
+    first: Option<&'a str>,
     mistakes: Vec<Mistake>,
 }
 
-/// All strategies, and what is wrong with some.
-pub(super) fn strategies(outgoing: OutgoingAuth, egress: &Egress) -> (Strategies, Vec<Mistake>) {
+/// All strategies, and what is wrong with some. `first` is the first provider that users log in at here.
+pub(super) fn strategies(
+    outgoing: OutgoingAuth,
+    first: Option<&str>,
+    egress: &Egress,
+) -> (Strategies, Vec<Mistake>) {
     let OutgoingAuth { source: _, default, backends } = outgoing;
     // Authorities that the operator named, on whichever network they are. Which of them may be asked
     // without TLS, those on this machine, was checked with their URLs.
@@ -61,7 +67,7 @@ pub(super) fn strategies(outgoing: OutgoingAuth, egress: &Egress) -> (Strategies
         // Without a CA bundle there is nothing to be wrong with it.
         return (Strategies { default: None, backends: HashMap::new() }, Vec::new());
     };
-    let mut converter = Converter { fetcher: &fetcher, mistakes: Vec::new() };
+    let mut converter = Converter { fetcher: &fetcher, first, mistakes: Vec::new() };
     let default = default.and_then(|strategy| converter.convert("outgoingAuth.default", strategy));
     let backends = backends
         .into_iter()
@@ -171,7 +177,8 @@ impl Converter<'_> {
             TokenType::IdToken => vmcp_token_exchange::TokenType::IdToken,
             TokenType::Jwt => vmcp_token_exchange::TokenType::Jwt,
         };
-        let provider = subject_provider_name.as_ref().map(ProviderName::as_str);
+        // Without a name it is the first one, where users log in here (seed section 2.9.6).
+        let provider = subject_provider_name.as_ref().map(ProviderName::as_str).or(self.first);
         let header = external_token_header_name.as_ref().map(HeaderName::as_str);
         let shown = secret.as_ref().map(ExposeSecret::expose_secret);
         (token_url.as_str(), &audience, &client_id, shown, &scopes).hash(print);

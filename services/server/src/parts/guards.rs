@@ -1,22 +1,25 @@
 //! `incomingAuth`: who is let in, and what they may see and do.
 
+use std::future::{Ready, ready};
 use std::sync::Arc;
 
+use http::HeaderMap;
 use secrecy::SecretString;
 use vmcp_aggregate::Admissions;
 use vmcp_authn::{
     Authenticate, AuthenticateLayer, Bearer, ByShape, Cached, Inspect, Introspection, Jwt, Local,
-    ProtectedResource, ResourceError, ResourceRules,
+    ProtectedResource, Refusal, ResourceError, ResourceRules,
 };
 use vmcp_authz::{Admitting, AuthorizeLayer};
 use vmcp_cedar::{Cedar, Fault};
 use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc};
-use vmcp_core::Clock;
+use vmcp_core::{Clock, Identity};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_jwks::JwksSource;
 use vmcp_jwt::{Rules, Verifier};
 
 use super::environment;
+use super::own::{Own, Sessions};
 
 /// Who is let in, and what they may see and do.
 #[derive(Clone, Debug)]
@@ -27,31 +30,53 @@ pub struct Guards {
     pub resource: Option<ProtectedResource>,
     /// `None` permits everything.
     pub authorize: Option<AuthorizeLayer<Cedar>>,
+    /// Tokens of the embedded authorization server are taken, once it is there; until then nobody is let in.
+    own: Option<OwnDoor>,
     /// What all of it was made of, the server's name among it, which policies speak of: the same again
     /// keeps the keys that were fetched and the decisions that were made.
     made_of: (String, IncomingAuth),
 }
+
+/// How tokens of the embedded authorization server are asked for.
+#[derive(Clone, Debug)]
+struct OwnDoor {
+    issuer: String,
+    audience: String,
+    scopes: Vec<String>,
+    resource: ProtectedResource,
+}
+
+/// The layer, and what it tells clients of itself.
+type Authenticated = (AuthenticateLayer<Arc<dyn Authenticate>>, ProtectedResource);
 
 struct Converter<'a> {
     egress: &'a Egress,
     mistakes: Vec<Mistake>,
 }
 
-/// The guards of the server called `name`, and what is wrong with them.
+/// The guards of the server called `name`, which may be its own issuer, and what is wrong with them.
 pub(super) fn guards(
     name: &str,
     incoming: IncomingAuth,
+    is_issuer: bool,
     egress: &Egress,
 ) -> (Option<Guards>, Vec<Mistake>) {
     let mut converter = Converter { egress, mistakes: Vec::new() };
     let made_of = (name.to_owned(), incoming.clone());
     let IncomingAuth { method, authz } = incoming;
+    let mut own = None;
     let authenticated = match method {
         IncomingMethod::Anonymous => Some((None, None)),
         IncomingMethod::Local => {
             let local: Arc<dyn Authenticate> = Arc::new(Local::new(&user()));
             Some((Some(AuthenticateLayer::new(local)), None))
         }
+        IncomingMethod::Oidc(oidc) if is_issuer => converter.own(*oidc).map(|door| {
+            let resource = door.resource.clone();
+            let layer = door.layer(Arc::new(nobody));
+            own = Some(door);
+            (Some(layer), Some(resource))
+        }),
         IncomingMethod::Oidc(oidc) => {
             converter.oidc(*oidc).map(|(layer, resource)| (Some(layer), Some(resource)))
         }
@@ -61,7 +86,7 @@ pub(super) fn guards(
         Authz::Cedar(cedar) => converter.cedar(name, cedar).map(Some),
     };
     let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
-        Guards { authenticate, resource, authorize, made_of }
+        Guards { authenticate, resource, authorize, own, made_of }
     });
     (guards, converter.mistakes)
 }
@@ -71,7 +96,19 @@ impl Guards {
     #[must_use]
     pub fn none() -> Self {
         let made_of = (String::new(), IncomingAuth::anonymous());
-        Self { authenticate: None, resource: None, authorize: None, made_of }
+        Self { authenticate: None, resource: None, authorize: None, own: None, made_of }
+    }
+
+    /// Lets in whoever has a token of the server that knows these sessions, if that is who is asked for.
+    #[must_use]
+    pub(crate) fn for_sessions(mut self, sessions: Option<&Sessions>) -> Self {
+        if let (Some(door), Some(sessions)) = (&self.own, sessions)
+            && let Some(own) = Own::new(sessions, &door.audience)
+        {
+            let cached = Cached::verified(own, Clock::system());
+            self.authenticate = Some(door.layer(bearer(cached)));
+        }
+        self
     }
 
     /// What callers may hear on streams that are open already.
@@ -97,10 +134,30 @@ fn user() -> String {
 }
 
 impl Converter<'_> {
-    fn oidc(
-        &mut self,
-        oidc: Oidc,
-    ) -> Option<(AuthenticateLayer<Arc<dyn Authenticate>>, ProtectedResource)> {
+    /// Tokens of this server itself.
+    fn own(&mut self, oidc: Oidc) -> Option<OwnDoor> {
+        const AT: &str = "incomingAuth.oidc";
+        let resource = self.resource(AT, &oidc);
+        // It has nobody to authenticate to, but a variable that is not there is a mistake all the same.
+        _ = self.secret(AT, &oidc);
+        let Oidc {
+            issuer,
+            client_id: _,
+            audience,
+            client_secret_env: _,
+            scopes,
+            resource: _,
+            // Both were compared with the server's own endpoints.
+            introspection_url: _,
+            jwks_url: _,
+            insecure_allow_http: _,
+            jwks_allow_private_ip: _,
+            protected_resource_allow_private_ip: _,
+        } = oidc;
+        Some(OwnDoor { issuer, audience, scopes, resource: resource? })
+    }
+
+    fn oidc(&mut self, oidc: Oidc) -> Option<Authenticated> {
         const AT: &str = "incomingAuth.oidc";
         let rules = Rules::new(&oidc.issuer, &oidc.audience);
         let secret = self.secret(AT, &oidc);
@@ -235,6 +292,23 @@ impl Converter<'_> {
     fn refuse(&mut self, path: String, found: String, allowed: String) {
         self.mistakes.push(Mistake::new(path, found, allowed));
     }
+}
+
+impl OwnDoor {
+    fn layer(
+        &self,
+        authenticate: Arc<dyn Authenticate>,
+    ) -> AuthenticateLayer<Arc<dyn Authenticate>> {
+        AuthenticateLayer::new(authenticate)
+            .realm(&self.issuer)
+            .resource(self.resource.clone())
+            .require_scopes(&self.scopes)
+    }
+}
+
+/// Before there is a server that could know somebody.
+fn nobody(_: &HeaderMap) -> Ready<Result<Identity, Refusal>> {
+    ready(Err(Refusal::unavailable()))
 }
 
 /// What the section allows beyond the usual.

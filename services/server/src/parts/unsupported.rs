@@ -41,7 +41,7 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
         optimizer,
         session_storage,
         telemetry: _,
-        auth_server,
+        auth_server: _,
     } = file;
     let mut found = Vec::new();
     let mut refuse = |given: bool, path: &str, instead| {
@@ -51,7 +51,6 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
     };
     refuse(!composite_tools.is_empty(), "compositeTools", LEAVE_OUT);
     refuse(optimizer.is_some(), "optimizer", LEAVE_OUT);
-    refuse(auth_server.is_some(), "authServer", LEAVE_OUT);
     let redis = !matches!(session_storage, SessionStorage::Memory);
     refuse(redis, "sessionStorage", "use provider: memory");
     outgoing(outgoing_auth, &mut refuse);

@@ -10,7 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
 
-use crate::parts::{Measures, Parts, Records};
+use super::issuer::{Issuer, IssuerError};
+use crate::parts::{Issuing, Measures, Parts, Records};
 use crate::routes::Shared;
 
 /// How often the file is looked at. A mounted ConfigMap changes by a swapped link, which file events
@@ -109,35 +110,56 @@ fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
 async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String> {
     let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
     let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
-    let Parts { settings, guards, records, measures, about, debug } = parts;
+    let Parts { settings, guards, records, measures, issuing, warnings, about, debug } = parts;
     if !unchanged(measures.as_ref(), shared.fixed.measures.as_ref(), Measures::same) {
         return Err(
             "telemetry: changes are taken over at a restart only: restart the server, or undo them"
                 .to_owned(),
         );
     }
+    let current = shared.stacks.load_full();
+    let issuer = issuer(issuing.as_ref(), current.issuer()).await.map_err(|e| e.to_string())?;
     let settings = settings.stacked(shared.fixed.telemetry.as_ref());
     crate::cli::log::set_debug(debug);
-    let current = shared.stacks.load_full();
     let recorded = unchanged(records.as_ref(), current.recording.as_ref(), Records::same);
     let recording = match records {
         Some(records) if !recorded => Some(records.start().map_err(|error| error.to_string())?),
         _ => current.recording.clone().filter(|_| recorded),
     };
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    let is_issuer_kept = unchanged(issuer.as_ref(), current.issuer(), Issuer::is);
+    if let Some(issuer) = issuer.as_ref().filter(|_| !is_issuer_kept) {
+        issuer.take_over();
+    }
+    let guards = guards.for_sessions(issuer.as_ref().map(Issuer::sessions));
     shared.fixed.gateway.reload(settings).await;
     // Keys that were fetched and decisions that were made are kept where nothing changed.
-    let guarded = current.guards.same(&guards);
+    let guarded = is_issuer_kept && current.guards.same(&guards);
     if !guarded {
         shared.fixed.gateway.admit_by(guards.admissions());
     }
     if !guarded || !recorded {
-        shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording)));
+        shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording, issuer)));
     }
     if !recorded && let Some(ended) = &current.recording {
         ended.log.close();
     }
     shared.about.store(Arc::new(about));
     Ok(())
+}
+
+/// The authorization server that the new configuration asks for: the one that is there, if it can be.
+async fn issuer(
+    wanted: Option<&Issuing>,
+    current: Option<&Issuer>,
+) -> Result<Option<Issuer>, IssuerError> {
+    match (wanted, current) {
+        (None, _) => Ok(None),
+        (Some(wanted), Some(current)) => current.follow(wanted).map(Some),
+        (Some(wanted), None) => Issuer::start(wanted).await.map(Some),
+    }
 }
 
 /// Whether a section that may be missing is what it was.

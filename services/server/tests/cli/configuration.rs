@@ -10,15 +10,9 @@ use crate::program::{Folder, Running, vmcp};
 const ANONYMOUS: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
 /// Each section that nothing runs yet, and the path under which it is refused.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 5] = [
     ("compositeTools: [{name: a, description: b, steps: [{id: c, tool: d}]}]", "compositeTools"),
     ("optimizer: {maxToolsToReturn: 3}", "optimizer"),
-    (
-        "incomingAuth: {type: oidc, oidc: {issuer: \"https://a.test\", clientId: c, audience: b}}\n\
-         authServer: {issuer: \"https://a.test\", upstreamProviders: [{name: o, type: oidc, \
-         oidcConfig: {issuerUrl: \"https://o.test\", clientId: c}}]}",
-        "authServer",
-    ),
     ("sessionStorage: {provider: redis, address: \"r:1\"}", "sessionStorage"),
     ("outgoingAuth: {source: discovered}", "outgoingAuth.source"),
     (
@@ -31,12 +25,7 @@ const REFUSED: [(&str, &str); 6] = [
 fn serve_refuses_sections_without_a_runtime() {
     let folder = Folder::new();
     for (section, path) in REFUSED {
-        let auth = if section.starts_with("incomingAuth") {
-            ""
-        } else {
-            "incomingAuth: {type: anonymous}\n"
-        };
-        let file = folder.write("vmcp.yaml", &format!("name: x\n{auth}{section}\n"));
+        let file = folder.write("vmcp.yaml", &format!("{ANONYMOUS}{section}\n"));
         let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
         assert_eq!(ended.code, 1, "{section}: {ended:?}");
         let refusal = format!("\n{path}: not supported by this version: ");

@@ -4,6 +4,7 @@
 
 mod abuse;
 mod audit;
+mod auth_server;
 mod authz;
 mod backend;
 mod collector;
@@ -17,6 +18,7 @@ mod init;
 mod inspect;
 mod issuer;
 mod keeper;
+mod login;
 mod mcp;
 mod outgoing;
 mod program;

@@ -20,7 +20,7 @@ use crate::backend::handshake::Live;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{asking, post};
 use crate::call::answer::Expected;
-use crate::expiry::left;
+use crate::expiry::{ended, left};
 use crate::hub::Hub;
 use crate::park::{Out, Outlet};
 
@@ -278,8 +278,10 @@ impl RunningCall {
             // Nobody may come back for it once the token has expired that it was begun with.
             let token = left(&self.caller).unwrap_or(Duration::MAX);
             let patience = hub.limits.parked_for.min(token);
-            let waited = timeout(patience, &mut place.resumed).await;
-            let resume = waited.ok()?.ok()?;
+            let resume = tokio::select! {
+                waited = timeout(patience, &mut place.resumed) => waited.ok()?.ok()?,
+                () = ended(&self.caller) => return None,
+            };
             outlet = resume.outlet;
             self.caller = resume.caller.identity().clone();
             self.cause = resume.cause;

@@ -1,0 +1,176 @@
+//! `authServer`: what the embedded authorization server is made of. Nobody is asked anything, and nothing is
+//! stored, before it is started.
+
+mod convert;
+mod files;
+mod storage;
+mod upstreams;
+
+use std::fmt;
+use std::sync::Arc;
+
+use vmcp_auth_server::{AuthServer, HmacRing, Settings, StartFault, StoredRegistrations, Upstream};
+use vmcp_auth_store::{Limits, Memory, Store};
+use vmcp_config::{
+    AuthServer as Section, IncomingAuth, IncomingMethod, Mistake, SecretFile, Warning,
+};
+use vmcp_core::Clock;
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use vmcp_upstream::{Provider, SettingsError};
+
+use self::files::Files;
+pub(crate) use self::storage::Storage;
+pub use self::storage::StorageError;
+
+/// An embedded authorization server that can be started.
+pub struct Issuing {
+    settings: Settings,
+    upstreams: Vec<vmcp_upstream::Settings>,
+    fetchers: Fetchers,
+    /// Where its state is kept.
+    pub(crate) storage: Storage,
+    /// A digest of where that is.
+    pub(crate) storage_print: u64,
+    /// A digest of all that it is made of, secrets included.
+    pub(crate) print: u64,
+}
+
+/// What reaches others.
+#[derive(Clone, Debug)]
+struct Fetchers {
+    /// Addresses that the operator named.
+    configured: Fetcher,
+    /// Addresses that only a provider's metadata names.
+    supplied: Fetcher,
+    /// Metadata documents of clients.
+    documents: Fetcher,
+}
+
+/// What comes of the section.
+#[derive(Debug, Default)]
+pub(super) struct Converted {
+    pub(super) issuing: Option<Issuing>,
+    pub(super) mistakes: Vec<Mistake>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Converts the section and gathers what is wrong with it.
+#[derive(Default)]
+struct Converter {
+    files: Files,
+    mistakes: Vec<Mistake>,
+    warnings: Vec<Warning>,
+}
+
+/// The section of the server called `name`.
+pub(super) fn issuing(
+    name: &str,
+    section: Section<SecretFile>,
+    incoming: &IncomingAuth,
+    egress: &Egress,
+) -> Converted {
+    let mut converter = Converter::default();
+    let issuing = match &incoming.method {
+        IncomingMethod::Oidc(oidc) => converter.convert(name, section, oidc, egress),
+        IncomingMethod::Anonymous | IncomingMethod::Local => {
+            let allowed = "oidc, with the issuer of authServer";
+            converter.refuse("incomingAuth.type", "a type that takes no tokens", allowed);
+            None
+        }
+    };
+    let Converter { files, mut mistakes, warnings } = converter;
+    mistakes.extend(files.mistakes);
+    Converted { issuing: issuing.filter(|_| mistakes.is_empty()), mistakes, warnings }
+}
+
+// === impl Issuing ===
+
+impl Issuing {
+    /// The issuer's identifier.
+    pub(crate) fn issuer(&self) -> &str {
+        self.settings.issuer.as_str()
+    }
+
+    /// The server, with its state in `store`. Keys and secrets that were made up for `before` stay.
+    ///
+    /// # Errors
+    /// What cannot work together.
+    pub(crate) fn serve(
+        &self,
+        store: Arc<dyn Store>,
+        before: Option<&AuthServer>,
+    ) -> Result<AuthServer, StartFault> {
+        let mut settings = self.settings.clone();
+        if let Some(before) = before.map(AuthServer::settings) {
+            if settings.keys.is_ephemeral() && before.keys.is_ephemeral() {
+                settings.keys = before.keys.clone();
+            }
+            if settings.hmac.is_ephemeral() && before.hmac.is_ephemeral() {
+                settings.hmac = before.hmac.clone();
+            }
+        }
+        let providers = self.providers(&store, &settings.hmac);
+        let server = AuthServer::new(settings, store, providers, Clock::system())?;
+        Ok(server.client_documents(self.fetchers.documents.clone()))
+    }
+
+    /// Starts a server whose state is forgotten: what is wrong with it is wrong with any.
+    fn try_out(&self) -> Result<(), StartFault> {
+        let store = Arc::new(Memory::new(Limits::default(), Clock::system()));
+        let providers = self.providers(&(store.clone() as Arc<dyn Store>), &self.settings.hmac);
+        AuthServer::new(self.settings.clone(), store, providers, Clock::system()).map(drop)
+    }
+
+    fn providers(&self, store: &Arc<dyn Store>, secrets: &HmacRing) -> Vec<Arc<dyn Upstream>> {
+        let provider = |settings: &vmcp_upstream::Settings| {
+            let provider = self.fetchers.provider(settings, store, secrets);
+            // Each was made once already, when the section was converted.
+            provider.ok().map(|provider| Arc::new(provider) as Arc<dyn Upstream>)
+        };
+        self.upstreams.iter().filter_map(provider).collect()
+    }
+}
+
+impl fmt::Debug for Issuing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Issuing").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+// === impl Fetchers ===
+
+impl Fetchers {
+    fn new(egress: &Egress) -> Option<Self> {
+        // Providers that the operator named are on whichever network they are. Which of them may be asked
+        // without TLS was checked with their URLs.
+        let configured =
+            FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
+        let documents = FetchPolicy { redirects: false, ..FetchPolicy::supplied() };
+        let fetcher = |policy| Fetcher::new(egress.clone(), policy).ok();
+        Some(Self {
+            configured: fetcher(configured)?,
+            supplied: fetcher(FetchPolicy::supplied())?,
+            documents: fetcher(documents)?,
+        })
+    }
+
+    fn provider(
+        &self,
+        settings: &vmcp_upstream::Settings,
+        store: &Arc<dyn Store>,
+        secrets: &HmacRing,
+    ) -> Result<Provider, SettingsError> {
+        let clock = Clock::system;
+        let registrations = StoredRegistrations::new(Arc::clone(store), secrets, clock());
+        Provider::new(
+            settings.clone(),
+            self.configured.clone(),
+            self.supplied.clone(),
+            Arc::new(registrations),
+            clock(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! The section itself: who the issuer is, what it signs with, how long what it issues holds.
+
+use std::hash::{Hash, Hasher};
+
+use secrecy::ExposeSecret;
+use vmcp_auth_server::{
+    Audience, Audiences, HmacRing, IssuerUrl, Keys, LifespanFault, Lifespans, Scopes, Settings,
+    StartFault,
+};
+use vmcp_config::auth_server::{TokenLifespans, Upstream, UpstreamKind};
+use vmcp_config::{AuthServer as Section, Mistake, Oidc, SecretFile, Warning};
+use vmcp_egress::Egress;
+
+use super::{Converter, Fetchers, Issuing};
+use crate::routes::is_own_path;
+
+const AT: &str = "authServer";
+const OIDC: &str = "incomingAuth.oidc";
+
+/// What clients may ask for besides the scopes that are required of them.
+const STANDARD: [&str; 4] = ["openid", "profile", "email", "offline_access"];
+
+impl Converter {
+    pub(super) fn convert(
+        &mut self,
+        name: &str,
+        section: Section<SecretFile>,
+        oidc: &Oidc,
+        egress: &Egress,
+    ) -> Option<Issuing> {
+        let places: Vec<_> = section.upstream_providers.iter().enumerate().map(place).collect();
+        let whole = format!("{section:?}");
+        let Section {
+            issuer,
+            authorization_endpoint_base_url,
+            baseline_client_scopes,
+            hmac_secret_refs,
+            signing_key_secret_refs,
+            storage,
+            token_lifespans,
+            upstream_providers,
+        } = section;
+        format!("{storage:?}").hash(&mut self.files.print);
+        let storage = self.storage(storage, issuer.as_str());
+        let storage_print = self.files.print.finish();
+        (name, &oidc.audience, &oidc.scopes, whole).hash(&mut self.files.print);
+        let issuer = self.issuer("issuer", issuer.as_str());
+        let base = authorization_endpoint_base_url
+            .map(|base| self.issuer("authorizationEndpointBaseUrl", base.as_str()));
+        let audiences = self.audiences(oidc);
+        let scopes = STANDARD.into_iter().chain(oidc.scopes.iter().map(String::as_str));
+        let scopes = self.scopes(format!("{OIDC}.scopes"), scopes);
+        let baseline = baseline_client_scopes.iter().map(String::as_str);
+        let baseline = self.scopes(format!("{AT}.baselineClientScopes"), baseline);
+        let keys = self.keys(&signing_key_secret_refs);
+        let hmac = self.hmac(&hmac_secret_refs);
+        let lifespans = self.lifespans(&token_lifespans);
+        self.elsewhere(oidc);
+        let mut upstreams = Vec::new();
+        for ((_, at), upstream) in places.iter().zip(upstream_providers) {
+            upstreams.push(self.upstream(at, upstream, name, oidc.resource()));
+        }
+        let settings = Settings {
+            authorization_base: base.map_or(Some(None), |base| base.map(Some))?,
+            scopes: scopes?,
+            baseline_scopes: baseline?,
+            lifespans: lifespans?,
+            display_name: name.to_owned(),
+            ..Settings::new(issuer?, audiences?, keys?, hmac?)
+        };
+        let issuing = Issuing {
+            settings,
+            upstreams: upstreams.into_iter().collect::<Option<_>>()?,
+            fetchers: Fetchers::new(egress)?,
+            storage: storage?,
+            storage_print,
+            print: self.files.print.finish(),
+        };
+        self.try_out(&issuing, &places);
+        Some(issuing)
+    }
+
+    fn issuer(&mut self, key: &str, text: &str) -> Option<IssuerUrl> {
+        let issuer = IssuerUrl::parse(text);
+        issuer
+            .map_err(|fault| {
+                self.refuse(format!("{AT}.{key}"), format!("\"{text}\""), fault.to_string());
+            })
+            .ok()
+    }
+
+    /// The one resource that tokens are issued for: the one that clients are told to ask for, and that is
+    /// asked for here.
+    fn audiences(&mut self, oidc: &Oidc) -> Option<Audiences> {
+        let at = format!("{OIDC}.audience");
+        let found = format!("\"{}\"", oidc.audience);
+        if oidc.audience != oidc.resource() {
+            let allowed = format!("\"{}\", the resource, with authServer", oidc.resource());
+            self.refuse(at, found, allowed);
+            return None;
+        }
+        let audience = Audience::parse(&oidc.audience);
+        let audience = audience.map_err(|fault| self.refuse(at, found, fault.to_string()));
+        audience.ok().and_then(|audience| Audiences::new(vec![audience]))
+    }
+
+    fn scopes<'a>(&mut self, at: String, scopes: impl Iterator<Item = &'a str>) -> Option<Scopes> {
+        let scopes = Scopes::new(scopes);
+        scopes.map_err(|fault| self.refuse(at, "the scopes", fault.to_string())).ok()
+    }
+
+    fn keys(&mut self, refs: &[SecretFile]) -> Option<Keys> {
+        let at = format!("{AT}.signingKeySecretRefs");
+        if refs.is_empty() {
+            self.warn(&at, "no key: one is made up, and every token ends with the process");
+        }
+        let pems: Option<Vec<_>> = refs
+            .iter()
+            .enumerate()
+            .map(|(index, file)| self.files.bytes(&format!("{at}[{index}]"), file))
+            // All of them, so that all that cannot be read is told.
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect();
+        let pems = pems?;
+        let pems: Vec<_> = pems.iter().map(ExposeSecret::expose_secret).collect();
+        let keys = Keys::new(&pems).map_err(|(index, fault)| {
+            let found = named(refs, index);
+            self.refuse(format!("{at}[{index}].file"), found, format!("a signing key ({fault})"));
+        });
+        keys.ok()
+    }
+
+    fn hmac(&mut self, refs: &[SecretFile]) -> Option<HmacRing> {
+        let at = format!("{AT}.hmacSecretRefs");
+        if refs.is_empty() {
+            let message = "no secret: one is made up, and every code, refresh token and upstream token \
+                           ends with the process";
+            self.warn(&at, message);
+        }
+        let secrets: Option<Vec<_>> = refs
+            .iter()
+            .enumerate()
+            .map(|(index, file)| self.files.bytes(&format!("{at}[{index}]"), file))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .collect();
+        let ring = HmacRing::new(&secrets?).map_err(|(index, fault)| {
+            let found = named(refs, index);
+            self.refuse(format!("{at}[{index}].file"), found, format!("a secret ({fault})"));
+        });
+        ring.ok()
+    }
+
+    fn lifespans(&mut self, lifespans: &TokenLifespans) -> Option<Lifespans> {
+        let TokenLifespans { access_token_lifespan, auth_code_lifespan, refresh_token_lifespan } =
+            *lifespans;
+        let (access, refresh) = (access_token_lifespan.into(), refresh_token_lifespan.into());
+        let lifespans = Lifespans::new(access, refresh, auth_code_lifespan.into());
+        lifespans
+            .map_err(|fault| {
+                let (key, found) = match fault {
+                    LifespanFault::Access => ("accessTokenLifespan", access_token_lifespan),
+                    LifespanFault::Refresh => ("refreshTokenLifespan", refresh_token_lifespan),
+                    LifespanFault::Code => ("authCodeLifespan", auth_code_lifespan),
+                };
+                let at = format!("{AT}.tokenLifespans.{key}");
+                self.refuse(at, found.to_string(), fault.to_string());
+            })
+            .ok()
+    }
+
+    /// What would send somebody elsewhere for what is here.
+    fn elsewhere(&mut self, oidc: &Oidc) {
+        let keys = format!("{}/.well-known/jwks.json", oidc.issuer);
+        if let Some(url) = oidc.jwks_url.as_ref().filter(|url| url.as_str() != keys) {
+            let allowed = format!("\"{keys}\", or no key: authServer's own keys count");
+            self.refuse(format!("{OIDC}.jwksUrl"), format!("\"{url}\""), allowed);
+        }
+        if let Some(url) = &oidc.introspection_url {
+            let allowed = "no key: authServer's own tokens are verified without it";
+            self.refuse(format!("{OIDC}.introspectionUrl"), format!("\"{url}\""), allowed);
+        }
+    }
+
+    /// Tells what the parts cannot be together.
+    fn try_out(&mut self, issuing: &Issuing, places: &[(String, String)]) {
+        for (settings, (_, at)) in issuing.upstreams.iter().zip(places) {
+            let path = settings.redirect_uri.uri().path();
+            if is_own_path(path) {
+                let found = format!("the path {path}");
+                self.refuse(format!("{at}.redirectUri"), found, "a path that is not taken");
+            }
+        }
+        let Err(fault) = issuing.try_out() else { return };
+        let path = match &fault {
+            StartFault::NoUpstream | StartFault::Twice(_) | StartFault::Name(_) => {
+                format!("{AT}.upstreamProviders")
+            }
+            StartFault::Baseline(_) => format!("{AT}.baselineClientScopes"),
+            StartFault::Callback { provider, .. } | StartFault::Path { provider, .. } => {
+                let at = places.iter().find(|(name, _)| *name == **provider);
+                at.map_or_else(|| AT.to_owned(), |(_, at)| format!("{at}.redirectUri"))
+            }
+        };
+        self.refuse(path, "what cannot work", fault.to_string());
+    }
+
+    pub(super) fn refuse(
+        &mut self,
+        path: impl Into<String>,
+        found: impl Into<String>,
+        allowed: impl Into<String>,
+    ) {
+        self.mistakes.push(Mistake::new(path, found, allowed));
+    }
+
+    pub(super) fn warn(&mut self, path: &str, message: &str) {
+        let (path, message) = (path.to_owned(), message.to_owned());
+        self.warnings.push(Warning { path, message, suggestion: None });
+    }
+}
+
+/// A provider's name, and where its settings are.
+fn place((index, upstream): (usize, &Upstream<SecretFile>)) -> (String, String) {
+    let kind = match upstream.kind {
+        UpstreamKind::Oidc(_) => "oidcConfig",
+        UpstreamKind::Oauth2(_) => "oauth2Config",
+    };
+    let at = format!("{AT}.upstreamProviders[{index}].{kind}");
+    (upstream.name.as_str().to_owned(), at)
+}
+
+fn named(refs: &[SecretFile], index: usize) -> String {
+    let file = refs.get(index).map(|secret| secret.file.as_path().display().to_string());
+    format!("\"{}\"", file.unwrap_or_default())
+}

@@ -1,0 +1,155 @@
+//! `authServer.storage`: where the authorization server's state is kept.
+
+use std::sync::Arc;
+
+use vmcp_auth_redis::{Namespace, RedisStore, StartError};
+use vmcp_auth_store::{Limits, Memory, Store};
+use vmcp_config::auth_server::{
+    Redis, RedisAcl, RedisAddress, RedisTls, SentinelNodes, SentinelService, Storage as Section,
+};
+use vmcp_config::{HostPort, SecretFile, auth_server};
+use vmcp_core::Clock;
+use vmcp_redis::{Address, Credentials, Node, Sentinel, Settings, Timeouts, Tls, TlsError};
+
+use super::Converter;
+
+const AT: &str = "authServer.storage";
+const REDIS: &str = "authServer.storage.redis";
+
+/// Where the state is kept.
+#[derive(Clone, Debug)]
+pub(crate) enum Storage {
+    /// In the process.
+    Memory,
+    /// In Redis, under this name.
+    Redis(Box<Settings>, Namespace),
+}
+
+/// Why the state cannot be kept there (`authServer.storage.redis`).
+#[derive(Debug, thiserror::Error)]
+#[error("{REDIS}: {0}")]
+pub struct StorageError(#[from] StartError);
+
+impl Storage {
+    /// Where it is kept from now on.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or does not let its user do what is needed.
+    pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, StorageError> {
+        let (limits, clock) = (Limits::default(), Clock::system());
+        match self {
+            Self::Memory => Ok(Arc::new(Memory::new(limits, clock))),
+            Self::Redis(settings, namespace) => {
+                let redis = vmcp_redis::Redis::connect(Settings::clone(settings)).await;
+                let redis = redis.map_err(StartError::from)?;
+                Ok(Arc::new(RedisStore::start(redis, namespace, limits, clock).await?))
+            }
+        }
+    }
+}
+
+impl Converter {
+    pub(super) fn storage(
+        &mut self,
+        section: Section<SecretFile>,
+        issuer: &str,
+    ) -> Option<Storage> {
+        let redis = match section {
+            Section::Memory => {
+                let message = "memory: logins, clients and tokens end with the process, and replicas do not \
+                               know each other's";
+                self.warn(&format!("{AT}.type"), message);
+                return Some(Storage::Memory);
+            }
+            Section::Redis(redis) => *redis,
+        };
+        let Redis { acl_user_config, address, dial_timeout, read_timeout, write_timeout, tls } =
+            redis;
+        let RedisAcl { password_secret_ref, username_secret_ref } = acl_user_config;
+        let at = format!("{REDIS}.aclUserConfig");
+        let password = self.files.text(&format!("{at}.passwordSecretRef"), &password_secret_ref);
+        let user = username_secret_ref
+            .map(|user| self.files.text(&format!("{at}.usernameSecretRef"), &user));
+        let tls = self.tls(&format!("{REDIS}.tls"), tls);
+        let address = self.address(address);
+        let settings = Settings {
+            address: address?,
+            credentials: Credentials {
+                user: user.map_or(Some(None), |user| user.map(Some))?,
+                password: Some(password?),
+            },
+            tls: tls?,
+            timeouts: Timeouts {
+                dial: dial_timeout.into(),
+                read: read_timeout.into(),
+                write: write_timeout.into(),
+            },
+        };
+        // Of an issuer only few characters are not those of a name, such as the brackets of an address.
+        let named =
+            issuer.replace(|c: char| !c.is_ascii_alphanumeric() && !"-._/:".contains(c), "_");
+        let namespace = Namespace::new(&named).map_err(|error| {
+            self.refuse("authServer.issuer", format!("\"{issuer}\""), error.to_string());
+        });
+        Some(Storage::Redis(Box::new(settings), namespace.ok()?))
+    }
+
+    fn address(&mut self, address: RedisAddress<SecretFile>) -> Option<Address> {
+        Some(match address {
+            RedisAddress::Standalone(at) => Address::Standalone(node(&at)),
+            RedisAddress::Cluster(at) => Address::Cluster(vec![node(&at)]),
+            RedisAddress::Sentinel { config, tls } => {
+                let auth_server::Sentinel { master_name, db, nodes } = config;
+                let nodes = match nodes {
+                    SentinelNodes::Addresses(all) => all.iter().map(node).collect(),
+                    SentinelNodes::Service(service) => vec![behind(service)],
+                };
+                let tls = self.tls(&format!("{REDIS}.sentinelTls"), tls)?;
+                Address::Sentinel(Sentinel { master: master_name, database: db, nodes, tls })
+            }
+        })
+    }
+
+    #[expect(clippy::option_option, reason = "no TLS is what was asked for; a wrong one is not")]
+    fn tls(&mut self, at: &str, tls: Option<RedisTls<SecretFile>>) -> Option<Option<Tls>> {
+        let Some(RedisTls { ca_cert_secret_ref, insecure_skip_verify }) = tls else {
+            return Some(None);
+        };
+        let key = format!("{at}.caCertSecretRef");
+        let ca = ca_cert_secret_ref.map(|file| self.files.bytes(&key, &file));
+        let ca = ca.map_or(Some(None), |ca| ca.map(Some))?;
+        let tls = if insecure_skip_verify {
+            self.warn(
+                &format!("{at}.insecureSkipVerify"),
+                "whoever is on the way reads everything",
+            );
+            Tls::insecure_skip_verify()
+        } else {
+            match &ca {
+                None => Tls::system(),
+                Some(pem) => Tls::with_ca(secrecy::ExposeSecret::expose_secret(pem)),
+            }
+        };
+        tls.map(Some)
+            .map_err(|error: TlsError| {
+                self.refuse(key, "what nobody can be trusted by", error.to_string());
+            })
+            .ok()
+    }
+}
+
+fn node(address: &HostPort) -> Node {
+    let (host, port) = address.as_str().rsplit_once(':').unwrap_or((address.as_str(), ""));
+    // What the configuration takes for a port is one.
+    Node::new(host.trim_start_matches('[').trim_end_matches(']'), port.parse().unwrap_or(6379))
+}
+
+/// A name that resolves within the cluster.
+fn behind(service: SentinelService) -> Node {
+    let SentinelService { name, namespace, port } = service;
+    let host = match namespace {
+        Some(namespace) => format!("{name}.{namespace}.svc"),
+        None => name,
+    };
+    Node::new(host, u16::try_from(port).unwrap_or(26379))
+}

@@ -1,0 +1,232 @@
+//! `authServer.upstreamProviders`: where users log in.
+
+use std::collections::BTreeMap;
+
+use secrecy::SecretString;
+use vmcp_config::auth_server::{
+    self, Client, Dcr, DcrEndpoint, HttpMethod, Oauth2Upstream, OidcUpstream, TokenResponseMapping,
+    Upstream, UpstreamKind,
+};
+use vmcp_config::{ExactUrl, SecretFile};
+use vmcp_upstream::{
+    Dynamic, Endpoint, FieldMapping, Fixed, Headers, Issuer, Kind, Method, Oauth2, Oidc, Params,
+    Path, RegistrationPlace, Scopes, Settings, SettingsError, TokenMapping, UserInfo,
+};
+
+use super::Converter;
+
+/// What both kinds of provider are told.
+struct Common {
+    redirect_uri: Option<ExactUrl>,
+    scopes: Vec<String>,
+    params: BTreeMap<String, String>,
+}
+
+impl Converter {
+    /// The provider whose settings are at `at`, for the server called `name` at `resource`.
+    pub(super) fn upstream(
+        &mut self,
+        at: &str,
+        upstream: Upstream<SecretFile>,
+        name: &str,
+        resource: &str,
+    ) -> Option<Settings> {
+        let Upstream { name: called, kind } = upstream;
+        let (kind, common) = match kind {
+            UpstreamKind::Oidc(oidc) => self.oidc_upstream(at, *oidc),
+            UpstreamKind::Oauth2(oauth2) => self.oauth2_upstream(at, *oauth2),
+        };
+        let Common { redirect_uri, scopes, params } = common;
+        let back = redirect_uri.map_or_else(
+            || format!("{}/oauth/callback", resource.trim_end_matches('/')),
+            |uri| uri.as_str().to_owned(),
+        );
+        let redirect_uri =
+            self.taken(format!("{at}.redirectUri"), &format!("\"{back}\""), Endpoint::new(&back));
+        let asked = Scopes::new(&scopes);
+        if matches!(kind, Some(Kind::Oidc(_))) && !scopes.iter().any(|scope| scope == "openid") {
+            let allowed = SettingsError::NoOpenid.to_string();
+            self.refuse(format!("{at}.scopes"), "no openid", allowed);
+        }
+        let scopes = self.taken(format!("{at}.scopes"), "the scopes", asked);
+        let params = Params::new(params);
+        let params =
+            self.taken(format!("{at}.additionalAuthorizationParams"), "the parameters", params);
+        Some(Settings {
+            name: called.as_str().into(),
+            kind: kind?,
+            redirect_uri: redirect_uri?,
+            scopes: scopes?,
+            params: params?,
+            client_name: name.into(),
+        })
+    }
+
+    fn oidc_upstream(
+        &mut self,
+        at: &str,
+        upstream: OidcUpstream<SecretFile>,
+    ) -> (Option<Kind>, Common) {
+        let OidcUpstream {
+            issuer_url,
+            client_id,
+            client_secret_ref,
+            redirect_uri,
+            scopes,
+            additional_authorization_params: params,
+            user_info_override,
+        } = upstream;
+        let issuer = issuer_url.as_str();
+        let issuer =
+            self.taken(format!("{at}.issuerUrl"), &format!("\"{issuer}\""), Issuer::new(issuer));
+        let client = self.fixed(at, &client_id, client_secret_ref);
+        let user_info = user_info_override
+            .map(|user_info| self.user_info(&format!("{at}.userInfoOverride"), user_info));
+        let oidc = || {
+            let user_info = user_info.map_or(Some(None), |user_info| user_info.map(Some))?;
+            Some(Kind::Oidc(Box::new(Oidc { issuer: issuer?, client: client?, user_info })))
+        };
+        (oidc(), Common { redirect_uri, scopes, params })
+    }
+
+    fn oauth2_upstream(
+        &mut self,
+        at: &str,
+        upstream: Oauth2Upstream<SecretFile>,
+    ) -> (Option<Kind>, Common) {
+        let Oauth2Upstream {
+            authorization_endpoint,
+            token_endpoint,
+            client,
+            redirect_uri,
+            scopes,
+            additional_authorization_params: params,
+            token_response_mapping,
+            user_info,
+        } = upstream;
+        let authorization =
+            self.endpoint(format!("{at}.authorizationEndpoint"), authorization_endpoint.as_str());
+        let token = self.endpoint(format!("{at}.tokenEndpoint"), token_endpoint.as_str());
+        let client = match client {
+            Client::Static { id, secret } => {
+                self.fixed(at, &id, secret).map(vmcp_upstream::Client::Fixed)
+            }
+            Client::Dynamic(dcr) => {
+                self.dynamic(&format!("{at}.dcrConfig"), dcr).map(vmcp_upstream::Client::Dynamic)
+            }
+        };
+        let mapping = token_response_mapping
+            .map(|mapping| self.mapping(&format!("{at}.tokenResponseMapping"), mapping));
+        let user_info =
+            user_info.map(|user_info| self.user_info(&format!("{at}.userInfo"), user_info));
+        let oauth2 = || {
+            Some(Kind::Oauth2(Box::new(Oauth2 {
+                authorization_endpoint: authorization?,
+                token_endpoint: token?,
+                client: client?,
+                token_mapping: mapping.map_or(Some(None), |mapping| mapping.map(Some))?,
+                user_info: user_info.map_or(Some(None), |user_info| user_info.map(Some))?,
+            })))
+        };
+        (oauth2(), Common { redirect_uri, scopes, params })
+    }
+
+    fn fixed(&mut self, at: &str, id: &str, secret: Option<SecretFile>) -> Option<Fixed> {
+        let secret = self.secret(&format!("{at}.clientSecretRef"), secret)?;
+        let found = "a client id or secret";
+        self.taken(format!("{at}.clientId"), found, Fixed::new(id, secret))
+    }
+
+    fn dynamic(&mut self, at: &str, dcr: Dcr<SecretFile>) -> Option<Dynamic> {
+        let Dcr { endpoint, initial_access_token, software_id, software_statement } = dcr;
+        let token = self.secret(&format!("{at}.initialAccessTokenRef"), initial_access_token)?;
+        let (at_place, place) = match endpoint {
+            DcrEndpoint::Discovery(url) => {
+                let at = format!("{at}.discoveryUrl");
+                let place = self.endpoint(at.clone(), url.as_str())?;
+                (at, RegistrationPlace::Discovery(place))
+            }
+            DcrEndpoint::Registration(url) => {
+                let at = format!("{at}.registrationEndpoint");
+                let place = self.endpoint(at.clone(), url.as_str())?;
+                (at, RegistrationPlace::Endpoint(place))
+            }
+        };
+        let mut dynamic = self.taken(at_place, "the URL", Dynamic::new(place))?;
+        if let Some(token) = token {
+            let with = dynamic.initial_access_token(token);
+            dynamic = self.taken(format!("{at}.initialAccessTokenRef"), "the token", with)?;
+        }
+        if let Some(statement) = software_statement {
+            let with = dynamic.software_statement(&statement);
+            dynamic = self.taken(format!("{at}.softwareStatement"), "the statement", with)?;
+        }
+        Some(match software_id {
+            Some(id) => dynamic.software_id(&id),
+            None => dynamic,
+        })
+    }
+
+    fn mapping(&mut self, at: &str, mapping: TokenResponseMapping) -> Option<TokenMapping> {
+        let TokenResponseMapping {
+            access_token_path,
+            expires_in_path,
+            refresh_token_path,
+            scope_path,
+        } = mapping;
+        let mut path = |key: &str, text: &str| {
+            self.taken(format!("{at}.{key}"), &format!("\"{text}\""), Path::new(text))
+        };
+        let access_token = path("accessTokenPath", &access_token_path);
+        let expires_in = path("expiresInPath", &expires_in_path);
+        let refresh_token = path("refreshTokenPath", &refresh_token_path);
+        let scope = path("scopePath", &scope_path);
+        Some(TokenMapping {
+            access_token: access_token?,
+            expires_in: expires_in?,
+            refresh_token: refresh_token?,
+            scope: scope?,
+        })
+    }
+
+    fn user_info(&mut self, at: &str, user_info: auth_server::UserInfo) -> Option<UserInfo> {
+        let auth_server::UserInfo { endpoint_url, http_method, additional_headers, field_mapping } =
+            user_info;
+        let auth_server::FieldMapping { subject_fields, name_fields, email_fields } = field_mapping;
+        let endpoint = self.endpoint(format!("{at}.endpointUrl"), endpoint_url.as_str());
+        let headers = Headers::new(additional_headers);
+        let headers = self.taken(format!("{at}.additionalHeaders"), "the headers", headers);
+        let fields = FieldMapping::new(subject_fields, name_fields, email_fields);
+        let fields = self.taken(format!("{at}.fieldMapping"), "the fields", fields);
+        let method = match http_method {
+            HttpMethod::Get => Method::Get,
+            HttpMethod::Post => Method::Post,
+        };
+        Some(UserInfo { endpoint: endpoint?, method, headers: headers?, fields: fields? })
+    }
+
+    /// An address that the operator named, with a warning if who is on the way can read what goes there.
+    fn endpoint(&mut self, at: String, url: &str) -> Option<Endpoint> {
+        let endpoint = match Endpoint::new(url) {
+            Err(SettingsError::Insecure) => {
+                self.warn(&at, "http: whoever is on the way reads codes, secrets and tokens");
+                Endpoint::allowing_http(url)
+            }
+            endpoint => endpoint,
+        };
+        self.taken(at, &format!("\"{url}\""), endpoint)
+    }
+
+    /// The secret in a file; `None` is a mistake.
+    #[expect(clippy::option_option, reason = "no secret is as good as one; an unreadable is not")]
+    fn secret(&mut self, at: &str, secret: Option<SecretFile>) -> Option<Option<SecretString>> {
+        match secret {
+            None => Some(None),
+            Some(secret) => self.files.text(at, &secret).map(Some),
+        }
+    }
+
+    fn taken<T>(&mut self, at: String, found: &str, result: Result<T, SettingsError>) -> Option<T> {
+        result.map_err(|error| self.refuse(at, found, error.to_string())).ok()
+    }
+}

@@ -1,0 +1,122 @@
+//! Tokens of the embedded authorization server, which are verified where they were issued: nobody is asked.
+
+use std::fmt;
+use std::future::ready;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+use vmcp_auth_server::{AuthServer, OwnFault, OwnToken, OwnTokens};
+use vmcp_auth_store::SessionId;
+use vmcp_authn::{AuthenticateFuture, Inspect, Refusal};
+use vmcp_core::Identity;
+
+/// Which sessions are over, as the server knows that is there now: a reload may bring another one, and what
+/// was opened before goes on.
+#[derive(Clone)]
+pub(crate) struct Sessions {
+    server: Arc<ArcSwap<AuthServer>>,
+    /// How many have ended.
+    ended: watch::Sender<u64>,
+}
+
+/// Inspects them.
+pub(super) struct Own {
+    tokens: OwnTokens,
+    sessions: Sessions,
+}
+
+// === impl Sessions ===
+
+impl Sessions {
+    /// Those of `server`.
+    pub(crate) fn new(server: &AuthServer) -> Self {
+        let sessions = Self {
+            server: Arc::new(ArcSwap::from_pointee(server.clone())),
+            ended: watch::Sender::new(0),
+        };
+        sessions.listen(server);
+        sessions
+    }
+
+    /// From now on `server` knows.
+    pub(crate) fn replace(&self, server: &AuthServer) {
+        self.listen(server);
+        self.server.store(Arc::new(server.clone()));
+        self.ended.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn server(&self) -> Arc<AuthServer> {
+        self.server.load_full()
+    }
+
+    fn listen(&self, server: &AuthServer) {
+        let ended = self.ended.clone();
+        server.on_end(move |_| ended.send_modify(|count| *count += 1));
+    }
+
+    /// Waits until the session is over.
+    async fn ended(self, session: SessionId) {
+        let mut count = self.ended.subscribe();
+        while !self.server.load().has_ended(session) {
+            // The sender is here, so there is always a next one to wait for.
+            if count.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions").field("ended", &*self.ended.borrow()).finish_non_exhaustive()
+    }
+}
+
+// === impl Own ===
+
+impl Own {
+    /// Those for the resource `audience`; `None` if the server issues none for it.
+    pub(super) fn new(sessions: &Sessions, audience: &str) -> Option<Self> {
+        let tokens = sessions.server().verifier(audience)?;
+        Some(Self { tokens, sessions: sessions.clone() })
+    }
+
+    fn look(&self, token: &str) -> Result<Identity, Refusal> {
+        let found = self.tokens.verify(token).map_err(|fault| {
+            tracing::debug!(%fault, "a token is refused");
+            match fault {
+                OwnFault::Token(fault) => fault.into(),
+                other @ (OwnFault::NoSession | OwnFault::Revoked) => {
+                    Refusal::InvalidToken(other.to_string().into())
+                }
+            }
+        })?;
+        let OwnToken { subject, claims, expires_at, session } = found;
+        let server = self.sessions.server();
+        let sessions = self.sessions.clone();
+        let ending = move || sessions.clone().ended(session);
+        Ok(Identity::builder(server.settings().issuer.as_str(), &subject)
+            .claims(claims)
+            .token(token.into())
+            .expires_at(expires_at)
+            .upstream(server.tokens(session))
+            .ending(Arc::new(ending))
+            .build())
+    }
+}
+
+impl Inspect for Own {
+    fn at_once(&self, token: &str) -> Option<Result<Identity, Refusal>> {
+        Some(self.look(token))
+    }
+
+    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+        Box::pin(ready(self.look(token)))
+    }
+
+    /// Another one with each session that ends: what was remembered of its tokens does not count any more.
+    fn epoch(&self) -> u64 {
+        *self.sessions.ended.borrow()
+    }
+}

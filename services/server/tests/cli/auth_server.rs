@@ -1,0 +1,290 @@
+//! The embedded authorization server in front of the endpoint that its tokens are for.
+
+use serde_json::json;
+
+use crate::backend::Backend;
+use crate::http::{get, request};
+use crate::incoming::ask;
+use crate::login::{Client, Provider, sections, signing_key};
+use crate::mcp::text;
+use crate::program::{Folder, Running, vmcp};
+
+const HOUR: u64 = 3600;
+
+/// The token of a provider that there is none of.
+const INJECT: &str = "outgoingAuth: {source: inline, default: {type: upstream_inject, \
+                      upstreamInject: {providerName: corb}}}\n";
+
+/// Two backends, each of which is shown the user's token of another provider.
+fn file(backends: [&Backend; 2], sections: &str) -> String {
+    let [a, b] = backends.map(Backend::url);
+    format!(
+        "name: x\n{sections}outgoingAuth:\n  source: inline\n  backends:\n    \
+         a: {{type: upstream_inject, upstreamInject: {{providerName: corp}}}}\n    \
+         b: {{type: upstream_inject, upstreamInject: {{providerName: git}}}}\n\
+         operational: {{failureHandling: {{partialFailureMode: best_effort}}}}\n\
+         backends:\n- {{name: a, url: \"{a}\", transport: streamable-http}}\n\
+         - {{name: b, url: \"{b}\", transport: streamable-http}}\n"
+    )
+}
+
+fn call(port: u16, client: &Client, tool: &str) -> crate::http::Answer {
+    ask(port, Some(&client.access), "tools/call", &json!({"name": tool, "arguments": {}}))
+}
+
+fn bearers(backend: &Backend) -> Vec<String> {
+    let heads = backend.heads();
+    let calls = heads.iter().filter(|head| head.contains("mcp-method: tools/call"));
+    let bearer = |head: &String| {
+        let line = head.lines().find_map(|line| line.strip_prefix("authorization: bearer "));
+        line.unwrap_or_default().to_owned()
+    };
+    calls.map(bearer).collect()
+}
+
+#[test]
+fn a_client_that_knows_the_url_alone_logs_in_and_backends_are_shown_the_users_own_tokens() {
+    let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
+    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
+    let (server, port) = Running::serve(&path, &[]);
+    let refused = ask(port, None, "tools/list", &json!({}));
+    assert_eq!(refused.status, 401);
+    assert!(refused.header("www-authenticate").unwrap().contains("resource_metadata="));
+
+    let client = Client::logged_in(port);
+    let listed = ask(port, Some(&client.access), "tools/list", &json!({})).message();
+    let names: Vec<_> = listed["result"]["tools"].as_array().unwrap().iter().collect();
+    assert_eq!(names.len(), 2, "{listed}");
+    assert_eq!(text(&call(port, &client, "a_x").message()), "done");
+    assert_eq!(text(&call(port, &client, "b_y").message()), "done");
+    assert_eq!(bearers(&a), ["corp-access-1"]);
+    assert_eq!(bearers(&b), ["git-access-1"]);
+    for provider in [&corp, &git] {
+        let form = provider.forms().concat();
+        assert!(form.contains("%2Fmcp%2Foauth%2Fcallback"), "{}: {form}", provider.name);
+    }
+    let (_, log) = server.stop();
+    for secret in [&client.access, &client.refresh, "corp-access", "git-refresh"] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+#[test]
+fn a_session_that_is_revoked_ends_its_streams_and_its_tokens_and_nobody_elses() {
+    let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
+    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
+    let (_server, port) = Running::serve(&path, &[]);
+    let (client, other) = (Client::logged_in(port), Client::logged_in(port));
+    let bearer = format!("Bearer {}", client.access);
+    let headers = [("accept", "text/event-stream"), ("authorization", &*bearer)];
+    let stream = request(port, "GET", "/sse", &headers, "");
+    assert_eq!(stream.status, 200);
+    client.revokes();
+    // It ends: this would wait for longer than a test does.
+    stream.read(&mut String::new());
+    let refused = call(port, &client, "a_x");
+    assert_eq!(refused.status, 401);
+    assert!(refused.header("www-authenticate").unwrap().contains("error=\"invalid_token\""));
+    assert_eq!(call(port, &other, "a_x").status, 200);
+}
+
+#[test]
+fn tokens_of_providers_are_refreshed_and_a_dead_grant_asks_for_a_login_where_it_is_needed() {
+    // One that lives shorter than the time before the end at which it is refreshed.
+    let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", 2));
+    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
+    let (_server, port) = Running::serve(&path, &[]);
+    let mut client = Client::logged_in(port);
+    assert_eq!(call(port, &client, "b_y").status, 200);
+    assert_ne!(bearers(&b), ["git-access-1"]);
+    assert!(git.forms().iter().any(|form| form.contains("grant_type=refresh_token")));
+    git.forgets();
+    let refused = call(port, &client, "b_y");
+    assert_eq!(refused.status, 401);
+    let challenge = refused.header("www-authenticate").unwrap();
+    assert!(challenge.contains("resource_metadata="), "{challenge}");
+    assert_eq!(call(port, &client, "a_x").status, 200);
+    // The session itself goes on.
+    assert_eq!(client.refreshes(), 200);
+    assert_eq!(call(port, &client, "a_x").status, 200);
+}
+
+#[test]
+fn a_reload_keeps_sessions_rotates_keys_and_refuses_wrong_ones_whole() {
+    let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
+    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let one = folder.write("one.pem", &signing_key());
+    let two = folder.write("two.pem", &signing_key());
+    let hmac = folder.write("hmac", &"0123456789abcdef".repeat(2));
+    let with = |keys: &str, more: &str| {
+        let more = format!(
+            "  signingKeySecretRefs: [{keys}]\n  hmacSecretRefs: [{{file: \"{hmac}\"}}]\n{more}"
+        );
+        file([&a, &b], &sections(&[&corp, &git], &more))
+    };
+    let (first, second) = (format!("{{file: \"{one}\"}}"), format!("{{file: \"{two}\"}}"));
+    let path = folder.write("vmcp.yaml", &with(&first, ""));
+    let (server, port) = Running::serve(&path, &[]);
+    let mut client = Client::logged_in(port);
+    let kids = || get(port, "/.well-known/jwks.json")["keys"].as_array().unwrap().len();
+    assert_eq!(kids(), 1);
+    server.signal("HUP");
+    server.logs("took over");
+    assert_eq!(call(port, &client, "a_x").status, 200);
+
+    folder.write("vmcp.yaml", &with(&format!("{second}, {first}"), ""));
+    server.logs("took over");
+    assert_eq!(kids(), 2);
+    assert_eq!(call(port, &client, "a_x").status, 200);
+    let before = client.access.clone();
+    assert_eq!(client.refreshes(), 200);
+    let header = |token: &str| token.split('.').next().unwrap().to_owned();
+    assert_ne!(header(&before), header(&client.access), "another key signs");
+    assert_eq!(call(port, &client, "a_x").status, 200);
+
+    // A file that is changed in its place counts from the next signal on.
+    folder.write("two.pem", "no key");
+    server.signal("HUP");
+    server.logs("authServer.signingKeySecretRefs[0].file");
+    assert_eq!((kids(), call(port, &client, "a_x").status), (2, 200));
+    folder.write("two.pem", &signing_key());
+    server.signal("HUP");
+    server.logs("took over");
+    assert_eq!((kids(), call(port, &client, "a_x").status), (2, 401));
+    assert_eq!(client.refreshes(), 200);
+    assert_eq!(call(port, &client, "a_x").status, 200);
+
+    let moved = with(&first, "").replace("localhost", "127.0.0.1");
+    folder.write("vmcp.yaml", &moved);
+    server.logs("authServer.issuer: changes are taken over at a restart only");
+    client.revokes();
+    assert_eq!(call(port, &client, "a_x").status, 401);
+}
+
+#[test]
+fn pages_of_other_sites_may_use_the_endpoints_of_clients_and_see_no_page() {
+    let corp = Provider::start("corp", HOUR);
+    let folder = Folder::new();
+    let path = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], "")));
+    let (_server, port) = Running::serve(&path, &[]);
+    let origin = [("origin", "https://app.example")];
+    for at in [
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/openid-configuration",
+        "/.well-known/jwks.json",
+    ] {
+        let answer = request(port, "GET", at, &origin, "");
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, Some("*")));
+    }
+    for at in ["/oauth/token", "/oauth/register", "/oauth/revoke"] {
+        let asked = [origin[0], ("access-control-request-method", "POST")];
+        let answer = request(port, "OPTIONS", at, &asked, "");
+        assert_eq!((answer.status, answer.header("access-control-allow-origin")), (204, Some("*")));
+    }
+    for at in ["/oauth/authorize", "/mcp/oauth/callback", "/oauth/connections", "/elsewhere"] {
+        let answer = request(port, "GET", at, &origin, "");
+        assert_eq!(answer.header("access-control-allow-origin"), None, "{at}");
+        assert!(answer.status >= 400, "{at}: {}", answer.status);
+    }
+    assert_eq!(get(port, "/livez")["status"], "ok");
+}
+
+#[test]
+fn files_that_hold_no_usable_secret_are_refused_and_never_shown() {
+    let corp = Provider::start("corp", HOUR);
+    let folder = Folder::new();
+    let short = folder.write("short", "hunter2");
+    let gone = folder.path("gone");
+    let good = format!("name: x\n{}", sections(&[&corp], ""));
+    let hmac = |path: &str| format!("  hmacSecretRefs: [{{file: \"{path}\"}}]\n");
+    let key = |path: &str| format!("  signingKeySecretRefs: [{{file: \"{path}\"}}]\n");
+    let with = |more: &str| format!("name: x\n{}", sections(&[&corp], more));
+    let client =
+        |more: &str| good.replace("clientId: gateway", &format!("clientId: gateway{more}"));
+    let secret = format!(", clientSecretRef: {{file: \"{gone}\"}}");
+    refused(
+        &folder,
+        [
+            (with(&hmac(&short)), "authServer.hmacSecretRefs[0].file", "32"),
+            (with(&hmac(&gone)), "authServer.hmacSecretRefs[0].file", "cannot be read"),
+            (with(&hmac("/")), "authServer.hmacSecretRefs[0].file", "no regular file"),
+            (with(&key(&short)), "authServer.signingKeySecretRefs[0].file", "signing key"),
+            (
+                client(&secret),
+                "upstreamProviders[0].oauth2Config.clientSecretRef.file",
+                "cannot be read",
+            ),
+        ],
+    );
+    let ended = vmcp(&["validate", "--config", &folder.write("vmcp.yaml", &good)]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for path in ["signingKeySecretRefs", "hmacSecretRefs", "storage.type"] {
+        assert!(ended.err.contains(&format!("authServer.{path}: ")), "{}", ended.err);
+    }
+}
+
+#[test]
+fn what_cannot_work_together_is_refused_with_its_place() {
+    let corp = Provider::start("corp", HOUR);
+    let folder = Folder::new();
+    let good = format!("name: x\n{}", sections(&[&corp], ""));
+    let with = |more: &str| format!("name: x\n{}", sections(&[&corp], more));
+    let client =
+        |more: &str| good.replace("clientId: gateway", &format!("clientId: gateway{more}"));
+    let oidc = |more: &str| good.replace("insecure", &format!("{more}, insecure"));
+    refused(
+        &folder,
+        [
+            (
+                client(", redirectUri: \"https://elsewhere.test/back\""),
+                "upstreamProviders[0].oauth2Config.redirectUri",
+                "leave from",
+            ),
+            (
+                client(", redirectUri: \"http://localhost/mcp\""),
+                "oauth2Config.redirectUri",
+                "taken",
+            ),
+            (
+                client(", redirectUri: \"http://localhost/oauth/token\""),
+                "oauth2Config.redirectUri",
+                "another endpoint",
+            ),
+            (with("  baselineClientScopes: [root]\n"), "authServer.baselineClientScopes", "root"),
+            (
+                with("  tokenLifespans: {accessTokenLifespan: 25h}\n"),
+                "authServer.tokenLifespans.accessTokenLifespan",
+                "24 hours",
+            ),
+            (oidc("resource: \"http://localhost/\""), "incomingAuth.oidc.audience", "the resource"),
+            (oidc("jwksUrl: \"https://a.test/k\""), "incomingAuth.oidc.jwksUrl", "jwks.json"),
+            (
+                good.replace(
+                    "oidc: {issuer: \"http://localhost\"",
+                    "oidc: {issuer: \"http://localhos\"",
+                ),
+                "incomingAuth.oidc.issuer",
+                "authServer.issuer",
+            ),
+            (good.clone() + INJECT, "outgoingAuth.default.upstreamInject.providerName", "corp"),
+            (
+                format!("name: x\nincomingAuth: {{type: anonymous}}\n{INJECT}"),
+                "providerName",
+                "none",
+            ),
+        ],
+    );
+}
+
+/// Each is refused by `validate`, with its place and what it says.
+fn refused<const N: usize>(folder: &Folder, cases: [(String, &str, &str); N]) {
+    for (text, path, says) in cases {
+        let ended = vmcp(&["validate", "--config", &folder.write("vmcp.yaml", &text)]);
+        assert_eq!(ended.code, 1, "{path}: {ended:?}");
+        assert!(ended.err.contains(path) && ended.err.contains(says), "{path}: {}", ended.err);
+        assert!(!ended.err.contains("hunter2"), "{}", ended.err);
+    }
+}
