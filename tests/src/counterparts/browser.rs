@@ -115,6 +115,14 @@ impl Browser {
         self.act(&json!({ "open": url })).await
     }
 
+    /// Goes to where it was before.
+    ///
+    /// # Errors
+    /// When there is no page.
+    pub async fn back(&mut self) -> Result<Sight, Fault> {
+        self.act(&json!({ "back": true })).await
+    }
+
     /// Presses a key, as `Tab` or `Shift+Tab`.
     ///
     /// # Errors

@@ -71,8 +71,13 @@ impl World {
     }
 
     pub(super) async fn register(&self) -> String {
+        self.register_as("Editor").await
+    }
+
+    /// Registers a client that calls itself so.
+    pub(super) async fn register_as(&self, name: &str) -> String {
         let document = serde_json::json!({
-            "redirect_uris": ["http://127.0.0.1/callback"], "client_name": "Editor",
+            "redirect_uris": ["http://127.0.0.1/callback"], "client_name": name,
             "grant_types": ["authorization_code", "refresh_token"],
         });
         let reply =

@@ -2,6 +2,7 @@
 // no scripts; `width` is that of the window, `dark` the colour scheme that the person prefers.
 //
 //   {"open": URL}                  goes there
+//   {"back": true}                 goes to where it was before
 //   {"press": KEY}                 on the keyboard
 //   {"fill": NAME, "with": TEXT}   a field of a form
 //   {"click": NAME}                on a button
@@ -77,6 +78,7 @@ const sight = async () => {
 
 const act = async (what) => {
   if (what.open) await page.goto(what.open);
+  if (what.back) await page.goBack();
   if (what.fill) await page.locator(`[name="${what.fill}"]`).fill(what.with);
   if (what.press) await page.keyboard.press(what.press);
   if (what.click) await page.getByRole('button', { name: what.click, exact: true }).click();
