@@ -47,34 +47,24 @@ def profiles(release, folder):
     return sorted(folder.glob("*.out"))
 
 
-def ran(profile, program):
-    """How often one gateway called each function of the program."""
-    functions, objects, calls = {}, {}, collections.Counter()
-    here = callee = None
+def ran(profile, known):
+    """How often one gateway called each of the known functions, those of the program."""
+    functions, calls = {}, collections.Counter()
+    callee = None
     for line in profile.open():
-        found = re.match(r"(c?ob|c?fn)=\((\d+)\)(?: (.*))?", line)
+        found = re.match(r"(c?)fn=\((\d+)\)(?: (.*))?", line)
         if found:
-            kind, number, name = found.groups()
-            table = objects if kind.endswith("ob") else functions
+            call, number, name = found.groups()
             if name:
-                table[number] = name.strip()
-            if kind == "ob":
-                here = callee_object = table[number]
-            elif kind == "cob":
-                callee_object = table[number]
-            elif kind == "fn":
-                callee_object = here
-                if here == program:
-                    calls[plain(table[number])] += 0
-            else:
-                callee = plain(table[number])
+                functions[number] = plain(name.strip())
+            callee = functions[number]
+            if not call:
+                calls[callee] += 0
             continue
         found = re.match(r"calls=(\d+)", line)
         if found:
-            if callee_object == program:
-                calls[callee] += int(found[1])
-            callee_object = here
-    return calls
+            calls[callee] += int(found[1])
+    return {name: count for name, count in calls.items() if name in known}
 
 
 def plain(name):
@@ -110,9 +100,9 @@ def entries(order, sizes):
 
 def main():
     release = pathlib.Path(sys.argv[1]).resolve()
-    program = release / "vmcp"
+    known = sizes(release / "vmcp")
     with tempfile.TemporaryDirectory() as folder:
-        counts = [ran(path, os.fspath(program)) for path in profiles(release, pathlib.Path(folder))]
+        counts = [ran(path, known) for path in profiles(release, pathlib.Path(folder))]
     if not counts:
         sys.exit("no gateway was profiled: is valgrind installed?")
     gateways, most = collections.Counter(), collections.Counter()
@@ -122,7 +112,7 @@ def main():
             most[name] = max(most[name], number)
     # What every gateway runs comes first, so that one without some of the layers keeps least in memory.
     order = sorted(gateways, key=lambda name: (-gateways[name], -most[name], name))
-    names = [name for name in dict.fromkeys(entries(order, sizes(program))) if re.fullmatch(r"[\w.$*]+", name)]
+    names = [name for name in dict.fromkeys(entries(order, known)) if re.fullmatch(r"[\w.$*]+", name)]
     TARGET.write_text("".join(f"{name}\n" for name in names))
     print(f"{len(names)} functions of {len(counts)} gateways: {TARGET}")
 
