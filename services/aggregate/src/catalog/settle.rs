@@ -64,18 +64,23 @@ impl<'a, L> Settling<'a, L> {
         // Stable: equal names stay in the order of the configuration.
         order.sort_by(|a, b| self.names.get(*a).cmp(self.names.get(*b)));
         let mut won = Vec::with_capacity(order.len());
+        let wanted = self.names.len();
         let mut rest = &order[..];
         while let Some(first) = rest.first() {
             let name = self.names.get(*first);
-            let same = rest.iter().take_while(|other| self.names.get(**other) == name).count();
-            let (all, behind) = rest.split_at(same);
+            let others = rest.iter().skip(1);
+            let same = others.take_while(|other| self.names.get(**other) == name).count();
+            let (all, behind) = rest.split_at(1 + same);
             rest = behind;
             match all {
                 [only] => won.push(Won { name: *only, candidate: *only }),
                 all => self.contend(all.to_vec(), conflicts, &mut won),
             }
         }
-        won.sort_by(|a, b| self.names.get(a.name).cmp(self.names.get(b.name)));
+        // What got another name than it wanted is not in its place.
+        if self.names.len() > wanted {
+            won.sort_by(|a, b| self.names.get(a.name).cmp(self.names.get(b.name)));
+        }
         won
     }
 
