@@ -1,9 +1,12 @@
 //! `vmcp doctor auth`, against the server itself.
 
+use std::net::TcpListener;
+
 use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::issuer::Issuer;
+use crate::login::{Provider, sections};
 use crate::program::{Folder, Running, vmcp};
 
 fn serve(section: &str) -> (Folder, Backend, Running, String) {
@@ -14,6 +17,36 @@ fn serve(section: &str) -> (Folder, Backend, Running, String) {
     );
     let (server, port) = Running::serve(&folder.write("vmcp.yaml", &config), &[]);
     (folder, backend, server, format!("http://localhost:{port}/mcp"))
+}
+
+#[test]
+fn every_client_finds_its_way_to_the_embedded_authorization_server() {
+    let (corp, folder, backend) =
+        (Provider::start("corp", 3600), Folder::new(), Backend::start(&["x"]));
+    // The address of the server is in what clients compare.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let own = format!("\"http://localhost:{port}");
+    let config = format!(
+        "name: x\n{}backends:\n- {{name: a, url: \"{}\", transport: streamable-http}}\n",
+        sections(&[&corp], "").replace("\"http://localhost", &own),
+        backend.url()
+    );
+    let path = folder.write("vmcp.yaml", &config);
+    let server = Running::start(&["serve", "--port", &port, "--config", &path]);
+    server.logs("listening on http://");
+    let url = format!("http://localhost:{port}/mcp");
+    for client in ["claude", "chatgpt", "cursor", "vscode", "inspector"] {
+        let arguments = ["doctor", "auth", &url, "--client", client, "--register", "-o", "json"];
+        let ended = vmcp(&arguments);
+        assert_eq!((ended.code, &*ended.err), (0, ""), "{}", ended.out);
+        let json: Value = serde_json::from_str(&ended.out).unwrap();
+        assert!(json["mismatch"].is_null());
+        let steps = json["steps"].as_array().unwrap();
+        let opened = steps.last().unwrap()["found"].as_str().unwrap();
+        let start =
+            format!("http://localhost:{port}/oauth/authorize?response_type=code&client_id=");
+        assert!(opened.starts_with(&start) && opened.contains("&scope=tools&"), "{opened}");
+    }
 }
 
 #[test]
