@@ -76,16 +76,19 @@ impl World {
 
     /// Registers a client that calls itself so.
     pub(super) async fn register_as(&self, name: &str) -> String {
-        let document = serde_json::json!({
-            "redirect_uris": ["http://127.0.0.1/callback"], "client_name": name,
-            "grant_types": ["authorization_code", "refresh_token"],
-        });
-        let reply =
-            post(&format!("{}/oauth/register", self.issuer), &http::HeaderMap::new(), &document)
-                .await
-                .unwrap();
-        json(&reply)["client_id"].as_str().unwrap().to_owned()
+        register(&self.issuer, name).await
     }
+}
+
+/// Registers a client that calls itself so.
+pub(super) async fn register(issuer: &str, name: &str) -> String {
+    let document = serde_json::json!({
+        "redirect_uris": ["http://127.0.0.1/callback"], "client_name": name,
+        "grant_types": ["authorization_code", "refresh_token"],
+    });
+    let url = format!("{issuer}/oauth/register");
+    let reply = post(&url, &http::HeaderMap::new(), &document).await.unwrap();
+    json(&reply)["client_id"].as_str().unwrap().to_owned()
 }
 
 pub(super) async fn token(issuer: &str, form: &[(&str, &str)]) -> serde_json::Value {

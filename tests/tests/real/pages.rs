@@ -1,18 +1,23 @@
 //! The authorization server's pages in a real browser.
 
+use std::any::Any;
+
 use axum::Router;
 use axum::extract::RawQuery;
 use axum::response::Html;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use vmcp_auth_store::Challenge;
-use vmcp_tests::counterparts::{Browser, Sight, Window, skipped};
+use vmcp_tests::counterparts::{Browser, Gateway, Sight, UpstreamProvider, Window, skipped};
 
-use super::auth_server::{VERIFIER, World, token};
+use super::auth_server::{VERIFIER, World, register, token};
 
 /// A server, and a client that listens on loopback.
 struct Place {
-    world: World,
+    _servers: Box<dyn Any + Send>,
+    issuer: String,
+    /// Where people log in, in order.
+    providers: Vec<String>,
     client: String,
     redirect: String,
 }
@@ -26,6 +31,40 @@ impl Place {
     async fn with_client(name: &str) -> Self {
         let world = World::start().await;
         let client = world.register_as(name).await;
+        let providers = vec![world.first(), world.second()];
+        Self::of(world.issuer.clone(), providers, client, Box::new(world)).await
+    }
+
+    /// The server as it is shipped, with one provider.
+    async fn shipped() -> Self {
+        // The port of a native client's redirect URI is free.
+        let callback = "http://127.0.0.1/mcp/oauth/callback";
+        let provider = UpstreamProvider::start_for(callback, false).await.unwrap();
+        let idp = provider.issuer();
+        let gateway = Gateway::start_knowing(|url| {
+            let issuer = url.trim_end_matches("/mcp");
+            format!(
+                "name: x\nbackends: []\nincomingAuth:\n  type: oidc\n  oidc: {{issuer: \"{issuer}\", \
+                 clientId: x, audience: \"{url}\", insecureAllowHttp: true}}\n\
+                 authServer:\n  issuer: \"{issuer}\"\n  upstreamProviders:\n  - name: corp\n    \
+                 type: oauth2\n    oauth2Config: {{authorizationEndpoint: \"{idp}/auth\", tokenEndpoint: \
+                 \"{idp}/token\", clientId: public, scopes: [openid, email, offline_access], \
+                 additionalAuthorizationParams: {{prompt: consent}}, \
+                 userInfo: {{endpointUrl: \"{idp}/me\"}}}}\n"
+            )
+        });
+        let gateway = gateway.await.unwrap();
+        let issuer = gateway.url().trim_end_matches("/mcp").to_owned();
+        let client = register(&issuer, "Editor").await;
+        Self::of(issuer, vec![idp], client, Box::new((gateway, provider))).await
+    }
+
+    async fn of(
+        issuer: String,
+        providers: Vec<String>,
+        client: String,
+        servers: Box<dyn Any + Send>,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let redirect = format!("http://{}/callback", listener.local_addr().unwrap());
         let page = "<!DOCTYPE html><html lang=en><title>Client</title><h1>Back at the client</h1>";
@@ -36,7 +75,7 @@ impl Place {
             .route("/callback", get(async move || Html(page)))
             .route("/frame", get(frame));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { world, client, redirect }
+        Self { _servers: servers, issuer, providers, client, redirect }
     }
 
     fn authorize(&self) -> String {
@@ -44,7 +83,7 @@ impl Place {
         format!(
             "{}/oauth/authorize?response_type=code&client_id={}&redirect_uri={}&state=the-state\
              &code_challenge={challenge}&code_challenge_method=S256&prompt=consent",
-            self.world.issuer, self.client, self.redirect
+            self.issuer, self.client, self.redirect
         )
     }
 
@@ -54,19 +93,19 @@ impl Place {
     }
 
     fn connections(&self) -> String {
-        format!("{}/oauth/connections", self.world.issuer)
+        format!("{}/oauth/connections", self.issuer)
     }
 
     /// What the browser complained about on pages of this server.
     fn complaints(&self, sight: &Sight) -> Vec<String> {
-        let ours = sight.complaints.iter().filter(|it| it.at.starts_with(&self.world.issuer));
+        let ours = sight.complaints.iter().filter(|it| it.at.starts_with(&self.issuer));
         ours.map(|it| it.text.clone()).collect()
     }
 
     /// Logs in at both providers, after somebody agreed.
     async fn log_in(&self, browser: &mut Browser, who: &str) -> Sight {
-        for provider in [self.world.first(), self.world.second()] {
-            self.at_provider(browser, &provider, who).await;
+        for provider in &self.providers {
+            self.at_provider(browser, provider, who).await;
         }
         browser.until(&self.redirect).await.unwrap()
     }
@@ -97,7 +136,7 @@ impl Place {
             ("redirect_uri", &self.redirect),
             ("code_verifier", VERIFIER),
         ];
-        assert!(token(&self.world.issuer, &form).await["access_token"].is_string());
+        assert!(token(&self.issuer, &form).await["access_token"].is_string());
         browser
     }
 }
@@ -240,7 +279,7 @@ async fn a_person_unlinks_links_again_and_logs_out_on_the_page_of_connections() 
     let sight = browser.until(&place.connections()).await.unwrap();
     assert!(sight.text.contains("not linked"), "{sight:?}");
     browser.click("Link git, Editor").await.unwrap();
-    place.at_provider(&mut browser, &place.world.second(), "alice").await;
+    place.at_provider(&mut browser, &place.providers[1].clone(), "alice").await;
     let sight = browser.until(&place.connections()).await.unwrap();
     assert!(!sight.text.contains("not linked"), "{sight:?}");
 
@@ -252,6 +291,22 @@ async fn a_person_unlinks_links_again_and_logs_out_on_the_page_of_connections() 
     assert_eq!(place.complaints(&sight), [""; 0]);
     let sight = browser.open(&place.connections()).await.unwrap();
     assert_eq!(sight.headings, ["Nobody is logged in here"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_uses_the_pages_of_the_server_as_it_is_shipped() {
+    if skipped() {
+        return;
+    }
+    let place = Place::shipped().await;
+    let mut browser = place.logged_in(Window::WIDE).await;
+    let sight = browser.open(&place.connections()).await.unwrap();
+    assert!(sight.text.contains("alice@example.com"), "{sight:?}");
+    assert_eq!(place.complaints(&sight), [""; 0]);
+    browser.click("Log out, Editor").await.unwrap();
+    let sight = browser.until(&place.connections()).await.unwrap();
+    assert!(sight.text.contains("Nothing is connected"), "{sight:?}");
+    assert_eq!(place.complaints(&sight), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
