@@ -1,7 +1,9 @@
 //! A person's browser: Chromium of Debian's packages, driven by a script in `tests/tools`.
 
-use std::env;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::{env, fs};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,10 +12,12 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::install::chromium;
-use super::{Fault, Process, npm};
+use super::{Fault, Process, npm, scratch_dir};
 
 /// Until a page is there; browsers start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// A running browser, closed when this is dropped.
 #[derive(Debug)]
@@ -21,7 +25,13 @@ pub struct Browser {
     lines: Lines<BufReader<ChildStdout>>,
     input: ChildStdin,
     process: Process,
+    // Goes after the process that writes into it.
+    _profile: Profile,
 }
+
+/// What a browser keeps while it runs: cookies, caches.
+#[derive(Debug)]
+struct Profile(PathBuf);
 
 /// What a browser is like.
 #[derive(Debug, Clone, Copy)]
@@ -95,16 +105,21 @@ impl Browser {
         let (npm, chromium) = (npm().await?, chromium().await?);
         let Window { scripts, width, dark } = window;
         let libraries = [chromium.libraries(), chromium.libraries().join("pulseaudio")];
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let profile = format!("{}-browser-{number}", std::process::id());
+        let profile = Profile(scratch_dir()?.join("runs").join(profile));
+        fs::create_dir_all(&profile.0)?;
         let mut command = Command::new(npm.node24());
         command
             .arg(npm.script("browser.mjs"))
             .arg(chromium.file("usr/lib/chromium/chromium-headless-shell"))
             .arg(json!({ "script": scripts, "width": width, "dark": dark }).to_string())
             .arg(env::join_paths(libraries)?)
-            .arg(chromium.file("fonts.conf"));
+            .arg(chromium.file("fonts.conf"))
+            .env("TMPDIR", &profile.0);
         let mut process = Process::start("browser", command, true)?;
         let (lines, input) = process.lines()?;
-        Ok(Self { lines, input, process })
+        Ok(Self { lines, input, process, _profile: profile })
     }
 
     /// Goes to an address.
@@ -173,5 +188,12 @@ impl Browser {
             Some(error) => Err(format!("{what}: {error}").into()),
             None => Ok(Sight::deserialize(seen)?),
         }
+    }
+}
+
+impl Drop for Profile {
+    fn drop(&mut self) {
+        // The browser ends when it loses the one who drives it, and may write until then: some of it may stay.
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
