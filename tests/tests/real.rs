@@ -26,6 +26,8 @@ mod login;
 mod old_transport;
 #[path = "real/otlp.rs"]
 mod otlp;
+#[path = "real/own_issuer.rs"]
+mod own_issuer;
 #[path = "real/pages.rs"]
 mod pages;
 #[path = "real/questions.rs"]

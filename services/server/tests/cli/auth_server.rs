@@ -288,3 +288,21 @@ fn refused<const N: usize>(folder: &Folder, cases: [(String, &str, &str); N]) {
         assert!(!ended.err.contains("hunter2"), "{}", ended.err);
     }
 }
+
+#[test]
+fn a_redis_that_does_not_answer_is_told_at_the_start() {
+    let corp = Provider::start("corp", HOUR);
+    let folder = Folder::new();
+    let password = folder.write("password", "hunter2\n");
+    let storage = format!(
+        "  storage: {{type: redis, redis: {{addr: \"127.0.0.1:1\", dialTimeout: 1s, \
+         aclUserConfig: {{passwordSecretRef: {{file: \"{password}\"}}}}}}}}\n"
+    );
+    let text = format!("name: x\n{}", sections(&[&corp], &storage));
+    let file = folder.write("vmcp.yaml", &text);
+    assert_eq!(vmcp(&["validate", "--config", &file]).code, 0, "nobody is asked");
+    let ended = vmcp(&["serve", "--port", "0", "--config", &file]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.err.contains("authServer.storage.redis: "), "{ended:?}");
+    assert!(!ended.err.contains("hunter2"), "{ended:?}");
+}

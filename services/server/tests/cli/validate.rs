@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
+use crate::login::signing_key;
 use crate::program::{Ended, Folder, vmcp, vmcp_with};
 
 fn validate(text: &str, arguments: &[&str]) -> Ended {
@@ -132,12 +133,17 @@ fn the_readme_shows_valid_files() {
     let readme = include_str!("../../../../README.md");
     let variables = [("DOCS_KEY", "a"), ("EXCHANGE_SECRET", "b")];
     let examples: Vec<_> = readme.split("```yaml\n").skip(1).collect();
-    assert_eq!(examples.len(), 2);
+    assert_eq!(examples.len(), 3);
     for example in examples {
         let (example, _) = example.split_once("```").unwrap();
         let folder = Folder::new();
-        let file = folder.write("vmcp.yaml", example);
+        for name in ["hmac", "redis", "corp", "code"] {
+            folder.write(name, &"0123456789abcdef".repeat(4));
+        }
+        folder.write("key.pem", &signing_key());
+        let example = example.replace("/run/secrets/", &folder.path(""));
+        let file = folder.write("vmcp.yaml", &example);
         let ended = vmcp_with(&["validate", "-c", &file], &variables);
-        assert_eq!((ended.code, &*ended.err), (0, ""));
+        assert_eq!((ended.code, &*ended.err), (0, ""), "{example}");
     }
 }
