@@ -113,7 +113,7 @@ async fn clients_log_in_through_two_providers_and_their_backend_is_shown_the_sec
         UpstreamProvider::start(true).await.unwrap(),
     );
     let fixture = Fixture::start(Generation::Both).await.unwrap();
-    let gateway = gateway(&first, &second, &fixture.url(), None).await;
+    let gateway = gateway(&first, &second, fixture.url(), None).await;
     for (client, era) in [
         (Client::PythonMcp, Era::Legacy),
         (Client::PythonMcp, Era::Modern),
@@ -135,7 +135,7 @@ async fn a_client_logs_in_where_the_state_is_in_redis() {
         UpstreamProvider::start(true).await.unwrap(),
     );
     let fixture = Fixture::start(Generation::Both).await.unwrap();
-    let gateway = gateway(&first, &second, &fixture.url(), Some(&redis)).await;
+    let gateway = gateway(&first, &second, fixture.url(), Some(&redis)).await;
     comes_through(Client::PythonMcp, Era::Modern, &gateway, [&first, &second]).await;
     let keys = redis.cli(&["-a", "canary", "--no-auth-warning", "KEYS", "vmcp:auth:v1:*"]).await;
     let keys = keys.unwrap();
