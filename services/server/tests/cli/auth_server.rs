@@ -306,3 +306,48 @@ fn a_redis_that_does_not_answer_is_told_at_the_start() {
     assert!(ended.err.contains("authServer.storage.redis: "), "{ended:?}");
     assert!(!ended.err.contains("hunter2"), "{ended:?}");
 }
+
+#[test]
+fn the_first_providers_token_is_exchanged_unless_another_is_named() {
+    let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
+    let exchange = Provider::start("exchange", HOUR);
+    for (named, subject) in [("", "corp-access-1"), (", subjectProviderName: git", "git-access-2")]
+    {
+        let (folder, a) = (Folder::new(), Backend::start(&["x"]));
+        let (own, url, at) = (sections(&[&corp, &git], ""), a.url(), exchange.token_url());
+        let text = format!(
+            "name: x\n{own}outgoingAuth: {{source: inline, default: {{type: token_exchange, \
+             tokenExchange: {{tokenUrl: \"{at}\"{named}}}}}}}\n\
+             backends: [{{name: a, url: \"{url}\", transport: streamable-http}}]\n"
+        );
+        let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        let client = Client::logged_in(port);
+        assert_eq!(call(port, &client, "a_x").status, 200);
+        let form = exchange.forms().pop().unwrap();
+        assert!(form.contains(&format!("subject_token={subject}")), "{form}");
+        assert!(bearers(&a)[0].starts_with("exchange-access-"), "{:?}", bearers(&a));
+    }
+}
+
+#[test]
+fn policies_see_what_the_primary_provider_says_of_the_caller() {
+    let (corp, speaking) = (Provider::start("corp", HOUR), Provider::start("speaking", HOUR));
+    for (primary, listed) in [(", primaryUpstreamProvider: speaking", 1), ("", 0)] {
+        let (folder, a) = (Folder::new(), Backend::start(&["x"]));
+        let (own, url) = (sections(&[&corp, &speaking], ""), a.url());
+        let own = own.replace(
+            "authServer:",
+            &format!(
+                "  authz: {{type: cedar, policies: \
+                 ['permit(principal in Group::\"eng\", action, resource);']{primary}}}\nauthServer:"
+            ),
+        );
+        let text = format!(
+            "name: x\n{own}backends: [{{name: a, url: \"{url}\", transport: streamable-http}}]\n"
+        );
+        let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        let client = Client::logged_in(port);
+        let tools = ask(port, Some(&client.access), "tools/list", &json!({})).message();
+        assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(listed), "{tools}");
+    }
+}

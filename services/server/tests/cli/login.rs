@@ -82,6 +82,21 @@ impl Provider {
         )
     }
 
+    /// One that says nothing, but of the provider that says who is in which group.
+    fn access(&self, count: u64) -> String {
+        if self.name != "speaking" {
+            return format!("{}-access-{count}", self.name);
+        }
+        let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let claims = json!({"sub": "alice", "groups": ["eng"]});
+        format!("{}.{}.c2ln", part(json!({"alg": "RS256"})), part(claims))
+    }
+
+    /// Its token endpoint.
+    pub(crate) fn token_url(&self) -> String {
+        format!("{}/token", self.url)
+    }
+
     fn answer(&self, mut stream: TcpStream) {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let (mut head, mut line) = (String::new(), String::new());
@@ -104,7 +119,8 @@ impl Provider {
             (
                 200,
                 json!({
-                    "access_token": format!("{}-access-{count}", self.name), "token_type": "Bearer",
+                    "access_token": self.access(count), "token_type": "Bearer",
+                "issued_token_type": "urn:ietf:params:oauth:token-type:access_token",
                     "refresh_token": format!("{}-refresh-{count}", self.name),
                     "expires_in": self.state.expires_in,
                 }),
