@@ -269,6 +269,7 @@ impl Shared {
             "dropped_messages": report.dropped_messages,
             "connections": self.connections.load(Ordering::Relaxed),
             "configuration": self.reloads.to_json(),
+            "authorization_server": self.stacks.load().issuer().map(Issuer::to_json),
         })
     }
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
+use serde_json::{Value, json};
 use tokio::task::AbortHandle;
-use vmcp_auth_server::{AuthServer, StartFault};
+use vmcp_auth_server::{AuthServer, Sizes, StartFault};
 use vmcp_auth_store::Store;
 
 use crate::parts::{Issuing, Sessions, StorageError};
@@ -103,6 +104,18 @@ impl Issuer {
     /// Whether it is the same one.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// What `/status` shows of it.
+    pub(crate) fn to_json(&self) -> Value {
+        let Sizes { documents, addresses, revoked, rows } = self.0.server.sizes();
+        json!({
+            "issuer": self.0.issuer,
+            "client_documents": documents,
+            "watched_addresses": addresses,
+            "ended_sessions": revoked,
+            "upstream_tokens": rows,
+        })
     }
 
     pub(crate) fn router(&self) -> Router {

@@ -81,7 +81,13 @@ fn a_session_that_is_revoked_ends_its_streams_and_its_tokens_and_nobody_elses() 
     let headers = [("accept", "text/event-stream"), ("authorization", &*bearer)];
     let stream = request(port, "GET", "/sse", &headers, "");
     assert_eq!(stream.status, 200);
+    let shown = || get(port, "/status")["authorization_server"].clone();
+    assert_eq!(
+        (&shown()["issuer"], &shown()["ended_sessions"]),
+        (&json!("http://localhost"), &json!(0))
+    );
     client.revokes();
+    assert_eq!(shown()["ended_sessions"], 1);
     // It ends: this would wait for longer than a test does.
     stream.read(&mut String::new());
     let refused = call(port, &client, "a_x");
