@@ -138,7 +138,6 @@ async fn main() -> Result<(), BoxError> {
         .map_response(wrap)
         .service(greeter);
     let service = TowerToHyperService::new(service);
-
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     loop {
