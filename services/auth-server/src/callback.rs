@@ -10,7 +10,7 @@ use vmcp_auth_store::{
     Aim, Consent, Label, Login, Profile, Row, Seed, SessionHead, Stage, Subject, SubjectName,
     Timestamp, UserId,
 };
-use vmcp_upstream::{Answer, Exposed, Tokens};
+use vmcp_upstream::{Answer, Declined, Exposed, Tokens};
 
 use crate::error::{Code, Fault};
 use crate::flow::{STEP, Stop, state_key, upstream_fault};
@@ -45,9 +45,9 @@ impl Inner {
         path: &str,
         query: &str,
     ) -> Result<Response, Trouble> {
-        let params = Params::parse(query.as_bytes()).map_err(|_| Trouble::MALFORMED)?;
+        let params = Params::parse(query.as_bytes()).map_err(|_| Trouble::ANSWER)?;
         let state = params.get("state").filter(|_| !params.is_twice("state"));
-        let key = state_key(state.ok_or(Trouble::MALFORMED)?);
+        let key = state_key(state.ok_or(Trouble::ANSWER)?);
         let login = self
             .store
             .take_login(&key)
@@ -65,21 +65,22 @@ impl Inner {
                 cookie.send(&self.settings, &mut response);
                 Ok(response)
             }
-            Err(Stop::Person(trouble)) => {
+            Err(stop) => {
                 self.clear(&login).await;
-                Err(trouble)
-            }
-            Err(Stop::Client(fault)) => {
-                self.clear(&login).await;
+                let fault = match stop {
+                    Stop::Person(trouble) => return Err(trouble),
+                    Stop::Client(fault) => fault,
+                };
+                // Where no client asked, there is nobody else to tell than the person.
                 let to = self.login_error_uri(&login, &fault);
-                to.map(|to| redirect(&to)).ok_or(Trouble::PROVIDER)
+                to.map(|to| redirect(&to)).ok_or_else(|| Trouble::of_login(&fault))
             }
         }
     }
 
     /// Takes away what a login that failed has brought so far. What cannot be taken away ends by itself.
     async fn clear(&self, login: &Login) {
-        if matches!(login.aim, Aim::Authorize(_)) && login.user.is_some() {
+        if matches!(login.aim, Aim::Authorize(_)) {
             let _ = self.store.drop_session(&login.session).await;
         }
     }
@@ -101,15 +102,16 @@ impl Inner {
                 "the identity provider's answer is malformed",
             )));
         }
-        if params.has("error") {
-            // The provider's words are its own: neither shown nor passed on.
-            tracing::info!(provider = %leg.name, "an upstream provider refused a login");
-            let words = "the login at the identity provider was refused";
-            return Err(Stop::Client(Fault::new(Code::AccessDenied, words)));
-        }
-        let words = "the identity provider's answer has no code";
-        let code = params.get("code").ok_or(Stop::Client(Fault::new(Code::AccessDenied, words)))?;
-        let answer = Answer { code: code.into(), iss: params.get("iss").map(str::to_owned) };
+        // The provider's own words are neither shown nor passed on.
+        let outcome = match (params.get("error"), params.get("code")) {
+            (Some(error), _) => Err(Declined::of(error)),
+            (None, Some(code)) => Ok(code.into()),
+            (None, None) => {
+                let words = "the identity provider's answer has neither a code nor an error";
+                return Err(Stop::Client(Fault::new(Code::AccessDenied, words)));
+            }
+        };
+        let answer = Answer { outcome, iss: params.get("iss").map(str::to_owned) };
         let kept = self
             .open("leg", login.session, provider, sealed)
             .map_err(|error| Stop::Client(error.into()))?;

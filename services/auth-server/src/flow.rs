@@ -8,6 +8,7 @@ use secrecy::ExposeSecret;
 use vmcp_auth_store::{
     Aim, Digest, Label, Login, ProviderName, Request, SessionId, Stage, VaultError,
 };
+use vmcp_upstream::Declined;
 
 use crate::error::{Code, Fault};
 use crate::opaque::nonce;
@@ -23,9 +24,13 @@ pub(crate) const STEP: Duration = Duration::from_secs(600);
 pub(crate) enum Stop {
     /// The person is told, since it is not known, or not certain, who else could be.
     Person(Trouble),
-    /// The client is told.
+    /// The client is told; the person, where no client asked.
     Client(Fault),
 }
+
+/// What a client is told of a person who cancelled at a provider, or was refused there.
+const DECLINED: Fault =
+    Fault::new(Code::AccessDenied, "the login was cancelled or refused at the identity provider");
 
 /// What a consent is found by.
 pub(crate) fn consent_key(id: &str) -> Digest {
@@ -36,6 +41,10 @@ pub(crate) fn consent_key(id: &str) -> Digest {
 pub(crate) fn state_key(state: &str) -> Digest {
     Digest::of(["state\0", state].concat())
 }
+
+/// What a client is told of a provider that is not what the configuration says.
+const MISFIT: Fault =
+    Fault::new(Code::ServerError, "the identity provider and this server do not fit together");
 
 impl Inner {
     /// Sends the login to a provider: in the place of the one under `from`, or as a new one. `None` if that one
@@ -114,6 +123,7 @@ impl Inner {
 /// What a client is told of an upstream provider's fault: nothing that the provider said.
 pub(crate) fn upstream_fault(fault: &vmcp_upstream::Fault) -> Fault {
     match fault.error() {
+        "access_denied" if *fault == vmcp_upstream::Fault::Declined(Declined::Denied) => DECLINED,
         "access_denied" => {
             Fault::new(Code::AccessDenied, "the login at the identity provider failed")
         }
@@ -121,10 +131,7 @@ pub(crate) fn upstream_fault(fault: &vmcp_upstream::Fault) -> Fault {
             "the identity provider cannot be asked at the moment",
             Duration::from_secs(30),
         ),
-        _ => Fault::new(
-            Code::ServerError,
-            "the identity provider and this server do not fit together",
-        ),
+        _ => MISFIT,
     }
 }
 
@@ -218,11 +225,32 @@ impl Trouble {
         help: "Log in from an application to see them again.",
     };
 
+    pub(crate) const ANSWER: Self = Self {
+        status: StatusCode::BAD_REQUEST,
+        title: "The identity provider's answer cannot be read",
+        text: "It does not say which login it belongs to.",
+        help: "Go back to the application and log in again; if that does not help, tell whoever runs this server.",
+    };
+
     pub(crate) const PROVIDER: Self = Self {
         status: StatusCode::BAD_GATEWAY,
-        title: "The identity provider did not let you in",
-        text: "It refused, or cannot be asked at the moment. Nothing was changed.",
-        help: "Try again in a minute.",
+        title: "The login at the identity provider failed",
+        text: "Its answer is not of this login, or came too late. Nothing was changed.",
+        help: "Go back to your connections and try again.",
+    };
+
+    pub(crate) const DECLINED: Self = Self {
+        status: StatusCode::FORBIDDEN,
+        title: "You did not log in at the identity provider",
+        text: "The login was cancelled there, or the provider refused it. Nothing was changed.",
+        help: "Go back to your connections to try again; if the provider refuses you, ask whoever runs it for access.",
+    };
+
+    pub(crate) const MISFIT: Self = Self {
+        status: StatusCode::BAD_GATEWAY,
+        title: "The identity provider and this server do not fit together",
+        text: "One of them is not configured for the other. Nothing was changed.",
+        help: "Tell whoever runs this server.",
     };
 
     pub(crate) const OTHER_ACCOUNT: Self = Self {
@@ -232,6 +260,18 @@ impl Trouble {
                changed.",
         help: "Log out there and link again with the same account.",
     };
+}
+
+impl Trouble {
+    /// What the person is told of a login that no client asked for.
+    pub(crate) fn of_login(fault: &Fault) -> Self {
+        match fault.code {
+            _ if *fault == DECLINED => Self::DECLINED,
+            Code::AccessDenied => Self::PROVIDER,
+            _ if *fault == MISFIT => Self::MISFIT,
+            _ => Self::from(fault),
+        }
+    }
 }
 
 impl From<&Fault> for Trouble {

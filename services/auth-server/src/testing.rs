@@ -172,7 +172,8 @@ impl Upstream for Fake {
             }
             // As PKCE does: a code is good for the leg that it was given for.
             let leg = String::from_utf8(leg.expose_secret().to_vec()).unwrap();
-            if answer.code.expose_secret() != format!("code for {leg}") {
+            let code = answer.outcome.map_err(Fault::Declined)?;
+            if code.expose_secret() != format!("code for {leg}") {
                 return Err(AnswerFault::WrongIssuer.into());
             }
             Ok(Login {
@@ -230,6 +231,14 @@ impl World {
         let server =
             AuthServer::new(settings, Arc::clone(&store), upstreams, clock.clone()).unwrap();
         Self { server, store, clock, corp, git }
+    }
+
+    /// The same store behind other providers.
+    pub(crate) fn behind(other: &Self, upstreams: Vec<Arc<dyn Upstream>>) -> Self {
+        let (store, clock) = (Arc::clone(&other.store), other.clock.clone());
+        let server = AuthServer::new(settings(), Arc::clone(&store), upstreams, clock.clone());
+        let [corp, git] = ["corp", "git"].map(|name| Fake::new(name, &clock));
+        Self { server: server.unwrap(), store, clock, corp, git }
     }
 
     pub(crate) fn router(&self) -> Router {
@@ -303,6 +312,13 @@ impl World {
             .extend_pairs([("code", code.as_str()), ("state", &state)])
             .finish();
         format!("/oauth/callback?{query}")
+    }
+
+    /// Goes to a provider and comes back with an error.
+    pub(crate) fn not_at_provider(to: &str, error: &str) -> String {
+        let back = Self::at_provider(to);
+        let (_, state) = back.split_once("&state=").unwrap();
+        format!("/oauth/callback?error={error}&error_description=canary&state={state}")
     }
 
     /// Everything up to the first provider.

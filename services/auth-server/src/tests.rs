@@ -7,6 +7,7 @@ mod discovery;
 mod documents;
 mod faults;
 mod machine;
+mod mix_up;
 mod refresh;
 mod registration;
 mod rows;

@@ -24,10 +24,11 @@ pub trait Upstream: Debug + Send + Sync {
     /// The login cannot be begun.
     fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>>;
 
-    /// Redeems the answer, and says who logged in.
+    /// Redeems the answer, and says who logged in. It is first seen whether the answer is this leg's, whatever
+    /// it says (RFC 9207 section 2.4).
     ///
     /// # Errors
-    /// It is no answer to this leg, or does not say credibly who logged in.
+    /// It is no answer to this leg, reports an error, or does not say credibly who logged in.
     fn finish<'a>(
         &'a self,
         leg: &'a SecretSlice<u8>,

@@ -25,6 +25,9 @@ pub enum Fault {
         /// description.
         code: Box<str>,
     },
+    /// The provider sent the browser back without a code.
+    #[error(transparent)]
+    Declined(Declined),
     /// The provider is not what the configuration says, or lacks what is needed.
     #[error("the provider does not fit the configuration: {0}")]
     Misfit(&'static str),
@@ -97,6 +100,21 @@ pub enum Outage {
     WrongType,
 }
 
+/// Why a provider sent the browser back without a code, as far as its error's name says (RFC 6749 section
+/// 4.1.2.1, OpenID Connect Core 1.0 section 3.1.2.6). What else it says is its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Declined {
+    /// The person cancelled, or the provider does not let them in.
+    #[error("the login was cancelled or refused at the provider")]
+    Denied,
+    /// The provider cannot do it at the moment.
+    #[error("the provider cannot log anybody in at the moment")]
+    Unavailable,
+    /// The provider takes exception to what this server asks for, or to this server.
+    #[error("the provider refused the authorization request")]
+    Misfit,
+}
+
 /// Why the answer that the browser brought does not belong to a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum AnswerFault {
@@ -146,7 +164,7 @@ pub enum IdentityFault {
 /// Who can do something about a [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Blame {
-    /// Whoever brought the answer: the login has to be begun anew.
+    /// Whoever brought the answer, or logged in: the login has to be begun anew.
     Browser,
     /// The provider, or the way there: later it may work.
     Provider,
@@ -168,6 +186,30 @@ pub enum RefreshFault {
     SubjectChanged,
 }
 
+// === impl Declined ===
+
+impl Declined {
+    /// What the parameter `error` means. A name that no standard has is taken for a refusal, since that is
+    /// what providers make up names for.
+    #[must_use]
+    pub fn of(error: &str) -> Self {
+        match error {
+            "server_error" | "temporarily_unavailable" => Self::Unavailable,
+            "invalid_request"
+            | "unauthorized_client"
+            | "unsupported_response_type"
+            | "invalid_scope"
+            | "invalid_target"
+            | "invalid_request_uri"
+            | "invalid_request_object"
+            | "request_not_supported"
+            | "request_uri_not_supported"
+            | "registration_not_supported" => Self::Misfit,
+            _ => Self::Denied,
+        }
+    }
+}
+
 // === impl Fault ===
 
 impl Fault {
@@ -187,8 +229,10 @@ impl Fault {
             Self::Refused { place: Place::Token, code } if &**code == "invalid_grant" => {
                 Blame::Browser
             }
-            Self::Refused { .. } | Self::Misfit(_) => Blame::Operator,
-            Self::Answer(_) => Blame::Browser,
+            Self::Refused { .. } | Self::Misfit(_) | Self::Declined(Declined::Misfit) => {
+                Blame::Operator
+            }
+            Self::Answer(_) | Self::Declined(Declined::Denied) => Blame::Browser,
             Self::Identity(fault) => match fault {
                 IdentityFault::Token(VerifyError::Keys(_)) => Blame::Provider,
                 IdentityFault::Token(VerifyError::Token(_))
@@ -199,7 +243,9 @@ impl Fault {
                 | IdentityFault::AccessTokenHash
                 | IdentityFault::OtherUser => Blame::Browser,
             },
-            Self::Registrations | Self::Random => Blame::Provider,
+            Self::Declined(Declined::Unavailable) | Self::Registrations | Self::Random => {
+                Blame::Provider
+            }
         }
     }
 
@@ -219,6 +265,9 @@ impl Fault {
         match (self, self.blame()) {
             (Self::Registrations | Self::Random, _) => {
                 "This server cannot do this at the moment. Try again in a minute."
+            }
+            (Self::Declined(_), Blame::Browser) => {
+                "The login was cancelled or refused at the identity provider. Log in again."
             }
             (_, Blame::Browser) => {
                 "The identity provider's answer is not of this login. Log in again."

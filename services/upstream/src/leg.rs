@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{AnswerFault, Scopes};
+use crate::{AnswerFault, Declined, Scopes};
 
 /// What [`Provider::begin`](crate::Provider::begin) needs to know again in
 /// [`Provider::finish`](crate::Provider::finish). It is serialised as [`Exposed`](crate::Exposed), to be
@@ -34,8 +34,9 @@ pub struct Leg {
 /// What a provider's answer says in the callback's query (RFC 6749 section 4.1.2, RFC 9207 section 2).
 #[derive(Clone)]
 pub struct Answer {
-    /// The authorization code.
-    pub code: SecretString,
+    /// The authorization code, or why there is none: the parameter `error`, read by [`Declined::of`]. It is
+    /// the provider's only if `iss` is, so it counts for nothing before [`Leg::expects`] was asked.
+    pub outcome: Result<SecretString, Declined>,
     /// Who answers.
     pub iss: Option<String>,
 }
@@ -53,8 +54,8 @@ impl Leg {
         self.begun
     }
 
-    /// Whether an answer with `iss` can be this leg's (RFC 9207 section 2.4). To be asked of answers that
-    /// report an error too; [`Provider::finish`](crate::Provider::finish) asks by itself.
+    /// Whether an answer with `iss` can be this leg's (RFC 9207 section 2.4), a code or an error.
+    /// [`Provider::finish`](crate::Provider::finish) asks by itself, of both.
     ///
     /// An issuer that says who it is in each answer has to; one that doesn't say so, but does, has to be the
     /// expected one all the same. Where no issuer is known, nothing can be compared.

@@ -23,7 +23,7 @@ mod testing;
 pub use self::{
     client::{Dynamic, Fixed, RegistrationPlace},
     endpoint::{Endpoint, Issuer},
-    fault::{AnswerFault, Blame, Fault, IdentityFault, Outage, Place, RefreshFault},
+    fault::{AnswerFault, Blame, Declined, Fault, IdentityFault, Outage, Place, RefreshFault},
     leg::{Answer, Leg},
     mapping::{FieldMapping, Headers, Method, Path, TokenMapping, UserInfo},
     provider::{Provider, Revocation},

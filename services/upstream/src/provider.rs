@@ -166,8 +166,8 @@ impl Provider {
     /// Redeems the code of `answer`, and says who logged in. A leg is used once, whatever comes of it.
     ///
     /// # Errors
-    /// The answer is not this login's, the provider refuses the code, or it does not say credibly who the
-    /// user is.
+    /// The answer is not this login's, it reports an error ([`Fault::Declined`]), the provider refuses the
+    /// code, or it does not say credibly who the user is.
     pub async fn finish(&self, leg: &Leg, answer: Answer) -> Result<Login, Fault> {
         self.0.bounded(Place::Token, self.0.finish(leg, answer)).await
     }

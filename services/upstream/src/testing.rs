@@ -201,7 +201,7 @@ impl Fake {
 }
 
 pub(crate) fn answer(iss: Option<&str>) -> Answer {
-    Answer { code: "c0de".into(), iss: iss.map(Into::into) }
+    Answer { outcome: Ok("c0de".into()), iss: iss.map(Into::into) }
 }
 
 impl State {

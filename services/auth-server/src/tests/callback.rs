@@ -193,6 +193,42 @@ async fn what_a_provider_says_of_an_error_is_shown_to_nobody() {
 }
 
 #[tokio::test]
+async fn who_cancels_at_a_provider_comes_back_to_the_client_with_what_it_can_act_on() {
+    let world = World::new();
+    let client = world.client().await;
+    for (error, code) in [
+        ("access_denied", "access_denied"),
+        ("user_cancelled_login", "access_denied"),
+        ("temporarily_unavailable", "temporarily_unavailable"),
+        ("server_error", "temporarily_unavailable"),
+        ("unauthorized_client", "server_error"),
+    ] {
+        for legs in [1, 2] {
+            let mut browser = Browser::default();
+            let mut at = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+            if legs == 2 {
+                at = browser.get(&world, &World::at_provider(&at)).await.location();
+            }
+            let back = World::not_at_provider(&at, error);
+            let came = browser.get(&world, &back).await;
+            let to = answered(&came);
+            assert!(to.as_str().starts_with(APP) && !to.as_str().contains("canary"), "{to}");
+            assert_eq!(param(&to, "error").as_deref(), Some(code), "{error}");
+            assert!(param(&to, "error_description").unwrap().contains("identity provider"));
+            assert_eq!(param(&to, "state").as_deref(), Some("client-state"));
+            assert_eq!(param(&to, "iss").as_deref(), Some(ISSUER));
+            assert!(param(&to, "code").is_none());
+            // The login is over, with what its first leg brought.
+            let counts = world.store.counts().await.unwrap();
+            assert_eq!((counts.logins, counts.sessions, counts.codes), (0, 0, 0));
+            assert_eq!(browser.get(&world, &back).await.status, 400);
+            let after = World::at_provider(&at);
+            assert_eq!(browser.get(&world, &after).await.status, 400);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_failed_leg_tells_the_client_and_leaves_nothing() {
     let world = World::new();
     let client = world.client().await;

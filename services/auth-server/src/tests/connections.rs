@@ -89,6 +89,26 @@ async fn the_first_provider_is_linked_again_by_the_same_person_alone() {
 }
 
 #[tokio::test]
+async fn who_cancels_a_new_link_is_told_so_and_keeps_the_old_one() {
+    let world = World::new();
+    let client = world.client().await;
+    let (mut browser, got) = visitor(&world, &client).await;
+    for (error, status, words) in [
+        ("access_denied", 403, "You did not log in at the identity provider"),
+        ("%3Cb%3Ecanary", 403, "You did not log in at the identity provider"),
+        ("server_error", 503, "Try again in a minute"),
+        ("invalid_scope", 502, "do not fit together"),
+    ] {
+        let git = act(&world, &mut browser, "link", Some("git")).await.refresh_target();
+        let back = browser.get(&world, &World::not_at_provider(&git, error)).await;
+        assert_eq!(back.status, status, "{error}");
+        assert!(back.text.contains(words) && !back.text.contains("canary"), "{}", back.text);
+    }
+    let token = world.server.verifier(RESOURCE).unwrap().verify(&got.access).unwrap();
+    assert!(world.server.tokens(token.session).token("git", UpstreamKind::Access).await.is_ok());
+}
+
+#[tokio::test]
 async fn logging_an_application_out_ends_its_tokens_and_its_consent() {
     let world = World::new();
     let client = world.client().await;

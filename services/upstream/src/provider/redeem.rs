@@ -35,8 +35,9 @@ const DEAD: [&str; 5] = [
 
 impl Inner {
     pub(super) async fn finish(&self, leg: &Leg, answer: Answer) -> Result<Login, Fault> {
-        let Answer { code, iss } = answer;
+        let Answer { outcome, iss } = answer;
         leg.expects(iss.as_deref())?;
+        let code = outcome.map_err(Fault::Declined)?;
         // A clock that went back makes no login too old.
         if self.clock.now().duration_since(leg.begun).is_ok_and(|age| age >= LEG) {
             return Err(AnswerFault::TooLate.into());

@@ -197,6 +197,11 @@ async fn an_answer_is_taken_from_whom_it_is_expected_only() {
             assert_eq!(outcome.err(), wanted.map(Fault::Answer), "{says_so} {iss:?}");
             // A code of another issuer must not get to this one.
             assert_eq!(fake.asked("/token").is_empty(), wanted.is_some());
+            // Nor is an error of another issuer this one's.
+            let denied = Answer { outcome: Err(Declined::Denied), ..answer(iss) };
+            let fault = provider.finish(&leg, denied).await.unwrap_err();
+            let own = Fault::Declined(Declined::Denied);
+            assert_eq!(fault, wanted.map_or(own, Fault::Answer), "{says_so} {iss:?}");
         }
     }
     let unknown = fake.provider(fixed_oauth2(), &clock());
@@ -210,7 +215,7 @@ async fn an_answer_that_comes_too_late_or_without_a_code_asks_nobody() {
     let provider = fake.provider(oidc(), &clock);
     let (_, leg) = provider.begin("s").await.unwrap();
     for code in ["", "a\r\nb", "\u{fc}", &"a".repeat(8 * 1024 + 1)] {
-        let answer = Answer { code: code.into(), iss: None };
+        let answer = Answer { outcome: Ok(code.into()), iss: None };
         let fault = provider.finish(&leg, answer).await.unwrap_err();
         assert_eq!(fault, AnswerFault::NoCode.into());
     }
@@ -325,6 +330,22 @@ async fn what_only_metadata_names_is_asked_over_the_guarded_client() {
 }
 
 #[test]
+fn an_error_s_name_says_what_the_client_is_told() {
+    for (names, error) in [
+        (
+            &["access_denied", "login_required", "user_cancelled_authorize", "", "<b>"][..],
+            "access_denied",
+        ),
+        (&["server_error", "temporarily_unavailable"], "temporarily_unavailable"),
+        (&["invalid_scope", "unauthorized_client", "invalid_request"], "server_error"),
+    ] {
+        for name in names {
+            assert_eq!(Fault::Declined(Declined::of(name)).error(), error, "{name}");
+        }
+    }
+}
+
+#[test]
 fn every_fault_has_words_for_a_browser_without_any_of_the_provider_s() {
     let refused = Fault::Refused { place: Place::Token, code: "canary".into() };
     for fault in [
@@ -333,6 +354,8 @@ fn every_fault_has_words_for_a_browser_without_any_of_the_provider_s() {
         Fault::Registrations,
         Fault::Random,
         AnswerFault::WrongIssuer.into(),
+        Fault::Declined(Declined::Denied),
+        Fault::Declined(Declined::Misfit),
         IdentityFault::Nonce.into(),
         token(Outage::Status(599)),
     ] {

@@ -73,10 +73,10 @@ async fn no_secret_is_in_what_is_shown_or_logged() {
         let provider = fake.provider(settings, &clock());
         let (uri, leg) = provider.begin("canary-state").await.unwrap();
         fake.state().nonce = query(&uri).get("nonce").cloned();
-        let coming = Answer { code: "canary-code".into(), iss: Some("canary-iss".into()) };
+        let coming = Answer { outcome: Ok("canary-code".into()), iss: Some("canary-iss".into()) };
         write!(shown, "{leg:?} {coming:?} {provider:?} {:?}", Exposed(&leg)).unwrap();
         write!(shown, "{:?}", provider.finish(&leg, coming).await.unwrap_err()).unwrap();
-        let coming = Answer { code: "canary-code".into(), iss: None };
+        let coming = Answer { outcome: Ok("canary-code".into()), iss: None };
         let login = provider.finish(&leg, coming).await.unwrap();
         write!(shown, "{login:?} {:?} {:?}", Exposed(&login.tokens), login.tokens).unwrap();
         for (status, body) in [

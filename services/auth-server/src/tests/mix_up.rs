@@ -1,0 +1,99 @@
+//! Answers of another issuer than the one that the browser was sent to (RFC 9207, RFC 9700 section 4.4).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::Body as AxumBody;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use serde_json::json;
+use tower::service_fn;
+use vmcp_core::Body;
+use vmcp_upstream::{
+    Endpoint, Fixed, InProcess, Issuer, Kind, Oidc, Params, Provider, Scopes, Settings,
+};
+
+use crate::testing::{APP, Browser, World, param};
+use crate::{Upstream, testing};
+
+const PROVIDER: &str = "https://id.example";
+
+/// A provider that says who it is in each of its answers, and gives nothing but its metadata.
+fn provider(world: &World) -> Arc<dyn Upstream> {
+    let http = service_fn(|request: Request<Body>| -> BoxFuture<'static, _> {
+        let metadata = json!({
+            "issuer": PROVIDER,
+            "authorization_endpoint": format!("{PROVIDER}/authorize"),
+            "token_endpoint": format!("{PROVIDER}/token"),
+            "jwks_uri": format!("{PROVIDER}/keys"),
+            "response_types_supported": ["code"],
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": true,
+        });
+        assert!(request.uri().path().starts_with("/.well-known/"), "{}", request.uri());
+        Box::pin(async move {
+            let body = AxumBody::from(metadata.to_string());
+            let response = Response::builder().header("content-type", "application/json");
+            Ok::<_, Infallible>(response.body(body).unwrap())
+        })
+    });
+    let oidc = Oidc {
+        issuer: Issuer::new(PROVIDER).unwrap(),
+        client: Fixed::new("us", None).unwrap(),
+        user_info: None,
+    };
+    let settings = Settings {
+        name: "corp".into(),
+        kind: Kind::Oidc(Box::new(oidc)),
+        redirect_uri: Endpoint::new("https://as.example/oauth/callback").unwrap(),
+        scopes: Scopes::new(["openid"]).unwrap(),
+        params: Params::default(),
+        client_name: "vmcp".into(),
+    };
+    let registrations = Arc::new(InProcess);
+    let provider = Provider::new(settings, http, http, registrations, world.clock.clone());
+    Arc::new(provider.unwrap())
+}
+
+#[tokio::test]
+async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
+    let world = World::new();
+    let world = World::behind(&world, vec![provider(&world)]);
+    let client = world.client().await;
+    let own = "the login was cancelled or refused at the identity provider";
+    let foreign = "the login at the identity provider failed";
+    for (said, iss, error, words) in [
+        ("error=access_denied", Some(PROVIDER), "access_denied", own),
+        (
+            "error=temporarily_unavailable",
+            Some(PROVIDER),
+            "temporarily_unavailable",
+            "the identity",
+        ),
+        ("error=invalid_scope", Some(PROVIDER), "server_error", "the identity"),
+        // Whoever says these is not who was asked: what they say counts for nothing.
+        ("error=access_denied", Some("https://evil.example"), "access_denied", foreign),
+        ("error=temporarily_unavailable", Some("https://evil.example"), "access_denied", foreign),
+        ("error=temporarily_unavailable", Some("https://id.example/"), "access_denied", foreign),
+        ("error=invalid_scope", None, "access_denied", foreign),
+        ("code=stolen", Some("https://evil.example"), "access_denied", foreign),
+        ("code=stolen", None, "access_denied", foreign),
+    ] {
+        let mut browser = Browser::default();
+        let to = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+        let to = url::Url::parse(&to).unwrap();
+        assert_eq!(to.host_str(), Some("id.example"));
+        let state = param(&to, "state").unwrap();
+        let iss = iss.map(|iss| format!("&iss={iss}")).unwrap_or_default();
+        let back = format!("/oauth/callback?{said}&state={state}{iss}");
+        let answer = browser.get(&world, &back).await.location();
+        assert!(answer.starts_with(APP), "{answer}");
+        let answer = url::Url::parse(&answer).unwrap();
+        let told = (param(&answer, "error").unwrap(), param(&answer, "error_description").unwrap());
+        assert_eq!(told.0, error, "{said} {iss}");
+        assert!(told.1.starts_with(words), "{said} {iss}: {}", told.1);
+        assert_eq!(param(&answer, "iss").as_deref(), Some(testing::ISSUER));
+        // It is over either way.
+        assert_eq!(browser.get(&world, &back).await.status, 400);
+    }
+}
