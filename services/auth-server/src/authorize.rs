@@ -15,6 +15,7 @@ use crate::Scopes;
 use crate::cimd::is_document_url;
 use crate::client::{Unknown, redirect_uris};
 use crate::error::{Code, Fault};
+use crate::event::{Event, Happened};
 use crate::flow::{STEP, Stop, consent_key};
 use crate::intake::{BrowserCookie, form, peer};
 use crate::opaque::{nonce, random};
@@ -59,26 +60,36 @@ pub(crate) async fn authorize(State(server): State<Arc<Inner>>, request: Request
 
 impl Inner {
     async fn authorize(&self, request: Request) -> Result<Response, Trouble> {
-        self.admit(Asked::Page, peer(&request)).map_err(|fault| Trouble::from(&fault))?;
+        let stopped = |trouble| self.stopped(None, trouble);
+        let admitted = self.admit(Asked::Page, peer(&request));
+        admitted.map_err(|fault| stopped(Trouble::from(&fault)))?;
         let headers = request.headers().clone();
         let text = if request.method() == Method::POST {
             let path = request.uri().path().to_owned();
-            let text = form(request).await.map_err(|_| Trouble::MALFORMED)?;
+            let text = form(request).await.map_err(|_| stopped(Trouble::MALFORMED))?;
             // A form of another site comes without the cookie: the browser sends it along if it asks anew by itself.
             if BrowserCookie::sent(&headers, &self.settings).is_none() && text.len() <= MAX_QUERY {
-                let text = std::str::from_utf8(&text).map_err(|_| Trouble::MALFORMED)?;
+                let text = std::str::from_utf8(&text).map_err(|_| stopped(Trouble::MALFORMED))?;
                 return Ok(redirect(&format!("{path}?{text}")));
             }
             text
         } else {
             Bytes::copy_from_slice(request.uri().query().unwrap_or_default().as_bytes())
         };
-        let params = Params::parse(&text).map_err(|_| Trouble::MALFORMED)?;
-        let trusted = self.trust(&params).await?;
+        let params = Params::parse(&text).map_err(|_| stopped(Trouble::MALFORMED))?;
+        let trusted = self.trust(&params).await.inspect_err(|trouble| {
+            let refusal = (*trouble).into();
+            let what = Happened::LoginFailed { provider: None, refusal };
+            self.tell(Event::of(params.get("client_id"), what));
+        })?;
         match self.begin(&headers, &params, &trusted).await {
             Ok(response) => Ok(response),
-            Err(Stop::Person(trouble)) => Err(trouble),
+            Err(Stop::Person(trouble)) => Err(stopped(trouble)),
             Err(Stop::Client(fault)) => {
+                let leg = fault.leg.and_then(|at| self.upstreams.get(at));
+                let provider = leg.map(|leg| leg.name.as_str());
+                let what = Happened::LoginFailed { provider, refusal: (&fault).into() };
+                self.tell(Event::of(Some(trusted.client.id.as_str()), what));
                 tracing::info!(client = %trusted.client.id, error = fault.code.name(), "an authorization request is refused");
                 let state = trusted.state.as_deref();
                 Ok(redirect(&self.error_uri(&trusted.redirect, state, &fault)))
@@ -126,6 +137,7 @@ impl Inner {
         let login = self.login(trusted, &checked, &cookie).map_err(Stop::Client)?;
         let remembered =
             if checked.ask { None } else { self.who_consented(trusted, &checked, &cookie).await? };
+        let (session, is_remembered) = (login.session, remembered.is_some());
         let mut response = if let Some(user) = remembered {
             // Who logs in now has to be the one who consented then; made-up names are new each time.
             let user = Some(user).filter(|user| !user.is_made_up());
@@ -134,6 +146,10 @@ impl Inner {
         } else {
             self.ask(login, trusted, &checked).await.map_err(Stop::Client)?
         };
+        let (scopes, resource) = (checked.scopes.to_vec(), &*checked.resource);
+        let remembered = is_remembered;
+        let what = Happened::LoginStarted { scopes: &scopes, resource, remembered };
+        self.tell(Event::of(Some(trusted.client.id.as_str()), what).within(session));
         cookie.send(&self.settings, &mut response);
         Ok(response)
     }

@@ -13,6 +13,7 @@ use vmcp_auth_store::{
 use vmcp_upstream::{Answer, Declined, Exposed, Tokens};
 
 use crate::error::{Code, Fault};
+use crate::event::{Event, Happened};
 use crate::flow::{STEP, Stop, state_key, upstream_fault};
 use crate::intake::{BROWSER, BrowserCookie, peer};
 use crate::metadata::path;
@@ -28,7 +29,7 @@ pub(crate) async fn callback(State(server): State<Arc<Inner>>, request: Request)
     let query = request.uri().query().unwrap_or_default().to_owned();
     let address = peer(&request);
     if let Err(fault) = server.admit(Asked::Page, address) {
-        return server.trouble(Trouble::from(&fault));
+        return server.trouble(server.stopped(None, Trouble::from(&fault)));
     }
     match server.arrive(request.headers(), &path, &query).await {
         Ok(response) => response,
@@ -45,20 +46,21 @@ impl Inner {
         path: &str,
         query: &str,
     ) -> Result<Response, Trouble> {
-        let params = Params::parse(query.as_bytes()).map_err(|_| Trouble::ANSWER)?;
+        let stopped = |trouble| self.stopped(None, trouble);
+        let params = Params::parse(query.as_bytes()).map_err(|_| stopped(Trouble::ANSWER))?;
         let state = params.get("state").filter(|_| !params.is_twice("state"));
-        let key = state_key(state.ok_or(Trouble::ANSWER)?);
+        let key = state_key(state.ok_or_else(|| stopped(Trouble::ANSWER))?);
         let login = self
             .store
             .take_login(&key)
             .await
-            .map_err(|error| Trouble::from(&Fault::from(error)))?;
-        let login = login.ok_or(Trouble::EXPIRED)?;
+            .map_err(|error| stopped(Trouble::from(&Fault::from(error))))?;
+        let login = login.ok_or_else(|| stopped(Trouble::EXPIRED))?;
         let cookie = BrowserCookie::sent(headers, &self.settings);
         let Some(cookie) = cookie.filter(|cookie| cookie.digest() == login.browser) else {
             tracing::warn!("a login came back in another browser than it began in");
             self.clear(&login).await;
-            return Err(Trouble::OTHER_BROWSER);
+            return Err(self.stopped(Some(&login), Trouble::OTHER_BROWSER));
         };
         match self.continue_login(&login, &cookie, &params, path).await {
             Ok(mut response) => {
@@ -68,9 +70,10 @@ impl Inner {
             Err(stop) => {
                 self.clear(&login).await;
                 let fault = match stop {
-                    Stop::Person(trouble) => return Err(trouble),
+                    Stop::Person(trouble) => return Err(self.stopped(Some(&login), trouble)),
                     Stop::Client(fault) => fault,
                 };
+                self.failed(&login, &fault);
                 // Where no client asked, there is nobody else to tell than the person.
                 let to = self.login_error_uri(&login, &fault);
                 to.map(|to| redirect(&to)).ok_or_else(|| Trouble::of_login(&fault))
@@ -117,7 +120,7 @@ impl Inner {
             .map_err(|error| Stop::Client(error.into()))?;
         let came = leg.provider.finish(&kept, answer).await.map_err(|fault| {
             tracing::warn!(provider = %leg.name, %fault, "a login failed at an upstream provider");
-            Stop::Client(upstream_fault(&fault))
+            Stop::Client(upstream_fault(&fault).at(at))
         })?;
         let (user, profile) = self.who(login, at, leg, &came).await?;
         let login = Login { user: Some(user.clone()), profile, ..login.clone() };
@@ -194,6 +197,8 @@ impl Inner {
             }
         };
         self.store.put_row(&head, &leg.name, &row, STEP).await?;
+        let what = Happened::UpstreamLinked { provider: leg.name.as_str(), scopes: &row.scopes };
+        self.tell(Event::of_login(login, what).of_client(&head.client));
         self.rows.forget(login.session, &leg.name);
         Ok(())
     }
@@ -284,6 +289,8 @@ impl Inner {
         {
             tracing::warn!(%error, "a consent is not remembered");
         }
+        let (scopes, resource) = (&*request.scopes, request.resource.as_deref());
+        self.tell(Event::of_login(login, Happened::LoginCompleted { scopes, resource }));
         Ok(redirect(&to.with(&[
             ("code", code.expose_secret()),
             ("state", request.state.as_deref().unwrap_or_default()),

@@ -13,6 +13,7 @@ use vmcp_auth_store::{
 
 use crate::consent::is_own_form;
 use crate::error::Fault;
+use crate::event::{Event, Happened, Revoker};
 use crate::intake::{BrowserCookie, form, peer};
 use crate::metadata::path;
 use crate::page::{Connection, Link, Linked, Overview, Trouble};
@@ -94,6 +95,8 @@ impl Inner {
                 let client = &session.head.client;
                 self.store.forget_consents(&user, client).await.map_err(trouble)?;
                 self.end_session(session.head.id).await.map_err(trouble)?;
+                let what = Happened::TokenRevoked { by: Revoker::Person };
+                self.tell(Event::of_session(&session.head, what));
             }
             (Some("unlink"), Some(leg)) => self.unlink(&session, leg).await?,
             (Some("link"), Some(leg)) => return self.relink(&session, leg, &cookie).await,
@@ -140,6 +143,8 @@ impl Inner {
         let id = session.head.id;
         self.store.drop_row(&id, &leg.name, None).await.map_err(trouble)?;
         self.rows.forget(id, &leg.name);
+        let what = Happened::UpstreamUnlinked { provider: leg.name.as_str() };
+        self.tell(Event::of_session(&session.head, what));
         let row = session.rows.get(&leg.name);
         let tokens = row.and_then(|row| self.open_row(id, leg, row).ok());
         if let Some(tokens) = tokens

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use vmcp_auth_store::{Digest, Stage};
+use vmcp_auth_store::{ClientId, Digest, Login, Stage};
 
 use crate::error::{Code, Fault};
+use crate::event::{Event, Happened};
 use crate::flow::consent_key;
 use crate::intake::{BrowserCookie, form, peer};
 use crate::page::Trouble;
@@ -18,7 +19,7 @@ use crate::server::{Asked, Inner};
 pub(crate) async fn decide(State(server): State<Arc<Inner>>, request: Request) -> Response {
     match server.decide(request).await {
         Ok(response) => response,
-        Err(trouble) => server.trouble(trouble),
+        Err(trouble) => server.trouble(server.stopped(None, trouble)),
     }
 }
 
@@ -55,24 +56,38 @@ impl Inner {
             Some("allow") => {}
             Some("deny") => {
                 let fault = Fault::new(Code::AccessDenied, "the user did not allow it");
-                return self.refuse(&key, &fault).await;
+                let login = self.end(&key).await?;
+                self.tell(Event::of_login(&login, Happened::ConsentDenied));
+                return self.refuse(&login, &fault);
             }
             _ => return Err(Trouble::MALFORMED),
         }
         let leg = self.upstreams.first().ok_or(Trouble::BROKEN)?;
+        let (client, session) = (login.client().cloned(), login.session);
         match self.go_on(login, leg, Some(&key)).await {
-            Ok(Some(to)) => Ok(self.pages.leave(&to.to_string(), to.host().unwrap_or_default())),
+            Ok(Some(to)) => {
+                let client = client.as_ref().map(ClientId::as_str);
+                self.tell(Event::of(client, Happened::ConsentGiven).within(session));
+                Ok(self.pages.leave(&to.to_string(), to.host().unwrap_or_default()))
+            }
             Ok(None) => Err(Trouble::EXPIRED),
-            Err(fault) => self.refuse(&key, &fault).await,
+            Err(fault) => {
+                let login = self.end(&key).await?;
+                self.failed(&login, &fault);
+                self.refuse(&login, &fault)
+            }
         }
     }
 
-    /// Ends the login and tells the client why.
-    async fn refuse(&self, key: &Digest, fault: &Fault) -> Result<Response, Trouble> {
-        let login =
-            self.store.take_login(key).await.map_err(|error| Trouble::from(&Fault::from(error)))?;
-        let login = login.ok_or(Trouble::EXPIRED)?;
-        let to = self.login_error_uri(&login, fault).ok_or(Trouble::BROKEN)?;
+    /// Ends the login: of all that ask, one gets it.
+    async fn end(&self, key: &Digest) -> Result<Login, Trouble> {
+        let login = self.store.take_login(key).await;
+        login.map_err(|error| Trouble::from(&Fault::from(error)))?.ok_or(Trouble::EXPIRED)
+    }
+
+    /// Tells the client why the login ended.
+    fn refuse(&self, login: &Login, fault: &Fault) -> Result<Response, Trouble> {
+        let to = self.login_error_uri(login, fault).ok_or(Trouble::BROKEN)?;
         let place = RedirectUri::parse(&to).map(|uri| uri.place().to_owned()).unwrap_or_default();
         Ok(self.pages.leave(&to, &place))
     }

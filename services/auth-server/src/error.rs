@@ -43,6 +43,8 @@ pub(crate) enum Code {
 pub(crate) struct Fault {
     pub(crate) code: Code,
     pub(crate) description: &'static str,
+    /// Which of the upstream providers is behind it, by its place in the order.
+    pub(crate) leg: Option<usize>,
     retry_after: Option<Duration>,
     too_many: bool,
     basic: bool,
@@ -98,7 +100,7 @@ impl Code {
 
 impl Fault {
     pub(crate) const fn new(code: Code, description: &'static str) -> Self {
-        Self { code, description, retry_after: None, too_many: false, basic: false }
+        Self { code, description, leg: None, retry_after: None, too_many: false, basic: false }
     }
 
     pub(crate) const fn request(description: &'static str) -> Self {
@@ -121,6 +123,12 @@ impl Fault {
     /// Too many requests from one place.
     pub(crate) const fn too_many(after: Duration) -> Self {
         Self { too_many: true, ..Self::later("too many requests from this address", after) }
+    }
+
+    /// The upstream provider at this place in the order is behind it.
+    pub(crate) fn at(mut self, leg: usize) -> Self {
+        self.leg = Some(leg);
+        self
     }
 
     /// The client tried HTTP Basic, so the answer has to name it (RFC 6749 section 5.2).

@@ -58,7 +58,7 @@ impl Inner {
         let state = nonce()?;
         let (to, kept) = leg.provider.begin(&state).await.map_err(|fault| {
             tracing::warn!(provider = %leg.name, %fault, "a login cannot be begun at an upstream provider");
-            upstream_fault(&fault)
+            upstream_fault(&fault).at(leg.at)
         })?;
         let session = login.session.to_text();
         let label = [session.as_str(), leg.name.as_str()];
@@ -265,11 +265,14 @@ impl Trouble {
 impl Trouble {
     /// What the person is told of a login that no client asked for.
     pub(crate) fn of_login(fault: &Fault) -> Self {
+        // Whichever provider is behind it.
+        let mut fault = fault.clone();
+        fault.leg = None;
         match fault.code {
-            _ if *fault == DECLINED => Self::DECLINED,
+            _ if fault == DECLINED => Self::DECLINED,
             Code::AccessDenied => Self::PROVIDER,
-            _ if *fault == MISFIT => Self::MISFIT,
-            _ => Self::from(fault),
+            _ if fault == MISFIT => Self::MISFIT,
+            _ => Self::from(&fault),
         }
     }
 }

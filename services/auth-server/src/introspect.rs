@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value, json as value};
 use vmcp_auth_store::ClientAuth;
 
 use crate::client::Credentials;
 use crate::error::{Code, Fault, json};
 use crate::intake::{form, peer};
+use crate::params::Params;
 use crate::revoke::Known;
 use crate::server::{Asked, Inner};
 use crate::token::read;
@@ -32,7 +33,16 @@ impl Inner {
         let headers = request.headers().clone();
         let text = form(request).await?;
         let params = read(&text)?;
-        let credentials = Credentials::read(&headers, &params)?;
+        let looked = self.look_up(&headers, &params).await;
+        looked.inspect_err(|fault| self.refused(&headers, &params, fault))
+    }
+
+    async fn look_up(
+        &self,
+        headers: &HeaderMap,
+        params: &Params<'_>,
+    ) -> Result<Option<Map<String, Value>>, Fault> {
+        let credentials = Credentials::read(headers, params)?;
         let token = params.get("token").ok_or(Fault::request("token is missing"))?;
         let client = self.store.client(&credentials.id).await?;
         credentials.check(client.as_ref())?;

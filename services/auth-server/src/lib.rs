@@ -7,6 +7,7 @@ mod client;
 mod connections;
 mod consent;
 mod error;
+mod event;
 mod flow;
 mod intake;
 mod introspect;
@@ -40,6 +41,7 @@ mod tests;
 
 pub use self::{
     cimd::{CimdFault, MAX_DOCUMENT},
+    event::{Event, Happened, Lost, Observer, Refusal, Reused, Revoker},
     intake::MAX_BODY,
     keys::{Keys, MAX_SIGNING_KEYS, SigningKeyFault},
     limit::{Rate, Rates},

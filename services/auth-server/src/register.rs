@@ -13,6 +13,7 @@ use vmcp_auth_store::{ApplicationType, Client, ClientAuth, ClientId, Digest};
 use crate::Scopes;
 use crate::callback::uuid;
 use crate::error::{Code, Fault, json};
+use crate::event::{Event, Happened};
 use crate::intake::{BodyFault, body, peer};
 use crate::opaque::nonce;
 use crate::redirect::{RedirectKind, RedirectUri};
@@ -54,6 +55,7 @@ pub(crate) async fn register(State(server): State<Arc<Inner>>, request: Request)
             reason = fault.description,
             "a registration is refused"
         );
+        server.tell(Event::of(None, Happened::ClientRefused { refusal: (&fault).into() }));
         fault.respond()
     })
 }
@@ -73,6 +75,9 @@ impl Inner {
         let client = self.read(&document, secret.as_ref())?;
         self.store.register(&client).await?;
         tracing::info!(client = %client.id, "a client registered");
+        let (name, redirect_uris) = (client.name.as_deref(), &*client.redirect_uris);
+        let what = Happened::ClientRegistered { name, redirect_uris };
+        self.tell(Event::of(Some(client.id.as_str()), what));
         Ok(answer(&client, secret.as_ref().map(|(_, secret)| secret)))
     }
 

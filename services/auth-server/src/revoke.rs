@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use http::HeaderValue;
 use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderValue};
 use vmcp_auth_store::{ClientId, Digest, GrantId};
 
 use crate::OwnToken;
 use crate::client::Credentials;
 use crate::error::Fault;
+use crate::event::{Event, Happened, Revoker};
 use crate::intake::{form, peer};
+use crate::params::Params;
 use crate::server::{Asked, Inner};
 use crate::token::read;
 
@@ -40,22 +42,32 @@ impl Inner {
         let headers = request.headers().clone();
         let text = form(request).await?;
         let params = read(&text)?;
-        let credentials = Credentials::read(&headers, &params)?;
+        let ended = self.end_token(&headers, &params).await;
+        ended.inspect_err(|fault| self.refused(&headers, &params, fault))
+    }
+
+    async fn end_token(&self, headers: &HeaderMap, params: &Params<'_>) -> Result<(), Fault> {
+        let what = Happened::TokenRevoked { by: Revoker::Client };
+        let credentials = Credentials::read(headers, params)?;
         let token = params.get("token").ok_or(Fault::request("token is missing"))?;
         match self.known(token, &credentials.id) {
             Some(Known::Refresh(id, _)) => {
                 let known = self.store.grant(&id, &credentials.id).await?;
                 credentials.check(known.client.as_ref())?;
-                if known.grant.is_some_and(|grant| grant.client == credentials.id) {
-                    let ended = self.store.revoke(&id).await?;
-                    if let Some(ended) = ended {
-                        self.forget(ended.session);
-                    }
+                let own = known.grant.filter(|grant| grant.client == credentials.id);
+                if let Some(grant) = own
+                    && let Some(ended) = self.store.revoke(&id).await?
+                {
+                    self.forget(ended.session);
+                    self.tell(Event::of_grant(&grant, what));
                 }
             }
             Some(Known::Access(token)) => {
                 credentials.check(self.store.client(&credentials.id).await?.as_ref())?;
                 self.end_session(token.session).await?;
+                let (client, session) = (Some(credentials.id.as_str()), token.session);
+                let user = Some(&*token.subject);
+                self.tell(Event { user, ..Event::of(client, what) }.within(session));
             }
             None => credentials.check(self.store.client(&credentials.id).await?.as_ref())?,
         }

@@ -11,6 +11,7 @@ use vmcp_core::{
 use vmcp_upstream::{RefreshFault, Tokens};
 
 use crate::error::Fault;
+use crate::event::Lost;
 use crate::opaque::random;
 use crate::server::{Inner, Leg};
 
@@ -235,6 +236,9 @@ impl Inner {
             Ok(Err(fault @ (RefreshFault::Dead | RefreshFault::SubjectChanged))) => {
                 tracing::info!(provider = %leg.name, %fault, "a link to an upstream provider is over");
                 self.drop_row(key, row).await;
+                let dead = fault == RefreshFault::Dead;
+                let lost = if dead { Lost::Dead } else { Lost::SubjectChanged };
+                self.lost(key.0, leg.name.as_str(), lost).await;
                 Err(UpstreamError::Absent)
             }
             Ok(Err(RefreshFault::Temporary(fault))) => {
@@ -274,6 +278,7 @@ impl Inner {
             }
         }
         self.drop_row(key, row).await;
+        self.lost(*session, leg.name.as_str(), Lost::NotKept).await;
         Err(UpstreamError::Absent)
     }
 

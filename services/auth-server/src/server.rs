@@ -20,7 +20,7 @@ use crate::metadata::Documents;
 use crate::own::{OwnTokens, Revoked};
 use crate::page::Pages;
 use crate::rows::{Rows, SessionTokens};
-use crate::{Settings, StartFault, Upstream};
+use crate::{Observer, Settings, StartFault, Upstream};
 
 /// An OAuth 2.1 and OpenID Connect issuer that lets its users in through upstream identity providers. A clone is
 /// the same server.
@@ -55,11 +55,14 @@ pub(crate) struct Inner {
     /// One for each audience, in order.
     pub(crate) verifiers: Vec<Verifier<Arc<KeySet>>>,
     pub(crate) rows: Rows,
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 /// One upstream provider, with its name as the store has it.
 #[derive(Clone, Debug)]
 pub(crate) struct Leg {
+    /// Its place in the order.
+    pub(crate) at: usize,
     pub(crate) name: ProviderName,
     pub(crate) provider: Arc<dyn Upstream>,
 }
@@ -107,6 +110,7 @@ impl AuthServer {
             rows: Rows::new(),
             verifiers: crate::own::verifiers(&settings, &clock),
             cimd: None,
+            observer: None,
             settings,
             store,
             clock,
@@ -128,6 +132,15 @@ impl AuthServer {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.documents = Documents::new(&inner.settings, true);
             inner.cimd = Some(Cimd::new(http));
+        }
+        self
+    }
+
+    /// Tells `observer` what happens. To be called before the server is cloned.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.observer = Some(observer);
         }
         self
     }
@@ -287,7 +300,7 @@ fn legs(settings: &Settings, upstreams: Vec<Arc<dyn Upstream>>) -> Result<Vec<Le
         if odd || taken.contains(here) {
             return Err(StartFault::Path { provider: called, path: here.into() });
         }
-        legs.push(Leg { name, provider });
+        legs.push(Leg { at: legs.len(), name, provider });
     }
     if legs.is_empty() { Err(StartFault::NoUpstream) } else { Ok(legs) }
 }

@@ -5,6 +5,7 @@ mod callback;
 mod connections;
 mod discovery;
 mod documents;
+mod events;
 mod faults;
 mod machine;
 mod mix_up;

@@ -14,6 +14,7 @@ use vmcp_auth_store::{
 
 use crate::client::Credentials;
 use crate::error::{Code, Fault, json};
+use crate::event::{Event, Happened, Reused};
 use crate::intake::{form, peer};
 use crate::opaque::random;
 use crate::params::Params;
@@ -48,7 +49,7 @@ impl Inner {
         let headers = request.headers().clone();
         let text = form(request).await?;
         let params = read(&text)?;
-        match params.get("grant_type") {
+        let answer = match params.get("grant_type") {
             Some("authorization_code") => self.redeem(&headers, &params).await,
             Some("refresh_token") => self.refresh(&headers, &params).await,
             Some(_) => {
@@ -56,7 +57,15 @@ impl Inner {
                 Err(Fault::new(Code::UnsupportedGrantType, words))
             }
             None => Err(Fault::request("grant_type is missing")),
-        }
+        };
+        answer.inspect_err(|fault| self.refused(&headers, &params, fault))
+    }
+
+    /// A client gets nothing.
+    pub(crate) fn refused(&self, headers: &HeaderMap, params: &Params<'_>, fault: &Fault) {
+        let client = Credentials::read(headers, params).ok();
+        let client = client.as_ref().map(|credentials| credentials.id.as_str());
+        self.tell(Event::of(client, Happened::TokenRefused { refusal: fault.into() }));
     }
 
     /// Redeems a code (RFC 6749 section 4.1.3, RFC 7636 section 4.5).
@@ -79,6 +88,9 @@ impl Inner {
             Taken::Replayed(revocation) => {
                 tracing::warn!(client = %credentials.id, "a code was presented again: what it gave is revoked");
                 self.forget(revocation.session);
+                let what = Happened::TokenReused { token: Reused::Code };
+                let client = Some(credentials.id.as_str());
+                self.tell(Event::of(client, what).within(revocation.session));
                 return Err(unknown);
             }
             Taken::Redeeming | Taken::Unknown => return Err(unknown),
@@ -97,7 +109,12 @@ impl Inner {
         let scopes = Scopes::stored(&grant.scopes);
         let response = self.answer(&grant, &scopes, refresh.as_ref(), seed.nonce.as_deref())?;
         match self.store.start_grant(&key, &grant).await? {
-            Started::Started => Ok(response),
+            Started::Started => {
+                let Grant { scopes, audience, .. } = &grant;
+                let what = Happened::TokenIssued { scopes, audience };
+                self.tell(Event::of_grant(&grant, what));
+                Ok(response)
+            }
             Started::Refused => Err(unknown),
         }
     }
@@ -182,13 +199,20 @@ impl Inner {
         let scopes = narrowed(&grant, params)?;
         self.same_audience(&grant, params)?;
         let presented = Presented { digest: token.digest(), generation: token.generation };
-        match self.store.rotate(&id, &presented, &next.digest()).await? {
+        let rotation = self.store.rotate(&id, &presented, &next.digest()).await?;
+        let repeated = matches!(rotation, Rotation::Repeated(_));
+        match rotation {
             Rotation::Rotated(grant) | Rotation::Repeated(grant) => {
+                let Grant { scopes: granted, audience, .. } = &*grant;
+                let what = Happened::TokenRefreshed { scopes: granted, audience, repeated };
+                self.tell(Event::of_grant(&grant, what));
                 self.answer(&grant, &scopes, Some(&hmac.write_refresh(&next)), None)
             }
             Rotation::Replayed(revocation) => {
                 tracing::warn!(client = %credentials.id, "a refresh token was presented again: its grant is revoked");
                 self.forget(revocation.session);
+                let what = Happened::TokenReused { token: Reused::RefreshToken };
+                self.tell(Event::of_grant(&grant, what));
                 Err(unknown)
             }
             Rotation::Gone => Err(unknown),
