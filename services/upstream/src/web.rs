@@ -113,7 +113,7 @@ where
 async fn exchange(asked: Asked, place: Place) -> Result<Reply, Outage> {
     let response = asked.await.map_err(|error| {
         // What a client says of a connection names addresses, never what was sent.
-        tracing::debug!(%place, %error, "an identity provider cannot be reached");
+        tracing::warn!(%place, %error, "an identity provider cannot be reached");
         Outage::Unreachable
     })?;
     let (head, body) = response.into_parts();
