@@ -6,6 +6,7 @@
 mod authorization;
 mod aws;
 mod browser;
+mod certificates;
 mod clients;
 mod gateway;
 mod http;
@@ -14,6 +15,7 @@ mod install;
 mod login;
 mod old;
 mod otlp;
+mod person;
 mod process;
 mod redis;
 mod servers;
@@ -24,16 +26,19 @@ mod upstream;
 pub use authorization::run_authorization_suite;
 pub use aws::{AccessKeys, SignedService, Sts};
 pub use browser::{Browser, Complaint, Focus, Sight, Window};
+pub use certificates::Certificates;
 pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
 pub use gateway::Gateway;
 pub use http::{Reply, get, post, post_form};
 pub use identity::IdentityProvider;
 pub use install::{Npm, Python, npm, python};
-pub use login::{Known, LoggedIn, LoginProvider, Person};
+pub use login::{Known, LoggedIn, LoginProvider};
 pub use old::{Heard, OldCall, old_client};
 pub use otlp::Collector;
+pub(crate) use person::parameter;
+pub use person::{Person, leads_to};
 pub use process::Process;
-pub use redis::{Redis, RedisCluster, RedisSentinels, RedisTls};
+pub use redis::{Redis, RedisCluster, RedisSentinels};
 pub use servers::{Backend, Fixture};
 pub use suite::{Check, Lost, Report, Revision, Status, run_suite, run_suite_as, scenarios};
 pub use tokens::TokenServer;
@@ -42,6 +47,7 @@ pub use upstream::UpstreamProvider;
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{env, fmt, fs, io};
 
@@ -139,6 +145,16 @@ fn scratch_dir() -> Result<PathBuf, Fault> {
     let dir = profile.parent().unwrap_or(&profile).join("counterparts");
     fs::create_dir_all(&dir)?;
     Ok(dir)
+}
+
+/// A new folder among those of runs.
+fn folder(kind: &str) -> Result<PathBuf, Fault> {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{}-{number}-{kind}", std::process::id());
+    let folder = scratch_dir()?.join("runs").join(name);
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
 /// `tests/tools` of the source tree.

@@ -20,6 +20,8 @@ mod doctor;
 mod fixture;
 #[path = "real/identity.rs"]
 mod identity;
+#[path = "real/issuing.rs"]
+mod issuing;
 #[path = "real/login.rs"]
 mod login;
 #[path = "real/old_transport.rs"]

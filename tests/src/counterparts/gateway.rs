@@ -60,6 +60,17 @@ impl Gateway {
         Self::run(yaml, &[], &[]).await
     }
 
+    /// As [`Gateway::start_knowing`], with variables of the environment.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn start_knowing_among(
+        yaml: impl FnOnce(&str) -> String,
+        variables: &[(&str, &str)],
+    ) -> Result<Self, Fault> {
+        Self::run(yaml, &[], variables).await
+    }
+
     async fn run(
         yaml: impl FnOnce(&str) -> String,
         arguments: &[&str],
@@ -111,6 +122,21 @@ impl Gateway {
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Where it listens, on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        let port = self.url.trim_end_matches("/mcp").rsplit(':').next();
+        port.and_then(|port| port.parse().ok()).unwrap_or_default()
+    }
+
+    /// Ends it at once, the hard way, and waits until it is gone.
+    ///
+    /// # Errors
+    /// When it cannot be ended.
+    pub async fn kill(self) -> Result<(), Fault> {
+        self.process.kill().await
     }
 
     /// The file that it was configured with, for tests that change it.

@@ -1,17 +1,25 @@
 //! Just enough of an HTTP client for tests: one connection for each request, no redirects, the whole answer at once.
+//! Over TLS it trusts the certificates of this test program alone.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::Scheme;
 use http::{HeaderMap, Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
-use super::Fault;
+use super::{Certificates, Fault};
 
 /// A test that waits longer than this for an answer has found a fault.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -84,7 +92,7 @@ pub async fn post_form(url: &str, form: &str) -> Result<Reply, Fault> {
 }
 
 /// Sends exactly this.
-pub(super) async fn exchange(
+pub(crate) async fn exchange(
     method: Method,
     url: &str,
     headers: &HeaderMap,
@@ -101,16 +109,37 @@ pub(super) async fn exchange(
     let request = request.body(Full::new(body))?;
     let answer = async {
         let stream = TcpStream::connect(authority.as_str()).await?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        let driver = tokio::spawn(connection);
-        let (parts, body) = sender.send_request(request).await?.into_parts();
-        let body = body.collect().await?.to_bytes();
-        driver.abort();
-        Ok::<_, Fault>(Reply { status: parts.status, headers: parts.headers, body })
+        if uri.scheme() != Some(&Scheme::HTTPS) {
+            return send(stream, request).await;
+        }
+        let name = ServerName::try_from(authority.host().to_owned())?;
+        send(connector()?.connect(name, stream).await?, request).await
     };
     timeout(PATIENCE, answer)
         .await
         .map_err(|_| format!("no answer from {url} within {PATIENCE:?}"))?
+}
+
+async fn send(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> Result<Reply, Fault> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let driver = tokio::spawn(connection);
+    let (parts, body) = sender.send_request(request).await?.into_parts();
+    let body = body.collect().await?.to_bytes();
+    driver.abort();
+    Ok(Reply { status: parts.status, headers: parts.headers, body })
+}
+
+fn connector() -> Result<TlsConnector, Fault> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&Certificates::shared()?.pem()?)?)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    Ok(Arc::new(config).into())
 }
 
 #[cfg(test)]

@@ -1,10 +1,7 @@
-//! Logging in: an identity provider with pages to log in at, the person in front of the browser, and clients that do
-//! the rest by themselves.
+//! Logging in: an identity provider with pages to log in at, and clients that do all that no person does.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader, Lines};
@@ -12,29 +9,16 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use super::clients::script_command;
-use super::http::exchange;
-use super::{Client, Era, Fault, Process, Reply, free_port, npm, until_listening};
+use super::{Client, Era, Fault, Person, Process, free_port, npm, until_listening};
 
 /// Until one listens, or a client has done what it was told; interpreters start slowly on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How many pages and redirects a login may have.
-const STEPS: usize = 20;
 
 /// A running `oidc-provider` that people log in at. See `login.mjs`.
 #[derive(Debug)]
 pub struct LoginProvider {
     port: u16,
     _process: Process,
-}
-
-/// Somebody with a browser, whose cookies stay.
-#[derive(Debug, Clone)]
-pub struct Person {
-    name: String,
-    cookies: BTreeMap<String, String>,
-    /// The scopes that the provider was asked for, one text for each login.
-    asked: Vec<String>,
 }
 
 /// A client that has logged in as somebody, and is connected.
@@ -86,83 +70,6 @@ impl LoginProvider {
     #[must_use]
     pub fn issuer(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Person {
-    /// Somebody who has not logged in anywhere yet.
-    #[must_use]
-    pub fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), cookies: BTreeMap::new(), asked: Vec::new() }
-    }
-
-    /// Opens the page, logs in and consents to whatever is asked, at however many providers that leads through. Where
-    /// the client then sent the browser to.
-    ///
-    /// # Errors
-    /// When the pages lead nowhere.
-    pub async fn logs_in(&mut self, page: &str) -> Result<String, Fault> {
-        self.asked.push(parameter(page, "scope").unwrap_or_default());
-        let back = parameter(page, "redirect_uri").ok_or("nowhere to come back to")?;
-        let mut here = page.to_owned();
-        let mut next = self.visit(Method::GET, page, "").await?;
-        for _ in 0..STEPS {
-            let html = String::from_utf8_lossy(&next.body).into_owned();
-            let place = match next.headers.get(header::LOCATION) {
-                Some(place) => Some(place.to_str()?.to_owned()),
-                None => between(&html, "content=\"0;url=", "\"").map(|it| it.replace("&amp;", "&")),
-            };
-            if let Some(place) = place {
-                if place.starts_with(&back) {
-                    return Ok(place);
-                }
-                here = absolute(&here, &place);
-                next = self.visit(Method::GET, &here, "").await?;
-                continue;
-            }
-            let action =
-                between(&html, "action=\"", "\"").filter(|_| next.status == StatusCode::OK);
-            let (Some(action), Some(form)) = (action, self.fills_in(&html)) else {
-                return Err(format!("a page without a form: {}: {html}", next.status).into());
-            };
-            here = absolute(&here, action);
-            next = self.visit(Method::POST, &here, &form).await?;
-        }
-        Err(format!("still not logged in after {STEPS} pages").into())
-    }
-
-    /// What this person sends with the form of a page: who they are to a provider, that they agree to an authorization
-    /// server.
-    fn fills_in(&self, html: &str) -> Option<String> {
-        if let Some(prompt) = between(html, "name=\"prompt\" value=\"", "\"") {
-            return Some(format!("prompt={prompt}&login={}&password=x", self.name));
-        }
-        let id = between(html, "name=\"id\" value=\"", "\"")?;
-        let csrf = between(html, "name=\"csrf\" value=\"", "\"")?;
-        Some(format!("id={id}&csrf={csrf}&decision=allow"))
-    }
-
-    async fn visit(&mut self, method: Method, url: &str, form: &str) -> Result<Reply, Fault> {
-        let mut headers = HeaderMap::new();
-        let cookies: Vec<_> =
-            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        headers.insert(header::COOKIE, HeaderValue::try_from(cookies.join("; "))?);
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/x-www-form-urlencoded"),
-        );
-        let reply = exchange(method, url, &headers, form.to_owned().into()).await?;
-        for cookie in reply.headers.get_all(header::SET_COOKIE) {
-            let pair = cookie.to_str()?.split(';').next().unwrap_or_default();
-            let (name, value) = pair.split_once('=').ok_or("a cookie without a value")?;
-            // Whichever path it is for: the provider takes no harm from too many.
-            if value.is_empty() {
-                self.cookies.remove(name);
-            } else {
-                self.cookies.insert(name.to_owned(), value.to_owned());
-            }
-        }
-        Ok(reply)
     }
 }
 
@@ -222,7 +129,7 @@ impl LoggedIn {
     /// The scopes that the provider was asked for, one text for each time that the person was sent there.
     #[must_use]
     pub fn asked(&self) -> &[String] {
-        &self.person.asked
+        self.person.asked()
     }
 
     async fn told(&mut self, what: &Value) -> Result<Vec<String>, Fault> {
@@ -258,24 +165,4 @@ impl LoggedIn {
     fn fault(&self, what: &str) -> Fault {
         format!("{}: {what}\n{}", self.process, self.process.log()).into()
     }
-}
-
-/// A parameter of a URL, decoded as far as scopes and URLs need it.
-fn parameter(url: &str, name: &str) -> Option<String> {
-    let (_, query) = url.split_once('?')?;
-    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
-    Some(value.replace('+', " ").replace("%20", " ").replace("%3A", ":").replace("%2F", "/"))
-}
-
-/// A place as a page at `here` names it.
-fn absolute(here: &str, place: &str) -> String {
-    if !place.starts_with('/') {
-        return place.to_owned();
-    }
-    let origin = here.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-    format!("{origin}{place}")
-}
-
-fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<&'a str> {
-    Some(text.split_once(start)?.1.split_once(end)?.0)
 }

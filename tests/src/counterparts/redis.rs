@@ -2,9 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -12,12 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use super::install::redis;
 use super::process::output;
-use super::{Fault, GLANCE, free_port, scratch_dir};
+use super::{Certificates, Fault, GLANCE, folder, free_port};
 
 /// How long a server may take to start, and a group of them to find each other.
 const START: Duration = Duration::from_secs(20);
-
-static STARTED: AtomicU64 = AtomicU64::new(0);
 
 /// A running Redis, killed when this is dropped, or when the program that started it ends.
 #[derive(Debug)]
@@ -50,12 +47,6 @@ pub struct RedisSentinels {
     pub servers: [Redis; 2],
     /// Those who watch.
     pub sentinels: Vec<Redis>,
-}
-
-/// A CA, a certificate of the loopback interface's, and its key, in files.
-#[derive(Debug, Clone)]
-pub struct RedisTls {
-    folder: PathBuf,
 }
 
 impl Redis {
@@ -146,9 +137,9 @@ impl RedisCluster {
     ///
     /// # Errors
     /// When it cannot be installed, or doesn't come together.
-    pub async fn start(tls: Option<&RedisTls>) -> Result<Self, Fault> {
+    pub async fn start(tls: Option<&Certificates>) -> Result<Self, Fault> {
         let mut nodes = Vec::new();
-        let secured = tls.map(RedisTls::arguments).unwrap_or_default();
+        let secured = tls.map(Certificates::arguments).unwrap_or_default();
         for _ in 0..6 {
             let bus = free_port().await?.to_string();
             let mut arguments = vec!["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
@@ -179,10 +170,10 @@ impl RedisSentinels {
     /// # Errors
     /// When they cannot be installed, or don't find each other.
     pub async fn start(
-        tls: Option<&RedisTls>,
-        sentinel_tls: Option<&RedisTls>,
+        tls: Option<&Certificates>,
+        sentinel_tls: Option<&Certificates>,
     ) -> Result<Self, Fault> {
-        let mut secured = tls.map(RedisTls::arguments).unwrap_or_default();
+        let mut secured = tls.map(Certificates::arguments).unwrap_or_default();
         if tls.is_some() {
             secured.extend(["--tls-replication".to_owned(), "yes".to_owned()]);
         }
@@ -228,15 +219,15 @@ impl Redis {
 }
 
 /// A command, over TLS if that is how the server is asked.
-fn command(tls: Option<&RedisTls>, command: &[&str]) -> Vec<String> {
+fn command(tls: Option<&Certificates>, command: &[&str]) -> Vec<String> {
     let plain = || command.iter().map(|word| (*word).to_owned()).collect();
     tls.map_or_else(plain, |tls| tls.cli(command))
 }
 
 async fn sentinel(
     master: &str,
-    tls: Option<&RedisTls>,
-    sentinel_tls: Option<&RedisTls>,
+    tls: Option<&Certificates>,
+    sentinel_tls: Option<&Certificates>,
 ) -> Result<Redis, Fault> {
     let folder = folder("sentinel")?;
     let port = free_port().await?;
@@ -252,7 +243,7 @@ async fn sentinel(
         },
     ];
     // A Sentinel has one set of certificates, for those who ask it and for the servers that it watches.
-    for pair in sentinel_tls.or(tls).map(RedisTls::arguments).unwrap_or_default().chunks(2) {
+    for pair in sentinel_tls.or(tls).map(Certificates::arguments).unwrap_or_default().chunks(2) {
         settings.push(pair.join(" ").trim_start_matches("--").to_owned());
     }
     if tls.is_some() {
@@ -264,56 +255,14 @@ async fn sentinel(
     Ok(sentinel)
 }
 
-impl RedisTls {
-    /// A CA of its own, and a certificate for `localhost` and 127.0.0.1. `trusted` are further CAs that the
-    /// servers trust among themselves.
-    ///
-    /// # Errors
-    /// When there is no room for files.
-    pub fn new(trusted: &[&Self]) -> Result<Self, Fault> {
-        let folder = folder("tls")?;
-        let mut ca = rcgen::CertificateParams::new(Vec::new())?;
-        ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        ca.distinguished_name
-            .push(rcgen::DnType::CommonName, format!("CA of {}", folder.display()));
-        let ca_key = rcgen::KeyPair::generate()?;
-        let ca_certificate = ca.self_signed(&ca_key)?;
-        let names = ["localhost", "127.0.0.1", "::1"].map(ToOwned::to_owned).to_vec();
-        let params = rcgen::CertificateParams::new(names)?;
-        let key = rcgen::KeyPair::generate()?;
-        let certificate = params.signed_by(&key, &rcgen::Issuer::new(ca, ca_key))?;
-        fs::write(folder.join("key.pem"), key.serialize_pem())?;
-        fs::write(folder.join("certificate.pem"), certificate.pem())?;
-        fs::write(folder.join("ca.pem"), ca_certificate.pem())?;
-        let mut all = ca_certificate.pem();
-        for other in trusted {
-            all += &fs::read_to_string(other.ca())?;
-        }
-        fs::write(folder.join("trusted.pem"), all)?;
-        Ok(Self { folder })
-    }
-
-    /// The path of the CA's certificate.
-    #[must_use]
-    pub fn ca(&self) -> String {
-        self.file("ca.pem")
-    }
-
-    /// The CA's certificate (PEM).
-    ///
-    /// # Errors
-    /// When the file is gone.
-    pub fn pem(&self) -> Result<Vec<u8>, Fault> {
-        Ok(fs::read(self.folder.join("ca.pem"))?)
-    }
-
+impl Certificates {
     /// What tells a server to use them.
     #[must_use]
     pub fn arguments(&self) -> Vec<String> {
         [
-            ("--tls-cert-file", self.file("certificate.pem")),
-            ("--tls-key-file", self.file("key.pem")),
-            ("--tls-ca-cert-file", self.file("trusted.pem")),
+            ("--tls-cert-file", self.certificate()),
+            ("--tls-key-file", self.key()),
+            ("--tls-ca-cert-file", self.trusted()),
             ("--tls-auth-clients", "no".to_owned()),
         ]
         .into_iter()
@@ -327,10 +276,6 @@ impl RedisTls {
         let ca = self.ca();
         [&["--tls", "--cacert", &ca], command].concat().into_iter().map(ToOwned::to_owned).collect()
     }
-
-    fn file(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
-    }
 }
 
 async fn cli<S: AsRef<OsStr>>(arguments: &[S]) -> Result<String, Fault> {
@@ -338,12 +283,4 @@ async fn cli<S: AsRef<OsStr>>(arguments: &[S]) -> Result<String, Fault> {
     let mut command = tokio::process::Command::new(tools.program("redis-cli"));
     command.env("LD_LIBRARY_PATH", tools.libraries()).args(arguments);
     output("redis-cli", command).await
-}
-
-fn folder(kind: &str) -> Result<PathBuf, Fault> {
-    let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let folder =
-        scratch_dir()?.join("runs").join(format!("{}-{number}-{kind}", std::process::id()));
-    fs::create_dir_all(&folder)?;
-    Ok(Path::new(&folder).to_owned())
 }

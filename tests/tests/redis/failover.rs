@@ -20,7 +20,7 @@ use vmcp_redis::{
     Address, Again, Credentials, Fault, Node, Redis as Connection, Sentinel, Settings, Timeouts,
     Tls, cmd,
 };
-use vmcp_tests::counterparts::{Redis, RedisCluster, RedisSentinels, RedisTls, skipped};
+use vmcp_tests::counterparts::{Certificates, Redis, RedisCluster, RedisSentinels, skipped};
 
 use crate::given::{TIMEOUTS, standalone, world};
 
@@ -116,10 +116,10 @@ async fn sentinel_fails_over_during_a_login_and_a_refresh() {
     if skipped() {
         return;
     }
-    let tls = RedisTls::new(&[]).unwrap();
-    let sentinel_tls = RedisTls::new(&[&tls]).unwrap();
+    let tls = Certificates::new(&[]).unwrap();
+    let sentinel_tls = Certificates::new(&[&tls]).unwrap();
     let mut group = RedisSentinels::start(Some(&tls), Some(&sentinel_tls)).await.unwrap();
-    let trusting = |tls: &RedisTls| Some(Tls::with_ca(&tls.pem().unwrap()).unwrap());
+    let trusting = |tls: &Certificates| Some(Tls::with_ca(&tls.pem().unwrap()).unwrap());
     let nodes = group.sentinels.iter().map(|sentinel| Node::new("localhost", sentinel.port));
     let address = Address::Sentinel(Sentinel {
         master: "mymaster".to_owned(),
@@ -185,7 +185,7 @@ async fn a_cluster_node_dies_during_a_login_and_a_refresh() {
     if skipped() {
         return;
     }
-    let tls = RedisTls::new(&[]).unwrap();
+    let tls = Certificates::new(&[]).unwrap();
     let mut cluster = RedisCluster::start(Some(&tls)).await.unwrap();
     let address = Address::Cluster(vec![Node::new("127.0.0.1", cluster.nodes[0].port)]);
     let timeouts = Timeouts { dial: Duration::from_secs(1), ..TIMEOUTS };
@@ -225,7 +225,7 @@ async fn until_replicated(settings: &Settings, store: &Arc<dyn Store>) {
 }
 
 /// Which node of a cluster serves keys that begin like this.
-async fn serving(cluster: &RedisCluster, tls: &RedisTls, prefix: String) -> usize {
+async fn serving(cluster: &RedisCluster, tls: &Certificates, prefix: String) -> usize {
     for (number, node) in cluster.nodes.iter().enumerate() {
         let question = tls.cli(&["GET", &prefix]);
         // A replica says where its master is.

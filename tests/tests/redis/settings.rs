@@ -10,7 +10,7 @@ use vmcp_auth_redis::{RedisStore, StartError};
 use vmcp_auth_store::contract::World;
 use vmcp_auth_store::{Digest, Limits, Store, StoreError};
 use vmcp_redis::{Again, Credentials, Fault, Redis as Connection, Settings, Timeouts, Tls, cmd};
-use vmcp_tests::counterparts::{Redis, RedisTls, skipped};
+use vmcp_tests::counterparts::{Certificates, Redis, skipped};
 
 use crate::given::{TIMEOUTS, clock, namespace, standalone, world};
 
@@ -95,7 +95,7 @@ async fn tls_trusts_the_given_ca_or_anybody_who_was_told_so() {
     if skipped() {
         return;
     }
-    let (tls, other) = (RedisTls::new(&[]).unwrap(), RedisTls::new(&[]).unwrap());
+    let (tls, other) = (Certificates::new(&[]).unwrap(), Certificates::new(&[]).unwrap());
     let arguments = tls.arguments();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let server = Redis::start(&arguments).await.unwrap();

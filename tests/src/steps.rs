@@ -1,0 +1,244 @@
+//! A client of a gateway that is its own authorization server, and the browser of whoever uses it, one step at a time:
+//! each is one exchange with the gateway, and can be taken again where it was not answered.
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+use crate::counterparts::{Fault, Person, Reply, leads_to, parameter, post, post_form};
+
+const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
+const BACK: &str = "http://127.0.0.1:9/callback";
+
+/// What a client with two providers before it goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It registers (RFC 7591).
+    Register,
+    /// The browser opens the authorization endpoint.
+    Authorize,
+    /// The person agrees.
+    Consent,
+    /// The browser comes back from the first provider.
+    First,
+    /// The browser comes back from the second one.
+    Second,
+    /// The client redeems its code.
+    Token,
+    /// The client renews its tokens.
+    Refresh,
+}
+
+/// What came of a step.
+#[derive(Debug)]
+pub enum Taken {
+    /// The next one can be taken.
+    Done,
+    /// Nobody answered, or somebody who cannot now: it can be taken again.
+    Unanswered(String),
+    /// It was refused; the text is the answer, or where it told the client so.
+    Refused(String),
+}
+
+/// A client, as far as it has come.
+#[derive(Debug)]
+pub struct Login {
+    origin: String,
+    person: Person,
+    client: String,
+    /// The page that asks the person, and where it is.
+    page: Option<(String, Reply)>,
+    /// Where the browser is sent next.
+    next: String,
+    /// Where a provider sent the browser back to.
+    callback: Option<String>,
+    /// The access token.
+    pub access: String,
+    /// The refresh token.
+    pub refresh: String,
+}
+
+/// What an exchange was answered.
+enum Answer {
+    Page(Reply),
+    None(Taken),
+}
+
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Self; 7] = [
+        Self::Register,
+        Self::Authorize,
+        Self::Consent,
+        Self::First,
+        Self::Second,
+        Self::Token,
+        Self::Refresh,
+    ];
+}
+
+impl Login {
+    /// Somebody at the gateway of this origin.
+    #[must_use]
+    pub fn new(origin: &str, person: &str) -> Self {
+        Self {
+            origin: origin.to_owned(),
+            person: Person::named(person),
+            client: String::new(),
+            page: None,
+            next: String::new(),
+            callback: None,
+            access: String::new(),
+            refresh: String::new(),
+        }
+    }
+
+    /// Takes all steps up to this one.
+    ///
+    /// # Errors
+    /// When one of them is not answered, or refused.
+    pub async fn goes(&mut self, last: Step) -> Result<(), Fault> {
+        for step in Step::ALL {
+            match self.takes(step).await? {
+                Taken::Done if step == last => break,
+                Taken::Done => {}
+                other => return Err(format!("{step:?}: {other:?}").into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a step, after all that come before it.
+    ///
+    /// # Errors
+    /// When a provider leads nowhere, or an answer makes no sense.
+    pub async fn takes(&mut self, step: Step) -> Result<Taken, Fault> {
+        match step {
+            Step::Register => self.registers().await,
+            Step::Authorize => self.authorizes().await,
+            Step::Consent => self.agrees().await,
+            Step::First | Step::Second => self.returns().await,
+            Step::Token => {
+                let code = parameter(&self.next, "code").ok_or("no code")?;
+                let form = format!(
+                    "grant_type=authorization_code&code={code}&code_verifier={VERIFIER}&redirect_uri={BACK}"
+                );
+                self.renews(&form).await
+            }
+            Step::Refresh => {
+                let form = format!("grant_type=refresh_token&refresh_token={}", self.refresh);
+                self.renews(&form).await
+            }
+        }
+    }
+
+    /// Gives its tokens back (RFC 7009).
+    ///
+    /// # Errors
+    /// When that is not done.
+    pub async fn revokes(&self) -> Result<(), Fault> {
+        let form = format!("token={}&client_id={}", self.refresh, self.client);
+        let reply = post_form(&format!("{}/oauth/revoke", self.origin), &form).await?;
+        if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
+    }
+
+    async fn registers(&mut self) -> Result<Taken, Fault> {
+        let document = json!({ "client_name": "Tests", "redirect_uris": [BACK],
+            "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"] });
+        let url = format!("{}/oauth/register", self.origin);
+        let reply = match answered(post(&url, &HeaderMap::new(), &document).await) {
+            Answer::Page(reply) => reply,
+            Answer::None(taken) => return Ok(taken),
+        };
+        let registered: Value = serde_json::from_slice(&reply.body)?;
+        let id = registered["client_id"].as_str();
+        id.ok_or_else(|| format!("no client: {registered}"))?.clone_into(&mut self.client);
+        Ok(Taken::Done)
+    }
+
+    async fn authorizes(&mut self) -> Result<Taken, Fault> {
+        let challenge = digest::digest(&digest::SHA256, VERIFIER.as_bytes());
+        let challenge = BASE64_URL_SAFE_NO_PAD.encode(challenge);
+        let url = format!(
+            "{origin}/oauth/authorize?response_type=code&client_id={client}&redirect_uri={BACK}\
+             &state=the-state&code_challenge={challenge}&code_challenge_method=S256\
+             &scope=tools+offline_access&resource={origin}/mcp",
+            origin = self.origin,
+            client = self.client
+        );
+        self.callback = None;
+        match answered(self.person.opens(&url).await) {
+            Answer::Page(reply) => self.page = Some((url, reply)),
+            Answer::None(taken) => return Ok(taken),
+        }
+        Ok(Taken::Done)
+    }
+
+    async fn agrees(&mut self) -> Result<Taken, Fault> {
+        let (here, page) = self.page.as_ref().ok_or("no page")?;
+        if let Some(place) = leads_to(page) {
+            // Somebody who agreed before is not asked again.
+            self.next = place;
+            return Ok(Taken::Done);
+        }
+        let (place, form) = self.person.fills_in(here, page)?;
+        match answered(self.person.sends(&place, &form).await) {
+            Answer::Page(reply) => self.is_sent(&reply),
+            Answer::None(taken) => Ok(taken),
+        }
+    }
+
+    async fn returns(&mut self) -> Result<Taken, Fault> {
+        if self.callback.is_none() {
+            let goal = format!("{}/", self.origin);
+            self.callback = Some(self.person.walks(&self.next, &goal).await?);
+        }
+        let callback = self.callback.clone().unwrap_or_default();
+        match answered(self.person.opens(&callback).await) {
+            Answer::Page(reply) => {
+                let taken = self.is_sent(&reply);
+                self.callback = None;
+                taken
+            }
+            Answer::None(taken) => Ok(taken),
+        }
+    }
+
+    fn is_sent(&mut self, reply: &Reply) -> Result<Taken, Fault> {
+        let place = leads_to(reply).ok_or_else(|| format!("leads nowhere: {reply:?}"))?;
+        if place.starts_with(BACK) && parameter(&place, "error").is_some() {
+            return Ok(Taken::Refused(place));
+        }
+        self.next = place;
+        Ok(Taken::Done)
+    }
+
+    async fn renews(&mut self, form: &str) -> Result<Taken, Fault> {
+        let form = format!("{form}&client_id={}", self.client);
+        let reply = match answered(post_form(&format!("{}/oauth/token", self.origin), &form).await)
+        {
+            Answer::Page(reply) => reply,
+            Answer::None(taken) => return Ok(taken),
+        };
+        let tokens: Value = serde_json::from_slice(&reply.body)?;
+        let text = |name: &str| tokens[name].as_str().map(str::to_owned);
+        self.access = text("access_token").ok_or("no access token")?;
+        self.refresh = text("refresh_token").ok_or("no refresh token")?;
+        Ok(Taken::Done)
+    }
+}
+
+/// Sorts out what nobody is helped by.
+fn answered(reply: Result<Reply, Fault>) -> Answer {
+    let said =
+        |reply: &Reply| format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
+    Answer::None(match reply {
+        Ok(reply) if reply.status.is_server_error() => Taken::Unanswered(said(&reply)),
+        Ok(reply) if reply.status.is_client_error() => Taken::Refused(said(&reply)),
+        Ok(reply) => return Answer::Page(reply),
+        Err(fault) => Taken::Unanswered(fault.to_string()),
+    })
+}
