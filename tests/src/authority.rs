@@ -1,20 +1,22 @@
-//! Who a gateway trusts, as small as a test can use it: an issuer of tokens, a token endpoint that exchanges them, and an
-//! STS.
+//! Who a gateway trusts, as small as a test can use it: an issuer of tokens, a token endpoint that exchanges them, an
+//! STS, and two identity providers that people are sent to.
 
+use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use crate::backends::{Answer, Listening};
-use crate::counterparts::Fault;
+use crate::counterparts::{Fault, parameter};
 
 /// How long tokens count.
 const LIFETIME: Duration = Duration::from_secs(3600);
@@ -25,6 +27,10 @@ pub struct Authority {
     listening: Listening,
     pair: Arc<Ed25519KeyPair>,
 }
+
+/// The providers that people are sent to. Their tokens are `PROVIDER-access-of-NAME-NUMBER`, each with a number of its
+/// own.
+pub const PROVIDERS: [&str; 2] = ["corp", "git"];
 
 impl Authority {
     /// Starts one.
@@ -90,6 +96,28 @@ impl Authority {
              insecureAllowHttp: true}}\n"
         )
     }
+
+    /// The sections of a gateway of this origin that is an issuer itself, and sends people to both providers. Their
+    /// access tokens live for so many seconds.
+    #[must_use]
+    pub fn own_section(&self, origin: &str, lifetime: u64) -> String {
+        let at = self.issuer();
+        let mut section = format!(
+            "incomingAuth:\n  type: oidc\n  oidc: {{issuer: \"{origin}\", clientId: gateway, audience: \"{origin}/mcp\", \
+             insecureAllowHttp: true, protectedResourceAllowPrivateIp: true, scopes: [tools]}}\n\
+             authServer:\n  issuer: \"{origin}\"\n  upstreamProviders:\n"
+        );
+        for name in PROVIDERS {
+            let at = format!("{at}/{name}");
+            let _ = writeln!(
+                section,
+                "  - {{name: {name}, type: oauth2, oauth2Config: {{authorizationEndpoint: \"{at}/authorize\", \
+                 tokenEndpoint: \"{at}/token/{lifetime}\", clientId: gateway, \
+                 userInfo: {{endpointUrl: \"{at}/me\"}}}}}}"
+            );
+        }
+        section
+    }
 }
 
 async fn answer(pair: Arc<Ed25519KeyPair>, request: Request<Incoming>) -> Answer {
@@ -113,8 +141,64 @@ async fn answer(pair: Arc<Ed25519KeyPair>, request: Request<Incoming>) -> Answer
             "expires_in": LIFETIME.as_secs(),
         })),
         "/sts" | "/sts/" => page("text/xml", assumed(&subject(&form, "WebIdentityToken"))),
-        _ => json_page(&json!({})),
+        path => {
+            let provider = PROVIDERS.into_iter().find_map(|name| {
+                Some((name, path.strip_prefix('/')?.strip_prefix(name)?.strip_prefix('/')?))
+            });
+            let Some((name, place)) = provider else { return json_page(&json!({})) };
+            at_provider(name, place, &parts, &form)
+        }
     }
+}
+
+/// One of the providers: people say who they are, and get a code that names them.
+fn at_provider(name: &str, place: &str, parts: &http::request::Parts, form: &str) -> Answer {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let value = |field: &str| parameter(&format!("?{form}"), field).unwrap_or_default();
+    if let Some(lifetime) = place.strip_prefix("token/") {
+        let user = match value("code") {
+            code if code.is_empty() => user_of(&value("refresh_token")),
+            code => code,
+        };
+        return json_page(&json!({
+            "access_token": format!("{name}-access-of-{user}-{number}"),
+            "refresh_token": format!("{name}-refresh-of-{user}-{number}"),
+            "token_type": "Bearer",
+            "expires_in": lifetime.parse().unwrap_or(0_u64),
+        }));
+    }
+    let url = parts.uri.to_string();
+    match (place, &parts.method) {
+        ("authorize", &Method::POST) => {
+            let back = parameter(&url, "redirect_uri").unwrap_or_default();
+            let state = parameter(&url, "state").unwrap_or_default();
+            let mut response = page("text/plain", String::new());
+            *response.status_mut() = http::StatusCode::SEE_OTHER;
+            let place = format!("{back}?code={}&state={state}", value("login"));
+            let place = HeaderValue::try_from(place).unwrap_or(HeaderValue::from_static("/"));
+            response.headers_mut().insert(header::LOCATION, place);
+            response
+        }
+        ("authorize", _) => page(
+            "text/html",
+            format!(
+                "<form method=post action=\"{}\"><input name=\"prompt\" value=\"login\"></form>",
+                url.replace('&', "&amp;")
+            ),
+        ),
+        _ => {
+            let shown = parts.headers.get(header::AUTHORIZATION);
+            let shown = shown.and_then(|shown| shown.to_str().ok()).unwrap_or_default();
+            json_page(&json!({ "sub": user_of(shown) }))
+        }
+    }
+}
+
+/// Whom a token of a provider is of.
+fn user_of(token: &str) -> String {
+    let user = token.split_once("-of-").and_then(|(_, rest)| rest.split('-').next());
+    user.unwrap_or("nobody").to_owned()
 }
 
 /// The subject of the token in this field of a form.

@@ -6,12 +6,13 @@ use std::fmt::Write;
 
 use http::HeaderMap;
 use serde_json::json;
-use vmcp_tests::authority::Authority;
+use vmcp_tests::authority::{Authority, PROVIDERS};
 use vmcp_tests::backends::{Mirror, Shown, Voice};
 use vmcp_tests::caller::Caller;
-use vmcp_tests::counterparts::Reply;
+use vmcp_tests::counterparts::{Gateway, Reply};
+use vmcp_tests::steps::{Login, Step, Taken};
 
-use crate::common::ready_among;
+use crate::common::until_ready;
 
 const AUDIENCE: &str = "http://localhost/mcp";
 const USERS: [&str; 2] = ["ann", "bob"];
@@ -31,14 +32,17 @@ struct Strategy {
     credential: fn(&str) -> Vec<String>,
     /// Whether each user shows something of their own.
     personal: bool,
+    /// Whether the gateway is the issuer of its clients' tokens.
+    own: bool,
 }
 
-const STRATEGIES: [Strategy; 5] = [
+const STRATEGIES: [Strategy; 6] = [
     Strategy {
         name: "unauthenticated",
         section: |_| "{type: unauthenticated}".to_owned(),
         credential: |_| Vec::new(),
         personal: false,
+        own: false,
     },
     Strategy {
         name: "header_injection",
@@ -48,6 +52,7 @@ const STRATEGIES: [Strategy; 5] = [
         },
         credential: |_| vec!["x-api-key: key-of-the-gateway".to_owned()],
         personal: false,
+        own: false,
     },
     Strategy {
         name: "header_injection of a bearer token",
@@ -57,6 +62,7 @@ const STRATEGIES: [Strategy; 5] = [
         },
         credential: |_| vec!["authorization: Bearer token-of-the-gateway".to_owned()],
         personal: false,
+        own: false,
     },
     Strategy {
         name: "token_exchange",
@@ -68,6 +74,7 @@ const STRATEGIES: [Strategy; 5] = [
         },
         credential: |user| vec![format!("authorization: Bearer exchanged-for-{user}")],
         personal: true,
+        own: false,
     },
     Strategy {
         name: "aws_sts",
@@ -83,8 +90,19 @@ const STRATEGIES: [Strategy; 5] = [
             ]
         },
         personal: true,
+        own: false,
+    },
+    Strategy {
+        name: "upstream_inject",
+        section: |_| "{type: upstream_inject, upstreamInject: {providerName: git}}".to_owned(),
+        credential: |user| vec![format!("authorization: Bearer git-access-of-{user}-")],
+        personal: true,
+        own: true,
     },
 ];
+
+/// How long the providers' tokens live, in seconds: those with 45 left are renewed at their next use, which is each.
+const LIFETIME: u64 = 45;
 
 /// What was answered to a user's client, and where.
 struct Heard {
@@ -98,13 +116,19 @@ struct Heard {
 
 /// What belongs to a user alone.
 fn belongings(user: &str) -> Vec<String> {
-    vec![
+    let kinds = ["access", "refresh"];
+    let at_providers = PROVIDERS
+        .into_iter()
+        .flat_map(|provider| kinds.map(|kind| format!("{provider}-{kind}-of-{user}")));
+    let mut all: Vec<_> = at_providers.collect();
+    all.extend([
         format!("word-of-{user}"),
         format!("exchanged-for-{user}"),
         format!("sts-session-of-{user}"),
         format!("sts-secret-of-{user}"),
         format!("ASIA{}", user.to_ascii_uppercase()),
-    ]
+    ]);
+    all
 }
 
 fn text(reply: &Reply) -> String {
@@ -258,6 +282,7 @@ fn assert_requests_are_of_one_user(
             "unauthenticated" | "header_injection" => None,
             "header_injection of a bearer token" => Some("Bearer token-of-the-gateway"),
             "token_exchange" => Some("Bearer exchanged-for-"),
+            "upstream_inject" => Some("Bearer git-access-of-"),
             _ => Some("AWS4-HMAC-SHA256 Credential=ASIA"),
         };
         let found = request.header("authorization");
@@ -269,6 +294,19 @@ fn assert_requests_are_of_one_user(
     }
     let calls = shown.iter().filter(|request| request.body.contains("tools/call")).count();
     assert_eq!(calls, heard.len() * ROUNDS * 2, "{}: {} backend", strategy.name, voice.name());
+}
+
+/// Users are shown with more than one token of theirs.
+fn assert_tokens_were_renewed(heard: &[Heard]) {
+    for user in USERS {
+        let start = format!("git-access-of-{user}-");
+        let texts = heard.iter().flat_map(|one| one.answers.iter().map(|(_, _, text)| text));
+        let numbers: HashSet<_> = texts
+            .flat_map(|text| text.split(&start).skip(1))
+            .map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
+            .collect();
+        assert!(numbers.len() > 1, "{user}: {numbers:?}");
+    }
 }
 
 /// Somebody else's session is nobody's.
@@ -292,21 +330,50 @@ async fn assert_sessions_cannot_be_taken(
     }
 }
 
+/// Three tokens of each user.
+async fn tokens(strategy: &Strategy, authority: &Authority, gateway: &Gateway) -> [Vec<String>; 2] {
+    if !strategy.own {
+        return USERS
+            .map(|user| (1..=3).map(|number| authority.token(user, AUDIENCE, number)).collect());
+    }
+    let origin = gateway.url().trim_end_matches("/mcp");
+    let [ann, bob] = USERS.map(|user| async move {
+        let mut login = Login::new(origin, user);
+        login.goes(Step::Token).await.unwrap();
+        let mut tokens = vec![login.access.clone()];
+        for _ in 0..2 {
+            let taken = login.takes(Step::Refresh).await.unwrap();
+            assert!(matches!(taken, Taken::Done), "{taken:?}");
+            tokens.push(login.access.clone());
+        }
+        tokens
+    });
+    tokio::join!(ann, bob).into()
+}
+
 async fn nothing_crosses(strategy: &Strategy) {
     let authority = Authority::start().unwrap();
     let mirrors = Voice::ALL.map(|voice| (voice, Mirror::start(voice).unwrap()));
-    let mut yaml = format!("name: tests\n{}backends:\n", authority.section(AUDIENCE));
+    let mut backends = "backends:\n".to_owned();
     for (voice, mirror) in &mirrors {
         let (name, transport, url) = (voice.name(), voice.transport(), mirror.url());
-        writeln!(yaml, "- {{name: {name}, url: \"{url}\", transport: {transport}}}").unwrap();
+        writeln!(backends, "- {{name: {name}, url: \"{url}\", transport: {transport}}}").unwrap();
     }
     let section = (strategy.section)(&authority);
-    writeln!(yaml, "outgoingAuth: {{source: inline, default: {section}}}").unwrap();
+    writeln!(backends, "outgoingAuth: {{source: inline, default: {section}}}").unwrap();
+    let yaml = |url: &str| {
+        let incoming = if strategy.own {
+            authority.own_section(url.trim_end_matches("/mcp"), LIFETIME)
+        } else {
+            authority.section(AUDIENCE)
+        };
+        format!("name: tests\n{incoming}{backends}")
+    };
     let sts = authority.sts_url();
-    let gateway = ready_among(&yaml, &[("AWS_ENDPOINT_URL_STS", &sts)]).await;
-    let tokens = USERS.map(|user| {
-        (1..=3).map(|number| authority.token(user, AUDIENCE, number)).collect::<Vec<_>>()
-    });
+    let gateway = Gateway::start_knowing_among(yaml, &[("AWS_ENDPOINT_URL_STS", &sts)]).await;
+    let gateway = gateway.unwrap();
+    until_ready(&gateway).await;
+    let tokens = tokens(strategy, &authority, &gateway).await;
     let url = gateway.url();
     let stateful = async |user: usize| Caller::stateful_as(url, &tokens[user][0]).await.unwrap();
     let heard: [Heard; 4] = tokio::join!(
@@ -319,6 +386,9 @@ async fn nothing_crosses(strategy: &Strategy) {
     assert_answers_are_their_owners(strategy, &heard, &tokens);
     for (voice, mirror) in &mirrors {
         assert_requests_are_of_one_user(strategy, *voice, &mirror.shown(), &heard, &tokens);
+    }
+    if strategy.own {
+        assert_tokens_were_renewed(&heard);
     }
     assert_sessions_cannot_be_taken(strategy, url, &heard, &tokens).await;
     let log = gateway.log();

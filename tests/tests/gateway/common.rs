@@ -38,17 +38,17 @@ pub(crate) async fn gateway_with(backends: &[&Good], sections: &str) -> Gateway 
 
 /// A gateway with this configuration, that knows what its backends offer.
 pub(crate) async fn ready(yaml: &str) -> Gateway {
-    ready_among(yaml, &[]).await
+    let gateway = Gateway::start(yaml).await.unwrap();
+    until_ready(&gateway).await;
+    gateway
 }
 
-/// As [`ready`], with variables of the environment.
-pub(crate) async fn ready_among(yaml: &str, variables: &[(&str, &str)]) -> Gateway {
-    let gateway = Gateway::start_among(yaml, variables).await.unwrap();
+/// Waits until it knows what its backends offer.
+pub(crate) async fn until_ready(gateway: &Gateway) {
     let ready = async |status: Value| {
         status["backends"].as_array().unwrap().iter().all(|backend| backend["status"] == "ready")
     };
-    until("every backend is ready", async || ready(status(&gateway).await).await).await;
-    gateway
+    until("every backend is ready", async || ready(status(gateway).await).await).await;
 }
 
 /// What `/status` shows.
