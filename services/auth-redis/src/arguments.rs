@@ -5,7 +5,6 @@ use vmcp_auth_store::{Limits, StoreError, Timestamp};
 use vmcp_redis::{RedisWrite, ToRedisArgs};
 
 /// Arguments, after what all scripts are told: the time, and how revocations are remembered.
-#[derive(Debug)]
 pub(crate) struct Arguments(Vec<Vec<u8>>);
 
 impl Arguments {

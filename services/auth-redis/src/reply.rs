@@ -9,11 +9,9 @@ use vmcp_auth_store::{Revocation, Row, StoreError, Timestamp};
 use vmcp_redis::{FromRedisValue, Value, from_redis_value};
 
 /// The parts of an answer, in their order.
-#[derive(Debug)]
 pub(crate) struct Reply(vec::IntoIter<Value>);
 
 /// The fields of a record.
-#[derive(Debug)]
 pub(crate) struct Fields(HashMap<String, String>);
 
 const STRANGE: StoreError = StoreError::Corrupt { what: "answer" };

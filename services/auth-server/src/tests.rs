@@ -13,5 +13,6 @@ mod refresh;
 mod registration;
 mod rows;
 mod secrets;
+mod shown;
 mod token;
 pub(crate) mod watched;

@@ -139,8 +139,13 @@ macro_rules! text_id {
                 name.0.as_ref().to_owned()
             }
         }
+    };
+}
 
-        impl fmt::Display for $name {
+/// It may be shown, in a log for example.
+macro_rules! shown {
+    ($($name:ident),*) => {
+        $(impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)
             }
@@ -150,7 +155,7 @@ macro_rules! text_id {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(&self.0, f)
             }
-        }
+        })*
     };
 }
 
@@ -184,13 +189,21 @@ text_id!(
     UserId, 255
 );
 text_id!(
-    /// A person, as an upstream provider names them.
+    /// A person, as an upstream provider names them: with some, by their address. It is never shown.
     SubjectName, 1024
 );
 text_id!(
     /// An upstream provider, as the configuration names it.
     ProviderName, 253
 );
+
+shown!(ClientId, UserId, ProviderName);
+
+impl fmt::Debug for SubjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SubjectName(…)")
+    }
+}
 
 // === impl Digest ===
 

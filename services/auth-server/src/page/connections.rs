@@ -8,7 +8,6 @@ use crate::Pages;
 use crate::metadata::path;
 
 /// Everything that a person has linked.
-#[derive(Debug)]
 pub(crate) struct Overview<'a> {
     /// What the person is called.
     pub(crate) who: Option<String>,
@@ -19,7 +18,6 @@ pub(crate) struct Overview<'a> {
 }
 
 /// One login of a client.
-#[derive(Debug)]
 pub(crate) struct Connection {
     /// Names the session.
     pub(crate) session: String,
@@ -30,7 +28,6 @@ pub(crate) struct Connection {
 }
 
 /// One provider of a login.
-#[derive(Debug)]
 pub(crate) struct Linked {
     pub(crate) provider: String,
     /// `None` where it is not linked at the moment.
@@ -38,7 +35,6 @@ pub(crate) struct Linked {
 }
 
 /// What is known of a link.
-#[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) scopes: String,
     pub(crate) until: String,

@@ -9,7 +9,6 @@ use crate::redirect::{RedirectKind, RedirectUri};
 use crate::{Pages, Scopes};
 
 /// What a person is asked.
-#[derive(Debug)]
 pub(crate) struct Ask<'a> {
     /// What the client calls itself.
     pub(crate) client: &'a str,

@@ -1,11 +1,13 @@
 //! Authorization codes, and what is known of them after they were taken.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Challenge, Client, ClientId, Profile, Revocation, SessionId, Timestamp, UserId};
 
-/// What a code stands for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a code stands for. Its `nonce` is not in its `Debug` form.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seed {
     /// Whom it was given to.
     pub client: ClientId,
@@ -61,4 +63,34 @@ pub enum Started {
     /// The code was replayed or burnt meanwhile, or was never taken: there is no grant, and no
     /// token may be given out.
     Refused,
+}
+
+// === impl Seed ===
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            client,
+            redirect_uri,
+            challenge: _,
+            scopes,
+            resource,
+            nonce,
+            session,
+            user,
+            profile,
+            authenticated,
+        } = self;
+        f.debug_struct("Seed")
+            .field("client", client)
+            .field("redirect_uri", redirect_uri)
+            .field("scopes", scopes)
+            .field("resource", resource)
+            .field("nonce", &nonce.is_some())
+            .field("session", session)
+            .field("user", user)
+            .field("profile", profile)
+            .field("authenticated", authenticated)
+            .finish_non_exhaustive()
+    }
 }

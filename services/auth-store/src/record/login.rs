@@ -1,5 +1,7 @@
 //! Logins that are under way.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -36,8 +38,9 @@ pub enum Aim {
     Relink,
 }
 
-/// What a client asked for (RFC 6749 section 4.1.1), checked already.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a client asked for (RFC 6749 section 4.1.1), checked already. `state` and `nonce` are between the
+/// client and the browser, and not in its `Debug` form.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// Who asks.
     pub client: ClientId,
@@ -83,5 +86,21 @@ impl Login {
             Aim::Authorize(request) => Some(&request.client),
             Aim::Relink => None,
         }
+    }
+}
+
+// === impl Request ===
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { client, redirect_uri, state, challenge: _, scopes, resource, nonce } = self;
+        f.debug_struct("Request")
+            .field("client", client)
+            .field("redirect_uri", redirect_uri)
+            .field("state", &state.is_some())
+            .field("scopes", scopes)
+            .field("resource", resource)
+            .field("nonce", &nonce.is_some())
+            .finish_non_exhaustive()
     }
 }

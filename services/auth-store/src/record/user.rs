@@ -1,5 +1,7 @@
 //! People, their browsers, and what they consented to.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{ClientId, ProviderName, SubjectName, Timestamp, UserId};
@@ -13,8 +15,8 @@ pub struct Subject {
     pub name: SubjectName,
 }
 
-/// What a provider says of a person.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What a provider says of a person. Not in its `Debug` form: it is theirs.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// The claim `name`.
     pub name: Option<String>,
@@ -57,4 +59,16 @@ pub struct Consent {
     pub given: Timestamp,
     /// Until when it is remembered.
     pub expires: Timestamp,
+}
+
+// === impl Profile ===
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, email } = self;
+        f.debug_struct("Profile")
+            .field("name", &name.is_some())
+            .field("email", &email.is_some())
+            .finish()
+    }
 }

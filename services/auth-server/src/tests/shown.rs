@@ -1,0 +1,213 @@
+//! What is secret, or somebody's own, is in no `Debug` form of a record, wherever it sits in it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::{Duration, SystemTime};
+
+use serde_json::json;
+use vmcp_auth_store::*;
+use vmcp_upstream::Exposed;
+
+use crate::OwnToken;
+use crate::params::Params;
+use crate::testing::{APP, NOW, RESOURCE, World, param};
+
+const MARK: &str = "canary";
+/// As a name of 16 and of 32 bytes.
+const MARKS: (&[u8; 16], &[u8; 32]) = (b"canarycanarycana", b"canarycanarycanarycanarycanaryca");
+
+/// Each record is written out in full, so that a new field shows up here.
+fn request() -> Request {
+    Request {
+        client: ClientId::new("client").unwrap(),
+        redirect_uri: APP.into(),
+        state: Some(MARK.into()),
+        challenge: Challenge::from_bytes(*MARKS.1),
+        scopes: vec!["openid".into()],
+        resource: Some(RESOURCE.into()),
+        nonce: Some(MARK.into()),
+    }
+}
+
+fn profile() -> Profile {
+    Profile { name: Some(MARK.into()), email: Some(format!("{MARK}@example.com")) }
+}
+
+fn subject() -> Subject {
+    let name = SubjectName::new(format!("{MARK}@example.com")).unwrap();
+    Subject { provider: ProviderName::new("corp").unwrap(), name }
+}
+
+fn login(stage: Stage) -> Login {
+    Login {
+        aim: Aim::Authorize(request()),
+        session: SessionId::from_bytes(*MARKS.0),
+        browser: Digest::from_bytes(*MARKS.1),
+        stage,
+        user: Some(UserId::new("alice").unwrap()),
+        profile: profile(),
+        created: Timestamp::from_millis(NOW * 1000),
+    }
+}
+
+fn seed() -> Seed {
+    Seed {
+        client: ClientId::new("client").unwrap(),
+        redirect_uri: APP.into(),
+        challenge: Challenge::from_bytes(*MARKS.1),
+        scopes: vec!["openid".into()],
+        resource: Some(RESOURCE.into()),
+        nonce: Some(MARK.into()),
+        session: SessionId::from_bytes(*MARKS.0),
+        user: UserId::new("alice").unwrap(),
+        profile: profile(),
+        authenticated: Timestamp::from_millis(NOW * 1000),
+    }
+}
+
+fn grant() -> Grant {
+    let at = Timestamp::from_millis(NOW * 1000);
+    let digest = Digest::from_bytes(*MARKS.1);
+    Grant {
+        id: GrantId::from_bytes(*MARKS.0),
+        client: ClientId::new("client").unwrap(),
+        user: UserId::new("alice").unwrap(),
+        profile: profile(),
+        session: SessionId::from_bytes(*MARKS.0),
+        scopes: vec!["openid".into()],
+        audience: vec![RESOURCE.into()],
+        authenticated: at,
+        access_lifespan: Duration::from_secs(3600),
+        ends: at,
+        refresh: Some(Refresh {
+            idle: Duration::from_secs(3600),
+            idle_end: at,
+            generation: 1,
+            current: digest,
+            previous: Some(Previous { digest, rotated: at }),
+        }),
+    }
+}
+
+fn session() -> Session {
+    let at = Timestamp::from_millis(NOW * 1000);
+    let row = Row {
+        version: 1,
+        sealed: Sealed::from_bytes(*MARKS.1),
+        expires: Some(at),
+        scopes: vec!["read".into()],
+        written: at,
+    };
+    let head = SessionHead {
+        id: SessionId::from_bytes(*MARKS.0),
+        user: UserId::new("alice").unwrap(),
+        client: ClientId::new("client").unwrap(),
+    };
+    let rows = BTreeMap::from([(ProviderName::new("corp").unwrap(), row)]);
+    let grant = Some(GrantId::from_bytes(*MARKS.0));
+    Session { head, grant, created: at, expires: at, rows }
+}
+
+/// Neither as text nor as numbers.
+fn shows_nothing(records: &[&dyn Debug]) {
+    let numbers = format!("{:?}", MARK.as_bytes());
+    let texts = [SessionId::from_bytes(*MARKS.0).to_text(), Digest::from_bytes(*MARKS.1).to_text()];
+    for record in records {
+        let shown = format!("{record:?} {record:#?}");
+        assert!(!shown.contains(MARK), "{shown}");
+        assert!(!shown.contains(numbers.trim_matches(['[', ']'])), "{shown}");
+        assert!(!texts.iter().any(|text| shown.contains(text)), "{shown}");
+    }
+}
+
+#[test]
+fn no_record_of_the_store_shows_what_is_secret_or_somebody_s_own() {
+    let sealed = || Sealed::from_bytes(*MARKS.1);
+    let provider = ProviderName::new("corp").unwrap();
+    let user = User {
+        id: UserId::new("alice").unwrap(),
+        subject: subject(),
+        profile: profile(),
+        created: Timestamp::from_millis(NOW * 1000),
+    };
+    let revocation = Revocation {
+        grant: Some(GrantId::from_bytes(*MARKS.0)),
+        session: SessionId::from_bytes(*MARKS.0),
+        at: Timestamp::from_millis(NOW * 1000),
+    };
+    shows_nothing(&[
+        &login(Stage::AwaitConsent { csrf: Digest::from_bytes(*MARKS.1) }),
+        &login(Stage::AwaitUpstream { provider, leg: sealed() }),
+        &request(),
+        &seed(),
+        &CodeAnswer { taken: Taken::Fresh(Box::new(seed())), client: None },
+        &GrantAnswer { grant: Some(grant()), client: None },
+        &Rotation::Rotated(Box::new(grant())),
+        &Presented { digest: Digest::from_bytes(*MARKS.1), generation: 1 },
+        &session(),
+        &RowLock::Acquired(session().rows.into_values().next()),
+        &LockOwner::from_bytes(*MARKS.0),
+        &subject(),
+        &profile(),
+        &user,
+        &revocation,
+        &ClientAuth::ClientSecretPost(Digest::from_bytes(*MARKS.1)),
+    ]);
+}
+
+#[test]
+fn nothing_that_a_provider_gave_is_shown() {
+    let leg = json!({
+        "verifier": MARK, "nonce": MARK, "issuer": "https://id.example", "issuer_in_answer": true,
+        "client_id": "us", "scopes": ["openid"], "begun": NOW,
+    });
+    let leg: Exposed<vmcp_upstream::Leg> = serde_json::from_value(leg).unwrap();
+    let tokens = vmcp_upstream::Tokens {
+        access: MARK.into(),
+        refresh: Some(MARK.into()),
+        id: Some(MARK.into()),
+        expires_at: None,
+        scopes: vmcp_upstream::Scopes::default(),
+        subject: MARK.into(),
+        client_id: "us".into(),
+    };
+    let answer = vmcp_upstream::Answer { outcome: Ok(MARK.into()), iss: Some(MARK.into()) };
+    let login = vmcp_upstream::Login {
+        subject: MARK.into(),
+        name: Some(MARK.into()),
+        email: Some(MARK.into()),
+        synthesized: false,
+        tokens: tokens.clone(),
+    };
+    shows_nothing(&[&leg, &leg.0, &tokens, &Exposed(&tokens), &answer, &login]);
+}
+
+#[tokio::test]
+async fn nothing_that_goes_through_the_server_is_shown() {
+    let serde_json::Value::Object(claims) = json!({"email": MARK, "name": MARK}) else { return };
+    let own = OwnToken {
+        subject: "alice".into(),
+        claims: claims.into(),
+        expires_at: SystemTime::UNIX_EPOCH,
+        session: SessionId::from_bytes(*MARKS.0),
+    };
+    let params = Params::parse(b"code=canary&state=canary").unwrap();
+    shows_nothing(&[&own, &params]);
+
+    // A store in the process shows all that it has: logins at every stage, and what became of them.
+    let world = World::new();
+    let client = world.client().await;
+    let state = [("state", MARK), ("nonce", MARK)];
+    let authorize = World::authorize(&client, &state);
+    let browser = &mut crate::testing::Browser::default();
+    browser.get(&world, &authorize).await;
+    let corp = world.consent(browser, &authorize).await;
+    let waiting = param(&url::Url::parse(&corp).unwrap(), "state").unwrap();
+    world.log_in_at(browser, &authorize).await;
+    let got = world.tokens(&client).await;
+    let shown = format!("{:?}", world.store);
+    assert!(shown.contains("Login {") && shown.contains("Seed {") && shown.contains("Grant {"));
+    for secret in [MARK, "Alice", "alice@example.com", &waiting, &got.access, &got.refresh] {
+        assert!(!shown.contains(secret), "{secret}: {shown}");
+    }
+}
