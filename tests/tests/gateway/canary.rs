@@ -273,6 +273,9 @@ fn assert_requests_are_of_one_user(
         for session in heard.iter().filter_map(|one| one.session.as_ref()) {
             assert!(!text.contains(session), "{cell}: a session of a client's");
         }
+        for kept in ["corp-access-of-", "corp-refresh-of-", "git-refresh-of-"] {
+            assert!(!text.contains(kept), "{cell}: a token that is for the gateway alone");
+        }
         let of: HashSet<_> = USERS
             .into_iter()
             .filter(|user| belongings(user).iter().any(|thing| text.contains(thing)))

@@ -71,7 +71,7 @@ fn answer(back: &str) -> (String, Answer) {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let mut pairs: HashMap<_, _> = pairs.map(|(name, value)| (name, decoded(value))).collect();
     let code = pairs.remove("code").unwrap_or_else(|| panic!("{back}"));
-    (pairs["state"].clone(), Answer { code: code.into(), iss: pairs.remove("iss") })
+    (pairs["state"].clone(), Answer { outcome: Ok(code.into()), iss: pairs.remove("iss") })
 }
 
 async fn browse(provider: &Provider, name: &str) -> (Leg, Answer) {
