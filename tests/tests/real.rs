@@ -16,6 +16,8 @@ mod clients;
 mod conformance;
 #[path = "real/doctor.rs"]
 mod doctor;
+#[path = "real/failover.rs"]
+mod failover;
 #[path = "real/fixture.rs"]
 mod fixture;
 #[path = "real/identity.rs"]
@@ -34,6 +36,8 @@ mod own_issuer;
 mod pages;
 #[path = "real/questions.rs"]
 mod questions;
+#[path = "real/replicas.rs"]
+mod replicas;
 #[path = "real/servers.rs"]
 mod servers;
 #[path = "real/token_exchange.rs"]

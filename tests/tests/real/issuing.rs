@@ -67,6 +67,11 @@ impl Ground {
         Gateway::start_knowing_among(yaml, &variables).await.unwrap()
     }
 
+    /// A gateway that clients know by this origin, and that is reached elsewhere.
+    pub(super) async fn replica(&self, origin: &str, storage: &str) -> Gateway {
+        Gateway::start(&self.config(origin, storage)).await.unwrap()
+    }
+
     /// `authServer.storage`, with this Redis and its password.
     pub(super) fn redis(&self, place: &str) -> String {
         let password = self.secret("password");

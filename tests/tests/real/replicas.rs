@@ -1,0 +1,169 @@
+//! Two replicas of a gateway that is its own authorization server, with the same Redis, keys and secrets, behind a load
+//! balancer: to clients they are one, and one of them may die at any moment.
+
+use serde_json::{Value, json};
+use tokio::time::{Duration, timeout};
+use vmcp_tests::caller::Caller;
+use vmcp_tests::counterparts::{Gateway, Redis, skipped};
+use vmcp_tests::front::Front;
+use vmcp_tests::steps::{Login, Step, Taken};
+
+use crate::issuing::Ground;
+
+/// Until one replica has heard what the other was told.
+const SOON: Duration = Duration::from_secs(10);
+
+struct Pair {
+    ground: Ground,
+    storage: String,
+    front: Front,
+    /// The first of them is the one that clients are sent to.
+    replicas: [Gateway; 2],
+    _redis: Redis,
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let redis = Redis::start(&["--requirepass", "canary"]).await.unwrap();
+        let ground = Ground::plain().await;
+        let storage = ground.redis(&format!("addr: \"127.0.0.1:{}\"", redis.port));
+        let front = Front::start().await.unwrap();
+        let replica = async || ground.replica(&front.origin(), &storage).await;
+        let replicas = [replica().await, replica().await];
+        front.leads_to(replicas[0].port());
+        Self { ground, storage, front, replicas, _redis: redis }
+    }
+
+    fn url(&self) -> String {
+        format!("{}/mcp", self.front.origin())
+    }
+
+    fn login(&self, person: &str) -> Login {
+        Login::new(&self.front.origin(), person)
+    }
+
+    /// Sends clients to the other one.
+    fn switch(&mut self) {
+        self.replicas.swap(0, 1);
+        self.front.leads_to(self.replicas[0].port());
+    }
+
+    /// Kills the one that clients are sent to, and has them sent to the other one. Another one takes its place.
+    async fn kill(&mut self) {
+        let another = self.ground.replica(&self.front.origin(), &self.storage).await;
+        let dead = std::mem::replace(&mut self.replicas[0], another);
+        dead.kill().await.unwrap();
+        self.switch();
+    }
+
+    /// What the backend is shown of the second provider's.
+    async fn shown(&self, token: &str) -> String {
+        let mut caller = Caller::stateless_as(&self.url(), token);
+        let result = caller.call("fixture_whoami", json!({})).await.unwrap();
+        let text = result["content"][0]["text"].as_str().unwrap();
+        let seen: Value = serde_json::from_str(text).unwrap();
+        seen["headers"]["authorization"].as_str().unwrap().to_owned()
+    }
+}
+
+async fn done(login: &mut Login, step: Step) {
+    let taken = login.takes(step).await.unwrap();
+    assert!(matches!(taken, Taken::Done), "{step:?}: {taken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_begins_at_one_replica_goes_on_at_the_other() {
+    if skipped() {
+        return;
+    }
+    let mut pair = Pair::start().await;
+    let mut login = pair.login("ann");
+    for step in Step::ALL {
+        done(&mut login, step).await;
+        pair.switch();
+    }
+    // A token of one counts at the other, which has the providers' tokens as well.
+    let here = pair.shown(&login.access).await;
+    pair.switch();
+    assert_eq!(pair.shown(&login.access).await, here);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_revoked_at_one_replica_ends_at_the_other() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start().await;
+    let mut login = pair.login("ann");
+    login.goes(Step::Token).await.unwrap();
+    let there = pair.replicas[1].url();
+    let mut callers = [
+        Caller::stateful_as(there, &login.access).await.unwrap(),
+        Caller::stateless_as(there, &login.access),
+    ];
+    let mut streams = Vec::new();
+    for caller in &mut callers {
+        streams.push(caller.listen().await.unwrap());
+    }
+    login.revokes().await.unwrap();
+    for stream in &mut streams {
+        let rest = async { while let Ok(Some(_)) = stream.next().await {} };
+        timeout(SOON, rest).await.expect("the stream ends");
+    }
+    for caller in &mut callers {
+        let reply = caller.reply("tools/list", json!({})).await.unwrap();
+        assert_eq!(reply.status, 401, "{reply:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_goes_on_at_another_replica_when_one_is_killed_after_any_step() {
+    if skipped() {
+        return;
+    }
+    let mut pair = Pair::start().await;
+    for last in Step::ALL {
+        let mut login = pair.login("ann");
+        for step in Step::ALL {
+            done(&mut login, step).await;
+            if step == last {
+                pair.kill().await;
+            }
+        }
+        assert!(pair.shown(&login.access).await.starts_with("Bearer "), "{last:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_goes_on_or_is_begun_anew_when_a_replica_is_killed_before_anybody_hears_its_answer()
+{
+    if skipped() {
+        return;
+    }
+    let mut pair = Pair::start().await;
+    let mut anew = Vec::new();
+    for lost in Step::ALL {
+        let mut login = pair.login("ann");
+        for step in Step::ALL {
+            if step == lost {
+                pair.front.loses_an_answer();
+                let taken = login.takes(step).await.unwrap();
+                assert!(matches!(taken, Taken::Unanswered(_)), "{step:?}: {taken:?}");
+                assert!(!pair.front.is_losing());
+                pair.kill().await;
+                if let Taken::Refused(_) = login.takes(step).await.unwrap() {
+                    anew.push(step);
+                    for step in Step::ALL.into_iter().take_while(|one| *one != lost).skip(1) {
+                        done(&mut login, step).await;
+                    }
+                    done(&mut login, step).await;
+                }
+            } else {
+                done(&mut login, step).await;
+            }
+        }
+        assert!(pair.shown(&login.access).await.starts_with("Bearer "), "{lost:?}");
+    }
+    // What counts once was used up by the answer that nobody heard: the person or the client begins anew.
+    assert_eq!(anew, [Step::Consent, Step::First, Step::Second, Step::Token]);
+}
