@@ -4,7 +4,7 @@
 use http::StatusCode;
 use serde_json::Value;
 use vmcp_tests::counterparts::{
-    Certificates, Client, Era, Gateway, LoggedIn, Person, Redis, post_form, skipped,
+    Certificates, Client, Era, Gateway, Inspector, LoggedIn, Person, Redis, post_form, skipped,
 };
 use vmcp_tests::steps::{Login, Step, Taken};
 
@@ -56,6 +56,32 @@ async fn a_client_logs_in_through_a_provider_that_is_known_by_its_issuer_and_one
     let gateway = ground.gateway("").await;
     comes_through(Client::PythonMcp, Era::Modern, &gateway, &ground).await;
     comes_through(Client::TypeScript1, Era::Legacy, &gateway, &ground).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_inspector_logs_in_keeps_its_tokens_and_logs_in_anew_when_told_to() {
+    if skipped() {
+        return;
+    }
+    let ground = Ground::plain().await;
+    let gateway = ground.gateway("").await;
+    for era in [Era::Legacy, Era::Modern] {
+        let person = Person::named("ann");
+        let mut inspector = Inspector::new(gateway.url(), era, person).await.unwrap();
+        let listed = inspector.ask(&["tools/list"]).await.unwrap();
+        let tools = listed["tools"].as_array().unwrap();
+        assert!(tools.iter().any(|tool| tool["name"] == "fixture_whoami"), "{listed}");
+        // What it stored is enough from now on.
+        let call = ["tools/call", "--tool-name", "fixture_whoami"];
+        let called = inspector.ask(&[&call[..], &["--stored-auth-only"]].concat()).await.unwrap();
+        let text = called["content"][0]["text"].as_str().unwrap();
+        let seen: Value = serde_json::from_str(text).unwrap();
+        let shown = seen["headers"]["authorization"].as_str().unwrap().to_owned();
+        assert_eq!(inspector.logins(), 1);
+        let called = inspector.ask(&[&call[..], &["--relogin"]].concat()).await.unwrap();
+        assert!(!called.to_string().contains(&shown), "{called}");
+        assert_eq!(inspector.logins(), 2);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
