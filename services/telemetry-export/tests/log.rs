@@ -1,10 +1,6 @@
 //! What is logged on the way to a collector. A program of its own, since exporters log on threads of
 //! their own.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-
-use std::io;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,30 +9,12 @@ use http_body_util::{BodyExt, Full};
 use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_core::{Body, BoxError};
+use vmcp_log_capture::Log;
 use vmcp_telemetry_export::{Endpoint, Headers, SamplingRatio, Settings, Telemetry};
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_logged_when_a_collector_refuses_or_is_gone() {
-    let log = Log::default();
-    let writer = log.clone();
-    tracing_subscriber::fmt()
-        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
-        .with_writer(move || writer.clone())
-        .init();
+    let log = Log::of_the_process();
     for refuses in [true, false] {
         let client = tower::service_fn(move |_: Request<Body>| async move {
             if !refuses {
@@ -68,7 +46,7 @@ async fn no_secret_is_logged_when_a_collector_refuses_or_is_gone() {
         let error = ended.unwrap_err();
         assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
     }
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     assert!(!text.contains("canary"), "{text}");
     assert!(text.contains("opentelemetry"), "nothing is logged at all: {text}");
 }

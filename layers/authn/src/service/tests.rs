@@ -1,6 +1,5 @@
 use std::convert::Infallible;
 use std::future::ready;
-use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 use tower_test::mock;
 use vmcp_core::{BoxError, UpstreamTokens};
+use vmcp_log_capture::Log;
 
 use super::*;
 use crate::testing::{AUDIENCE, ISSUER, NOW, claims, clock, jwt, token};
@@ -305,30 +305,9 @@ async fn the_error_of_the_service_inside_is_kept() {
     assert_eq!(failed.unwrap_err().to_string(), "inside");
 }
 
-/// Where a log goes.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn no_token_is_in_a_log_an_answer_or_a_debug_form() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread();
 
     let claim: Value = json!({"email": "canary@example.com"});
     let good = token(&claims(&claim));
@@ -341,8 +320,10 @@ async fn no_token_is_in_a_log_an_answer_or_a_debug_form() {
         let body = body.collect().await.unwrap().to_bytes();
         said.push(format!("{head:?} {body:?} {identity:?} {:?}", layer()));
     }
-    said.push(String::from_utf8(log.0.lock().unwrap().clone()).unwrap());
+    tracing::info!("the log is heard");
+    said.push(log.text());
     let said = said.join("\n");
+    assert!(said.contains("the log is heard"), "{said}");
     for secret in ["canary", good.as_str(), &forged] {
         assert!(!said.contains(secret), "{said}");
     }

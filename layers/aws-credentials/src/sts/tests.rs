@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http_body_util::{BodyExt, Full};
 use tower::service_fn;
+use vmcp_log_capture::Log;
 
 use super::*;
 use crate::{RoleArn, SessionDuration, SessionName};
@@ -213,32 +214,9 @@ async fn a_token_that_sts_would_not_take_is_not_sent() {
     }
 }
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn no_token_and_no_credential_reaches_the_most_talkative_log() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    // With a single subscriber, tracing asks the thread that meets an event first whether anybody listens:
-    // another test's thread would say no for all.
-    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread();
     let seen = Seen::default();
     let inner = stand_in(&seen, 200, GOOD);
     let talkative = service_fn(move |request: Request<Body>| {
@@ -248,7 +226,7 @@ async fn no_token_and_no_credential_reaches_the_most_talkative_log() {
     let sts = Sts::new(&region("us-east-1"), talkative);
     let credentials = ask(&sts, CANARY).await.unwrap();
     tracing::info!(?credentials, ?sts, "done");
-    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let log = log.text();
     assert!(log.contains("the client is heard") && log.contains("done"), "{log}");
     assert!(!log.contains("canary"), "{log}");
 }

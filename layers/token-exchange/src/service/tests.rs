@@ -1,5 +1,4 @@
 use std::io;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
@@ -9,6 +8,7 @@ use tokio_test::{assert_pending, assert_ready, assert_ready_ok};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_test::mock::{self, Handle};
 use vmcp_core::{Body, Clock, UpstreamFuture, UpstreamToken, UpstreamTokens, cause};
+use vmcp_log_capture::Log;
 
 use super::*;
 use crate::{Cached, OAuthClient, Once, Outage, Settings, TokenEndpoint, TokenUrl, Twice};
@@ -280,34 +280,10 @@ fn any_body_will_do_where_nothing_is_sent_twice() {
     assert!(Twice.copy(&Request::new(())).is_some());
 }
 
-/// Collects what is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// The whole layer over an authorization server that repeats what it was sent.
 #[tokio::test(start_paused = true)]
 async fn no_secret_is_in_an_error_a_log_or_a_debug_form() {
-    let log = Log::default();
-    let written = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || written.clone())
-        .finish();
-    // With a single subscriber, tracing asks the thread that meets an event first whether anybody listens:
-    // another test's thread would say no for all.
-    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
-    let _logging = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread();
     let clock = Clock::manual(std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
     let asked = Arc::new(AtomicUsize::new(0));
     let client = service_fn(move |_: Request<Body>| {
@@ -341,7 +317,7 @@ async fn no_secret_is_in_an_error_a_log_or_a_debug_form() {
             error = one.source();
         }
     }
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = log.text();
     assert!(logged.contains("could not be refreshed"), "{logged}");
     for text in shown.iter().chain([&logged]) {
         assert!(!text.contains("canary"), "{text}");

@@ -205,34 +205,6 @@ fn failing() -> (Lines, Arc<AtomicBool>, impl FnMut(&[u8]) -> io::Result<()> + S
     (lines, full, sink)
 }
 
-/// What tracing was given.
-fn captured() -> (Lines, tracing::subscriber::DefaultGuard) {
-    // With a single subscriber, tracing asks the thread that meets an event first whether anybody listens:
-    // another test's thread would say no for all.
-    static SECOND: std::sync::LazyLock<tracing::Dispatch> = std::sync::LazyLock::new(|| {
-        tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default())
-    });
-    std::sync::LazyLock::force(&SECOND);
-    let lines = Lines::default();
-    let kept = lines.clone();
-    let subscriber =
-        tracing_subscriber::fmt().json().with_writer(move || Kept(kept.clone())).finish();
-    (lines, tracing::subscriber::set_default(subscriber))
-}
-
-struct Kept(Lines);
-
-impl io::Write for Kept {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// One call through `layer`, to its end.
 async fn call(audit: AuditLayer) -> Bytes {
     let response = audit.layer(serve(CALL, |_| json_answer(RESULT))).oneshot(post()).await.unwrap();
@@ -362,7 +334,7 @@ async fn the_writer_ends_with_its_last_auditor() {
 #[tokio::test(start_paused = true)]
 async fn a_sink_that_panics_hangs_nobody() {
     let settings = Settings { overflow: Overflow::Wait, queue_bytes: 1000, ..Settings::default() };
-    let (told, _guard) = captured();
+    let told = vmcp_log_capture::Log::of_this_thread();
     let (log, writer) = Log::new(settings, |_: &[u8]| panic!("on purpose"));
     let writing = tokio::spawn(writer.run());
     let audit = layer(&log);
@@ -373,7 +345,7 @@ async fn a_sink_that_panics_hangs_nobody() {
     log.flush().await;
     log.close();
     writing.await.unwrap();
-    assert_eq!(told.lines().len(), 1);
+    assert_eq!(told.text().lines().count(), 1, "{}", told.text());
     let Counts { written, dropped, failed } = log.counts();
     assert_eq!((written, dropped + failed), (0, 4));
     assert!(failed > 0 && dropped > 0);
@@ -447,7 +419,7 @@ async fn events_of_the_gateway_itself_are_written_with_their_members() {
 
 #[tokio::test(start_paused = true)]
 async fn no_secret_is_in_an_event_a_debug_form_or_the_log() {
-    let (told, _guard) = captured();
+    let told = vmcp_log_capture::Log::of_this_thread();
     let fixture = Fixture::new(Events::default(), Settings::default());
     let service = serve(CALL, |trail| {
         let identity = Identity::builder("i", "s").token("c4n4ry".into());
@@ -461,6 +433,6 @@ async fn no_secret_is_in_an_event_a_debug_form_or_the_log() {
     response.into_body().collect().await.unwrap();
     let event = fixture.event().await.to_string();
     assert!(event.contains("Bearer [redacted]"), "{event}");
-    let told = format!("{event}{:?}{:?}{:?}", told.lines(), fixture.layer, fixture.log);
+    let told = format!("{event}{:?}{:?}{:?}", told.text(), fixture.layer, fixture.log);
     assert!(!told.contains("c4n4ry"), "{told}");
 }

@@ -1,37 +1,15 @@
 //! Nothing secret in what is logged, shown or kept.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use serde_json::json;
 use vmcp_auth_store::{ProviderName, Stage};
 use vmcp_core::UpstreamKind;
+use vmcp_log_capture::Log;
 
 use crate::testing::{APP, Browser, RESOURCE, VERIFIER, World, param};
 
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn no_secret_is_in_a_log_or_a_debug_form() {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread();
 
     let world = World::new();
     let document = json!({
@@ -69,7 +47,7 @@ async fn no_secret_is_in_a_log_or_a_debug_form() {
         world.server,
         world.server.settings()
     );
-    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let logged = log.text();
     assert!(logged.contains("presented again"), "{logged}");
     let cookie = browser.cookie.unwrap();
     let cookie = cookie.split_once('=').unwrap().1;

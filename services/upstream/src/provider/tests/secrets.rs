@@ -1,37 +1,13 @@
 //! No secret is shown, whatever happens.
 
-use std::fmt::Write as _;
-use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::fmt::Write;
 
 use serde_json::json;
-use tracing_subscriber::fmt::MakeWriter;
+use vmcp_log_capture::Log;
 
 use super::dynamic;
 use crate::testing::*;
 use crate::*;
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 /// What must not be seen: whatever has `canary` in it.
 fn settings_with_secrets(kind: fn(Fixed, UserInfo, Dynamic) -> Kind) -> Settings {
@@ -48,12 +24,7 @@ fn settings_with_secrets(kind: fn(Fixed, UserInfo, Dynamic) -> Kind) -> Settings
 
 #[tokio::test(start_paused = true)]
 async fn no_secret_is_in_what_is_shown_or_logged() {
-    let log = Log::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(log.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let log = Log::of_this_thread();
     let mut shown = String::new();
     let oidc = |client, info, _| {
         let issuer = Issuer::new(ISSUER).unwrap();
@@ -93,7 +64,7 @@ async fn no_secret_is_in_what_is_shown_or_logged() {
         let fault = provider.revoke(&login.tokens).await.unwrap_err();
         write!(shown, "{fault:?} {fault} {}", fault.hint()).unwrap();
     }
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let text = log.text();
     assert!(text.contains("registered at an identity provider"), "the log is heard: {text}");
     let all = (shown + &text).replace("canary_but_a_word_is_shown", "");
     assert!(!all.contains("canary") && !all.contains("alice@"), "{all}");
