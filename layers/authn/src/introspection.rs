@@ -1,22 +1,11 @@
 //! Opaque tokens: the identity provider is asked about each.
 
-use bytes::Bytes;
-use http::{Request, Response};
-use tower_service::Service;
-use vmcp_core::{Body, BoxError};
 use vmcp_introspection::{Introspected, Introspection, IntrospectionError};
 
 use crate::{AuthenticateFuture, Inspect, Refusal};
 
 /// Asks about each token anew. Put [`Cached`](crate::Cached) around it.
-impl<C, R> Inspect for Introspection<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-    R: http_body::Body<Data = Bytes> + Send,
-    R::Error: Into<BoxError>,
-{
+impl Inspect for Introspection {
     fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
         Box::pin(async move {
             let Introspected { claims, expires_at } = self.introspect(token).await?;

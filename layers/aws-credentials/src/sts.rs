@@ -13,11 +13,9 @@ use aws_sdk_sts::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sts::operation::assume_role_with_web_identity::{
     AssumeRoleWithWebIdentityError, AssumeRoleWithWebIdentityOutput,
 };
-use bytes::Bytes;
-use http::{Request, Response, Uri};
+use http::Uri;
 use secrecy::{ExposeSecret, SecretString};
-use tower_service::Service;
-use vmcp_core::{Body, BoxError};
+use vmcp_core::HttpClient;
 
 use self::{http_client::client, quiet::Quiet};
 use crate::{AssumeError, AssumeRole, Assumption, Credentials, Region};
@@ -58,27 +56,13 @@ impl Sts {
     /// Asks the STS of `region`, at the endpoint that AWS documents for it, over `client`, whose
     /// connections, roots and rules about addresses apply.
     #[must_use]
-    pub fn new<C, R>(region: &Region, client: C) -> Self
-    where
-        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-        C::Error: Into<BoxError>,
-        C::Future: Send,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
+    pub fn new(region: &Region, client: impl Into<HttpClient>) -> Self {
         Self::build(region, None, client)
     }
 
     /// Like [`new`](Self::new), at another endpoint: one inside of a private network, or a stand-in.
     #[must_use]
-    pub fn at<C, R>(endpoint: &Uri, region: &Region, client: C) -> Self
-    where
-        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-        C::Error: Into<BoxError>,
-        C::Future: Send,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
+    pub fn at(endpoint: &Uri, region: &Region, client: impl Into<HttpClient>) -> Self {
         Self::build(region, Some(endpoint.to_string()), client)
     }
 
@@ -89,17 +73,10 @@ impl Sts {
         self
     }
 
-    fn build<C, R>(region: &Region, endpoint: Option<String>, over: C) -> Self
-    where
-        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-        C::Error: Into<BoxError>,
-        C::Future: Send,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
+    fn build(region: &Region, endpoint: Option<String>, over: impl Into<HttpClient>) -> Self {
         let mut settings = aws_sdk_sts::Config::builder()
             .region(config::Region::new(region.as_str().to_owned()))
-            .http_client(client(over))
+            .http_client(client(over.into()))
             .identity_cache(IdentityCache::no_cache())
             .retry_config(RetryConfig::disabled())
             .timeout_config(TimeoutConfig::disabled())

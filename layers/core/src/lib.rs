@@ -10,6 +10,7 @@ mod digest;
 mod ending;
 mod error;
 mod flight;
+mod http_client;
 mod identity;
 mod keeper;
 mod mcp;
@@ -29,6 +30,7 @@ pub use self::{
     ending::{Ending, EndingFuture},
     error::{BoxError, cause},
     flight::Flights,
+    http_client::{HttpClient, HttpFuture},
     identity::{Caller, Claims, Identity, IdentityBuilder},
     keeper::Keeper,
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},

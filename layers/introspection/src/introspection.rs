@@ -1,8 +1,6 @@
 //! One question about one token.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine;
@@ -10,11 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use form_urlencoded::byte_serialize;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use http::{Request, Response, StatusCode, Uri};
+use http::{Request, StatusCode, Uri};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use tower_service::Service;
-use vmcp_core::{Body, BodyError, BoxError, Claims, Clock};
+use vmcp_core::{Body, BodyError, Claims, Clock, HttpClient};
 use vmcp_jwt::{Rules, TokenFault, parse_claims};
 
 use crate::{EndpointError, IntrospectionError, Outage};
@@ -30,8 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// A token counts if the answer's `active` is `true` and its claims keep the [`Rules`]: `aud` must
 /// name this server, `sub` be there, `exp` may be missing, and a missing `iss` is the configured one.
 /// All other members become claims.
-pub struct Introspection<C> {
-    client: Mutex<C>,
+pub struct Introspection {
+    client: HttpClient,
     endpoint: Uri,
     credentials: Option<HeaderValue>,
     rules: Rules,
@@ -47,19 +44,23 @@ pub struct Introspected {
     pub expires_at: Option<SystemTime>,
 }
 
-impl<C> Introspection<C> {
+impl Introspection {
     /// Asks `endpoint` through `client` about tokens that must keep `rules`.
     ///
     /// # Errors
     /// `endpoint` is no such URL.
-    pub fn new(endpoint: &str, client: C, rules: Rules) -> Result<Self, EndpointError> {
+    pub fn new(
+        endpoint: &str,
+        client: impl Into<HttpClient>,
+        rules: Rules,
+    ) -> Result<Self, EndpointError> {
         let uri: Uri = endpoint.parse().map_err(|_| EndpointError::Url)?;
         let absolute = matches!(uri.scheme_str(), Some("http" | "https"));
         let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
         if !absolute || !plain || endpoint.contains('#') {
             return Err(EndpointError::Url);
         }
-        let (client, clock) = (Mutex::new(client), Clock::system());
+        let (client, clock) = (client.into(), Clock::system());
         Ok(Self { client, endpoint: uri, credentials: None, rules, clock })
     }
 
@@ -117,22 +118,13 @@ impl<C> Introspection<C> {
         let expires_at = self.rules.check(&claims, self.clock.now())?;
         Ok(Introspected { claims: claims.into(), expires_at })
     }
-}
 
-impl<C, R> Introspection<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone,
-    C::Error: Into<BoxError>,
-    R: http_body::Body<Data = Bytes>,
-    R::Error: Into<BoxError>,
-{
     /// Asks what `token` is worth, once, within 5 s.
     ///
     /// # Errors
     /// It is worth nothing here, or nobody can tell.
     pub async fn introspect(&self, token: &str) -> Result<Introspected, IntrospectionError> {
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let asked = tokio::time::timeout(DEADLINE, ask(client, self.request(token))).await;
+        let asked = tokio::time::timeout(DEADLINE, ask(&self.client, self.request(token))).await;
         let answer = asked.unwrap_or(Err(Outage::TooSlow)).map_err(IntrospectionError::from);
         answer.and_then(|answer| self.read(&answer)).inspect_err(|error| {
             if let IntrospectionError::Outage(outage) = error {
@@ -147,7 +139,7 @@ where
     }
 }
 
-impl<C> fmt::Debug for Introspection<C> {
+impl fmt::Debug for Introspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Introspection")
             .field("host", &self.endpoint.host())
@@ -156,16 +148,8 @@ impl<C> fmt::Debug for Introspection<C> {
     }
 }
 
-async fn ask<C, R>(mut client: C, request: Request<Body>) -> Result<Bytes, Outage>
-where
-    C: Service<Request<Body>, Response = Response<R>>,
-    C::Error: Into<BoxError>,
-    R: http_body::Body<Data = Bytes>,
-    R::Error: Into<BoxError>,
-{
-    let unreachable = |error: C::Error| Outage::Unreachable(error.into());
-    poll_fn(|cx| client.poll_ready(cx)).await.map_err(unreachable)?;
-    let response = client.call(request).await.map_err(unreachable)?;
+async fn ask(client: &HttpClient, request: Request<Body>) -> Result<Bytes, Outage> {
+    let response = client.send(request).await.map_err(Outage::Unreachable)?;
     match response.status() {
         StatusCode::OK => {}
         StatusCode::UNAUTHORIZED => return Err(Outage::Unauthorized),

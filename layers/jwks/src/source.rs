@@ -6,14 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
-use http::{Request, Response, Uri};
-use tower_service::Service;
-use vmcp_core::{Body, BoxError, Clock, Flights};
+use http::Uri;
+use vmcp_core::{Clock, Flights, HttpClient};
 use vmcp_jwt::{KeySet, KeySource, KeysError, KeysFuture};
 
 use crate::discovery::{Issuer, SourceError, address};
-use crate::fetch::Client;
+use crate::fetch::get;
 use crate::lifetime::{Lifetime, Phase};
 
 /// How long a failed fetch is not repeated.
@@ -35,12 +33,13 @@ const UNKNOWN: Duration = Duration::from_secs(30);
 /// 10 s; a failed fetch is not repeated for 5 s.
 ///
 /// Fetches ahead run as tasks of the current tokio runtime.
-pub struct JwksSource<C>(Arc<Source<C>>);
+#[derive(Clone)]
+pub struct JwksSource(Arc<Source>);
 
-struct Source<C> {
+struct Source {
     place: Place,
-    configured: Client<C>,
-    supplied: Client<C>,
+    configured: HttpClient,
+    supplied: HttpClient,
     clock: Clock,
     loaded: ArcSwapOption<Loaded>,
     pace: Mutex<Pace>,
@@ -54,7 +53,7 @@ enum Place {
 }
 
 /// One fetch ahead; the next may begin when it is dropped.
-struct Ahead<C>(JwksSource<C>);
+struct Ahead(JwksSource);
 
 struct Loaded {
     set: Arc<KeySet>,
@@ -70,7 +69,7 @@ struct Pace {
 
 // === impl JwksSource ===
 
-impl<C: Clone> JwksSource<C> {
+impl JwksSource {
     /// The keys of `issuer`, found by its metadata (OpenID Connect Discovery, RFC 8414), which must be
     /// of exactly this issuer.
     ///
@@ -82,28 +81,29 @@ impl<C: Clone> JwksSource<C> {
     /// `issuer` is no such URL.
     pub fn discovered(
         issuer: &str,
-        configured: C,
-        supplied: C,
+        configured: impl Into<HttpClient>,
+        supplied: impl Into<HttpClient>,
         clock: Clock,
     ) -> Result<Self, SourceError> {
         let issuer = Issuer::parse(issuer)?;
         let place = Place::Discovered { issuer, keys: Mutex::default() };
-        Ok(Self::new(place, configured, supplied, clock))
+        Ok(Self::new(place, configured.into(), supplied.into(), clock))
     }
 
     /// The keys at `url`.
     ///
     /// # Errors
     /// `url` is no such URL.
-    pub fn at(url: &str, client: C, clock: Clock) -> Result<Self, SourceError> {
+    pub fn at(url: &str, client: impl Into<HttpClient>, clock: Clock) -> Result<Self, SourceError> {
+        let client = client.into();
         Ok(Self::new(Place::Fixed(address(url)?), client.clone(), client, clock))
     }
 
-    fn new(place: Place, configured: C, supplied: C, clock: Clock) -> Self {
+    fn new(place: Place, configured: HttpClient, supplied: HttpClient, clock: Clock) -> Self {
         Self(Arc::new(Source {
             place,
-            configured: Client::new(configured),
-            supplied: Client::new(supplied),
+            configured,
+            supplied,
             clock,
             loaded: ArcSwapOption::empty(),
             pace: Mutex::default(),
@@ -113,20 +113,7 @@ impl<C: Clone> JwksSource<C> {
     }
 }
 
-impl<C> Clone for JwksSource<C> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<C, R> KeySource for JwksSource<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
+impl KeySource for JwksSource {
     fn current(&self) -> Option<Arc<KeySet>> {
         let source = &self.0;
         let loaded = source.loaded.load();
@@ -151,14 +138,7 @@ where
     }
 }
 
-impl<C, R> JwksSource<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
+impl JwksSource {
     fn fetch_ahead(&self, now: SystemTime) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if self.0.pace().must_wait(now) || self.0.fetching_ahead.swap(true, Ordering::AcqRel) {
@@ -172,7 +152,7 @@ where
     }
 }
 
-impl<C> fmt::Debug for JwksSource<C> {
+impl fmt::Debug for JwksSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JwksSource").finish_non_exhaustive()
     }
@@ -180,7 +160,7 @@ impl<C> fmt::Debug for JwksSource<C> {
 
 // === impl Ahead ===
 
-impl<C> Drop for Ahead<C> {
+impl Drop for Ahead {
     fn drop(&mut self) {
         self.0.0.fetching_ahead.store(false, Ordering::Release);
     }
@@ -188,7 +168,7 @@ impl<C> Drop for Ahead<C> {
 
 // === impl Source ===
 
-impl<C> Source<C> {
+impl Source {
     fn pace(&self) -> MutexGuard<'_, Pace> {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -234,13 +214,7 @@ impl<C> Source<C> {
     }
 }
 
-impl<C, R> Source<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone,
-    C::Error: Into<BoxError>,
-    R: http_body::Body<Data = Bytes>,
-    R::Error: Into<BoxError>,
-{
+impl Source {
     async fn load(&self, lacking: Option<Arc<KeySet>>) -> Result<Arc<KeySet>, KeysError> {
         if let Some(settled) = self.settled(lacking.as_ref(), self.clock.now()) {
             return settled;
@@ -285,10 +259,10 @@ where
 
     async fn fetch_set(
         &self,
-        client: &Client<C>,
+        client: &HttpClient,
         uri: &Uri,
     ) -> Result<(Arc<KeySet>, Lifetime), KeysError> {
-        let (headers, json) = client.get(uri).await?;
+        let (headers, json) = get(client, uri).await?;
         let set = KeySet::parse(&json).map_err(|error| {
             tracing::debug!(%error, "an issuer's keys are malformed");
             KeysError::Malformed
@@ -306,7 +280,7 @@ where
     async fn discover(&self, issuer: &Issuer) -> Result<Uri, KeysError> {
         let mut first = None;
         for place in issuer.places() {
-            let found = match self.configured.get(&place).await {
+            let found = match get(&self.configured, &place).await {
                 Ok((_, json)) => issuer.keys(&json),
                 // The other places are at the same host.
                 Err(error @ (KeysError::Unreachable | KeysError::TooSlow)) => return Err(error),

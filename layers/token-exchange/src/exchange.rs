@@ -3,11 +3,8 @@
 use std::pin::Pin;
 use std::time::SystemTime;
 
-use bytes::Bytes;
-use http::{HeaderValue, Request, Response};
+use http::HeaderValue;
 use secrecy::SecretString;
-use tower_service::Service;
-use vmcp_core::{Body, BoxError};
 use vmcp_token_endpoint::{Bearer, Grant};
 
 use crate::{ExchangeFault, IllegalToken, Subject, TokenEndpoint};
@@ -56,14 +53,7 @@ where
 
 /// At a token endpoint; the gateway's own token by the client credentials grant, if the client has a
 /// secret. Asks each time: see [`Cached`](crate::Cached).
-impl<C, R> Exchange for TokenEndpoint<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
+impl Exchange for TokenEndpoint {
     type Future = Pin<Box<dyn Future<Output = Result<Exchanged, ExchangeFault>> + Send>>;
 
     fn exchange(&self, subject: Subject) -> Self::Future {

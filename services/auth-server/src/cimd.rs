@@ -1,19 +1,16 @@
 //! Clients that are known by the URL of their metadata document (CIMD), which is fetched.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::{Map, Value};
-use tower::ServiceExt;
-use tower::util::BoxCloneService;
-use tower_service::Service;
 use url::{Host, Url};
 use vmcp_auth_store::{ApplicationType, Client, ClientAuth, ClientId};
-use vmcp_core::{Body, BoxError, Cache, Flights};
+use vmcp_core::{Body, Cache, Flights, HttpClient};
 
 use crate::redirect::{RedirectKind, RedirectUri};
 use crate::register::is_name;
@@ -45,12 +42,11 @@ const DOCUMENTS: usize = 256;
 /// How many fetches may be under way.
 const FETCHES: usize = 16;
 
-type Http = BoxCloneService<Request<Body>, Response<Body>, BoxError>;
 type Outcome = Result<Arc<Client>, CimdFault>;
 
 /// Fetches and keeps metadata documents of clients.
 pub(crate) struct Cimd {
-    http: Mutex<Http>,
+    http: HttpClient,
     kept: Arc<Cache<ClientId, Outcome>>,
     flights: Flights<ClientId, Outcome>,
 }
@@ -100,20 +96,8 @@ pub(crate) fn is_document_url(id: &str) -> bool {
 
 impl Cimd {
     /// Fetches with `http`, which must follow no redirects and reach no private addresses.
-    pub(crate) fn new<C, R>(http: C) -> Self
-    where
-        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-        C::Error: Into<BoxError>,
-        C::Future: Send + 'static,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
-        let http = http.map_response(|response| response.map(Body::wrap)).map_err(Into::into);
-        Self {
-            http: Mutex::new(BoxCloneService::new(http)),
-            kept: Arc::new(Cache::new(DOCUMENTS)),
-            flights: Flights::new(),
-        }
+    pub(crate) fn new(http: HttpClient) -> Self {
+        Self { http, kept: Arc::new(Cache::new(DOCUMENTS)), flights: Flights::new() }
     }
 
     /// How many documents and failures are kept.
@@ -131,7 +115,7 @@ impl Cimd {
             return Err(CimdFault::Busy);
         }
         let fetch = || {
-            let http = self.http.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let http = self.http.clone();
             let (id, kept, clock) = (id.clone(), Arc::clone(&self.kept), server.clock.clone());
             let allowed = Allowed::of(&server.settings);
             async move {
@@ -177,12 +161,12 @@ impl Allowed {
     }
 }
 
-async fn get(http: Http, id: &ClientId) -> Result<(HeaderMap, Bytes), CimdFault> {
+async fn get(http: HttpClient, id: &ClientId) -> Result<(HeaderMap, Bytes), CimdFault> {
     let request = Request::get(id.as_str())
         .header(ACCEPT, HeaderValue::from_static("application/json"))
         .body(Body::empty())
         .map_err(|_| CimdFault::Unreachable)?;
-    let response = http.oneshot(request).await.map_err(|_| CimdFault::Unreachable)?;
+    let response = http.send(request).await.map_err(|_| CimdFault::Unreachable)?;
     if response.status() != StatusCode::OK {
         return Err(CimdFault::Unreachable);
     }

@@ -6,11 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use bytes::Bytes;
-use http::{Request, Response};
-use tower_service::Service;
 use vmcp_auth_store::{ProviderName, SessionId, Store, Timestamp};
-use vmcp_core::{Body, BoxError, Clock, UpstreamTokens};
+use vmcp_core::{Clock, HttpClient, UpstreamTokens};
 use vmcp_jwt::{KeySet, Verifier};
 
 use crate::cimd::Cimd;
@@ -121,17 +118,10 @@ impl AuthServer {
     /// Lets clients be known by the URL of their metadata document, which is fetched with `http`: that must
     /// reach no private addresses, and follow no redirects. To be called before the server is cloned.
     #[must_use]
-    pub fn client_documents<C, R>(mut self, http: C) -> Self
-    where
-        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-        C::Error: Into<BoxError>,
-        C::Future: Send + 'static,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
+    pub fn client_documents(mut self, http: impl Into<HttpClient>) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.documents = Documents::new(&inner.settings, true);
-            inner.cimd = Some(Cimd::new(http));
+            inner.cimd = Some(Cimd::new(http.into()));
         }
         self
     }

@@ -1,9 +1,8 @@
 //! All steps, in the order that clients take them.
 
 use form_urlencoded::Serializer;
-use tower_service::Service;
 use url::Url;
-use vmcp_core::{Body, BoxError};
+use vmcp_core::HttpClient;
 
 use crate::issuer::Issuer;
 use crate::report::{Report, Stop};
@@ -15,24 +14,28 @@ use crate::{Client, issuer, registration, resource};
 /// where it would; else the report has what it would send.
 ///
 /// Each answer is read up to 256 KiB; how long one may take is up to `http`.
-pub async fn examine<H>(http: H, client: Client, server: &Url, registers: bool) -> Report
-where
-    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError> + Clone,
-{
+pub async fn examine(
+    http: impl Into<HttpClient>,
+    client: Client,
+    server: &Url,
+    registers: bool,
+) -> Report {
     let mut report = Report { client, server: server.to_string(), steps: Vec::new() };
     // The report says where it stopped.
-    _ = steps(&mut report, http, server, registers).await;
+    _ = steps(&mut report, &http.into(), server, registers).await;
     report
 }
 
-async fn steps<H>(report: &mut Report, http: H, server: &Url, registers: bool) -> Result<(), Stop>
-where
-    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError> + Clone,
-{
+async fn steps(
+    report: &mut Report,
+    http: &HttpClient,
+    server: &Url,
+    registers: bool,
+) -> Result<(), Stop> {
     let habits = report.client.habits();
-    let bearer = resource::challenged(report, &habits, http.clone(), server).await?;
-    let found = resource::find(report, &habits, http.clone(), server, bearer).await?;
-    let issuer = issuer::find(report, &habits, http.clone(), &found.issuer).await?;
+    let bearer = resource::challenged(report, &habits, http, server).await?;
+    let found = resource::find(report, &habits, http, server, bearer).await?;
+    let issuer = issuer::find(report, &habits, http, &found.issuer).await?;
     scopes(report, &found, &issuer);
     let asked = found.scopes.as_ref().map(|(scopes, _)| scopes.as_str());
     let id = registration::client_id(report, &habits, http, &issuer, asked, registers).await?;

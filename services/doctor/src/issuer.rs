@@ -2,9 +2,8 @@
 
 use http::StatusCode;
 use serde_json::{Map, Value};
-use tower_service::Service;
 use url::Url;
-use vmcp_core::{Body, BoxError};
+use vmcp_core::HttpClient;
 
 use crate::client::Habits;
 use crate::report::{Report, Stop};
@@ -23,22 +22,19 @@ pub(crate) struct Issuer {
 }
 
 /// Finds the metadata and reads it.
-pub(crate) async fn find<H>(
+pub(crate) async fn find(
     report: &mut Report,
     habits: &Habits,
-    http: H,
+    http: &HttpClient,
     issuer: &str,
-) -> Result<Issuer, Stop>
-where
-    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError> + Clone,
-{
+) -> Result<Issuer, Stop> {
     let Ok(url) = Url::parse(issuer) else {
         let found = format!("{} is no URL", quote(issuer));
         return report.mismatched("the authorization server", found, "name its issuer, a URL");
     };
     for place in places(&url) {
         let what = format!("GET {place}");
-        let (says, ends) = match ask(http.clone(), &place, "application/json", None).await {
+        let (says, ends) = match ask(http, &place, "application/json", None).await {
             Ok(answer) if answer.status == StatusCode::OK => match answer.object() {
                 Some(object) => return read(report, habits, issuer, what, &object),
                 None => ("it is no JSON object".to_owned(), habits.error_ends),

@@ -1,9 +1,8 @@
 //! How a client gets a client id: it is known by a document, or registers (RFC 7591).
 
 use serde_json::{Value, json};
-use tower_service::Service;
 use url::Url;
-use vmcp_core::{Body, BoxError};
+use vmcp_core::HttpClient;
 
 use crate::client::Habits;
 use crate::issuer::Issuer;
@@ -11,17 +10,14 @@ use crate::report::{Report, Stop};
 use crate::web::{ask, quote};
 
 /// What the client calls itself when it asks for authorization, where that is known.
-pub(crate) async fn client_id<H>(
+pub(crate) async fn client_id(
     report: &mut Report,
     habits: &Habits,
-    http: H,
+    http: &HttpClient,
     issuer: &Issuer,
     scopes: Option<&str>,
     registers: bool,
-) -> Result<Option<String>, Stop>
-where
-    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError>,
-{
+) -> Result<Option<String>, Stop> {
     let lists_none = issuer.methods.as_ref().is_some_and(|it| it.iter().any(|it| it == "none"));
     if let Some(document) = habits.document.filter(|_| issuer.documents) {
         if lists_none || !habits.document_wants_none {
@@ -69,16 +65,13 @@ fn request(habits: &Habits, scopes: Option<&str>) -> Value {
     request
 }
 
-async fn register<H>(
+async fn register(
     report: &mut Report,
-    http: H,
+    http: &HttpClient,
     place: &Url,
     request: &Value,
     what: String,
-) -> Result<String, Stop>
-where
-    H: Service<http::Request<Body>, Response = http::Response<Body>, Error = BoxError>,
-{
+) -> Result<String, Stop> {
     let answer = match ask(http, place, "application/json", Some(request)).await {
         Ok(answer) => answer,
         Err(why) => return report.mismatched(what, why, "let the endpoint answer"),

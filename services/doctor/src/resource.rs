@@ -2,9 +2,8 @@
 
 use http::StatusCode;
 use serde_json::{Map, Value};
-use tower_service::Service;
 use url::Url;
-use vmcp_core::{Body, BoxError};
+use vmcp_core::HttpClient;
 
 use crate::challenge::{self, Bearer};
 use crate::client::{Habits, Sameness};
@@ -25,15 +24,12 @@ pub(crate) struct Resource {
 }
 
 /// Asks the server without a token, as a client that has none yet.
-pub(crate) async fn challenged<H>(
+pub(crate) async fn challenged(
     report: &mut Report,
     habits: &Habits,
-    http: H,
+    http: &HttpClient,
     server: &Url,
-) -> Result<Bearer, Stop>
-where
-    H: Service<Request, Response = http::Response<Body>, Error = BoxError>,
-{
+) -> Result<Bearer, Stop> {
     let what = format!("POST {server}");
     reachable(report, habits, server)?;
     let hello = serde_json::json!({
@@ -89,8 +85,6 @@ where
     }
 }
 
-type Request = http::Request<Body>;
-
 /// Whether the client can come there at all.
 fn reachable(report: &mut Report, habits: &Habits, server: &Url) -> Result<(), Stop> {
     if habits.hosted && is_loopback(server) {
@@ -108,22 +102,19 @@ fn reachable(report: &mut Report, habits: &Habits, server: &Url) -> Result<(), S
 }
 
 /// Finds the metadata of the resource and reads it.
-pub(crate) async fn find<H>(
+pub(crate) async fn find(
     report: &mut Report,
     habits: &Habits,
-    http: H,
+    http: &HttpClient,
     server: &Url,
     bearer: Bearer,
-) -> Result<Resource, Stop>
-where
-    H: Service<Request, Response = http::Response<Body>, Error = BoxError> + Clone,
-{
+) -> Result<Resource, Stop> {
     let named = bearer.resource_metadata.as_deref().and_then(|text| Url::parse(text).ok());
     let places = named.clone().map_or_else(|| places(server), |place| vec![place]);
     let mut found = None;
     for place in places {
         let what = format!("GET {place}");
-        let (says, ends) = match ask(http.clone(), &place, "application/json", None).await {
+        let (says, ends) = match ask(http, &place, "application/json", None).await {
             Ok(answer) if answer.status == StatusCode::OK => match answer.object() {
                 Some(object) if object.get("resource").is_some_and(Value::is_string) => {
                     found = Some((what, object));

@@ -2,11 +2,10 @@
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, StatusCode};
 use serde_json::Value;
-use tower_service::Service;
 use url::Url;
-use vmcp_core::{Body, BoxError, read};
+use vmcp_core::{Body, BoxError, HttpClient, read};
 
 /// The largest answer that is read, in bytes. No metadata is near that.
 const MAX_ANSWER: usize = 256 * 1024;
@@ -33,15 +32,12 @@ impl Answer {
 }
 
 /// Sends a request: with a message, a POST.
-pub(crate) async fn ask<H>(
-    mut http: H,
+pub(crate) async fn ask(
+    http: &HttpClient,
     url: &Url,
     accept: &'static str,
     message: Option<&Value>,
-) -> Result<Answer, String>
-where
-    H: Service<Request<Body>, Response = Response<Body>, Error = BoxError>,
-{
+) -> Result<Answer, String> {
     let body = message.map_or_else(Body::empty, |it| Bytes::from(it.to_string()).into());
     let mut request = Request::new(body);
     *request.uri_mut() = url.as_str().parse().map_err(|_| "it is no URL".to_owned())?;
@@ -52,8 +48,7 @@ where
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *request.method_mut() = Method::POST;
     }
-    std::future::poll_fn(|context| http.poll_ready(context)).await.map_err(|error| why(&error))?;
-    let (head, body) = http.call(request).await.map_err(|error| why(&error))?.into_parts();
+    let (head, body) = http.send(request).await.map_err(|error| why(&error))?.into_parts();
     let body = read(body, MAX_ANSWER).await.map_err(|error| error.to_string())?;
     Ok(Answer { status: head.status, headers: head.headers, body })
 }
@@ -64,7 +59,9 @@ fn why(error: &BoxError) -> String {
     let mut cause = error.source();
     while let Some(deeper) = cause {
         let text = deeper.to_string();
-        if !words.contains(&text) {
+        // The system's own words end with a number that says nothing more.
+        let plain = text.split(" (os error").next().unwrap_or_default().to_lowercase();
+        if !words.to_lowercase().contains(&plain) {
             words = format!("{words}: {text}");
         }
         cause = deeper.source();

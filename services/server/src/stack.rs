@@ -24,7 +24,7 @@ use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Open, Seen, Standard}
 use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError, CredentialError, cause};
 use vmcp_decode::DecodeLayer;
-use vmcp_egress::{Client, Fetcher, RedirectLayer};
+use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
 use vmcp_telemetry::{IncomingLayer, OutgoingLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
@@ -193,7 +193,7 @@ pub enum Credentials {
     /// A header: fixed, or the caller's token of an upstream provider.
     Header(HeaderInjectionLayer<Credential>),
     /// A token that the caller's was exchanged for.
-    Exchange(TokenExchangeLayer<CachedExchange<TokenEndpoint<Fetcher>>, Twice>),
+    Exchange(TokenExchangeLayer<CachedExchange<TokenEndpoint>, Twice>),
     /// A signature with the credentials of an AWS role.
     Sts(AwsStsLayer<CachedRole<Sts>>),
 }

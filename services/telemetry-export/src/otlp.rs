@@ -4,14 +4,14 @@
 //! room. So a collector that is slow or gone costs requests nothing.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
-use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_http::HttpError;
 use opentelemetry_otlp::{
     MetricExporter, SpanExporter, WithExportConfig as _, WithHttpConfig as _,
 };
@@ -19,8 +19,7 @@ use opentelemetry_sdk::metrics::PeriodicReader;
 use opentelemetry_sdk::trace::BatchSpanProcessor;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tower_service::Service;
-use vmcp_core::{Body, BoxError};
+use vmcp_core::{Body, HttpClient};
 
 use crate::{BuildError, Builder, Endpoint, Protocol, SettingsError};
 
@@ -35,9 +34,9 @@ const MAX_ANSWER: usize = 64 * 1024;
 const TRACES: &str = "/v1/traces";
 const METRICS: &str = "/v1/metrics";
 
-/// Sends what the exporters made over `C`, in a task of the runtime.
-struct Carrier<C> {
-    client: Mutex<C>,
+/// Sends what the exporters made, in a task of the runtime.
+struct Carrier {
+    client: HttpClient,
     runtime: Handle,
     protocol: Protocol,
     headers: Arc<[(HeaderName, HeaderValue)]>,
@@ -68,14 +67,7 @@ impl Builder {
     ///
     /// # Errors
     /// There is no endpoint, the protocol is not known, or this is called outside of a tokio runtime.
-    pub fn otlp<C, R>(mut self, client: C) -> Result<Self, BuildError>
-    where
-        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-        C::Error: Into<BoxError>,
-        C::Future: Send,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
+    pub fn otlp(mut self, client: impl Into<HttpClient>) -> Result<Self, BuildError> {
         let (spans, metrics) = (self.settings.sampling.is_some(), self.settings.metrics);
         if !spans && !metrics {
             return Ok(self);
@@ -83,8 +75,8 @@ impl Builder {
         let endpoint = self.settings.endpoint.clone().ok_or(SettingsError::NoEndpoint)?;
         let variable = (self.environment)("OTEL_EXPORTER_OTLP_PROTOCOL").unwrap_or_default();
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let carrier: Arc<dyn HttpClient> = Arc::new(Carrier {
-            client: Mutex::new(client),
+        let carrier: Arc<dyn opentelemetry_http::HttpClient> = Arc::new(Carrier {
+            client: client.into(),
             runtime,
             protocol: variable.parse()?,
             headers: self.settings.headers.0.clone().into(),
@@ -102,7 +94,10 @@ impl Builder {
     }
 }
 
-fn spans_to(endpoint: &Endpoint, carrier: Arc<dyn HttpClient>) -> Result<SpanExporter, BuildError> {
+fn spans_to(
+    endpoint: &Endpoint,
+    carrier: Arc<dyn opentelemetry_http::HttpClient>,
+) -> Result<SpanExporter, BuildError> {
     SpanExporter::builder()
         .with_http()
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
@@ -114,7 +109,7 @@ fn spans_to(endpoint: &Endpoint, carrier: Arc<dyn HttpClient>) -> Result<SpanExp
 
 fn metrics_to(
     endpoint: &Endpoint,
-    carrier: Arc<dyn HttpClient>,
+    carrier: Arc<dyn opentelemetry_http::HttpClient>,
 ) -> Result<MetricExporter, BuildError> {
     MetricExporter::builder()
         .with_http()
@@ -126,19 +121,12 @@ fn metrics_to(
 }
 
 #[async_trait]
-impl<C, R> HttpClient for Carrier<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
+impl opentelemetry_http::HttpClient for Carrier {
     async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         for (name, value) in &*self.headers {
             request.headers_mut().insert(name, value.clone());
         }
-        let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = self.client.clone();
         let protocol = self.protocol;
         let exchange = async move {
             let exchange = exchange(client, request, protocol);
@@ -154,22 +142,16 @@ where
     }
 }
 
-async fn exchange<C, R>(
-    mut client: C,
+async fn exchange(
+    client: HttpClient,
     request: Request<Bytes>,
     protocol: Protocol,
-) -> Result<Response<Bytes>, ExportError>
-where
-    C: Service<Request<Body>, Response = Response<R>>,
-    R: http_body::Body<Data = Bytes>,
-    R::Error: Into<BoxError>,
-{
+) -> Result<Response<Bytes>, ExportError> {
     let request = match protocol {
         Protocol::Http => request.map(Body::from),
         Protocol::Grpc => grpc::request(request).ok_or(ExportError::Broken)?,
     };
-    std::future::poll_fn(|cx| client.poll_ready(cx)).await.map_err(|_| ExportError::Unreachable)?;
-    let answer = client.call(request).await.map_err(|_| ExportError::Unreachable)?;
+    let answer = client.send(request).await.map_err(|_| ExportError::Unreachable)?;
     match protocol {
         Protocol::Http => {
             let (parts, body) = answer.into_parts();
@@ -186,7 +168,7 @@ impl<T> Drop for Task<T> {
     }
 }
 
-impl<C> fmt::Debug for Carrier<C> {
+impl fmt::Debug for Carrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Carrier").field("protocol", &self.protocol).finish_non_exhaustive()
     }

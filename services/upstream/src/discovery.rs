@@ -53,7 +53,7 @@ pub(crate) struct Metadata {
     pub(crate) registration: Option<Endpoint>,
     pub(crate) revocation: Option<Endpoint>,
     /// The provider's keys, and where they are.
-    pub(crate) keys: Option<(Endpoint, JwksSource<Web>)>,
+    pub(crate) keys: Option<(Endpoint, JwksSource)>,
     /// How clients may authenticate at the token endpoint, if it says.
     pub(crate) auth_methods: Option<Vec<String>>,
     /// How they may at the revocation endpoint, if that is said apart.
@@ -231,14 +231,14 @@ impl Inner {
     }
 
     /// The keys at `at`: those of before if they were there, since they are fetched already.
-    fn keys(&self, at: Endpoint) -> Result<(Endpoint, JwksSource<Web>), Fault> {
+    fn keys(&self, at: Endpoint) -> Result<(Endpoint, JwksSource), Fault> {
         let before = self.state().found.as_ref().and_then(|(found, _)| found.keys.clone());
         if let Some(keys) = before.filter(|(place, _)| *place == at) {
             return Ok(keys);
         }
-        let source =
-            JwksSource::at(&at.uri().to_string(), self.web(&at).clone(), self.clock.clone())
-                .map_err(|_| Fault::at(Place::Discovery, Outage::Malformed))?;
+        let client = self.web(&at).client();
+        let source = JwksSource::at(&at.uri().to_string(), client, self.clock.clone())
+            .map_err(|_| Fault::at(Place::Discovery, Outage::Malformed))?;
         Ok((at, source))
     }
 }

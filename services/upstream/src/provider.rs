@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use bytes::Bytes;
 use form_urlencoded::Serializer;
-use http::{Request, Response, Uri};
+use http::Uri;
 use secrecy::ExposeSecret;
 use tokio::time::timeout;
-use tower_service::Service;
-use vmcp_core::{Body, BoxError, Clock};
+use vmcp_core::{Clock, HttpClient};
 
 use self::ground::{Ground, PartyRef, Speaks};
 use crate::leg::random;
@@ -69,20 +67,13 @@ impl Provider {
     ///
     /// # Errors
     /// [`SettingsError::NoOpenid`].
-    pub fn new<C, R>(
+    pub fn new(
         settings: Settings,
-        configured: C,
-        supplied: C,
+        configured: impl Into<HttpClient>,
+        supplied: impl Into<HttpClient>,
         registrations: Arc<dyn Registrations>,
         clock: Clock,
-    ) -> Result<Self, SettingsError>
-    where
-        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-        C::Error: Into<BoxError>,
-        C::Future: Send,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
+    ) -> Result<Self, SettingsError> {
         let webs = Webs { configured: Web::new(configured), supplied: Web::new(supplied) };
         let configured = webs.configured.clone();
         let speaks = Speaks::new(&settings, webs, registrations, clock.clone())?;

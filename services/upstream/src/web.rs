@@ -1,17 +1,12 @@
 //! One exchange over somebody else's HTTP client: bounded in time and size, redirects not followed.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::{Map, Value};
-use tower_service::Service;
-use vmcp_core::{Body, BodyError, BoxError};
+use vmcp_core::{Body, BodyError, HttpClient, HttpFuture};
 
 use crate::{Endpoint, Fault, Outage, Place};
 
@@ -24,9 +19,9 @@ const MAX_BODY: usize = 1024 * 1024;
 /// The longest error code that is passed on.
 const MAX_CODE: usize = 40;
 
-/// An HTTP client of any kind.
+/// An HTTP client that is asked for one whole answer at a time.
 #[derive(Clone)]
-pub(crate) struct Web(Arc<dyn Ask>);
+pub(crate) struct Web(HttpClient);
 
 /// The client for what the operator named, and the one for what a provider's metadata names.
 #[derive(Clone)]
@@ -42,27 +37,16 @@ pub(crate) struct Reply {
     body: Bytes,
 }
 
-trait Ask: Send + Sync {
-    fn ask(&self, request: Request<Body>) -> Asked;
-}
-
-type Asked = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
-
-/// Clients need not be shareable; this is locked for as long as cloning takes.
-struct Shared<C>(Mutex<C>);
-
 // === impl Web ===
 
 impl Web {
-    pub(crate) fn new<C, R>(client: C) -> Self
-    where
-        C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-        C::Error: Into<BoxError>,
-        C::Future: Send,
-        R: http_body::Body<Data = Bytes> + Send + 'static,
-        R::Error: Into<BoxError>,
-    {
-        Self(Arc::new(Shared(Mutex::new(client))))
+    pub(crate) fn new(client: impl Into<HttpClient>) -> Self {
+        Self(client.into())
+    }
+
+    /// The client itself, for what bounds its answers on its own.
+    pub(crate) fn client(&self) -> HttpClient {
+        self.0.clone()
     }
 
     /// Sends `request` to `place`, asking for JSON unless it asks for something else.
@@ -73,44 +57,12 @@ impl Web {
     ) -> Result<Reply, Fault> {
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().entry(ACCEPT).or_insert(json);
-        let answer = tokio::time::timeout(DEADLINE, exchange(self.0.ask(request), place)).await;
+        let answer = tokio::time::timeout(DEADLINE, exchange(self.0.send(request), place)).await;
         answer.unwrap_or(Err(Outage::Slow)).map_err(|outage| Fault::at(place, outage))
     }
 }
 
-impl Service<Request<Body>> for Web {
-    type Response = Response<Body>;
-    type Error = BoxError;
-    type Future = Asked;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Asked {
-        self.0.ask(request)
-    }
-}
-
-impl<C, R> Ask for Shared<C>
-where
-    C: Service<Request<Body>, Response = Response<R>> + Clone + Send + 'static,
-    C::Error: Into<BoxError>,
-    C::Future: Send,
-    R: http_body::Body<Data = Bytes> + Send + 'static,
-    R::Error: Into<BoxError>,
-{
-    fn ask(&self, request: Request<Body>) -> Asked {
-        let mut client = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Box::pin(async move {
-            poll_fn(|cx| client.poll_ready(cx)).await.map_err(Into::into)?;
-            let response = client.call(request).await.map_err(Into::into)?;
-            Ok(response.map(Body::wrap))
-        })
-    }
-}
-
-async fn exchange(asked: Asked, place: Place) -> Result<Reply, Outage> {
+async fn exchange(asked: HttpFuture, place: Place) -> Result<Reply, Outage> {
     let response = asked.await.map_err(|error| {
         // What a client says of a connection names addresses, never what was sent.
         tracing::warn!(%place, %error, "an identity provider cannot be reached");

@@ -28,12 +28,12 @@ fn settings(server: &TokenServer, client: OAuthClient) -> Settings {
     Settings::new(url).client(client).scopes(["read"]).unwrap()
 }
 
-fn endpoint(settings: Settings) -> TokenEndpoint<Fetcher> {
+fn endpoint(settings: Settings) -> TokenEndpoint {
     let fetcher = Fetcher::new(Egress::default(), FetchPolicy::configured()).unwrap();
     TokenEndpoint::new(fetcher, settings, Clock::system())
 }
 
-fn exchanging(server: &TokenServer, client: OAuthClient, audience: &str) -> TokenEndpoint<Fetcher> {
+fn exchanging(server: &TokenServer, client: OAuthClient, audience: &str) -> TokenEndpoint {
     let settings = settings(server, client).audience(audience);
     endpoint(settings.resource("https://files.example/mcp").unwrap())
 }

@@ -1,18 +1,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
 use http::header::AUTHORIZATION;
+use http::{Request, Response};
 use serde_json::{Value, json};
-use tower::util::BoxCloneSyncService;
+use vmcp_core::{Body, BoxError};
 
 use super::*;
 use crate::testing::{AUDIENCE, ISSUER, clock, jwt, rules, token};
 use crate::{Bearer, ByShape, testing};
 
-type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
-
 /// An endpoint that always answers the same, and counts how often it is asked.
-fn introspection(status: u16, answer: &Value) -> (Introspection<Client>, Arc<AtomicUsize>) {
+fn introspection(status: u16, answer: &Value) -> (Introspection, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let (answer, counted) = (answer.to_string(), Arc::clone(&asked));
     let client = tower::service_fn(move |_: Request<Body>| {
@@ -21,7 +21,6 @@ fn introspection(status: u16, answer: &Value) -> (Introspection<Client>, Arc<Ato
             Response::builder().status(status).body(Body::from(Bytes::from(answer.clone())));
         async move { Ok::<_, BoxError>(answer?) }
     });
-    let client = BoxCloneSyncService::new(client);
     let endpoint = Introspection::new("https://id.example/introspect", client, rules()).unwrap();
     (endpoint.clock(clock()), asked)
 }

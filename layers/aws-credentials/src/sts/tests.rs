@@ -2,8 +2,12 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bytes::Bytes;
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::service_fn;
+use tower_service::Service;
+use vmcp_core::{Body, BoxError};
 use vmcp_log_capture::Log;
 
 use super::*;

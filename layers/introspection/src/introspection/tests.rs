@@ -1,8 +1,10 @@
-use std::sync::{Arc, Mutex as StdMutex};
+use std::sync::{Arc, Mutex};
 
+use http::Response;
 use proptest::prelude::*;
 use serde_json::json;
 use tower::util::BoxCloneSyncService;
+use vmcp_core::BoxError;
 
 use super::*;
 
@@ -21,7 +23,7 @@ fn clock() -> Clock {
 type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
 /// What was asked: the `Authorization` header and the form.
-type Asked = Arc<StdMutex<Vec<(Option<String>, String)>>>;
+type Asked = Arc<Mutex<Vec<(Option<String>, String)>>>;
 
 /// An endpoint that always answers the same.
 fn endpoint(status: u16, answer: impl Into<Bytes>) -> (Client, Asked) {
@@ -42,7 +44,7 @@ fn endpoint(status: u16, answer: impl Into<Bytes>) -> (Client, Asked) {
     (BoxCloneSyncService::new(client), asked)
 }
 
-fn introspection(client: Client) -> Introspection<Client> {
+fn introspection(client: Client) -> Introspection {
     let secret = SecretString::from("s:e c%r\u{e9}t");
     Introspection::new("https://id.example/introspect", client, rules())
         .unwrap()
@@ -140,12 +142,12 @@ async fn an_endpoint_that_answers_nonsense_leaves_it_open_who_calls() {
 #[tokio::test(start_paused = true)]
 async fn a_slow_endpoint_has_five_seconds_for_the_whole_answer() {
     let (sender, body) = http_body_util::channel::Channel::<Bytes, BoxError>::new(1);
-    let body = Arc::new(StdMutex::new(Some(body)));
+    let body = Arc::new(Mutex::new(Some(body)));
     let client = tower::service_fn(move |_: Request<Body>| {
         let body = body.lock().unwrap().take().unwrap();
         async move { Ok::<_, BoxError>(Response::new(Body::wrap(body))) }
     });
-    let slow = Introspection::new("https://id.example/", BoxCloneSyncService::new(client), rules());
+    let slow = Introspection::new("https://id.example/", client, rules());
     let began = tokio::time::Instant::now();
     let answer = slow.unwrap().introspect("opaque").await;
     assert!(matches!(answer, Err(IntrospectionError::Outage(Outage::TooSlow))), "{answer:?}");

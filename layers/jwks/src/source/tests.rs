@@ -2,8 +2,11 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::atomic::AtomicUsize;
 
+use bytes::Bytes;
+use http::{Request, Response};
 use serde_json::{Value, json};
 use tower::util::BoxCloneSyncService;
+use vmcp_core::{Body, BoxError};
 use vmcp_jwt::{Rules, TokenFault, Verified, Verifier, VerifyError};
 
 use super::*;
@@ -67,7 +70,7 @@ fn nobody() -> Client {
 struct Scene {
     fake: Fake,
     clock: Clock,
-    verifier: Arc<Verifier<JwksSource<Client>>>,
+    verifier: Arc<Verifier<JwksSource>>,
 }
 
 fn scene() -> Scene {

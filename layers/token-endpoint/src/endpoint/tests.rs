@@ -1,12 +1,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Method, Response, Uri};
 use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::ServiceExt;
 use tower_test::mock::{self, Handle};
+use vmcp_core::BoxError;
 
 use super::*;
 use crate::{TokenType, TokenUrl};

@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, TE};
 use http::uri::PathAndQuery;
 use http::{Request, Response, StatusCode, Uri, Version};
-use vmcp_core::{Body, BoxError};
+use http_body::Body as _;
+use vmcp_core::Body;
 
 use super::{ExportError, MAX_ANSWER, METRICS, TRACES};
 
@@ -47,11 +48,7 @@ pub(super) fn request(request: Request<Bytes>) -> Option<Request<Body>> {
 }
 
 /// The answer as OTLP over HTTP would give it.
-pub(super) async fn answer<R>(answer: Response<R>) -> Result<Response<Bytes>, ExportError>
-where
-    R: http_body::Body<Data = Bytes>,
-    R::Error: Into<BoxError>,
-{
+pub(super) async fn answer(answer: Response<Body>) -> Result<Response<Bytes>, ExportError> {
     let (parts, body) = answer.into_parts();
     if !parts.status.is_success() {
         return Ok(of(parts.status, Bytes::new()));

@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Full};
-use tower::ServiceExt;
+use tower::{Service, ServiceExt};
 use tower_layer::Layer;
+use vmcp_core::BoxError;
 
 use super::*;
 use crate::{Headers, SamplingRatio, Settings, Telemetry};
@@ -138,7 +139,7 @@ async fn a_grpc_status_becomes_the_http_status_that_means_the_same() {
 #[tokio::test]
 async fn an_answer_that_does_not_end_is_not_read_to_its_end() {
     let endless = vec![0; MAX_ANSWER + 1];
-    let answer = Response::new(Full::new(Bytes::from(endless)));
+    let answer = Response::new(Body::from(Bytes::from(endless)));
     assert_eq!(grpc::answer(answer).await.unwrap_err(), ExportError::Broken);
 }
 

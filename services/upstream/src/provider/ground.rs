@@ -219,7 +219,7 @@ pub(super) enum Listed<'a> {
     Said(Option<&'a [String]>),
 }
 
-pub(super) fn keys(metadata: &Metadata) -> Result<&JwksSource<Web>, Fault> {
+pub(super) fn keys(metadata: &Metadata) -> Result<&JwksSource, Fault> {
     let (_, keys) = metadata.keys.as_ref().ok_or(Fault::Misfit("its metadata names no keys"))?;
     Ok(keys)
 }
