@@ -103,7 +103,16 @@ pub async fn python() -> Result<Python, Fault> {
 /// When this is no Debian, or its mirror cannot be reached.
 pub(super) async fn redis() -> Result<Debian, Fault> {
     static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
-    once(&DONE, || install_debian("redis")).await
+    once(&DONE, || install_debian("redis", false)).await
+}
+
+/// Valkey, of what Debian adds to its release afterwards, unpacked if it is not yet.
+///
+/// # Errors
+/// When this is no Debian 12, or its mirror cannot be reached.
+pub(super) async fn valkey() -> Result<Debian, Fault> {
+    static DONE: OnceLock<Result<Debian, String>> = OnceLock::new();
+    once(&DONE, || install_debian("valkey", true)).await
 }
 
 /// Chromium, of Debian's packages, unpacked if it is not yet.
@@ -158,7 +167,7 @@ fn install_python() -> Result<Python, Fault> {
     Ok(Python { root })
 }
 
-fn install_debian(kind: &str) -> Result<Debian, Fault> {
+fn install_debian(kind: &str, backports: bool) -> Result<Debian, Fault> {
     let from = tools_dir().join("debian");
     let list = format!("{kind}.txt");
     let root = install(kind, &from, &[&list], |root| {
@@ -170,11 +179,16 @@ fn install_debian(kind: &str) -> Result<Debian, Fault> {
             command.arg("--option=Dir::State::status=/dev/null").args(lists).arg("download");
             run(command.args(list.lines()).current_dir(root))
         };
-        if download(&[]).is_err() {
-            // The system's lists are old or missing, and only its owner may renew them.
+        if backports || download(&[]).is_err() {
+            // The system's lists lack them, are old or missing, and only its owner may renew them.
             let place = |name| format!("--option=Dir::{name}={}", root.display());
             let mut own = vec![place("State::Lists") + "/lists", place("Cache") + "/cache"];
             own.push("--option=Debug::NoLocking=1".to_owned());
+            if backports {
+                fs::write(root.join("sources.list"), backports_of(&releases()?)?)?;
+                own.push(place("Etc::sourcelist") + "/sources.list");
+                own.push("--option=Dir::Etc::sourceparts=/dev/null".to_owned());
+            }
             fs::create_dir_all(root.join("lists/partial"))?;
             fs::create_dir_all(root.join("cache/archives/partial"))?;
             run(Command::new("apt-get").args(&own).arg("update"))?;
@@ -192,9 +206,31 @@ fn install_debian(kind: &str) -> Result<Debian, Fault> {
     Ok(Debian { root })
 }
 
+/// The mirrors that the system knows, each with a release.
+fn releases() -> Result<String, Fault> {
+    let out = Command::new("apt-get")
+        .args(["indextargets", "--format", "$(REPO_URI) $(RELEASE)", "Identifier: Packages"])
+        .output()?;
+    Ok(String::from_utf8(out.stdout)?)
+}
+
+/// Where Debian's release is, and what was added to it afterwards.
+fn backports_of(releases: &str) -> Result<String, Fault> {
+    let mut pairs = releases.lines().filter_map(|line| line.split_once(' '));
+    let (mirror, release) = pairs
+        .find(|(mirror, release)| {
+            mirror.trim_end_matches('/').ends_with("/debian") && !release.contains(['-', '/'])
+        })
+        .ok_or("apt-get knows no mirror of Debian")?;
+    let keys = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg";
+    Ok(["", "-backports"]
+        .map(|suffix| format!("deb [{keys}] {mirror} {release}{suffix} main\n"))
+        .concat())
+}
+
 /// Chromium with the fonts that came along, whatever the machine has.
 fn install_chromium() -> Result<Debian, Fault> {
-    let installed = install_debian("chromium")?;
+    let installed = install_debian("chromium", false)?;
     let root = installed.root.display();
     let fonts = format!(
         "<?xml version=\"1.0\"?><!DOCTYPE fontconfig SYSTEM \"fonts.dtd\"><fontconfig>\

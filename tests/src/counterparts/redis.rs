@@ -1,4 +1,4 @@
-//! Redis 7 in its three modes.
+//! Redis 7 in its three modes, and Valkey 8.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
-use super::install::redis;
+use super::install::{Debian, redis, valkey};
 use super::process::output;
 use super::{Certificates, Fault, GLANCE, folder, free_port};
 
@@ -19,11 +19,19 @@ const START: Duration = Duration::from_secs(20);
 /// A running Redis, killed when this is dropped, or when the program that started it ends.
 #[derive(Debug)]
 pub struct Redis {
+    make: Make,
     /// Where it listens, on the loopback interface.
     pub port: u16,
     folder: PathBuf,
     arguments: Vec<String>,
     running: Option<Running>,
+}
+
+/// Who made a server.
+#[derive(Clone, Copy, Debug)]
+enum Make {
+    Redis,
+    Valkey,
 }
 
 #[derive(Debug)]
@@ -55,9 +63,21 @@ impl Redis {
     /// # Errors
     /// When it cannot be installed, or doesn't start.
     pub async fn start(arguments: &[&str]) -> Result<Self, Fault> {
+        Self::made_by(Make::Redis, arguments).await
+    }
+
+    /// As [`Redis::start`], of Valkey.
+    ///
+    /// # Errors
+    /// When it cannot be installed, or doesn't start.
+    pub async fn valkey(arguments: &[&str]) -> Result<Self, Fault> {
+        Self::made_by(Make::Valkey, arguments).await
+    }
+
+    async fn made_by(make: Make, arguments: &[&str]) -> Result<Self, Fault> {
         let folder = folder("redis")?;
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut server = Self { port: free_port().await?, folder, arguments, running: None };
+        let mut server = Self { make, port: free_port().await?, folder, arguments, running: None };
         server.run().await?;
         Ok(server)
     }
@@ -67,10 +87,10 @@ impl Redis {
     /// # Errors
     /// When it doesn't start.
     pub async fn run(&mut self) -> Result<(), Fault> {
-        let tools = redis().await?;
+        let (tools, program) = self.make.program().await?;
         let mut command = Command::new("sh");
         let script = r#""$@" >server.log 2>&1 & read -r _; kill -KILL $!"#;
-        command.args(["-c", script, "sh"]).arg(tools.program("redis-server"));
+        command.args(["-c", script, "sh"]).arg(tools.program(program));
         if self.folder.join("sentinel.conf").exists() {
             command.args(["sentinel.conf", "--sentinel"]);
         } else {
@@ -122,6 +142,15 @@ impl Redis {
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("server.log")).unwrap_or_default()
+    }
+}
+
+impl Make {
+    async fn program(self) -> Result<(Debian, &'static str), Fault> {
+        Ok(match self {
+            Self::Redis => (redis().await?, "redis-server"),
+            Self::Valkey => (valkey().await?, "valkey-server"),
+        })
     }
 }
 
@@ -250,7 +279,8 @@ async fn sentinel(
         settings.push("tls-replication yes".to_owned());
     }
     fs::write(folder.join("sentinel.conf"), settings.join("\n") + "\n")?;
-    let mut sentinel = Redis { port, folder, arguments: Vec::new(), running: None };
+    let mut sentinel =
+        Redis { make: Make::Redis, port, folder, arguments: Vec::new(), running: None };
     sentinel.run().await?;
     Ok(sentinel)
 }

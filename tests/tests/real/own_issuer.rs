@@ -104,16 +104,26 @@ async fn nobody_is_sent_to_a_provider_whose_certificate_nobody_vouches_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_logs_in_where_the_state_is_in_redis() {
+async fn a_client_logs_in_where_the_state_is_in_redis_and_its_user_may_do_no_more_than_it_needs() {
     if skipped() {
         return;
     }
     let redis = Redis::start(&["--requirepass", "canary"]).await.unwrap();
+    let asked = ["-a", "canary", "--no-auth-warning"];
+    let rules = "ACL SETUSER issuer on >canary ~vmcp:auth:v1:* &vmcp:auth:v1:* -@all +@hash +@sortedset \
+                 +@scripting +@pubsub +@connection +del +pexpire +pttl";
+    let user: Vec<_> = asked.into_iter().chain(rules.split_whitespace()).collect();
+    redis.cli(&user).await.unwrap();
     let ground = Ground::plain().await;
-    let gateway =
-        ground.gateway(&ground.redis(&format!("addr: \"127.0.0.1:{}\"", redis.port))).await;
+    let storage = ground.redis(&format!("addr: \"127.0.0.1:{}\"", redis.port));
+    let user = format!("aclUserConfig: {{usernameSecretRef: {}, ", ground.secret("user"));
+    let gateway = ground.gateway(&storage.replace("aclUserConfig: {", &user)).await;
     comes_through(Client::PythonMcp, Era::Modern, &gateway, &ground).await;
-    let keys = redis.cli(&["-a", "canary", "--no-auth-warning", "KEYS", "vmcp:auth:v1:*"]).await;
-    let keys = keys.unwrap();
+    let keys = redis.cli(&[&asked[..], &["KEYS", "*"]].concat()).await.unwrap();
     assert!(keys.contains("client:") && keys.contains("session:"), "{keys}");
+    for key in keys.lines() {
+        assert!(key.is_empty() || key.starts_with("vmcp:auth:v1:"), "{key}");
+    }
+    let users = redis.cli(&[&asked[..], &["CLIENT", "LIST"]].concat()).await.unwrap();
+    assert!(users.contains("user=issuer"), "{users}");
 }

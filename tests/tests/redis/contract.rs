@@ -1,9 +1,10 @@
-//! The store in Redis holds what every store has to hold, on one server and in a cluster.
+//! The store in Redis holds what every store has to hold, on one server and in a cluster, as a user that may do no more
+//! than it needs, and on Valkey.
 
 use tokio::sync::OnceCell;
 use vmcp_auth_store::Limits;
 use vmcp_auth_store::contract::World;
-use vmcp_redis::{Address, Node, Settings};
+use vmcp_redis::{Address, Credentials, Node, Settings};
 use vmcp_tests::counterparts::{Redis, RedisCluster, skipped};
 
 use crate::given::{standalone, world};
@@ -15,6 +16,42 @@ mod one_server {
         // It ends with the test program.
         static SERVER: OnceCell<Redis> = OnceCell::const_new();
         let server = SERVER.get_or_init(async || Redis::start(&[]).await.unwrap()).await;
+        world(&standalone(server.port), limits).await
+    }
+
+    vmcp_auth_store::contract!(fresh, unless skipped);
+}
+
+mod restricted_user {
+    use super::*;
+
+    /// What is documented, with the keys of the one namespace.
+    const RULES: &str = "on >secret ~vmcp:auth:v1:{*}:* &vmcp:auth:v1:{*}:* -@all +@hash +@sortedset +@scripting \
+                         +@pubsub +@connection +del +pexpire +pttl";
+
+    async fn fresh(limits: Limits) -> World {
+        static SERVER: OnceCell<Redis> = OnceCell::const_new();
+        let started = async || {
+            let server = Redis::start(&[]).await.unwrap();
+            let user = ["ACL", "SETUSER", "issuer"].into_iter().chain(RULES.split_whitespace());
+            server.cli(&user.collect::<Vec<_>>()).await.unwrap();
+            server
+        };
+        let server = SERVER.get_or_init(started).await;
+        let secret = |text: &str| Some(text.to_owned().into());
+        let credentials = Credentials { user: secret("issuer"), password: secret("secret") };
+        world(&Settings { credentials, ..standalone(server.port) }, limits).await
+    }
+
+    vmcp_auth_store::contract!(fresh, unless skipped);
+}
+
+mod valkey {
+    use super::*;
+
+    async fn fresh(limits: Limits) -> World {
+        static SERVER: OnceCell<Redis> = OnceCell::const_new();
+        let server = SERVER.get_or_init(async || Redis::valkey(&[]).await.unwrap()).await;
         world(&standalone(server.port), limits).await
     }
 
