@@ -1,7 +1,7 @@
-//! What stands before replicas and sends clients to one of them.
+//! What stands before servers: it sends their clients to one of them, and some answers never arrive.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,8 +18,27 @@ const CHUNK: usize = 16 * 1024;
 pub struct Front {
     port: u16,
     target: watch::Sender<u16>,
-    losing: Arc<AtomicBool>,
+    trouble: Arc<Mutex<Trouble>>,
+    held: watch::Receiver<bool>,
     serving: JoinHandle<()>,
+}
+
+/// What becomes of answers.
+#[derive(Debug)]
+enum Trouble {
+    /// They arrive.
+    None,
+    /// The next one is lost, with its connection.
+    Lose,
+    /// After so many none arrives any more.
+    Hold(usize),
+}
+
+/// What becomes of one answer.
+enum Fate {
+    Arrives,
+    Lost,
+    Held,
 }
 
 impl Front {
@@ -31,16 +50,23 @@ impl Front {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
         let (target, to) = watch::channel(0);
-        let losing = Arc::new(AtomicBool::default());
-        let lost = Arc::clone(&losing);
+        let trouble = Arc::new(Mutex::new(Trouble::None));
+        let (holding, held) = watch::channel(false);
+        let ahead = Arc::clone(&trouble);
         let serving = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (to, lost) = (to.clone(), Arc::clone(&lost));
+                let (to, ahead, holding) = (to.clone(), Arc::clone(&ahead), holding.clone());
                 // Whoever is cut off on the way notices.
-                tokio::spawn(async move { drop(join(client, to, &lost).await) });
+                tokio::spawn(async move { drop(join(client, to, &ahead, &holding).await) });
             }
         });
-        Ok(Self { port, target, losing, serving })
+        Ok(Self { port, target, trouble, held, serving })
+    }
+
+    /// Where it listens, on the loopback interface.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Where clients find it.
@@ -56,13 +82,22 @@ impl Front {
 
     /// Loses the next answer: its server has done what it was asked for, and whoever asked never hears of it.
     pub fn loses_an_answer(&self) {
-        self.losing.store(true, Ordering::SeqCst);
+        self.is_troubled_by(Trouble::Lose);
     }
 
-    /// Whether an answer is still to be lost.
-    #[must_use]
-    pub fn is_losing(&self) -> bool {
-        self.losing.load(Ordering::SeqCst)
+    /// Lets so many answers arrive from now on, and no more. Servers go on doing what they are asked for.
+    pub fn holds_answers_after(&self, count: usize) {
+        self.is_troubled_by(Trouble::Hold(count));
+    }
+
+    /// Waits until an answer is held back.
+    pub async fn held(&self) {
+        // Whoever holds it back lives as long as this.
+        drop(self.held.clone().wait_for(|held| *held).await);
+    }
+
+    fn is_troubled_by(&self, trouble: Trouble) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 }
 
@@ -72,10 +107,29 @@ impl Drop for Front {
     }
 }
 
+impl Trouble {
+    fn meets(trouble: &Mutex<Self>) -> Fate {
+        let mut trouble = trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *trouble {
+            Self::None => Fate::Arrives,
+            Self::Lose => {
+                *trouble = Self::None;
+                Fate::Lost
+            }
+            Self::Hold(0) => Fate::Held,
+            Self::Hold(left) => {
+                *left -= 1;
+                Fate::Arrives
+            }
+        }
+    }
+}
+
 async fn join(
     mut client: TcpStream,
     mut to: watch::Receiver<u16>,
-    losing: &AtomicBool,
+    trouble: &Mutex<Trouble>,
+    holding: &watch::Sender<bool>,
 ) -> Result<(), Fault> {
     let port = *to.borrow_and_update();
     let mut server = TcpStream::connect(("127.0.0.1", port)).await?;
@@ -85,10 +139,17 @@ async fn join(
         let mut chunk = vec![0; CHUNK];
         loop {
             let length = from_server.read(&mut chunk).await?;
-            if length == 0 || losing.swap(false, Ordering::SeqCst) {
+            if length == 0 {
                 return Ok::<_, Fault>(());
             }
-            to_client.write_all(&chunk[..length]).await?;
+            match Trouble::meets(trouble) {
+                Fate::Arrives => to_client.write_all(&chunk[..length]).await?,
+                Fate::Lost => return Ok(()),
+                Fate::Held => {
+                    holding.send_replace(true);
+                    pending::<()>().await;
+                }
+            }
         }
     };
     tokio::select! {
