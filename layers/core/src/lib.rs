@@ -13,6 +13,7 @@ mod flight;
 mod http_client;
 mod identity;
 mod keeper;
+mod lane;
 mod mcp;
 mod operation;
 mod rejection;
@@ -33,6 +34,7 @@ pub use self::{
     http_client::{HttpClient, HttpFuture},
     identity::{Caller, Claims, Identity, IdentityBuilder},
     keeper::Keeper,
+    lane::{PerLane, enter_lane, plan_lanes},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
     operation::Operation,
     rejection::{Challenge, Rejection},

@@ -5,8 +5,9 @@ use std::sync::{Mutex, TryLockError};
 
 use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until};
+use vmcp_core::PerLane;
 
-/// The most timers that are kept. Each may keep what waited on it last in memory until it fires.
+/// The most timers that an event loop keeps. Each may keep what waited on it last in memory until it fires.
 const MOST: usize = 128;
 
 /// Timers of one runtime that nobody waits on.
@@ -14,14 +15,20 @@ const MOST: usize = 128;
 /// Entering a timer and taking it out again goes through a lock that all workers share, for a wait that
 /// hardly ever ends by it. What is kept stays entered: its next user only moves it when it fires too
 /// early, which is once in the time that it stands for.
-#[derive(Debug, Default)]
-pub(crate) struct Idle(Mutex<Kept>);
+#[derive(Debug)]
+pub(crate) struct Idle(PerLane<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
     /// A timer outlives its runtime only to panic.
     runtime: Option<Id>,
     timers: Vec<Pin<Box<Sleep>>>,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self(PerLane::new())
+    }
 }
 
 impl Idle {
@@ -54,7 +61,7 @@ impl Idle {
 
     /// `None` when somebody else is at it, or outside of a runtime: a timer more or less is not worth a wait.
     fn with<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> Option<T> {
-        let mut kept = match self.0.try_lock() {
+        let mut kept = match self.0.mine().try_lock() {
             Ok(kept) => kept,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,

@@ -14,6 +14,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use vmcp_core::PerLane;
+
 use crate::{
     AddressPolicy, ConfigError, Error, Origin, Settings, Versions, connect::connect,
     egress::Shared, exchange::Connection, multiplex::Multiplexed, reaper, tls::Trust,
@@ -29,11 +31,12 @@ pub(crate) struct Pool {
     /// `Some` for `https`.
     trust: Option<Trust>,
     versions: Versions,
-    /// One permit per exchange, handed out in the order of arrival. A connection is opened only
-    /// where none is idle, so there are never more of them than permits.
+    /// One permit per exchange, handed out in the order of arrival. There are never more connections
+    /// than permits: where a new one would be too many, one that is idle elsewhere is closed.
     permits: Semaphore,
-    /// The last one in is the first one out, so that a pool that has become too large shrinks.
-    idle: Mutex<Vec<Idle>>,
+    /// The last one in is the first one out, so that a pool that has become too large shrinks. Each
+    /// event loop keeps those that it has opened: they wake nobody else.
+    idle: PerLane<Mutex<Vec<Idle>>>,
     multiplexed: Mutex<Option<Shareable>>,
     /// Held while it is open whether a new connection can be shared.
     opening: tokio::sync::Mutex<()>,
@@ -83,7 +86,7 @@ impl Pool {
             trust,
             versions,
             permits,
-            idle: Mutex::default(),
+            idle: PerLane::new(),
             multiplexed: Mutex::default(),
             opening: tokio::sync::Mutex::default(),
             one_by_one: AtomicBool::new(false),
@@ -119,7 +122,7 @@ impl Pool {
     /// The idle connection used last that still works. Those that don't are closed on the way.
     fn pop_idle(&self) -> Option<Box<Connection>> {
         loop {
-            let mut connection = lock(&self.idle).pop()?.connection;
+            let mut connection = lock(self.idle.mine()).pop()?.connection;
             if connection.is_usable() {
                 return Some(connection);
             }
@@ -129,8 +132,8 @@ impl Pool {
     fn push_idle(&self, connection: Box<Connection>) {
         let settings = &self.shared.settings;
         {
-            let mut idle = lock(&self.idle);
-            if idle.len() >= settings.max_idle_per_origin {
+            let mut idle = lock(self.idle.mine());
+            if idle.len() >= settings.max_idle_per_origin.div_ceil(self.idle.lanes()) {
                 return;
             }
             idle.push(Idle { connection, since: Instant::now() });
@@ -204,9 +207,11 @@ impl Pool {
     /// Closes what has been idle for longer than `age` or has been closed by the peer.
     pub(crate) fn reap(&self, age: Duration) {
         let now = Instant::now();
-        lock(&self.idle).retain_mut(|entry| {
-            now.duration_since(entry.since) < age && entry.connection.is_usable()
-        });
+        for idle in self.idle.iter() {
+            lock(idle).retain_mut(|entry| {
+                now.duration_since(entry.since) < age && entry.connection.is_usable()
+            });
+        }
 
         let mut slot = lock(&self.multiplexed);
         if let Some(entry) = &mut *slot {
@@ -222,7 +227,19 @@ impl Pool {
     /// How many connections wait for their next request.
     pub(crate) fn idle(&self) -> usize {
         let shared = usize::from(lock(&self.multiplexed).is_some() && self.in_flight() == 0);
-        lock(&self.idle).len() + shared
+        self.alone() + shared
+    }
+
+    /// How many connections wait that nobody shares.
+    fn alone(&self) -> usize {
+        self.idle.iter().map(|idle| lock(idle).len()).sum()
+    }
+
+    /// Closes a connection that waits for another event loop's requests, if a new one would be too many.
+    fn make_room(&self) {
+        if self.alone() + self.in_flight() > limit(&self.shared.settings) {
+            drop(self.idle.iter().find_map(|idle| lock(idle).pop()));
+        }
     }
 
     /// How many exchanges there are.
@@ -232,7 +249,7 @@ impl Pool {
 
     /// Whether there is anything that the reaper has to come back for.
     pub(crate) fn needs_reaping(&self) -> bool {
-        !lock(&self.idle).is_empty() || lock(&self.multiplexed).is_some()
+        self.alone() > 0 || lock(&self.multiplexed).is_some()
     }
 }
 
@@ -256,6 +273,7 @@ impl Lease {
 
     /// A connection that no request has been sent on.
     pub(crate) async fn fresh_link(&self) -> Result<Link, Error> {
+        self.pool.make_room();
         // Boxed: connecting is rare and its future is large.
         Box::pin(self.pool.open_or_share()).await
     }

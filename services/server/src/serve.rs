@@ -3,12 +3,14 @@
 mod gauges;
 mod head_timer;
 mod issuer;
+mod lanes;
 mod quiet;
 mod reload;
 mod seal_key;
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,17 +18,19 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
+use vmcp_core::BoxError;
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
 use self::head_timer::HeadTimer;
 pub(crate) use self::issuer::Issuer;
 pub use self::issuer::IssuerError;
+use self::lanes::Lanes;
 pub(crate) use self::quiet::Quiet;
 use self::quiet::quietly;
 pub use self::reload::Reloads;
@@ -53,6 +57,10 @@ pub struct Options {
     pub message_bytes: usize,
     /// How long connections may go on after the server was told to stop.
     pub drain: Duration,
+    /// Threads that answer requests, each with connections of its own. `None` answers on the runtime that
+    /// runs the server. Announce as many with [`vmcp_core::plan_lanes`] before the parts are made, or they
+    /// share connections to backends.
+    pub threads: Option<NonZeroUsize>,
     /// What stateless clients carry between rounds is sealed by the first and opened by all. Without
     /// any, a random key is made, which this process alone knows.
     pub seal_keys: Vec<SealKey>,
@@ -70,6 +78,7 @@ impl Default for Options {
             requests: 4096,
             message_bytes: 8 << 20,
             drain: Duration::from_secs(10),
+            threads: None,
             seal_keys: Vec::new(),
             limits: Limits::default(),
         }
@@ -83,6 +92,7 @@ pub struct Server {
     routes: Routes,
     options: Options,
     egress: Egress,
+    lanes: Option<Lanes>,
 }
 
 /// Why a server cannot start.
@@ -96,6 +106,9 @@ pub enum ServeError {
         /// The system's reason.
         source: io::Error,
     },
+    /// The system gives no more threads.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[source] io::Error),
     /// There is no randomness to make keys of.
     #[error(transparent)]
     Random(#[from] vmcp_aggregate::NoRandom),
@@ -170,7 +183,8 @@ impl Server {
         });
         gauges::show(&shared, &egress);
         let routes = Routes { peer: address, shared };
-        Ok(Self { listener, routes, options, egress })
+        let lanes = options.threads.map(Lanes::start).transpose().map_err(ServeError::Thread)?;
+        Ok(Self { listener, routes, options, egress, lanes })
     }
 
     /// Where it listens: the port is the real one even if port 0 was asked for.
@@ -195,7 +209,7 @@ impl Server {
 
     /// Answers until `stop` is ready, then drains.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, routes, options, egress: _ } = self;
+        let Self { listener, routes, options, egress: _, lanes } = self;
         let seats = Arc::new(Semaphore::new(options.connections));
         let graceful = GracefulShutdown::new();
         let mut stop = std::pin::pin!(stop);
@@ -211,11 +225,17 @@ impl Server {
             match accepted {
                 Ok((stream, peer)) => {
                     let routes = Routes { peer, ..routes.clone() };
-                    let serving = connection(stream, routes, &graceful);
-                    tokio::spawn(async move {
-                        serving.await;
+                    let serving = connection(stream, routes, graceful.watcher());
+                    let serving = async move {
+                        if let Err(error) = serving.await {
+                            tracing::debug!(%error, "a connection ended");
+                        }
                         drop(seat);
-                    });
+                    };
+                    match &lanes {
+                        Some(lanes) => lanes.serve(serving),
+                        None => drop(tokio::spawn(serving)),
+                    }
                 }
                 Err(error) => {
                     // Most often: too many open files. It passes.
@@ -258,25 +278,26 @@ fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::NoRandom> {
     Ok(Seal::new(&keys, lifetime))
 }
 
+/// Serves a connection on the runtime that it is awaited in.
 fn connection(
     stream: TcpStream,
     routes: Routes,
-    graceful: &GracefulShutdown,
-) -> impl Future<Output = ()> + use<> {
+    watcher: Watcher,
+) -> impl Future<Output = Result<(), BoxError>> {
     // Answers are small and wanted at once. If it cannot be set, they are only later.
     _ = stream.set_nodelay(true);
-    let connections = Arc::clone(&routes.shared.connections);
-    let served = http1::Builder::new()
-        .timer(HeadTimer::default())
-        .header_read_timeout(HEAD)
-        .max_buf_size(HEAD_BYTES)
-        .serve_connection(TokioIo::new(stream), routes);
-    let watched = graceful.watch(served);
+    let stream = stream.into_std();
     async move {
+        let stream = TcpStream::from_std(stream?)?;
+        let connections = Arc::clone(&routes.shared.connections);
+        let served = http1::Builder::new()
+            .timer(HeadTimer::default())
+            .header_read_timeout(HEAD)
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), routes);
         connections.fetch_add(1, Ordering::Relaxed);
-        if let Err(error) = quietly(watched).await {
-            tracing::debug!(%error, "a connection ended");
-        }
+        let ended = quietly(watcher.watch(served)).await;
         connections.fetch_sub(1, Ordering::Relaxed);
+        Ok(ended?)
     }
 }

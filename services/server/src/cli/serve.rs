@@ -7,12 +7,16 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use vmcp_aggregate::settings::Limits;
 use vmcp_config::Duration;
+use vmcp_core::plan_lanes;
 
 use super::config::{ConfigFile, Loaded};
 use super::log;
 use super::outcome::{Failure, block_on};
 use crate::parts::About;
 use crate::serve::{Options, SealKey, SealKeyError, ServeError, Server};
+
+/// The most threads that answer requests.
+const MOST_THREADS: usize = 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -45,6 +49,9 @@ pub(crate) struct Serve {
     /// The largest message of a client, in bytes.
     #[arg(long, default_value = "8388608", value_name = "BYTES")]
     max_message_bytes: NonZeroUsize,
+    /// Threads that answer requests; as many as there are processors to run on if this is not given.
+    #[arg(long, value_name = "NUMBER", value_parser = threads)]
+    threads: Option<NonZeroUsize>,
     /// How long requests may go on after the server was told to stop.
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     drain: Duration,
@@ -67,10 +74,14 @@ fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        block_on(self.serve())
+        let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
+        let threads = threads.unwrap_or(NonZeroUsize::MIN);
+        // Before anything is made that keeps something for each.
+        plan_lanes(threads.get());
+        block_on(self.serve(threads))
     }
 
-    async fn serve(self) -> Result<(), Failure> {
+    async fn serve(self, threads: NonZeroUsize) -> Result<(), Failure> {
         let Loaded { text, file: _, parts, warnings, egress } = self.config.require()?;
         log::start(parts.debug);
         super::files::raise_limit(self.max_connections.get());
@@ -79,7 +90,7 @@ impl Serve {
         }
         let stop = stopped();
         let about = parts.about.clone();
-        let (config, options) = self.into_options();
+        let (config, options) = self.into_options(threads);
         let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
         let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
         server.watch(config.path().to_owned(), text);
@@ -90,7 +101,7 @@ impl Serve {
         Ok(())
     }
 
-    fn into_options(self) -> (ConfigFile, Options) {
+    fn into_options(self, threads: NonZeroUsize) -> (ConfigFile, Options) {
         let Self {
             config,
             host,
@@ -100,6 +111,7 @@ impl Serve {
             max_connections,
             max_requests,
             max_message_bytes,
+            threads: _,
             drain,
             allow_host,
             allow_origin,
@@ -118,11 +130,18 @@ impl Serve {
             requests: max_requests.get(),
             message_bytes: max_message_bytes.get(),
             drain: drain.into(),
+            threads: Some(threads),
             seal_keys: seal_key,
             limits,
         };
         (config, options)
     }
+}
+
+/// A number of threads that a machine can have.
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MOST_THREADS);
+    number.ok_or_else(|| format!("must be a number from 1 to {MOST_THREADS}"))
 }
 
 /// A duration that something can happen in.
@@ -146,6 +165,7 @@ pub(crate) fn refused(error: &ServeError) -> Failure {
             ))
         }
         ServeError::Listen { .. }
+        | ServeError::Thread(_)
         | ServeError::Random(_)
         | ServeError::Audit(_)
         | ServeError::Issuer(_)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::net::TcpStream;
 
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
@@ -43,13 +44,34 @@ fn metrics_are_shown_only_where_that_is_asked_for() {
         "vmcp_backend_requests_total",
         // As the dashboard and the alerts ask for it.
         r#"vmcp_backend_healthy{vmcp_backend_name="a"} 1"#,
-        "vmcp_backend_connections 1",
+        // One of whoever looks after the backend, one of the event loop that the call was on.
+        "vmcp_backend_connections 2",
     ] {
         assert!(found.contains(part), "{part}:\n{found}");
     }
     let hidden = folder.write("vmcp.yaml", &config(&backend, "serviceName: y"));
     let (_server, port) = Running::serve(&hidden, &[]);
     assert_eq!(request(port, "GET", "/metrics", &[], "").status, 404);
+}
+
+#[test]
+fn each_event_loop_keeps_the_connections_to_backends_that_it_has_opened() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let file = folder.write("vmcp.yaml", &config(&backend, "enablePrometheusMetricsPath: true"));
+    let (_server, port) = Running::serve(&file, &["--threads", "2"]);
+    let call = || assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
+    // One of whoever looks after the backend, and one of each loop. A connection goes to the loop that
+    // serves the fewest, which may still be the one that has just served another.
+    let all = || metrics(port).contains("vmcp_backend_connections 3");
+    let both = (0..100).any(|_| {
+        call();
+        let _waiting = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        call();
+        all()
+    });
+    assert!(both, "{}", metrics(port));
+    (0..10).for_each(|_| call());
+    assert!(all(), "{}", metrics(port));
 }
 
 #[test]

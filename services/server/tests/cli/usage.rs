@@ -51,6 +51,8 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         (serve(&["--session-ttl", "-5m"]), "must be more than 0"),
         (serve(&["--session-ttl", "soon"]), "such as 500ms, 30s"),
         (serve(&["--max-sessions", "0"]), "--max-sessions"),
+        (serve(&["--threads", "0"]), "must be a number from 1 to 1024"),
+        (serve(&["--threads", "1025"]), "must be a number from 1 to 1024"),
         (serve(&["--seal-key", "/nowhere"]), "cannot read /nowhere"),
         (serve(&["--seal-key", "Cargo.toml"]), "64 hexadecimal digits"),
         (serve(&["--enable-audit"]), "--enable-audit"),
