@@ -1,14 +1,21 @@
 //! Real clients that know nothing but the URL of the gateway, which is its own authorization server and sends people
 //! through identity providers that somebody else wrote.
 
+use futures_util::future::join_all;
 use http::StatusCode;
 use serde_json::Value;
+use tokio::time::{Duration, Instant, sleep};
 use vmcp_tests::counterparts::{
-    Certificates, Client, Era, Gateway, Inspector, LoggedIn, Person, Redis, post_form, skipped,
+    Certificates, Client, Era, Gateway, Inspector, LoggedIn, Person, Redis, Status, post_form,
+    run_authorization_suite, skipped,
 };
 use vmcp_tests::steps::{Login, Step, Taken};
 
+use crate::auth_server::register;
 use crate::issuing::Ground;
+
+/// Until tokens that live for a minute, the least there is, were renewed.
+const RENEWED: Duration = Duration::from_secs(120);
 
 /// Logs in, lists, and calls a tool that tells what the backend was shown.
 async fn comes_through(client: Client, era: Era, gateway: &Gateway, ground: &Ground) {
@@ -56,6 +63,52 @@ async fn a_client_logs_in_through_a_provider_that_is_known_by_its_issuer_and_one
     let gateway = ground.gateway("").await;
     comes_through(Client::PythonMcp, Era::Modern, &gateway, &ground).await;
     comes_through(Client::TypeScript1, Era::Legacy, &gateway, &ground).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_renew_their_tokens_at_the_gateway_and_go_on() {
+    if skipped() {
+        return;
+    }
+    let ground = Ground::secured().await;
+    let gateway = ground.gateway("  tokenLifespans: {accessTokenLifespan: 1m}\n").await;
+    // Version 1 of the TypeScript SDK asks for no `offline_access`, and gets no refresh token: it logs in anew.
+    let renewing = [
+        (Client::PythonMcp, Era::Legacy),
+        (Client::PythonMcp, Era::Modern),
+        (Client::TypeScript2, Era::Modern),
+    ]
+    .map(async |(client, era)| {
+        let who = format!("{client:?} in era {}", era.name());
+        let person = Person::named("ann");
+        let client = LoggedIn::start(client, gateway.url(), era, true, person).await;
+        let mut client = client.unwrap_or_else(|fault| panic!("{who}: {fault}"));
+        let before = client.known().tokens;
+        let deadline = Instant::now() + RENEWED;
+        while client.known().tokens == before {
+            let called = client.call("fixture_whoami").await;
+            called.unwrap_or_else(|fault| panic!("{who}: {fault}\n{}", gateway.log()));
+            assert!(Instant::now() < deadline, "{who}: not renewed: {:?}", client.known());
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert_eq!(client.known().authorizations, 1, "{who}: {:?}", client.known());
+    });
+    join_all(renewing).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_conformance_suite_finds_nothing_amiss_in_the_authorization_server_as_it_is_shipped() {
+    if skipped() {
+        return;
+    }
+    let ground = Ground::secured().await;
+    let gateway = ground.gateway("").await;
+    let issuer = gateway.url().trim_end_matches("/mcp");
+    let client = register(issuer, "Suite").await;
+    let checks = run_authorization_suite(issuer, &client, Person::named("ann")).await.unwrap();
+    let unmet: Vec<_> = checks.iter().filter(|check| check.status != Status::Success).collect();
+    assert!(unmet.is_empty(), "{unmet:?}");
+    assert_eq!(checks.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
