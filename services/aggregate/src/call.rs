@@ -26,6 +26,7 @@ pub(crate) use self::session_to_session::event_stream;
 use crate::backend::failure::{Failure, rejection};
 use crate::backend::{Link, handshake};
 use crate::hub::{Everything, Hub, Snapshot};
+use crate::mixed::Seen;
 use crate::session::Session;
 
 /// A request of a client, and everything that answering it may need.
@@ -73,12 +74,19 @@ impl Call {
 
     /// What the caller is offered, with what is still on its way.
     pub(crate) async fn offered(&self) -> Result<Arc<Everything>, Rejection> {
+        let (_, seen) = self.seen().await?;
+        Ok(seen.catalog)
+    }
+
+    /// The same, with what is missing of it, and the configuration that it is of.
+    pub(crate) async fn seen(&self) -> Result<(Arc<Snapshot>, Seen), Rejection> {
         let snapshot = self.hub.settled(&self.snapshot).await;
-        if !snapshot.per_caller {
-            return Ok(snapshot.catalog());
-        }
-        let seen = self.hub.seen_by(&snapshot, &self.caller, self.cause()).await;
-        seen.map(|seen| seen.catalog).ok_or_else(Rejection::internal)
+        let seen = if snapshot.per_caller {
+            self.hub.seen_by(&snapshot, &self.caller, self.cause()).await
+        } else {
+            Some(Seen { catalog: snapshot.catalog(), missing: Vec::new() })
+        };
+        Ok((snapshot, seen.ok_or_else(Rejection::internal)?))
     }
 
     /// Answers a request that names what it is about.

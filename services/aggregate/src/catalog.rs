@@ -19,7 +19,7 @@ use vmcp_core::Hints;
 
 pub use self::combine::{Conflict, Hides};
 pub(crate) use self::{
-    combine::{Part, combine, contested, hidden_by, singular, wanted},
+    combine::{Part, combine, contested, could_show, hidden_by, singular, wanted},
     define::literal as define_literal,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use vmcp_core::{Body, Filtered, Rejection};
+use vmcp_core::{Body, Filtered, ItemKind, Rejection};
 use vmcp_wire::Key;
 
 use crate::backend::Link;
 use crate::call::{Call, event_stream};
-use crate::catalog::{Kind, Page, define_literal};
+use crate::catalog::{Kind, Page, could_show, define_literal};
 use crate::hub::{Everything, Snapshot};
 use crate::mixed::Seen;
 use crate::settings::PartialFailure;
@@ -102,8 +102,9 @@ async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<Arc<Everything>, R
     let seen = call.hub.seen_by(snapshot, &call.caller, call.cause());
     let seen = Box::pin(seen).await;
     let Seen { catalog, missing } = seen.ok_or_else(Rejection::internal)?;
-    match missing.filter(|_| snapshot.partial_failure == PartialFailure::Fail) {
-        Some(refusal) => Err(refusal),
+    let first = missing.into_iter().next();
+    match first.filter(|_| snapshot.partial_failure == PartialFailure::Fail) {
+        Some((_, refusal)) => Err(refusal),
         None => Ok(catalog),
     }
 }
@@ -115,6 +116,13 @@ fn single_line(items: Bytes) -> Bytes {
     }
     let line = |byte: &u8| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte };
     items.iter().map(line).collect()
+}
+
+/// What is wrong with a backend of which nothing is to be expected now.
+fn trouble(link: &Link) -> Option<String> {
+    let reason = link.down()?;
+    let subject = format!("backend {} ", link.name());
+    Some(reason.strip_prefix(&subject).unwrap_or(&reason).to_owned())
 }
 
 impl Snapshot {
@@ -131,6 +139,26 @@ impl Snapshot {
         }
     }
 
+    /// Why it is not known whether something of this name or URI is there: the first backend that could have it and has
+    /// not said what it offers, to everybody or to this caller, whose missing offers are `own`.
+    pub(crate) fn silent(
+        &self,
+        kind: ItemKind,
+        name: &str,
+        own: &[(Arc<Link>, Rejection)],
+    ) -> Option<Rejection> {
+        let could = |link: &&Arc<Link>| could_show(&self.rules, link.name(), kind, name);
+        self.links.iter().filter(could).find_map(|link| {
+            if !link.shared() {
+                let mut own = own.iter().filter(|(of, _)| Arc::ptr_eq(of, link));
+                return own.next().map(|(_, refusal)| refusal.clone());
+            }
+            let problem = link.offer.load().is_none().then(|| trouble(link))?;
+            let problem = problem.unwrap_or_else(|| "has not said yet what it offers".to_owned());
+            Some(Rejection::backend_unavailable(link.name(), &problem))
+        })
+    }
+
     /// Refuses a list that has to fail whatever the other backends say: nothing is worth waiting for.
     fn known_down(&self) -> Result<(), Rejection> {
         if self.partial_failure == PartialFailure::BestEffort {
@@ -138,9 +166,7 @@ impl Snapshot {
         }
         let missing = |link: &&Arc<Link>| link.shared() && link.offer.load().is_none();
         for link in self.links.iter().filter(missing) {
-            if let Some(reason) = link.down() {
-                let subject = format!("backend {} ", link.name());
-                let problem = reason.strip_prefix(&subject).unwrap_or(&reason);
+            if let Some(problem) = trouble(link) {
                 let problem = format!("{problem}; partialFailureMode is fail");
                 return Err(Rejection::backend_unavailable(link.name(), &problem));
             }

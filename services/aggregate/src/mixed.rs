@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 use tokio::task::spawn_blocking;
 use vmcp_core::{Caller, Flights, Rejection, Trail};
 
+use crate::backend::Link;
 use crate::backend::own::Content;
 use crate::catalog::SerialRef;
 use crate::hub::{Everything, FEW, Hub, Snapshot};
@@ -39,8 +40,8 @@ type Offers = Vec<Option<Arc<Content>>>;
 /// What a caller is offered, as far as it is known.
 pub(crate) struct Seen {
     pub(crate) catalog: Arc<Everything>,
-    /// Why something is missing.
-    pub(crate) missing: Option<Rejection>,
+    /// Whose own offers are missing, and why.
+    pub(crate) missing: Vec<(Arc<Link>, Rejection)>,
 }
 
 impl Mixed {
@@ -99,10 +100,14 @@ impl Hub {
         cause: Option<&Trail>,
     ) -> Option<Seen> {
         let patience = snapshot.patience();
-        let own = snapshot.links.iter().filter(|link| !link.shared());
-        let offers = own.map(|link| link.offer_to(self, caller, cause, patience));
+        let own: Vec<_> = snapshot.links.iter().filter(|link| !link.shared()).collect();
+        let offers = own.iter().map(|link| link.offer_to(self, caller, cause, patience));
         let offers = join_all(offers).await;
-        let missing = offers.iter().find_map(|offer| offer.as_ref().err().cloned());
+        let missing = own.into_iter().zip(&offers).filter_map(|(link, offer)| {
+            let refusal = offer.as_ref().err()?;
+            Some((Arc::clone(link), refusal.clone()))
+        });
+        let missing = missing.collect();
         let offers: Offers = offers.into_iter().map(Result::ok).collect();
         let shared = snapshot.catalog();
         let key = Key::new(&shared, &offers);

@@ -34,17 +34,9 @@ impl Target {
         }
         let found = Self::look(call, method, &call.snapshot.look());
         match found {
-            Err(Missing::Unknown(refusal)) => {
-                let catalog = call.snapshot.catalog();
-                // A backend whose first offer is still on its way may have it. Waiting is rare, and
-                // its future is not to make every call larger.
-                let snapshot = Box::pin(call.hub.settled(&call.snapshot)).await;
-                let newest = snapshot.catalog();
-                if Arc::ptr_eq(&catalog, &newest) {
-                    return Err(refusal);
-                }
-                Self::look(call, method, &newest).map_err(Missing::into)
-            }
+            // A backend whose first offer is still on its way may have it. Waiting is rare, and its
+            // future is not to make every call larger.
+            Err(Missing::Unknown(..)) => Box::pin(Self::find_late(call, method)).await,
             found => found.map_err(Missing::into),
         }
     }
@@ -60,9 +52,21 @@ impl Target {
             None => Self::look(call, method, &*call.offered().await?),
         };
         match found {
-            Err(Missing::Unknown(_)) => {
-                let newest = call.offered().await?;
-                Self::look(call, method, &newest).map_err(Missing::into)
+            Err(Missing::Unknown(..)) => Self::find_late(call, method).await,
+            found => found.map_err(Missing::into),
+        }
+    }
+
+    /// Finds it among all that comes to be known within a while. Only what nobody can have who has not
+    /// said yet what it offers is unknown.
+    async fn find_late(call: &Call, method: &'static str) -> Result<Self, Rejection> {
+        let (snapshot, seen) = call.seen().await?;
+        match Self::look(call, method, &seen.catalog) {
+            Err(Missing::Unknown(refusal, kind, name)) => {
+                // Whoever is nobody in particular is offered nothing by those who look at that.
+                let named = !call.caller.identity().is_anonymous();
+                let own = if named { &seen.missing[..] } else { &[] };
+                Err(snapshot.silent(kind, &name, own).unwrap_or(refusal))
             }
             found => found.map_err(Missing::into),
         }
@@ -186,15 +190,15 @@ impl Target {
 
 /// Why there is no target.
 enum Missing {
-    /// It may appear yet.
-    Unknown(Rejection),
+    /// It may appear yet; what it is, and its name or URI.
+    Unknown(Rejection, ItemKind, Box<str>),
     Refused(Rejection),
 }
 
 impl From<Missing> for Rejection {
     fn from(missing: Missing) -> Self {
         match missing {
-            Missing::Unknown(refusal) | Missing::Refused(refusal) => refusal,
+            Missing::Unknown(refusal, ..) | Missing::Refused(refusal) => refusal,
         }
     }
 }
@@ -217,7 +221,7 @@ fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
 fn unknown(call: &Call, kind: ItemKind, name: &str) -> Missing {
     let completes = call.message.method() == "completion/complete";
     let generation = if completes { Generation::Stateless } else { call.message.generation };
-    Missing::Unknown(kind.unknown(name, generation))
+    Missing::Unknown(kind.unknown(name, generation), kind, name.into())
 }
 
 /// Asks whether the caller may use an item with these arguments, which are what will go out.
@@ -248,7 +252,7 @@ impl Call {
         let item = Item { kind: ItemKind::Resource, name: uri, hints: Hints::default() };
         match admitted(self, &item, None) {
             Ok(()) => Ok(true),
-            Err(Missing::Unknown(_)) => Ok(false),
+            Err(Missing::Unknown(..)) => Ok(false),
             Err(Missing::Refused(refusal)) => Err(refusal),
         }
     }

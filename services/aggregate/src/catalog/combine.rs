@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use vmcp_core::ItemKind;
+
 use super::define::define;
 use super::hints::Told;
 use super::settle::{Candidate, Settling};
@@ -143,6 +145,18 @@ pub(super) fn hides(
     }
     let filtered = workload.filter.as_ref().is_some_and(|names| !names.contains(wanted));
     filtered.then_some(Hides::Filter)
+}
+
+/// Whether clients could be shown something of this name by a backend, whatever that offers.
+pub(crate) fn could_show(rules: &Rules, backend: &str, kind: ItemKind, name: &str) -> bool {
+    match kind {
+        ItemKind::Tool | ItemKind::Prompt => {
+            let kind = if kind == ItemKind::Tool { Kind::Tools } else { Kind::Prompts };
+            let wanted = name.strip_prefix(&prefix(rules, backend));
+            wanted.is_some_and(|wanted| hidden_by(rules, backend, kind, wanted).is_none())
+        }
+        ItemKind::Resource | ItemKind::ResourceTemplate => true,
+    }
 }
 
 /// The name for which something competes.

@@ -289,3 +289,73 @@ async fn no_caller_ever_sees_or_reaches_what_is_anothers() {
         }
     }
 }
+
+/// What a call is told that is refused.
+async fn refused(client: &Client, tool: &str) -> Value {
+    client.ask("tools/call", json!({"name": tool, "arguments": {}})).await.json()["error"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_unknown_only_if_whoever_could_have_it_has_said_what_it_offers() {
+    for backend in BOTH {
+        let own = own(backend);
+        *own.mood.lock().unwrap() = Mood::Dead;
+        for partial_failure in [PartialFailure::BestEffort, PartialFailure::Fail] {
+            let gateway = gateway(&own, partial_failure).await;
+            for generation in BOTH {
+                let alice = Client::new(&gateway, generation, "alice").await;
+                let said = refused(&alice, "own_red").await;
+                assert_eq!(said["message"], "backend own could not be reached");
+                assert_eq!(said["data"], json!({"backend": "own", "retryable": true}));
+                // Nobody but `own` has names that begin so, and `all` has said what it offers.
+                for other in ["all_shut", "red"] {
+                    let said = refused(&alice, other).await;
+                    assert_eq!(said["message"], format!("unknown tool: {other}"));
+                }
+                assert_eq!(alice.call("all_open").await.as_deref(), Some("all:alice"));
+            }
+        }
+        *own.mood.lock().unwrap() = Mood::Well;
+        let gateway = best(&own).await;
+        for generation in BOTH {
+            let alice = Client::new(&gateway, generation, "alice").await;
+            assert_eq!(refused(&alice, "own_no").await["message"], "unknown tool: own_no");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_the_last_good_offer_fails_as_its_backend_does() {
+    for backend in BOTH {
+        let own = own(backend);
+        let gateway = best(&own).await;
+        for generation in BOTH {
+            let alice = Client::new(&gateway, generation, "alice").await;
+            assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
+            *own.mood.lock().unwrap() = Mood::Dead;
+            let said = refused(&alice, "own_red").await;
+            assert_eq!(said["data"], json!({"backend": "own", "retryable": true}), "{said}");
+            assert_eq!(refused(&alice, "own_no").await["message"], "unknown tool: own_no");
+            *own.mood.lock().unwrap() = Mood::Well;
+            sleep(Duration::from_secs(61)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_everybody_is_offered_is_not_unknown_before_its_backend_has_said_so() {
+    for backend in BOTH {
+        let dead = Fake::new("dead", backend).offer("*", tools(&["red"]));
+        *dead.mood.lock().unwrap() = Mood::Dead;
+        let both = vec![everybodys().settings(), dead.settings()];
+        let gateway = with(both, PartialFailure::BestEffort).await;
+        for generation in BOTH {
+            let alice = Client::new(&gateway, generation, "alice").await;
+            let said = refused(&alice, "dead_red").await;
+            assert_eq!(said["data"], json!({"backend": "dead", "retryable": true}), "{said}");
+            assert_eq!(refused(&alice, "all_no").await["message"], "unknown tool: all_no");
+            let read = alice.ask("resources/read", json!({"uri": "x://any"})).await.json();
+            assert_eq!(read["error"]["data"], json!({"backend": "dead", "retryable": true}));
+        }
+    }
+}
