@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use vmcp_core::Clock;
 
-use crate::{Event, EventType, Record, Room, Selection};
+use crate::{Event, EventType, Record, Room, Selection, Source, source};
 
 /// The most that is taken of one request or answer, whatever the settings say.
 const MAX_DATA: usize = 1 << 20;
@@ -95,6 +95,12 @@ impl Auditor {
             *data = data.take().filter(|_| wanted).map(|data| data.limited(settings.max_data_size));
         }
         self.0.record.record(event);
+    }
+
+    /// Where a request came from, as the layer sees it.
+    #[must_use]
+    pub fn source<B>(&self, request: &http::Request<B>) -> Source {
+        source::of(request, self.settings().trusted_proxies)
     }
 
     pub(crate) fn settings(&self) -> &Settings {

@@ -12,6 +12,9 @@ const COMPOSER: &str = "vmcp-composer";
 /// What answers requests.
 const SERVER: &str = "vmcp-server";
 
+/// What lets people in.
+const ISSUER: &str = "vmcp-auth-server";
+
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Appends `event` and a line feed. Without a `component` it is one by what the event is about.
@@ -27,6 +30,7 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
         Source::Local => (COMPOSER, "local"),
         Source::Network { .. } => (SERVER, "http"),
     };
+    let default = if kind.is_of_issuer() { ISSUER } else { default };
     let time = time::text(*at);
     line.name("time");
     line.out.extend_from_slice(&time);
@@ -39,7 +43,7 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     line.out.extend_from_slice(&time);
     line.text("outcome", outcome.name());
     line.text("component", component.unwrap_or(default));
-    line.object("source", |members| fill_source(source, members));
+    line.object("source", |members| fill_source(source, default, members));
     line.object("subjects", |members| fill_subjects(caller.as_ref(), client.as_ref(), members));
     if let Some(claims) = caller.as_ref().and_then(Identity::claims) {
         delegation::write(claims, line);
@@ -61,11 +65,11 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     }
 }
 
-fn fill_source(source: &Source, members: &mut Object<'_>) {
+fn fill_source(source: &Source, local: &str, members: &mut Object<'_>) {
     match source {
         Source::Local => {
             members.text("type", "local");
-            members.text("value", COMPOSER);
+            members.text("value", local);
         }
         Source::Network { address, user_agent, request_id } => {
             members.text("type", "network");

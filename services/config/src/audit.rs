@@ -3,7 +3,7 @@
 use crate::shape::{Limit, choice, section_with_default};
 
 section_with_default! {
-    /// Records of MCP operations, one JSON line each.
+    /// Records of MCP operations, and of logins at the embedded authorization server, one JSON line each.
     pub struct Audit {
         /// Whether there are any.
         pub enabled: bool = false;
@@ -75,5 +75,35 @@ choice! {
         WorkflowStepFailed = "vmcp_workflow_step_failed",
         /// A step was skipped.
         WorkflowStepSkipped = "vmcp_workflow_step_skipped",
+        /// A client asked for a login at the authorization server.
+        LoginStarted = "vmcp_login_started",
+        /// A person logged in, and the client got a code.
+        LoginCompleted = "vmcp_login_completed",
+        /// A login was refused, given up or not begun.
+        LoginFailed = "vmcp_login_failed",
+        /// A person allowed what a client asks for.
+        ConsentGiven = "vmcp_consent_given",
+        /// A person did not allow it.
+        ConsentDenied = "vmcp_consent_denied",
+        /// A client redeemed a code.
+        TokenIssued = "vmcp_token_issued",
+        /// A client refreshed.
+        TokenRefreshed = "vmcp_token_refreshed",
+        /// A client got no token, or was refused a revocation or introspection.
+        TokenRefused = "vmcp_token_refused",
+        /// A code or a refresh token was presented again; what it gave is revoked.
+        TokenReused = "vmcp_token_reused",
+        /// A client or a person ended a session.
+        TokenRevoked = "vmcp_token_revoked",
+        /// A client registered.
+        ClientRegistered = "vmcp_client_registered",
+        /// A registration was refused.
+        ClientRefused = "vmcp_client_refused",
+        /// Tokens of an identity provider are kept for a person.
+        UpstreamLinked = "vmcp_upstream_linked",
+        /// A person took them away.
+        UpstreamUnlinked = "vmcp_upstream_unlinked",
+        /// An identity provider does not renew them any more.
+        UpstreamLost = "vmcp_upstream_lost",
     }
 }

@@ -52,6 +52,21 @@ named! {
     WorkflowStepCompleted "vmcp_workflow_step_completed" "A step ended well.",
     WorkflowStepFailed "vmcp_workflow_step_failed" "A step failed.",
     WorkflowStepSkipped "vmcp_workflow_step_skipped" "A step was skipped.",
+    LoginStarted "vmcp_login_started" "A client asked for a login at the authorization server.",
+    LoginCompleted "vmcp_login_completed" "A person logged in, and the client got a code.",
+    LoginFailed "vmcp_login_failed" "A login was refused, given up or not begun.",
+    ConsentGiven "vmcp_consent_given" "A person allowed what a client asks for.",
+    ConsentDenied "vmcp_consent_denied" "A person did not allow it.",
+    TokenIssued "vmcp_token_issued" "A client redeemed a code.",
+    TokenRefreshed "vmcp_token_refreshed" "A client refreshed.",
+    TokenRefused "vmcp_token_refused" "A client got no token, or was refused a revocation or introspection.",
+    TokenReused "vmcp_token_reused" "A code or a refresh token was presented again; what it gave is revoked.",
+    TokenRevoked "vmcp_token_revoked" "A client or a person ended a session.",
+    ClientRegistered "vmcp_client_registered" "A client registered.",
+    ClientRefused "vmcp_client_refused" "A registration was refused.",
+    UpstreamLinked "vmcp_upstream_linked" "Tokens of an identity provider are kept for a person.",
+    UpstreamUnlinked "vmcp_upstream_unlinked" "A person took them away.",
+    UpstreamLost "vmcp_upstream_lost" "An identity provider does not renew them any more.",
 }
 
 named! {
@@ -73,7 +88,7 @@ pub struct UnknownEventType {
 
 /// Which events are written (`eventTypes`, `excludeEventTypes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selection(u32);
+pub struct Selection(u64);
 
 // === impl EventType ===
 
@@ -98,7 +113,13 @@ impl EventType {
         }
     }
 
-    const fn bit(self) -> u32 {
+    /// Whether it is about the authorization server: what an MCP request is about is not.
+    #[must_use]
+    pub const fn is_of_issuer(self) -> bool {
+        self as u8 >= Self::LoginStarted as u8
+    }
+
+    const fn bit(self) -> u64 {
         1 << self as u8
     }
 }
@@ -121,13 +142,13 @@ fn names() -> String {
 
 impl Selection {
     /// Every type.
-    pub const ALL: Self = Self(u32::MAX);
+    pub const ALL: Self = Self(u64::MAX);
 
     /// The types in `only`, or all if it is empty, without those in `except`.
     #[must_use]
     pub fn new(only: &[EventType], except: &[EventType]) -> Self {
         let bits = |kinds: &[EventType]| kinds.iter().fold(0, |bits, kind| bits | kind.bit());
-        let wanted = if only.is_empty() { u32::MAX } else { bits(only) };
+        let wanted = if only.is_empty() { u64::MAX } else { bits(only) };
         Self(wanted & !bits(except))
     }
 
@@ -149,6 +170,18 @@ mod tests {
             assert!(Selection::new(&[*kind], &[]).contains(*kind));
             assert!(!Selection::new(&[], &[*kind]).contains(*kind));
         }
+    }
+
+    #[test]
+    fn what_is_about_logins_is_told_from_messages_and_workflows() {
+        let others = |kind: &&EventType| {
+            ["mcp_", "http_", "sse_", "vmcp_workflow_"]
+                .iter()
+                .any(|start| kind.name().starts_with(start))
+        };
+        assert_eq!(EventType::ALL.iter().filter(others).count(), 23);
+        assert!(EventType::ALL.iter().all(|kind| kind.is_of_issuer() != others(&kind)));
+        assert!(EventType::ALL.len() <= 64, "one bit each");
     }
 
     #[test]

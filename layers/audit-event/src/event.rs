@@ -15,7 +15,7 @@ const MAX_TEXT: usize = 512;
 /// One event on its way to the log.
 ///
 /// The layer makes those of requests; whoever runs something else that is to be recorded, such as the
-/// steps of a composite tool, makes its own and gives it to [`Auditor::record`](crate::Auditor::record).
+/// steps of a composite tool, makes its own and gives it to `vmcp_audit::Auditor::record`.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// What it is about.
@@ -182,7 +182,8 @@ impl Data {
     }
 
     /// No more than `limit` bytes of it.
-    pub(crate) fn limited(self, limit: usize) -> Self {
+    #[must_use]
+    pub fn limited(self, limit: usize) -> Self {
         if self.start.len() > limit {
             return Self::new(&self.start, limit);
         }
