@@ -3,6 +3,7 @@
 pub mod names;
 
 mod client;
+mod http;
 mod labels;
 mod outcome;
 mod series;
@@ -12,6 +13,7 @@ mod testing;
 
 pub use self::{
     client::{BackendMetrics, ClientMetrics, ClientSeries, action},
+    http::HttpMetrics,
     labels::target,
     outcome::{Fault, Outcome},
     series::{MAX_NAME, MAX_NAMES, MAX_SERIES, Slot},

@@ -32,6 +32,12 @@ pub const BUCKETS: [f64; 14] =
 /// The label that names a backend, in every metric that tells them apart.
 pub const BACKEND: &str = "vmcp.backend.name";
 
+/// The label that says what it is that the authorization server stores or holds.
+pub const AUTH_KIND: &str = "vmcp.auth_server.kind";
+
+/// The label that says where the authorization server stores it: `memory` or `redis`.
+pub const AUTH_STORAGE: &str = "vmcp.auth_server.storage";
+
 /// What stands in the place of a name that is one too many.
 pub const OTHER: &str = "_OTHER";
 
@@ -71,6 +77,14 @@ metrics! {
     BACKEND_ERRORS = Counter "vmcp_backend_errors" "";
     /// How long requests to backends take.
     BACKEND_DURATION = Histogram "vmcp_backend_requests_duration" "s";
+    /// How long requests to the authorization server's endpoints take.
+    HTTP_DURATION = Histogram "http.server.request.duration" "s";
+    /// What the authorization server's store holds: the same on replicas that share it. Fed by the server.
+    AUTH_STORED = Gauge "vmcp_auth_server_stored" "";
+    /// What the authorization server holds in its process. Fed by the server.
+    AUTH_HELD = Gauge "vmcp_auth_server_held" "";
+    /// Whether the authorization server's store answers: 1, or 0. Fed by the server.
+    AUTH_STORE_UP = Gauge "vmcp_auth_server_store_up" "";
     /// Exports to the collector that failed.
     EXPORT_FAILURES = Counter "vmcp_telemetry_export_failures" "";
     /// Sessions that are open. Fed by the server.

@@ -6,7 +6,7 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use vmcp_core::Backend;
 
-use crate::{ClientMetrics, Fault, Outcome, ServerMetrics, names};
+use crate::{ClientMetrics, Fault, HttpMetrics, Outcome, ServerMetrics, names};
 
 /// Everything that is written for one call that fails, and the numbers that a server feeds by backend.
 pub(crate) fn shown(legacy: bool) -> String {
@@ -28,6 +28,12 @@ pub(crate) fn shown(legacy: bool) -> String {
     _ = meter
         .u64_observable_gauge(names::BACKEND_HEALTHY.name)
         .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::BACKEND, "meteo")]))
+        .build();
+    let shown = Outcome { verb: "GET", status: 503, fault: Fault::Status(503), ..outcome };
+    HttpMetrics::new(&meter).record(Some("/oauth/authorize"), shown, 0.1);
+    _ = meter
+        .u64_observable_gauge(names::AUTH_STORED.name)
+        .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::AUTH_KIND, "clients")]))
         .build();
     let mut text = Vec::new();
     TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();

@@ -4,6 +4,7 @@
 //! a session, which can be all that a caller needs to take it over: its hash stands for it.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{HOST, HeaderName, USER_AGENT};
@@ -17,6 +18,11 @@ use vmcp_wire::{Key, find, unquote};
 const MAX_VALUE: usize = 256;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// The template that a request's path fits, such as `/users/{id}`, in a response's extensions. Whoever routes writes it
+/// there for [`Recorder::endpoints`](crate::Recorder::endpoints).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route(pub Arc<str>);
 
 /// What is kept of a request's head until its span is written.
 #[derive(Debug)]
@@ -75,17 +81,20 @@ impl Attributes {
         self.list
     }
 
-    /// What the request's head says.
-    pub(crate) fn head(&mut self, head: &Head) {
+    /// What the request's head says. The path is told of MCP requests only, and of others which template it fits.
+    pub(crate) fn head(&mut self, head: &Head, mcp: bool, route: Option<&str>) {
         let Head { method, uri, host, agent, session } = head;
         let host = host.as_ref().and_then(|host| host.to_str().ok());
         let host = host.or_else(|| uri.host()).unwrap_or_default();
         let scheme = uri.scheme_str().unwrap_or("http");
         self.add("http.request.method", "http.method", method.as_str());
         self.add("url.scheme", "http.scheme", scheme);
-        self.add("url.path", "http.target", uri.path());
         self.add("server.address", "http.host", host);
-        self.add("url.full", "http.url", &format!("{scheme}://{host}{}", uri.path()));
+        self.add("http.route", "", route.unwrap_or_default());
+        if mcp {
+            self.add("url.path", "http.target", uri.path());
+            self.add("url.full", "http.url", &format!("{scheme}://{host}{}", uri.path()));
+        }
         if let Some(agent) = agent {
             let agent = String::from_utf8_lossy(agent.as_bytes());
             self.add("user_agent.original", "http.user_agent", &agent);

@@ -22,13 +22,17 @@ use crate::watch::Watch;
 /// [`Trail`](vmcp_core::Trail), and the [`Rejection`](vmcp_core::Rejection) in the extensions of a
 /// response. Writes: the `Trail`, which it watches, into the request's extensions. Refuses nothing.
 #[derive(Clone, Debug)]
-pub struct IncomingLayer(Arc<Shared>);
+pub struct IncomingLayer {
+    shared: Arc<Shared>,
+    mcp: bool,
+}
 
 /// Measures and records what `S` is asked for. See [`IncomingLayer`].
 #[derive(Clone, Debug)]
 pub struct Incoming<S> {
     inner: S,
     shared: Arc<Shared>,
+    mcp: bool,
 }
 
 pin_project! {
@@ -42,8 +46,8 @@ pin_project! {
 }
 
 impl IncomingLayer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
+    pub(crate) fn new(shared: Arc<Shared>, mcp: bool) -> Self {
+        Self { shared, mcp }
     }
 }
 
@@ -51,7 +55,7 @@ impl<S> Layer<S> for IncomingLayer {
     type Service = Incoming<S>;
 
     fn layer(&self, inner: S) -> Incoming<S> {
-        Incoming { inner, shared: Arc::clone(&self.0) }
+        Incoming { inner, shared: Arc::clone(&self.shared), mcp: self.mcp }
     }
 }
 
@@ -69,7 +73,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let watch = Watch::asked(&self.shared, &mut request);
+        let watch = Watch::asked(&self.shared, &mut request, self.mcp);
         IncomingFuture { inner: self.inner.call(request), watch }
     }
 }

@@ -12,6 +12,7 @@ mod testing;
 mod watch;
 
 pub use self::{
+    attributes::Route,
     body::ResponseBody,
     incoming::{Incoming, IncomingFuture, IncomingLayer},
     outgoing::{Classify, Outgoing, OutgoingFuture, OutgoingLayer},

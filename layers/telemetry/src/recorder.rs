@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Meter, MeterProvider as _, NoopMeterProvider};
 use opentelemetry::trace::{SpanKind, Status};
-use vmcp_metrics::{ClientMetrics, ServerMetrics};
+use vmcp_metrics::{ClientMetrics, HttpMetrics, ServerMetrics};
 use vmcp_trace_context::TraceContext;
 
 use crate::{IncomingLayer, OutgoingLayer};
@@ -66,6 +66,7 @@ pub struct EndedSpan {
 pub(crate) struct Shared {
     pub(crate) server: ServerMetrics,
     pub(crate) client: ClientMetrics,
+    pub(crate) http: HttpMetrics,
     /// Whether anybody looks at metrics.
     pub(crate) measures: bool,
     pub(crate) spans: Option<Arc<dyn Spans>>,
@@ -83,6 +84,7 @@ impl Recorder {
         Self(Arc::new(Shared {
             server: ServerMetrics::new(&meter, name.clone()),
             client: ClientMetrics::new(&meter, legacy),
+            http: HttpMetrics::new(&meter),
             measures,
             spans,
             name,
@@ -93,7 +95,13 @@ impl Recorder {
     /// Around the gateway, outermost but for what catches panics.
     #[must_use]
     pub fn incoming(&self) -> IncomingLayer {
-        IncomingLayer::new(Arc::clone(&self.0))
+        IncomingLayer::new(Arc::clone(&self.0), true)
+    }
+
+    /// Around endpoints that do not speak MCP: by the template in a response's [`Route`](crate::Route).
+    #[must_use]
+    pub fn endpoints(&self) -> IncomingLayer {
+        IncomingLayer::new(Arc::clone(&self.0), false)
     }
 
     /// Around the way to a backend, outermost.

@@ -14,7 +14,7 @@ use vmcp_wire::Key;
 
 use crate::EndedSpan;
 use crate::answer::{Form, fault_of};
-use crate::attributes::{Attributes, Head};
+use crate::attributes::{Attributes, Head, Route};
 use crate::link::{Link, Place};
 use crate::recorder::Shared;
 
@@ -48,6 +48,8 @@ struct Asked {
     head: Option<Box<Head>>,
     /// The gateway itself refused it.
     rejected: bool,
+    mcp: bool,
+    route: Option<Route>,
 }
 
 /// A request to a backend.
@@ -60,7 +62,11 @@ struct Sent {
 
 impl Watch {
     /// Watches a request to the gateway; `None` while nobody looks at metrics or traces.
-    pub(crate) fn asked<B>(shared: &Arc<Shared>, request: &mut Request<B>) -> Option<Self> {
+    pub(crate) fn asked<B>(
+        shared: &Arc<Shared>,
+        request: &mut Request<B>,
+        mcp: bool,
+    ) -> Option<Self> {
         let header = TraceContext::from_headers(request.headers());
         let (measures, traces) = (shared.measures, shared.spans.is_some());
         if !measures && !traces && header.is_none() {
@@ -76,7 +82,9 @@ impl Watch {
         if !measures && !traces {
             return None;
         }
-        shared.server.enter();
+        if mcp {
+            shared.server.enter();
+        }
         let headers = request.headers();
         let head = || Box::new(Head::of(request.method(), request.uri(), headers));
         let head = traces.then(head);
@@ -89,7 +97,7 @@ impl Watch {
             revision: revision.unwrap_or_default(),
             ..Outcome::default()
         };
-        let side = Side::Server(Asked { trail, link, head, rejected: false });
+        let side = Side::Server(Asked { trail, link, head, rejected: false, mcp, route: None });
         Some(Self::new(shared, side, outcome))
     }
 
@@ -124,6 +132,7 @@ impl Watch {
         match &mut self.side {
             Side::Server(asked) => {
                 asked.rejected = response.extensions().get::<Rejection>().is_some();
+                asked.route = response.extensions().get::<Route>().cloned();
             }
             Side::Client(_) => self.outcome.http = Outcome::http(response.version()),
         }
@@ -164,7 +173,9 @@ impl Asked {
         took: Duration,
         size: u64,
     ) -> Option<EndedSpan> {
-        shared.server.leave();
+        if self.mcp {
+            shared.server.leave();
+        }
         let place = self.link.as_ref().map(|link| link.place(&self.trail));
         let place = place.filter(|place| shared.spans.is_some() && place.sampled());
         if !shared.measures && place.is_none() {
@@ -180,21 +191,29 @@ impl Asked {
         let exists = self.trail.backend().is_some()
             || (!self.rejected && matches!(outcome.fault, Fault::None | Fault::TOOL));
         let slot = shared.server.slot(&method, name.as_deref(), exists);
-        if shared.measures {
+        let route = self.route.as_ref().map(|Route(route)| &**route);
+        if shared.measures && self.mcp {
             shared.server.record(&slot, *outcome, took.as_secs_f64());
+        } else if shared.measures {
+            shared.http.record(route, *outcome, took.as_secs_f64());
         }
         let place = place?;
         let mut attributes = Attributes::new(shared.legacy);
         if let Some(head) = &self.head {
-            attributes.head(head);
+            attributes.head(head, self.mcp, route);
         }
-        attributes.operation(slot.method(), slot.name(), outcome);
+        if self.mcp {
+            attributes.operation(slot.method(), slot.name(), outcome);
+            attributes.trail(&shared.name, &self.trail);
+        }
         if let Some(message) = message {
             attributes.message(message);
         }
-        attributes.trail(&shared.name, &self.trail);
         attributes.outcome(outcome, size, took);
-        let name = span_name(slot.method(), slot.name(), outcome.verb);
+        let name = match route {
+            Some(route) => format!("{} {route}", outcome.verb),
+            None => span_name(slot.method(), slot.name(), outcome.verb),
+        };
         span(place, name, SpanKind::Server, took, attributes, outcome)
     }
 }

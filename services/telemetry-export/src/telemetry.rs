@@ -70,6 +70,12 @@ impl Telemetry {
         self.0.recorder.incoming()
     }
 
+    /// Around endpoints that do not speak MCP.
+    #[must_use]
+    pub fn endpoints(&self) -> IncomingLayer {
+        self.0.recorder.endpoints()
+    }
+
     /// Around the way to a backend, outermost.
     #[must_use]
     pub fn outgoing(&self) -> OutgoingLayer {

@@ -88,7 +88,7 @@ fn dashboard_and_alerts_ask_for_what_is_written() {
     let mut asked = BTreeSet::new();
     for query in &queries {
         for name in names(query).1 {
-            if name.starts_with("vmcp_") || name.starts_with("mcp_") {
+            if ["vmcp_", "mcp_", "http_"].iter().any(|start| name.starts_with(start)) {
                 assert!(written.contains(&name), "{name} in {query}");
                 asked.insert(name);
             }

@@ -11,6 +11,7 @@ use tower_test::mock;
 use vmcp_core::{Backend, Body, Generation, Identity, McpRequest, Rejection, Trail};
 use vmcp_wire::scan;
 
+use crate::Route;
 use crate::link::Link;
 use crate::testing::{Fixture, PARENT};
 
@@ -279,4 +280,60 @@ async fn what_is_no_message_is_counted_by_its_method() {
     assert_eq!(labels, [(expected.to_owned(), 1)]);
     assert_eq!(fixture.count("mcp.server.operation.duration"), 0);
     assert_eq!(fixture.spans()[0].status, Status::Unset);
+}
+
+/// An endpoint that does not speak MCP, and knows which of its routes was asked.
+async fn endpoint(fixture: &Fixture, request: Request<()>, route: Option<&str>, status: u16) {
+    let route = route.map(|route| Route(route.into()));
+    let inner = tower::service_fn(move |_: Request<()>| {
+        let mut response = Response::new(Body::from(Bytes::from_static(b"canary")));
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        if let Some(route) = &route {
+            response.extensions_mut().insert(route.clone());
+        }
+        std::future::ready(Ok::<_, std::convert::Infallible>(response))
+    });
+    let response = fixture.recorder.endpoints().layer(inner).oneshot(request).await.unwrap();
+    _ = response.into_body().collect().await;
+}
+
+#[tokio::test]
+async fn an_endpoint_beside_mcp_is_known_by_its_route_and_never_by_its_path_or_query() {
+    let fixture = Fixture::new(true);
+    let asked = |path: &str| {
+        let request = Request::get(path).header("host", "gateway").header("traceparent", PARENT);
+        request.body(()).unwrap()
+    };
+    endpoint(&fixture, asked("/users/canary?code=canary"), Some("/users/{id}"), 200).await;
+    endpoint(&fixture, asked("/canary?state=canary"), None, 404).await;
+    endpoint(&fixture, asked("/users/canary"), Some("/users/{id}"), 503).await;
+    let spans = fixture.spans();
+    let names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
+    assert_eq!(names, ["GET /users/{id}", "GET", "GET /users/{id}"]);
+    assert_eq!(fixture.attribute(&spans[0], "http.route").as_deref(), Some("/users/{id}"));
+    assert_eq!(fixture.attribute(&spans[1], "http.route"), None);
+    assert_eq!(fixture.attribute(&spans[0], "rpc.service"), None);
+    assert_eq!(spans[0].parent.as_ref().map(ToString::to_string).as_deref(), Some(PARENT));
+    assert_eq!(
+        spans.iter().map(|span| span.status.clone()).collect::<Vec<_>>(),
+        [Status::Ok, Status::Unset, Status::error("")]
+    );
+    let common = "http.request.method=GET";
+    let labels = fixture.labels("http.server.request.duration");
+    let of = |more: &str| (format!("{more} network.protocol.version=1.1 url.scheme=http"), 1);
+    assert_eq!(
+        labels,
+        [
+            of(&format!(
+                "error.type=503 {common} http.response.status_code=503 http.route=/users/{{id}}"
+            )),
+            of(&format!("{common} http.response.status_code=200 http.route=/users/{{id}}")),
+            of(&format!("{common} http.response.status_code=404")),
+        ]
+    );
+    // What is counted of MCP is not touched.
+    assert_eq!(fixture.count("vmcp_mcp_requests"), 0);
+    assert_eq!(fixture.gauge("vmcp_mcp_active_connections"), 0);
+    let everything = format!("{spans:?} {}", fixture.exported());
+    assert!(!everything.contains("canary"), "{everything}");
 }
