@@ -1,9 +1,20 @@
 //! Where reading has got to, and what was wrong so far.
 
+use std::path::{Path, PathBuf};
+
 use crate::{
     error::{KEPT, Mistake, Mistakes},
     tree::{Node, shorten},
 };
+
+/// A file that a document names, in whose content the server is interested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// The setting that names it.
+    pub at: String,
+    /// Where it is.
+    pub path: PathBuf,
+}
 
 /// The path to the value being read and the mistakes so far.
 #[derive(Debug, Default)]
@@ -12,6 +23,7 @@ pub struct Context {
     mistakes: Vec<Mistake>,
     /// Mistakes that were counted and not kept.
     beyond: usize,
+    files: Vec<NamedFile>,
 }
 
 #[derive(Debug)]
@@ -40,6 +52,15 @@ impl Context {
         let value = read(self);
         self.path.truncate(self.path.len() - keys.len());
         value
+    }
+
+    /// Notes that the current path names a file.
+    pub(crate) fn name_file(&mut self, path: &Path) {
+        self.files.push(NamedFile { at: self.path(), path: path.to_owned() });
+    }
+
+    pub(crate) fn files(self) -> Vec<NamedFile> {
+        self.files
     }
 
     /// Reports what `node` is and what it may be.

@@ -13,13 +13,14 @@ use crate::{
     auth_server::{AuthServer, SecretFile},
     backend::Backend,
     composite::CompositeTool,
+    context::{Context, NamedFile},
     incoming_auth::IncomingAuth,
     operational::Operational,
     optimizer::Optimizer,
     outgoing_auth::OutgoingAuth,
     reference::ResourceRef,
     session_storage::SessionStorage,
-    shape::{Limit, Rule, section},
+    shape::{Limit, Rule, Shape, section},
     telemetry::Telemetry,
     tree::{MAX_BYTES, Node},
 };
@@ -167,6 +168,16 @@ impl File {
     /// All mistakes of the document.
     pub fn parse(text: &str, format: Format) -> Result<Self, Mistakes> {
         crate::shape::parse(&tree(text, format)?)
+    }
+
+    /// The files that a document names, such as those of secrets and CA bundles, as far as it can be read: also of one
+    /// with mistakes. A file whose content has changed makes another configuration of the same document.
+    #[must_use]
+    pub fn named_files(text: &str, format: Format) -> Vec<NamedFile> {
+        let Ok(tree) = tree(text, format) else { return Vec::new() };
+        let mut cx = Context::default();
+        _ = <Self as Shape>::read(&tree, &mut cx);
+        cx.files()
     }
 
     /// The group of the backends: `groupRef`, or else the server's name, since a file alone belongs to no group resource.

@@ -32,6 +32,7 @@ pub use self::{
     auth_server::{AuthServer, SecretFile, SecretRef},
     backend::{Backend, BackendKind, Transport},
     composite::CompositeTool,
+    context::NamedFile,
     decimal::{Decimal, DecimalError},
     duration::{Duration, DurationError},
     error::{Mistake, Mistakes, Warning},

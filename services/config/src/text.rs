@@ -263,7 +263,9 @@ impl Shape for FilePath {
             cx.refuse(node, patterns::ABSOLUTE_PATH.meaning);
             return None;
         }
-        Some(Self(PathBuf::from(text)))
+        let path = PathBuf::from(text);
+        cx.name_file(&path);
+        Some(Self(path))
     }
 }
 

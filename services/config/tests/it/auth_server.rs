@@ -311,3 +311,30 @@ fn a_misspelt_provider_is_suggested() {
         whole(&text)[0].contains("an upstream of authServer: hub or okta (did you mean okta?)")
     );
 }
+
+#[test]
+fn the_files_that_a_document_names_are_known_with_the_settings_that_name_them() {
+    let text = format!(
+        "{}telemetry: {{endpoint: 'https://o', caCertPath: /o.crt}}\nbackends: [{{name: a, type: entry, \
+         url: 'https://a', transport: sse, caBundlePath: /a.crt}}]\n",
+        document(&format!("{}hmacSecretRefs: [{{file: /one}}, {{file: /two}}], ", redis("")), OKTA)
+    );
+    let named = |text: &str| {
+        let files = File::named_files(text, Format::Yaml);
+        let mut files: Vec<_> =
+            files.into_iter().map(|file| format!("{} {}", file.at, file.path.display())).collect();
+        files.sort();
+        files
+    };
+    let expected = [
+        "authServer.hmacSecretRefs[0].file /one",
+        "authServer.hmacSecretRefs[1].file /two",
+        "authServer.storage.redis.aclUserConfig.passwordSecretRef.file /p",
+        "backends[0].caBundlePath /a.crt",
+        "telemetry.caCertPath /o.crt",
+    ];
+    assert_eq!(named(&text), expected);
+    // Also of one that is refused: it may be the file that has to be mended.
+    assert_eq!(named(&text.replace("transport: sse", "transport: carrier")), expected);
+    assert!(named("name: [").is_empty());
+}
