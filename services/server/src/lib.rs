@@ -3,6 +3,7 @@
 pub mod cli;
 mod demo;
 pub mod guard;
+mod logins;
 mod old_clients;
 pub mod parts;
 mod routes;

@@ -28,6 +28,7 @@ use vmcp_egress::Egress;
 use self::backends::Around;
 pub use self::guards::Guards;
 use self::issuer::Converted;
+pub(crate) use self::issuer::{Asked, Found, Report, Stored};
 pub use self::issuer::{Issuing, StorageError};
 pub(crate) use self::judge::Judge;
 pub use self::measures::Measures;

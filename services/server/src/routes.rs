@@ -22,6 +22,7 @@ use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
 
 use crate::guard::{CrowdLayer, HostsLayer};
+use crate::logins::{Logins, VisitLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
 use crate::parts::{About, Guards, Measures, Recording};
 use crate::serve::{Issuer, Quiet, Reloads};
@@ -56,6 +57,8 @@ pub(crate) struct Fixed {
     pub(crate) decode: DecodeLayer,
     pub(crate) old: Arc<Clients>,
     pub(crate) gateway: Gateway,
+    /// Where what happens at the authorization server is recorded.
+    pub(crate) logins: Arc<Logins>,
 }
 
 /// What answers requests. A request runs to its end on the stack that it began with.
@@ -83,6 +86,7 @@ impl Fixed {
         recording: Option<Recording>,
         issuer: Option<Issuer>,
     ) -> Stacks {
+        self.logins.go_to(recording.as_ref().map(|recording| &recording.auditor));
         let incoming = stack::Incoming {
             telemetry: self.telemetry.as_ref().map(Telemetry::incoming),
             crowd: self.crowd.clone(),
@@ -98,8 +102,13 @@ impl Fixed {
                 document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))
                     .map(axum::body::Body::new)
             });
-            let (crowd, hosts) = (self.crowd.clone(), self.hosts.clone());
-            (issuer, stack::issuer(pages, crowd, hosts))
+            let front = stack::Front {
+                telemetry: self.telemetry.as_ref().map(Telemetry::endpoints),
+                crowd: self.crowd.clone(),
+                hosts: self.hosts.clone(),
+                visits: VisitLayer(Arc::clone(&self.logins)),
+            };
+            (issuer, front.stack(pages))
         });
         Stacks { mcp: incoming.stack(self.gateway.clone()), old, guards, recording, issuer }
     }

@@ -33,9 +33,10 @@ pub use self::issuer::IssuerError;
 use self::lanes::Lanes;
 pub(crate) use self::quiet::Quiet;
 use self::quiet::quietly;
-pub use self::reload::Reloads;
+pub use self::reload::{NamedFiles, Reloads};
 pub use self::seal_key::{SealKey, SealKeyError};
 use crate::guard::{CrowdLayer, HostsLayer};
+use crate::logins::Logins;
 use crate::old_clients::Clients;
 use crate::parts::{Measures, Parts, Records};
 use crate::routes::{Fixed, Routes, Shared};
@@ -147,8 +148,9 @@ impl Server {
             .map_err(|source| ServeError::Listen { address, source })?;
         let Parts { settings, guards, records, measures, issuing, warnings: _, about, debug: _ } =
             parts;
+        let logins = Arc::<Logins>::default();
         let issuer = match &issuing {
-            Some(issuing) => Some(Issuer::start(issuing).await?),
+            Some(issuing) => Some(Issuer::start(issuing, &logins).await?),
             None => None,
         };
         let guards = guards.for_sessions(issuer.as_ref().map(Issuer::sessions));
@@ -171,6 +173,7 @@ impl Server {
             decode: DecodeLayer::new().max_bytes(options.message_bytes),
             old: Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes)),
             gateway,
+            logins,
         };
         fixed.gateway.admit_by(guards.admissions());
         let shared = Arc::new(Shared {
@@ -202,9 +205,10 @@ impl Server {
     }
 
     /// Reloads its configuration from `path` when that is no longer `text`, which the server was made
-    /// of, or the process gets SIGHUP.
-    pub fn watch(&self, path: PathBuf, text: String) {
-        reload::watch(path, text, Arc::clone(&self.routes.shared), self.egress.clone());
+    /// of, when one of `files`, which that names, is no longer what it was, or when the process gets
+    /// SIGHUP.
+    pub fn watch(&self, path: PathBuf, text: String, files: NamedFiles) {
+        reload::watch(path, text, files, Arc::clone(&self.routes.shared), self.egress.clone());
     }
 
     /// Answers until `stop` is ready, then drains.

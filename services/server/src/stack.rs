@@ -7,6 +7,7 @@ mod optional;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::extract::MatchedPath;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
@@ -26,7 +27,7 @@ use vmcp_core::{Body, BoxError, CredentialError, cause};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
-use vmcp_telemetry::{IncomingLayer, OutgoingLayer};
+use vmcp_telemetry::{IncomingLayer, OutgoingLayer, Route};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_token_exchange::{Cached as CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
 use vmcp_trace_context::InMessage;
@@ -34,6 +35,7 @@ use vmcp_trace_context::InMessage;
 pub use self::erased::{Answering, Erased};
 pub use self::optional::{Core, Door};
 use crate::guard::{CatchPanic, CatchPanicLayer, Crowd, CrowdLayer, Hosts, HostsLayer};
+use crate::logins::VisitLayer;
 use crate::old_clients::{Clients, OldClients};
 
 /// What answers a request to the MCP endpoint.
@@ -110,16 +112,51 @@ impl Incoming {
     }
 }
 
-/// What answers requests to the authorization server, outermost first.
-pub(crate) fn issuer(pages: axum::Router, crowd: CrowdLayer, hosts: HostsLayer) -> McpService {
-    let pages = Erased::new(pages, Body::wrap);
-    let inner = ServiceBuilder::new()
-        // Both for the reasons that they have before MCP, but that pages of any origin may ask: the
-        // server says itself which of its endpoints they may read, and none of those heeds cookies.
-        .layer(crowd)
-        .layer(hosts.of_any_origin())
-        .service(pages);
-    CatchPanicLayer.layer(Either::Left(Erased::new(inner, |body| body)))
+/// The layers around the authorization server.
+#[derive(Clone, Debug)]
+pub(crate) struct Front {
+    /// What is measured and traced; `None` is nothing.
+    pub(crate) telemetry: Option<IncomingLayer>,
+    /// How many requests may be under way.
+    pub(crate) crowd: CrowdLayer,
+    /// Which hosts are served.
+    pub(crate) hosts: HostsLayer,
+    /// Where what happens is recorded.
+    pub(crate) visits: VisitLayer,
+}
+
+impl Front {
+    /// What answers requests to the authorization server, outermost first.
+    pub(crate) fn stack(self, pages: axum::Router) -> McpService {
+        let Self { telemetry, crowd, hosts, visits } = self;
+        // Innermost: whoever routes knows which template a path fits, and the path itself is told to nobody.
+        let pages = Erased::new(pages.layer(axum::middleware::from_fn(routed)), Body::wrap);
+        let inner = ServiceBuilder::new()
+            // Both for the reasons that they have before MCP, but that pages of any origin may ask: the
+            // server says itself which of its endpoints they may read, and none of those heeds cookies.
+            .layer(crowd)
+            .layer(hosts.of_any_origin())
+            // Around what happens, so that each event knows its request; not around what is refused before
+            // it gets anywhere.
+            .service(Erased::new(visits.layer(pages), |body| body));
+        CatchPanicLayer.layer(Either::Left(match telemetry {
+            None => Erased::new(inner, |body| body),
+            Some(layer) => Erased::new(layer.layer(inner), Body::wrap),
+        }))
+    }
+}
+
+/// Says outward which route a request took.
+async fn routed(
+    path: Option<MatchedPath>,
+    request: axum::extract::Request,
+    next: axum::middleware::Next,
+) -> axum::response::Response {
+    let mut response = next.run(request).await;
+    if let Some(path) = path {
+        response.extensions_mut().insert(Route(path.as_str().into()));
+    }
+    response
 }
 
 fn watched<S>(telemetry: Option<IncomingLayer>, inner: S) -> Either<Erased, S>

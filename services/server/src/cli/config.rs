@@ -9,6 +9,7 @@ use vmcp_egress::{Egress, Settings};
 
 use super::outcome::Failure;
 use crate::parts::{Parts, PartsError, Unsupported};
+use crate::serve::NamedFiles;
 
 /// Which file it is.
 #[derive(Debug, Args)]
@@ -22,6 +23,8 @@ pub(crate) struct ConfigFile {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) text: String,
+    /// The files that it names, as they were before they were read.
+    pub(crate) named: NamedFiles,
     pub(crate) file: File,
     pub(crate) parts: Parts,
     pub(crate) warnings: Vec<Warning>,
@@ -59,6 +62,7 @@ impl ConfigFile {
 
 /// Checks the text of a file.
 pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
+    let named = NamedFiles::of(&text);
     let file = File::parse(&text, Format::Yaml).map_err(|mistakes| Faults {
         more: mistakes.count() - mistakes.as_slice().len(),
         mistakes: mistakes.as_slice().to_vec(),
@@ -75,7 +79,7 @@ pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
         Faults { mistakes, unsupported, ..Faults::default() }
     })?;
     warnings.extend(parts.warnings.iter().cloned());
-    Ok(Loaded { text, file, parts, warnings, egress })
+    Ok(Loaded { text, named, file, parts, warnings, egress })
 }
 
 impl Faults {

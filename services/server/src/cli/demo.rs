@@ -28,8 +28,8 @@ impl Demo {
             .await
             .map_err(|error| Failure::Fault(format!("cannot start the examples: {error}")))?;
         let text = configuration(&examples);
-        let Loaded { text: _, file: _, parts, warnings: _, egress } =
-            load(text.clone()).map_err(|faults| {
+        let Loaded { text: _, named: _, file: _, parts, warnings: _, egress } = load(text.clone())
+            .map_err(|faults| {
                 Failure::Fault(faults.describe("the examples' configuration".as_ref()))
             })?;
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));

@@ -9,7 +9,7 @@ use super::config::{ConfigFile, Loaded};
 use super::connect::{Seen, conflict, conflict_json, connect};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
-use crate::parts::{About, AboutBackend};
+use crate::parts::{About, AboutBackend, Found, Report, Stored};
 
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
@@ -25,15 +25,20 @@ impl Inspect {
     }
 
     async fn look(self) -> Result<(), Failure> {
-        let Loaded { text: _, file: _, parts, warnings, egress: _ } = self.config.require()?;
+        let Loaded { text: _, named: _, file: _, parts, warnings, egress: _ } =
+            self.config.require()?;
         for warning in warnings {
             complain(&format!("warning: {warning}"));
         }
         let about = parts.about.clone();
+        let issuer = match &parts.issuing {
+            Some(issuing) => Some(issuing.look().await),
+            None => None,
+        };
         let seen = connect(parts).await?;
         match self.printed.form {
-            Form::Text => print(&as_text(&about, &seen)),
-            Form::Json => print_json(&as_json(&about, &seen)),
+            Form::Text => print(&as_text(&about, issuer.as_ref(), &seen)),
+            Form::Json => print_json(&as_json(&about, issuer.as_ref(), &seen)),
         }
         if seen.broken {
             return Err(Failure::Fault(
@@ -67,7 +72,7 @@ pub(crate) fn because(entry: &Entry) -> Option<String> {
     })
 }
 
-fn as_text(about: &About, seen: &Seen) -> String {
+fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
     let About { name, group, metadata, backends } = about;
     let title = format!("{name} (group {group}) {}", pairs(metadata));
     let mut out = super::table::plain(title.trim_end());
@@ -82,6 +87,10 @@ fn as_text(about: &About, seen: &Seen) -> String {
     let heading = ["BACKEND", "TYPE", "TRANSPORT", "REVISION", "STATUS", "OFFERS", "METADATA"];
     out.push_str(&table(&heading, &rows));
     out.push('\n');
+    if let Some(issuer) = issuer {
+        out.push_str(&front(issuer));
+        out.push('\n');
+    }
     let rows: Vec<Vec<String>> = seen.report.entries.iter().map(row).collect();
     let heading = ["KIND", "NAME", "BACKEND", "ORIGINAL NAME", "RENAMED BY", "SHOWN"];
     out.push_str(&table(&heading, &rows));
@@ -90,6 +99,22 @@ fn as_text(about: &About, seen: &Seen) -> String {
         out.push_str(&conflict(one));
     }
     out.trim_end().to_owned() + "\n"
+}
+
+/// The authorization server: where its state is kept, and who lets people in.
+fn front(issuer: &Report) -> String {
+    let Report { issuer, storage: Stored { kind, status, message }, upstreams } = issuer;
+    let trouble = |message: &Option<String>| message.clone().unwrap_or_default();
+    let stored = ["storage", "", kind, "", status].map(str::to_owned);
+    let mut rows = vec![stored.into_iter().chain([trouble(message)]).collect()];
+    rows.extend(upstreams.iter().map(|found| {
+        let Found { name, kind, at, status, message } = found;
+        let words = ["upstream", name, kind, at, status].map(str::to_owned);
+        words.into_iter().chain([trouble(message)]).collect()
+    }));
+    let heading = ["PART", "NAME", "TYPE", "URL", "STATUS", "MESSAGE"];
+    let title = super::table::plain(&format!("authorization server {issuer}"));
+    format!("{title}\n{}", table(&heading, &rows))
 }
 
 fn row(entry: &Entry) -> Vec<String> {
@@ -107,7 +132,7 @@ fn pairs(metadata: &std::collections::BTreeMap<String, String>) -> String {
     metadata.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
-fn as_json(about: &About, seen: &Seen) -> Value {
+fn as_json(about: &About, issuer: Option<&Report>, seen: &Seen) -> Value {
     let About { name, group, metadata, backends } = about;
     let mut found = seen.backends_json();
     for (backend, report) in found.iter_mut().zip(&seen.report.backends) {
@@ -134,6 +159,7 @@ fn as_json(about: &About, seen: &Seen) -> Value {
         "group": group,
         "metadata": metadata,
         "backends": found,
+        "authorizationServer": issuer.map(Report::to_json),
         "entries": entries.collect::<Vec<_>>(),
         "conflicts": seen.report.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
     })

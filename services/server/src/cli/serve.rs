@@ -82,7 +82,7 @@ impl Serve {
     }
 
     async fn serve(self, threads: NonZeroUsize) -> Result<(), Failure> {
-        let Loaded { text, file: _, parts, warnings, egress } = self.config.require()?;
+        let Loaded { text, named, file: _, parts, warnings, egress } = self.config.require()?;
         log::start(parts.debug);
         super::files::raise_limit(self.max_connections.get());
         for warning in warnings {
@@ -93,7 +93,7 @@ impl Serve {
         let (config, options) = self.into_options(threads);
         let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
         let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
-        server.watch(config.path().to_owned(), text);
+        server.watch(config.path().to_owned(), text, named);
         tracing::info!("listening on http://{address}/mcp");
         let reporting = tokio::spawn(report(server.gateway().clone(), about));
         server.run(stop).await;

@@ -41,7 +41,7 @@ impl Validate {
     }
 
     async fn with_backends(self, loaded: Loaded) -> Result<(), Failure> {
-        let Loaded { text: _, file, parts, warnings, egress: _ } = loaded;
+        let Loaded { text: _, named: _, file, parts, warnings, egress: _ } = loaded;
         let seen = connect(parts).await?;
         self.tell(&file, &warnings, Some(&seen))
     }

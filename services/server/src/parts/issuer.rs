@@ -1,15 +1,19 @@
 //! `authServer`: what the embedded authorization server is made of. Nobody is asked anything, and nothing is
 //! stored, before it is started.
 
+mod asked;
 mod convert;
 mod files;
+mod report;
 mod storage;
 mod upstreams;
 
 use std::fmt;
 use std::sync::Arc;
 
-use vmcp_auth_server::{AuthServer, HmacRing, Settings, StartFault, StoredRegistrations, Upstream};
+use vmcp_auth_server::{
+    AuthServer, HmacRing, Observer, Settings, StartFault, StoredRegistrations, Upstream,
+};
 use vmcp_auth_store::{Limits, Memory, Store};
 use vmcp_config::{
     AuthServer as Section, IncomingAuth, IncomingMethod, Mistake, SecretFile, Warning,
@@ -18,7 +22,9 @@ use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_upstream::{Provider, SettingsError};
 
+pub(crate) use self::asked::Asked;
 use self::files::Files;
+pub(crate) use self::report::{Found, Report, Stored};
 pub(crate) use self::storage::Storage;
 pub use self::storage::StorageError;
 
@@ -91,7 +97,8 @@ impl Issuing {
         self.settings.issuer.as_str()
     }
 
-    /// The server, with its state in `store`. Keys and secrets that were made up for `before` stay.
+    /// The server, with its state in `store`, and its providers. It tells `observer` what happens. Keys and secrets
+    /// that were made up for `before` stay.
     ///
     /// # Errors
     /// What cannot work together.
@@ -99,7 +106,8 @@ impl Issuing {
         &self,
         store: Arc<dyn Store>,
         before: Option<&AuthServer>,
-    ) -> Result<AuthServer, StartFault> {
+        observer: Arc<dyn Observer>,
+    ) -> Result<(AuthServer, Vec<Arc<Asked>>), StartFault> {
         let mut settings = self.settings.clone();
         if let Some(before) = before.map(AuthServer::settings) {
             if settings.keys.is_ephemeral() && before.keys.is_ephemeral() {
@@ -110,22 +118,23 @@ impl Issuing {
             }
         }
         let providers = self.providers(&store, &settings.hmac);
-        let server = AuthServer::new(settings, store, providers, Clock::system())?;
-        Ok(server.client_documents(self.fetchers.documents.clone()))
+        let server = AuthServer::new(settings, store, upstreams(&providers), Clock::system())?;
+        let server = server.client_documents(self.fetchers.documents.clone());
+        Ok((server.observed_by(observer), providers))
     }
 
     /// Starts a server whose state is forgotten: what is wrong with it is wrong with any.
     fn try_out(&self) -> Result<(), StartFault> {
-        let store = Arc::new(Memory::new(Limits::default(), Clock::system()));
-        let providers = self.providers(&(store.clone() as Arc<dyn Store>), &self.settings.hmac);
+        let store = forgotten();
+        let providers = upstreams(&self.providers(&store, &self.settings.hmac));
         AuthServer::new(self.settings.clone(), store, providers, Clock::system()).map(drop)
     }
 
-    fn providers(&self, store: &Arc<dyn Store>, secrets: &HmacRing) -> Vec<Arc<dyn Upstream>> {
+    fn providers(&self, store: &Arc<dyn Store>, secrets: &HmacRing) -> Vec<Arc<Asked>> {
         let provider = |settings: &vmcp_upstream::Settings| {
             let provider = self.fetchers.provider(settings, store, secrets);
             // Each was made once already, when the section was converted.
-            provider.ok().map(|provider| Arc::new(provider) as Arc<dyn Upstream>)
+            provider.ok().map(|provider| Arc::new(Asked::new(provider, settings)))
         };
         self.upstreams.iter().filter_map(provider).collect()
     }
@@ -135,6 +144,15 @@ impl fmt::Debug for Issuing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issuing").field("settings", &self.settings).finish_non_exhaustive()
     }
+}
+
+fn upstreams(providers: &[Arc<Asked>]) -> Vec<Arc<dyn Upstream>> {
+    providers.iter().map(|provider| Arc::clone(provider) as Arc<dyn Upstream>).collect()
+}
+
+/// A store that ends with whoever asked for it.
+fn forgotten() -> Arc<dyn Store> {
+    Arc::new(Memory::new(Limits::default(), Clock::system()))
 }
 
 // === impl Fetchers ===

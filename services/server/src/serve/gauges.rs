@@ -5,7 +5,9 @@ use std::sync::{Arc, Weak};
 use vmcp_breaker::State;
 use vmcp_egress::Egress;
 use vmcp_metrics::names;
+use vmcp_telemetry_export::Telemetry;
 
+use super::Issuer;
 use crate::routes::Shared;
 
 /// Shows what `shared` counts, for as long as that is there.
@@ -26,6 +28,7 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
         let counts = stacks.recording.as_ref().map(|recording| recording.log.counts());
         counts.map_or(0, |counts| counts.dropped + counts.failed)
     });
+    issuer(shared, telemetry);
     let open = egress.clone();
     telemetry.observe(&names::POOL_CONNECTIONS, move || count(open.gauges().open));
     let watched = Arc::downgrade(shared);
@@ -55,6 +58,30 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
             );
         });
     });
+}
+
+/// What the authorization server remembers, if there is one.
+fn issuer(shared: &Arc<Shared>, telemetry: &Telemetry) {
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::AUTH_HELD, names::AUTH_KIND, move |tell| {
+        let Some(issuer) = running(&watched) else { return };
+        issuer.held().into_iter().for_each(|(kind, held)| tell(kind, count(held)));
+    });
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::AUTH_STORED, names::AUTH_KIND, move |tell| {
+        let Some(issuer) = running(&watched) else { return };
+        issuer.stored().into_iter().for_each(|(kind, stored)| tell(kind, count(stored)));
+    });
+    let watched = Arc::downgrade(shared);
+    telemetry.observe_each(&names::AUTH_STORE_UP, names::AUTH_STORAGE, move |tell| {
+        if let Some((kind, Some(is_up))) = running(&watched).map(|issuer| issuer.store()) {
+            tell(kind, is_up.into());
+        }
+    });
+}
+
+fn running(shared: &Weak<Shared>) -> Option<Issuer> {
+    shared.upgrade()?.stacks.load().issuer().cloned()
 }
 
 fn each(shared: &Weak<Shared>, show: impl FnMut(&vmcp_aggregate::status::BackendReport)) {

@@ -1,15 +1,18 @@
 //! The embedded authorization server while it runs.
 
+mod upkeep;
+
 use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
-use serde_json::{Value, json};
-use tokio::task::AbortHandle;
-use vmcp_auth_server::{AuthServer, Sizes, StartFault};
-use vmcp_auth_store::Store;
+use serde_json::Value;
+use vmcp_auth_server::{AuthServer, Observer, Sizes, StartFault};
+use vmcp_auth_store::{Counts, Store};
 
-use crate::parts::{Issuing, Sessions, StorageError};
+use self::upkeep::{Seen, Task};
+use crate::logins::{Logins, Recorder};
+use crate::parts::{Asked, Issuing, Report, Sessions, StorageError};
 
 /// The embedded authorization server. A clone is the same one.
 #[derive(Clone)]
@@ -22,8 +25,18 @@ struct Running {
     /// What it was made of.
     print: u64,
     issuer: String,
+    storage_kind: &'static str,
     storage_print: u64,
-    watching: AbortHandle,
+    upstreams: Vec<Arc<Asked>>,
+    kept: Arc<Kept>,
+    _watching: [Task; 2],
+}
+
+/// What stays where the issuer and its store do.
+struct Kept {
+    observer: Arc<dyn Observer>,
+    seen: Arc<Seen>,
+    _watching: Task,
 }
 
 /// Why it cannot run.
@@ -43,15 +56,22 @@ pub enum IssuerError {
 }
 
 impl Issuer {
-    /// Starts it.
+    /// Starts it. What happens goes to `logins`.
     ///
     /// # Errors
     /// Its state cannot be kept where it should be.
-    pub(crate) async fn start(issuing: &Issuing) -> Result<Self, IssuerError> {
+    pub(crate) async fn start(
+        issuing: &Issuing,
+        logins: &Arc<Logins>,
+    ) -> Result<Self, IssuerError> {
         let store = issuing.storage.open().await?;
-        let server = issuing.serve(Arc::clone(&store), None)?;
+        let observer: Arc<dyn Observer> = Arc::new(Recorder::new(issuing.issuer(), logins));
+        let (server, upstreams) = issuing.serve(Arc::clone(&store), None, Arc::clone(&observer))?;
         let sessions = Sessions::new(&server);
-        Ok(Self::run(issuing, server, store, sessions))
+        let seen = Arc::<Seen>::default();
+        let watching = Task::of_store(&seen, &store);
+        let kept = Arc::new(Kept { observer, seen, _watching: watching });
+        Ok(Self::run(issuing, (server, upstreams), store, sessions, kept))
     }
 
     /// The same one if nothing has changed, else one with the same state.
@@ -70,25 +90,31 @@ impl Issuer {
             return Err(IssuerError::Restart("storage"));
         }
         let store = Arc::clone(&running.store);
-        let server = issuing.serve(Arc::clone(&store), Some(&running.server))?;
-        Ok(Self::run(issuing, server, store, running.sessions.clone()))
+        let kept = Arc::clone(&running.kept);
+        let observer = Arc::clone(&kept.observer);
+        let served = issuing.serve(Arc::clone(&store), Some(&running.server), observer)?;
+        Ok(Self::run(issuing, served, store, running.sessions.clone(), kept))
     }
 
     fn run(
         issuing: &Issuing,
-        server: AuthServer,
+        (server, upstreams): (AuthServer, Vec<Arc<Asked>>),
         store: Arc<dyn Store>,
         sessions: Sessions,
+        kept: Arc<Kept>,
     ) -> Self {
-        let watching = tokio::spawn(server.clone().watch()).abort_handle();
+        let watching = [Task::spawn(server.clone().watch()), Task::of_providers(upstreams.clone())];
         Self(Arc::new(Running {
             server,
             store,
             sessions,
             print: issuing.print,
             issuer: issuing.issuer().to_owned(),
+            storage_kind: issuing.storage.kind(),
             storage_print: issuing.storage_print,
-            watching,
+            upstreams,
+            kept,
+            _watching: watching,
         }))
     }
 
@@ -108,24 +134,55 @@ impl Issuer {
 
     /// What `/status` shows of it.
     pub(crate) fn to_json(&self) -> Value {
+        let Running { issuer, storage_kind, upstreams, kept, .. } = &*self.0;
+        let report = Report {
+            issuer: issuer.clone(),
+            storage: kept.seen.stored(storage_kind),
+            upstreams: upstreams.iter().map(|upstream| upstream.found()).collect(),
+        };
+        let mut shown = report.to_json();
+        for (kind, count) in self.held() {
+            shown[kind] = count.into();
+        }
+        let stored = self.stored().map(|(kind, count)| (kind.to_owned(), count.into()));
+        shown["stored"] = Value::Object(stored.into_iter().collect());
+        shown
+    }
+
+    /// How much the process holds, by kind.
+    pub(crate) fn held(&self) -> [(&'static str, usize); 4] {
         let Sizes { documents, addresses, revoked, rows } = self.0.server.sizes();
-        json!({
-            "issuer": self.0.issuer,
-            "client_documents": documents,
-            "watched_addresses": addresses,
-            "ended_sessions": revoked,
-            "upstream_tokens": rows,
-        })
+        [
+            ("client_documents", documents),
+            ("watched_addresses", addresses),
+            ("ended_sessions", revoked),
+            ("upstream_tokens", rows),
+        ]
+    }
+
+    /// How much the store holds, by kind, as far as it was seen.
+    pub(crate) fn stored(&self) -> [(&'static str, usize); 8] {
+        let Counts { clients, logins, codes, grants, sessions, users, browsers, registrations } =
+            self.0.kept.seen.counts();
+        [
+            ("clients", clients),
+            ("logins", logins),
+            ("codes", codes),
+            ("grants", grants),
+            ("sessions", sessions),
+            ("users", users),
+            ("browsers", browsers),
+            ("registrations", registrations),
+        ]
+    }
+
+    /// What kind of store it is, and whether it answers; `None` if it was not asked yet.
+    pub(crate) fn store(&self) -> (&'static str, Option<bool>) {
+        (self.0.storage_kind, self.0.kept.seen.is_up())
     }
 
     pub(crate) fn router(&self) -> Router {
         self.0.server.router()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.watching.abort();
     }
 }
 

@@ -1,20 +1,25 @@
-//! Takes over a changed configuration file: parsed and built as a whole first, swapped only if nothing
-//! is wrong with it.
+//! Takes over a changed configuration file, or a changed file that it names: parsed and built as a whole
+//! first, swapped only if nothing is wrong with it.
 
-use std::path::{Path, PathBuf};
+mod files;
+
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
 
+pub use self::files::NamedFiles;
+use self::files::stamp;
 use super::issuer::{Issuer, IssuerError};
+use crate::logins::Logins;
 use crate::parts::{Issuing, Measures, Parts, Records};
 use crate::routes::Shared;
 
-/// How often the file is looked at. A mounted ConfigMap changes by a swapped link, which file events
+/// How often the files are looked at. A mounted ConfigMap changes by a swapped link, which file events
 /// miss and a look does not.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -54,8 +59,14 @@ impl Reloads {
     }
 }
 
-/// Watches `path` for as long as the process lives.
-pub(crate) fn watch(path: PathBuf, mut text: String, shared: Arc<Shared>, egress: Egress) {
+/// Watches `path`, and `files`, which its `text` names, for as long as the process lives.
+pub(crate) fn watch(
+    path: PathBuf,
+    mut text: String,
+    mut files: NamedFiles,
+    shared: Arc<Shared>,
+    egress: Egress,
+) {
     // At once: until somebody listens for it, the signal ends the process.
     let mut hangup = signal(SignalKind::hangup()).ok();
     tokio::spawn(async move {
@@ -67,7 +78,8 @@ pub(crate) fn watch(path: PathBuf, mut text: String, shared: Arc<Shared>, egress
                 () = hung_up(&mut hangup) => true,
             };
             let now = stamp(&path);
-            if !asked && now == seen {
+            let again = files.have_changed() || asked;
+            if !again && now == seen {
                 continue;
             }
             seen = now;
@@ -77,9 +89,11 @@ pub(crate) fn watch(path: PathBuf, mut text: String, shared: Arc<Shared>, egress
             }
             let outcome = match tokio::fs::read_to_string(&path).await {
                 // Touched, not changed.
-                Ok(new) if !asked && new == text => continue,
+                Ok(new) if !again && new == text => continue,
                 Ok(new) => {
                     text = new;
+                    // Before they are read: what changes in between is seen the next time.
+                    files = NamedFiles::of(&text);
                     take(&text, &shared, &egress).await
                 }
                 Err(error) => Err(format!("cannot read {}: {error}", path.display())),
@@ -102,11 +116,6 @@ async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {
     }
 }
 
-fn stamp(path: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
-}
-
 async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String> {
     let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
     let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
@@ -118,7 +127,8 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
         );
     }
     let current = shared.stacks.load_full();
-    let issuer = issuer(issuing.as_ref(), current.issuer()).await.map_err(|e| e.to_string())?;
+    let issuer = issuer(issuing.as_ref(), current.issuer(), &shared.fixed.logins);
+    let issuer = issuer.await.map_err(|error| error.to_string())?;
     let settings = settings.stacked(shared.fixed.telemetry.as_ref());
     crate::cli::log::set_debug(debug);
     let recorded = unchanged(records.as_ref(), current.recording.as_ref(), Records::same);
@@ -154,11 +164,12 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
 async fn issuer(
     wanted: Option<&Issuing>,
     current: Option<&Issuer>,
+    logins: &Arc<Logins>,
 ) -> Result<Option<Issuer>, IssuerError> {
     match (wanted, current) {
         (None, _) => Ok(None),
         (Some(wanted), Some(current)) => current.follow(wanted).map(Some),
-        (Some(wanted), None) => Issuer::start(wanted).await.map(Some),
+        (Some(wanted), None) => Issuer::start(wanted, logins).await.map(Some),
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::{Duration, Instant};
 use crate::backend::Backend;
 use crate::http::request;
 use crate::issuer::Issuer;
+use crate::login::{Client, Provider, sections};
 use crate::mcp::{Stateful, text};
 use crate::program::{Folder, Running, vmcp};
 
@@ -154,4 +155,100 @@ fn a_file_that_cannot_be_written_is_said_at_the_start() {
     assert_eq!(ended.code, 1);
     assert!(ended.err.contains("audit.logFile: ") && ended.err.contains(&missing), "{ended:?}");
     assert!(!Path::new(&missing).exists());
+}
+
+#[test]
+fn what_happens_at_the_authorization_server_is_in_the_same_file() {
+    let corp = Provider::start("corp", 3600);
+    let folder = Folder::new();
+    let log = folder.path("audit.log");
+    let own = sections(&[&corp], "");
+    let text_of = format!("name: x\n{own}audit: {{enabled: true, logFile: \"{log}\"}}\n");
+    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let mut client = Client::logged_in(port);
+    let first = client.refresh.clone();
+    assert_eq!(client.refreshes(), 200);
+    assert_eq!(client.refreshes(), 200);
+    let form = format!("grant_type=refresh_token&refresh_token={first}&client_id={}", client.id());
+    let headers = [("content-type", "application/x-www-form-urlencoded")];
+    assert_eq!(request(port, "POST", "/oauth/token", &headers, &form).status, 400);
+    request(port, "GET", "/oauth/authorize?client_id=nobody&state=canary", &[], "");
+    server.stop();
+    let events = events(&log, 11);
+    assert_eq!(
+        types(&events),
+        [
+            "vmcp_client_registered",
+            "vmcp_login_started",
+            "vmcp_consent_given",
+            "vmcp_upstream_linked",
+            "vmcp_login_completed",
+            "vmcp_token_issued",
+            "vmcp_token_refreshed",
+            "vmcp_token_refreshed",
+            "vmcp_token_reused",
+            "vmcp_token_refused",
+            "vmcp_login_failed",
+        ]
+    );
+    check_login(&events, client.id());
+    let written = std::fs::read_to_string(&log).unwrap();
+    for secret in [&*first, &client.access, &client.refresh, "canary", "corp-access", "s7ate-s7ate"]
+    {
+        assert!(!written.contains(secret), "{secret}: {written}");
+    }
+}
+
+/// What the events of a whole login say.
+fn check_login(events: &[Value], client: &str) {
+    let issued = &events[5];
+    assert_eq!(issued["component"], "vmcp-auth-server");
+    assert_eq!(
+        (&issued["outcome"], &issued["subjects"]["user"]),
+        (&json!("success"), &json!("Alice"))
+    );
+    assert!(issued["subjects"]["user_id"].is_string(), "{issued}");
+    assert_eq!(
+        (&issued["source"]["type"], &issued["source"]["value"]),
+        (&json!("network"), &json!("127.0.0.1"))
+    );
+    let target = &issued["target"];
+    assert_eq!(
+        (&target["type"], &target["endpoint"], &target["method"]),
+        (&json!("client"), &json!("/oauth/token"), &json!("POST"))
+    );
+    assert_eq!(target["name"], client);
+    let extra = &issued["metadata"]["extra"];
+    assert!(
+        extra["duration_ms"].is_u64() && extra["scope"].as_str().unwrap().contains("tools"),
+        "{extra}"
+    );
+    let session = |at: usize| &events[at]["metadata"]["extra"]["session"];
+    assert!((1..9).all(|at| session(at) == session(5)), "{events:?}");
+    assert_eq!(events[3]["target"]["name"], "corp");
+    assert_eq!(
+        (&events[8]["outcome"], &events[9]["outcome"]),
+        (&json!("denied"), &json!("failure"))
+    );
+    let failed = &events[10]["metadata"]["extra"];
+    assert_eq!(failed["reason"], "This application is not known here");
+}
+
+#[test]
+fn a_reload_that_changes_what_is_recorded_counts_for_logins_too() {
+    let corp = Provider::start("corp", 3600);
+    let folder = Folder::new();
+    let log = folder.path("audit.log");
+    let own = sections(&[&corp], "");
+    let with = |audit: &str| format!("name: x\n{own}audit: {{{audit}}}\n");
+    let path = folder.write("vmcp.yaml", &with("enabled: false"));
+    let (server, port) = Running::serve(&path, &[]);
+    let mut client = Client::logged_in(port);
+    let only = format!("enabled: true, logFile: \"{log}\", eventTypes: [vmcp_token_refreshed]");
+    folder.write("vmcp.yaml", &with(&only));
+    server.logs("took over");
+    assert_eq!(client.refreshes(), 200);
+    client.logs_in();
+    server.stop();
+    assert_eq!(types(&events(&log, 1)), ["vmcp_token_refreshed"]);
 }

@@ -151,13 +151,11 @@ fn a_reload_keeps_sessions_rotates_keys_and_refuses_wrong_ones_whole() {
     assert_ne!(header(&before), header(&client.access), "another key signs");
     assert_eq!(call(port, &client, "a_x").status, 200);
 
-    // A file that is changed in its place counts from the next signal on.
+    // A file that is changed in its place is noticed, and refused as a whole if it is wrong.
     folder.write("two.pem", "no key");
-    server.signal("HUP");
     server.logs("authServer.signingKeySecretRefs[0].file");
     assert_eq!((kids(), call(port, &client, "a_x").status), (2, 200));
     folder.write("two.pem", &signing_key());
-    server.signal("HUP");
     server.logs("took over");
     assert_eq!((kids(), call(port, &client, "a_x").status), (2, 401));
     assert_eq!(client.refreshes(), 200);
@@ -381,5 +379,129 @@ fn policies_see_what_the_primary_provider_says_of_the_caller() {
         let client = Client::logged_in(port);
         let tools = ask(port, Some(&client.access), "tools/list", &json!({})).message();
         assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(listed), "{tools}");
+    }
+}
+
+/// What `/status` shows of the authorization server, once that is so.
+fn shown(port: u16, is_so: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+    let patience = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let shown = get(port, "/status")["authorization_server"].clone();
+        if is_so(&shown) {
+            return shown;
+        }
+        assert!(tokio::time::Instant::now() < patience, "{shown}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_status_shows_the_store_and_how_each_provider_was_found() {
+    let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", 2));
+    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let own = sections(&[&corp, &git], "");
+    let away = "  - {name: away, type: oidc, oidcConfig: {issuerUrl: \"https://127.0.0.1:9\", clientId: x}}\n";
+    let path = folder.write("vmcp.yaml", &file([&a, &b], &own));
+    let (_server, port) = Running::serve(&path, &[]);
+    let before = shown(port, |shown| shown["storage"]["status"] == "ready");
+    assert_eq!(before["storage"]["type"], "memory");
+    let state = |shown: &serde_json::Value, at: usize| {
+        let upstream = &shown["upstreams"][at];
+        format!("{} {} {}", upstream["name"], upstream["type"], upstream["status"]).replace('"', "")
+    };
+    // Nobody has logged in there yet, and they say nothing of themselves.
+    assert_eq!(state(&before, 0), "corp oauth2 unknown");
+    assert!(before["upstreams"][0]["url"].as_str().unwrap().ends_with("/auth"), "{before}");
+    let _client = Client::logged_in(port);
+    let after = shown(port, |_| true);
+    assert_eq!(
+        (state(&after, 0), state(&after, 1)),
+        ("corp oauth2 ready".into(), "git oauth2 ready".into())
+    );
+
+    let path = folder.write("away.yaml", &file([&a, &b], &format!("{own}{away}")));
+    let (_server, port) = Running::serve(&path, &[]);
+    let found = shown(port, |shown| shown["upstreams"][2]["status"] != "unknown");
+    assert_eq!(state(&found, 2), "away oidc unavailable");
+    assert!(
+        found["upstreams"][2]["message"].as_str().unwrap().contains("cannot be reached"),
+        "{found}"
+    );
+}
+
+#[test]
+fn inspect_shows_the_store_and_the_providers() {
+    let corp = Provider::start("corp", HOUR);
+    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let away = "  - {name: git, type: oidc, oidcConfig: {issuerUrl: \"https://127.0.0.1:9\", clientId: x}}\n";
+    let own = format!("{}{away}", sections(&[&corp], ""));
+    let path = folder.write("vmcp.yaml", &file([&a, &b], &own));
+    let ended = vmcp(&["inspect", "-c", &path, "-o", "json"]);
+    let json: serde_json::Value =
+        serde_json::from_str(&ended.out).unwrap_or_else(|_| panic!("{ended:?}"));
+    let issuer = &json["authorizationServer"];
+    assert_eq!(issuer["issuer"], "http://localhost");
+    assert_eq!(issuer["storage"], json!({"type": "memory", "status": "ready", "message": null}));
+    assert_eq!(
+        (&issuer["upstreams"][0]["status"], &issuer["upstreams"][1]["status"]),
+        (&json!("unknown"), &json!("unavailable"))
+    );
+    let ended = vmcp(&["inspect", "-c", &path]);
+    let line = |start: &str| {
+        let line = ended.out.lines().find(|line| line.starts_with(start));
+        let line = line.unwrap_or_else(|| panic!("{start}: {ended:?}"));
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(line("authorization server"), "authorization server http://localhost");
+    assert_eq!(line("storage"), "storage memory ready");
+    assert!(
+        line("upstream  git").starts_with("upstream git oidc https://127.0.0.1:9 unavailable"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn the_endpoints_are_measured_and_traced_by_their_routes_and_what_is_held_is_shown() {
+    let corp = Provider::start("corp", HOUR);
+    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
+    let collector = crate::collector::Collector::start();
+    let own = sections(&[&corp], "");
+    let url = collector.url();
+    let text = format!(
+        "{}telemetry: {{enablePrometheusMetricsPath: true, endpoint: \"{url}\", insecure: true, \
+         tracingEnabled: true, samplingRate: \"1.0\"}}\n",
+        file([&a, &b], &own).replace("providerName: git", "providerName: corp")
+    );
+    let path = folder.write("vmcp.yaml", &text);
+    let (server, port) = Running::serve(&path, &[]);
+    let client = Client::logged_in(port);
+    assert_eq!(request(port, "GET", "/oauth/canary?code=canary", &[], "").status, 404);
+    shown(port, |shown| shown["storage"]["status"] == "ready");
+    let mut found = String::new();
+    request(port, "GET", "/metrics", &[], "").read(&mut found);
+    let has = |parts: &[&str]| {
+        let found = found.lines().any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(found, "{parts:?}");
+    };
+    has(&[
+        "http_server_request_duration_seconds_count",
+        "http_route=\"/oauth/token\"",
+        "http_response_status_code=\"200\"",
+        "http_request_method=\"POST\"",
+    ]);
+    has(&["http_route=\"/mcp/oauth/callback\"", "http_response_status_code=\"303\""]);
+    has(&["http_server_request_duration_seconds_count", "http_response_status_code=\"404\""]);
+    has(&["vmcp_auth_server_stored", "vmcp_auth_server_kind=\"clients\""]);
+    has(&["vmcp_auth_server_held", "vmcp_auth_server_kind=\"watched_addresses\""]);
+    has(&["vmcp_auth_server_store_up", "vmcp_auth_server_storage=\"memory\"", " 1"]);
+    server.stop();
+    let spans = collector.spans();
+    let names: std::collections::BTreeSet<_> = spans.iter().map(|span| &*span.name).collect();
+    for name in ["GET /oauth/authorize", "POST /oauth/token", "GET /mcp/oauth/callback", "GET"] {
+        assert!(names.contains(name), "{name} in {names:?}");
+    }
+    let all = format!("{spans:?} {found}");
+    for secret in ["canary", "s7ate-s7ate", "code=c", &client.access, &client.refresh] {
+        assert!(!all.contains(secret), "{secret}");
     }
 }

@@ -234,6 +234,11 @@ impl Client {
         Some(format!("http{}", to.unwrap_or_else(|| panic!("{method} {at}: {status} {page}"))))
     }
 
+    /// What it is known by.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Renews its tokens.
     pub(crate) fn refreshes(&mut self) -> u16 {
         let form = format!(

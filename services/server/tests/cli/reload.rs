@@ -1,9 +1,11 @@
+use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::http::get;
+use crate::login::{Provider, sections, signing_key};
 use crate::mcp::Stateless;
 use crate::program::{Folder, Running};
 
@@ -63,4 +65,56 @@ fn sighup_reloads_without_waiting_for_the_next_look() {
     server.signal("HUP");
     server.logs("took over the changed configuration");
     while outcome(port)["reloads"] != 1 {}
+}
+
+/// A configuration with an authorization server whose tokens are signed with the key at a path.
+fn signed_with(corp: &Provider, key: &str) -> String {
+    let secrets = format!("  signingKeySecretRefs: [{{file: \"{key}\"}}]\n");
+    format!("name: x\n{}", sections(&[corp], &secrets))
+}
+
+fn kid(port: u16) -> String {
+    get(port, "/.well-known/jwks.json")["keys"][0]["kid"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_secret_that_is_changed_in_its_place_is_taken_over_without_a_signal() {
+    let (folder, corp) = (Folder::new(), Provider::start("corp", 3600));
+    let key = folder.write("key.pem", &signing_key());
+    let path = folder.write("vmcp.yaml", &signed_with(&corp, &key));
+    let (server, port) = Running::serve(&path, &[]);
+    let first = kid(port);
+    folder.write("key.pem", &signing_key());
+    server.logs("took over the changed configuration");
+    let second = kid(port);
+    assert_ne!(first, second);
+    // What cannot be a key is refused, and the one that is there stays.
+    folder.write("key.pem", "no key");
+    server.logs("authServer.signingKeySecretRefs[0].file");
+    assert_eq!(kid(port), second);
+    std::fs::remove_file(&key).unwrap();
+    server.logs("authServer.signingKeySecretRefs[0].file");
+    folder.write("key.pem", &signing_key());
+    server.logs("took over the changed configuration");
+    assert_ne!(kid(port), second);
+}
+
+#[test]
+fn a_mounted_secret_that_changes_by_a_swapped_link_is_taken_over() {
+    let (folder, corp) = (Folder::new(), Provider::start("corp", 3600));
+    let at = |name: &str| std::path::PathBuf::from(folder.path(name));
+    for version in ["..1", "..2"] {
+        std::fs::create_dir(at(version)).unwrap();
+        folder.write(&format!("{version}/key.pem"), &signing_key());
+    }
+    symlink("..1", at("..data")).unwrap();
+    symlink("..data/key.pem", at("key.pem")).unwrap();
+    let key = folder.path("key.pem");
+    let path = folder.write("vmcp.yaml", &signed_with(&corp, &key));
+    let (server, port) = Running::serve(&path, &[]);
+    let first = kid(port);
+    symlink("..2", at("..data_tmp")).unwrap();
+    std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
+    server.logs("took over the changed configuration");
+    assert_ne!(kid(port), first);
 }

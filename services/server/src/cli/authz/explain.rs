@@ -44,7 +44,8 @@ impl Explain {
     }
 
     async fn explain(self, identity: Identity, arguments: Option<String>) -> Result<(), Failure> {
-        let Loaded { text: _, file, parts, warnings, egress: _ } = self.config.require()?;
+        let Loaded { text: _, named: _, file, parts, warnings, egress: _ } =
+            self.config.require()?;
         for warning in warnings {
             complain(&format!("warning: {warning}"));
         }

@@ -31,6 +31,14 @@ pub(crate) enum Storage {
 pub struct StorageError(#[from] StartError);
 
 impl Storage {
+    /// It in a word.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis(..) => "redis",
+        }
+    }
+
     /// Where it is kept from now on.
     ///
     /// # Errors

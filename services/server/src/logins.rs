@@ -1,0 +1,208 @@
+//! What happens at the embedded authorization server, as audit events beside those of MCP requests: the same sink, the
+//! same format, the same choice of types.
+
+mod visit;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use http::StatusCode;
+use vmcp_audit::{Auditor, Client, Event, EventType, Fact, Outcome, Source, Target, Text};
+use vmcp_auth_server::{Event as Told, Happened, Lost, Observer, Refusal};
+use vmcp_auth_store::{Digest, SessionId};
+use vmcp_core::Identity;
+
+use self::visit::VISIT;
+pub(crate) use self::visit::VisitLayer;
+
+/// How many characters of a session's digest stand in an event: enough to tell sessions apart.
+const SESSION: usize = 16;
+
+/// Where the events go: to whoever records at the time. A reload may bring another one, and what lives on from before
+/// tells that one.
+#[derive(Debug, Default)]
+pub(crate) struct Logins(ArcSwapOption<Auditor>);
+
+/// Is told what happens at one issuer.
+pub(crate) struct Recorder {
+    issuer: String,
+    logins: Arc<Logins>,
+}
+
+impl Logins {
+    /// From now on events go here, or nowhere.
+    pub(crate) fn go_to(&self, auditor: Option<&Auditor>) {
+        self.0.store(auditor.cloned().map(Arc::new));
+    }
+}
+
+impl Recorder {
+    pub(crate) fn new(issuer: &str, logins: &Arc<Logins>) -> Self {
+        Self { issuer: issuer.to_owned(), logins: Arc::clone(logins) }
+    }
+
+    fn event(&self, told: &Told<'_>, auditor: &Auditor) -> Option<Event> {
+        let Told { client, user, name, email, session, what } = *told;
+        let kind = kind(&what);
+        if !auditor.wants(kind) {
+            return None;
+        }
+        let mut event = Event::new(kind, outcome(&what), auditor.now());
+        // What nobody asked for, such as a link that breaks, comes from here.
+        event.source = Source::Local;
+        _ = VISIT.try_with(|visit| {
+            event.source = visit.source.clone();
+            event.target.endpoint = visit.endpoint.clone();
+            event.target.method = visit.method.clone();
+            event.details.duration = Some(visit.began.elapsed());
+        });
+        event.caller = user.map(|user| {
+            let said = [("name", name), ("email", email)];
+            let known = said.into_iter().filter_map(|(claim, value)| Some((claim, value?)));
+            let claims: serde_json::Map<_, _> =
+                known.map(|(claim, value)| (claim.to_owned(), value.into())).collect();
+            Identity::builder(&self.issuer, user).claims(claims).build()
+        });
+        event.target.kind = "client";
+        event.target.name = client.map(Text::from);
+        describe(&what, &mut event);
+        if let Some(session) = session {
+            event.details.more.push(("session", text(&print(session))));
+        }
+        Some(event)
+    }
+}
+
+impl Observer for Recorder {
+    fn observe(&self, told: &Told<'_>) {
+        if let Some(auditor) = &*self.logins.0.load()
+            && let Some(event) = self.event(told, auditor)
+        {
+            auditor.record(event);
+        }
+    }
+}
+
+fn kind(what: &Happened<'_>) -> EventType {
+    match what {
+        Happened::LoginStarted { .. } => EventType::LoginStarted,
+        Happened::ConsentGiven => EventType::ConsentGiven,
+        Happened::ConsentDenied => EventType::ConsentDenied,
+        Happened::LoginCompleted { .. } => EventType::LoginCompleted,
+        Happened::LoginFailed { .. } => EventType::LoginFailed,
+        Happened::UpstreamLinked { .. } => EventType::UpstreamLinked,
+        Happened::UpstreamUnlinked { .. } => EventType::UpstreamUnlinked,
+        Happened::UpstreamLost { .. } => EventType::UpstreamLost,
+        Happened::TokenIssued { .. } => EventType::TokenIssued,
+        Happened::TokenRefreshed { .. } => EventType::TokenRefreshed,
+        Happened::TokenRefused { .. } => EventType::TokenRefused,
+        Happened::TokenReused { .. } => EventType::TokenReused,
+        Happened::TokenRevoked { .. } => EventType::TokenRevoked,
+        Happened::ClientRegistered { .. } => EventType::ClientRegistered,
+        Happened::ClientRefused { .. } => EventType::ClientRefused,
+    }
+}
+
+/// As of MCP requests: by the status, also where the answer goes through the browser.
+fn outcome(what: &Happened<'_>) -> Outcome {
+    match what {
+        Happened::LoginFailed { refusal, .. }
+        | Happened::TokenRefused { refusal }
+        | Happened::ClientRefused { refusal } => match refusal.status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Outcome::Denied,
+            status if status.is_server_error() => Outcome::Error,
+            _ => Outcome::Failure,
+        },
+        Happened::ConsentDenied | Happened::TokenReused { .. } => Outcome::Denied,
+        Happened::UpstreamLost { lost: Lost::NotKept, .. } => Outcome::Error,
+        Happened::UpstreamLost { lost: Lost::Dead | Lost::SubjectChanged, .. } => Outcome::Failure,
+        Happened::LoginStarted { .. }
+        | Happened::ConsentGiven
+        | Happened::LoginCompleted { .. }
+        | Happened::UpstreamLinked { .. }
+        | Happened::UpstreamUnlinked { .. }
+        | Happened::TokenIssued { .. }
+        | Happened::TokenRefreshed { .. }
+        | Happened::TokenRevoked { .. }
+        | Happened::ClientRegistered { .. } => Outcome::Success,
+    }
+}
+
+/// What only this kind of event has to say.
+fn describe(what: &Happened<'_>, event: &mut Event) {
+    let Event { target, details, client, .. } = event;
+    let more = &mut details.more;
+    match *what {
+        Happened::LoginStarted { scopes, resource, remembered } => {
+            more.push(("scope", words(scopes)));
+            more.push(("resource", text(resource)));
+            more.push(("consent_remembered", Fact::Flag(remembered)));
+        }
+        Happened::ConsentGiven | Happened::ConsentDenied => {}
+        Happened::LoginCompleted { scopes, resource } => {
+            more.push(("scope", words(scopes)));
+            more.extend(resource.map(|resource| ("resource", text(resource))));
+        }
+        Happened::LoginFailed { provider, refusal } => {
+            more.push(("refused_by", text(if provider.is_some() { "provider" } else { "server" })));
+            more.extend(provider.map(|provider| ("provider", text(provider))));
+            refused(&refusal, more);
+        }
+        Happened::UpstreamLinked { provider, scopes } => {
+            of_provider(provider, target);
+            more.push(("scope", words(scopes)));
+        }
+        Happened::UpstreamUnlinked { provider } => of_provider(provider, target),
+        Happened::UpstreamLost { provider, lost } => {
+            of_provider(provider, target);
+            more.push(("reason", text(lost.name())));
+        }
+        Happened::TokenIssued { scopes, audience } => {
+            more.extend([("scope", words(scopes)), ("audience", words(audience))]);
+        }
+        Happened::TokenRefreshed { scopes, audience, repeated } => {
+            more.extend([("scope", words(scopes)), ("audience", words(audience))]);
+            more.push(("repeated", Fact::Flag(repeated)));
+        }
+        Happened::TokenRefused { refusal } | Happened::ClientRefused { refusal } => {
+            refused(&refusal, more);
+        }
+        Happened::TokenReused { token } => more.push(("reused", text(token.name()))),
+        Happened::TokenRevoked { by } => more.push(("revoked_by", text(by.name()))),
+        Happened::ClientRegistered { name, redirect_uris } => {
+            *client = name.map(|name| Client { name: Some(name.into()), version: None });
+            more.push(("redirect_uris", words(redirect_uris)));
+        }
+    }
+}
+
+fn refused(refusal: &Refusal, more: &mut Vec<(&'static str, Fact)>) {
+    let Refusal { status: _, error, reason } = *refusal;
+    more.extend(error.map(|error| ("error", text(error))));
+    more.push(("reason", text(reason)));
+}
+
+/// It is about a provider; the client stands beside it.
+fn of_provider(provider: &str, target: &mut Target) {
+    target.kind = "upstream_provider";
+    let client = target.name.replace(provider.into());
+    target.more.extend(client.map(|client| ("client_id", client)));
+}
+
+fn text(text: &str) -> Fact {
+    Fact::Text(text.into())
+}
+
+/// As OAuth writes lists.
+fn words(words: &[String]) -> Fact {
+    text(&words.join(" "))
+}
+
+/// What stands for a session: its name is what its tokens are found by.
+fn print(session: SessionId) -> String {
+    let digest = Digest::of(["audit\0", &session.to_text()].concat()).to_text();
+    digest.chars().take(SESSION).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use http::Request;
+use tower::{ServiceExt, service_fn};
+use tower_layer::Layer;
+use vmcp_audit::{Selection, Settings};
+use vmcp_auth_server::{Reused, Revoker};
+
+use super::*;
+
+type Taken = Arc<Mutex<Vec<Event>>>;
+
+fn recorder(events: Selection) -> (Recorder, Arc<Logins>, Taken) {
+    let taken = Taken::default();
+    let kept = Arc::clone(&taken);
+    let settings = Settings { events, ..Settings::default() };
+    let auditor = Auditor::new(settings, move |event| kept.lock().unwrap().push(event));
+    let logins = Arc::new(Logins::default());
+    logins.go_to(Some(&auditor));
+    (Recorder::new("https://as.example", &logins), logins, taken)
+}
+
+fn told(what: Happened<'_>) -> Told<'_> {
+    let session = Some(SessionId::from_bytes([7; 16]));
+    let (client, user) = (Some("editor"), Some("u-1"));
+    Told { client, user, name: Some("Ann"), email: Some("ann@example.com"), session, what }
+}
+
+fn fact<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
+    let mut facts = event.details.more.iter().filter(|(known, _)| *known == name);
+    match facts.next()? {
+        (_, Fact::Text(text)) => Some(text),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refusal(status: u16) -> Refusal {
+    let status = StatusCode::from_u16(status).unwrap();
+    Refusal { status, error: Some("invalid_grant"), reason: "the code is unknown" }
+}
+
+#[test]
+fn every_type_of_the_issuer_comes_of_something_that_happens() {
+    let (scopes, refusal) = (&["tools".to_owned()][..], refusal(400));
+    let all = [
+        Happened::LoginStarted { scopes, resource: "r", remembered: false },
+        Happened::ConsentGiven,
+        Happened::ConsentDenied,
+        Happened::LoginCompleted { scopes, resource: None },
+        Happened::LoginFailed { provider: None, refusal },
+        Happened::UpstreamLinked { provider: "corp", scopes },
+        Happened::UpstreamUnlinked { provider: "corp" },
+        Happened::UpstreamLost { provider: "corp", lost: Lost::Dead },
+        Happened::TokenIssued { scopes, audience: scopes },
+        Happened::TokenRefreshed { scopes, audience: scopes, repeated: false },
+        Happened::TokenRefused { refusal },
+        Happened::TokenReused { token: Reused::Code },
+        Happened::TokenRevoked { by: Revoker::Client },
+        Happened::ClientRegistered { name: None, redirect_uris: scopes },
+        Happened::ClientRefused { refusal },
+    ];
+    let mut made: Vec<_> = all.iter().map(kind).collect();
+    made.sort_by_key(|kind| *kind as u8);
+    let expected = EventType::ALL.iter().copied().filter(|kind| kind.is_of_issuer());
+    assert!(expected.eq(made.iter().copied()), "{made:?}");
+    // One that is not wanted is not made.
+    let (recorder, _, taken) = recorder(Selection::new(&[EventType::ConsentGiven], &[]));
+    for what in all {
+        recorder.observe(&told(what));
+    }
+    let taken = taken.lock().unwrap();
+    assert_eq!(taken.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventType::ConsentGiven]);
+}
+
+#[test]
+fn the_outcome_follows_the_status_as_it_does_for_messages() {
+    for (status, expected) in [
+        (401, Outcome::Denied),
+        (403, Outcome::Denied),
+        (400, Outcome::Failure),
+        (429, Outcome::Failure),
+        (500, Outcome::Error),
+        (503, Outcome::Error),
+    ] {
+        let refusal = refusal(status);
+        for what in [
+            Happened::LoginFailed { provider: Some("corp"), refusal },
+            Happened::TokenRefused { refusal },
+            Happened::ClientRefused { refusal },
+        ] {
+            assert_eq!(outcome(&what), expected, "{status} {what:?}");
+        }
+    }
+    assert_eq!(outcome(&Happened::ConsentDenied), Outcome::Denied);
+    assert_eq!(outcome(&Happened::TokenReused { token: Reused::RefreshToken }), Outcome::Denied);
+}
+
+#[test]
+fn an_event_says_who_which_client_and_which_session() {
+    let (recorder, _, taken) = recorder(Selection::ALL);
+    recorder.observe(&told(Happened::TokenReused { token: Reused::RefreshToken }));
+    let event = taken.lock().unwrap().pop().unwrap();
+    assert_eq!((event.target.kind, event.target.name.as_deref()), ("client", Some("editor")));
+    let caller = event.caller.as_ref().unwrap();
+    assert_eq!((caller.issuer(), caller.subject()), (Some("https://as.example"), Some("u-1")));
+    assert_eq!(caller.claims().unwrap().text("name"), Some("Ann"));
+    assert_eq!(fact(&event, "reused"), Some("refresh_token"));
+    let session = fact(&event, "session").unwrap();
+    assert_eq!(session.len(), SESSION);
+    assert!(!SessionId::from_bytes([7; 16]).to_text().contains(session), "{session}");
+    // Nobody asked for it.
+    assert!(matches!(event.source, Source::Local));
+}
+
+#[test]
+fn who_refused_and_why_is_said() {
+    let (recorder, _, taken) = recorder(Selection::ALL);
+    for (provider, by) in [(Some("corp"), "provider"), (None, "server")] {
+        recorder.observe(&told(Happened::LoginFailed { provider, refusal: refusal(400) }));
+        let event = taken.lock().unwrap().pop().unwrap();
+        assert_eq!((fact(&event, "refused_by"), fact(&event, "provider")), (Some(by), provider));
+        assert_eq!(fact(&event, "error"), Some("invalid_grant"));
+        assert_eq!(fact(&event, "reason"), Some("the code is unknown"));
+    }
+    recorder.observe(&told(Happened::UpstreamLost { provider: "corp", lost: Lost::Dead }));
+    let event = taken.lock().unwrap().pop().unwrap();
+    assert_eq!(
+        (event.target.kind, event.target.name.as_deref()),
+        ("upstream_provider", Some("corp"))
+    );
+    assert_eq!(event.target.more, [("client_id", Text::from("editor"))]);
+    assert_eq!(fact(&event, "reason"), Some("dead"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_happens_while_a_request_is_answered_says_where_it_came_from() {
+    let (recorder, logins, taken) = recorder(Selection::ALL);
+    let recorder = Arc::new(recorder);
+    let inner = service_fn(move |_: Request<()>| {
+        let recorder = Arc::clone(&recorder);
+        async move {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            recorder.observe(&told(Happened::ConsentGiven));
+            Ok::<_, Infallible>(())
+        }
+    });
+    let request = || {
+        let mut request = Request::post("/oauth/consent?id=canary").body(()).unwrap();
+        request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 7], 1)));
+        request
+    };
+    let service = VisitLayer(Arc::clone(&logins)).layer(inner);
+    service.clone().oneshot(request()).await.unwrap();
+    let event = taken.lock().unwrap().pop().unwrap();
+    let Source::Network { address, .. } = event.source else { panic!("{:?}", event.source) };
+    assert_eq!(address.unwrap().to_string(), "192.0.2.7");
+    assert_eq!((&*event.target.endpoint, &*event.target.method), ("/oauth/consent", "POST"));
+    assert_eq!(event.details.duration, Some(Duration::from_millis(30)));
+    // Where nothing is recorded any more, nothing is made.
+    logins.go_to(None);
+    service.oneshot(request()).await.unwrap();
+    assert!(taken.lock().unwrap().is_empty());
+}

@@ -1,0 +1,73 @@
+//! The request during which something happens at the authorization server: whoever is told finds it here.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::future::Either;
+use http::Request;
+use tokio::task::futures::TaskLocalFuture;
+use tokio::time::Instant;
+use tower_layer::Layer;
+use tower_service::Service;
+use vmcp_audit::{Source, Text};
+
+use super::Logins;
+
+tokio::task_local! {
+    /// The request that this task answers.
+    pub(super) static VISIT: Visit;
+}
+
+/// What an event says of the request.
+#[derive(Clone, Debug)]
+pub(crate) struct Visit {
+    pub(super) source: Source,
+    pub(super) endpoint: Text,
+    pub(super) method: Text,
+    pub(super) began: Instant,
+}
+
+/// Keeps the request's head for what happens while it is answered, if anything is recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct VisitLayer(pub(crate) Arc<Logins>);
+
+/// See [`VisitLayer`].
+#[derive(Clone, Debug)]
+pub(crate) struct Visited<S> {
+    inner: S,
+    logins: Arc<Logins>,
+}
+
+impl<S> Layer<S> for VisitLayer {
+    type Service = Visited<S>;
+
+    fn layer(&self, inner: S) -> Visited<S> {
+        Visited { inner, logins: Arc::clone(&self.0) }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Visited<S>
+where
+    S: Service<Request<B>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Either<S::Future, TaskLocalFuture<Visit, S::Future>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let Some(auditor) = &*self.logins.0.load() else {
+            return Either::Left(self.inner.call(request));
+        };
+        let visit = Visit {
+            source: auditor.source(&request),
+            endpoint: request.uri().path().into(),
+            method: request.method().as_str().into(),
+            began: Instant::now(),
+        };
+        Either::Right(VISIT.scope(visit, self.inner.call(request)))
+    }
+}

@@ -1,0 +1,183 @@
+//! Upstream providers that remember how they were found the last time somebody asked them.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use secrecy::SecretSlice;
+use vmcp_auth_server::Upstream;
+use vmcp_upstream::{
+    Answer, Client, Fault, Kind, Login, Provider, RefreshFault, Revocation, Settings, Tokens,
+};
+
+use super::report::Found;
+
+/// A provider that remembers.
+pub(crate) struct Asked {
+    provider: Provider,
+    kind: &'static str,
+    /// Where it is, as it was configured.
+    at: String,
+    /// Whether it says something of itself that can be looked for without a login.
+    is_discovered: bool,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    /// Why logins cannot be begun.
+    begin: Option<String>,
+    /// Why it does not answer this server.
+    answer: Option<String>,
+    /// It did once.
+    has_answered: bool,
+}
+
+impl Asked {
+    pub(super) fn new(provider: Provider, settings: &Settings) -> Self {
+        let (kind, at, is_discovered) = match &settings.kind {
+            Kind::Oidc(oidc) => ("oidc", oidc.issuer.as_str().to_owned(), true),
+            Kind::Oauth2(oauth2) => {
+                let at = oauth2.authorization_endpoint.uri().to_string();
+                ("oauth2", at, matches!(oauth2.client, Client::Dynamic(_)))
+            }
+        };
+        Self { provider, kind, at, is_discovered, memory: Mutex::default() }
+    }
+
+    /// Asks for what it says of itself, if anything can be learnt by that. Nobody is logged in or registered.
+    pub(crate) async fn check(&self) {
+        if !self.is_discovered {
+            return;
+        }
+        let outcome = self.provider.check().await;
+        let trouble = outcome.as_ref().err().and_then(trouble);
+        let mut memory = self.memory();
+        memory.has_answered |= outcome.is_ok();
+        if trouble.is_some() && memory.begin != trouble {
+            tracing::warn!(provider = self.provider.name(), reason = trouble, "upstream provider");
+        }
+        memory.begin = trouble;
+    }
+
+    /// How it was found the last time.
+    pub(crate) fn found(&self) -> Found {
+        let Memory { begin, answer, has_answered } = &*self.memory();
+        let message = begin.clone().or_else(|| answer.clone());
+        let status = match (&message, has_answered) {
+            (Some(_), _) => "unavailable",
+            (None, true) => "ready",
+            (None, false) => "unknown",
+        };
+        Found {
+            name: self.provider.name().to_owned(),
+            kind: self.kind,
+            at: self.at.clone(),
+            status,
+            message,
+        }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answered(&self, trouble: Option<String>, is_answer: bool) {
+        let mut memory = self.memory();
+        memory.has_answered |= is_answer;
+        if trouble.is_some() || is_answer {
+            memory.answer = trouble;
+        }
+    }
+}
+
+impl Upstream for Asked {
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+
+    fn redirect_uri(&self) -> &Uri {
+        Upstream::redirect_uri(&self.provider)
+    }
+
+    fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+        Box::pin(async move {
+            let outcome = Upstream::begin(&self.provider, state).await;
+            self.memory().begin = outcome.as_ref().err().and_then(trouble);
+            outcome
+        })
+    }
+
+    fn finish<'a>(
+        &'a self,
+        leg: &'a SecretSlice<u8>,
+        answer: Answer,
+    ) -> BoxFuture<'a, Result<Login, Fault>> {
+        Box::pin(async move {
+            let outcome = Upstream::finish(&self.provider, leg, answer).await;
+            self.answered(outcome.as_ref().err().and_then(trouble), outcome.is_ok());
+            outcome
+        })
+    }
+
+    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>> {
+        Box::pin(async move {
+            let outcome = Upstream::refresh(&self.provider, tokens).await;
+            match &outcome {
+                Ok(_) | Err(RefreshFault::Dead | RefreshFault::SubjectChanged) => {
+                    self.answered(None, true);
+                }
+                Err(RefreshFault::Temporary(fault)) => self.answered(trouble(fault), false),
+            }
+            outcome
+        })
+    }
+
+    fn revoke<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>> {
+        Upstream::revoke(&self.provider, tokens)
+    }
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.provider.fmt(f)
+    }
+}
+
+/// What is wrong with the provider, or with what this server is to it. What a browser brings along says nothing of
+/// either: anybody can make that up.
+fn trouble(fault: &Fault) -> Option<String> {
+    match fault {
+        Fault::Unavailable { .. } | Fault::Misfit(_) | Fault::Registrations => {
+            Some(fault.to_string())
+        }
+        Fault::Refused { code, .. } => {
+            matches!(&**code, "invalid_client" | "unauthorized_client").then(|| fault.to_string())
+        }
+        Fault::Declined(_) | Fault::Answer(_) | Fault::Identity(_) | Fault::Random => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vmcp_upstream::{AnswerFault, Declined, Outage, Place};
+
+    use super::*;
+
+    #[test]
+    fn what_anybody_can_bring_along_says_nothing_of_a_provider() {
+        let refused = |code: &str| Fault::Refused { place: Place::Token, code: code.into() };
+        for fault in [
+            Fault::Declined(Declined::Unavailable),
+            Fault::Answer(AnswerFault::WrongIssuer),
+            refused("invalid_grant"),
+        ] {
+            assert_eq!(trouble(&fault), None, "{fault}");
+        }
+        let away = Fault::Unavailable { place: Place::Token, outage: Outage::Unreachable };
+        for fault in [away, refused("invalid_client"), Fault::Misfit("x")] {
+            assert_eq!(trouble(&fault), Some(fault.to_string()));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What `/status` and `inspect` show of the authorization server.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{Arc, Asked, Issuing, Store};
+
+/// How long the store may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The authorization server, and what it needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) issuer: String,
+    pub(crate) storage: Stored,
+    pub(crate) upstreams: Vec<Found>,
+}
+
+/// Where the state is kept, and whether that answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    /// `memory` or `redis`.
+    pub(crate) kind: &'static str,
+    /// One of `ready`, `unavailable` and `unknown`.
+    pub(crate) status: &'static str,
+    /// What is wrong.
+    pub(crate) message: Option<String>,
+}
+
+/// An upstream provider, as it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) name: String,
+    /// `oidc` or `oauth2`.
+    pub(crate) kind: &'static str,
+    /// Its issuer, or where it sends people to log in.
+    pub(crate) at: String,
+    /// One of `ready`, `unavailable` and `unknown`.
+    pub(crate) status: &'static str,
+    /// What is wrong.
+    pub(crate) message: Option<String>,
+}
+
+impl Issuing {
+    /// Asks the store and the providers, as a server would at its start.
+    pub(crate) async fn look(&self) -> Report {
+        let opened = timeout(PATIENCE, self.storage.open()).await;
+        let found = match &opened {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        };
+        let store: Arc<dyn Store> =
+            opened.ok().and_then(Result::ok).unwrap_or_else(super::forgotten);
+        let providers = self.providers(&store, &self.settings.hmac);
+        futures_util::future::join_all(providers.iter().map(|provider| provider.check())).await;
+        Report {
+            issuer: self.issuer().to_owned(),
+            storage: Stored::new(self.storage.kind(), Some(found)),
+            upstreams: providers.iter().map(|provider| Asked::found(provider)).collect(),
+        }
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    pub(crate) fn to_json(&self) -> Value {
+        let Self { issuer, storage: Stored { kind, status, message }, upstreams } = self;
+        let upstream = |found: &Found| {
+            let Found { name, kind, at, status, message } = found;
+            json!({"name": name, "type": kind, "url": at, "status": status, "message": message})
+        };
+        json!({
+            "issuer": issuer,
+            "storage": {"type": kind, "status": status, "message": message},
+            "upstreams": upstreams.iter().map(upstream).collect::<Vec<_>>(),
+        })
+    }
+}
+
+// === impl Stored ===
+
+impl Stored {
+    /// `found` is how it was the last time; `None` if nobody has looked yet.
+    pub(crate) fn new(kind: &'static str, found: Option<Result<(), String>>) -> Self {
+        match found {
+            None => Self { kind, status: "unknown", message: None },
+            Some(Ok(())) => Self { kind, status: "ready", message: None },
+            Some(Err(message)) => Self { kind, status: "unavailable", message: Some(message) },
+        }
+    }
+}

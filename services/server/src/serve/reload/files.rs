@@ -1,0 +1,157 @@
+//! The files that a configuration names: secrets, keys, CA bundles.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use vmcp_config::{File, Format};
+
+/// The most files that are watched.
+const MOST: usize = 1024;
+
+/// What is read at a start only.
+const AT_A_START: &str = "telemetry.";
+
+/// What the files were that a configuration names, to see when one is another.
+#[derive(Debug, Default)]
+pub struct NamedFiles {
+    files: Vec<(PathBuf, Option<Stamp>)>,
+    /// What they were when they were looked at last.
+    last: Vec<Option<Stamp>>,
+}
+
+/// What a file is, as far as it can be seen without reading it. Links are followed: where a mounted Secret changes by a
+/// swapped link, another file is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    place: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+pub(super) fn stamp(path: &Path) -> Option<Stamp> {
+    let seen = std::fs::metadata(path).ok()?;
+    Some(Stamp {
+        place: (seen.dev(), seen.ino()),
+        size: seen.len(),
+        modified: (seen.mtime(), seen.mtime_nsec()),
+        changed: (seen.ctime(), seen.ctime_nsec()),
+    })
+}
+
+impl NamedFiles {
+    /// Those that the configuration `text` names, as they are now: to be called before they are read. Of more than
+    /// 1,024 the rest is not watched. The collector's CA bundle is none of them, since telemetry is set up at a start
+    /// only.
+    #[must_use]
+    pub fn of(text: &str) -> Self {
+        let named = File::named_files(text, Format::Yaml).into_iter();
+        let mut paths: Vec<_> =
+            named.filter(|file| !file.at.starts_with(AT_A_START)).map(|file| file.path).collect();
+        paths.sort();
+        paths.dedup();
+        if paths.len() > MOST {
+            tracing::warn!(files = paths.len(), "only the first {MOST} files are watched");
+            paths.truncate(MOST);
+        }
+        let files: Vec<_> = paths.into_iter().map(|path| (stamp(&path), path)).collect();
+        let last = files.iter().map(|(stamp, _)| *stamp).collect();
+        Self { files: files.into_iter().map(|(stamp, path)| (path, stamp)).collect(), last }
+    }
+
+    /// Whether one is another than it was, and all are what they were at the last call: a file that is still being
+    /// written is not read.
+    pub(super) fn have_changed(&mut self) -> bool {
+        let now: Vec<_> = self.files.iter().map(|(path, _)| stamp(path)).collect();
+        let is_still = now == self.last;
+        let is_other = self.files.iter().zip(&now).any(|((_, then), now)| then != now);
+        self.last = now;
+        is_other && is_still
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("vmcp-{name}-{}", std::process::id()));
+            _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+
+        fn watched(&self, file: &str) -> NamedFiles {
+            let path = self.0.join(file);
+            NamedFiles::of(&format!(
+                "name: x\nauthServer: {{hmacSecretRefs: [{{file: \"{}\"}}]}}\n\
+                 telemetry: {{caCertPath: \"{}/ca\"}}\n",
+                path.display(),
+                self.0.display()
+            ))
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_counts_as_changed_once_nobody_writes_to_it_any_more() {
+        let folder = Folder::new("named");
+        fs::write(folder.0.join("secret"), "one").unwrap();
+        let mut files = folder.watched("secret");
+        assert!(!files.have_changed());
+        fs::write(folder.0.join("secret"), "tw").unwrap();
+        assert!(!files.have_changed(), "it may not be finished");
+        fs::write(folder.0.join("secret"), "two!").unwrap();
+        assert!(!files.have_changed());
+        assert!(files.have_changed());
+        let mut files = folder.watched("secret");
+        assert!(!files.have_changed());
+        fs::remove_file(folder.0.join("secret")).unwrap();
+        assert!(!files.have_changed());
+        assert!(files.have_changed());
+    }
+
+    #[test]
+    fn what_is_read_at_a_start_only_is_not_watched() {
+        let folder = Folder::new("telemetry");
+        fs::write(folder.0.join("ca"), "one").unwrap();
+        let mut files = folder.watched("secret");
+        fs::write(folder.0.join("ca"), "other").unwrap();
+        assert!(!files.have_changed());
+        assert!(!files.have_changed());
+    }
+
+    #[test]
+    fn a_swapped_link_is_another_file_of_the_same_size_and_time() {
+        let folder = Folder::new("swapped");
+        let at = |name: &str| folder.0.join(name);
+        let time =
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+        for (version, content) in [("..1", "one"), ("..2", "two")] {
+            fs::create_dir(at(version)).unwrap();
+            fs::write(at(version).join("secret"), content).unwrap();
+            let file = fs::File::options().write(true).open(at(version).join("secret")).unwrap();
+            file.set_modified(time).unwrap();
+        }
+        symlink("..1", at("..data")).unwrap();
+        symlink("..data/secret", at("secret")).unwrap();
+        let mut files = folder.watched("secret");
+        assert!(!files.have_changed());
+        // As the kubelet does it: a new link takes the old one's place at once.
+        symlink("..2", at("..data_tmp")).unwrap();
+        fs::rename(at("..data_tmp"), at("..data")).unwrap();
+        assert!(!files.have_changed());
+        assert!(files.have_changed());
+    }
+}
