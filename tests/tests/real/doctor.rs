@@ -1,4 +1,4 @@
-//! What the doctor says of the gateway in front of the authorization server.
+//! What the doctor says of the gateway in front of the authorization server, and of the gateway that is one.
 
 use url::Url;
 use vmcp_doctor::{Client, examine};
@@ -6,6 +6,22 @@ use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_tests::counterparts::{Gateway, skipped};
 
 use super::auth_server::World;
+use super::issuing::Ground;
+
+/// Every client finds all that it needs, and registers where it would.
+async fn finds_nothing_amiss(gateway: &Gateway) {
+    let policy =
+        FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
+    let http = Fetcher::new(Egress::default(), policy).unwrap();
+    let url = Url::parse(gateway.url()).unwrap();
+    for client in Client::ALL {
+        let report = examine(http.clone(), client, &url, true).await;
+        assert_eq!(report.mismatch(), None, "{report:#?}");
+        let opened = report.steps.last().unwrap();
+        assert!(opened.found.contains("resource=http%3A%2F%2F127.0.0.1"), "{opened:?}");
+        assert!(!opened.found.contains("CLIENT_ID") || client == Client::Claude, "{opened:?}");
+    }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_finds_its_way_to_the_authorization_server_and_is_registered() {
@@ -22,15 +38,14 @@ async fn every_client_finds_its_way_to_the_authorization_server_and_is_registere
     })
     .await
     .unwrap();
-    let policy =
-        FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
-    let http = Fetcher::new(Egress::default(), policy).unwrap();
-    let url = Url::parse(gateway.url()).unwrap();
-    for client in Client::ALL {
-        let report = examine(http.clone(), client, &url, true).await;
-        assert_eq!(report.mismatch(), None, "{report:#?}");
-        let opened = report.steps.last().unwrap();
-        assert!(opened.found.contains("resource=http%3A%2F%2F127.0.0.1"), "{opened:?}");
-        assert!(!opened.found.contains("CLIENT_ID") || client == Client::Claude, "{opened:?}");
+    finds_nothing_amiss(&gateway).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_client_finds_its_way_to_a_gateway_that_is_the_authorization_server() {
+    if skipped() {
+        return;
     }
+    let ground = Ground::plain().await;
+    finds_nothing_amiss(&ground.gateway("").await).await;
 }
