@@ -3,6 +3,7 @@
 //! What was asked for goes to standard output, everything else to standard error. The exit code is 0
 //! when all is well, 1 when the configuration or the backends are at fault, 2 for wrong usage.
 
+mod arguments;
 mod authz;
 mod completion;
 mod config;

@@ -286,8 +286,8 @@ fn check_variants(
     let Some(variant) = variants.iter().find(|variant| variant.value == chosen) else { return };
     for key in variant.needs {
         if node.get(key).is_none() {
-            let found = format!("{tag}: {} without {key}", quoted(chosen));
-            cx.at_key(key, |cx| cx.refuse_as(node, found, format!("{key} is required here"), None));
+            let allowed = format!("a value: {tag}: {chosen} needs it");
+            cx.at_key(key, |cx| cx.refuse_as(node, "nothing".to_owned(), allowed, None));
         }
     }
     for key in variant.refuses {

@@ -128,6 +128,10 @@ fn refuses_tags_and_keys_that_are_no_text() {
 #[test]
 fn broken_text_is_reported_with_its_line() {
     assert!(refusal("a: 1\nb: [1,\n").contains("broken YAML"));
+    assert!(
+        refusal("a: 1\n\tb: 2\n")
+            .contains("found a tab; allowed: YAML 1.2, which indents with spaces only")
+    );
     let broken = parse_json("{\n \"a\": 1,\n}").unwrap_err().to_string();
     assert!(broken.starts_with("line 3: found broken JSON"), "{broken}");
 }

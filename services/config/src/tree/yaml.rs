@@ -229,7 +229,9 @@ fn limits() -> Options {
 
 fn syntax(error: &ScanError) -> Mistakes {
     let found = format!("broken YAML, {}", super::shorten(&error.info()));
-    Mistakes::one(mistake(error.marker().line(), &found, "YAML 1.2"))
+    let tab = error.info().contains("found a tab");
+    let allowed = if tab { "YAML 1.2, which indents with spaces only" } else { "YAML 1.2" };
+    Mistakes::one(mistake(error.marker().line(), &found, allowed))
 }
 
 fn mistake(line: usize, found: &str, allowed: &str) -> Mistake {

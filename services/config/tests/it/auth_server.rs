@@ -71,8 +71,8 @@ fn an_upstream_is_required_and_its_name_is_unique() {
 #[test]
 fn the_type_of_an_upstream_decides_its_configuration() {
     let path = ".upstreamProviders[0]";
-    refused("", "{name: a, type: oidc}", &format!("{path}.oidcConfig"), "required here");
-    refused("", "{name: a, type: oauth2}", &format!("{path}.oauth2Config"), "required here");
+    refused("", "{name: a, type: oidc}", &format!("{path}.oidcConfig"), "needs it");
+    refused("", "{name: a, type: oauth2}", &format!("{path}.oauth2Config"), "needs it");
     let both = "{name: a, type: oauth2, oidcConfig: {issuerUrl: 'https://o', clientId: c}, oauth2Config: {authorizationEndpoint: 'https://a', tokenEndpoint: 'https://t', clientId: c}}";
     refused("", both, &format!("{path}.oidcConfig"), "only with type: oidc");
     refused(
@@ -181,7 +181,7 @@ fn redis_addresses_exclude_each_other() {
 
 #[test]
 fn redis_storage_needs_its_block_and_memory_refuses_it() {
-    refused("storage: {type: redis}, ", OKTA, ".storage.redis", "required here");
+    refused("storage: {type: redis}, ", OKTA, ".storage.redis", "needs it");
     let memory = redis(", addr: 'r:1'").replace("type: redis", "type: memory");
     refused(&memory, OKTA, ".storage.redis", "only with type: redis");
 }

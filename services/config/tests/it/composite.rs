@@ -49,7 +49,7 @@ fn a_step_without_a_type_calls_a_tool() {
         panic!("a tool")
     };
     assert_eq!((tool.as_str(), arguments["n"].as_i64()), ("w.t", Some(1)));
-    one(&steps("{id: a}"), &format!("{PATH}.steps[0].tool"), "required here");
+    one(&steps("{id: a}"), &format!("{PATH}.steps[0].tool"), "needs it");
     one(
         &steps("{id: a, tool: w.t, message: m}"),
         &format!("{PATH}.steps[0].message"),
@@ -121,7 +121,7 @@ fn a_failing_step_aborts_unless_it_says_otherwise() {
     one(
         &steps("{id: a, tool: w.t, onError: {action: retry}}"),
         &format!("{path}.retryCount"),
-        "required here",
+        "needs it",
     );
     one(
         &steps("{id: a, tool: w.t, onError: {action: retry, retryCount: 0}}"),

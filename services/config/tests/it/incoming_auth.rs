@@ -34,7 +34,11 @@ fn anonymous_and_local_have_nothing_more_to_say() {
 
 #[test]
 fn oidc_needs_its_block_with_issuer_client_and_audience() {
-    refused("{type: oidc}", "incomingAuth.oidc", "oidc is required here");
+    refused(
+        "{type: oidc}",
+        "incomingAuth.oidc",
+        "found nothing; allowed: a value: type: oidc needs it",
+    );
     let list = incoming("{type: oidc, oidc: {}}");
     assert_eq!(list.len(), 3, "{list:#?}");
     for (line, key) in list.iter().zip(["issuer", "clientId", "audience"]) {
@@ -102,7 +106,7 @@ fn cedar_needs_a_policy_and_none_takes_none() {
     assert_eq!((cedar.entities_json.as_str(), cedar.policies.len()), ("[]", 1));
     assert_eq!(accepted("{type: anonymous, authz: {type: none}}").authz, Authz::None);
     let path = "incomingAuth.authz.policies";
-    refused("{type: anonymous, authz: {type: cedar}}", path, "required here");
+    refused("{type: anonymous, authz: {type: cedar}}", path, "needs it");
     refused("{type: anonymous, authz: {type: cedar, policies: []}}", path, "at least 1");
     refused(
         "{type: anonymous, authz: {type: cedar, policies: ['']}}",

@@ -65,7 +65,7 @@ fn each_type_needs_its_own_object_and_refuses_the_others() {
         one(
             &default(&format!("{{type: {kind}}}")),
             &format!("outgoingAuth.default.{object}"),
-            "required here",
+            "needs it",
         );
     }
     one(

@@ -49,9 +49,16 @@ impl ConfigFile {
 
     /// Reads and checks the file, with everything that it names.
     pub(crate) fn load(&self) -> Result<Loaded, Faults> {
-        let text = std::fs::read_to_string(&self.config)
-            .map_err(|error| Faults { unreadable: Some(error.to_string()), ..Faults::default() })?;
-        load(text)
+        let unreadable = |error: std::io::Error| {
+            let path = self.config.display();
+            let reason = if error.kind() == std::io::ErrorKind::NotFound {
+                format!("{error}; write a file to begin with: vmcp init --output {path}")
+            } else {
+                error.to_string()
+            };
+            Faults { unreadable: Some(reason), ..Faults::default() }
+        };
+        load(std::fs::read_to_string(&self.config).map_err(unreadable)?)
     }
 
     /// As [`ConfigFile::load`], with the faults told as the end of the command.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use self::import::Imported;
 use super::outcome::{Failure, complain, print};
 
 #[derive(Debug, Args)]
@@ -34,16 +35,26 @@ impl Init {
         if name.is_empty() {
             return Err(Failure::Usage("--name must not be empty".to_owned()));
         }
-        let text = match &from {
-            None => starter::starter(&name),
-            Some(path) => import::import(path, &name).map_err(Failure::Fault)?,
+        let (text, variables) = match &from {
+            None => (starter::starter(&name), Vec::new()),
+            Some(path) => {
+                let Imported { text, variables } =
+                    import::import(path, &name).map_err(Failure::Fault)?;
+                (text, variables)
+            }
         };
         let Some(path) = output else {
             print(&text);
             return Ok(());
         };
         write::write(&path, &text, force).map_err(Failure::Fault)?;
-        complain(&format!("wrote {0}; check it with: vmcp validate --config {0}", path.display()));
+        let first = if variables.is_empty() {
+            String::new()
+        } else {
+            format!("set {}, then ", variables.join(", "))
+        };
+        let path = path.display();
+        complain(&format!("wrote {path}; {first}check it with: vmcp validate --config {path}"));
         Ok(())
     }
 }

@@ -66,7 +66,11 @@ pub(crate) fn because(entry: &Entry) -> Option<String> {
             format!("excludeAll of {} in aggregation.tools", entry.backend)
         }
         Because::Hidden(Hides::Filter) => {
-            format!("not in the filter of {} in aggregation.tools", entry.backend)
+            // Filters come after overrides: they know the name that those give.
+            format!(
+                "{} is not in the filter of {} in aggregation.tools",
+                entry.wanted, entry.backend
+            )
         }
         Because::NameTaken(settled) => format!("name conflict: {settled}"),
     })

@@ -9,14 +9,12 @@ use vmcp_aggregate::settings::Limits;
 use vmcp_config::Duration;
 use vmcp_core::plan_lanes;
 
+use super::arguments::{at_least_one, host_name, origin, positive, seal_key, threads};
 use super::config::{ConfigFile, Loaded};
 use super::log;
 use super::outcome::{Failure, block_on};
 use crate::parts::About;
-use crate::serve::{Options, SealKey, SealKeyError, ServeError, Server};
-
-/// The most threads that answer requests.
-const MOST_THREADS: usize = 1024;
+use crate::serve::{Options, SealKey, ServeError, Server};
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -38,16 +36,16 @@ pub(crate) struct Serve {
     )]
     session_ttl: Duration,
     /// The most sessions of clients of revision 2025-11-25 and older.
-    #[arg(long, default_value = "10000", value_name = "NUMBER")]
+    #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = at_least_one)]
     max_sessions: NonZeroUsize,
     /// The most connections of clients; more wait to be accepted.
-    #[arg(long, default_value = "4096", value_name = "NUMBER")]
+    #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = at_least_one)]
     max_connections: NonZeroUsize,
     /// The most requests under way; more are answered 503.
-    #[arg(long, default_value = "4096", value_name = "NUMBER")]
+    #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = at_least_one)]
     max_requests: NonZeroUsize,
     /// The largest message of a client, in bytes.
-    #[arg(long, default_value = "8388608", value_name = "BYTES")]
+    #[arg(long, default_value = "8388608", value_name = "BYTES", value_parser = at_least_one)]
     max_message_bytes: NonZeroUsize,
     /// Threads that answer requests; as many as there are processors to run on if this is not given.
     #[arg(long, value_name = "NUMBER", value_parser = threads)]
@@ -56,20 +54,16 @@ pub(crate) struct Serve {
     #[arg(long, default_value = "10s", value_name = "DURATION")]
     drain: Duration,
     /// A host name that is served, besides those of this machine. Repeatable.
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = host_name)]
     allow_host: Vec<String>,
     /// An origin whose pages may use the server, such as https://app.example.com. Repeatable.
-    #[arg(long, value_name = "ORIGIN")]
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
     /// A file with a key, as `openssl rand -hex 32` prints one, for what stateless clients carry from
     /// one round to the next. The first seals, all open: replicas share them, and a new one is put
     /// before the old ones. Repeatable; without any, a key is made up at each start.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
     seal_key: Vec<SealKey>,
-}
-
-fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
-    SealKey::read(path.as_ref())
 }
 
 impl Serve {
@@ -136,21 +130,6 @@ impl Serve {
         };
         (config, options)
     }
-}
-
-/// A number of threads that a machine can have.
-fn threads(text: &str) -> Result<NonZeroUsize, String> {
-    let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MOST_THREADS);
-    number.ok_or_else(|| format!("must be a number from 1 to {MOST_THREADS}"))
-}
-
-/// A duration that something can happen in.
-fn positive(text: &str) -> Result<Duration, String> {
-    if text.starts_with('-') || text == "0" {
-        return Err("must be more than 0, such as 30m".to_owned());
-    }
-    let duration: Duration = text.parse().map_err(|error| format!("{error}"))?;
-    if duration.is_zero() { positive("0") } else { Ok(duration) }
 }
 
 /// Why the server cannot start, and what to do.

@@ -90,7 +90,7 @@ fn a_server_that_lets_everybody_in_is_one_that_no_client_logs_in_at() {
 #[test]
 fn an_address_that_cannot_be_meant_is_wrong_usage() {
     for (arguments, says) in [
-        (&["mcp.example/mcp", "--client", "claude"][..], "relative URL"),
+        (&["mcp.example/mcp", "--client", "claude"][..], "such as https://mcp.example/mcp"),
         (&["ftp://mcp.example", "--client", "claude"], "http or https"),
         (&["https://alice:secret@mcp.example", "--client", "claude"], "password"),
         (&["https://mcp.example", "--client", "netscape"], "possible values: claude"),

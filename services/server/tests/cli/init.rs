@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
-use crate::program::{Folder, vmcp};
+use crate::program::{Folder, vmcp, vmcp_with};
 
 #[test]
 fn the_file_to_begin_with_is_valid_and_known_to_editors() {
@@ -80,14 +80,17 @@ fn a_clients_file_becomes_a_valid_configuration_without_its_secrets() {
                                   "env": {"TOKEN": "${input:token}"}},},
         }"#,
     );
-    for (from, backends) in [(&claude, "2"), (&code, "0")] {
+    for (from, backends) in [(&claude, "3"), (&code, "0")] {
         let imported = folder.path("imported.yaml");
         let ended = vmcp(&["init", "--from", from, "--output", &imported, "--force"]);
         assert_eq!(ended.code, 0, "{ended:?}");
         let text = std::fs::read_to_string(&imported).unwrap();
         assert!(!text.contains("hunter2"), "{text}");
         assert!(text.contains("create_proxy"), "{text}");
-        let validated = vmcp(&["validate", "-c", &imported, "-o", "json"]);
+        let validated = vmcp_with(
+            &["validate", "-c", &imported, "-o", "json"],
+            &[("MCP_KEY_X_KEY", "hunter2")],
+        );
         assert_eq!(validated.code, 0, "{validated:?}");
         let json: serde_json::Value = serde_json::from_str(&validated.out).unwrap();
         assert_eq!(json["summary"]["backends"], backends);

@@ -49,8 +49,8 @@ fn names_are_shown_with_where_they_come_from() {
         entries(aggregation),
         [
             "one_new = one.x [override prefix] shown",
-            "one_y = one.y [prefix] not in the filter of one in aggregation.tools",
-            "one_z = one.z [prefix] not in the filter of one in aggregation.tools",
+            "one_y = one.y [prefix] y is not in the filter of one in aggregation.tools",
+            "one_z = one.z [prefix] z is not in the filter of one in aggregation.tools",
             "two_x = two.x [prefix] excludeAll of two in aggregation.tools",
         ]
     );

@@ -50,7 +50,9 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         (serve(&["--session-ttl", "0s"]), "must be more than 0"),
         (serve(&["--session-ttl", "-5m"]), "must be more than 0"),
         (serve(&["--session-ttl", "soon"]), "such as 500ms, 30s"),
-        (serve(&["--max-sessions", "0"]), "--max-sessions"),
+        (serve(&["--max-sessions", "0"]), "must be a whole number of at least 1"),
+        (serve(&["--allow-host", "https://tools.example.com"]), "such as tools.example.com"),
+        (serve(&["--allow-origin", "app.example.com"]), "such as https://app.example.com"),
         (serve(&["--threads", "0"]), "must be a number from 1 to 1024"),
         (serve(&["--threads", "1025"]), "must be a number from 1 to 1024"),
         (serve(&["--seal-key", "/nowhere"]), "cannot read /nowhere"),
@@ -74,6 +76,7 @@ fn the_configuration_file_may_be_named_by_the_environment() {
     let ended = vmcp_with(&["validate"], &[("VMCP_CONFIG", &missing)]);
     assert_eq!(ended.code, 1);
     assert!(ended.err.starts_with(&format!("cannot read {missing}: ")), "{ended:?}");
+    assert!(ended.err.ends_with(&format!("vmcp init --output {missing}\n")), "{ended:?}");
 }
 
 #[test]

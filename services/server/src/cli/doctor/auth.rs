@@ -86,9 +86,10 @@ impl Auth {
 }
 
 fn address(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let wanted = || "it must be an http or https URL, such as https://mcp.example/mcp".to_owned();
+    let url = Url::parse(text).map_err(|_| wanted())?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err("it must be an http or https URL".to_owned());
+        return Err(wanted());
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("it must not have a user name or a password in it".to_owned());

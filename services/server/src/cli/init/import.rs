@@ -1,11 +1,13 @@
 //! A configuration from a client's file.
 //!
 //! What can be taken over becomes a backend. What cannot stands in a comment that says what to do;
-//! values of `env` and `headers` are never copied.
+//! values of `env` and `headers` are never copied: a header's value comes from a variable of the environment.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::Path;
+
+use vmcp_header_injection::CredentialHeader;
 
 use super::client_file::{ClientFile, Kind, Server};
 use super::lenient;
@@ -14,8 +16,19 @@ use super::starter::{head, quoted};
 /// The port of the first bridge; the next one has the next.
 const BRIDGES: u16 = 8101;
 
+/// What is in front of the headers that backends want.
+const CREDENTIALS: &str = "\n# The headers of the client's file. Each variable has to hold a header's whole value, such \
+                           as \"Bearer ...\".\noutgoingAuth:\n  source: inline\n  backends:\n";
+
+/// A configuration file.
+pub(super) struct Imported {
+    pub(super) text: String,
+    /// The variables of the environment that it wants.
+    pub(super) variables: Vec<String>,
+}
+
 /// The file's servers as a configuration file.
-pub(super) fn import(path: &Path, name: &str) -> Result<String, String> {
+pub(super) fn import(path: &Path, name: &str) -> Result<Imported, String> {
     let shown = path.display();
     let text =
         std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
@@ -28,15 +41,24 @@ pub(super) fn import(path: &Path, name: &str) -> Result<String, String> {
     Ok(render(&file, &path, name))
 }
 
-fn render(file: &ClientFile, path: &Path, name: &str) -> String {
+fn render(file: &ClientFile, path: &Path, name: &str) -> Imported {
     let mut names = HashSet::new();
     let mut ports = BRIDGES..;
     let mut backends = String::new();
     let mut comments = String::new();
+    let mut credentials = String::new();
+    let mut variables = Vec::new();
     for server in &file.servers {
         let name = unique(&server.name, &mut names);
         match (entry(server, &name), bridged(server)) {
-            (Ok(entry), None) => backends.push_str(&entry),
+            (Ok(entry), None) => {
+                backends.push_str(&entry);
+                if let [header] = headers(server) {
+                    let variable = variable(&name, header, &variables);
+                    credentials.push_str(&credential(&name, header, &variable));
+                    variables.push(variable);
+                }
+            }
             (_, Some(why)) => {
                 let port = ports.next().unwrap_or_default();
                 comments.push_str(&bridge(file, server, path, &name, &why, port));
@@ -52,7 +74,39 @@ fn render(file: &ClientFile, path: &Path, name: &str) -> String {
     } else {
         "backends:\n"
     };
-    head(name) + "\n# Taken from the file of a client.\n" + list + &backends + &comments
+    let mut text =
+        head(name) + "\n# Taken from the file of a client.\n" + list + &backends + &comments;
+    if !credentials.is_empty() {
+        text += CREDENTIALS;
+        text += &credentials;
+    }
+    Imported { text, variables }
+}
+
+/// The headers that a server wants.
+fn headers(server: &Server) -> &[String] {
+    match &server.kind {
+        Kind::Remote { headers, .. } => headers,
+        Kind::Stdio | Kind::Unknown => &[],
+    }
+}
+
+/// Has a backend shown the header that it wants.
+fn credential(name: &str, header: &str, variable: &str) -> String {
+    format!(
+        "    {}:\n      type: header_injection\n      headerInjection: {{headerName: {}, headerValueEnv: {variable}}}\n",
+        quoted(name),
+        quoted(header)
+    )
+}
+
+/// A variable that none of those `taken` is: two backends never share a secret by accident.
+fn variable(name: &str, header: &str, taken: &[String]) -> String {
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let plain: String = format!("MCP_{name}_{header}").chars().map(upper).collect();
+    let numbered = (2..).map(|number| format!("{plain}_{number}"));
+    let mut names = std::iter::once(plain.clone()).chain(numbered);
+    names.find(|name| !taken.contains(name)).unwrap_or(plain)
 }
 
 /// The backend that a server becomes, or why it cannot be one.
@@ -90,11 +144,15 @@ fn bridged(server: &Server) -> Option<String> {
     match &server.kind {
         _ if server.disabled => None,
         Kind::Stdio => Some("speaks stdio, which needs a bridge to HTTP".to_owned()),
-        Kind::Remote { headers, .. } if !headers.is_empty() => Some(format!(
-            "wants the header {}, which this version sends to no backend; a bridge adds it",
-            headers.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ")
-        )),
-        Kind::Remote { .. } | Kind::Unknown => None,
+        Kind::Remote { headers, .. } => match headers.as_slice() {
+            [] => None,
+            [header] if header.parse::<CredentialHeader>().is_ok() => None,
+            headers => Some(format!(
+                "wants the headers {}, and a backend can be shown one that is not the transport's; a bridge adds them",
+                headers.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ")
+            )),
+        },
+        Kind::Unknown => None,
     }
 }
 

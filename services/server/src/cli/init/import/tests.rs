@@ -4,8 +4,12 @@ use super::*;
 
 fn imported(document: &Value) -> String {
     let file = ClientFile::new(document).unwrap();
-    let text = render(&file, Path::new("/home/o'hara/mcp.json"), "tools");
-    assert!(crate::cli::config::load(text.clone()).is_ok(), "{text}");
+    let Imported { text, variables } = render(&file, Path::new("/home/o'hara/mcp.json"), "tools");
+    // The variables are all that is missing.
+    match crate::cli::config::load(text.clone()) {
+        Ok(_) => assert!(variables.is_empty(), "{text}"),
+        Err(faults) => assert_eq!(faults.mistakes.len(), variables.len(), "{faults:?} {text}"),
+    }
     text
 }
 
@@ -43,17 +47,33 @@ fn what_cannot_be_taken_over_says_why() {
     let text = imported(&json!({"servers": {
         "placeholder": {"type": "http", "url": "https://${input:host}/mcp"},
         "credentials": {"type": "http", "url": "https://me:hunter2@a.test/mcp"},
-        "headers": {"type": "http", "url": "https://a.test/mcp", "headers": {"X-Key": "hunter2"}},
+        "headers": {"url": "https://a.test/mcp", "headers": {"X-Key": "hunter2", "X-Org": "a"}},
+        "host": {"url": "https://a.test/mcp", "headers": {"Host": "b.test"}},
         "off": {"type": "http", "url": "https://a.test/mcp", "disabled": true},
         "nothing": {},
     }, "inputs": []}));
     assert!(!text.contains("hunter2"), "{text}");
     assert!(text.contains("# placeholder: its url has a placeholder"));
     assert!(text.contains("# credentials: its url cannot be used"));
-    assert!(text.contains("# headers: wants the header X-Key"));
+    assert!(text.contains("# headers: wants the headers X-Key, X-Org, and"));
+    assert!(text.contains("# host: wants the headers Host, and"));
     assert!(text.contains("# off: switched off"));
     assert!(text.contains("# nothing: neither url nor command"));
     assert!(text.contains("backends: []"));
+}
+
+#[test]
+fn a_header_becomes_a_credential_whose_value_is_a_variable_of_its_own() {
+    let header = |name: &str| json!({"url": "https://a.test/mcp", "headers": {name: "hunter2"}});
+    let text = imported(&json!({"mcpServers": {
+        "docs": header("Authorization"), "a": header("b-c"), "a b": header("c"), "1": header("X-K\u{20ac}"),
+    }}));
+    assert!(!text.contains("hunter2"), "{text}");
+    assert!(text.contains(
+        "    \"docs\":\n      type: header_injection\n      headerInjection: {headerName: \"Authorization\", \
+         headerValueEnv: MCP_DOCS_AUTHORIZATION}\n"
+    ));
+    assert!(text.contains("MCP_A_B_C}") && text.contains("MCP_A_B_C_2}"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,87 @@
+//! Values of options that are more than text.
+
+use std::num::NonZeroUsize;
+
+use vmcp_config::Duration;
+
+use crate::serve::{SealKey, SealKeyError};
+
+/// The most threads that answer requests.
+const MOST_THREADS: usize = 1024;
+
+pub(super) fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
+    SealKey::read(path.as_ref())
+}
+
+/// A duration that something can happen in.
+pub(super) fn positive(text: &str) -> Result<Duration, String> {
+    if text.starts_with('-') || text == "0" {
+        return Err("must be more than 0, such as 30m".to_owned());
+    }
+    let duration: Duration = text.parse().map_err(|error| format!("{error}"))?;
+    if duration.is_zero() { positive("0") } else { Ok(duration) }
+}
+
+pub(super) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "must be a whole number of at least 1".to_owned())
+}
+
+/// A number of threads that a machine can have.
+pub(super) fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let number = text.parse().ok().filter(|number: &NonZeroUsize| number.get() <= MOST_THREADS);
+    number.ok_or_else(|| format!("must be a number from 1 to {MOST_THREADS}"))
+}
+
+/// What a `Host` header can be. One that no request could have would never be served.
+pub(super) fn host_name(text: &str) -> Result<String, String> {
+    if is_place(text) {
+        return Ok(text.to_owned());
+    }
+    Err("must be a host, such as tools.example.com, or tools.example.com:8443 for that port alone"
+        .to_owned())
+}
+
+/// What an `Origin` header can be (RFC 6454 section 7), or `*` for any.
+pub(super) fn origin(text: &str) -> Result<String, String> {
+    let known = ["*", "null"].contains(&text);
+    if known
+        || text.split_once("://").is_some_and(|(scheme, place)| is_word(scheme) && is_place(place))
+    {
+        return Ok(text.to_owned());
+    }
+    Err("must be a scheme and a host, such as https://app.example.com, without anything behind it; or * for any"
+        .to_owned())
+}
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+}
+
+/// A host, with or without a port.
+fn is_place(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_origins_are_those_that_requests_can_have() {
+        for text in ["a", "tools.example.com", "tools.example.com:8443", "[::1]:80", "10.0.0.7"] {
+            assert!(host_name(text).is_ok(), "{text}");
+            assert!(origin(&format!("https://{text}")).is_ok(), "{text}");
+        }
+        for text in ["*", "null", "vscode-webview://1a2b"] {
+            assert!(origin(text).is_ok(), "{text}");
+        }
+        for text in ["", "https://a", "a/", "a/b", "me@a", "a b", "*"] {
+            assert!(host_name(text).is_err(), "{text}");
+        }
+        for text in ["", "a", "://a", "https://", "https://a/", "https://a?b", "https://me@a"] {
+            assert!(origin(text).is_err(), "{text}");
+        }
+    }
+}
