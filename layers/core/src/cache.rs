@@ -73,6 +73,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
             *old = entry;
             return;
         }
+        shard.forget_expired(now);
         if shard.entries.len() >= self.per_shard {
             shard.make_room(now);
         }
@@ -101,7 +102,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         }
     }
 
-    /// How many entries there are, expired ones that nobody came across included: a gauge.
+    /// How many entries there are, expired ones that nothing has taken the place of included: a gauge.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
@@ -121,6 +122,20 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
 }
 
 impl<K: Eq + Hash, V> Shard<K, V> {
+    /// Lets go of the oldest two that are over, at most: what comes in pays for what goes, so that a cache that was
+    /// full once, of secrets perhaps, does not stay so.
+    fn forget_expired(&mut self, now: SystemTime) {
+        for _ in 0..2 {
+            let Some(key) = self.order.front() else { return };
+            if self.entries.get(key).is_some_and(|entry| entry.expires_at > now) {
+                return;
+            }
+            if let Some(key) = self.order.pop_front() {
+                self.entries.remove(&key);
+            }
+        }
+    }
+
     fn make_room(&mut self, now: SystemTime) {
         // Each entry is looked at once at most before one without a second chance comes.
         for _ in 0..=self.order.len() {
@@ -166,6 +181,19 @@ mod tests {
         cache.insert("a", 1, at(10), at(0));
         assert_eq!(cache.get("a", at(9)), Some(1));
         assert_eq!(cache.get("a", at(10)), None);
+    }
+
+    #[test]
+    fn what_has_expired_goes_as_others_come() {
+        let cache = Cache::new(1024);
+        for key in 0..500 {
+            cache.insert(key, key, at(10), at(0));
+        }
+        assert_eq!(cache.len(), 500);
+        for key in 1000..1500 {
+            cache.insert(key, key, at(30), at(20));
+        }
+        assert!(cache.len() < 600, "{}", cache.len());
     }
 
     #[test]
