@@ -72,12 +72,6 @@ impl Health {
             Self::Unknown => "unknown",
         }
     }
-
-    /// Whether it counts as routable (`backendCount`): ready and unauthenticated ones do.
-    #[must_use]
-    pub const fn is_routable(self) -> bool {
-        matches!(self, Self::Ready | Self::Unauthenticated)
-    }
 }
 
 impl Monitor {

@@ -13,7 +13,7 @@
 //! | [`Rejection::not_acceptable`], [`Rejection::unsupported_media_type`] | 406, 415 | -32600 |
 //! | [`Rejection::too_large`], [`Rejection::too_slow`] | 413, 408 | -32600 |
 //! | [`Rejection::overloaded`] | 503 and `Retry-After` | -32603 |
-//! | [`Rejection::backend_unavailable`], [`Rejection::backend_timed_out`] | 200 | -32603 |
+//! | [`Rejection::backend_unavailable`] | 200 | -32603 |
 //! | [`Rejection::circuit_open`], [`Rejection::no_credentials`] | 200 | -32603 |
 //! | [`Rejection::log_in_again`] | 401 | -32603 |
 //! | [`Rejection::denied`], [`Rejection::needs_scopes`] | 403 | 403 |
@@ -182,17 +182,10 @@ impl Rejection {
         refusal
     }
 
-    /// A backend that could not be reached or broke off. Retrying can help.
+    /// A backend that could not be reached, broke off or did not answer in time. Retrying can help.
     #[must_use]
     pub fn backend_unavailable(backend: &str, problem: &str) -> Self {
         let message = format!("backend {backend} {problem}");
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(retryable(backend))
-    }
-
-    /// A backend that did not answer within `timeouts.*`.
-    #[must_use]
-    pub fn backend_timed_out(backend: &str) -> Self {
-        let message = format!("backend {backend} did not answer in time");
         Self::new(StatusCode::OK, code::INTERNAL, message).with_data(retryable(backend))
     }
 

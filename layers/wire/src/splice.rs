@@ -65,22 +65,6 @@ impl<'a> Splice<'a> {
         self.add(Span { start: at, end: at }, text, Purpose::Appended { object })
     }
 
-    /// Puts the member `key` first into the object that begins at `start`, of which the caller knows that it has none of that
-    /// name and whether it `has_members`. The object need not have come to its end.
-    pub fn prepend_member(
-        &mut self,
-        start: u32,
-        has_members: bool,
-        key: &str,
-        value: &[u8],
-    ) -> &mut Self {
-        let mut text = member_text(key, value);
-        if has_members {
-            text.push(b',');
-        }
-        self.insert(start.saturating_add(1), text)
-    }
-
     /// Removes the member `key` of `object` with its comma, every one if there are several; nothing if there is none. A member
     /// of that name that was appended by this splice goes too.
     pub fn remove_member(&mut self, object: Span, key: &str) -> &mut Self {

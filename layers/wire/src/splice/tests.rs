@@ -98,16 +98,6 @@ fn replaces_a_member_that_it_appended() {
 }
 
 #[test]
-fn prepends_to_an_object_that_has_not_come_whole() {
-    let start = r#"{"id":1,"result":{"#;
-    assert_eq!(
-        edit(start, |splice| _ = splice.prepend_member(17, true, "a", b"1")),
-        r#"{"id":1,"result":{"a":1,"#
-    );
-    assert_eq!(edit("{}", |splice| _ = splice.prepend_member(0, false, "a", b"1")), r#"{"a":1}"#);
-}
-
-#[test]
 fn removes_members_with_their_commas() {
     let text = r#"{ "a":1, "b" : 2 ,"c":3 }"#;
     for (names, expected) in [
