@@ -1,7 +1,7 @@
 //! Has the linker lay the functions side by side that a gateway runs (`layout.txt`).
 //!
-//! A process keeps in memory what it touches of its program, in windows of 64 KiB. Of the 16 MB of code a
-//! tenth is run; scattered over all of it, it takes 5 MB more than side by side.
+//! A process keeps in memory what it touches of its program, in windows of 64 KiB. A tenth of the
+//! code is run; scattered over all of it, it takes 5 MB more than side by side.
 
 use std::path::Path;
 use std::{env, fs, io};

@@ -1,7 +1,7 @@
 """Writes services/server/layout.txt: the functions that a gateway runs, those first that every gateway runs.
 
-A process keeps in memory what it touches of its program, in windows of 64 KiB. Of the 16 MB of code a tenth is
-run, scattered over all of it by the linker; side by side it takes a third of the memory, and calls meet fewer pages.
+A process keeps in memory what it touches of its program, in windows of 64 KiB. A tenth of the code is run,
+scattered over all of it by the linker; side by side it takes a third of the memory, and calls meet fewer pages.
 
     cargo build --release -p vmcp -p vmcp-bench
     python3 tests/tools/layout/layout.py target/release
