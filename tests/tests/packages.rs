@@ -25,6 +25,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ),
     ("aws-sts", "signed: AWS4-HMAC-SHA256 Credential=ASIAEXAMPLE\n"),
     ("breaker", "first 502, then open: true\n"),
+    ("decode", "asked for: ping\n200\n400\n"),
     ("header-injection", "x-api-key: s3cr3t\n"),
     ("telemetry", "requests are counted: true\n"),
     ("timeout", "elapsed: true\n"),
