@@ -283,6 +283,12 @@ fn every_crate_has_a_readme_a_description_and_the_workspace_lints() {
         }
     }
     assert_none(&broken, "a crate brings along what a reader looks for");
+    let front = fs::read_to_string(root().join("README.md")).unwrap();
+    let is_offered = |place: &str| place.starts_with("layers/") || place.starts_with("services/");
+    for (name, place, _) in CRATES.iter().filter(|(_, place, _)| is_offered(place)) {
+        let link = format!("[{name}]({place}/README.md)");
+        assert!(front.contains(&link), "README.md leads to every crate: {link}");
+    }
     let log = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
     assert!(log.contains("## [Unreleased]"), "CHANGELOG.md begins with what is unreleased");
 }
