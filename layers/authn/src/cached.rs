@@ -86,6 +86,12 @@ impl<I: Inspect> Cached<I> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// A gauge for others to keep: [`len`](Self::len) for as long as this is there. It keeps nothing itself.
+    pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<I> {
+        let memory = Arc::downgrade(&self.0);
+        move || memory.upgrade().map(|memory| memory.known.len())
+    }
 }
 
 impl<I: Inspect> Inspect for Cached<I> {

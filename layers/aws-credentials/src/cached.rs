@@ -64,6 +64,12 @@ impl<A: AssumeRole> Cached<A> {
         self.len() == 0
     }
 
+    /// A gauge for others to keep: [`len`](Self::len) for as long as this is there. It keeps nothing itself.
+    pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<A> {
+        let shared = Arc::downgrade(&self.shared);
+        move || shared.upgrade().map(|shared| shared.kept.len())
+    }
+
     async fn fetch(
         &self,
         assumption: &Arc<Assumption>,

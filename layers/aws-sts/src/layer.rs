@@ -93,6 +93,13 @@ impl<A> AwsStsLayer<A> {
         self.with(|settings| settings.clock = clock)
     }
 
+    /// A gauge for others to keep: for how many tokens the role is remembered, for as long as this is there. To be
+    /// called when all is set.
+    pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<A> {
+        let plans = Arc::downgrade(&self.settings.plans);
+        move || plans.upgrade().map(|plans| plans.len())
+    }
+
     fn with(self, change: impl FnOnce(&mut Settings<A>)) -> Self {
         let mut settings = Settings::clone(&self.settings);
         change(&mut settings);

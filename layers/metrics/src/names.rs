@@ -38,6 +38,9 @@ pub const AUTH_KIND: &str = "vmcp.auth_server.kind";
 /// The label that says where the authorization server stores it: `memory` or `redis`.
 pub const AUTH_STORAGE: &str = "vmcp.auth_server.storage";
 
+/// The label that says what entries are that are kept in memory.
+pub const KEPT: &str = "vmcp.kept";
+
 /// What stands in the place of a name that is one too many.
 pub const OTHER: &str = "_OTHER";
 
@@ -93,6 +96,8 @@ metrics! {
     PARKED_CALLS = Gauge "vmcp_parked_calls" "";
     /// Messages to clients that found no room. Fed by the server.
     DROPPED_MESSAGES = Counter "vmcp_dropped_messages" "";
+    /// Entries that are kept in memory for a while, by what they are. Fed by the server.
+    HELD = Gauge "vmcp_held_entries" "";
     /// Connections of clients that are open. Fed by the server.
     CONNECTIONS = Gauge "vmcp_connections" "";
     /// Connections to backends that are open, to all together. Fed by the server.

@@ -35,6 +35,10 @@ pub(crate) fn shown(legacy: bool) -> String {
         .u64_observable_gauge(names::AUTH_STORED.name)
         .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::AUTH_KIND, "clients")]))
         .build();
+    _ = meter
+        .u64_observable_gauge(names::HELD.name)
+        .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::KEPT, "list_views")]))
+        .build();
     let mut text = Vec::new();
     TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();
     String::from_utf8(text).unwrap()

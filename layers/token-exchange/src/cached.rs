@@ -116,6 +116,12 @@ impl<X: Exchange> Cached<X> {
         self.len() == 0
     }
 
+    /// A gauge for others to keep: [`len`](Self::len) for as long as this is there. It keeps nothing itself.
+    pub fn gauge(&self) -> impl Fn() -> Option<usize> + Send + Sync + use<X> {
+        let shared = Arc::downgrade(&self.0);
+        move || shared.upgrade().map(|shared| shared.entries.len())
+    }
+
     /// The outcome that is remembered. `again` is called if it is time to refresh it.
     fn remembered(
         &self,

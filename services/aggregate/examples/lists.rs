@@ -70,9 +70,9 @@ async fn main() -> Result<(), BoxError> {
     let caller = |n: u32| (Identity::new("https://idp.test", &n.to_string()), None);
     let cold = time(&own, "tools/list", caller).await?;
     println!("tools/list, each caller new       {:>9.0} us", cold / 1e3);
-    let report = own.report();
-    let (callers, offers) = (report.caller_offers, report.different_offers);
-    println!("{callers} callers, {offers} offers, {} catalogs", report.caller_catalogs);
+    let kept = own.kept();
+    let (callers, offers) = (kept.caller_offers, kept.different_offers);
+    println!("{callers} callers, {offers} offers, {} catalogs", kept.caller_catalogs);
     Ok(())
 }
 

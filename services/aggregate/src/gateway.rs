@@ -86,6 +86,12 @@ impl Gateway {
         status::counts(&self.0.hub)
     }
 
+    /// What is kept in memory for a while.
+    #[must_use]
+    pub fn kept(&self) -> status::Kept {
+        status::kept(&self.0.hub)
+    }
+
     /// What is known of the backends alone, in the order of the configuration.
     #[must_use]
     pub fn backends(&self) -> Vec<status::BackendReport> {

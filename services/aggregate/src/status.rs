@@ -27,6 +27,17 @@ pub struct Report {
     pub conflicts: Vec<Conflict>,
     /// Sessions of stateful clients.
     pub sessions: usize,
+    /// Calls that wait for a stateless client's answer.
+    pub parked_calls: usize,
+    /// Notifications that were dropped since the process began, because their clients did not read.
+    pub dropped_messages: u64,
+}
+
+/// What is kept in memory for a while, besides what [`Counts`] has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Lists as single callers see them.
+    pub list_views: usize,
     /// Sessions with stateful backends on behalf of stateless clients.
     pub shared_sessions: usize,
     /// Offers of single callers, of backends that offer each caller something else.
@@ -35,10 +46,6 @@ pub struct Report {
     pub different_offers: usize,
     /// Catalogs that were made with such offers.
     pub caller_catalogs: usize,
-    /// Calls that wait for a stateless client's answer.
-    pub parked_calls: usize,
-    /// Notifications that were dropped since the process began, because their clients did not read.
-    pub dropped_messages: u64,
     /// Open `subscriptions/listen` streams of stateless clients.
     pub listeners: usize,
 }
@@ -118,6 +125,21 @@ pub(crate) fn counts(hub: &Hub) -> Counts {
     }
 }
 
+pub(crate) fn kept(hub: &Hub) -> Kept {
+    let snapshot = hub.snapshot();
+    let own = snapshot.links.iter().filter_map(|link| link.own.as_ref()).map(Owns::count);
+    let (caller_offers, different_offers) =
+        own.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
+    Kept {
+        list_views: hub.views.len(),
+        shared_sessions: hub.shared.len(),
+        caller_offers,
+        different_offers,
+        caller_catalogs: hub.mixed.len(),
+        listeners: hub.listeners.len(),
+    }
+}
+
 pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
     let report = |link: &Arc<Link>| {
         let status = link.status();
@@ -147,21 +169,13 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
     let snapshot = hub.snapshot();
     let catalog = snapshot.catalog();
     let Counts { sessions, parked_calls, dropped_messages } = counts(hub);
-    let own = snapshot.links.iter().filter_map(|link| link.own.as_ref()).map(Owns::count);
-    let (caller_offers, different_offers) =
-        own.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1));
     Report {
         name: snapshot.name.clone(),
         backends: backends(&snapshot),
         entries: entries::entries(&snapshot, &catalog),
         conflicts: catalog.conflicts.clone(),
         sessions,
-        shared_sessions: hub.shared.len(),
-        caller_offers,
-        different_offers,
-        caller_catalogs: hub.mixed.len(),
         parked_calls,
         dropped_messages,
-        listeners: hub.listeners.len(),
     }
 }

@@ -77,6 +77,10 @@ impl Views {
         View(lock(&self.kept).insert(key, content, made, bytes))
     }
 
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.kept).len()
+    }
+
     /// Lets go of what belongs to catalogs that are no longer there.
     pub(crate) fn sweep(&self) {
         lock(&self.kept).retain(|(serial, ..)| serial.is_alive());

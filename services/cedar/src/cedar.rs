@@ -142,6 +142,14 @@ impl Cedar {
         self
     }
 
+    /// How many callers, decisions and sets of policies are kept, all together: a gauge.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        let Self { views, slices, decisions, open, upstream, .. } = self;
+        let known = upstream.as_ref().map_or(0, Upstream::len);
+        views.len() + slices.len() + decisions.len() + open.len() + known
+    }
+
     /// The caller that looks like `subject`; the same one for all that look alike.
     fn view(&self, subject: Subject<'_>, epoch: u64) -> Arc<View> {
         let key = subject.key(self, epoch);

@@ -37,6 +37,10 @@ impl Upstream {
         Self { provider: provider.into(), known: Cache::new(4096) }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.known.len()
+    }
+
     /// What the caller's access token says; `None` if there is none, or it is no JWT with a subject:
     /// then nobody knows who is asking, and the gateway's own token is no substitute.
     pub(crate) async fn said(

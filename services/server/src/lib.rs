@@ -3,6 +3,7 @@
 pub mod cli;
 mod demo;
 pub mod guard;
+mod held;
 mod logins;
 mod old_clients;
 pub mod parts;

@@ -37,6 +37,7 @@ pub(crate) use self::records::Recording;
 pub use self::records::Records;
 pub use self::unstacked::Unstacked;
 pub use self::unsupported::Unsupported;
+use crate::held::Held;
 
 /// What the server is made of, for one configuration.
 #[derive(Debug)]
@@ -57,6 +58,8 @@ pub struct Parts {
     pub about: About,
     /// The level of the log.
     pub debug: bool,
+    /// How much the credentials of backends take in memory.
+    pub(crate) held: Held,
 }
 
 /// What `/status` and `inspect` show of the configuration as it is.
@@ -156,6 +159,7 @@ impl Parts {
             checks: Some(checks),
         };
         let settings = Unstacked { settings, backends };
+        let held = strategies.held;
         Ok(Self {
             settings,
             guards,
@@ -165,6 +169,7 @@ impl Parts {
             warnings,
             about,
             debug: matches!(log_level, Some(LogLevel::Debug)),
+            held,
         })
     }
 }

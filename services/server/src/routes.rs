@@ -2,12 +2,13 @@
 
 mod backends;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -16,12 +17,14 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
+use vmcp_aggregate::status::Kept;
 use vmcp_audit::AuditLayer;
 use vmcp_core::Body;
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
 
 use crate::guard::{CrowdLayer, HostsLayer};
+use crate::held::Held;
 use crate::logins::{Logins, VisitLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
 use crate::parts::{About, Guards, Measures, Recording};
@@ -45,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) reloads: Reloads,
     pub(crate) draining: AtomicBool,
     pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
+    pub(crate) held: Mutex<Held>,
 }
 
 /// What a reload leaves as it is.
@@ -203,6 +207,11 @@ impl Routes {
                 Err(refusal) => refusal.into_response(None),
             },
             "/metrics" => self.metrics(),
+            // Whoever looks at the address in a browser.
+            "/" => {
+                let message = "MCP clients connect to /mcp; /status tells how the server does";
+                document(StatusCode::NOT_FOUND, &json!({"error": "not_found", "message": message}))
+            }
             path => self
                 .resource(request.method(), path)
                 // Clients look for an authorization server: there is none, in a form they can read.
@@ -224,6 +233,34 @@ impl Routes {
 }
 
 impl Shared {
+    /// Counts what this counts as well.
+    pub(crate) fn hold(&self, more: Held) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).take_over(more);
+    }
+
+    /// How much is kept in memory for a while, by kind.
+    pub(crate) fn held(&self) -> BTreeMap<&'static str, usize> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner).counts();
+        let Kept {
+            list_views,
+            caller_offers,
+            different_offers,
+            caller_catalogs,
+            shared_sessions,
+            listeners,
+        } = self.fixed.gateway.kept();
+        held.extend([
+            ("list_views", list_views),
+            ("caller_offers", caller_offers),
+            ("different_offers", different_offers),
+            ("caller_catalogs", caller_catalogs),
+            ("shared_sessions", shared_sessions),
+            ("subscription_streams", listeners),
+            ("old_client_streams", self.fixed.old.len()),
+        ]);
+        held
+    }
+
     /// What `/status` shows.
     fn status(&self) -> Value {
         let report = self.fixed.gateway.report();
@@ -271,9 +308,7 @@ impl Shared {
                 "settled": conflict.settled,
             })).collect::<Vec<_>>(),
             "sessions": report.sessions,
-            "subscription_streams": report.listeners,
-            "old_client_streams": self.fixed.old.len(),
-            "shared_sessions": report.shared_sessions,
+            "held": self.held(),
             "parked_calls": report.parked_calls,
             "dropped_messages": report.dropped_messages,
             "connections": self.connections.load(Ordering::Relaxed),

@@ -12,8 +12,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -146,8 +146,17 @@ impl Server {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
-        let Parts { settings, guards, records, measures, issuing, warnings: _, about, debug: _ } =
-            parts;
+        let Parts {
+            settings,
+            guards,
+            records,
+            measures,
+            issuing,
+            warnings: _,
+            about,
+            debug: _,
+            mut held,
+        } = parts;
         let logins = Arc::<Logins>::default();
         let issuer = match &issuing {
             Some(issuing) => Some(Issuer::start(issuing, &logins).await?),
@@ -176,6 +185,7 @@ impl Server {
             logins,
         };
         fixed.gateway.admit_by(guards.admissions());
+        held.take_over(guards.held());
         let shared = Arc::new(Shared {
             stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(guards, recording, issuer)),
             fixed,
@@ -183,6 +193,7 @@ impl Server {
             reloads: Reloads::default(),
             draining: AtomicBool::new(false),
             connections: Arc::new(AtomicUsize::new(0)),
+            held: Mutex::new(held),
         });
         gauges::show(&shared, &egress);
         let routes = Routes { peer: address, shared };

@@ -17,6 +17,7 @@ use vmcp_header_injection::{Credential, CredentialHeader, HeaderInjectionLayer};
 use vmcp_token_exchange::{OAuthClient, Settings, TokenEndpoint, TokenExchangeLayer, TokenUrl};
 
 use super::environment;
+use crate::held::Held;
 use crate::stack::Credentials;
 
 /// How many callers' credentials of one strategy are remembered.
@@ -29,6 +30,8 @@ const STS_ENDPOINT: &str = "AWS_ENDPOINT_URL_STS";
 pub(super) struct Strategies {
     default: Option<Shown>,
     backends: HashMap<String, Shown>,
+    /// How much they keep.
+    pub(super) held: Held,
 }
 
 /// One strategy, ready to be used.
@@ -49,6 +52,7 @@ struct Converter<'a> {
     fetcher: &'a Fetcher,
     /// The first provider that users log in at, if they do so here.
     first: Option<&'a str>,
+    held: Held,
     mistakes: Vec<Mistake>,
 }
 
@@ -65,9 +69,11 @@ pub(super) fn strategies(
         FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
     let Ok(fetcher) = Fetcher::new(egress.clone(), policy) else {
         // Without a CA bundle there is nothing to be wrong with it.
-        return (Strategies { default: None, backends: HashMap::new() }, Vec::new());
+        let none = Strategies { default: None, backends: HashMap::new(), held: Held::default() };
+        return (none, Vec::new());
     };
-    let mut converter = Converter { fetcher: &fetcher, first, mistakes: Vec::new() };
+    let mut converter =
+        Converter { fetcher: &fetcher, first, held: Held::default(), mistakes: Vec::new() };
     let default = default.and_then(|strategy| converter.convert("outgoingAuth.default", strategy));
     let backends = backends
         .into_iter()
@@ -76,7 +82,8 @@ pub(super) fn strategies(
             Some((name, converter.convert(&at, strategy)?))
         })
         .collect();
-    (Strategies { default, backends }, converter.mistakes)
+    let Converter { fetcher: _, first: _, held, mistakes } = converter;
+    (Strategies { default, backends, held }, mistakes)
 }
 
 impl Strategies {
@@ -205,6 +212,7 @@ impl Converter<'_> {
         let settings = settings.scopes(&scopes).ok()?;
         let endpoint = TokenEndpoint::new(self.fetcher.clone(), settings, Clock::system());
         let exchange = vmcp_token_exchange::Cached::new(endpoint, Clock::system());
+        self.held.add("exchanged_tokens", exchange.gauge());
         let mut layer = TokenExchangeLayer::new(exchange).resending();
         if let Some(header) = header {
             layer = layer.header(header);
@@ -279,6 +287,7 @@ impl Converter<'_> {
         let duration = vmcp_aws_sts::SessionDuration::try_from(session_duration).ok()?;
         let sts = self.sts_of(at, &region, print)?;
         let assume = vmcp_aws_sts::Cached::new(sts, REMEMBERED, Clock::system());
+        self.held.add("aws_credentials", assume.gauge());
         let subject = subject_provider_name
             .map_or(Subject::Caller, |name| Subject::Upstream(name.as_str().into()));
         let layer = AwsStsLayer::new(region, roles.ok()?, assume)
@@ -286,6 +295,7 @@ impl Converter<'_> {
             .subject(subject)
             .session_name_claim(&session_name_claim)
             .session_duration(duration);
+        self.held.add("aws_roles", layer.gauge());
         Some(Credentials::Sts(layer))
     }
 

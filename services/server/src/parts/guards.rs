@@ -20,6 +20,10 @@ use vmcp_jwt::{Rules, Verifier};
 
 use super::environment;
 use super::own::{Own, Sessions};
+use crate::held::Held;
+
+/// Tokens that need not be verified again, as they are counted.
+const VERIFIED: &str = "verified_tokens";
 
 /// Who is let in, and what they may see and do.
 #[derive(Clone, Debug)]
@@ -32,6 +36,7 @@ pub struct Guards {
     pub authorize: Option<AuthorizeLayer<Cedar>>,
     /// Tokens of the embedded authorization server are taken, once it is there; until then nobody is let in.
     own: Option<OwnDoor>,
+    held: Held,
     /// What all of it was made of, the server's name among it, which policies speak of: the same again
     /// keeps the keys that were fetched and the decisions that were made.
     made_of: (String, IncomingAuth),
@@ -51,6 +56,7 @@ type Authenticated = (AuthenticateLayer<Arc<dyn Authenticate>>, ProtectedResourc
 
 struct Converter<'a> {
     egress: &'a Egress,
+    held: Held,
     mistakes: Vec<Mistake>,
 }
 
@@ -61,7 +67,7 @@ pub(super) fn guards(
     is_issuer: bool,
     egress: &Egress,
 ) -> (Option<Guards>, Vec<Mistake>) {
-    let mut converter = Converter { egress, mistakes: Vec::new() };
+    let mut converter = Converter { egress, held: Held::default(), mistakes: Vec::new() };
     let made_of = (name.to_owned(), incoming.clone());
     let IncomingAuth { method, authz } = incoming;
     let mut own = None;
@@ -85,10 +91,11 @@ pub(super) fn guards(
         Authz::None => Some(None),
         Authz::Cedar(cedar) => converter.cedar(name, cedar).map(Some),
     };
+    let Converter { egress: _, held, mistakes } = converter;
     let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
-        Guards { authenticate, resource, authorize, own, made_of }
+        Guards { authenticate, resource, authorize, own, held, made_of }
     });
-    (guards, converter.mistakes)
+    (guards, mistakes)
 }
 
 impl Guards {
@@ -96,7 +103,8 @@ impl Guards {
     #[must_use]
     pub fn none() -> Self {
         let made_of = (String::new(), IncomingAuth::anonymous());
-        Self { authenticate: None, resource: None, authorize: None, own: None, made_of }
+        let held = Held::default();
+        Self { authenticate: None, resource: None, authorize: None, own: None, held, made_of }
     }
 
     /// Lets in whoever has a token of the server that knows these sessions, if that is who is asked for.
@@ -106,9 +114,15 @@ impl Guards {
             && let Some(own) = Own::new(sessions, &door.audience)
         {
             let cached = Cached::verified(own, Clock::system());
+            self.held.add(VERIFIED, cached.gauge());
             self.authenticate = Some(door.layer(bearer(cached)));
         }
         self
+    }
+
+    /// How much they keep.
+    pub(crate) fn held(&self) -> Held {
+        self.held.clone()
     }
 
     /// What callers may hear on streams that are open already.
@@ -198,10 +212,12 @@ impl Converter<'_> {
             })
         });
         let jwt = Cached::verified(Jwt::new(Verifier::new(source.ok()?, rules)), clock());
+        self.held.add(VERIFIED, jwt.gauge());
         let authenticate = match introspection {
             None => bearer(jwt),
             Some(asked) => {
                 let opaque = Cached::introspected(asked.ok()?, clock());
+                self.held.add("introspected_tokens", opaque.gauge());
                 bearer(ByShape::new(jwt, opaque))
             }
         };
@@ -277,7 +293,10 @@ impl Converter<'_> {
                     None => parsed,
                 };
                 // The gateway asks it wherever it lists and routes.
-                Some(AuthorizeLayer::new(parsed).handing_inward())
+                let layer = AuthorizeLayer::new(parsed).handing_inward();
+                let cedar = Arc::downgrade(layer.policy());
+                self.held.add("policy_decisions", move || cedar.upgrade().map(|it| it.kept()));
+                Some(layer)
             }
             Err(faults) => {
                 for fault in faults.faults() {

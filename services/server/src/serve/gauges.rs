@@ -31,6 +31,11 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
     issuer(shared, telemetry);
     let open = egress.clone();
     telemetry.observe(&names::POOL_CONNECTIONS, move || count(open.gauges().open));
+    let keeping = Arc::downgrade(shared);
+    telemetry.observe_each(&names::HELD, names::KEPT, move |tell| {
+        let Some(shared) = keeping.upgrade() else { return };
+        shared.held().into_iter().for_each(|(kind, number)| tell(kind, count(number)));
+    });
     let watched = Arc::downgrade(shared);
     telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, move |tell| {
         each(&watched, |backend| {

@@ -119,7 +119,8 @@ async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {
 async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String> {
     let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
     let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
-    let Parts { settings, guards, records, measures, issuing, warnings, about, debug } = parts;
+    let Parts { settings, guards, records, measures, issuing, warnings, about, debug, held } =
+        parts;
     if !unchanged(measures.as_ref(), shared.fixed.measures.as_ref(), Measures::same) {
         return Err(
             "telemetry: changes are taken over at a restart only: restart the server, or undo them"
@@ -150,7 +151,9 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
     if !guarded {
         shared.fixed.gateway.admit_by(guards.admissions());
     }
+    shared.hold(held);
     if !guarded || !recorded {
+        shared.hold(guards.held());
         shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording, issuer)));
     }
     if !recorded && let Some(ended) = &current.recording {

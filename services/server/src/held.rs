@@ -1,0 +1,68 @@
+//! How much the process keeps in memory for a while, by kind: what is bounded can also be watched.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+type Gauge = Arc<dyn Fn() -> Option<usize> + Send + Sync>;
+
+/// Gauges of what the parts of a server keep. They keep nothing alive.
+#[derive(Clone, Default)]
+pub(crate) struct Held(Vec<(&'static str, Gauge)>);
+
+impl Held {
+    /// Counts what `gauge` counts as well, until that gives nothing any more.
+    pub(crate) fn add(
+        &mut self,
+        kind: &'static str,
+        gauge: impl Fn() -> Option<usize> + Send + Sync + 'static,
+    ) {
+        self.0.push((kind, Arc::new(gauge)));
+    }
+
+    /// Counts what `more` counts as well, and no longer what is gone.
+    pub(crate) fn take_over(&mut self, more: Self) {
+        self.0.retain(|(_, gauge)| gauge().is_some());
+        self.0.extend(more.0);
+    }
+
+    /// How much there is of each kind.
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
+        let mut counts = BTreeMap::new();
+        for (kind, gauge) in &self.0 {
+            *counts.entry(*kind).or_default() += gauge().unwrap_or_default();
+        }
+        counts
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.counts()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_counts_no_more() {
+        let (first, second) = (Arc::new(1), Arc::new(10));
+        let gauge = |count: &Arc<usize>| {
+            let count = Arc::downgrade(count);
+            move || count.upgrade().map(|count| *count)
+        };
+        let mut held = Held::default();
+        held.add("a", gauge(&first));
+        held.add("b", gauge(&first));
+        let mut newer = Held::default();
+        newer.add("a", gauge(&second));
+        held.take_over(newer);
+        assert_eq!(held.counts(), BTreeMap::from([("a", 11), ("b", 1)]));
+        drop(first);
+        assert_eq!(held.counts(), BTreeMap::from([("a", 10), ("b", 0)]));
+        held.take_over(Held::default());
+        assert_eq!((held.0.len(), held.counts()), (1, BTreeMap::from([("a", 10)])));
+    }
+}
