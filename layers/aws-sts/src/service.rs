@@ -170,9 +170,16 @@ impl<A: AssumeRole> Settings<A> {
         &'a self,
         identity: &'a Identity,
     ) -> Result<(Presented<'a>, Arc<Assumption>, Arc<Credentials>), CredentialFault> {
-        let presented = self.subject.of(identity).await?;
-        let assumption = self.plan(&presented, identity)?;
-        let credentials = self.assume.assume(&assumption, &presented.token).await?;
+        let mut presented = self.subject.of(identity).await?;
+        let mut assumption = self.plan(&presented, identity)?;
+        let credentials = match self.assume.assume(&assumption, &presented.token).await {
+            Ok(credentials) => credentials,
+            Err(error) => {
+                presented = presented.renewed(identity, error).await?;
+                assumption = self.plan(&presented, identity)?;
+                self.assume.assume(&assumption, &presented.token).await?
+            }
+        };
         if credentials.expires_at() <= self.clock.now() {
             let reason = "they had expired when they came";
             return Err(CredentialFault::Unavailable { reason });

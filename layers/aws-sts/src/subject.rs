@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use vmcp_aws_credentials::digest;
 use vmcp_core::{Claims, CredentialFault, Identity, UpstreamError, UpstreamKind};
 
-use crate::SessionName;
+use crate::{AssumeError, SessionName};
 
 /// STS takes no longer ones.
 const LONGEST_TOKEN: usize = 20_000;
@@ -60,17 +60,44 @@ impl Subject {
                 (Cow::Owned(token.value), &**provider)
             }
         };
-        if token.expose_secret().len() > LONGEST_TOKEN {
-            let reason = "the token is longer than STS takes".into();
-            return Err(CredentialFault::Refused { reason });
-        }
-        Ok(Presented { token, issuer, subject, provider })
+        Presented { token, issuer, subject, provider }.checked()
     }
 }
 
 // === impl Presented ===
 
-impl Presented<'_> {
+impl<'a> Presented<'a> {
+    fn checked(self) -> Result<Self, CredentialFault> {
+        if self.token.expose_secret().len() > LONGEST_TOKEN {
+            let reason = "the token is longer than STS takes".into();
+            return Err(CredentialFault::Refused { reason });
+        }
+        Ok(self)
+    }
+
+    /// Another token of the same provider than this one, which STS answered with `error`. Where there is no
+    /// other one, or another would be answered alike, that is the answer.
+    pub(crate) async fn renewed(
+        &self,
+        identity: &'a Identity,
+        error: AssumeError,
+    ) -> Result<Self, CredentialFault> {
+        let tokens = identity.upstream().filter(|_| !self.provider.is_empty());
+        let Some(tokens) = tokens.filter(|_| is_about_the_token(&error)) else {
+            return Err(error.into());
+        };
+        match tokens.renewed(self.provider, UpstreamKind::Access, &self.token).await {
+            Ok(token) => {
+                let Self { issuer, subject, provider, .. } = *self;
+                Presented { token: Cow::Owned(token.value), issuer, subject, provider }.checked()
+            }
+            Err(UpstreamError::Absent) => {
+                Err(CredentialFault::NoUpstreamToken { provider: self.provider.into() })
+            }
+            Err(UpstreamError::Unavailable) => Err(error.into()),
+        }
+    }
+
     /// What tells this very token of this caller from every other.
     pub(crate) fn key(&self) -> [u8; 32] {
         let parts = [self.provider, self.issuer, self.subject, self.token.expose_secret()];
@@ -100,7 +127,7 @@ impl Presented<'_> {
     /// What tells the token's holder from every other, and stays when the token is refreshed: the
     /// caller, and the account at the provider. A token that doesn't say whose it is stands for
     /// itself.
-    pub(crate) fn holder<'a>(&'a self, claims: &'a Claims) -> [&'a str; 5] {
+    pub(crate) fn holder<'b>(&'b self, claims: &'b Claims) -> [&'b str; 5] {
         let caller = [self.provider, self.issuer, self.subject];
         let [provider, issuer, subject] = caller;
         if provider.is_empty() {
@@ -111,6 +138,12 @@ impl Presented<'_> {
             _ => [provider, issuer, subject, "", self.token.expose_secret()],
         }
     }
+}
+
+/// Whether STS says that it is the token's fault (`AssumeRoleWithWebIdentity`, errors).
+fn is_about_the_token(error: &AssumeError) -> bool {
+    const CODES: [&str; 2] = ["ExpiredTokenException", "InvalidIdentityToken"];
+    matches!(error, AssumeError::Refused { code } if CODES.contains(&&**code))
 }
 
 fn payload(token: &str) -> Option<Map<String, Value>> {

@@ -17,6 +17,7 @@ mod lane;
 mod mcp;
 mod operation;
 mod rejection;
+mod resend;
 mod standing;
 mod trail;
 mod upstream;
@@ -38,6 +39,7 @@ pub use self::{
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
     operation::Operation,
     rejection::{Challenge, Rejection},
+    resend::{Once, Resend, Twice},
     standing::Standing,
     trail::Trail,
     upstream::{UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens},

@@ -10,6 +10,22 @@ use secrecy::SecretString;
 pub trait UpstreamTokens: Send + Sync {
     /// The token of `provider`, fresh enough to be used now.
     fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a>;
+
+    /// Another token of `provider` than `refused`, which [`token`](Self::token) gave and somebody did not
+    /// take although it has not expired. Of many who bring the same one, and of many replicas, one has it
+    /// renewed.
+    ///
+    /// Unless an implementation says otherwise there is no other: [`UpstreamError::Unavailable`].
+    /// [`UpstreamError::Absent`] says that the provider's grant turned out to be dead.
+    fn renewed<'a>(
+        &'a self,
+        provider: &'a str,
+        kind: UpstreamKind,
+        refused: &'a SecretString,
+    ) -> UpstreamFuture<'a> {
+        _ = (provider, kind, refused);
+        Box::pin(std::future::ready(Err(UpstreamError::Unavailable)))
+    }
 }
 
 /// The answer of [`UpstreamTokens::token`].

@@ -14,6 +14,9 @@ use vmcp_core::{Caller, CredentialFault, UpstreamError, UpstreamKind, UpstreamTo
 /// The longest secret or token, in bytes.
 const MAX_LENGTH: usize = 16 * 1024;
 
+/// What is before a token (RFC 6750 section 2.1).
+const BEARER: &str = "Bearer ";
+
 /// How long the keeper of upstream tokens may take. It may have to refresh one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -29,6 +32,13 @@ pub trait Credentials: Send + Sync + 'static {
 
     /// The provider whose token it is, if it is one's.
     fn provider(&self) -> Option<&Arc<str>> {
+        None
+    }
+
+    /// Another value than `refused`, which a backend answered with 401; asked only where there is a
+    /// [`provider`](Self::provider). `None`, now or later: there is none, and the backend's answer counts.
+    fn renewed(&self, caller: Option<&Caller>, refused: &HeaderValue) -> Option<Self::Future> {
+        _ = (caller, refused);
         None
     }
 }
@@ -67,7 +77,7 @@ pub struct CredentialFuture(State);
 enum State {
     /// Until it is taken.
     There(Option<Result<Option<HeaderValue>, CredentialFault>>),
-    Asked(Pin<Box<dyn Future<Output = Result<HeaderValue, CredentialFault>> + Send>>),
+    Asked(Pin<Box<dyn Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send>>),
 }
 
 // === impl Credentials ===
@@ -139,6 +149,16 @@ impl Credentials for Credential {
         CredentialFuture(State::Asked(Box::pin(token)))
     }
 
+    fn renewed(&self, caller: Option<&Caller>, refused: &HeaderValue) -> Option<CredentialFuture> {
+        let (Kind::Upstream(provider), Some(Caller::User(identity))) = (&self.0, caller) else {
+            return None;
+        };
+        let tokens = Arc::clone(identity.upstream()?);
+        let refused = refused.to_str().ok()?.strip_prefix(BEARER)?.into();
+        let token = ask_again(tokens, Arc::clone(provider), refused);
+        Some(CredentialFuture(State::Asked(Box::pin(token))))
+    }
+
     fn provider(&self) -> Option<&Arc<str>> {
         match &self.0 {
             Kind::Ready(_) => None,
@@ -150,7 +170,7 @@ impl Credentials for Credential {
 async fn ask(
     tokens: Arc<dyn UpstreamTokens>,
     provider: Arc<str>,
-) -> Result<HeaderValue, CredentialFault> {
+) -> Result<Option<HeaderValue>, CredentialFault> {
     let Ok(answer) = timeout(PATIENCE, tokens.token(&provider, UpstreamKind::Access)).await else {
         return Err(CredentialFault::Unavailable {
             reason: "the provider's token did not come in time",
@@ -162,9 +182,25 @@ async fn ask(
             reason: "tokens of the provider cannot be had at the moment",
         },
     })?;
-    bearer(token.value.expose_secret()).map_err(|_| CredentialFault::Unavailable {
+    let value = bearer(token.value.expose_secret());
+    value.map(Some).map_err(|_| CredentialFault::Unavailable {
         reason: "the provider's token cannot stand in a header",
     })
+}
+
+/// Where no other can be had, what the backend answered to the refused one counts; a dead grant is something
+/// that its user can do something about.
+async fn ask_again(
+    tokens: Arc<dyn UpstreamTokens>,
+    provider: Arc<str>,
+    refused: SecretString,
+) -> Result<Option<HeaderValue>, CredentialFault> {
+    let renewed = tokens.renewed(&provider, UpstreamKind::Access, &refused);
+    match timeout(PATIENCE, renewed).await {
+        Ok(Ok(token)) => Ok(bearer(token.value.expose_secret()).ok()),
+        Ok(Err(UpstreamError::Absent)) => Err(absent(&provider)),
+        Ok(Err(UpstreamError::Unavailable)) | Err(_) => Ok(None),
+    }
 }
 
 fn absent(provider: &str) -> CredentialFault {
@@ -173,7 +209,7 @@ fn absent(provider: &str) -> CredentialFault {
 
 fn bearer(token: &str) -> Result<HeaderValue, SecretError> {
     check(token, b'!')?;
-    sensitive(&format!("Bearer {token}"))
+    sensitive(&format!("{BEARER}{token}"))
 }
 
 /// Each byte is from `first` to `~`.
@@ -215,7 +251,7 @@ impl Future for CredentialFuture {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.get_mut().0 {
             State::There(value) => value.take().map_or(Poll::Pending, Poll::Ready),
-            State::Asked(token) => token.as_mut().poll(cx).map_ok(Some),
+            State::Asked(token) => token.as_mut().poll(cx),
         }
     }
 }

@@ -5,6 +5,8 @@ mod header;
 mod layer;
 mod service;
 
+pub use vmcp_core::{Once, Resend, Twice};
+
 pub use self::{
     credential::{Credential, CredentialFuture, Credentials, SecretError},
     header::{CredentialHeader, HeaderError},

@@ -3,7 +3,7 @@
 mod cached;
 mod exchange;
 mod layer;
-mod resend;
+mod renewal;
 mod service;
 mod subject;
 
@@ -11,10 +11,10 @@ pub use self::{
     cached::{Cached, CachedFuture},
     exchange::{Exchange, Exchanged},
     layer::TokenExchangeLayer,
-    resend::{Once, Resend, Twice},
     service::{ResponseFuture, TokenExchange},
     subject::Subject,
 };
+pub use vmcp_core::{Once, Resend, Twice};
 pub use vmcp_token_endpoint::{
     ExchangeFault, IllegalToken, OAuthClient, Outage, Settings, SettingsError, TokenEndpoint,
     TokenType, TokenUrl,

@@ -5,22 +5,15 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HeaderName, PROXY_AUTHORIZATION};
 use http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
-use tokio::time::timeout;
 use tower_service::Service;
-use vmcp_core::{
-    Backend, BoxError, Caller, CredentialError, CredentialFault, Identity, UpstreamError,
-    UpstreamKind,
-};
+use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault};
 
+use crate::renewal::{NoToken, Renewal};
 use crate::{Exchange, ExchangeFault, Exchanged, Resend, Subject, TokenExchangeLayer};
-
-/// How long the keeper of upstream tokens may take. It may have to refresh one.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Exchanges the token of whoever `S` is asked for. See the [crate docs](crate) for an example.
 #[derive(Debug)]
@@ -42,6 +35,8 @@ pin_project! {
         // What the request is sent with; gone when it is sent for the last time.
         held: Option<(S, Request<B>)>,
         asker: Option<Asker>,
+        // Whose token of an upstream provider is exchanged; gone when another one was asked for.
+        renewal: Option<Renewal>,
         token: Option<Exchanged>,
         exchange: Arc<X>,
         header: HeaderName,
@@ -52,8 +47,8 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<R, X, F> {
-        Refused { fault: Option<CredentialFault> },
-        Finding { subject: Pin<Box<dyn Future<Output = Result<Subject, CredentialFault>> + Send>> },
+        Refused { fault: Option<NoToken> },
+        Finding { subject: Pin<Box<dyn Future<Output = Result<Subject, NoToken>> + Send>> },
         Exchanging { #[pin] token: X },
         Ready,
         Sent { #[pin] response: F },
@@ -118,51 +113,30 @@ where
         headers.remove(AUTHORIZATION);
         headers.remove(PROXY_AUTHORIZATION);
         headers.remove(header);
-        let mut asker = None;
+        let (mut asker, mut renewal) = (None, None);
         let state = match (request.extensions().get::<Caller>(), upstream) {
-            (Some(Caller::User(identity)), Some((provider, kind))) => State::Finding {
-                subject: Box::pin(find(identity.clone(), Arc::clone(provider), *kind)),
-            },
+            (Some(Caller::User(identity)), Some((provider, kind))) => {
+                let known = Renewal::new(identity.clone(), Arc::clone(provider), *kind);
+                let subject = Box::pin(renewal.insert(known).clone().subject());
+                State::Finding { subject }
+            }
             (Some(caller), _) => match Asker::of(caller) {
                 Some(known) => State::asking(asker.insert(known), &**exchange),
-                None => State::Refused { fault: Some(CredentialFault::NoCaller) },
+                None => State::refused(CredentialFault::NoCaller),
             },
-            (None, _) => State::Refused { fault: Some(CredentialFault::NoCaller) },
+            (None, _) => State::refused(CredentialFault::NoCaller),
         };
         ResponseFuture {
             state,
             held: Some((inner, request)),
             asker,
+            renewal,
             token: None,
             exchange: Arc::clone(exchange),
             header: header.clone(),
             again: again.clone(),
         }
     }
-}
-
-/// The caller with its token of the provider.
-async fn find(
-    identity: Identity,
-    provider: Arc<str>,
-    kind: UpstreamKind,
-) -> Result<Subject, CredentialFault> {
-    if identity.subject().is_none() {
-        return Err(CredentialFault::NoCaller);
-    }
-    let absent = || CredentialFault::NoUpstreamToken { provider: (&*provider).into() };
-    let tokens = identity.upstream().ok_or_else(absent)?;
-    let Ok(answer) = timeout(PATIENCE, tokens.token(&provider, kind)).await else {
-        let reason = "the provider's token did not come in time";
-        return Err(CredentialFault::Unavailable { reason });
-    };
-    let token = answer.map_err(|error| match error {
-        UpstreamError::Absent => absent(),
-        UpstreamError::Unavailable => CredentialFault::Unavailable {
-            reason: "tokens of the provider cannot be had at the moment",
-        },
-    })?;
-    Ok(Subject::with_upstream(&identity, token))
 }
 
 // === impl ResponseFuture ===
@@ -184,7 +158,7 @@ where
             match this.state.as_mut().project() {
                 StateProjection::Refused { fault } => {
                     let Some(fault) = fault.take() else { return Poll::Pending };
-                    return Poll::Ready(Err(failed(this.held.as_ref(), fault, None)));
+                    return Poll::Ready(Err(no_token(this.held.as_ref(), fault)));
                 }
                 StateProjection::Finding { subject } => match ready!(subject.as_mut().poll(cx)) {
                     Ok(subject) => {
@@ -198,7 +172,10 @@ where
                         *this.token = Some(token);
                         this.state.set(State::Ready);
                     }
-                    Err(fault) => return Poll::Ready(Err(no_token(this.held.as_ref(), fault))),
+                    Err(fault) => {
+                        let next = State::renewing(this.renewal.take(), this.asker.as_ref(), fault);
+                        this.state.set(next);
+                    }
                 },
                 StateProjection::Ready => {
                     // Taken once: the state changes, or this future has ended.
@@ -228,7 +205,7 @@ where
                     };
                     // Gives its connection back before the second try asks for one.
                     drop(response);
-                    let token = asker.ask(&**this.exchange);
+                    let token = asker.fresh(Arc::clone(this.exchange), this.renewal.take());
                     let again = send_again(inner, request, token, this.header.clone());
                     this.state.set(State::SentAgain { response: Box::pin(again) });
                 }
@@ -241,6 +218,18 @@ where
 // === impl State ===
 
 impl<R, X, F> State<R, X, F> {
+    fn refused(fault: impl Into<NoToken>) -> Self {
+        Self::Refused { fault: Some(fault.into()) }
+    }
+
+    /// Looks for another subject than that which was refused so, once.
+    fn renewing(renewal: Option<Renewal>, asker: Option<&Asker>, fault: ExchangeFault) -> Self {
+        let (Some(renewal), Some(Asker::User(subject))) = (renewal, asker) else {
+            return Self::refused(fault);
+        };
+        Self::Finding { subject: Box::pin(renewal.renewed(subject.clone(), fault)) }
+    }
+
     fn asking<E: Exchange<Future = X>>(asker: &Asker, exchange: &E) -> Self {
         match asker.ask(exchange) {
             Some(token) => Self::Exchanging { token },
@@ -260,6 +249,23 @@ impl Asker {
         }
     }
 
+    /// A token for the second try, of another subject if the first one turns out to be the reason.
+    async fn fresh<X: Exchange>(
+        self,
+        exchange: Arc<X>,
+        renewal: Option<Renewal>,
+    ) -> Result<Option<Exchanged>, NoToken> {
+        let Some(asked) = self.ask(&*exchange) else { return Ok(None) };
+        match (asked.await, self, renewal) {
+            (Ok(token), _, _) => Ok(Some(token)),
+            (Err(fault), Self::User(subject), Some(renewal)) => {
+                let subject = renewal.renewed(subject, fault).await?;
+                Ok(Some(exchange.exchange(subject).await?))
+            }
+            (Err(fault), _, _) => Err(fault.into()),
+        }
+    }
+
     /// `None` for the gateway alone.
     fn ask<X: Exchange>(&self, exchange: &X) -> Option<X::Future> {
         match self {
@@ -273,27 +279,30 @@ impl Asker {
 async fn send_again<S, B, T>(
     mut inner: S,
     mut request: Request<B>,
-    token: Option<T>,
+    token: T,
     header: HeaderName,
 ) -> Result<S::Response, BoxError>
 where
     S: Service<Request<B>>,
     S::Error: Into<BoxError>,
-    T: Future<Output = Result<Exchanged, ExchangeFault>>,
+    T: Future<Output = Result<Option<Exchanged>, NoToken>>,
 {
-    if let Some(token) = token {
-        match token.await {
-            Ok(token) => _ = request.headers_mut().insert(header, token.value().clone()),
-            Err(fault) => return Err(no_token(Some(&((), request)), fault)),
-        }
+    match token.await {
+        Ok(Some(token)) => _ = request.headers_mut().insert(header, token.value().clone()),
+        Ok(None) => {}
+        Err(fault) => return Err(no_token(Some(&((), request)), fault)),
     }
     poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
     inner.call(request).await.map_err(Into::into)
 }
 
-fn no_token<S, B>(held: Option<&(S, Request<B>)>, fault: ExchangeFault) -> BoxError {
-    let said = CredentialFault::from(&fault);
-    failed(held, said, Some(Box::new(fault)))
+fn no_token<S, B>(held: Option<&(S, Request<B>)>, fault: NoToken) -> BoxError {
+    match fault {
+        NoToken::Exchange(fault) => {
+            failed(held, CredentialFault::from(&fault), Some(Box::new(fault)))
+        }
+        NoToken::Subject(fault) => failed(held, fault, None),
+    }
 }
 
 fn failed<S, B>(

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use vmcp_auth_store::{LockOwner, ProviderName, Row, RowLock, SessionId, StoreError};
+use secrecy::{ExposeSecret, SecretString};
+use vmcp_auth_store::{Digest, LockOwner, ProviderName, Row, RowLock, SessionId, StoreError};
 use vmcp_core::{
     Cache, Flights, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens,
 };
@@ -38,6 +39,10 @@ const KEEP_AGAIN: Duration = Duration::from_millis(50);
 /// How long a provider that could not be asked is left alone: twice as long each time, within these.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// How long a token that was renewed because somebody did not take the one before is not renewed for that reason
+/// again: whoever takes none of them would have the provider asked with every request.
+const RENEWED: Duration = Duration::from_secs(30);
+
 /// How many rows, and how many providers that could not be asked, are remembered.
 const ROWS: usize = 16 * 1024;
 
@@ -47,7 +52,9 @@ type Outcome = Result<Arc<Tokens>, UpstreamError>;
 /// What this process knows of rows.
 pub(crate) struct Rows {
     read: Cache<Key, Arc<Tokens>>,
-    flights: Flights<Key, Outcome>,
+    flights: Flights<(Key, Want), Outcome>,
+    /// Whose tokens were renewed lately because they were not taken.
+    renewed: Cache<Key, ()>,
     /// How long a row's provider was left alone last, until then.
     failed: Cache<Key, (Duration, SystemTime)>,
 }
@@ -56,6 +63,17 @@ pub(crate) struct Rows {
 pub(crate) struct SessionTokens {
     server: Arc<Inner>,
     session: SessionId,
+}
+
+/// What tokens are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Want {
+    /// The access token, for a while.
+    Access,
+    /// The id token. It is good for what it says even when the access token is over.
+    Id,
+    /// Another one than that of this digest, which somebody did not take.
+    Other(UpstreamKind, Digest),
 }
 
 /// What became of a row under its lock.
@@ -74,16 +92,38 @@ impl SessionTokens {
 impl UpstreamTokens for SessionTokens {
     fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
         Box::pin(async move {
-            let leg = self.server.upstreams.iter().find(|leg| leg.name.as_str() == provider);
-            let leg = leg.ok_or(UpstreamError::Absent)?;
-            let tokens = self.server.upstream_tokens(self.session, leg, kind).await?;
-            let (value, expires_at) = match kind {
-                UpstreamKind::Access => (Some(&tokens.access), tokens.expires_at),
-                UpstreamKind::Id => (tokens.id.as_ref(), None),
+            let want = match kind {
+                UpstreamKind::Access => Want::Access,
+                UpstreamKind::Id => Want::Id,
             };
-            let value = value.ok_or(UpstreamError::Absent)?.clone();
-            Ok(UpstreamToken { value, expires_at })
+            self.wanted(provider, kind, want).await
         })
+    }
+
+    fn renewed<'a>(
+        &'a self,
+        provider: &'a str,
+        kind: UpstreamKind,
+        refused: &'a SecretString,
+    ) -> UpstreamFuture<'a> {
+        let want = Want::Other(kind, Digest::of(refused.expose_secret()));
+        Box::pin(self.wanted(provider, kind, want))
+    }
+}
+
+impl SessionTokens {
+    async fn wanted(
+        &self,
+        provider: &str,
+        kind: UpstreamKind,
+        want: Want,
+    ) -> Result<UpstreamToken, UpstreamError> {
+        let leg = self.server.upstreams.iter().find(|leg| leg.name.as_str() == provider);
+        let leg = leg.ok_or(UpstreamError::Absent)?;
+        let tokens = self.server.upstream_tokens(self.session, leg, want).await?;
+        let expires_at = tokens.expires_at.filter(|_| kind == UpstreamKind::Access);
+        let value = token(&tokens, kind).ok_or(UpstreamError::Absent)?.clone();
+        Ok(UpstreamToken { value, expires_at })
     }
 }
 
@@ -97,7 +137,8 @@ impl fmt::Debug for SessionTokens {
 
 impl Rows {
     pub(crate) fn new() -> Self {
-        Self { read: Cache::new(ROWS), flights: Flights::new(), failed: Cache::new(ROWS) }
+        let (read, renewed, failed) = (Cache::new(ROWS), Cache::new(ROWS), Cache::new(ROWS));
+        Self { read, flights: Flights::new(), renewed, failed }
     }
 
     /// How many are at hand.
@@ -108,6 +149,7 @@ impl Rows {
     pub(crate) fn forget(&self, session: SessionId, provider: &ProviderName) {
         let key = (session, provider.clone());
         self.read.remove(&key);
+        self.renewed.remove(&key);
         self.failed.remove(&key);
     }
 
@@ -141,37 +183,41 @@ impl Inner {
         self: &Arc<Self>,
         session: SessionId,
         leg: &Leg,
-        kind: UpstreamKind,
+        want: Want,
     ) -> Outcome {
         let key = (session, leg.name.clone());
         let now = self.clock.now();
-        if let Some(tokens) = self.rows.read.get(&key, now) {
-            // An id token is good for what it says even when the access token is over.
-            if kind == UpstreamKind::Id || !is_due(&tokens, now) {
-                return Ok(tokens);
-            }
+        if let Some(tokens) = self.rows.read.get(&key, now)
+            && want.is_met(&tokens, now)
+        {
+            return Ok(tokens);
         }
         let (server, leg, flown) = (Arc::clone(self), leg.clone(), key.clone());
-        self.rows.flights.join(key, || async move { server.load(flown, &leg, kind).await }).await
+        let load = || async move { server.load(flown, &leg, want).await };
+        self.rows.flights.join((key, want), load).await
     }
 
     /// Reads the row, and refreshes it if it is due. The refresh goes on when nobody waits for it any more: the
     /// provider's old refresh token may be dead by then.
-    async fn load(self: Arc<Self>, key: Key, leg: &Leg, kind: UpstreamKind) -> Outcome {
+    async fn load(self: Arc<Self>, key: Key, leg: &Leg, want: Want) -> Outcome {
         let tokens = self.read_row(&key, leg).await?;
         let now = self.clock.now();
-        if kind == UpstreamKind::Id || !is_due(&tokens, now) {
+        if want.is_met(&tokens, now) {
             self.rows.keep(&key, &tokens, now);
             return Ok(tokens);
         }
         if tokens.refresh.is_none() {
-            return still_good(tokens, now).ok_or(UpstreamError::Absent);
+            // What was not taken may be good for somebody else.
+            let fault =
+                if want.is_another() { UpstreamError::Unavailable } else { UpstreamError::Absent };
+            return want.fallback(tokens, now).ok_or(fault);
         }
-        if self.rows.is_left_alone(&key, now) {
-            return still_good(tokens, now).ok_or(UpstreamError::Unavailable);
+        let is_renewed = want.is_another() && self.rows.renewed.get(&key, now).is_some();
+        if is_renewed || self.rows.is_left_alone(&key, now) {
+            return want.fallback(tokens, now).ok_or(UpstreamError::Unavailable);
         }
         let (server, leg) = (Arc::clone(&self), leg.clone());
-        let refresh = tokio::spawn(async move { server.refresh_row(&key, &leg).await });
+        let refresh = tokio::spawn(async move { server.refresh_row(&key, &leg, want).await });
         refresh.await.unwrap_or(Err(UpstreamError::Unavailable))
     }
 
@@ -188,16 +234,16 @@ impl Inner {
     }
 
     /// Refreshes a row under its lock, or waits for whoever does.
-    async fn refresh_row(&self, key: &Key, leg: &Leg) -> Outcome {
+    async fn refresh_row(&self, key: &Key, leg: &Leg, want: Want) -> Outcome {
         let owner = random().map(LockOwner::from_bytes).map_err(|_| UpstreamError::Unavailable)?;
         for _ in 0..LOOKS {
-            match self.refresh_locked(key, leg, &owner).await {
+            match self.refresh_locked(key, leg, want, &owner).await {
                 Step::Done(outcome) => return outcome,
                 Step::Wait => tokio::time::sleep(LOOK).await,
             }
             let now = self.clock.now();
             match self.read_row(key, leg).await {
-                Ok(tokens) if !is_due(&tokens, now) => {
+                Ok(tokens) if want.is_met(&tokens, now) => {
                     self.rows.keep(key, &tokens, now);
                     return Ok(tokens);
                 }
@@ -208,7 +254,7 @@ impl Inner {
         Err(UpstreamError::Unavailable)
     }
 
-    async fn refresh_locked(&self, key: &Key, leg: &Leg, owner: &LockOwner) -> Step {
+    async fn refresh_locked(&self, key: &Key, leg: &Leg, want: Want, owner: &LockOwner) -> Step {
         let (session, provider) = key;
         let row = match self.store.lock_row(session, provider, owner, LOCK).await {
             Ok(RowLock::Held) => return Step::Wait,
@@ -217,22 +263,29 @@ impl Inner {
         };
         let outcome = match row {
             None => Err(UpstreamError::Absent),
-            Some(row) => self.refresh_as_owner(key, leg, &row).await,
+            Some(row) => self.refresh_as_owner(key, leg, want, &row).await,
         };
         // If it cannot be given back, it ends by itself.
         let _ = self.store.unlock_row(session, provider, owner).await;
         Step::Done(outcome)
     }
 
-    async fn refresh_as_owner(&self, key: &Key, leg: &Leg, row: &Row) -> Outcome {
+    async fn refresh_as_owner(&self, key: &Key, leg: &Leg, want: Want, row: &Row) -> Outcome {
         let tokens = self.read_tokens(key.0, leg, row)?;
         let now = self.clock.now();
-        if !is_due(&tokens, now) {
+        if want.is_met(&tokens, now) {
             self.rows.keep(key, &tokens, now);
             return Ok(tokens);
         }
+        if want.is_another() {
+            self.rows.renewed.insert(key.clone(), (), now + RENEWED, now);
+        }
         match tokio::time::timeout(REFRESH, leg.provider.refresh(&tokens)).await {
-            Ok(Ok(fresh)) => self.replace(key, leg, row, Arc::new(fresh)).await,
+            Ok(Ok(fresh)) => {
+                let fresh = self.replace(key, leg, row, Arc::new(fresh)).await?;
+                // Some providers give the same one until it expires.
+                if want.is_refused(&fresh) { Err(UpstreamError::Unavailable) } else { Ok(fresh) }
+            }
             Ok(Err(fault @ (RefreshFault::Dead | RefreshFault::SubjectChanged))) => {
                 tracing::info!(provider = %leg.name, %fault, "a link to an upstream provider is over");
                 self.drop_row(key, row).await;
@@ -244,12 +297,12 @@ impl Inner {
             Ok(Err(RefreshFault::Temporary(fault))) => {
                 tracing::warn!(provider = %leg.name, %fault, "upstream tokens are not refreshed");
                 self.rows.fail(key, now);
-                still_good(tokens, now).ok_or(UpstreamError::Unavailable)
+                want.fallback(tokens, now).ok_or(UpstreamError::Unavailable)
             }
             Err(_) => {
                 tracing::warn!(provider = %leg.name, "an upstream provider takes too long to refresh tokens");
                 self.rows.fail(key, now);
-                still_good(tokens, now).ok_or(UpstreamError::Unavailable)
+                want.fallback(tokens, now).ok_or(UpstreamError::Unavailable)
             }
         }
     }
@@ -290,12 +343,47 @@ impl Inner {
     }
 }
 
+// === impl Want ===
+
+impl Want {
+    /// Whether these will do, without the provider being asked.
+    fn is_met(self, tokens: &Tokens, now: SystemTime) -> bool {
+        match self {
+            Self::Access => !is_due(tokens, now),
+            Self::Id => true,
+            Self::Other(UpstreamKind::Access, _) => {
+                !self.is_refused(tokens) && !is_due(tokens, now)
+            }
+            Self::Other(UpstreamKind::Id, _) => !self.is_refused(tokens),
+        }
+    }
+
+    fn is_another(self) -> bool {
+        matches!(self, Self::Other(..))
+    }
+
+    /// Whether it is these that somebody did not take.
+    fn is_refused(self, tokens: &Tokens) -> bool {
+        let Self::Other(kind, refused) = self else { return false };
+        token(tokens, kind).is_some_and(|own| Digest::of(own.expose_secret()) == refused)
+    }
+
+    /// What is used as long as nothing fresher can be had.
+    fn fallback(self, tokens: Arc<Tokens>, now: SystemTime) -> Option<Arc<Tokens>> {
+        let is_good = tokens.expires_at.is_none_or(|at| at > now) && !self.is_refused(&tokens);
+        is_good.then_some(tokens)
+    }
+}
+
 fn is_due(tokens: &Tokens, now: SystemTime) -> bool {
     tokens.expires_at.is_some_and(|at| at <= now + MARGIN)
 }
 
-fn still_good(tokens: Arc<Tokens>, now: SystemTime) -> Option<Arc<Tokens>> {
-    tokens.expires_at.is_none_or(|at| at > now).then_some(tokens)
+fn token(tokens: &Tokens, kind: UpstreamKind) -> Option<&SecretString> {
+    match kind {
+        UpstreamKind::Access => Some(&tokens.access),
+        UpstreamKind::Id => tokens.id.as_ref(),
+    }
 }
 
 fn unavailable(error: &StoreError) -> UpstreamError {

@@ -228,7 +228,7 @@ pub enum Credentials {
     #[default]
     None,
     /// A header: fixed, or the caller's token of an upstream provider.
-    Header(HeaderInjectionLayer<Credential>),
+    Header(HeaderInjectionLayer<Credential, Twice>),
     /// A token that the caller's was exchanged for.
     Exchange(TokenExchangeLayer<CachedExchange<TokenEndpoint>, Twice>),
     /// A signature with the credentials of an AWS role.

@@ -284,7 +284,7 @@ fn caller(tokens: &Arc<Tokens>) -> Caller {
 }
 
 fn upstream() -> Credentials {
-    Credentials::Header(HeaderInjectionLayer::new(Credential::upstream("github")))
+    Credentials::Header(HeaderInjectionLayer::new(Credential::upstream("github")).resending())
 }
 
 #[tokio::test]

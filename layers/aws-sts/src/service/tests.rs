@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Full};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use tokio_test::{assert_pending, assert_ready_ok};
 use tower::{Layer, ServiceExt};
@@ -519,4 +519,65 @@ async fn neither_layer_nor_service_shows_a_secret() {
     let shown = format!("{layer:?} {service:?} {credentials:?} {:?}", roles());
     assert!(!shown.contains("canary"), "{shown}");
     assert!(shown.contains("admin"), "{shown}");
+}
+
+/// Has `old`, and what it holds when that is not taken.
+struct Renewing(Result<&'static str, UpstreamError>);
+
+impl UpstreamTokens for Renewing {
+    fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
+        let token = UpstreamToken { value: "old".into(), expires_at: None };
+        Box::pin(std::future::ready(Ok(token)))
+    }
+
+    fn renewed<'a>(
+        &'a self,
+        provider: &'a str,
+        kind: UpstreamKind,
+        refused: &'a SecretString,
+    ) -> UpstreamFuture<'a> {
+        assert_eq!(
+            (provider, kind, refused.expose_secret()),
+            ("corp", UpstreamKind::Access, "old")
+        );
+        let held = self.0.map(|value| UpstreamToken { value: value.into(), expires_at: None });
+        Box::pin(std::future::ready(held))
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_token_that_sts_does_not_take_is_renewed_once() {
+    let code = |code: &str| CredentialFault::Refused { reason: code.into() };
+    let absent = CredentialFault::NoUpstreamToken { provider: "corp".into() };
+    for (held, refusal, calls, outcome) in [
+        (Ok("new"), "InvalidIdentityToken", 2, None),
+        (Ok("new"), "ExpiredTokenException", 2, None),
+        (Ok("old"), "ExpiredTokenException", 2, Some(code("ExpiredTokenException"))),
+        (Ok("new"), "AccessDenied", 1, Some(code("AccessDenied"))),
+        (
+            Err(UpstreamError::Unavailable),
+            "InvalidIdentityToken",
+            1,
+            Some(code("InvalidIdentityToken")),
+        ),
+        (Err(UpstreamError::Absent), "InvalidIdentityToken", 1, Some(absent)),
+    ] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let assume = move |_: Arc<Assumption>, token: SecretString| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let error = AssumeError::Refused { code: refusal.into() };
+            let until = SystemTime::UNIX_EPOCH + Duration::from_secs(WHEN + 3600);
+            let made = Credentials::new("id", &CANARY.into(), &CANARY.into(), until).unwrap();
+            let refused = token.expose_secret() == "old";
+            std::future::ready(if refused { Err(error) } else { Ok(made) })
+        };
+        let keeper: Arc<dyn UpstreamTokens> = Arc::new(Renewing(held));
+        let caller = Identity::builder("https://issuer", "ada").upstream(keeper).build();
+        let layer = layer(assume).subject(Subject::Upstream("corp".into()));
+        let (answer, sent) = exchange(&layer, by(caller), fine).await;
+        assert_eq!(asked.load(Ordering::SeqCst), calls, "{refusal} {held:?}");
+        assert_eq!(sent.len(), usize::from(outcome.is_none()));
+        assert_eq!(answer.err().map(|error| fault(&error)), outcome, "{refusal} {held:?}");
+    }
 }

@@ -1,9 +1,10 @@
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::COOKIE;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok};
 use tower::{Layer, ServiceExt};
 use tower_test::mock::{self, Handle};
@@ -54,8 +55,8 @@ fn upstream() -> HeaderInjectionLayer<Credential> {
 }
 
 /// Sends one request, has it answered, and returns what arrived and the answer.
-async fn send<C: Credentials>(
-    layer: HeaderInjectionLayer<C>,
+async fn send<C: Credentials, A: Resend<()>>(
+    layer: HeaderInjectionLayer<C, A>,
     request: Request<()>,
     status: StatusCode,
 ) -> (Request<()>, Response<()>) {
@@ -194,4 +195,118 @@ async fn a_silent_keeper_of_tokens_costs_ten_seconds() {
     let began = tokio::time::Instant::now();
     fault(upstream(), Some(user(Keeper(None)))).await;
     assert_eq!(began.elapsed(), Duration::from_secs(10));
+}
+
+/// Gives out a token that is refused, and then what it holds; counts how often it is asked for that.
+struct Renewing(Option<Result<&'static str, UpstreamError>>, AtomicUsize);
+
+impl UpstreamTokens for Renewing {
+    fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
+        let token = UpstreamToken { value: "gho_old".into(), expires_at: None };
+        Box::pin(std::future::ready(Ok(token)))
+    }
+
+    fn renewed<'a>(
+        &'a self,
+        provider: &'a str,
+        kind: UpstreamKind,
+        refused: &'a SecretString,
+    ) -> UpstreamFuture<'a> {
+        assert_eq!((provider, kind), ("github", UpstreamKind::Access));
+        assert_eq!(refused.expose_secret(), "gho_old");
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            let Some(held) = self.0 else { return std::future::pending().await };
+            held.map(|value| UpstreamToken { value: value.to_owned().into(), expires_at: None })
+        })
+    }
+}
+
+/// What a backend that answers with these statuses is sent, and what comes of it.
+async fn resend(
+    keeper: Arc<Renewing>,
+    statuses: &[StatusCode],
+) -> (Vec<String>, Result<Response<()>, BoxError>) {
+    let (inner, mut peer): (_, Peer) = mock::pair();
+    let caller = Identity::builder("https://idp", "ann").upstream(keeper).build();
+    let asked = request(Some(Caller::User(caller)));
+    let backend = async {
+        let mut shown = Vec::new();
+        for status in statuses {
+            let (request, answer) = peer.next_request().await.unwrap();
+            let header = &request.headers()[AUTHORIZATION];
+            assert!(header.is_sensitive());
+            assert!(!request.headers().contains_key("proxy-authorization"));
+            shown.push(header.to_str().unwrap().to_owned());
+            let mut response = Response::new(());
+            *response.status_mut() = *status;
+            answer.send_response(response);
+        }
+        shown
+    };
+    let service = upstream().resending().layer(inner);
+    let (response, shown) = tokio::join!(service.oneshot(asked), backend);
+    (shown, response)
+}
+
+const OLD: &str = "Bearer gho_old";
+const NEW: &str = "Bearer gho_new";
+
+#[tokio::test]
+async fn a_refused_token_is_renewed_and_the_request_sent_once_more() {
+    let keeper = Arc::new(Renewing(Some(Ok("gho_new")), AtomicUsize::default()));
+    let statuses = [StatusCode::UNAUTHORIZED, StatusCode::OK];
+    let (shown, answer) = resend(Arc::clone(&keeper), &statuses).await;
+    assert_eq!((shown, answer.unwrap().status()), (vec![OLD.into(), NEW.into()], StatusCode::OK));
+    // What is taken, or refused for another reason, is not renewed.
+    for status in [StatusCode::OK, StatusCode::FORBIDDEN, StatusCode::BAD_GATEWAY] {
+        let (shown, answer) = resend(Arc::clone(&keeper), &[status]).await;
+        assert_eq!((shown, answer.unwrap().status()), (vec![OLD.into()], status));
+    }
+    assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_second_refusal_is_the_answer() {
+    let keeper = Arc::new(Renewing(Some(Ok("gho_new")), AtomicUsize::default()));
+    let (shown, answer) = resend(Arc::clone(&keeper), &[StatusCode::UNAUTHORIZED; 2]).await;
+    let answer = answer.unwrap();
+    assert_eq!((shown.len(), answer.status()), (2, StatusCode::UNAUTHORIZED));
+    assert_eq!(&*answer.extensions().get::<TokenRefused>().unwrap().provider, "github");
+    assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_other_token_can_be_had_the_refusal_is_the_answer() {
+    for held in [Some(Err(UpstreamError::Unavailable)), Some(Ok("a\r\nb")), None] {
+        let keeper = Arc::new(Renewing(held, AtomicUsize::default()));
+        let (_, answer) = resend(keeper, &[StatusCode::UNAUTHORIZED]).await;
+        let answer = answer.unwrap();
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{held:?}");
+        assert!(answer.extensions().get::<TokenRefused>().is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_grant_that_turns_out_dead_asks_for_a_login() {
+    let keeper = Arc::new(Renewing(Some(Err(UpstreamError::Absent)), AtomicUsize::default()));
+    let (_, answer) = resend(keeper, &[StatusCode::UNAUTHORIZED]).await;
+    let error = answer.unwrap_err();
+    let error = cause::<CredentialError>(error.as_ref()).unwrap();
+    assert_eq!(error.fault, CredentialFault::NoUpstreamToken { provider: "github".into() });
+}
+
+#[tokio::test]
+async fn without_resending_and_for_what_is_nobodys_token_a_refusal_is_the_answer() {
+    let keeper = Arc::new(Renewing(Some(Ok("gho_new")), AtomicUsize::default()));
+    let caller = Identity::builder("https://idp", "ann").upstream(keeper.clone()).build();
+    let asked = request(Some(Caller::User(caller)));
+    let (_, answer) = send(upstream(), asked, StatusCode::UNAUTHORIZED).await;
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+    let asked = request(Some(Caller::Gateway));
+    let (_, answer) = send(upstream().resending(), asked, StatusCode::UNAUTHORIZED).await;
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+    let (_, answer) = send(fixed().resending(), request(None), StatusCode::UNAUTHORIZED).await;
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(keeper.1.load(Ordering::SeqCst), 0);
 }

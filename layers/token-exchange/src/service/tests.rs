@@ -1,17 +1,24 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
 use http_body_util::Full;
+use secrecy::{ExposeSecret, SecretString};
 use tokio_test::{assert_pending, assert_ready, assert_ready_ok};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_test::mock::{self, Handle};
-use vmcp_core::{Body, Clock, UpstreamFuture, UpstreamToken, UpstreamTokens, cause};
+use vmcp_core::{
+    Body, Clock, Identity, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
+    UpstreamTokens, cause,
+};
 use vmcp_log_capture::Log;
 
 use super::*;
-use crate::{Cached, OAuthClient, Once, Outage, Settings, TokenEndpoint, TokenUrl, Twice};
+use crate::{
+    Cached, ExchangeFault, OAuthClient, Once, Outage, Settings, TokenEndpoint, TokenUrl, Twice,
+};
 
 type Text = Full<Bytes>;
 type Peer = Handle<Request<Text>, Response<()>>;
@@ -322,4 +329,85 @@ async fn no_secret_is_in_an_error_a_log_or_a_debug_form() {
     for text in shown.iter().chain([&logged]) {
         assert!(!text.contains("canary"), "{text}");
     }
+}
+
+/// Has `old`, and what it holds when that is not taken.
+struct Renewing(Result<&'static str, UpstreamError>, AtomicUsize);
+
+impl UpstreamTokens for Renewing {
+    fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
+        let token = UpstreamToken { value: "old".into(), expires_at: None };
+        Box::pin(std::future::ready(Ok(token)))
+    }
+
+    fn renewed<'a>(
+        &'a self,
+        provider: &'a str,
+        kind: UpstreamKind,
+        refused: &'a SecretString,
+    ) -> UpstreamFuture<'a> {
+        assert_eq!(
+            (provider, kind, refused.expose_secret()),
+            ("corp", UpstreamKind::Access, "old")
+        );
+        self.1.fetch_add(1, Ordering::SeqCst);
+        let held = self.0.map(|value| UpstreamToken { value: value.into(), expires_at: None });
+        Box::pin(std::future::ready(held))
+    }
+}
+
+/// Refuses `old` with this code, and `older` never comes.
+fn refusing(code: &'static str) -> impl Exchange {
+    move |subject: Subject| async move {
+        if subject.expose_token() == "old" {
+            return Err(ExchangeFault::Refused { code: code.into() });
+        }
+        Ok(Exchanged::new(&format!("for-{}", subject.expose_token()).as_str().into(), None)?)
+    }
+}
+
+fn linked(keeper: &Arc<Renewing>) -> Request<Text> {
+    let keeper = Arc::clone(keeper) as Arc<dyn UpstreamTokens>;
+    let identity = Identity::builder("https://idp", "ann").token("abc".into()).upstream(keeper);
+    request(Some(Caller::User(identity.build())))
+}
+
+#[tokio::test]
+async fn an_upstream_token_that_the_exchange_does_not_take_is_renewed_once() {
+    let keeper = Arc::new(Renewing(Ok("new"), AtomicUsize::default()));
+    let layer = TokenExchangeLayer::new(refusing("invalid_grant")).resending();
+    let layer = layer.upstream("corp", UpstreamKind::Access);
+    let (arrived, _) = send(&layer, linked(&keeper), &[200]).await;
+    assert_eq!(authorization(&arrived[0]), "Bearer for-new");
+    assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
+    // Nor is it for ever: the renewed one is refused too.
+    let keeper = Arc::new(Renewing(Ok("old"), AtomicUsize::default()));
+    assert!(matches!(lost(&layer, &keeper).await, CredentialFault::Refused { .. }));
+    assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
+}
+
+/// The fault of a request that is not sent.
+async fn lost<X: Exchange, A: Resend<Text>>(
+    layer: &TokenExchangeLayer<X, A>,
+    keeper: &Arc<Renewing>,
+) -> CredentialFault {
+    let (inner, mut peer): (_, Peer) = mock::pair();
+    let error = layer.layer(inner).oneshot(linked(keeper)).await.unwrap_err();
+    assert!(peer.next_request().await.is_none(), "it was sent");
+    cause::<CredentialError>(error.as_ref()).unwrap().fault.clone()
+}
+
+#[tokio::test]
+async fn what_no_other_token_mends_is_answered_as_it_is() {
+    let held = |held| Arc::new(Renewing(held, AtomicUsize::default()));
+    let layer =
+        |code| TokenExchangeLayer::new(refusing(code)).upstream("corp", UpstreamKind::Access);
+    let refused = |code: &str| CredentialFault::Refused { reason: code.into() };
+    let away = held(Err(UpstreamError::Unavailable));
+    assert_eq!(lost(&layer("invalid_grant"), &away).await, refused("invalid_grant"));
+    let dead = CredentialFault::NoUpstreamToken { provider: "corp".into() };
+    assert_eq!(lost(&layer("invalid_request"), &held(Err(UpstreamError::Absent))).await, dead);
+    let unasked = held(Ok("new"));
+    assert_eq!(lost(&layer("invalid_target"), &unasked).await, refused("invalid_target"));
+    assert_eq!(unasked.1.load(Ordering::SeqCst), 0);
 }

@@ -40,6 +40,12 @@ impl Session {
     }
 }
 
+/// Another token than the one that a backend did not take.
+async fn other(tokens: &dyn UpstreamTokens, refused: &str) -> Result<String, UpstreamError> {
+    let token = tokens.renewed("git", UpstreamKind::Access, &refused.into()).await?;
+    Ok(token.value.expose_secret().to_owned())
+}
+
 async fn access(tokens: &dyn UpstreamTokens, provider: &str) -> Result<String, UpstreamError> {
     let token = tokens.token(provider, UpstreamKind::Access).await?;
     Ok(token.value.expose_secret().to_owned())
@@ -90,6 +96,74 @@ async fn of_many_that_ask_on_two_replicas_one_refreshes() {
     }
     let refreshes = session.refreshes() + other.git.refreshes.load(Ordering::SeqCst);
     assert_eq!(refreshes, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_whose_token_is_not_taken_on_two_replicas_one_renews_it() {
+    let session = Session::new().await;
+    let world = &session.world;
+    let replica = World::over(settings(), world.store.clone(), world.clock.clone());
+    for fake in [&world.git, &replica.git] {
+        fake.set(|script| script.refresh_takes = Duration::from_secs(2));
+    }
+    let first = "git-access-canary-0";
+    let (here, there) = (session.tokens.clone(), replica.server.tokens(session.id));
+    // Both replicas have it at hand, and it is good for an hour.
+    assert_eq!(access(&*here, "git").await.unwrap(), first);
+    assert_eq!(access(&*there, "git").await.unwrap(), first);
+    let mut asking = Vec::new();
+    for at in 0..200 {
+        let tokens = if at % 2 == 0 { here.clone() } else { there.clone() };
+        asking.push(tokio::spawn(async move { other(&*tokens, first).await }));
+    }
+    for one in asking {
+        assert_eq!(one.await.unwrap().unwrap(), "git-access-canary-1");
+    }
+    let refreshes = || session.refreshes() + replica.git.refreshes.load(Ordering::SeqCst);
+    assert_eq!(refreshes(), 1);
+    // Who comes late with the old one gets the new one, and so does who asks for any.
+    assert_eq!(other(&*here, first).await.unwrap(), "git-access-canary-1");
+    assert_eq!(access(&*there, "git").await.unwrap(), "git-access-canary-1");
+    assert_eq!(refreshes(), 1);
+}
+
+#[tokio::test]
+async fn a_backend_that_takes_no_token_at_all_has_the_provider_asked_now_and_then_only() {
+    let session = Session::new().await;
+    for (seconds, refreshes) in [(0, 1), (29, 1), (1, 2), (1, 2)] {
+        session.pass(seconds);
+        let shown = session.git().await.unwrap();
+        let asked = other(&*session.tokens, &shown).await;
+        assert_eq!(session.refreshes(), refreshes, "{asked:?}");
+        assert!(session.git().await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_renewed_stays_and_a_dead_grant_goes() {
+    let session = Session::new().await;
+    let first = session.git().await.unwrap();
+    session.world.git.set(|script| script.refresh = Some(temporary()));
+    assert_eq!(other(&*session.tokens, &first).await, Err(UpstreamError::Unavailable));
+    assert_eq!(session.git().await.unwrap(), first, "good for whoever takes it");
+    session.pass(40);
+    session.world.git.set(|script| script.refresh = Some(RefreshFault::Dead));
+    assert_eq!(other(&*session.tokens, &first).await, Err(UpstreamError::Absent));
+    assert_eq!(session.git().await, Err(UpstreamError::Absent));
+    assert!(access(&*session.tokens, "corp").await.is_ok());
+    // The id token of the fake is the same each time.
+    let id = session.tokens.token("corp", UpstreamKind::Id).await.unwrap().value;
+    let asked = session.tokens.renewed("corp", UpstreamKind::Id, &id).await;
+    assert_eq!(asked.err(), Some(UpstreamError::Unavailable));
+
+    let world = World::new();
+    world.git.set(|script| script.refresh_token = None);
+    let got = world.tokens(&world.client().await).await;
+    let id = world.server.verifier(RESOURCE).unwrap().verify(&got.access).unwrap().session;
+    let tokens = world.server.tokens(id);
+    let first = access(&*tokens, "git").await.unwrap();
+    assert_eq!(other(&*tokens, &first).await, Err(UpstreamError::Unavailable));
+    assert_eq!(access(&*tokens, "git").await.unwrap(), first);
 }
 
 #[tokio::test(start_paused = true)]

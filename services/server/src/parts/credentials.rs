@@ -117,7 +117,7 @@ impl Converter<'_> {
             Strategy::UpstreamInject(UpstreamInject { provider_name }) => {
                 provider_name.as_str().hash(&mut print);
                 let credential = Credential::upstream(provider_name.as_str());
-                let layer = HeaderInjectionLayer::new(credential);
+                let layer = HeaderInjectionLayer::new(credential).resending();
                 ("upstream_inject", Sharing::PerCaller, Credentials::Header(layer))
             }
             Strategy::AwsSts(settings) => {
@@ -153,7 +153,7 @@ impl Converter<'_> {
         });
         (header_name.as_str(), secret.expose_secret()).hash(print);
         let layer = HeaderInjectionLayer::new(credential.ok()?).header(header.ok()?);
-        Some(Credentials::Header(layer))
+        Some(Credentials::Header(layer.resending()))
     }
 
     fn exchange(

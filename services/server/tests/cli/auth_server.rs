@@ -119,6 +119,43 @@ fn tokens_of_providers_are_refreshed_and_a_dead_grant_asks_for_a_login_where_it_
 }
 
 #[test]
+fn a_token_that_a_backend_does_not_take_is_renewed_once_for_all_who_call_with_it() {
+    let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
+    let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::of(true, &["y"]));
+    let path = folder.write("vmcp.yaml", &file([&a, &b], &sections(&[&corp, &git], "")));
+    let (_server, port) = Running::serve(&path, &[]);
+    let client = Client::logged_in(port);
+    assert_eq!(text(&call(port, &client, "b_y").message()), "done");
+    let refreshes = |provider: &Provider| {
+        provider.forms().iter().filter(|form| form.contains("grant_type=refresh_token")).count()
+    };
+
+    // It took the token back before it expires: nobody who calls notices, and the provider is asked once.
+    b.refuses("git-access-1");
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| assert_eq!(text(&call(port, &client, "b_y").message()), "done"));
+        }
+    });
+    assert_eq!(refreshes(&git), 1);
+    assert_eq!(text(&call(port, &client, "b_y").message()), "done");
+
+    // One that takes no token at all is not asked for ever, nor is the provider.
+    b.refuses("git-access-2");
+    let refused = call(port, &client, "b_y").message();
+    assert!(refused.to_string().contains("401"), "{refused}");
+    assert_eq!(refreshes(&git), 1);
+
+    // Where the grant turns out to be dead, a login helps; the other backend is as before.
+    corp.forgets();
+    assert_eq!(text(&call(port, &client, "a_x").message()), "done");
+    a.refuses("corp-access-1");
+    let refused = call(port, &client, "a_x");
+    assert_eq!(refused.status, 401);
+    assert!(refused.header("www-authenticate").unwrap().contains("resource_metadata="));
+}
+
+#[test]
 fn a_reload_keeps_sessions_rotates_keys_and_refuses_wrong_ones_whole() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));

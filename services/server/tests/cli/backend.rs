@@ -14,6 +14,7 @@ pub(crate) struct Backend {
     stateful: bool,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
     broken: Arc<AtomicBool>,
+    refused: Arc<Mutex<Vec<String>>>,
 }
 
 impl Backend {
@@ -26,7 +27,9 @@ impl Backend {
     pub(crate) fn of(stateful: bool, tools: &'static [&'static str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let backend = Self { port, stateful, requests: Arc::default(), broken: Arc::default() };
+        let requests = Arc::default();
+        let (broken, refused) = (Arc::default(), Arc::default());
+        let backend = Self { port, stateful, requests, broken, refused };
         let serving = backend.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -47,6 +50,11 @@ impl Backend {
         self.broken.store(broken, Ordering::Relaxed);
     }
 
+    /// From now on it answers 401 to requests with this bearer token.
+    pub(crate) fn refuses(&self, token: &str) {
+        self.refused.lock().unwrap().push(format!("authorization: bearer {token}\r\n"));
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
@@ -65,7 +73,9 @@ impl Backend {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut stream = stream;
         while let Some((head, body)) = read(&mut reader) {
+            let refused = self.refused.lock().unwrap().iter().any(|token| head.contains(token));
             let answer = match (self.stateful, body["id"].is_null()) {
+                _ if refused => String::new(),
                 // Nothing is said to a notification, or to what is no message.
                 (true, true) => String::new(),
                 (true, false) => older(&body, tools).to_string(),
@@ -74,6 +84,7 @@ impl Backend {
             let length = answer.len();
             let broken = self.broken.load(Ordering::Relaxed);
             let status = match () {
+                () if refused => "401 Unauthorized",
                 () if broken => "503 Service Unavailable",
                 () if length > 0 => "200 OK",
                 () if head.starts_with("post ") => "202 Accepted",
@@ -81,7 +92,8 @@ impl Backend {
             };
             self.requests.lock().unwrap().push((head, body));
             let session = if self.stateful { "\r\nmcp-session-id: s" } else { "" };
-            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json{session}");
+            let kind = if refused { "text/plain" } else { "application/json" };
+            let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}{session}");
             if write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{answer}").is_err() {
                 return;
             }
