@@ -25,8 +25,9 @@ const REFUSED: Duration = Duration::from_secs(5);
 
 /// Remembers what `I` said of a token, by its SHA-256, never beyond the token's expiry.
 ///
-/// What was said under other keys does not count ([`Inspect::epoch`]). Of many requests with the same
-/// new token, one waits for the answer and the others for that one.
+/// What was said under other keys does not count ([`Inspect::epoch`]), nor what was said of a caller whose
+/// session has ended ([`Identity::has_ended`]). Of many requests with the same new token, one waits for the
+/// answer and the others for that one.
 pub struct Cached<I>(Arc<Memory<I>>);
 
 struct Memory<I> {
@@ -100,7 +101,7 @@ impl<I: Inspect> Inspect for Cached<I> {
         let key = digest(token);
         let epoch = memory.inspect.epoch();
         let now = memory.clock.now();
-        if let Some(known) = memory.known.get(&key, now).filter(|known| known.epoch == epoch) {
+        if let Some(known) = memory.known.get(&key, now).filter(|known| known.holds(epoch)) {
             return Some(known.answer);
         }
         let answer = memory.inspect.at_once(token)?;
@@ -147,6 +148,12 @@ impl<I> Memory<I> {
             Err(_) => return,
         };
         self.known.insert(key, Known { epoch, answer: answer.clone() }, until, now);
+    }
+}
+
+impl Known {
+    fn holds(&self, epoch: u64) -> bool {
+        self.epoch == epoch && !self.answer.as_ref().is_ok_and(Identity::has_ended)
     }
 }
 

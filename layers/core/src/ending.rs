@@ -9,6 +9,11 @@ use std::pin::Pin;
 pub trait Ending: Send + Sync {
     /// Ready once the session is over; at once if it is already.
     fn ended(&self) -> EndingFuture;
+
+    /// Whether it is over already, as far as that can be said without waiting. A closure cannot say: `false`.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// The answer of [`Ending::ended`].

@@ -133,6 +133,15 @@ impl Identity {
         self.0.as_deref().and_then(|known| known.ending.as_ref()).map(|ending| ending.ended())
     }
 
+    /// Whether the caller's session is known to be over although the token has not expired.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.0
+            .as_deref()
+            .and_then(|known| known.ending.as_ref())
+            .is_some_and(|ending| ending.has_ended())
+    }
+
     /// What `keeper` works out of this identity, such as what it may do. It is made once and stays with this
     /// identity and its clones, found again without a lock; another token, even of the same caller, is
     /// another identity.

@@ -148,3 +148,70 @@ async fn how_many_are_remembered_is_bounded() {
     }
     assert!(cached.len() <= 64, "{}", cached.len());
 }
+
+/// Callers by the name that their token is, of whose sessions some have ended; counts how often it inspects.
+#[derive(Clone, Default)]
+struct Sessions(Arc<Mutex<Vec<String>>>, Arc<AtomicUsize>);
+
+struct Session(Sessions, String);
+
+impl vmcp_core::Ending for Session {
+    fn ended(&self) -> vmcp_core::EndingFuture {
+        Box::pin(std::future::pending())
+    }
+
+    fn has_ended(&self) -> bool {
+        self.0.has_ended(&self.1)
+    }
+}
+
+impl Sessions {
+    fn has_ended(&self, name: &str) -> bool {
+        self.0.lock().unwrap().iter().any(|ended| ended == name)
+    }
+
+    fn end(&self, name: &str) {
+        self.0.lock().unwrap().push(name.to_owned());
+    }
+
+    fn inspected(&self) -> usize {
+        self.1.load(Ordering::Relaxed)
+    }
+}
+
+impl Inspect for Sessions {
+    fn at_once(&self, token: &str) -> Option<Result<Identity, Refusal>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        if self.has_ended(token) {
+            return Some(Err(Refusal::InvalidToken("the session ended".into())));
+        }
+        let ending = Arc::new(Session(self.clone(), token.to_owned()));
+        Some(Ok(Identity::builder("https://id.example", token).ending(ending).build()))
+    }
+
+    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+        Box::pin(ready(self.at_once(token).unwrap()))
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_ends_takes_its_own_token_along_and_nobody_elses() {
+    let (sessions, clock) = (Sessions::default(), clock());
+    let cached = Cached::verified(Arc::new(sessions.clone()), clock.clone());
+    for name in 0..500 {
+        assert!(ask(&cached, &name.to_string()).await.is_ok());
+    }
+    assert_eq!(sessions.inspected(), 500);
+    for name in 0..499 {
+        sessions.end(&name.to_string());
+        assert!(ask(&cached, "499").await.is_ok());
+    }
+    assert_eq!(sessions.inspected(), 500, "what ended elsewhere costs nobody anything");
+    for name in 0..499 {
+        assert!(ask(&cached, &name.to_string()).await.is_err(), "{name}");
+    }
+    let inspected = sessions.inspected();
+    sessions.end("499");
+    assert!(ask(&cached, "499").await.is_err());
+    assert_eq!(sessions.inspected(), inspected + 1);
+}

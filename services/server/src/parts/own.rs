@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use vmcp_auth_server::{AuthServer, OwnFault, OwnToken, OwnTokens};
 use vmcp_auth_store::SessionId;
 use vmcp_authn::{AuthenticateFuture, Inspect, Refusal};
-use vmcp_core::Identity;
+use vmcp_core::{Ending, EndingFuture, Identity};
 
 /// Which sessions are over, as the server knows that is there now: a reload may bring another one, and what
 /// was opened before goes on.
@@ -18,6 +18,12 @@ pub(crate) struct Sessions {
     server: Arc<ArcSwap<AuthServer>>,
     /// How many have ended.
     ended: watch::Sender<u64>,
+}
+
+/// The end of one of them.
+struct End {
+    sessions: Sessions,
+    session: SessionId,
 }
 
 /// Inspects them.
@@ -55,10 +61,18 @@ impl Sessions {
         server.on_end(move |_| ended.send_modify(|count| *count += 1));
     }
 
+    fn end(&self, session: SessionId) -> End {
+        End { sessions: self.clone(), session }
+    }
+
+    fn has_ended(&self, session: SessionId) -> bool {
+        self.server.load().has_ended(session)
+    }
+
     /// Waits until the session is over.
     async fn ended(self, session: SessionId) {
         let mut count = self.ended.subscribe();
-        while !self.server.load().has_ended(session) {
+        while !self.has_ended(session) {
             // The sender is here, so there is always a next one to wait for.
             if count.changed().await.is_err() {
                 return;
@@ -70,6 +84,18 @@ impl Sessions {
 impl fmt::Debug for Sessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions").field("ended", &*self.ended.borrow()).finish_non_exhaustive()
+    }
+}
+
+// === impl End ===
+
+impl Ending for End {
+    fn ended(&self) -> EndingFuture {
+        Box::pin(self.sessions.clone().ended(self.session))
+    }
+
+    fn has_ended(&self) -> bool {
+        self.sessions.has_ended(self.session)
     }
 }
 
@@ -94,14 +120,12 @@ impl Own {
         })?;
         let OwnToken { subject, claims, expires_at, session } = found;
         let server = self.sessions.server();
-        let sessions = self.sessions.clone();
-        let ending = move || sessions.clone().ended(session);
         Ok(Identity::builder(server.settings().issuer.as_str(), &subject)
             .claims(claims)
             .token(token.into())
             .expires_at(expires_at)
             .upstream(server.tokens(session))
-            .ending(Arc::new(ending))
+            .ending(Arc::new(self.sessions.end(session)))
             .build())
     }
 }
@@ -114,9 +138,7 @@ impl Inspect for Own {
     fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
         Box::pin(ready(self.look(token)))
     }
-
-    /// Another one with each session that ends: what was remembered of its tokens does not count any more.
-    fn epoch(&self) -> u64 {
-        *self.sessions.ended.borrow()
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use futures_util::future::{BoxFuture, FutureExt, ready};
+use http::Uri;
+use secrecy::SecretSlice;
+use vmcp_auth_server::{Audience, Audiences, HmacRing, IssuerUrl, Keys, Settings, Upstream};
+use vmcp_auth_store::{Limits, Memory};
+use vmcp_core::Clock;
+use vmcp_upstream::{Answer, Fault, Login, RefreshFault, Revocation, Tokens};
+
+use super::*;
+
+const RESOURCE: &str = "https://mcp.example/mcp";
+
+/// A provider that nobody logs in at.
+#[derive(Debug)]
+struct Closed(Uri);
+
+impl Upstream for Closed {
+    fn name(&self) -> &'static str {
+        "closed"
+    }
+
+    fn redirect_uri(&self) -> &Uri {
+        &self.0
+    }
+
+    fn begin<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+        ready(Err(Fault::Misfit("closed"))).boxed()
+    }
+
+    fn finish<'a>(
+        &'a self,
+        _: &'a SecretSlice<u8>,
+        _: Answer,
+    ) -> BoxFuture<'a, Result<Login, Fault>> {
+        ready(Err(Fault::Misfit("closed"))).boxed()
+    }
+
+    fn refresh<'a>(&'a self, _: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>> {
+        ready(Err(RefreshFault::Dead)).boxed()
+    }
+
+    fn revoke<'a>(&'a self, _: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>> {
+        ready(Ok(Revocation::NotOffered)).boxed()
+    }
+}
+
+fn server() -> AuthServer {
+    let settings = Settings::new(
+        IssuerUrl::parse("https://mcp.example").unwrap(),
+        Audiences::new(vec![Audience::parse(RESOURCE).unwrap()]).unwrap(),
+        Keys::new::<Vec<u8>>(&[]).unwrap(),
+        HmacRing::new(&[vec![7; 32].into()]).unwrap(),
+    );
+    let store = Arc::new(Memory::new(Limits::default(), Clock::system()));
+    let callback = Uri::from_static("https://mcp.example/oauth/callback");
+    let upstreams: Vec<Arc<dyn Upstream>> = vec![Arc::new(Closed(callback))];
+    AuthServer::new(settings, store, upstreams, Clock::system()).unwrap()
+}
+
+#[tokio::test]
+async fn the_end_of_one_session_changes_what_is_known_of_its_own_tokens_alone() {
+    let server = server();
+    let sessions = Sessions::new(&server);
+    let [ended, other] = [1, 2].map(|name| SessionId::from_bytes([name; 16]));
+    let of = |session| {
+        let ending = Arc::new(sessions.end(session));
+        Identity::builder("https://mcp.example", "alice").ending(ending).build()
+    };
+    let callers = [of(ended), of(other)];
+    assert_eq!(callers.each_ref().map(Identity::has_ended), [false, false]);
+    server.end_session(ended).await.unwrap();
+    assert_eq!(callers.each_ref().map(Identity::has_ended), [true, false]);
+    callers[0].ended().unwrap().await;
+    assert!(callers[1].ended().unwrap().now_or_never().is_none());
+    // Who knows is another server from now on, and has heard of it.
+    let after = self::server();
+    sessions.replace(&after);
+    after.end_session(other).await.unwrap();
+    assert!(callers[1].has_ended());
+}
