@@ -10,7 +10,7 @@ use vmcp_auth_store::{
     Aim, Consent, Label, Login, Profile, Row, Seed, SessionHead, Stage, Subject, SubjectName,
     Timestamp, UserId,
 };
-use vmcp_upstream::{Answer, Declined, Exposed, Tokens};
+use vmcp_upstream::{Answer, AnswerFault, Declined, Exposed, Tokens};
 
 use crate::error::{Code, Fault};
 use crate::event::{Event, Happened};
@@ -114,7 +114,13 @@ impl Inner {
                 return Err(Stop::Client(Fault::new(Code::AccessDenied, words)));
             }
         };
-        let answer = Answer { outcome, iss: params.get("iss").map(str::to_owned) };
+        let iss = params.get("iss");
+        if iss.is_some_and(|iss| self.is_of_another(leg, iss)) {
+            tracing::warn!(provider = %leg.name, "another upstream provider's answer came to a login");
+            let fault = vmcp_upstream::Fault::from(AnswerFault::WrongIssuer);
+            return Err(Stop::Client(upstream_fault(&fault).at(at)));
+        }
+        let answer = Answer { outcome, iss: iss.map(str::to_owned) };
         let kept = self
             .open("leg", login.session, provider, sealed)
             .map_err(|error| Stop::Client(error.into()))?;
@@ -134,6 +140,13 @@ impl Inner {
             return Ok(redirect(&to.to_string()));
         }
         self.finish(&login, &user, request, cookie).await.map_err(Stop::Client)
+    }
+
+    /// Whether an answer that names `iss` is another provider's than this one's, which may not be known to have an
+    /// issuer (RFC 9207 section 2.4, RFC 9700 section 4.4.2).
+    fn is_of_another(&self, leg: &Leg, iss: &str) -> bool {
+        let mut others = self.upstreams.iter().filter(|other| other.name != leg.name);
+        others.any(|other| other.provider.issuer() == Some(iss)) && !leg.provider.may_be(iss)
     }
 
     /// Who the person is here. The first provider says; the others only add what they link.

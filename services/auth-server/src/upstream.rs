@@ -17,6 +17,17 @@ pub trait Upstream: Debug + Send + Sync {
     /// Where it sends browsers back to.
     fn redirect_uri(&self) -> &Uri;
 
+    /// Its issuer, where the configuration names one.
+    fn issuer(&self) -> Option<&str> {
+        None
+    }
+
+    /// Whether an answer of this provider may name `issuer` in its `iss`, as far as that is known without asking.
+    fn may_be(&self, issuer: &str) -> bool {
+        _ = issuer;
+        true
+    }
+
     /// Where to send a browser, and what to give to [`Upstream::finish`] when it comes back: secrets, to be
     /// kept encrypted.
     ///
@@ -55,6 +66,14 @@ impl Upstream for Provider {
 
     fn redirect_uri(&self) -> &Uri {
         self.redirect_uri().uri()
+    }
+
+    fn issuer(&self) -> Option<&str> {
+        self.issuer()
+    }
+
+    fn may_be(&self, issuer: &str) -> bool {
+        self.may_be(issuer)
     }
 
     fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {

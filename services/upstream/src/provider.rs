@@ -110,12 +110,23 @@ impl Provider {
     }
 
     /// Its issuer, where the configuration names one. An answer whose `iss` is another provider's issuer is
-    /// a mix-up, also where its own provider has none to compare with.
+    /// a mix-up, also where its own provider has none to compare with, unless it [may be](Self::may_be) the same.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
         match &self.0.speaks {
             Speaks::Oidc(oidc) => Some(oidc.issuer.as_str()),
             Speaks::Oauth2(_) => None,
+        }
+    }
+
+    /// Whether an answer of this provider may name `issuer`, as far as the configuration says: one that is
+    /// known by its endpoints alone is at the same place as they are. What [`finish`](Self::finish) knows
+    /// of the issuer counts beside that.
+    #[must_use]
+    pub fn may_be(&self, issuer: &str) -> bool {
+        match &self.0.speaks {
+            Speaks::Oidc(oidc) => oidc.issuer.as_str() == issuer,
+            Speaks::Oauth2(plain) => plain.may_be(issuer),
         }
     }
 

@@ -10,7 +10,8 @@ use serde_json::json;
 use tower::service_fn;
 use vmcp_core::Body;
 use vmcp_upstream::{
-    Endpoint, Fixed, InProcess, Issuer, Kind, Oidc, Params, Provider, Scopes, Settings,
+    Client, Endpoint, Fixed, InProcess, Issuer, Kind, Oauth2, Oidc, Params, Provider, Scopes,
+    Settings,
 };
 
 use crate::testing::{APP, Browser, World, param};
@@ -19,7 +20,7 @@ use crate::{Upstream, testing};
 const PROVIDER: &str = "https://id.example";
 
 /// A provider that says who it is in each of its answers, and gives nothing but its metadata.
-fn provider(world: &World) -> Arc<dyn Upstream> {
+fn provider(world: &World, name: &str, kind: Kind) -> Arc<dyn Upstream> {
     let http = service_fn(|request: Request<Body>| -> BoxFuture<'static, _> {
         let metadata = json!({
             "issuer": PROVIDER,
@@ -37,14 +38,9 @@ fn provider(world: &World) -> Arc<dyn Upstream> {
             Ok::<_, Infallible>(response.body(body).unwrap())
         })
     });
-    let oidc = Oidc {
-        issuer: Issuer::new(PROVIDER).unwrap(),
-        client: Fixed::new("us", None).unwrap(),
-        user_info: None,
-    };
     let settings = Settings {
-        name: "corp".into(),
-        kind: Kind::Oidc(Box::new(oidc)),
+        name: name.into(),
+        kind,
         redirect_uri: Endpoint::new("https://as.example/oauth/callback").unwrap(),
         scopes: Scopes::new(["openid"]).unwrap(),
         params: Params::default(),
@@ -55,10 +51,30 @@ fn provider(world: &World) -> Arc<dyn Upstream> {
     Arc::new(provider.unwrap())
 }
 
+fn oidc() -> Kind {
+    Kind::Oidc(Box::new(Oidc {
+        issuer: Issuer::new(PROVIDER).unwrap(),
+        client: Fixed::new("us", None).unwrap(),
+        user_info: None,
+    }))
+}
+
+/// One that is known by its endpoints alone.
+fn oauth2(at: &str) -> Kind {
+    let endpoint = |path: &str| Endpoint::new(&format!("{at}{path}")).unwrap();
+    Kind::Oauth2(Box::new(Oauth2 {
+        authorization_endpoint: endpoint("/authorize"),
+        token_endpoint: endpoint("/token"),
+        client: Client::Fixed(Fixed::new("us", None).unwrap()),
+        token_mapping: None,
+        user_info: None,
+    }))
+}
+
 #[tokio::test]
 async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
     let world = World::new();
-    let world = World::behind(&world, vec![provider(&world)]);
+    let world = World::behind(&world, vec![provider(&world, "corp", oidc())]);
     let client = world.client().await;
     let own = "the login was cancelled or refused at the identity provider";
     let foreign = "the login at the identity provider failed";
@@ -95,5 +111,24 @@ async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
         assert_eq!(param(&answer, "iss").as_deref(), Some(testing::ISSUER));
         // It is over either way.
         assert_eq!(browser.get(&world, &back).await.status, 400);
+    }
+}
+
+#[tokio::test]
+async fn a_provider_without_a_known_issuer_is_not_answered_for_by_one_that_has_one() {
+    let world = World::new();
+    let client = world.client().await;
+    for (at, mixed_up) in [("https://git.example", true), (PROVIDER, false)] {
+        let first = provider(&world, "git", oauth2(at));
+        let world = World::behind(&world, vec![first, provider(&world, "corp", oidc())]);
+        let mut browser = Browser::default();
+        let authorize = World::authorize(&client, &[("prompt", "consent")]);
+        let to = world.consent(&mut browser, &authorize).await;
+        assert!(to.starts_with(at), "{to}");
+        let state = param(&url::Url::parse(&to).unwrap(), "state").unwrap();
+        let back = format!("/oauth/callback?error=access_denied&state={state}&iss={PROVIDER}");
+        let answer = url::Url::parse(&browser.get(&world, &back).await.location()).unwrap();
+        let words = param(&answer, "error_description").unwrap();
+        assert_eq!(words.contains("cancelled"), !mixed_up, "{words}");
     }
 }

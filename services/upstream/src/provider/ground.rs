@@ -105,6 +105,18 @@ impl Speaks {
     }
 }
 
+// === impl Plain ===
+
+impl Plain {
+    /// Whether `issuer` may be this provider's: a registered client's provider says so itself.
+    pub(super) fn may_be(&self, issuer: &str) -> bool {
+        let at = |endpoint: &Endpoint| {
+            Endpoint::new(issuer).is_ok_and(|issuer| issuer.origin() == endpoint.origin())
+        };
+        matches!(self.client, Party::Registered(_)) || at(&self.authorization) || at(&self.token)
+    }
+}
+
 // === impl Party ===
 
 impl Party {

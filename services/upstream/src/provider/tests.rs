@@ -69,3 +69,20 @@ async fn a_check_says_what_would_fail_a_login() {
     fake.odd("/keys", 500, "text/html", "");
     assert_eq!(check(oidc()).await.unwrap_err().blame(), Blame::Provider);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_known_by_its_endpoints_may_have_an_issuer_beside_them_alone() {
+    let fake = Fake::new();
+    let provider = |settings| fake.provider(settings, &clock());
+    for (issuer, as_oidc, as_oauth2) in [
+        (ISSUER, true, true),
+        ("https://id.example/tenant", false, true),
+        ("https://evil.example", false, false),
+        ("https://id.example.evil.example", false, false),
+        ("id.example", false, false),
+    ] {
+        assert_eq!(provider(oidc()).may_be(issuer), as_oidc, "{issuer}");
+        assert_eq!(provider(fixed_oauth2()).may_be(issuer), as_oauth2, "{issuer}");
+        assert!(provider(dynamic()).may_be(issuer), "its metadata says");
+    }
+}
