@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, LOCATION, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use http::{HeaderValue, StatusCode};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -58,7 +58,12 @@ impl Pages {
             p { (text) }
             p { (help) }
         };
-        self.page(status, title, None, &content)
+        let mut response = self.page(status, title, None, &content);
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            // A minute, as the page says.
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
+        }
+        response
     }
 
     /// Takes the browser elsewhere after a form was sent. It is no redirect: browsers apply the `form-action` of

@@ -146,6 +146,11 @@ impl Rows {
         self.read.len()
     }
 
+    /// How many of which the provider is not asked again for a while.
+    pub(crate) fn left_alone(&self) -> usize {
+        self.renewed.len() + self.failed.len()
+    }
+
     pub(crate) fn forget(&self, session: SessionId, provider: &ProviderName) {
         let key = (session, provider.clone());
         self.read.remove(&key);

@@ -35,6 +35,8 @@ pub struct Sizes {
     pub revoked: usize,
     /// Upstream tokens that are at hand.
     pub rows: usize,
+    /// Upstream tokens whose provider is not asked again for a while, since it could not be, or was just now.
+    pub left_alone: usize,
 }
 
 /// What all endpoints share.
@@ -196,6 +198,7 @@ impl AuthServer {
             addresses: [pages, tokens, registration].map(Limiter::len).iter().sum(),
             revoked: revoked.len(),
             rows: rows.len(),
+            left_alone: rows.left_alone(),
         }
     }
 }

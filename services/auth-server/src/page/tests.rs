@@ -86,6 +86,18 @@ async fn nobody_frames_keeps_or_feeds_a_page() {
 }
 
 #[test]
+fn a_page_that_says_to_try_again_says_when() {
+    let pages = Pages::new("Tools");
+    for (trouble, when) in
+        [(Trouble::OFTEN, Some("60")), (Trouble::AWAY, Some("60")), (Trouble::EXPIRED, None)]
+    {
+        let response = pages.trouble(trouble);
+        let header = response.headers().get("retry-after").map(|value| value.to_str().unwrap());
+        assert_eq!(header, when, "{trouble:?}");
+    }
+}
+
+#[test]
 fn a_redirect_is_a_get_wherever_it_comes_from() {
     let response = redirect("https://app.example/cb?code=1");
     assert_eq!(response.status(), 303);

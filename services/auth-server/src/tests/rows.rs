@@ -135,6 +135,7 @@ async fn a_backend_that_takes_no_token_at_all_has_the_provider_asked_now_and_the
         let shown = session.git().await.unwrap();
         let asked = other(&*session.tokens, &shown).await;
         assert_eq!(session.refreshes(), refreshes, "{asked:?}");
+        assert_eq!(session.world.server.sizes().left_alone, 1);
         assert!(session.git().await.is_ok());
     }
 }

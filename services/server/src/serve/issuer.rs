@@ -150,13 +150,14 @@ impl Issuer {
     }
 
     /// How much the process holds, by kind.
-    pub(crate) fn held(&self) -> [(&'static str, usize); 4] {
-        let Sizes { documents, addresses, revoked, rows } = self.0.server.sizes();
+    pub(crate) fn held(&self) -> [(&'static str, usize); 5] {
+        let Sizes { documents, addresses, revoked, rows, left_alone } = self.0.server.sizes();
         [
             ("client_documents", documents),
             ("watched_addresses", addresses),
             ("ended_sessions", revoked),
             ("upstream_tokens", rows),
+            ("upstream_tokens_left_alone", left_alone),
         ]
     }
 
