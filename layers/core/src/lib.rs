@@ -10,6 +10,7 @@ mod digest;
 mod ending;
 mod error;
 mod flight;
+mod freshness;
 mod http_client;
 mod identity;
 mod keeper;
@@ -32,6 +33,7 @@ pub use self::{
     ending::{Ending, EndingFuture},
     error::{BoxError, cause},
     flight::Flights,
+    freshness::freshness,
     http_client::{HttpClient, HttpFuture},
     identity::{Caller, Claims, Identity, IdentityBuilder},
     keeper::Keeper,

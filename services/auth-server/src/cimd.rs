@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AGE, CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::{Map, Value};
 use url::{Host, Url};
@@ -256,23 +256,5 @@ fn strings<'a>(document: &'a Map<String, Value>, name: &str) -> Option<Vec<&'a s
 
 /// How long a document may be kept (RFC 9111 section 4.2), within [`KEPT`].
 fn freshness(headers: &HeaderMap) -> Duration {
-    let directives = headers
-        .get_all(CACHE_CONTROL)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|directive| directive.trim().to_ascii_lowercase());
-    let mut time = USUAL;
-    for directive in directives {
-        if directive == "no-store" || directive == "no-cache" {
-            return *KEPT.start();
-        }
-        if let Some(seconds) = directive.strip_prefix("max-age=").and_then(|text| text.parse().ok())
-        {
-            time = Duration::from_secs(seconds);
-        }
-    }
-    let age = headers.get(AGE).and_then(|age| age.to_str().ok()?.parse().ok());
-    let age = age.map_or(Duration::ZERO, Duration::from_secs);
-    time.saturating_sub(age).clamp(*KEPT.start(), *KEPT.end())
+    vmcp_core::freshness(headers).unwrap_or(USUAL).clamp(*KEPT.start(), *KEPT.end())
 }
