@@ -96,7 +96,7 @@ metrics! {
     PARKED_CALLS = Gauge "vmcp_parked_calls" "";
     /// Messages to clients that found no room. Fed by the server.
     DROPPED_MESSAGES = Counter "vmcp_dropped_messages" "";
-    /// Entries that are kept in memory for a while, by what they are. Fed by the server.
+    /// Entries that are kept in memory for a while, or bytes of them, by what they are. Fed by the server.
     HELD = Gauge "vmcp_held_entries" "";
     /// Connections of clients that are open. Fed by the server.
     CONNECTIONS = Gauge "vmcp_connections" "";

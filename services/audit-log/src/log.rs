@@ -107,6 +107,12 @@ impl Log {
         let Queue { written, dropped, failed, .. } = &*self.0.queue;
         Counts { written: get(written), dropped: get(dropped), failed: get(failed) }
     }
+
+    /// How many bytes the events have that are not written yet: a gauge, at most the queue's or twice that.
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.0.queue.weight()
+    }
 }
 
 impl Record for Log {

@@ -103,9 +103,14 @@ impl Queue {
         }
     }
 
+    /// Bytes of events that are not written yet.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight.load(Ordering::Relaxed)
+    }
+
     /// Whether less than the limit waits, or waiting makes no sense.
     pub(crate) fn has_room(&self) -> bool {
-        self.weight.load(Ordering::Relaxed) < self.limit || self.lock().ended
+        self.weight() < self.limit || self.lock().ended
     }
 
     /// Ready when there is room.

@@ -258,6 +258,9 @@ impl Shared {
             ("subscription_streams", listeners),
             ("old_client_streams", self.fixed.old.len()),
         ]);
+        if let Some(recording) = &self.stacks.load().recording {
+            held.insert("audit_queue_bytes", recording.log.queued_bytes());
+        }
         held
     }
 

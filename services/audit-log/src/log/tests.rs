@@ -281,6 +281,7 @@ async fn answers_wait_for_room_where_events_must_not_be_lost() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let early = *answered.lock().unwrap();
     assert!((1..20).contains(&early), "{early}");
+    assert!(log.queued_bytes() > 0);
     // A call that is given up while its answer waits is an event all the same.
     assert!(tokio::time::timeout(Duration::from_secs(1), call(audit)).await.is_err());
     full.store(false, Ordering::SeqCst);
@@ -288,6 +289,7 @@ async fn answers_wait_for_room_where_events_must_not_be_lost() {
     log.flush().await;
     assert_eq!(lines.lines().len(), 21);
     assert_eq!(log.counts(), Counts { written: 21, dropped: 0, failed: 0 });
+    assert_eq!(log.queued_bytes(), 0);
 }
 
 #[tokio::test(start_paused = true)]
