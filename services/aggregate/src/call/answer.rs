@@ -55,9 +55,31 @@ impl Expected {
 /// Shapes a JSON answer.
 pub(crate) async fn json(
     status: StatusCode,
-    mut body: Body,
+    body: Body,
     expected: &Expected,
 ) -> Result<Shaped, BoxError> {
+    or_status(status, read(status, body, expected).await)
+}
+
+/// Shapes an answer that is there as a whole.
+pub(crate) fn whole(
+    status: StatusCode,
+    message: Bytes,
+    expected: &Expected,
+) -> Result<Shaped, BoxError> {
+    or_status(status, shaped(status, message, expected))
+}
+
+/// Who asks for credentials need not say so in JSON-RPC: an authorization error of OAuth, or nothing, does as
+/// well (RFC 6750 section 3).
+fn or_status(status: StatusCode, shaped: Result<Shaped, BoxError>) -> Result<Shaped, BoxError> {
+    match shaped {
+        Err(_) if matches!(status.as_u16(), 401 | 403 | 407) => Err(Failure::Status(status).into()),
+        shaped => shaped,
+    }
+}
+
+async fn read(status: StatusCode, mut body: Body, expected: &Expected) -> Result<Shaped, BoxError> {
     let mut held = Held::default();
     loop {
         let ended = match body.frame().await {
@@ -70,7 +92,7 @@ pub(crate) async fn json(
             None => true,
         };
         if ended {
-            return whole(status, held.take(), expected);
+            return shaped(status, held.take(), expected);
         }
         // Past a few heads' length the answer is one that has to be held anyway.
         if expected.untouched() && held.bytes().len() <= 4 * HEAD {
@@ -89,12 +111,7 @@ pub(crate) async fn json(
     }
 }
 
-/// Shapes an answer that is there as a whole.
-pub(crate) fn whole(
-    status: StatusCode,
-    message: Bytes,
-    expected: &Expected,
-) -> Result<Shaped, BoxError> {
+fn shaped(status: StatusCode, message: Bytes, expected: &Expected) -> Result<Shaped, BoxError> {
     let found = head(&message).map_err(|_| Failure::Malformed("something that is no JSON"))?;
     if !found.complete {
         return Err(Failure::Ended.into());
@@ -307,3 +324,6 @@ impl http_body::Body for Rest {
         hint
     }
 }
+
+#[cfg(test)]
+mod tests;

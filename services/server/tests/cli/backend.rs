@@ -75,7 +75,7 @@ impl Backend {
         while let Some((head, body)) = read(&mut reader) {
             let refused = self.refused.lock().unwrap().iter().any(|token| head.contains(token));
             let answer = match (self.stateful, body["id"].is_null()) {
-                _ if refused => String::new(),
+                _ if refused => json!({"error": "invalid_token"}).to_string(),
                 // Nothing is said to a notification, or to what is no message.
                 (true, true) => String::new(),
                 (true, false) => older(&body, tools).to_string(),
@@ -92,8 +92,7 @@ impl Backend {
             };
             self.requests.lock().unwrap().push((head, body));
             let session = if self.stateful { "\r\nmcp-session-id: s" } else { "" };
-            let kind = if refused { "text/plain" } else { "application/json" };
-            let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}{session}");
+            let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json{session}");
             if write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{answer}").is_err() {
                 return;
             }

@@ -1,0 +1,43 @@
+use super::*;
+
+fn expected(backend: Generation) -> Expected {
+    let id = Bytes::from_static(b"7");
+    Expected {
+        id: id.clone(),
+        client_id: id,
+        client: Generation::Stateless,
+        backend,
+        cacheable: false,
+        may_ask: false,
+        most: 1 << 20,
+    }
+}
+
+#[tokio::test]
+async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
+    for backend in [Generation::Stateless, Generation::Stateful] {
+        for code in [401, 403, 407] {
+            let status = StatusCode::from_u16(code).unwrap();
+            for said in
+                ["", r#"{"error":"invalid_token","error_description":"expired"}"#, "who are you?"]
+            {
+                let expected = expected(backend);
+                let error =
+                    json(status, Body::from(Bytes::from(said)), &expected).await.unwrap_err();
+                let known =
+                    matches!(error.downcast_ref(), Some(Failure::Status(it)) if *it == status);
+                assert!(known, "{backend:?} {code} {said}: {error}");
+                assert!(whole(status, Bytes::from(said), &expected).is_err());
+            }
+        }
+        // What answers the request is the answer, and other statuses say nothing of credentials.
+        let denied = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"not you"}}"#;
+        let told =
+            json(StatusCode::FORBIDDEN, Body::from(Bytes::from(denied)), &expected(backend)).await;
+        assert!(matches!(told, Ok(Shaped::Ready(_))), "{backend:?}: {told:?}");
+        let told =
+            json(StatusCode::BAD_REQUEST, Body::from(Bytes::new()), &expected(backend)).await;
+        let told = told.unwrap_err();
+        assert!(!matches!(told.downcast_ref(), Some(Failure::Status(_))), "{told}");
+    }
+}
