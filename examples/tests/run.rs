@@ -1,8 +1,8 @@
 //! Runs each example and performs what the comment at its head shows.
 //!
 //! The commands there are read as they stand: `cargo run … --example NAME -- ARGUMENTS`, then `curl` with `-i`, `-H` and
-//! `-d`. What follows a command is what it has to print; `…` stands for anything. After `-i` the status line and some
-//! headers follow. What the example itself prints may come in time with the other commands; lines such as `name=value`
+//! `-d`. What follows a command is what it has to print; `…` stands for anything, and `$name` for what is `$name` in later
+//! commands. After `-i` the status line and some headers follow. What the example itself prints may come in time with the other commands; lines such as `name=value`
 //! before it listens stand for `$name` in them. An example without other commands has to end by itself.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
@@ -76,6 +76,11 @@ async fn the_aws_signing_client_does_what_it_shows() {
     run("aws_signing_client").await;
 }
 
+#[tokio::test]
+async fn the_embedded_authorization_server_does_what_it_shows() {
+    run("embedded_auth_server").await;
+}
+
 #[test]
 fn every_example_is_run_and_listed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -131,7 +136,7 @@ async fn run(name: &str) {
         };
         for step in curls {
             let shown = timeout(PATIENCE, curl(&step.words, &address, &names)).await.unwrap();
-            check(step, &shown);
+            check(step, &shown.replace(&address, EXAMPLE), &mut names);
         }
         while said.len() < start.printed.len() {
             said.push(next_line(&mut out).await.unwrap());
@@ -140,7 +145,7 @@ async fn run(name: &str) {
     }
     fixture.abort();
     if !start.printed.is_empty() {
-        assert_is(&said.join("\n"), &start.printed, name);
+        assert_is(&said.join("\n"), &start.printed.join("\n"), name, &mut HashMap::new());
     }
 }
 
@@ -191,6 +196,11 @@ fn words(command: &str) -> Vec<String> {
 
 /// What `curl -i` would print.
 async fn curl(words: &[String], address: &str, names: &HashMap<String, String>) -> String {
+    let put = |text: &str| {
+        let text =
+            names.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value));
+        text.replace(EXAMPLE, address)
+    };
     let mut words = words.iter().map(String::as_str);
     assert_eq!(words.next(), Some("curl"));
     let mut request = Request::new(Full::<Bytes>::default());
@@ -200,16 +210,15 @@ async fn curl(words: &[String], address: &str, names: &HashMap<String, String>) 
             "-H" => {
                 let (name, value) = words.next().unwrap().split_once(": ").unwrap();
                 let name: header::HeaderName = name.parse().unwrap();
-                let put =
-                    |text: String, (name, value): (&String, &String)| text.replace(name, value);
-                let value = names.iter().fold(value.to_owned(), put);
-                request.headers_mut().insert(name, value.parse().unwrap());
+                request.headers_mut().insert(name, put(value).parse().unwrap());
             }
             "-d" => {
                 *request.method_mut() = Method::POST;
-                *request.body_mut() = Full::from(words.next().unwrap().to_owned());
+                *request.body_mut() = Full::from(put(words.next().unwrap()));
+                let form = header::HeaderValue::from_static("application/x-www-form-urlencoded");
+                request.headers_mut().entry(header::CONTENT_TYPE).or_insert(form);
             }
-            url => *request.uri_mut() = url.replace(EXAMPLE, address).parse().unwrap(),
+            url => *request.uri_mut() = put(url).parse().unwrap(),
         }
     }
     let uri = request.uri().clone();
@@ -217,7 +226,8 @@ async fn curl(words: &[String], address: &str, names: &HashMap<String, String>) 
     let headers = request.headers_mut();
     headers.entry(header::HOST).or_insert(host);
     headers.entry(header::ACCEPT).or_insert(header::HeaderValue::from_static("*/*"));
-    *request.uri_mut() = Uri::try_from(uri.path()).unwrap();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = Uri::try_from(path).unwrap();
     let stream = TcpStream::connect(uri.authority().unwrap().as_str()).await.unwrap();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
     let driver = tokio::spawn(connection);
@@ -230,27 +240,48 @@ async fn curl(words: &[String], address: &str, names: &HashMap<String, String>) 
     format!("{}\n\n{}", shown.join("\n"), String::from_utf8_lossy(&body))
 }
 
-fn check(step: &Step, shown: &str) {
+fn check(step: &Step, shown: &str, names: &mut HashMap<String, String>) {
     let Step { words, printed } = step;
     let (head, body) = shown.split_once("\n\n").unwrap();
     let place = format!("{words:?} printed\n{shown}");
     assert!(!printed.is_empty(), "the comment does not say what is printed: {words:?}");
     if words.iter().any(|word| word == "-i") {
         for line in printed {
-            assert!(head.lines().any(|have| have == line), "no {line:?}: {place}");
+            if line.contains(['…', '$']) {
+                // Also what follows the head.
+                assert_is(shown, &format!("…{line}…"), &place, names);
+            } else {
+                assert!(head.lines().any(|have| have == line), "no {line:?}: {place}");
+            }
         }
         return;
     }
-    assert_is(body.trim(), printed, &place);
+    assert_is(body.trim(), &printed.join("\n"), &place, names);
 }
 
-/// `…` stands for anything.
-fn assert_is(shown: &str, printed: &[String], place: &str) {
-    let wanted = printed.join("\n");
+/// `…` stands for anything, and `$name` for what is kept under that name: anything without quotes and spaces, up to what
+/// follows it.
+fn assert_is(shown: &str, wanted: &str, place: &str, names: &mut HashMap<String, String>) {
     let mut rest = shown;
     for piece in wanted.split('…').map(str::trim).filter(|piece| !piece.is_empty()) {
-        let at = rest.find(piece).unwrap_or_else(|| panic!("no {piece:?} in {shown:?}: {place}"));
-        rest = &rest[at + piece.len()..];
+        let mut parts = piece.split('$');
+        let first = parts.next().unwrap_or_default();
+        let at = rest.find(first).unwrap_or_else(|| panic!("no {first:?} in {rest:?}: {place}"));
+        rest = &rest[at + first.len()..];
+        for part in parts {
+            let end = part.find(|char: char| !char.is_ascii_alphanumeric()).unwrap_or(part.len());
+            let (name, after) = part.split_at(end);
+            let end = if after.is_empty() { Some(rest.len()) } else { rest.find(after) };
+            let end = end.unwrap_or_else(|| panic!("no {after:?} after ${name}: {place}"));
+            let value = &rest[..end];
+            assert!(
+                !value.is_empty() && !value.contains(['"', ' ']),
+                "${name} is {value:?}: {place}"
+            );
+            names.insert(format!("${name}"), value.to_owned());
+            rest = &rest[end + after.len()..];
+        }
     }
-    assert!(wanted.contains('…') || shown == wanted, "not all of it: {shown:?}: {place}");
+    let whole = !wanted.contains(['…', '$']);
+    assert!(!whole || shown == wanted, "not all of it: {shown:?}: {place}");
 }

@@ -1,0 +1,145 @@
+//! A service of your own, written with axum, that is its own OAuth issuer: clients find it, register, send their user
+//! through your identity provider, and get tokens that are verified here. Nothing in it is about MCP.
+//!
+//! A client does with a browser what curl does here; what stands as `$client` and so on is what was printed before. The
+//! provider is in this file too and lets everybody in, so the way there is left out.
+//!
+//! ```text
+//! $ cargo run -p vmcp-examples --example embedded_auth_server -- 127.0.0.1:8080
+//! listening on 127.0.0.1:8080
+//!
+//! $ curl -i http://127.0.0.1:8080/notes
+//! HTTP/1.1 401 Unauthorized
+//! www-authenticate: Bearer resource_metadata="…/.well-known/oauth-protected-resource/notes", scope="openid"
+//!
+//! $ curl http://127.0.0.1:8080/.well-known/oauth-protected-resource/notes
+//! {…"authorization_servers":["http://127.0.0.1:8080"]…}
+//!
+//! $ curl http://127.0.0.1:8080/oauth/register -H 'Content-Type: application/json' \
+//!     -d '{"client_name":"curl","redirect_uris":["http://127.0.0.1:9/back"]}'
+//! {"client_id":"$client"…}
+//!
+//! $ curl -i "http://127.0.0.1:8080/oauth/authorize?response_type=code&client_id=$client&code_challenge_method=S256&code_challenge=h_tyVlgbw46qn1LiGOKErj6g-3pPFnw7V_Z-TZ-56oQ"
+//! HTTP/1.1 200 OK
+//! set-cookie: $cookie; Path=/;…
+//! …name="id" value="$id"…name="csrf" value="$csrf"…
+//!
+//! $ curl http://127.0.0.1:8080/oauth/consent -H "Cookie: $cookie" -d "id=$id&csrf=$csrf&decision=allow"
+//! …/provider/login?…state=$state&…
+//!
+//! $ curl -i "http://127.0.0.1:8080/callback?code=ann&state=$state" -H "Cookie: $cookie"
+//! HTTP/1.1 303 See Other
+//! location: http://127.0.0.1:9/back?code=$code&iss=…
+//!
+//! $ curl http://127.0.0.1:8080/oauth/token \
+//!     -d "grant_type=authorization_code&code=$code&client_id=$client&code_verifier=verifier-verifier-verifier-verifier-verifie"
+//! {"access_token":"$token","token_type":"Bearer"…}
+//!
+//! $ curl http://127.0.0.1:8080/notes -H "Authorization: Bearer $token"
+//! your notes, which the provider keeps for token-of-ann
+//! ```
+
+use std::future::ready;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use secrecy::ExposeSecret;
+use tokio::net::TcpListener;
+use vmcp_auth_server::{
+    Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, OwnTokens, Settings, Upstream,
+};
+use vmcp_auth_store::{Limits, Memory};
+use vmcp_authn::{
+    AuthenticateFuture, AuthenticateLayer, Bearer, Inspect, ProtectedResource, Refusal,
+    ResourceRules,
+};
+use vmcp_core::{BoxError, Clock, Identity, UpstreamKind};
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+use vmcp_upstream::{Client, Endpoint, Fixed, InProcess, Kind, Oauth2, Provider};
+
+/// Your own service. The user's token of the provider is at hand, and fresh, for whatever you ask there in their name.
+async fn notes(Extension(caller): Extension<Identity>) -> Result<String, StatusCode> {
+    let upstream = caller.upstream().ok_or(StatusCode::UNAUTHORIZED)?;
+    let token = upstream.token("corp", UpstreamKind::Access).await;
+    let token = token.map_err(|_| StatusCode::UNAUTHORIZED)?;
+    Ok(format!("your notes, which the provider keeps for {}\n", token.value.expose_secret()))
+}
+
+/// Who a token speaks of. This process signed it, so nobody is asked.
+struct Own(AuthServer, OwnTokens);
+
+impl Inspect for Own {
+    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+        let Self(server, tokens) = self;
+        let found = tokens.verify(token).map(|found| {
+            Identity::builder(server.settings().issuer.as_str(), &found.subject)
+                .claims(found.claims)
+                .expires_at(found.expires_at)
+                .upstream(server.tokens(found.session))
+                .build()
+        });
+        Box::pin(ready(found.map_err(|fault| Refusal::InvalidToken(fault.to_string().into()))))
+    }
+}
+
+/// The issuer at `base`, whose tokens are for `resource`.
+fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
+    let provider = vmcp_upstream::Settings {
+        name: "corp".into(),
+        // `Kind::Oidc` finds everything by the provider's issuer.
+        kind: Kind::Oauth2(Box::new(Oauth2 {
+            authorization_endpoint: Endpoint::new(&format!("{base}/provider/login"))?,
+            token_endpoint: Endpoint::new(&format!("{base}/provider/token"))?,
+            client: Client::Fixed(Fixed::new("notes", None)?),
+            token_mapping: None,
+            user_info: None,
+        })),
+        redirect_uri: Endpoint::new(&format!("{base}/callback"))?,
+        scopes: vmcp_upstream::Scopes::default(),
+        params: vmcp_upstream::Params::default(),
+        client_name: "Notes".into(),
+    };
+    // A provider of your own may be on any network, and this one speaks http.
+    let policy =
+        FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
+    let http = Fetcher::new(Egress::default(), policy)?;
+    let provider =
+        Provider::new(provider, http.clone(), http, Arc::new(InProcess), Clock::system())?;
+    let audiences = Audiences::new(vec![Audience::parse(resource)?]).ok_or("no audience")?;
+    // Without keys and secrets from files, and with this store, everything ends with the process.
+    let keys = Keys::new::<Vec<u8>>(&[]).map_err(|(_, fault)| fault)?;
+    let hmac = HmacRing::new(&[]).map_err(|(_, fault)| fault)?;
+    let settings = Settings::new(IssuerUrl::parse(base)?, audiences, keys, hmac);
+    let store = Arc::new(Memory::new(Limits::default(), Clock::system()));
+    let providers: Vec<Arc<dyn Upstream>> = vec![Arc::new(provider)];
+    Ok(AuthServer::new(settings, store, providers, Clock::system())?)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let listener = TcpListener::bind(address).await?;
+    let base = format!("http://{}", listener.local_addr()?);
+    let resource = format!("{base}/notes");
+    let server = issuer(&base, &resource)?;
+    let own = Own(server.clone(), server.verifier(&resource).ok_or("another resource")?);
+    let described = ProtectedResource::new(&resource, &base, &[""; 0], ResourceRules::default())?;
+    let document = described.document().clone();
+    let door = AuthenticateLayer::new(Bearer::new(own)).resource(described);
+    let token = r#"{"access_token":"token-of-ann","token_type":"Bearer"}"#;
+    let provider = post(async move || ([(CONTENT_TYPE, "application/json")], token));
+    let metadata = get(async move || ([(CONTENT_TYPE, "application/json")], document));
+    let application = Router::new()
+        .route("/notes", get(notes).layer(door))
+        .route("/.well-known/oauth-protected-resource/notes", metadata)
+        .route("/provider/token", provider)
+        .merge(server.router());
+    println!("listening on {}", listener.local_addr()?);
+    // Who asks too often is told apart by address.
+    let service = application.into_make_service_with_connect_info::<SocketAddr>();
+    Ok(axum::serve(listener, service).await?)
+}
