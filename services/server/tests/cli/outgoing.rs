@@ -227,3 +227,22 @@ fn a_backend_that_fails_too_often_is_left_alone_and_comes_back() {
     assert!(back, "the circuit stays open: {}", status(port));
     assert_eq!(status(port)["backends"][0]["circuit"]["state"], "closed");
 }
+
+#[test]
+fn a_tool_whose_backend_cannot_be_given_credentials_is_not_unknown() {
+    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    // Nobody listens at the token endpoint, so nobody can say what the caller is offered.
+    let outgoing = "outgoingAuth: {source: inline, default: {type: token_exchange, \
+                    tokenExchange: {tokenUrl: \"http://127.0.0.1:1/token\", clientId: client}}}\n\
+                    operational: {failureHandling: {partialFailureMode: best_effort}}\n";
+    let text_of =
+        format!("name: x\n{}", issuer.section("")) + &backends(&[("a", &backend)]) + outgoing;
+    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
+    let token = issuer.token("ann", &json!({}));
+    let told = |tool: &str| {
+        let call = json!({"name": tool, "arguments": {}});
+        ask(port, Some(&token), "tools/call", &call).message()["error"].clone()
+    };
+    assert_eq!(told("a_x")["data"], json!({"backend": "a", "retryable": true}), "{}", told("a_x"));
+    assert_eq!(told("b_x")["message"], "unknown tool: b_x");
+}
