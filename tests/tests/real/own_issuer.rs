@@ -180,3 +180,45 @@ async fn a_client_logs_in_where_the_state_is_in_redis_and_its_user_may_do_no_mor
     let users = redis.cli(&[&asked[..], &["CLIENT", "LIST"]].concat()).await.unwrap();
     assert!(users.contains("user=issuer"), "{users}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rotated_password_of_redis_is_taken_over_and_logins_go_on() {
+    if skipped() {
+        return;
+    }
+    let redis = Redis::start(&["--requirepass", "canary"]).await.unwrap();
+    let ground = Ground::plain().await;
+    let storage = ground.redis(&format!("addr: \"127.0.0.1:{}\"", redis.port));
+    let gateway = ground.gateway(&storage).await;
+    let mut login = Login::new(gateway.url().trim_end_matches("/mcp"), "ann");
+    login.goes(Step::Token).await.unwrap();
+    let asked = |password, words: &str| -> Vec<String> {
+        let known = ["-a", password, "--no-auth-warning"];
+        known.into_iter().chain(words.split(' ')).map(str::to_owned).collect()
+    };
+    redis.cli(&asked("canary", "CONFIG SET requirepass other")).await.unwrap();
+    ground.rotates("password", "other\n");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let status = gateway.page("/status").await.unwrap();
+        let status: Value = serde_json::from_slice(&status.body).unwrap();
+        if status["configuration"]["reloads"] == 1 {
+            assert_eq!(status["configuration"]["last_error"], Value::Null, "{status}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{status}\n{}", gateway.log());
+        sleep(Duration::from_millis(200)).await;
+    }
+    // What was connected with the old one is so no longer.
+    for kind in ["normal", "pubsub"] {
+        redis.cli(&asked("other", &format!("CLIENT KILL TYPE {kind}"))).await.unwrap();
+    }
+    let mut taken = login.takes(Step::Refresh).await.unwrap();
+    while let Taken::Unanswered(why) = taken {
+        assert!(Instant::now() < deadline, "{why}");
+        taken = login.takes(Step::Refresh).await.unwrap();
+    }
+    assert!(matches!(taken, Taken::Done), "{taken:?}\n{}", gateway.log());
+    let log = gateway.log();
+    assert!(!log.contains("canary"), "{log}");
+}

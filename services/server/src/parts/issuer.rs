@@ -36,6 +36,8 @@ pub struct Issuing {
     /// Where its state is kept.
     pub(crate) storage: Storage,
     /// A digest of where that is.
+    pub(crate) place_print: u64,
+    /// The same with what it is reached with: passwords and certificates.
     pub(crate) storage_print: u64,
     /// A digest of all that it is made of, secrets included.
     pub(crate) print: u64,

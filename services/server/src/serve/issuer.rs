@@ -26,6 +26,7 @@ struct Running {
     print: u64,
     issuer: String,
     storage_kind: &'static str,
+    place_print: u64,
     storage_print: u64,
     upstreams: Vec<Arc<Asked>>,
     kept: Arc<Kept>,
@@ -68,9 +69,7 @@ impl Issuer {
         let observer: Arc<dyn Observer> = Arc::new(Recorder::new(issuing.issuer(), logins));
         let (server, upstreams) = issuing.serve(Arc::clone(&store), None, Arc::clone(&observer))?;
         let sessions = Sessions::new(&server);
-        let seen = Arc::<Seen>::default();
-        let watching = Task::of_store(&seen, &store);
-        let kept = Arc::new(Kept { observer, seen, _watching: watching });
+        let kept = Kept::new(observer, &store);
         Ok(Self::run(issuing, (server, upstreams), store, sessions, kept))
     }
 
@@ -78,7 +77,7 @@ impl Issuer {
     ///
     /// # Errors
     /// It would be another issuer, or its state elsewhere.
-    pub(crate) fn follow(&self, issuing: &Issuing) -> Result<Self, IssuerError> {
+    pub(crate) async fn follow(&self, issuing: &Issuing) -> Result<Self, IssuerError> {
         let running = &*self.0;
         if running.print == issuing.print {
             return Ok(self.clone());
@@ -86,12 +85,18 @@ impl Issuer {
         if running.issuer != issuing.issuer() {
             return Err(IssuerError::Restart("issuer"));
         }
-        if running.storage_print != issuing.storage_print {
+        if running.place_print != issuing.place_print {
             return Err(IssuerError::Restart("storage"));
         }
-        let store = Arc::clone(&running.store);
-        let kept = Arc::clone(&running.kept);
-        let observer = Arc::clone(&kept.observer);
+        let observer = Arc::clone(&running.kept.observer);
+        let (store, kept) = if running.storage_print == issuing.storage_print {
+            (Arc::clone(&running.store), Arc::clone(&running.kept))
+        } else {
+            // The same state, reached with a rotated password or certificate.
+            let store = issuing.storage.open().await?;
+            let kept = Kept::new(Arc::clone(&observer), &store);
+            (store, kept)
+        };
         let served = issuing.serve(Arc::clone(&store), Some(&running.server), observer)?;
         Ok(Self::run(issuing, served, store, running.sessions.clone(), kept))
     }
@@ -111,6 +116,7 @@ impl Issuer {
             print: issuing.print,
             issuer: issuing.issuer().to_owned(),
             storage_kind: issuing.storage.kind(),
+            place_print: issuing.place_print,
             storage_print: issuing.storage_print,
             upstreams,
             kept,
@@ -184,6 +190,14 @@ impl Issuer {
 
     pub(crate) fn router(&self) -> Router {
         self.0.server.router()
+    }
+}
+
+impl Kept {
+    fn new(observer: Arc<dyn Observer>, store: &Arc<dyn Store>) -> Arc<Self> {
+        let seen = Arc::<Seen>::default();
+        let watching = Task::of_store(&seen, store);
+        Arc::new(Self { observer, seen, _watching: watching })
     }
 }
 

@@ -171,7 +171,7 @@ async fn issuer(
 ) -> Result<Option<Issuer>, IssuerError> {
     match (wanted, current) {
         (None, _) => Ok(None),
-        (Some(wanted), Some(current)) => current.follow(wanted).map(Some),
+        (Some(wanted), Some(current)) => current.follow(wanted).await.map(Some),
         (Some(wanted), None) => Issuer::start(wanted, logins).await.map(Some),
     }
 }

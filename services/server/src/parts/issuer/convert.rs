@@ -41,6 +41,7 @@ impl Converter {
             upstream_providers,
         } = section;
         format!("{storage:?}").hash(&mut self.files.print);
+        let place_print = self.files.print.finish();
         let storage = self.storage(storage, issuer.as_str());
         let storage_print = self.files.print.finish();
         (name, &oidc.audience, &oidc.scopes, whole).hash(&mut self.files.print);
@@ -73,6 +74,7 @@ impl Converter {
             upstreams: upstreams.into_iter().collect::<Option<_>>()?,
             fetchers: Fetchers::new(egress)?,
             storage: storage?,
+            place_print,
             storage_print,
             print: self.files.print.finish(),
         };

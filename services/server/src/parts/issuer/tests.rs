@@ -231,3 +231,21 @@ fn what_made_it_another_one_is_seen_and_nothing_else() {
     assert_ne!(one.print, rotated.print);
     assert_eq!(one.storage_print, rotated.storage_print);
 }
+
+#[test]
+fn another_password_of_the_same_place_is_told_from_another_place() {
+    let secret = Folder::new();
+    let at = |address: &str| {
+        let redis = format!(
+            "{{addr: \"{address}\", aclUserConfig: {{passwordSecretRef: {}}}}}",
+            secret.secret()
+        );
+        issuing_of(&format!("  storage: {{type: redis, redis: {redis}}}\n{PLAIN}"))
+    };
+    let (one, elsewhere) = (at("127.0.0.1:1"), at("127.0.0.1:2"));
+    assert_ne!(one.place_print, elsewhere.place_print);
+    std::fs::write(secret.0.join("secret"), "another\n").unwrap();
+    let rotated = at("127.0.0.1:1");
+    assert_eq!(one.place_print, rotated.place_print);
+    assert_ne!(one.storage_print, rotated.storage_print);
+}
