@@ -76,6 +76,9 @@ pub enum Fault {
         "more than 64 members in one object of the envelope: move what is not part of MCP into arguments"
     )]
     TooManyMembers,
+    /// More members than [`distinct`](crate::distinct) was told to read.
+    #[error("too many members: send fewer")]
+    Crowded,
     /// The name of a member of such an object is longer than [`MAX_NAME`](crate::MAX_NAME) bytes.
     #[error("the name of the member at byte {at} is longer than 256 bytes: shorten it")]
     LongName {
@@ -119,6 +122,7 @@ impl Fault {
             | Self::Duplicate { .. }
             | Self::Disguised { .. }
             | Self::TooManyMembers
+            | Self::Crowded
             | Self::LongName { .. }
             | Self::Ambiguous => -32600,
         }

@@ -2,6 +2,7 @@
 
 pub mod sse;
 
+mod distinct;
 mod envelope;
 mod failure;
 mod fault;
@@ -15,6 +16,7 @@ mod quote;
 mod span;
 mod splice;
 
+pub use distinct::{Distinct, Place, distinct};
 pub use envelope::{Envelope, Outcome, scan, scan_params};
 pub use failure::may_fail;
 pub use fault::{Fault, Refused};
