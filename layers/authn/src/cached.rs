@@ -8,6 +8,7 @@ use aws_lc_rs::digest;
 use secrecy::{ExposeSecret, SecretString};
 use vmcp_core::{Cache, Clock, Flights, Identity};
 
+use crate::seen::Seen;
 use crate::{AuthenticateFuture, Inspect, Refusal};
 
 /// How many tokens are remembered, unless told otherwise.
@@ -28,6 +29,9 @@ const REFUSED: Duration = Duration::from_secs(5);
 /// What was said under other keys does not count ([`Inspect::epoch`]), nor what was said of a caller whose
 /// session has ended ([`Identity::has_ended`]). Of many requests with the same new token, one waits for the
 /// answer and the others for that one.
+///
+/// Where looking twice costs little, a token is remembered when it comes for the second time only: issuers
+/// that make a new one for each call would otherwise fill all places with what nobody asks for again.
 pub struct Cached<I>(Arc<Memory<I>>);
 
 struct Memory<I> {
@@ -35,6 +39,8 @@ struct Memory<I> {
     clock: Clock,
     accepted_for: Duration,
     refused_for: Option<Duration>,
+    /// Those that came once, where that is not enough.
+    seen: Option<Seen>,
     known: Cache<Digest, Known>,
     flights: Flights<Digest, Result<Identity, Refusal>>,
 }
@@ -48,11 +54,12 @@ struct Known {
 }
 
 impl<I: Inspect> Cached<I> {
-    /// For inspecting that costs computation: what is accepted is remembered for 5 minutes, what is
+    /// For inspecting that costs computation: what is accepted twice is remembered for 5 minutes, what is
     /// refused not at all. 10,000 tokens.
     #[must_use]
     pub fn verified(inspect: I, clock: Clock) -> Self {
-        Self::new(inspect, clock, VERIFIED, None, CAPACITY)
+        let seen = Some(Seen::new(CAPACITY));
+        Self::with(inspect, clock, (VERIFIED, None), CAPACITY, seen)
     }
 
     /// For inspecting that asks somebody: what is accepted is remembered for a minute, what is
@@ -72,8 +79,18 @@ impl<I: Inspect> Cached<I> {
         refused_for: Option<Duration>,
         capacity: usize,
     ) -> Self {
+        Self::with(inspect, clock, (accepted_for, refused_for), capacity, None)
+    }
+
+    fn with(
+        inspect: I,
+        clock: Clock,
+        (accepted_for, refused_for): (Duration, Option<Duration>),
+        capacity: usize,
+        seen: Option<Seen>,
+    ) -> Self {
         let (known, flights) = (Cache::new(capacity), Flights::new());
-        Self(Arc::new(Memory { inspect, clock, accepted_for, refused_for, known, flights }))
+        Self(Arc::new(Memory { inspect, clock, accepted_for, refused_for, seen, known, flights }))
     }
 
     /// How many tokens are remembered: a gauge.
@@ -137,6 +154,7 @@ impl<I: Inspect> Inspect for Cached<I> {
 impl<I> Memory<I> {
     fn keep(&self, key: Digest, epoch: u64, answer: &Result<Identity, Refusal>, now: SystemTime) {
         let until = match answer {
+            Ok(_) if self.seen.as_ref().is_some_and(|seen| seen.is_new(&key)) => return,
             Ok(identity) => {
                 let longest = now + self.accepted_for;
                 identity.expires_at().map_or(longest, |expiry| expiry.min(longest))

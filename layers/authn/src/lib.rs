@@ -11,6 +11,7 @@ mod jwt;
 mod layer;
 mod refusal;
 mod scopes;
+mod seen;
 mod service;
 
 #[cfg(test)]

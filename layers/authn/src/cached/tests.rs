@@ -125,6 +125,7 @@ async fn a_token_whose_key_was_taken_back_does_not_count_any_more() {
     let cached = Cached::verified(Jwt::new(verifier), clock);
     let token = token(&claims(&json!({})));
     assert!(ask(&cached, &token).await.is_ok());
+    assert!(ask(&cached, &token).await.is_ok());
     assert_eq!(cached.len(), 1);
     *current.lock().unwrap() = keys("2");
     assert!(matches!(ask(&cached, &token).await, Err(Refusal::InvalidToken(_))));
@@ -136,8 +137,21 @@ async fn a_verified_token_stops_counting_when_it_expires() {
     let cached = Cached::verified(jwt(&clock), clock.clone());
     let token = token(&claims(&json!({"exp": crate::testing::NOW + 100})));
     assert!(ask(&cached, &token).await.is_ok());
+    assert!(ask(&cached, &token).await.is_ok());
     clock.advance(Duration::from_secs(131));
     assert!(matches!(ask(&cached, &token).await, Err(Refusal::InvalidToken(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_verified_token_is_remembered_when_it_comes_again() {
+    let slow = Slow::new(Ok(alice()));
+    let cached = Cached::verified(Arc::clone(&slow), clock());
+    for (token, asked, remembered) in
+        [("a", 1, 0), ("b", 2, 0), ("a", 3, 1), ("a", 3, 1), ("c", 4, 1), ("b", 5, 2), ("b", 5, 2)]
+    {
+        assert!(ask(&cached, token).await.is_ok());
+        assert_eq!((slow.asked(), cached.len()), (asked, remembered), "{token}");
+    }
 }
 
 #[tokio::test]
