@@ -65,14 +65,7 @@ impl<K: KeySource> Jwt<K> {
 pub(crate) fn identity(claims: Claims, token: &str) -> vmcp_core::IdentityBuilder {
     let name = |claim| claims.text(claim).unwrap_or_default();
     let identity = Identity::builder(name("iss"), name("sub")).token(token.into());
-    let visible = if claims.contains_key(SESSION) { without_session(&claims) } else { claims };
-    identity.claims(visible)
-}
-
-fn without_session(claims: &Claims) -> Claims {
-    let mut claims = (**claims).clone();
-    claims.remove(SESSION);
-    claims.into()
+    identity.claims(claims.without(SESSION))
 }
 
 impl<K: KeySource> Inspect for Jwt<K> {

@@ -1,7 +1,6 @@
 //! What a token is good for.
 
-use serde_json::Value;
-use vmcp_core::Claims;
+use vmcp_core::{Claim, Claims};
 
 /// Scopes that say something to the identity provider only. Tokens need not carry them here.
 const NOT_ENFORCED: [&str; 4] = ["openid", "profile", "email", "offline_access"];
@@ -19,10 +18,9 @@ pub(crate) fn enforced(scopes: impl IntoIterator<Item = impl AsRef<str>>) -> Vec
 /// array or such a list.
 pub(crate) fn grants(claims: Option<&Claims>, scope: &str) -> bool {
     let listed = |list: &str| list.split(' ').any(|one| one == scope);
-    let granted = |claim: &Value| match claim {
-        Value::String(list) => listed(list),
-        Value::Array(items) => items.iter().any(|item| item.as_str() == Some(scope)),
-        _ => false,
+    let granted = |claim: Claim<'_>| match claim.text() {
+        Some(list) => listed(&list),
+        None => claim.items().any(|item| item.text().as_deref() == Some(scope)),
     };
     let Some(claims) = claims else { return false };
     claims.get("scope").or_else(|| claims.get("scp")).is_some_and(granted)
@@ -30,7 +28,7 @@ pub(crate) fn grants(claims: Option<&Claims>, scope: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

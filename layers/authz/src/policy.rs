@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use vmcp_core::{Admission, Admit, Identity, Item, Rejection, Verdict, ViewKey};
+use vmcp_core::{Admission, Admit, Claims, Identity, Item, Rejection, Verdict, ViewKey};
 
 /// Decides what callers may see and do.
 ///
@@ -70,7 +70,7 @@ where
     }
 
     fn view(&self) -> ViewKey {
-        let claims = self.identity.claims().map(|claims| &**claims);
+        let claims = self.identity.claims().map(Claims::object);
         ViewKey::of(&(self.epoch, &self.identity, claims))
     }
 }

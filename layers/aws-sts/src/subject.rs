@@ -116,7 +116,7 @@ impl<'a> Presented<'a> {
     /// The session's name: the text or whole number in `claim`, or the caller's subject if the token
     /// is one that says nothing.
     pub(crate) fn session(&self, claims: &Claims, claim: &str) -> Option<SessionName> {
-        match claims.get(claim) {
+        match claims.object().get(claim) {
             Some(Value::String(name)) => SessionName::of(name),
             Some(Value::Number(number)) if !number.is_f64() => SessionName::of(&number.to_string()),
             None if claims.is_empty() => SessionName::of(self.subject),

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use secrecy::SecretString;
-use serde_json::{Map, Value};
 
+use crate::Claims;
 use crate::ending::{Ending, EndingFuture};
 use crate::keeper::{Keeper, Kept};
 use crate::upstream::UpstreamTokens;
@@ -31,11 +30,6 @@ struct Known {
     ending: Option<Arc<dyn Ending>>,
     kept: OnceLock<Kept>,
 }
-
-/// What a token says of its bearer: the members of the JWT's claims set (RFC 7519 section 4) or of
-/// an introspection answer (RFC 7662 section 2.2). Dereferences to the JSON object.
-#[derive(Clone, Default, PartialEq)]
-pub struct Claims(Map<String, Value>);
 
 /// What is known of a caller beyond its name, on the way to an [`Identity`].
 #[must_use]
@@ -199,37 +193,6 @@ impl Caller {
     }
 }
 
-// === impl Claims ===
-
-impl Claims {
-    /// The claim `name`, if it is a string.
-    #[must_use]
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).and_then(Value::as_str)
-    }
-}
-
-impl From<Map<String, Value>> for Claims {
-    fn from(claims: Map<String, Value>) -> Self {
-        Self(claims)
-    }
-}
-
-impl Deref for Claims {
-    type Target = Map<String, Value>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Claims {
-    /// Names only: what they say of somebody does not belong into a log.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
 // === impl IdentityBuilder ===
 
 impl IdentityBuilder {
@@ -278,7 +241,7 @@ impl fmt::Debug for IdentityBuilder {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

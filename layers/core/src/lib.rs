@@ -4,6 +4,7 @@ mod admission;
 mod backend;
 mod body;
 mod cache;
+mod claims;
 mod clock;
 mod credential;
 mod digest;
@@ -28,6 +29,7 @@ pub use self::{
     backend::Backend,
     body::{Body, BodyError, read},
     cache::Cache,
+    claims::{Claim, Claims, ClaimsFault, MAX_CLAIMS},
     clock::Clock,
     credential::{CredentialError, CredentialFault},
     ending::{Ending, EndingFuture},
@@ -35,7 +37,7 @@ pub use self::{
     flight::Flights,
     freshness::freshness,
     http_client::{HttpClient, HttpFuture},
-    identity::{Caller, Claims, Identity, IdentityBuilder},
+    identity::{Caller, Identity, IdentityBuilder},
     keeper::Keeper,
     lane::{PerLane, enter_lane, plan_lanes},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},

@@ -10,9 +10,9 @@ use form_urlencoded::byte_serialize;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{Request, StatusCode, Uri};
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
+use serde_json::Map;
 use vmcp_core::{Body, BodyError, Claims, Clock, HttpClient};
-use vmcp_jwt::{Rules, TokenFault, parse_claims};
+use vmcp_jwt::{Rules, TokenFault};
 
 use crate::{EndpointError, IntrospectionError, Outage};
 
@@ -104,19 +104,25 @@ impl Introspection {
     }
 
     fn read(&self, answer: &[u8]) -> Result<Introspected, IntrospectionError> {
-        let mut claims = parse_claims(answer).map_err(|_| Outage::Malformed)?;
-        let active = claims.remove("active").ok_or(Outage::Malformed)?;
-        if active != Value::Bool(true) {
+        let answer = String::from_utf8(answer.to_vec()).map_err(|_| Outage::Malformed)?;
+        let claims = Claims::read(answer).map_err(|_| Outage::Malformed)?;
+        let active = claims.get("active").ok_or(Outage::Malformed)?;
+        if active.json() != "true" {
             return Err(IntrospectionError::Inactive);
         }
+        let mut claims = claims.without("active");
         // A token that is bound to a key has another type than `Bearer`.
-        let kind = claims.get("token_type").and_then(Value::as_str);
+        let kind = claims.text("token_type");
         if kind.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
             return Err(TokenFault::Bound.into());
         }
-        claims.entry("iss").or_insert_with(|| self.rules.issuer().into());
+        if !claims.has("iss") {
+            let mut object = Map::from(claims);
+            object.insert("iss".to_owned(), self.rules.issuer().into());
+            claims = object.into();
+        }
         let expires_at = self.rules.check(&claims, self.clock.now())?;
-        Ok(Introspected { claims: claims.into(), expires_at })
+        Ok(Introspected { claims, expires_at })
     }
 
     /// Asks what `token` is worth, once, within 5 s.

@@ -13,6 +13,8 @@ mod verifier;
 #[cfg(test)]
 mod testing;
 
+pub use vmcp_core::MAX_CLAIMS;
+
 pub use self::{
     algorithm::Algorithm,
     fault::{TokenFault, VerifyError},
@@ -21,6 +23,6 @@ pub use self::{
     rules::{LEEWAY, Rules},
     set::{KeySet, KeySetError, MAX_KEYS, MAX_SET},
     source::{KeySource, KeysError, KeysFuture},
-    strict::{MAX_CLAIMS, parse_claims},
+    strict::parse_claims,
     verifier::{MAX_TOKEN, Verified, Verifier, is_jwt},
 };

@@ -1,8 +1,9 @@
 //! What the claims of a token must say.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
-use serde_json::{Map, Value};
+use vmcp_core::{Claim, Claims};
 
 use crate::TokenFault;
 
@@ -27,12 +28,12 @@ pub struct Rules {
 /// The claims that rules are about.
 #[derive(Default)]
 struct Checked<'a> {
-    issuer: Option<&'a str>,
-    audience: Option<&'a Value>,
-    subject: Option<&'a str>,
-    expires: Option<&'a Value>,
-    begins: Option<&'a Value>,
-    issued: Option<&'a Value>,
+    issuer: Option<Cow<'a, str>>,
+    audience: Option<Claim<'a>>,
+    subject: Option<Cow<'a, str>>,
+    expires: Option<Claim<'a>>,
+    begins: Option<Claim<'a>>,
+    issued: Option<Claim<'a>>,
     /// There is a `cnf`.
     bound: bool,
     /// There are `events`.
@@ -76,25 +77,28 @@ impl Rules {
     /// The first rule that is broken.
     pub fn check(
         &self,
-        claims: &Map<String, Value>,
+        claims: &Claims,
         now: SystemTime,
     ) -> Result<Option<SystemTime>, TokenFault> {
         let claims = Checked::of(claims);
-        if claims.issuer != Some(&self.issuer) {
+        if claims.issuer.as_deref() != Some(&*self.issuer) {
             return Err(TokenFault::Issuer);
         }
         self.check_audience(claims.audience)?;
-        if claims.subject.is_none_or(|subject| subject.is_empty() || subject.contains('\0')) {
+        let no_name = |subject: &str| subject.is_empty() || subject.contains('\0');
+        if claims.subject.as_deref().is_none_or(no_name) {
             return Err(TokenFault::Subject);
         }
         self.check_kind(&claims)?;
         self.check_times(&claims, now)
     }
 
-    fn check_audience(&self, aud: Option<&Value>) -> Result<(), TokenFault> {
-        let ours = |one: &Value| one.as_str() == Some(&self.audience);
+    fn check_audience(&self, aud: Option<Claim<'_>>) -> Result<(), TokenFault> {
+        let ours = |one: Claim<'_>| one.text().as_deref() == Some(&*self.audience);
         let found = match aud {
-            Some(Value::Array(list)) => list.iter().all(Value::is_string) && list.iter().any(ours),
+            Some(list) if list.is_array() => {
+                list.items().all(Claim::is_string) && list.items().any(ours)
+            }
             Some(one) => ours(one),
             None => false,
         };
@@ -138,13 +142,13 @@ impl Rules {
 
 impl<'a> Checked<'a> {
     /// Goes through the claims once, rather than looking each of these up.
-    fn of(claims: &'a Map<String, Value>) -> Self {
+    fn of(claims: &'a Claims) -> Self {
         let mut checked = Self::default();
-        for (name, value) in claims {
-            match &**name {
-                "iss" => checked.issuer = value.as_str(),
+        for (name, value) in claims.iter() {
+            match &*name {
+                "iss" => checked.issuer = value.text(),
                 "aud" => checked.audience = Some(value),
-                "sub" => checked.subject = value.as_str(),
+                "sub" => checked.subject = value.text(),
                 "exp" => checked.expires = Some(value),
                 "nbf" => checked.begins = Some(value),
                 "iat" => checked.issued = Some(value),
@@ -159,12 +163,12 @@ impl<'a> Checked<'a> {
 }
 
 /// A `NumericDate`: seconds since 1970, which may have a fraction (RFC 7519 section 2).
-fn date(claim: Option<&Value>) -> Result<Option<SystemTime>, ()> {
+fn date(claim: Option<Claim<'_>>) -> Result<Option<SystemTime>, ()> {
     let Some(claim) = claim else { return Ok(None) };
-    let seconds = if let Some(whole) = claim.as_u64() {
+    let seconds = if let Ok(whole) = claim.json().parse() {
         whole
     } else {
-        let fraction = claim.as_f64().filter(|seconds| *seconds >= 0.0).ok_or(())?;
+        let fraction = claim.value().as_f64().filter(|seconds| *seconds >= 0.0).ok_or(())?;
         Duration::try_from_secs_f64(fraction).map_err(|_| ())?.as_secs()
     };
     if seconds > LAST_DATE {

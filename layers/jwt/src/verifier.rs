@@ -11,7 +11,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use vmcp_core::{Claims, Clock};
 use vmcp_wire::{members, unquote, validate};
 
-use crate::{Algorithm, KeySet, KeySource, Rules, TokenFault, VerifyError, parse_claims};
+use crate::strict::read_claims;
+use crate::{Algorithm, KeySet, KeySource, Rules, TokenFault, VerifyError};
 
 /// The longest token that is looked at, in bytes.
 pub const MAX_TOKEN: usize = 16 * 1024;
@@ -204,9 +205,9 @@ impl<K: KeySource> Verifier<K> {
     }
 
     fn read_claims(&self, parts: &Parts<'_>) -> Result<Verified, TokenFault> {
-        let claims = parse_claims(&decode(parts.payload)?)?;
+        let claims = read_claims(decode(parts.payload)?)?;
         let expires_at = self.rules.check(&claims, self.clock.now())?;
-        Ok(Verified { claims: claims.into(), expires_at: expires_at.ok_or(TokenFault::Expiry)? })
+        Ok(Verified { claims, expires_at: expires_at.ok_or(TokenFault::Expiry)? })
     }
 }
 

@@ -59,6 +59,7 @@ impl Budget {
     pub(crate) fn weigh(&mut self, claims: &Claims) -> Result<CelValue, NoRole> {
         let mut weight = 1;
         let map = claims
+            .object()
             .iter()
             .map(|(name, value)| Some((key(name, &mut weight), convert(value, 1, &mut weight)?)))
             .collect::<Option<HashMap<_, _>>>();

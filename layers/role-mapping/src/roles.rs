@@ -154,7 +154,7 @@ impl<R> Roles<R> {
         let mut budget = Budget::full();
         for Mapping { role, test } in &self.mappings {
             let matches = match test {
-                Test::Claim(value) => has(claims.get(&*self.claim), value),
+                Test::Claim(value) => has(claims.object().get(&*self.claim), value),
                 Test::Matcher(matcher) => {
                     let scope = match &mut scope {
                         Some(scope) => scope,

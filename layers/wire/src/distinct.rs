@@ -1,7 +1,6 @@
 //! Objects that all readers understand alike, whatever is in them: no member stands twice at any depth.
 
 use crate::lexer::{Lexer, Stop};
-use crate::members::RawStr;
 use crate::{Fault, MAX_DEPTH, Span, Text};
 
 /// From how many members on names are sorted to be told apart, instead of compared with each other.
@@ -142,11 +141,13 @@ fn twice(key: Text) -> Stop {
     Fault::Duplicate { at: key.span.start }.into()
 }
 
+/// Most names differ in their length already.
+#[inline]
 fn same(bytes: &[u8], one: Text, other: Text) -> bool {
     if one.escaped || other.escaped {
         return one.read(bytes) == other.read(bytes);
     }
-    one.span.of(bytes) == other.span.of(bytes)
+    one.span.len() == other.span.len() && one.span.of(bytes) == other.span.of(bytes)
 }
 
 /// Tells many names apart, however they are written.
@@ -161,14 +162,6 @@ fn sorted(bytes: &[u8], keys: impl Iterator<Item = Text>) -> Result<(), Fault> {
     }
 }
 
-impl Place {
-    /// The name, as it stands in `text`, which must be what was read.
-    #[must_use]
-    pub fn name(self, text: &str) -> RawStr<'_> {
-        RawStr::new(self.key, text.as_bytes())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,7 +171,7 @@ mod tests {
         let bytes = text.as_bytes();
         let read = |member: &Place| {
             let value = std::str::from_utf8(member.value.of(bytes)).unwrap();
-            (member.name(text).read().into_owned(), value.to_owned())
+            (member.key.read(bytes).into_owned(), value.to_owned())
         };
         found.members.iter().map(read).collect()
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::envelope::{check_text, finish};
 use crate::lexer::Lexer;
-use crate::{Fault, Text, quote};
+use crate::{Fault, quote};
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,10 +81,6 @@ pub fn validate(bytes: &[u8]) -> Result<(), Fault> {
 }
 
 impl<'a> RawStr<'a> {
-    pub(crate) fn new(text: Text, bytes: &'a [u8]) -> Self {
-        Self { literal: text.span.of(bytes), escaped: text.escaped }
-    }
-
     /// The literal, quotes included.
     #[must_use]
     pub fn raw(self) -> &'a [u8] {
@@ -118,7 +114,7 @@ impl<'a> Iterator for Members<'a> {
         let Ok((key, value)) = value else { return self.items.stop() };
         let bytes = self.items.lexer.bytes;
         Some(Member {
-            key: RawStr::new(key, bytes),
+            key: RawStr { literal: key.span.of(bytes), escaped: key.escaped },
             value: value.span.of(bytes),
             key_offset: key.span.start as usize,
             value_offset: value.span.start as usize,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use vmcp_audit::Text;
-use vmcp_core::Claims;
+use vmcp_core::{Claim, Claims};
 
 use crate::json::Object;
 
@@ -14,8 +14,8 @@ const MAX_COUNTED: usize = 100;
 
 /// Adds the member `delegation` if the token names an actor.
 pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
-    let Some(act) = claims.get("act") else { return };
-    let (actors, problem) = actors(act);
+    let Some(act) = claims.get("act").map(Claim::value) else { return };
+    let (actors, problem) = actors(&act);
     line.object("delegation", |members| {
         members.name("chain");
         members.out.push(b'[');

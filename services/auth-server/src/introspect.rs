@@ -52,7 +52,7 @@ impl Inner {
         }
         match self.known(token, &credentials.id) {
             Some(Known::Access(found)) => {
-                let mut answer = Map::clone(&found.claims);
+                let mut answer = found.claims.object().clone();
                 answer.insert("active".into(), true.into());
                 answer.insert("token_type".into(), "Bearer".into());
                 Ok(Some(answer))

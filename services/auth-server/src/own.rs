@@ -124,15 +124,14 @@ impl Inner {
     fn verify(&self, verifier: &Verifier<Arc<KeySet>>, token: &str) -> Result<OwnToken, OwnFault> {
         // All keys are at hand: one that is not there is none of this server's.
         let found = verifier.verify_now(token).unwrap_or(Err(TokenFault::UnknownKey))?;
-        let mut claims = serde_json::Map::clone(&found.claims);
-        let session = claims.remove(SESSION_CLAIM);
-        let session = session.as_ref().and_then(|session| session.as_str()?.parse().ok());
+        let session = found.claims.text(SESSION_CLAIM).and_then(|session| session.parse().ok());
         let session = session.ok_or(OwnFault::NoSession)?;
         if self.revoked.contains(session, self.clock.now()) {
             return Err(OwnFault::Revoked);
         }
-        let subject = claims.get("sub").and_then(|sub| sub.as_str()).unwrap_or_default().to_owned();
-        Ok(OwnToken { subject, claims: claims.into(), expires_at: found.expires_at, session })
+        let subject = found.claims.text("sub").unwrap_or_default().to_owned();
+        let claims = found.claims.without(SESSION_CLAIM);
+        Ok(OwnToken { subject, claims, expires_at: found.expires_at, session })
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use cedar_policy::{Authorizer, PolicyId, PolicySet};
-use serde_json::Value;
 use vmcp_authz::{Admitting, Policy};
 use vmcp_core::{Admission, Admit, Cache, Claims, Identity, Item, Keeper, Verdict, ViewKey};
 
@@ -280,10 +279,11 @@ impl Admit for Caller {
 
 /// Whether a token has a scope (RFC 8693 section 4.2; `scp` is what some issuers call it).
 fn has(claims: &Claims, scope: &str) -> bool {
-    ["scope", "scp"].into_iter().filter_map(|name| claims.get(name)).any(|claim| match claim {
-        Value::String(scopes) => scopes.split_ascii_whitespace().any(|one| one == scope),
-        Value::Array(scopes) => scopes.iter().any(|one| one.as_str() == Some(scope)),
-        _ => false,
+    ["scope", "scp"].into_iter().filter_map(|name| claims.get(name)).any(|claim| {
+        match claim.text() {
+            Some(scopes) => scopes.split_ascii_whitespace().any(|one| one == scope),
+            None => claim.items().any(|one| one.text().as_deref() == Some(scope)),
+        }
     })
 }
 

@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
-use vmcp_core::{Cache, Rejection, ViewKey};
+use vmcp_core::{Cache, Claims, Rejection, ViewKey};
 use vmcp_core::{UpstreamError, UpstreamKind, UpstreamToken, UpstreamTokens};
 
 /// How long a provider's tokens are waited for.
@@ -29,7 +29,7 @@ pub(crate) struct Upstream {
 /// What a token says, with its subject.
 pub(crate) struct Said {
     pub(crate) subject: Box<str>,
-    pub(crate) claims: Map<String, Value>,
+    pub(crate) claims: Claims,
 }
 
 impl Upstream {
@@ -85,7 +85,7 @@ impl Upstream {
                 }
             }
         }
-        Ok(Some(Arc::new(Said { subject, claims })))
+        Ok(Some(Arc::new(Said { subject, claims: claims.into() })))
     }
 
     async fn token(

@@ -4,8 +4,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
 
 use cedar_policy::{Entities, Request};
-use serde_json::{Map, Value};
-use vmcp_core::{Identity, Item, ViewKey};
+use serde_json::Value;
+use vmcp_core::{Claim, Claims, Identity, Item, ViewKey};
 
 use crate::arguments::Arguments;
 use crate::cedar::Cedar;
@@ -23,7 +23,7 @@ const MOST: usize = 1024;
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
-    pub(crate) claims: Option<&'a Map<String, Value>>,
+    pub(crate) claims: Option<&'a Claims>,
 }
 
 /// What tells a caller from others, for policies that look at what `cedar`'s do.
@@ -61,15 +61,15 @@ impl<'a> Subject<'a> {
     /// The caller by its own token. One without a name is called `anonymous`.
     pub(crate) fn of(identity: &'a Identity) -> Self {
         let name = identity.subject().unwrap_or("anonymous");
-        Self { name, claims: identity.claims().map(|claims| &**claims) }
+        Self { name, claims: identity.claims() }
     }
 
-    fn claim(&self, name: &str) -> Option<&'a Value> {
+    fn claim(&self, name: &str) -> Option<Claim<'a>> {
         self.claims.and_then(|claims| claims.get(name))
     }
 
-    pub(crate) fn groups(&self) -> Option<&'a Value> {
-        let usable = |value: &&Value| value.is_array() || value.is_string();
+    pub(crate) fn groups(&self) -> Option<Claim<'a>> {
+        let usable = |claim: &Claim<'_>| claim.is_array() || claim.is_string();
         GROUP_CLAIMS.iter().find_map(|name| self.claim(name).filter(usable))
     }
 
@@ -82,19 +82,19 @@ impl<'a> Subject<'a> {
         let name = if cedar.reads.principal { self.name } else { "" };
         let claims: Vec<_> = match self.claims {
             Some(all) if cedar.reads.context => {
-                all.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+                all.iter().map(|(name, claim)| (name.into_owned(), claim.value())).collect()
             }
             _ => {
-                let claim = |name: &String| Some((name.clone(), self.claim(name)?.clone()));
+                let claim = |name: &String| Some((name.clone(), self.claim(name)?.value()));
                 cedar.claims.iter().filter_map(claim).collect()
             }
         };
         let groups: Vec<_> = match self.groups().filter(|_| cedar.reads.groups) {
-            Some(Value::String(one)) => vec![one.clone()],
-            Some(Value::Array(some)) => {
-                some.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-            }
-            _ => Vec::new(),
+            Some(claim) => match claim.text() {
+                Some(one) => vec![one.into_owned()],
+                None => claim.items().filter_map(|one| Some(one.text()?.into_owned())).collect(),
+            },
+            None => Vec::new(),
         };
         if groups.len() > MOST || claims.len() > MOST {
             tracing::warn!("a caller with more than {MOST} groups or claims is denied everything");
@@ -115,7 +115,8 @@ impl Hash for Looks<'_> {
             subject.groups().hash(state);
         }
         if cedar.reads.context {
-            subject.claims.hash(state);
+            // The text of each, which may differ where the claims say the same: then it is decided twice.
+            subject.claims.into_iter().flat_map(Claims::iter).for_each(|claim| claim.hash(state));
         } else {
             cedar.claims.iter().for_each(|name| subject.claim(name).hash(state));
         }

@@ -62,7 +62,7 @@ fn guarded(provider: &IdentityProvider, clock: &Clock) -> Guarded {
     let layer = AuthenticateLayer::new(Bearer::new(inspect)).require_scopes(["mcp:call"]);
     let echo = service_fn(|request: Request<()>| async move {
         let identity = request.extensions().get::<Identity>().unwrap();
-        let groups = &identity.claims().unwrap()["groups"];
+        let groups = &identity.claims().unwrap().object()["groups"];
         let said = format!("{} {groups}", identity.subject().unwrap());
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(said))))
     });

@@ -52,7 +52,7 @@ async fn the_session_counts_in_own_tokens_alone_and_is_shown_to_nobody() {
     let got = world.tokens(&world.client().await).await;
     let verifier = world.server.verifier(RESOURCE).unwrap();
     let token = verifier.verify(&got.access).unwrap();
-    assert!(!token.claims.contains_key("tsid"));
+    assert!(!token.claims.has("tsid"));
     assert!(world.store.session(&token.session).await.unwrap().is_some());
     assert!(world.server.verifier("https://other.example").is_none());
     // Another server's token, whatever it says.

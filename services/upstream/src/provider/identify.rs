@@ -40,10 +40,10 @@ impl Inner {
         let Granted { access, id, .. } = granted;
         let id = id.as_ref().ok_or(IdentityFault::NoIdToken)?;
         let claims = self.verify(oidc, metadata, id, access, &leg.client_id).await?;
-        if !leg.nonce.as_ref().is_some_and(|nonce| id_token::has_nonce(&claims, nonce)) {
+        if !leg.nonce.as_ref().is_some_and(|nonce| id_token::has_nonce(claims.object(), nonce)) {
             return Err(IdentityFault::Nonce.into());
         }
-        let user = User::of(&claims, &FieldMapping::default())?;
+        let user = User::of(claims.object(), &FieldMapping::default())?;
         if let Some(info) = &oidc.user_info {
             let answer = user::ask(&self.configured, info, access).await?;
             return user.completed(&answer, &info.fields);

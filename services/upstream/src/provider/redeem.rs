@@ -108,7 +108,7 @@ impl Inner {
         let before = old.id.as_ref().and_then(id_token::read);
         let verified = self.verify(oidc, metadata, id, access, &old.client_id).await;
         let (is_same, kept) = match verified {
-            Ok(claims) => (is_same(oidc, &claims, before.as_ref(), old), Some(id.clone())),
+            Ok(claims) => (is_same(oidc, claims.object(), before.as_ref(), old), Some(id.clone())),
             // It came from the provider over TLS: enough to notice another user (section 3.1.3.7, item 6).
             Err(fault @ Fault::Identity(IdentityFault::Token(VerifyError::Keys(_)))) => {
                 let claims = id_token::read(id).ok_or(RefreshFault::Temporary(fault))?;

@@ -91,11 +91,12 @@ fn asked() -> impl Strategy<Value = Asked> {
 /// One request about all there is, for all policies: nothing is left out, and nothing remembered.
 fn plainly(cedar: &Cedar, who: &Identity, item: &Item<'_>, arguments: &str) -> (Request, Entities) {
     let subject = Subject::of(who);
-    let all = subject.claims.into_iter().flatten();
+    let all = subject.claims.into_iter().flat_map(Claims::object);
     let claims: Attributes = all
         .filter_map(|(name, claim)| Some((format!("claim_{name}"), value::of_json(claim)?)))
         .collect();
-    let groups = match subject.groups() {
+    let groups = subject.groups().map(vmcp_core::Claim::value);
+    let groups = match &groups {
         Some(Value::Array(groups)) => groups.iter().filter_map(Value::as_str).collect(),
         Some(Value::String(group)) => vec![&**group],
         _ => Vec::new(),

@@ -1,0 +1,221 @@
+//! What a token says of its bearer.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Number, Value};
+use vmcp_wire::{Distinct, Elements, Fault, Place, Text, distinct, elements, quote, unquote};
+
+/// The most members that the objects of a claims set may have together.
+pub const MAX_CLAIMS: usize = 512;
+
+/// What a token says of its bearer: the members of the JWT's claims set (RFC 7519 section 4) or of
+/// an introspection answer (RFC 7662 section 2.2).
+///
+/// They stay the text that they came as. One claim is found and read when somebody asks for it; only who needs
+/// all of them as a tree has it made ([`Claims::object`]).
+#[derive(Clone, Default)]
+pub struct Claims {
+    text: String,
+    members: Vec<Place>,
+    object: OnceLock<Box<Map<String, Value>>>,
+}
+
+/// One claim, as JSON text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Claim<'a>(&'a str);
+
+/// Why a text is no claims set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClaimsFault {
+    /// It is no JSON object, an object in it has a member twice, or a number is beyond double precision.
+    #[error("the claims are malformed")]
+    Malformed,
+    /// It has more than [`MAX_CLAIMS`] members.
+    #[error("there are more than {MAX_CLAIMS} claims")]
+    TooMany,
+}
+
+// === impl Claims ===
+
+impl Claims {
+    /// The claims in `text`: a JSON object in which no object has a member twice, since the one who signed and
+    /// the one who reads could take different ones (RFC 7519 section 4).
+    ///
+    /// # Errors
+    /// It is something else, or too much.
+    pub fn read(text: String) -> Result<Self, ClaimsFault> {
+        let Distinct { members, wide } =
+            distinct(&text, MAX_CLAIMS).map_err(|fault| match fault {
+                Fault::Crowded => ClaimsFault::TooMany,
+                _ => ClaimsFault::Malformed,
+            })?;
+        let has_value = |number: &[u8]| serde_json::from_slice::<Number>(number).is_ok();
+        if wide.iter().all(|number| has_value(number.of(text.as_bytes()))) {
+            Ok(Self { text, members, object: OnceLock::new() })
+        } else {
+            Err(ClaimsFault::Malformed)
+        }
+    }
+
+    /// The claim `name`.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Claim<'_>> {
+        let bytes = self.text.as_bytes();
+        let found = self.members.iter().find(|member| member.key.is(bytes, name))?;
+        Some(self.claim(found))
+    }
+
+    /// The claim `name`, if it is a string.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name)?.text()? {
+            Cow::Borrowed(text) => Some(text),
+            Cow::Owned(_) => self.object().get(name)?.as_str(),
+        }
+    }
+
+    /// Whether there is a claim `name`.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// All of them with their names, in the order of the text.
+    pub fn iter(&self) -> impl Iterator<Item = (Cow<'_, str>, Claim<'_>)> {
+        self.members.iter().map(|member| (self.name(member), self.claim(member)))
+    }
+
+    /// All of them as a tree, which is made when this is called first.
+    #[must_use]
+    pub fn object(&self) -> &Map<String, Value> {
+        self.object.get_or_init(|| {
+            Box::new(self.iter().map(|(name, claim)| (name.into_owned(), claim.value())).collect())
+        })
+    }
+
+    /// All but the claim `name`.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        let bytes = self.text.as_bytes();
+        let all = self.members.len();
+        self.members.retain(|member| !member.key.is(bytes, name));
+        if self.members.len() < all {
+            self.object = OnceLock::new();
+        }
+        self
+    }
+
+    fn name(&self, member: &Place) -> Cow<'_, str> {
+        let Text { span, escaped } = member.key;
+        let literal = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
+        match inside(literal) {
+            Some(name) if !escaped => Cow::Borrowed(name),
+            _ => member.key.read(self.text.as_bytes()),
+        }
+    }
+
+    fn claim(&self, member: &Place) -> Claim<'_> {
+        let range = member.value.start as usize..member.value.end as usize;
+        Claim(self.text.get(range).unwrap_or_default())
+    }
+}
+
+impl From<Map<String, Value>> for Claims {
+    /// Not bounded, as `claims` is there already.
+    fn from(claims: Map<String, Value>) -> Self {
+        let mut text = vec![b'{'];
+        for (name, value) in &claims {
+            if text.len() > 1 {
+                text.push(b',');
+            }
+            quote(name, &mut text);
+            text.push(b':');
+            text.extend_from_slice(value.to_string().as_bytes());
+        }
+        text.push(b'}');
+        let text = String::from_utf8(text).unwrap_or_default();
+        let members = distinct(&text, usize::MAX).unwrap_or_default().members;
+        Self { text, members, object: OnceLock::from(Box::new(claims)) }
+    }
+}
+
+impl From<Claims> for Map<String, Value> {
+    fn from(claims: Claims) -> Self {
+        _ = claims.object();
+        claims.object.into_inner().map(|object| *object).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Claims {
+    /// Whether they say the same, however it is written.
+    fn eq(&self, other: &Self) -> bool {
+        self.object() == other.object()
+    }
+}
+
+impl fmt::Debug for Claims {
+    /// Names only: what they say of somebody does not belong into a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+// === impl Claim ===
+
+impl<'a> Claim<'a> {
+    /// As it is written in the token. Two that are written differently may say the same.
+    #[must_use]
+    pub fn json(self) -> &'a str {
+        self.0
+    }
+
+    /// Its value, if it is a string; borrowed when there is nothing to unescape.
+    #[must_use]
+    pub fn text(self) -> Option<Cow<'a, str>> {
+        match inside(self.0)? {
+            plain if !plain.contains('\\') => Some(Cow::Borrowed(plain)),
+            _ => unquote(self.0.as_bytes()),
+        }
+    }
+
+    /// Whether it is a string.
+    #[must_use]
+    pub fn is_string(self) -> bool {
+        self.0.starts_with('"')
+    }
+
+    /// Whether it is an array.
+    #[must_use]
+    pub fn is_array(self) -> bool {
+        self.0.starts_with('[')
+    }
+
+    /// Its items, if it is an array; otherwise there are none.
+    pub fn items(self) -> impl Iterator<Item = Claim<'a>> {
+        let items: Elements<'a> = elements(self.0.as_bytes());
+        items.map(|item| Claim(std::str::from_utf8(item).unwrap_or_default()))
+    }
+
+    /// Its value.
+    #[must_use]
+    pub fn value(self) -> Value {
+        // What was checked can be read.
+        serde_json::from_str(self.0).unwrap_or_default()
+    }
+}
+
+/// What stands between the quotes of a string.
+fn inside(literal: &str) -> Option<&str> {
+    literal.strip_prefix('"')?.strip_suffix('"')
+}
+
+#[cfg(test)]
+mod tests;
