@@ -154,12 +154,19 @@ impl Event {
 
 // === impl Text ===
 
-impl<T: AsRef<str>> From<T> for Text {
-    fn from(text: T) -> Self {
-        let text = text.as_ref();
+impl Text {
+    /// As much of `text` as one holds.
+    #[must_use]
+    pub fn cut(text: &str) -> &str {
         let mut places = (0..=MAX_TEXT.min(text.len())).rev();
         let end = places.find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        Self(text.get(..end).unwrap_or_default().into())
+        text.get(..end).unwrap_or_default()
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Text {
+    fn from(text: T) -> Self {
+        Self(Self::cut(text.as_ref()).into())
     }
 }
 

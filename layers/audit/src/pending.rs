@@ -136,6 +136,7 @@ impl Open {
             return;
         }
         let (size, finding, response) = mem::take(&mut self.capture).end();
+        let endpoint = mem::take(&mut self.endpoint);
         let settings = self.auditor.settings();
         let mut details = mem::take(&mut self.details);
         if let Some(ApplicationError::Rpc { code, message }) = &finding.error {
@@ -155,7 +156,7 @@ impl Open {
             at: self.auditor.now(),
             caller: self.trail.identity().cloned(),
             client: message.and_then(message::client),
-            target: self.target(message, kind),
+            target: self.target(endpoint, message, kind),
             details,
             request: message
                 .filter(|_| settings.include_request_data)
@@ -166,9 +167,9 @@ impl Open {
         self.auditor.record(event);
     }
 
-    fn target(&self, message: Option<&McpRequest>, kind: EventType) -> Target {
+    fn target(&self, endpoint: Text, message: Option<&McpRequest>, kind: EventType) -> Target {
         let mut target = message.map(message::target).unwrap_or_default();
-        target.endpoint.clone_from(&self.endpoint);
+        target.endpoint = endpoint;
         if target.method.is_empty() {
             target.method = self.method.as_str().into();
         }

@@ -196,6 +196,9 @@ impl Attributes {
 }
 
 fn cut(value: &str) -> String {
+    if value.len() <= MAX_VALUE {
+        return value.to_owned();
+    }
     match value.char_indices().find(|(at, char)| at + char.len_utf8() > MAX_VALUE) {
         Some((at, _)) => format!("{}...", &value[..at]),
         None => value.to_owned(),

@@ -26,7 +26,7 @@ pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
             Object::write(members.out, |members| {
                 for claim in ["iss", "sub"] {
                     let value = actor.get(claim).and_then(Value::as_str);
-                    members.text(claim, value.map(Text::from).as_deref());
+                    members.text(claim, value.map(Text::cut));
                 }
             });
         }

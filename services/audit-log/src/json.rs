@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::net::IpAddr;
 
 use vmcp_wire::quote;
 
@@ -43,8 +44,68 @@ impl<'a> Object<'a> {
         }
     }
 
+    pub(crate) fn number(&mut self, name: &str, value: Option<u64>) {
+        if let Some(value) = value {
+            self.name(name);
+            digits(value, self.out);
+        }
+    }
+
+    /// An address. It is in every line, so the usual kind is written without the formatter.
+    pub(crate) fn address(&mut self, name: &str, address: IpAddr) {
+        self.name(name);
+        self.out.push(b'"');
+        match address {
+            IpAddr::V4(address) => {
+                for (at, octet) in address.octets().into_iter().enumerate() {
+                    if at > 0 {
+                        self.out.push(b'.');
+                    }
+                    digits(octet.into(), self.out);
+                }
+            }
+            // Writing into memory does not fail.
+            IpAddr::V6(address) => _ = write!(self.out, "{address}"),
+        }
+        self.out.push(b'"');
+    }
+
     pub(crate) fn object(&mut self, name: &str, fill: impl FnOnce(&mut Object<'_>)) {
         self.name(name);
         Object::write(self.out, fill);
+    }
+}
+
+fn digits(mut number: u64, out: &mut Vec<u8>) {
+    // As many as the largest one has.
+    let mut room = [b'0'; 20];
+    let mut used = 0;
+    for place in room.iter_mut().rev() {
+        *place += u8::try_from(number % 10).unwrap_or_default();
+        number /= 10;
+        used += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend(&room[room.len() - used..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_addresses_are_written_as_anywhere() {
+        for number in [0, 7, 10, 4096, u64::MAX - 1, u64::MAX] {
+            let mut out = Vec::new();
+            Object::write(&mut out, |members| members.number("n", Some(number)));
+            assert_eq!(String::from_utf8(out), Ok(format!("{{\"n\":{number}}}")));
+        }
+        for address in ["127.0.0.1", "255.10.0.99", "::1", "2001:db8::ff00:42:8329"] {
+            let mut out = Vec::new();
+            Object::write(&mut out, |members| members.address("a", address.parse().unwrap()));
+            assert_eq!(String::from_utf8(out), Ok(format!("{{\"a\":\"{address}\"}}")));
+        }
     }
 }

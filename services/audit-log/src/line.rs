@@ -1,5 +1,7 @@
 //! An event as one line of JSON.
 
+use std::time::Duration;
+
 use vmcp_audit::{Client, Details, Event, Fact, Source, Target, Text};
 use vmcp_core::{Backend, Identity};
 
@@ -73,8 +75,10 @@ fn fill_source(source: &Source, local: &str, members: &mut Object<'_>) {
         }
         Source::Network { address, user_agent, request_id } => {
             members.text("type", "network");
-            let address = address.map(|address| address.to_string());
-            members.text("value", address.as_deref().unwrap_or("unknown"));
+            match address {
+                Some(address) => members.address("value", *address),
+                None => members.text("value", "unknown"),
+            }
             members.object("extra", |extra| {
                 extra.text("user_agent", user_agent.as_deref());
                 extra.text("request_id", request_id.as_deref());
@@ -89,8 +93,8 @@ fn fill_subjects(caller: Option<&Identity>, client: Option<&Client>, members: &m
     let named = ["name", "preferred_username", "email"]
         .into_iter()
         .find_map(|claim| claims?.text(claim).filter(|name| !name.is_empty()));
-    members.text("user", &*Text::from(named.unwrap_or("anonymous")));
-    members.text("user_id", caller.and_then(Identity::subject).map(Text::from).as_deref());
+    members.text("user", Text::cut(named.unwrap_or("anonymous")));
+    members.text("user_id", caller.and_then(Identity::subject).map(Text::cut));
     members.text("client_name", client.and_then(|client| client.name.as_deref()));
     members.text("client_version", client.and_then(|client| client.version.as_deref()));
 }
@@ -118,8 +122,9 @@ fn fill_details(details: &Details, extra: &mut Object<'_>) {
         cancelled,
         more,
     } = details;
-    extra.plain("duration_ms", duration.map(|duration| duration.as_millis()));
-    extra.plain("response_size_bytes", *size);
+    let milliseconds = |duration: Duration| duration.as_millis().try_into().unwrap_or(u64::MAX);
+    extra.number("duration_ms", duration.map(milliseconds));
+    extra.number("response_size_bytes", *size);
     extra.text("backend_name", backend.as_ref().map(Backend::name));
     extra.plain("jsonrpc_error_code", *error_code);
     extra.text("jsonrpc_error_message", error_message.as_ref().map(redact::message).as_deref());
@@ -128,7 +133,7 @@ fn fill_details(details: &Details, extra: &mut Object<'_>) {
     extra.plain("cancelled", cancelled.then_some(true));
     for (name, fact) in more {
         match fact {
-            Fact::Number(number) => extra.plain(name, Some(number)),
+            Fact::Number(number) => extra.number(name, Some(*number)),
             Fact::Text(text) => extra.text(name, &**text),
             Fact::Flag(flag) => extra.plain(name, Some(flag)),
         }
