@@ -6,9 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
 use secrecy::{ExposeSecret, SecretString};
-use vmcp_core::{Cache, Clock, Flights, Identity};
+use vmcp_core::{Cache, Clock, Flights, Identity, Seen};
 
-use crate::seen::Seen;
 use crate::{AuthenticateFuture, Inspect, Refusal};
 
 /// How many tokens are remembered, unless told otherwise.
@@ -58,8 +57,11 @@ impl<I: Inspect> Cached<I> {
     /// refused not at all. 10,000 tokens.
     #[must_use]
     pub fn verified(inspect: I, clock: Clock) -> Self {
-        let seen = Some(Seen::new(CAPACITY));
-        Self::with(inspect, clock, (VERIFIED, None), CAPACITY, seen)
+        let mut cached = Self::new(inspect, clock, VERIFIED, None, CAPACITY);
+        if let Some(memory) = Arc::get_mut(&mut cached.0) {
+            memory.seen = Some(Seen::new(CAPACITY));
+        }
+        cached
     }
 
     /// For inspecting that asks somebody: what is accepted is remembered for a minute, what is
@@ -79,17 +81,7 @@ impl<I: Inspect> Cached<I> {
         refused_for: Option<Duration>,
         capacity: usize,
     ) -> Self {
-        Self::with(inspect, clock, (accepted_for, refused_for), capacity, None)
-    }
-
-    fn with(
-        inspect: I,
-        clock: Clock,
-        (accepted_for, refused_for): (Duration, Option<Duration>),
-        capacity: usize,
-        seen: Option<Seen>,
-    ) -> Self {
-        let (known, flights) = (Cache::new(capacity), Flights::new());
+        let (seen, known, flights) = (None, Cache::new(capacity), Flights::new());
         Self(Arc::new(Memory { inspect, clock, accepted_for, refused_for, seen, known, flights }))
     }
 

@@ -11,7 +11,6 @@ mod jwt;
 mod layer;
 mod refusal;
 mod scopes;
-mod seen;
 mod service;
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod mcp;
 mod operation;
 mod rejection;
 mod resend;
+mod seen;
 mod standing;
 mod trail;
 mod upstream;
@@ -44,6 +45,7 @@ pub use self::{
     operation::Operation,
     rejection::{Challenge, Rejection},
     resend::{Once, Resend, Twice},
+    seen::Seen,
     standing::Standing,
     trail::Trail,
     upstream::{UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens},

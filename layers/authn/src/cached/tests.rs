@@ -213,14 +213,17 @@ async fn a_session_that_ends_takes_its_own_token_along_and_nobody_elses() {
     let (sessions, clock) = (Sessions::default(), clock());
     let cached = Cached::verified(Arc::new(sessions.clone()), clock.clone());
     for name in 0..500 {
-        assert!(ask(&cached, &name.to_string()).await.is_ok());
+        // The first time it is not kept.
+        for _ in 0..2 {
+            assert!(ask(&cached, &name.to_string()).await.is_ok());
+        }
     }
-    assert_eq!(sessions.inspected(), 500);
+    assert_eq!(sessions.inspected(), 1000);
     for name in 0..499 {
         sessions.end(&name.to_string());
         assert!(ask(&cached, "499").await.is_ok());
     }
-    assert_eq!(sessions.inspected(), 500, "what ended elsewhere costs nobody anything");
+    assert_eq!(sessions.inspected(), 1000, "what ended elsewhere costs nobody anything");
     for name in 0..499 {
         assert!(ask(&cached, &name.to_string()).await.is_err(), "{name}");
     }
