@@ -3,7 +3,7 @@
 
 use futures_util::future::join_all;
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Duration, Instant, sleep};
 use vmcp_tests::counterparts::{
     Certificates, Client, Era, Gateway, Inspector, LoggedIn, Person, Redis, Status, post_form,
@@ -179,6 +179,14 @@ async fn a_client_logs_in_where_the_state_is_in_redis_and_its_user_may_do_no_mor
     }
     let users = redis.cli(&[&asked[..], &["CLIENT", "LIST"]].concat()).await.unwrap();
     assert!(users.contains("user=issuer"), "{users}");
+    let status = gateway.page("/status").await.unwrap();
+    let status: Value = serde_json::from_slice(&status.body).unwrap();
+    let shown = &status["authorization_server"];
+    let ready = json!({"type": "redis", "status": "ready", "message": null});
+    assert_eq!(shown["storage"], ready, "its numbers can be asked for too: {shown}");
+    for upstream in shown["upstreams"].as_array().unwrap() {
+        assert_eq!(upstream["status"], "ready", "{upstream}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
