@@ -48,12 +48,15 @@ pub fn distinct(text: &str, most: usize) -> Result<Distinct, Fault> {
     }
     let mut found = Distinct { members: Vec::with_capacity(USUAL), wide: Vec::new() };
     let mut inner = Inner { names: Vec::new(), left: most, wide: &mut found.wide };
-    let members = &mut found.members;
+    let (members, mut marks) = (&mut found.members, 0);
     let read = lexer.object(0, |lexer, key| {
         inner.count()?;
-        if members.len() < SORTED && members.iter().any(|other| same(bytes, other.key, key)) {
+        let mark = mark(bytes, key);
+        let alike = marks & mark != 0 && members.len() < SORTED;
+        if alike && members.iter().any(|other| same(bytes, other.key, key)) {
             return Err(twice(key));
         }
+        marks |= mark;
         let value = inner.value(lexer, 1)?;
         members.push(Place { key, value });
         Ok(())
@@ -97,13 +100,16 @@ impl Inner<'_> {
     }
 
     fn object(&mut self, lexer: &mut Lexer<'_>, outer: usize) -> Result<Span, Stop> {
-        let (bytes, first) = (lexer.bytes, self.names.len());
+        let (bytes, first, mut marks) = (lexer.bytes, self.names.len(), 0);
         let span = lexer.object(outer, |lexer, key| {
             self.count()?;
             let names = self.names.get(first..).unwrap_or_default();
-            if names.len() < SORTED && names.iter().any(|other| same(bytes, *other, key)) {
+            let mark = mark(bytes, key);
+            let alike = marks & mark != 0 && names.len() < SORTED;
+            if alike && names.iter().any(|other| same(bytes, *other, key)) {
                 return Err(twice(key));
             }
+            marks |= mark;
             self.names.push(key);
             self.value(lexer, outer + 1).map(drop)
         })?;
@@ -141,8 +147,17 @@ fn twice(key: Text) -> Stop {
     Fault::Duplicate { at: key.span.start }.into()
 }
 
-/// Most names differ in their length already.
-#[inline]
+/// Bits of which equal names share one at least, and few others do.
+fn mark(bytes: &[u8], key: Text) -> u64 {
+    match key.span.of(bytes) {
+        // Behind the opening quote and before the closing one.
+        [_, first, .., last, _] if !key.escaped => {
+            1 << ((key.span.len() * 5 + usize::from(*first) * 3 + usize::from(*last)) % 64)
+        }
+        _ => u64::MAX,
+    }
+}
+
 fn same(bytes: &[u8], one: Text, other: Text) -> bool {
     if one.escaped || other.escaped {
         return one.read(bytes) == other.read(bytes);
