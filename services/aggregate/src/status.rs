@@ -25,6 +25,8 @@ pub struct Report {
     pub entries: Vec<Entry>,
     /// Names that several backends wanted.
     pub conflicts: Vec<Conflict>,
+    /// What `aggregation.tools` says of tools that their backend does not have.
+    pub idle_rules: Vec<IdleRule>,
     /// Sessions of stateful clients.
     pub sessions: usize,
     /// Calls that wait for a stateless client's answer.
@@ -108,6 +110,18 @@ pub struct Entry {
     pub because: Option<Because>,
 }
 
+/// A name in `aggregation.tools` that is no tool's. Backends whose offer is not known, or depends on who asks, are
+/// not looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleRule {
+    /// The backend.
+    pub backend: String,
+    /// `filter` or `overrides`.
+    pub list: &'static str,
+    /// The name.
+    pub name: String,
+}
+
 /// Why clients don't see something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Because {
@@ -169,13 +183,38 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
     let snapshot = hub.snapshot();
     let catalog = snapshot.catalog();
     let Counts { sessions, parked_calls, dropped_messages } = counts(hub);
+    let entries = entries::entries(&snapshot, &catalog);
     Report {
         name: snapshot.name.clone(),
         backends: backends(&snapshot),
-        entries: entries::entries(&snapshot, &catalog),
+        idle_rules: idle_rules(&snapshot, &entries),
+        entries,
         conflicts: catalog.conflicts.clone(),
         sessions,
         parked_calls,
         dropped_messages,
     }
+}
+
+fn idle_rules(snapshot: &Snapshot, entries: &[Entry]) -> Vec<IdleRule> {
+    let mut idle = Vec::new();
+    for link in snapshot.links.iter().filter(|link| link.offer.load().is_some()) {
+        let Some(rules) = snapshot.rules.workloads.get(link.name()) else { continue };
+        let tools = entries.iter().filter(|entry| entry.kind == "tool");
+        let tools: Vec<_> = tools.filter(|entry| entry.backend == link.name()).collect();
+        let rule = |list, name: &String| IdleRule {
+            backend: link.name().to_owned(),
+            list,
+            name: name.clone(),
+        };
+        let filter = rules.filter.iter().flatten();
+        let unseen = filter.filter(|name| !tools.iter().any(|tool| tool.wanted == **name));
+        let unused = rules.overrides.keys();
+        let unused = unused.filter(|name| !tools.iter().any(|tool| tool.original == **name));
+        let mut found: Vec<_> = unseen.map(|name| rule("filter", name)).collect();
+        found.extend(unused.map(|name| rule("overrides", name)));
+        found.sort_by(|a, b| (a.list, &a.name).cmp(&(b.list, &b.name)));
+        idle.extend(found);
+    }
+    idle
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use vmcp_aggregate::settings::{Limits, PartialFailure, Settings};
-use vmcp_aggregate::status::{BackendReport, Report};
+use vmcp_aggregate::status::{BackendReport, IdleRule, Report};
 use vmcp_aggregate::{Conflict, Gateway, Seal};
 
 use super::outcome::Failure;
@@ -105,6 +105,23 @@ impl Seen {
 fn trouble(backend: &BackendReport) -> Option<String> {
     let silent = (!backend.offered).then(|| "no answer within 5s".to_owned());
     backend.failure.clone().or(silent)
+}
+
+/// A rule without a tool, in a line.
+pub(crate) fn idle_rule(rule: &IdleRule) -> String {
+    let IdleRule { backend, list, name } = rule;
+    let fault = match *list {
+        "filter" => "names {name}: no tool is called so after overrides",
+        _ => "name {name}: the backend itself has no tool of that name",
+    };
+    let fault = fault.replace("{name}", name);
+    super::table::plain(&format!("aggregation.tools: {list} of {backend} {fault}"))
+}
+
+/// A rule without a tool, for programs.
+pub(crate) fn idle_rule_json(rule: &IdleRule) -> Value {
+    let IdleRule { backend, list, name } = rule;
+    json!({"backend": backend, "list": list, "name": name})
 }
 
 /// The conflicts, in lines.

@@ -176,6 +176,9 @@ async fn report(gateway: vmcp_aggregate::Gateway, about: About) {
             "name conflict"
         );
     }
+    for rule in &report.idle_rules {
+        tracing::warn!("{}", super::connect::idle_rule(rule));
+    }
     let shown = report.entries.iter().filter(|entry| entry.shown).count();
     tracing::info!(
         backends = report.backends.len(),

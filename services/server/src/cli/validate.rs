@@ -9,7 +9,7 @@ use vmcp_config::{
 };
 
 use super::config::{ConfigFile, Loaded, warning};
-use super::connect::{Seen, conflict, conflict_json, connect};
+use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
 
@@ -137,6 +137,10 @@ fn found(seen: &Seen) -> String {
         out.push_str(&conflict(one));
         out.push('\n');
     }
+    for one in &seen.report.idle_rules {
+        out.push_str(&idle_rule(one));
+        out.push('\n');
+    }
     out
 }
 
@@ -154,6 +158,7 @@ fn as_json(file: &File, warnings: &[vmcp_config::Warning], seen: Option<&Seen>) 
         out["valid"] = (!seen.broken).into();
         out["backends"] = seen.backends_json().into();
         out["conflicts"] = seen.report.conflicts.iter().map(conflict_json).collect();
+        out["idleRules"] = seen.report.idle_rules.iter().map(idle_rule_json).collect();
     }
     out
 }

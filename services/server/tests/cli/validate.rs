@@ -147,3 +147,25 @@ fn the_readme_shows_valid_files() {
         assert_eq!((ended.code, &*ended.err), (0, ""), "{example}");
     }
 }
+
+#[test]
+fn connecting_tells_which_rules_name_no_tool() {
+    let one = Backend::start(&["x", "y"]);
+    let text = format!(
+        "name: x\nincomingAuth: {{type: anonymous}}\n\
+         aggregation: {{tools: [{{workload: one, filter: [new, x, y], overrides: {{x: {{name: new}}, z: {{name: w}}}}}}]}}\n\
+         backends: [{{name: one, url: \"{}\", transport: streamable-http}}]\n",
+        one.url()
+    );
+    let ended = validate(&text, &["--connect", "-o", "json"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let rule = |list, name| json!({"backend": "one", "list": list, "name": name});
+    assert_eq!(as_json(&ended)["idleRules"], json!([rule("filter", "x"), rule("overrides", "z")]));
+    let ended = validate(&text, &["--connect"]);
+    for line in [
+        "aggregation.tools: filter of one names x: no tool is called so after overrides",
+        "aggregation.tools: overrides of one name z: the backend itself has no tool of that name",
+    ] {
+        assert!(ended.out.lines().any(|found| found == line), "{line}: {ended:?}");
+    }
+}
