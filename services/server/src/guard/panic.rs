@@ -1,7 +1,7 @@
 //! Middleware that turns a panic below into a 500.
 
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -23,7 +23,7 @@ pub struct CatchPanic<S>(S);
 
 /// The service's future, caught.
 #[derive(Debug)]
-pub struct ResponseFuture<F>(CatchUnwind<AssertUnwindSafe<F>>);
+pub struct ResponseFuture<F>(Option<CatchUnwind<AssertUnwindSafe<F>>>);
 
 impl<S> Layer<S> for CatchPanicLayer {
     type Service = CatchPanic<S>;
@@ -47,7 +47,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        ResponseFuture(AssertUnwindSafe(self.0.call(request)).catch_unwind())
+        let begun = catch_unwind(AssertUnwindSafe(|| self.0.call(request)));
+        ResponseFuture(begun.ok().map(|future| AssertUnwindSafe(future).catch_unwind()))
     }
 }
 
@@ -59,11 +60,48 @@ where
     type Output = Result<Response<R>, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map(|caught| {
-            caught.unwrap_or_else(|_| {
-                tracing::error!("a request panicked: please report this");
-                Ok(Rejection::internal().into_response(None))
+        let caught = match &mut self.0 {
+            Some(future) => std::task::ready!(Pin::new(future).poll(cx)).ok(),
+            None => None,
+        };
+        Poll::Ready(caught.unwrap_or_else(|| {
+            tracing::error!("a request panicked: please report this");
+            Ok(Rejection::internal().into_response(None))
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::{Ready, pending};
+
+    use tower::{ServiceExt, service_fn};
+    use vmcp_core::Body;
+
+    use super::*;
+
+    type Answer = Result<Response<Body>, Infallible>;
+
+    async fn status<S>(service: S) -> u16
+    where
+        S: Service<Request<()>, Response = Response<Body>, Error = Infallible, Future: Unpin>,
+    {
+        CatchPanicLayer.layer(service).oneshot(Request::new(())).await.unwrap().status().as_u16()
+    }
+
+    #[tokio::test]
+    async fn a_service_that_panics_before_or_while_it_is_waited_for_has_failed_once() {
+        let at_once = service_fn(|_| -> Ready<Answer> { panic!("at once") });
+        assert_eq!(status(at_once).await, 500);
+        let later = service_fn(|_| {
+            Box::pin(async {
+                if std::hint::black_box(true) {
+                    panic!("later");
+                }
+                pending::<Answer>().await
             })
-        })
+        });
+        assert_eq!(status(later).await, 500);
     }
 }

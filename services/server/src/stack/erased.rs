@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -45,7 +45,13 @@ where
     S::Future: Send,
 {
     fn answer(&self, request: Request<Body>) -> Answering {
-        Box::pin(self.clone().oneshot(request))
+        let mut service = self.clone();
+        // All that is put behind this is ready at once, and a request that need not wait need not be kept.
+        match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => Box::pin(service.call(request)),
+            Poll::Ready(Err(never)) => match never {},
+            Poll::Pending => Box::pin(service.oneshot(request)),
+        }
     }
 }
 
