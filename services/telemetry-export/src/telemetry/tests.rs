@@ -68,7 +68,8 @@ async fn ask_with(telemetry: &Telemetry, request: Request<()>) {
     telemetry.incoming().layer(inner).oneshot(request).await.unwrap();
 }
 
-/// One call that goes wrong, through both layers, so that each of their metrics has something.
+/// One call that goes wrong, through both layers, and a request to another endpoint, so that each of their metrics
+/// has something.
 async fn use_all(telemetry: &Telemetry) {
     let failing = tower::service_fn(|_: Request<Full<Bytes>>| async {
         Err::<Response<Full<Bytes>>, BoxError>("gone".into())
@@ -88,6 +89,13 @@ async fn use_all(telemetry: &Telemetry) {
     });
     let request = Request::post("/mcp").body(Full::default()).unwrap();
     telemetry.incoming().layer(inner).oneshot(request).await.unwrap_err();
+
+    let page = tower::service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, BoxError>(Response::new(Full::<Bytes>::default()))
+    });
+    let request = Request::get("/token").body(Full::default()).unwrap();
+    let response = telemetry.endpoints().layer(page).oneshot(request).await.unwrap();
+    drop(response);
 }
 
 #[tokio::test]
