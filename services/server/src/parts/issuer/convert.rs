@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretSlice};
 use vmcp_auth_server::{
     Audience, Audiences, HmacRing, IssuerUrl, Keys, LifespanFault, Lifespans, Scopes, Settings,
     StartFault,
@@ -116,15 +116,7 @@ impl Converter {
         if refs.is_empty() {
             self.warn(&at, "no key: one is made up, and every token ends with the process");
         }
-        let pems: Option<Vec<_>> = refs
-            .iter()
-            .enumerate()
-            .map(|(index, file)| self.files.bytes(&format!("{at}[{index}]"), file))
-            // All of them, so that all that cannot be read is told.
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect();
-        let pems = pems?;
+        let pems = self.contents(&at, refs)?;
         let pems: Vec<_> = pems.iter().map(ExposeSecret::expose_secret).collect();
         let keys = Keys::new(&pems).map_err(|(index, fault)| {
             let found = named(refs, index);
@@ -140,18 +132,20 @@ impl Converter {
                            ends with the process";
             self.warn(&at, message);
         }
-        let secrets: Option<Vec<_>> = refs
-            .iter()
-            .enumerate()
-            .map(|(index, file)| self.files.bytes(&format!("{at}[{index}]"), file))
-            .collect::<Vec<_>>()
-            .into_iter()
-            .collect();
-        let ring = HmacRing::new(&secrets?).map_err(|(index, fault)| {
+        let secrets = self.contents(&at, refs)?;
+        let ring = HmacRing::new(&secrets).map_err(|(index, fault)| {
             let found = named(refs, index);
             self.refuse(format!("{at}[{index}].file"), found, format!("a secret ({fault})"));
         });
         ring.ok()
+    }
+
+    /// What is in each of the files that `at` names.
+    fn contents(&mut self, at: &str, refs: &[SecretFile]) -> Option<Vec<SecretSlice<u8>>> {
+        let files = refs.iter().enumerate();
+        let read = files.map(|(index, file)| self.files.bytes(&format!("{at}[{index}]"), file));
+        // All of them first, so that all that cannot be read is told.
+        read.collect::<Vec<_>>().into_iter().collect()
     }
 
     fn lifespans(&mut self, lifespans: &TokenLifespans) -> Option<Lifespans> {
