@@ -27,7 +27,8 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// How often unused connections are looked at.
     pub reap_interval: Duration,
-    /// How many unused connections one client keeps; a connection beyond is closed.
+    /// How many unused connections one client keeps; a connection beyond is closed. Event loops
+    /// ([`vmcp_core::plan_lanes`]) share them out evenly, rounded up.
     pub max_idle_per_origin: usize,
     /// How many exchanges, and so connections, one client has at the same time. Further ones wait
     /// in the order of their arrival.
