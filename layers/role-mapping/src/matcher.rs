@@ -17,6 +17,9 @@ use crate::cost::{Budget, Cost, charge_round};
 const LONGEST: usize = 2048;
 const DEEPEST_BRACKETS: usize = 16;
 const DEEPEST: usize = 48;
+/// In bytes. Several times what the worst expressions that were found take without optimisation. Only
+/// what is touched takes memory.
+const PARSER_STACK: usize = 32 << 20;
 const MOST_LOOPS: usize = 8;
 const DEEPEST_LOOPS: usize = 2;
 const MOST_SUMS: usize = 8;
@@ -141,19 +144,7 @@ impl Matcher {
         if brackets(source) > DEEPEST_BRACKETS {
             return Err(MatcherError::TooDeep);
         }
-        // The parser is generated code that has not seen everything yet: a panic is a bad
-        // expression, not the end of the program.
-        let parsed = catch_unwind(AssertUnwindSafe(|| Parser::default().parse(source)));
-        let mut expression = match parsed {
-            Ok(Ok(expression)) => expression,
-            Ok(Err(errors)) => {
-                let told = errors.errors.first().map(|error| {
-                    format!("{} (line {}, column {})", error.msg, error.pos.0, error.pos.1)
-                });
-                return Err(MatcherError::Syntax(told.unwrap_or_default().into()));
-            }
-            Err(_) => return Err(MatcherError::Syntax("it cannot be read".into())),
-        };
+        let mut expression = parse(source)?;
         let mut walk = Walk { loops: Vec::new(), depth: 0, seen_loops: 0, seen_sums: 0, patterns };
         let Piece { cost, large: _ } = walk.visit(&mut expression)?;
         Ok(Self { expression, cost })
@@ -168,6 +159,29 @@ impl Matcher {
         let evaluate = || Value::resolve(&self.expression, scope);
         let outcome = budget.spend(self.cost, || catch_unwind(AssertUnwindSafe(evaluate)))?;
         Ok(matches!(outcome, Ok(Ok(Value::Bool(true)))))
+    }
+}
+
+/// The parser is generated code that goes through a dozen calls for each bracket, and has not seen
+/// everything yet. So it gets a stack that the deepest allowed brackets don't fill, and a panic is a
+/// bad expression, not the end of the program.
+fn parse(source: &str) -> Result<IdedExpr, MatcherError> {
+    let parsed = std::thread::scope(|scope| {
+        let parser = std::thread::Builder::new().name("cel-parser".into()).stack_size(PARSER_STACK);
+        let parse = || {
+            Parser::default().parse(source).map_err(|errors| {
+                let told = errors.errors.first().map(|error| {
+                    format!("{} (line {}, column {})", error.msg, error.pos.0, error.pos.1)
+                });
+                MatcherError::Syntax(told.unwrap_or_default().into())
+            })
+        };
+        parser.spawn_scoped(scope, parse).map(std::thread::ScopedJoinHandle::join)
+    });
+    match parsed {
+        Ok(Ok(parsed)) => parsed,
+        Ok(Err(_panic)) => Err(MatcherError::Syntax("it cannot be read".into())),
+        Err(none) => Err(MatcherError::Syntax(format!("no thread to read it on: {none}").into())),
     }
 }
 

@@ -183,15 +183,26 @@ fn nesting_is_refused_before_it_meets_the_stack() {
         for times in [10, 17, 90, 600, 2000] {
             let source = format!("{}claims{}", open.repeat(times), close.repeat(times));
             // Refused or not, it comes back.
-            _ = matcher(&source);
+            _ = matcher(&source).map(|roles| roles.choose(&claims(json!({ "a": [] }))).cloned());
         }
     }
     for chain in
         [".a", "[0]", " - 1", " == 1", " && claims", " || claims", "? true : claims", ".size()"]
     {
         for times in [10, 60, 100, 200, 600] {
-            _ = matcher(&format!("claims{}", chain.repeat(times)));
+            let roles = matcher(&format!("claims{}", chain.repeat(times)));
+            _ = roles.map(|roles| roles.choose(&claims(json!({ "a": [] }))).cloned());
         }
+    }
+    // Within the bounds for brackets, and each bracket a dozen of the parser's calls.
+    for unfinished in [
+        "??size((z[.filter(z, :[.filter(z, size(.a(.filter(z, .filter(z, size(1.all(y, ?.filter(z, ",
+        "1.exists(x, .exists(x, .exists(x, size(y[!.all(y, size(!.all(y, ]1.a && !.exists(x, .all(y, .all(y, !",
+        &"claims.a.filter(x, ".repeat(16),
+        &"size([".repeat(8),
+        &format!("{}true{}", "claims.a.all(x, [".repeat(8), "])".repeat(8)),
+    ] {
+        assert!(matcher(unfinished).is_err(), "{unfinished}");
     }
     assert!(matches!(problem(&"(".repeat(1000)), MatcherError::TooDeep));
     assert!(matches!(problem(&format!("claims{}", ".a".repeat(100))), MatcherError::TooDeep));
