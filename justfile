@@ -53,9 +53,19 @@ layout:
 bench-smoke:
     cargo run -p vmcp-bench -- --smoke
 
-# Compile the fuzz targets; running one takes `cargo +nightly fuzz run --fuzz-dir tests/fuzz NAME`
+# Compile the fuzz targets
 fuzz-check:
     cargo check --manifest-path tests/fuzz/Cargo.toml --bins
+
+# Run every fuzz target for some seconds each; needs a nightly compiler and cargo-fuzz
+fuzz seconds="60":
+    for target in $(cargo +nightly fuzz list --fuzz-dir tests/fuzz); do \
+        cargo +nightly fuzz run --fuzz-dir tests/fuzz "$target" -- -max_total_time={{ seconds }} -timeout=20; \
+    done
+
+# Run every property test with many cases, and other ones each time
+properties cases="5000":
+    PROPTEST_CASES={{ cases }} VMCP_TEST_SKIP_REAL=1 cargo test --workspace --lib
 
 # Check each crate alone: the layers with each feature and what they show, the others with their own features
 each-crate:

@@ -1,0 +1,14 @@
+//! Any bytes as a key set, and any text as a token: nothing panics, and nothing that nobody signed is accepted.
+#![no_main]
+
+use std::sync::Arc;
+
+use vmcp_jwt::{KeySet, Rules, Verifier};
+
+libfuzzer_sys::fuzz_target!(|input: (&[u8], &str)| {
+    let (keys, token) = input;
+    let Ok(keys) = KeySet::parse(keys) else { return };
+    let verifier =
+        Verifier::new(Arc::new(keys), Rules::new("https://issuer.example", "https://mcp.example"));
+    assert!(!matches!(verifier.verify_now(token), Some(Ok(_))));
+});
