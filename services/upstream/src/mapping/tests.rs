@@ -86,28 +86,31 @@ fn json_value() -> impl Strategy<Value = Value> {
     })
 }
 
+fn answers() -> impl Strategy<Value = Map<String, Value>> {
+    prop::collection::hash_map("[a-c.0-2]{1,2}", json_value(), 0..4)
+        .prop_map(|members| members.into_iter().collect())
+}
+
 proptest! {
     #[test]
     fn a_path_is_the_json_pointer_of_its_names(
-        answer in json_value(),
-        names in prop::collection::vec("[a-c0-2]{1,2}", 1..6),
-    ) {
-        prop_assume!(answer.is_object());
+        answer in answers(),
         // `01` is no index for a pointer, while here it is one.
-        prop_assume!(names.iter().all(|name| !(name.len() > 1 && name.starts_with('0'))));
+        names in prop::collection::vec("0|[a-c1-2][a-c0-2]?", 1..6),
+    ) {
         let found = Path::new(&names.join(".")).unwrap();
         let pointer = format!("/{}", names.join("/"));
-        prop_assert_eq!(found.find(answer.as_object().unwrap()), answer.pointer(&pointer));
+        let whole = Value::Object(answer.clone());
+        prop_assert_eq!(found.find(&answer), whole.pointer(&pointer));
     }
 
     #[test]
     fn any_text_is_a_path_or_refused_and_finds_something_or_nothing(
         path in ".{0,300}",
-        answer in json_value(),
+        answer in answers(),
     ) {
-        prop_assume!(answer.is_object());
         if let Ok(path) = Path::new(&path) {
-            let _ = path.find(answer.as_object().unwrap());
+            let _ = path.find(&answer);
         }
     }
 
@@ -120,10 +123,9 @@ proptest! {
     }
 
     #[test]
-    fn a_subject_is_never_empty(answer in json_value()) {
-        prop_assume!(answer.is_object());
+    fn a_subject_is_never_empty(answer in answers()) {
         let fields = FieldMapping::new(vec!["a", "b.c", "c"], vec![], vec![]).unwrap();
-        if let Some(subject) = fields.subject(answer.as_object().unwrap()) {
+        if let Some(subject) = fields.subject(&answer) {
             prop_assert!(!subject.is_empty());
         }
     }
