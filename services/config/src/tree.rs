@@ -43,6 +43,8 @@ pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) line: Option<usize>,
     pub(crate) value: Node,
+    /// The key is an unquoted `<<`, by which YAML 1.1 merges maps. A quoted one is a name like others.
+    pub(crate) merges: bool,
 }
 
 /// What an unquoted scalar means in the YAML 1.2 core schema (section 10.3.2).
@@ -137,7 +139,7 @@ impl Node {
                     if let Some(first) = seen.insert(entry.key.as_str(), entry.line) {
                         cx.at_key(&entry.key, |cx| cx.report(duplicate(entry, first)));
                     }
-                    if entry.key == "<<" {
+                    if entry.merges {
                         cx.at_key(&entry.key, |cx| cx.report(merge_key(entry)));
                     }
                     cx.at_key(&entry.key, |cx| entry.value.check_keys(cx));

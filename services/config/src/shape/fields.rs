@@ -81,9 +81,9 @@ impl<'a> Fields<'a> {
         // A key that is there already is the less likely meaning of a misspelt one.
         let (present, absent): (Vec<&str>, Vec<&str>) =
             known.iter().partition(|key| self.node.get(key).is_some());
-        for Entry { key, line, value } in entries {
+        for Entry { key, line, value, merges } in entries {
             let elsewhere = |rule: &Rule| matches!(rule, Rule::Elsewhere(other, _) if other == key);
-            if known.contains(&key.as_str()) || key == "<<" || rules.iter().any(elsewhere) {
+            if known.contains(&key.as_str()) || *merges || rules.iter().any(elsewhere) {
                 continue;
             }
             let mut mistake = Mistake {

@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for Reader {
         let mut entries = Vec::new();
         while let Some(key) = map.next_key()? {
             let value = map.next_value_seed(deeper)?;
-            entries.push(Entry { key, line: None, value });
+            entries.push(Entry { key, line: None, value, merges: false });
         }
         Ok(Node { line: None, kind: Kind::Map(entries) })
     }

@@ -38,7 +38,14 @@ struct Open {
 
 enum Holds {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(String, usize)> },
+    Map { entries: Vec<Entry>, key: Option<Key> },
+}
+
+/// A key whose value is still to come.
+struct Key {
+    text: String,
+    line: usize,
+    merges: bool,
 }
 
 struct Anchored {
@@ -140,14 +147,15 @@ impl Builder {
         match &mut open.holds {
             Holds::List(items) => items.push(node),
             Holds::Map { entries, key } => {
-                if let Some((key, line)) = key.take() {
-                    entries.push(Entry { key, line: Some(line), value: node });
+                if let Some(Key { text, line, merges }) = key.take() {
+                    entries.push(Entry { key: text, line: Some(line), value: node, merges });
                 } else {
                     let line = node.line.unwrap_or(1);
+                    let merges = matches!(&node.kind, Kind::Plain(text) if text == "<<");
                     let (Kind::Text(text) | Kind::Plain(text)) = node.kind else {
                         return Err(mistake(line, "a list or map as a key", "text as a key"));
                     };
-                    *key = Some((text, line));
+                    *key = Some(Key { text, line, merges });
                 }
             }
         }

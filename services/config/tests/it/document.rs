@@ -104,6 +104,15 @@ fn merge_keys_are_refused() {
 }
 
 #[test]
+fn a_quoted_merge_key_is_a_name_like_others() {
+    let yaml = file("metadata: {'<<': b}\n");
+    assert_eq!(yaml.metadata.get("<<").map(String::as_str), Some("b"));
+    assert_eq!(File::parse(&yaml.to_yaml().unwrap(), Format::Yaml).as_ref(), Ok(&yaml));
+    assert_eq!(File::parse(&serde_json::to_string(&yaml).unwrap(), Format::Json), Ok(yaml));
+    one("metadata: {}\n'<<': {}\n", "[\"<<\"]", "an unknown key");
+}
+
+#[test]
 fn the_format_is_json_by_name_and_yaml_otherwise() {
     for (name, format) in [
         ("a.json", Format::Json),
