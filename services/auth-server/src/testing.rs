@@ -149,6 +149,14 @@ impl Upstream for Fake {
         &self.redirect_uri
     }
 
+    fn issuer(&self) -> Option<&str> {
+        None
+    }
+
+    fn may_be(&self, _: &str) -> bool {
+        true
+    }
+
     fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
         Box::pin(async move {
             if let Some(fault) = self.script().begin {

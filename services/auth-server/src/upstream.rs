@@ -17,16 +17,12 @@ pub trait Upstream: Debug + Send + Sync {
     /// Where it sends browsers back to.
     fn redirect_uri(&self) -> &Uri;
 
-    /// Its issuer, where the configuration names one.
-    fn issuer(&self) -> Option<&str> {
-        None
-    }
+    /// Its issuer, where the configuration names one. No default: who wraps a provider and forgets it has no
+    /// defence against mix-up.
+    fn issuer(&self) -> Option<&str>;
 
     /// Whether an answer of this provider may name `issuer` in its `iss`, as far as that is known without asking.
-    fn may_be(&self, issuer: &str) -> bool {
-        _ = issuer;
-        true
-    }
+    fn may_be(&self, issuer: &str) -> bool;
 
     /// Where to send a browser, and what to give to [`Upstream::finish`] when it comes back: secrets, to be
     /// kept encrypted.

@@ -101,6 +101,14 @@ impl Upstream for Asked {
         Upstream::redirect_uri(&self.provider)
     }
 
+    fn issuer(&self) -> Option<&str> {
+        self.provider.issuer()
+    }
+
+    fn may_be(&self, issuer: &str) -> bool {
+        self.provider.may_be(issuer)
+    }
+
     fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
         Box::pin(async move {
             let outcome = Upstream::begin(&self.provider, state).await;
@@ -161,9 +169,66 @@ fn trouble(fault: &Fault) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use vmcp_upstream::{AnswerFault, Declined, Outage, Place};
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use tower::service_fn;
+    use vmcp_core::{Body, Clock};
+    use vmcp_upstream::{
+        AnswerFault, Declined, Endpoint, Fixed, InProcess, Issuer, Oauth2, Oidc, Outage, Params,
+        Place, Scopes,
+    };
 
     use super::*;
+
+    fn asked(kind: Kind) -> Asked {
+        let settings = Settings {
+            name: "corp".into(),
+            kind,
+            redirect_uri: Endpoint::new("https://mcp.example/oauth/callback").unwrap(),
+            scopes: Scopes::new(["openid"]).unwrap(),
+            params: Params::default(),
+            client_name: "vmcp".into(),
+        };
+        let nobody = service_fn(async |_: Request<Body>| {
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        });
+        let registrations = Arc::new(InProcess);
+        let provider =
+            Provider::new(settings.clone(), nobody, nobody, registrations, Clock::system());
+        Asked::new(provider.unwrap(), &settings)
+    }
+
+    /// Without that, the authorization server could not tell one provider's answer from another's
+    /// (RFC 9700 section 4.4).
+    #[test]
+    fn it_has_the_issuer_that_its_provider_has() {
+        let client = || Fixed::new("us", None).unwrap();
+        let own = asked(Kind::Oidc(Box::new(Oidc {
+            issuer: Issuer::new("https://id.example").unwrap(),
+            client: client(),
+            user_info: None,
+        })));
+        let plain = asked(Kind::Oauth2(Box::new(Oauth2 {
+            authorization_endpoint: Endpoint::new("https://git.example/authorize").unwrap(),
+            token_endpoint: Endpoint::new("https://git.example/token").unwrap(),
+            client: Client::Fixed(client()),
+            token_mapping: None,
+            user_info: None,
+        })));
+        assert_eq!((own.issuer(), plain.issuer()), (Some("https://id.example"), None));
+        for (asked, issuer, may_be) in [
+            (&own, "https://id.example", true),
+            (&own, "https://git.example", false),
+            (&plain, "https://git.example", true),
+            (&plain, "https://id.example", false),
+        ] {
+            assert_eq!(asked.may_be(issuer), may_be, "{asked:?} {issuer}");
+        }
+    }
 
     #[test]
     fn what_anybody_can_bring_along_says_nothing_of_a_provider() {

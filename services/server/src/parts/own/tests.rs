@@ -23,6 +23,14 @@ impl Upstream for Closed {
         &self.0
     }
 
+    fn issuer(&self) -> Option<&str> {
+        None
+    }
+
+    fn may_be(&self, _: &str) -> bool {
+        true
+    }
+
     fn begin<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
         ready(Err(Fault::Misfit("closed"))).boxed()
     }
