@@ -69,7 +69,10 @@ impl Inner {
             let text = form(request).await.map_err(|_| stopped(Trouble::MALFORMED))?;
             // A form of another site comes without the cookie: the browser sends it along if it asks anew by itself.
             if BrowserCookie::sent(&headers, &self.settings).is_none() && text.len() <= MAX_QUERY {
-                let text = std::str::from_utf8(&text).map_err(|_| stopped(Trouble::MALFORMED))?;
+                // No form that a browser encoded has anything else in it.
+                let legal = text.iter().all(u8::is_ascii_graphic);
+                let text = std::str::from_utf8(&text).ok().filter(|_| legal);
+                let text = text.ok_or_else(|| stopped(Trouble::MALFORMED))?;
                 return Ok(redirect(&format!("{path}?{text}")));
             }
             text

@@ -71,7 +71,9 @@ impl Credentials {
         if in_form.is_some_and(|in_form| in_form != id) {
             return Err(Fault::request("client_id is another one in the header and in the form"));
         }
-        Ok(Self { id: name(&id)?, secret: Some(secret), basic: true })
+        // Public clients of some libraries come so (RFC 6749 section 2.3.1: an empty secret may as well be left out).
+        let secret = Some(secret).filter(|secret| !secret.expose_secret().is_empty());
+        Ok(Self { id: name(&id)?, secret, basic: true })
     }
 
     /// Whether they are the client's own. `None` is a client that nobody registered: then only one that is
@@ -120,10 +122,10 @@ fn basic(header: &str) -> Option<(String, SecretString)> {
     let text = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
     let (id, secret) = text.split_once(':')?;
     let decode = |text: &str| {
-        let mut pairs = form_urlencoded::parse(text.as_bytes());
-        // One pair without `=`, or the text would mean something else.
+        // One pair without `=`, or the text would mean something else; none of an empty text.
         let plain = !text.contains(['&', '=']);
-        pairs.next().filter(|_| plain).map(|(name, _)| name.into_owned())
+        let pair = form_urlencoded::parse(text.as_bytes()).next();
+        plain.then(|| pair.map(|(name, _)| name.into_owned()).unwrap_or_default())
     };
     Some((decode(id)?, decode(secret)?.into()))
 }
@@ -157,6 +159,13 @@ mod tests {
         assert!(read(Some("a:b"), "client_id=a").is_ok());
         assert_eq!(read(None, "").unwrap_err().code, Code::InvalidClient);
         assert_eq!(read(Some("a"), "").unwrap_err().code, Code::InvalidClient);
+    }
+
+    #[test]
+    fn an_empty_secret_is_none_in_either_place() {
+        for (header, form) in [(Some("a:"), ""), (None, "client_id=a&client_secret=")] {
+            assert!(read(header, form).unwrap().secret.is_none(), "{header:?}");
+        }
     }
 
     #[test]

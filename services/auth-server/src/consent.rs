@@ -23,6 +23,12 @@ pub(crate) async fn decide(State(server): State<Arc<Inner>>, request: Request) -
     }
 }
 
+/// `GET` of the consent page: somebody loads its address again, and there is nothing without the form.
+pub(crate) async fn asked(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    let admitted = server.admit(Asked::Page, peer(&request));
+    server.trouble(admitted.map_or_else(|fault| Trouble::from(&fault), |()| Trouble::EXPIRED))
+}
+
 /// Whether a form comes from a page of this server, as far as the browser says. That the form has its token is
 /// what counts; this says it sooner.
 pub(crate) fn is_own_form(request: &Request) -> bool {

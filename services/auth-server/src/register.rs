@@ -97,7 +97,7 @@ impl Inner {
         if !strings(document, "response_types", &["code"])?.contains(&"code") {
             return Err(metadata("response_types must have code"));
         }
-        let name = text(document, "client_name")?;
+        let name = text(document, "client_name")?.filter(|name| !name.trim().is_empty());
         if name.is_some_and(|name| !is_name(name)) {
             let words =
                 "client_name is longer than 256 characters, or has control or direction characters";

@@ -41,7 +41,7 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
         router = router.route(&path, get(authorize::authorize).post(authorize::authorize));
     }
     for path in pages(settings, path::CONSENT) {
-        router = router.route(&path, post(consent::decide));
+        router = router.route(&path, get(consent::asked).post(consent::decide));
     }
     for path in pages(settings, path::CONNECTIONS) {
         router = router.route(&path, get(connections::show).post(connections::change));

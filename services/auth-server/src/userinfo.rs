@@ -30,10 +30,14 @@ pub(crate) async fn userinfo(State(server): State<Arc<Inner>>, request: Request)
     }
     match server.userinfo(request.headers()) {
         Ok(response) => response,
-        Err(None) => challenge(StatusCode::UNAUTHORIZED, "Bearer"),
+        Err(None) => challenge(json(StatusCode::UNAUTHORIZED, &serde_json::Map::new()), "Bearer"),
         Err(Some(fault)) => {
-            let challenged = format!("Bearer error=\"{}\"", fault.code.name());
-            challenge(fault.status(), &challenged)
+            let (error, words) = (fault.code.name(), fault.description);
+            let scope =
+                if fault.code == Code::InsufficientScope { ", scope=\"openid\"" } else { "" };
+            let challenged =
+                format!("Bearer error=\"{error}\", error_description=\"{words}\"{scope}");
+            challenge(fault.respond(), &challenged)
         }
     }
 }
@@ -69,8 +73,7 @@ impl Inner {
 }
 
 /// RFC 6750 section 3.
-fn challenge(status: StatusCode, challenge: &str) -> Response {
-    let mut response = json(status, &serde_json::Map::new());
+fn challenge(mut response: Response, challenge: &str) -> Response {
     if let Ok(value) = HeaderValue::try_from(challenge) {
         response.headers_mut().insert(WWW_AUTHENTICATE, value);
     }

@@ -58,7 +58,12 @@ impl Pages {
             h2 { "It wants to" }
             ul {
                 @for scope in scopes.iter() {
-                    li { (explain(scope)) " (" code { (scope) } ")" }
+                    li {
+                        @match explain(scope) {
+                            Some(words) => { (words) " (" code { (scope) } ")" }
+                            None => { "use the permission " code { (scope) } " of this server" }
+                        }
+                    }
                 }
                 @if scopes.is_empty() { li { "use this server in your name" } }
             }
@@ -93,12 +98,13 @@ fn destination(kind: RedirectKind) -> &'static str {
     }
 }
 
-fn explain(scope: &str) -> &'static str {
+/// What a scope lets a client do; `None` for one that only the operator knows.
+fn explain(scope: &str) -> Option<&'static str> {
     match scope {
-        "openid" => "know that it is you",
-        "profile" => "know your name",
-        "email" => "know your e-mail address",
-        "offline_access" | "offline" => "stay logged in while you are away",
-        _ => "do what the operator of this server calls",
+        "openid" => Some("know that it is you"),
+        "profile" => Some("know your name"),
+        "email" => Some("know your e-mail address"),
+        "offline_access" | "offline" => Some("stay logged in while you are away"),
+        _ => None,
     }
 }

@@ -34,7 +34,7 @@ async fn the_consent_page_says_who_asks_for_what_and_where_it_leads() {
         "app.example:8443",
         "https://mcp.example/mcp",
         "know that it is you",
-        "<code>files:read</code>",
+        "use the permission <code>files:read</code> of this server",
         "action=\"/tenant/oauth/consent\"",
         "value=\"the-csrf\"",
         "<bdi>corp</bdi></strong>, then at <strong><bdi>git</bdi>",

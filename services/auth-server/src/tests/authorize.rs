@@ -179,9 +179,16 @@ async fn a_request_may_come_as_a_form() {
     let came = browser.send(&world, form_request(path, &form)).await;
     assert!(came.text.contains("Allow <bdi>Editor</bdi>"), "{}", came.text);
     assert_eq!(browser.cookie, cookie);
-    let json = Request::post(path).header("content-type", "application/json");
-    let came = world.send(json.body("{}".into()).unwrap()).await;
-    assert_eq!(came.status, 400);
+    for (media, text) in [
+        ("application/json", "{}"),
+        ("application/x-www-form-urlencoded", "client_id=ä"),
+        ("application/x-www-form-urlencoded", "client_id=a\r\nx: y"),
+    ] {
+        let request = Request::post(path).header("content-type", media);
+        let came = world.send(request.body(text.into()).unwrap()).await;
+        assert_eq!(came.status, 400, "{text}");
+        assert!(came.text.contains("This request is malformed"), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -79,6 +79,9 @@ async fn a_form_counts_once_in_its_own_browser_with_its_own_token() {
     // None of that used it up; the form itself does.
     assert_eq!(browser.send(&world, allow()).await.status, 200);
     assert_eq!(browser.send(&world, allow()).await.status, 400);
+    // Who loads the form's address again is told so.
+    let again = browser.get(&world, "/oauth/consent").await;
+    assert!(again.text.contains("This login is over"), "{again:?}");
 }
 
 async fn body(request: http::Request<axum::body::Body>) -> Vec<u8> {

@@ -102,10 +102,16 @@ async fn userinfo_says_what_the_scopes_allow() {
     let came = ask("openid email", "bearer").await.json();
     assert_eq!((&came["email"], came.get("name")), (&json!("alice@example.com"), None));
     let came = ask("email", "Bearer").await;
+    let challenge = "Bearer error=\"insufficient_scope\", \
+        error_description=\"the scope openid is needed\", scope=\"openid\"";
     assert_eq!(
         (came.status.as_u16(), came.headers["www-authenticate"].to_str().unwrap()),
-        (403, "Bearer error=\"insufficient_scope\"")
+        (403, challenge)
     );
+    assert_eq!(came.error(), "insufficient_scope");
+    let request = http::Request::get("/oauth/userinfo").header("authorization", "Bearer made-up");
+    let came = world.send(request.body(axum::body::Body::empty()).unwrap()).await;
+    assert_eq!((came.status.as_u16(), came.error().as_str()), (401, "invalid_token"));
     assert_eq!(ask("openid", "Basic").await.status, 401);
     assert_eq!(world.get("/oauth/userinfo").await.headers["www-authenticate"], "Bearer");
 }
@@ -288,6 +294,10 @@ async fn a_client_with_a_secret_proves_it_in_one_place() {
         assert_eq!(came.status.as_u16(), status, "{form:?} {}", came.text);
         assert_eq!(came.headers.contains_key("www-authenticate"), basic && status == 401);
     }
+    // Some libraries try the header first, whether there is a secret or not.
+    let public = world.client().await;
+    let code = world.code(&public).await;
+    assert_eq!(redeem(&code, Some(format!("{public}:")), &[]).await.status, 200);
 }
 
 #[tokio::test]
