@@ -39,6 +39,8 @@ struct Checked {
     resource: String,
     challenge: Challenge,
     nonce: Option<String>,
+    /// Whether there will be a refresh token.
+    refresh: bool,
     /// Whether the person is asked even if they were before.
     ask: bool,
 }
@@ -202,8 +204,12 @@ impl Inner {
             let words = "nobody can be logged in without being asked";
             return Err(Fault::new(Code::LoginRequired, words));
         }
+        let refresh = client.refresh && self.settings.scopes.is_offline();
+        let scopes = scopes(params, client)?;
         Ok(Checked {
-            scopes: scopes(params, client)?,
+            // A client that cannot use a refresh token gets none.
+            scopes: if refresh { scopes } else { scopes.online() },
+            refresh,
             resource: self.resource(params)?,
             challenge: challenge(params)?,
             nonce: nonce.map(str::to_owned),
@@ -232,6 +238,7 @@ impl Inner {
             scopes: checked.scopes.to_vec(),
             resource: Some(checked.resource.clone()),
             nonce: checked.nonce.clone(),
+            refresh: checked.refresh,
         };
         Ok(Login {
             aim: Aim::Authorize(request),
@@ -266,11 +273,12 @@ impl Inner {
             return Ok(None);
         };
         let (place, now) = (redirect.without_port(), self.now());
+        let asked = checked.scopes.clone().agreed(checked.refresh);
         let consented = consents.iter().any(|consent| {
             consent.client == client.id
                 && consent.redirect_uri == place
                 && consent.expires > now
-                && checked.scopes.is_subset(&Scopes::stored(&consent.scopes))
+                && asked.is_subset(&Scopes::stored(&consent.scopes))
         });
         Ok(consented.then_some(user))
     }
@@ -300,7 +308,7 @@ impl Inner {
             client: client.name.as_deref().unwrap_or("An application without a name"),
             known_by,
             redirect,
-            scopes: &checked.scopes,
+            scopes: &checked.scopes.clone().agreed(checked.refresh),
             resource: &checked.resource,
             providers: &providers,
             id: &id,
@@ -313,19 +321,14 @@ impl Inner {
 /// What the client asks for, or all that it may have.
 fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, Fault> {
     let own = Scopes::stored(&client.scopes);
-    let scopes = match params.get("scope") {
-        None => own,
-        Some(text) => {
-            let fault = |words| Fault::new(Code::InvalidScope, words);
-            let asked = Scopes::parse(text).map_err(|_| fault("scope is malformed"))?;
-            if !asked.is_subset(&own) {
-                return Err(fault("a scope is none that this client registered"));
-            }
-            asked
-        }
-    };
-    // A client that cannot use a refresh token gets none.
-    Ok(if client.refresh { scopes } else { scopes.online() })
+    let Some(text) = params.get("scope") else { return Ok(own) };
+    let fault = |words| Fault::new(Code::InvalidScope, words);
+    let asked = Scopes::parse(text).map_err(|_| fault("scope is malformed"))?;
+    if asked.is_subset(&own) {
+        Ok(asked)
+    } else {
+        Err(fault("a scope is none that this client registered"))
+    }
 }
 
 /// The PKCE challenge (RFC 7636 section 4.3): required, and made with S256.

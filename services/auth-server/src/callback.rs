@@ -12,6 +12,7 @@ use vmcp_auth_store::{
 };
 use vmcp_upstream::{Answer, AnswerFault, Declined, Exposed, Tokens};
 
+use crate::Scopes;
 use crate::error::{Code, Fault};
 use crate::event::{Event, Happened};
 use crate::flow::{STEP, Stop, state_key, upstream_fault};
@@ -279,6 +280,7 @@ impl Inner {
             scopes: request.scopes.clone(),
             resource: request.resource.clone(),
             nonce: request.nonce.clone(),
+            refresh: request.refresh,
             session: login.session,
             user: user.clone(),
             profile: login.profile.clone(),
@@ -292,7 +294,7 @@ impl Inner {
         let consent = Consent {
             client: request.client.clone(),
             redirect_uri: to.without_port(),
-            scopes: request.scopes.clone(),
+            scopes: Scopes::stored(&request.scopes).agreed(request.refresh).to_vec(),
             given: now,
             expires: now + BROWSER,
         };

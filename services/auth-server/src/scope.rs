@@ -73,6 +73,15 @@ impl Scopes {
         self
     }
 
+    /// What the person agrees to with them: a refresh token is `offline_access`, whether it was asked for by that
+    /// name or by the grant type that the client registered.
+    pub(crate) fn agreed(mut self, refresh: bool) -> Self {
+        if refresh && !self.is_offline() {
+            self.insert(OFFLINE[0]);
+        }
+        self
+    }
+
     /// Whether `scope` is one of them.
     #[must_use]
     pub fn contains(&self, scope: &str) -> bool {

@@ -155,9 +155,8 @@ impl Inner {
     ) -> Result<(Grant, Option<SecretString>), Fault> {
         let id = GrantId::from_bytes(random()?);
         let (now, lifespans) = (self.now(), &self.settings.lifespans);
-        let offline = Scopes::stored(&seed.scopes).is_offline();
-        let ends = now + if offline { lifespans.grant() } else { lifespans.access() };
-        let first = offline.then(|| HmacRing::first_refresh(*id.as_bytes())).transpose()?;
+        let ends = now + if seed.refresh { lifespans.grant() } else { lifespans.access() };
+        let first = seed.refresh.then(|| HmacRing::first_refresh(*id.as_bytes())).transpose()?;
         let refresh = first.map(|token| Refresh {
             idle: lifespans.refresh(),
             idle_end: now + lifespans.refresh(),

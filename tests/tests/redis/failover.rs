@@ -73,6 +73,7 @@ async fn login(store: &dyn Store, clock: &Clock) -> Digest {
         scopes: vec![],
         resource: None,
         nonce: None,
+        refresh: true,
         session: head.id,
         user: head.user,
         profile: Profile::default(),

@@ -93,20 +93,45 @@ async fn scopes_can_be_narrowed_for_one_access_token_and_never_widened() {
     assert_eq!(wide.json()["scope"], "openid profile email offline_access");
 }
 
+/// Many clients register the grant type and never ask for the scope; their users would log in each hour.
 #[tokio::test]
-async fn who_did_not_ask_for_offline_access_or_cannot_refresh_gets_no_refresh_token() {
+async fn a_client_that_registered_refreshing_can_whether_it_asks_for_offline_access_or_not() {
     let world = World::new();
     let client = world.client().await;
     let address = World::authorize(&client, &[("scope", "openid")]);
-    let answer = world.log_in_at(&mut Browser::default(), &address).await;
-    let got = world.redeem(&client, &param(&answer, "code").unwrap(), &[]).await.json();
-    assert!(got.get("refresh_token").is_none());
+    let mut browser = Browser::default();
+    let page = browser.get(&world, &address).await;
+    assert!(page.text.contains("stay logged in while you are away"), "{}", page.text);
+    let answer = world.log_in_at(&mut browser, &address).await;
+    let came = world.redeem(&client, &param(&answer, "code").unwrap(), &[]).await;
+    // What was not asked for is not among the scopes: some clients refuse more than they asked for.
+    assert_eq!(came.json()["scope"], "openid");
+    let next = world.refresh(&client, &came.tokens().refresh).await;
+    assert_eq!(next.json()["scope"], "openid");
+    assert_eq!(world.refresh(&client, &next.tokens().refresh).await.status, 200);
+    // It was agreed to by either name.
+    let address = World::authorize(&client, &[("scope", "openid offline_access")]);
+    assert_eq!(browser.get(&world, &address).await.status, 303);
+}
+
+#[tokio::test]
+async fn who_cannot_refresh_or_is_not_offered_to_gets_no_refresh_token() {
+    let world = World::new();
     let without = world.register(json!({"redirect_uris": [APP]})).await.json();
     let without = without["client_id"].as_str().unwrap();
+    let page = Browser::default().get(&world, &World::authorize(without, &[])).await;
+    assert!(!page.text.contains("stay logged in"), "{}", page.text);
     let code = world.code(without).await;
     let got = world.redeem(without, &code, &[]).await.json();
     assert!(got.get("refresh_token").is_none());
     assert_eq!(got["scope"], "openid profile email");
+
+    let mut settings = settings();
+    settings.scopes = crate::Scopes::parse("openid profile").unwrap();
+    let world = World::with(settings, vmcp_auth_store::Limits::default());
+    let client = world.client().await;
+    let code = world.code(&client).await;
+    assert!(world.redeem(&client, &code, &[]).await.json().get("refresh_token").is_none());
 }
 
 #[tokio::test]

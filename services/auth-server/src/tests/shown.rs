@@ -26,6 +26,7 @@ fn request() -> Request {
         scopes: vec!["openid".into()],
         resource: Some(RESOURCE.into()),
         nonce: Some(MARK.into()),
+        refresh: true,
     }
 }
 
@@ -58,6 +59,7 @@ fn seed() -> Seed {
         scopes: vec!["openid".into()],
         resource: Some(RESOURCE.into()),
         nonce: Some(MARK.into()),
+        refresh: true,
         session: SessionId::from_bytes(*MARKS.0),
         user: UserId::new("alice").unwrap(),
         profile: profile(),

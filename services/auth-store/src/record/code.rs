@@ -21,6 +21,9 @@ pub struct Seed {
     pub resource: Option<String>,
     /// What the id token has to repeat.
     pub nonce: Option<String>,
+    /// Whether there will be a refresh token.
+    #[serde(default)]
+    pub refresh: bool,
     /// The session behind it.
     pub session: SessionId,
     /// Who consented.
@@ -76,6 +79,7 @@ impl fmt::Debug for Seed {
             scopes,
             resource,
             nonce,
+            refresh,
             session,
             user,
             profile,
@@ -87,6 +91,7 @@ impl fmt::Debug for Seed {
             .field("scopes", scopes)
             .field("resource", resource)
             .field("nonce", &nonce.is_some())
+            .field("refresh", refresh)
             .field("session", session)
             .field("user", user)
             .field("profile", profile)

@@ -56,6 +56,9 @@ pub struct Request {
     pub resource: Option<String>,
     /// What its id token has to repeat (OpenID Connect Core section 3.1.2.1).
     pub nonce: Option<String>,
+    /// Whether it gets a refresh token.
+    #[serde(default)]
+    pub refresh: bool,
 }
 
 /// What a login waits for.
@@ -93,7 +96,8 @@ impl Login {
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { client, redirect_uri, state, challenge: _, scopes, resource, nonce } = self;
+        let Self { client, redirect_uri, state, challenge: _, scopes, resource, nonce, refresh } =
+            self;
         f.debug_struct("Request")
             .field("client", client)
             .field("redirect_uri", redirect_uri)
@@ -101,6 +105,7 @@ impl fmt::Debug for Request {
             .field("scopes", scopes)
             .field("resource", resource)
             .field("nonce", &nonce.is_some())
+            .field("refresh", refresh)
             .finish_non_exhaustive()
     }
 }
