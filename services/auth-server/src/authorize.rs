@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use url::Url;
 use vmcp_auth_store::{
-    Aim, Browser, Challenge, Client, ClientAuth, Digest, Login, Profile, SessionId, Stage, UserId,
+    Aim, Browser, Challenge, Client, ClientAuth, Consent, Digest, Login, Profile, SessionId, Stage,
+    UserId,
 };
 
 use crate::Scopes;
@@ -97,9 +98,29 @@ impl Inner {
                 self.tell(Event::of(Some(trusted.client.id.as_str()), what));
                 tracing::info!(client = %trusted.client.id, error = fault.code.name(), "an authorization request is refused");
                 let state = trusted.state.as_deref();
-                Ok(redirect(&self.error_uri(&trusted.redirect, state, &fault)))
+                let to = self.error_uri(&trusted.redirect, state, &fault);
+                if self.may_send(&headers, &trusted).await {
+                    return Ok(redirect(&to));
+                }
+                Ok(self.pages.way_back(Trouble::REFUSED, &fault, &to, trusted.redirect.place()))
             }
         }
+    }
+
+    /// Whether a person may be sent back before they decided anything. Anybody can register a site: it would get
+    /// whoever follows an address that begins with this server's, by a request that is wrong on purpose (RFC 9700
+    /// section 4.11.2). So to a site only who allowed it something before.
+    async fn may_send(&self, headers: &HeaderMap, trusted: &Trusted) -> bool {
+        let Trusted { client, redirect, .. } = trusted;
+        if redirect.kind() != RedirectKind::Web {
+            return true;
+        }
+        let Some(cookie) = BrowserCookie::sent(headers, &self.settings) else { return false };
+        let known = self.store.browser(&cookie.digest()).await.ok().flatten();
+        let now = self.now();
+        known.is_some_and(|Browser { consents, .. }| {
+            consents.iter().any(|consent| is_of(consent, client, redirect) && consent.expires > now)
+        })
     }
 
     /// Finds out who asks, and whether the answer may go where they say. As long as that is open, nobody is
@@ -272,11 +293,10 @@ impl Inner {
         else {
             return Ok(None);
         };
-        let (place, now) = (redirect.without_port(), self.now());
+        let now = self.now();
         let asked = checked.scopes.clone().agreed(checked.refresh);
         let consented = consents.iter().any(|consent| {
-            consent.client == client.id
-                && consent.redirect_uri == place
+            is_of(consent, client, redirect)
                 && consent.expires > now
                 && asked.is_subset(&Scopes::stored(&consent.scopes))
         });
@@ -316,6 +336,11 @@ impl Inner {
             base: self.settings.front().path(),
         }))
     }
+}
+
+/// Whether a consent was given to this client at this place.
+fn is_of(consent: &Consent, client: &Client, redirect: &RedirectUri) -> bool {
+    consent.client == client.id && consent.redirect_uri == redirect.without_port()
 }
 
 /// What the client asks for, or all that it may have.

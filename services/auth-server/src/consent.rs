@@ -12,7 +12,7 @@ use crate::flow::consent_key;
 use crate::intake::{BrowserCookie, form, peer};
 use crate::page::Trouble;
 use crate::params::Params;
-use crate::redirect::RedirectUri;
+use crate::redirect::{RedirectKind, RedirectUri};
 use crate::server::{Asked, Inner};
 
 /// `POST` of the consent page.
@@ -64,7 +64,13 @@ impl Inner {
                 let fault = Fault::new(Code::AccessDenied, "the user did not allow it");
                 let login = self.end(&key).await?;
                 self.tell(Event::of_login(&login, Happened::ConsentDenied));
-                return self.refuse(&login, &fault);
+                let (to, place) = self.back(&login, &fault)?;
+                // Who does not trust a site is not sent there (RFC 9700 section 4.11.2).
+                return Ok(if place.kind() == RedirectKind::Web {
+                    self.pages.way_back(Trouble::DENIED, &fault, &to, place.place())
+                } else {
+                    self.pages.leave(&to, place.place())
+                });
             }
             _ => return Err(Trouble::MALFORMED),
         }
@@ -80,7 +86,8 @@ impl Inner {
             Err(fault) => {
                 let login = self.end(&key).await?;
                 self.failed(&login, &fault);
-                self.refuse(&login, &fault)
+                let (to, place) = self.back(&login, &fault)?;
+                Ok(self.pages.leave(&to, place.place()))
             }
         }
     }
@@ -91,10 +98,10 @@ impl Inner {
         login.map_err(|error| Trouble::from(&Fault::from(error)))?.ok_or(Trouble::EXPIRED)
     }
 
-    /// Tells the client why the login ended.
-    fn refuse(&self, login: &Login, fault: &Fault) -> Result<Response, Trouble> {
+    /// The address that tells the client why the login ended, and whose it is.
+    fn back(&self, login: &Login, fault: &Fault) -> Result<(String, RedirectUri), Trouble> {
         let to = self.login_error_uri(login, fault).ok_or(Trouble::BROKEN)?;
-        let place = RedirectUri::parse(&to).map(|uri| uri.place().to_owned()).unwrap_or_default();
-        Ok(self.pages.leave(&to, &place))
+        let place = RedirectUri::parse(&to).map_err(|_| Trouble::BROKEN)?;
+        Ok((to, place))
     }
 }

@@ -182,6 +182,21 @@ impl Trouble {
                the application.",
     };
 
+    pub(crate) const REFUSED: Self = Self {
+        status: StatusCode::BAD_REQUEST,
+        title: "This request cannot be answered",
+        text: "A site sent you here with a request that this server does not take. You were not sent back to it by \
+               itself, since you never allowed it anything.",
+        help: "Go back only if you came from there and know it.",
+    };
+
+    pub(crate) const DENIED: Self = Self {
+        status: StatusCode::OK,
+        title: "You did not allow it",
+        text: "The application got nothing. You can close this page.",
+        help: "Go back only if you know the site.",
+    };
+
     pub(crate) const AWAY: Self = Self {
         status: StatusCode::SERVICE_UNAVAILABLE,
         title: "This does not work at the moment",

@@ -15,6 +15,8 @@ use http::header::{
 use http::{HeaderValue, StatusCode};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::error::Fault;
+
 pub(crate) use self::connections::{Connection, Link, Linked, Overview};
 pub(crate) use self::consent::Ask;
 
@@ -77,6 +79,25 @@ impl Pages {
             p { a href=(to) rel="noreferrer" { "Continue" } }
         };
         self.page(StatusCode::OK, "One moment", Some(&refresh), &content)
+    }
+
+    /// A page with the way to a site, for who wants to go there.
+    pub(crate) fn way_back(
+        &self,
+        trouble: Trouble,
+        fault: &Fault,
+        to: &str,
+        place: &str,
+    ) -> Response {
+        let Trouble { status, title, text, help } = trouble;
+        let content = html! {
+            h1 { (title) }
+            p { (text) }
+            p { "The site is told: " (fault.description) " (" code { (fault.code.name()) } ")." }
+            p { (help) }
+            p { a href=(to) rel="noreferrer" { "Go back to " bdi { (place) } } }
+        };
+        self.page(status, title, None, &content)
     }
 
     fn page(

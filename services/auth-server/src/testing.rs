@@ -411,14 +411,24 @@ impl Came {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{self:?}"))
     }
 
-    /// The error code, in JSON or in the address that the browser is sent to.
+    /// The error code, in JSON or in the address that tells the client.
     pub(crate) fn error(&self) -> String {
-        match self.headers.get("location") {
-            Some(to) => {
-                param(&Url::parse(to.to_str().unwrap()).unwrap(), "error").unwrap_or_default()
-            }
-            None => self.json()["error"].as_str().unwrap_or_default().to_owned(),
+        if self.headers.get("content-type").is_some_and(|media| media == "application/json") {
+            return self.json()["error"].as_str().unwrap_or_default().to_owned();
         }
+        param(&self.told(), "error").unwrap_or_default()
+    }
+
+    /// The address that tells the client: the browser is sent there, or the person may go.
+    pub(crate) fn told(&self) -> Url {
+        let address = if self.status == StatusCode::SEE_OTHER {
+            self.location()
+        } else {
+            assert!(!self.text.contains("http-equiv"), "{self:?}");
+            let from = self.text.split_once("<a href=\"").unwrap_or_else(|| panic!("{self:?}")).1;
+            from.split_once('"').unwrap().0.replace("&amp;", "&")
+        };
+        Url::parse(&address).unwrap()
     }
 
     pub(crate) fn location(&self) -> String {

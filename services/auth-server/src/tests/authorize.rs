@@ -92,12 +92,46 @@ async fn the_client_is_told_what_else_is_wrong_and_by_whom() {
         (&[("nonce", &long)], "invalid_request"),
     ] {
         let came = Browser::default().get(&world, &World::authorize(&client, changed)).await;
-        let to = url::Url::parse(&came.location()).unwrap();
+        let to = came.told();
         assert_eq!(param(&to, "error").as_deref(), Some(error), "{changed:?}");
         assert_eq!(param(&to, "state").as_deref(), Some("client-state"), "{changed:?}");
         assert_eq!(param(&to, "iss").as_deref(), Some(ISSUER), "{changed:?}");
         assert!(to.as_str().starts_with(APP), "{to}");
     }
+}
+
+/// Anybody can register a site and make people follow an address that begins with this server's (RFC 9700
+/// section 4.11.2).
+#[tokio::test]
+async fn nobody_is_sent_to_a_site_that_they_never_allowed_anything() {
+    let world = World::new();
+    let client = world.client().await;
+    let wrong = [("scope", "admin"), ("prompt", "none"), ("response_type", "token")];
+    let mut browser = Browser::default();
+    for changed in wrong {
+        let came = browser.get(&world, &World::authorize(&client, &[changed])).await;
+        assert_eq!(came.status, 400, "{changed:?}");
+        assert!(came.text.contains("Go back to <bdi>app.example</bdi>"), "{}", came.text);
+        // A program on their own machine is told at once.
+        let loopback = [changed, ("redirect_uri", LOOPBACK)];
+        let came = browser.get(&world, &World::authorize(&client, &loopback)).await;
+        assert_eq!(came.status, 303, "{changed:?}");
+    }
+    let page = browser.get(&world, &World::authorize(&client, &[])).await;
+    let denied = browser.send(&world, World::decision(&page.text, "deny")).await;
+    assert!(denied.text.contains("You did not allow it"), "{}", denied.text);
+    assert_eq!(denied.error(), "access_denied");
+
+    world.log_in_at(&mut browser, &World::authorize(&client, &[])).await;
+    for changed in wrong {
+        let came = browser.get(&world, &World::authorize(&client, &[changed])).await;
+        assert_eq!(came.status, 303, "{changed:?}");
+        let other = Browser::default().get(&world, &World::authorize(&client, &[changed])).await;
+        assert_eq!(other.status, 400, "{changed:?}");
+    }
+    // It was one client that they allowed something.
+    let other = World::authorize(&world.client().await, &[("scope", "admin")]);
+    assert_eq!(browser.get(&world, &other).await.status, 400);
 }
 
 #[tokio::test]
@@ -123,7 +157,7 @@ async fn a_state_that_is_huge_or_not_printable_is_refused_and_not_repeated() {
     for state in ["x".repeat(2049), "a\r\nSet-Cookie: b=c".into(), "ü".into(), "\0".into()] {
         let came =
             Browser::default().get(&world, &World::authorize(&client, &[("state", &state)])).await;
-        let to = url::Url::parse(&came.location()).unwrap();
+        let to = came.told();
         assert_eq!(param(&to, "error").as_deref(), Some("invalid_request"));
         assert_eq!(param(&to, "state"), None);
         assert!(!came.headers.contains_key("set-cookie"));

@@ -33,7 +33,7 @@ async fn nothing_goes_to_a_provider_before_the_person_agreed() {
     let page = browser.get(&world, &World::authorize(&client, &[])).await;
     assert_eq!(page.status, 200);
     let denied = browser.send(&world, World::decision(&page.text, "deny")).await;
-    let to = url::Url::parse(&denied.refresh_target()).unwrap();
+    let to = denied.told();
     assert_eq!(param(&to, "error").as_deref(), Some("access_denied"));
     assert_eq!(param(&to, "iss").as_deref(), Some(ISSUER));
     // It is over: the same page sent again does nothing.

@@ -67,7 +67,7 @@ impl Login {
             }
             (State::AwaitConsent(page), Act::Deny) => {
                 let left = browser.send(world, World::decision(&page, "deny")).await;
-                assert!(left.refresh_target().contains("error=access_denied"));
+                assert_eq!(left.error(), "access_denied");
                 State::Ended
             }
             (State::AwaitConsent(page), Act::Stranger) => {
