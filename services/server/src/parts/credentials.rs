@@ -264,7 +264,9 @@ impl Converter<'_> {
         } = settings;
         (region.as_str(), fallback_role_arn.as_ref().map(vmcp_config::RoleArn::as_str)).hash(print);
         (&role_claim, &service, session_duration, &session_name_claim).hash(print);
-        subject_provider_name.as_ref().map(ProviderName::as_str).hash(print);
+        // As for an exchange (seed 001 section 2.6).
+        let provider = subject_provider_name.as_ref().map(ProviderName::as_str).or(self.first);
+        provider.hash(print);
         let mut mappings = Vec::with_capacity(role_mappings.len());
         for mapping in role_mappings {
             let vmcp_config::RoleMapping { role_arn, matches, priority } = mapping;
@@ -288,8 +290,7 @@ impl Converter<'_> {
         let sts = self.sts_of(at, &region, print)?;
         let assume = vmcp_aws_sts::Cached::new(sts, REMEMBERED, Clock::system());
         self.held.add("aws_credentials", assume.gauge());
-        let subject = subject_provider_name
-            .map_or(Subject::Caller, |name| Subject::Upstream(name.as_str().into()));
+        let subject = provider.map_or(Subject::Caller, |name| Subject::Upstream(name.into()));
         let layer = AwsStsLayer::new(region, roles.ok()?, assume)
             .service(service.ok()?)
             .subject(subject)

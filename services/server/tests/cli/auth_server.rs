@@ -371,28 +371,31 @@ fn the_first_providers_token_is_exchanged_unless_another_is_named() {
 }
 
 #[test]
-fn aws_is_shown_the_token_of_the_provider_that_is_named() {
+fn aws_is_shown_the_first_providers_token_unless_another_is_named() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let sts = Provider::start("sts", HOUR);
-    let (folder, a) = (Folder::new(), Backend::start(&["x"]));
-    let (own, url) = (sections(&[&corp, &git], ""), a.url());
-    let text = format!(
-        "name: x\n{own}outgoingAuth: {{source: inline, default: {{type: aws_sts, awsSts: \
-         {{region: eu-central-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/reader\", \
-         subjectProviderName: git}}}}}}\n\
-         backends: [{{name: a, url: \"{url}\", transport: streamable-http}}]\n"
-    );
-    let file = folder.write("vmcp.yaml", &text);
-    let endpoint = sts.token_url();
-    let variables = [("AWS_ENDPOINT_URL_STS", endpoint.as_str())];
-    let (_server, port) = Running::serve_with(&file, &[], &variables);
-    // What is there gives no credentials of AWS; that it was asked with the right token is the point.
-    call(port, &Client::logged_in(port), "a_x");
-    let forms = sts.forms();
-    assert!(!forms.is_empty());
-    for form in forms {
-        assert!(form.contains("Action=AssumeRoleWithWebIdentity"), "{form}");
-        assert!(form.contains("WebIdentityToken=git-access-"), "{form}");
+    for (named, token) in [("", "corp-access-"), (", subjectProviderName: git", "git-access-")] {
+        let (folder, a) = (Folder::new(), Backend::start(&["x"]));
+        let (own, url) = (sections(&[&corp, &git], ""), a.url());
+        let text = format!(
+            "name: x\n{own}outgoingAuth: {{source: inline, default: {{type: aws_sts, awsSts: \
+             {{region: eu-central-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/reader\"\
+             {named}}}}}}}\n\
+             backends: [{{name: a, url: \"{url}\", transport: streamable-http}}]\n"
+        );
+        let file = folder.write("vmcp.yaml", &text);
+        let endpoint = sts.token_url();
+        let variables = [("AWS_ENDPOINT_URL_STS", endpoint.as_str())];
+        let (_server, port) = Running::serve_with(&file, &[], &variables);
+        let before = sts.forms().len();
+        // What is there gives no credentials of AWS; that it was asked with the right token is the point.
+        call(port, &Client::logged_in(port), "a_x");
+        let forms = sts.forms().split_off(before);
+        assert!(!forms.is_empty());
+        for form in forms {
+            assert!(form.contains("Action=AssumeRoleWithWebIdentity"), "{form}");
+            assert!(form.contains(&format!("WebIdentityToken={token}")), "{form}");
+        }
     }
 }
 
