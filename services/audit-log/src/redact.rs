@@ -18,9 +18,22 @@ const CUT: &str = "…[cut]";
 const SENSITIVE: [&str; 8] =
     ["password", "token", "secret", "key", "auth", "credential", "private", "passwd"];
 
+/// What may stand between a name, what separates it from its value, and that.
+const BLANK: [char; 2] = [' ', '\t'];
+
 /// How deep JSON inside strings inside JSON is looked into; deeper, a string with escaped quotes is
 /// taken out as a whole.
 const MAX_NESTING: usize = 4;
+
+/// A secret that follows a word.
+struct Hidden<'a> {
+    /// What stands between.
+    between: &'a str,
+    /// It, and what follows.
+    value: &'a str,
+    /// What it does not have in it.
+    ends: fn(char) -> bool,
+}
 
 /// The beginning of a request or an answer as it is written: without its secrets, and with a mark if
 /// that is not all of it.
@@ -33,11 +46,9 @@ pub(crate) fn excerpt(data: &Data) -> String {
     clean
 }
 
-/// An error's message, which is not JSON, without tokens.
+/// An error's message, which may quote what was asked, without its secrets.
 pub(crate) fn message(data: &Data) -> String {
-    let text = readable(data);
-    let mut clean = String::with_capacity(text.len());
-    tokens(&text, &mut clean);
+    let mut clean = text_without_secrets(&readable(data));
     clean.truncate(floor(&clean, data.limit));
     clean
 }
@@ -85,7 +96,14 @@ fn scan(text: &str, depth: usize, out: &mut String) {
                 rest = behind;
             }
             None => {
-                string(literal, depth, out);
+                // A name without quotes, as in YAML.
+                if names_secret(before) {
+                    out.push('"');
+                    out.push_str(REDACTED);
+                    out.push('"');
+                } else {
+                    string(literal, depth, out);
+                }
                 rest = behind;
             }
         }
@@ -190,24 +208,62 @@ fn tokens(text: &str, out: &mut String) {
         let (word, behind) = word.split_at(end);
         out.push_str(if is_jwt(word) { REDACTED } else { word });
         rest = behind;
-        let hidden = if word.eq_ignore_ascii_case("bearer") && behind.starts_with(' ') {
-            let token = behind.trim_start_matches(' ');
-            Some((behind.len() - token.len(), token))
-        } else if sensitive(word) && behind.starts_with('=') {
-            behind.get(1..).map(|value| (1, value))
-        } else {
-            None
-        };
-        if let Some((between, value)) = hidden {
-            out.push_str(behind.get(..between).unwrap_or_default());
-            let end = value.find(ends_secret).unwrap_or(value.len());
-            if end > 0 {
-                out.push_str(REDACTED);
-            }
-            rest = value.get(end..).unwrap_or_default();
+        let Some(Hidden { between, value, ends }) = Hidden::behind(word, behind) else { continue };
+        out.push_str(between);
+        let end = value.find(ends).unwrap_or(value.len());
+        if end > 0 {
+            out.push_str(REDACTED);
         }
+        rest = value.get(end..).unwrap_or_default();
     }
     out.push_str(rest);
+}
+
+impl<'a> Hidden<'a> {
+    /// The one that what stands `behind` the word begins with.
+    fn behind(word: &str, behind: &'a str) -> Option<Self> {
+        let of = |value: &'a str, ends| {
+            let between = behind.get(..behind.len() - value.len())?;
+            Some(Self { between, value, ends })
+        };
+        if word.eq_ignore_ascii_case("bearer") && behind.starts_with(' ') {
+            return of(behind.trim_start_matches(' '), ends_secret);
+        }
+        // The user's password in a URL (RFC 3986 section 3.2.1).
+        if let Some(value) = behind.strip_prefix(':').filter(|_| is_user(word)) {
+            let end = value.find(|c| c == '@' || ends_authority(c))?;
+            return of(value, |c| c == '@').filter(|_| value[end..].starts_with('@'));
+        }
+        let value = behind.trim_start_matches(BLANK).strip_prefix(['=', ':']);
+        let value = value.filter(|_| sensitive(word))?.trim_start_matches(BLANK);
+        if let Some(quoted) = value.strip_prefix('\'') {
+            return of(quoted, |c| matches!(c, '\'' | '"' | '\n'));
+        }
+        match value.split_once(' ') {
+            // What follows is hidden as a bearer's.
+            Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => None,
+            Some((scheme, value)) if scheme.eq_ignore_ascii_case("basic") => {
+                of(value.trim_start_matches(' '), ends_secret)
+            }
+            _ => of(value, ends_secret),
+        }
+    }
+}
+
+/// Whether a text ends with a secret's name and what separates it from its value.
+fn names_secret(text: &str) -> bool {
+    let name = text.trim_end().strip_suffix(['=', ':']).map(str::trim_end);
+    let word = |name: &str| name.rsplit(|c| !is_token_char(c)).next().is_some_and(sensitive);
+    name.is_some_and(word)
+}
+
+/// Whether a word is what stands before the password in a URL.
+fn is_user(word: &str) -> bool {
+    word.strip_prefix("//").is_some_and(|user| !user.contains('/'))
+}
+
+fn ends_authority(c: char) -> bool {
+    ends_secret(c) || matches!(c, '/' | '?' | '#')
 }
 
 /// The alphabet of names, and of tokens but for `=` (RFC 6750 section 2.1).

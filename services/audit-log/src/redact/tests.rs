@@ -63,10 +63,23 @@ fn tokens_in_text_are_taken_out() {
         "got eyJhbGciOiJub25lIn0.c4n4ryeyJh.c4n4ry!",
         r#"data: {"headers":["Bearer c4n4ry"]}"#,
         "client_secret=c4n4ry",
+        "password: c4n4ry",
+        "password = c4n4ry",
+        "password:\tc4n4ry",
+        "db:\n  password: 'c4n4ry and more'\n  port: 1",
+        "password: \"c4n4ry and more\"",
+        "secret='c4n4ry",
+        "Authorization: Basic c4n4ry==",
+        "proxy-authorization: basic  c4n4ry",
+        "postgres://bob:c4n4ry@db.example:5432/x",
+        "redis://:c4n4ry@cache",
     ] {
         let written = clean(text);
         assert!(!written.contains(CANARY), "{written}");
         assert!(written.contains(REDACTED), "{written}");
+    }
+    for harmless in ["http://host:8080/a@b", "see //x: y@z", "a: b", "token:", "token ''", "it's"] {
+        assert_eq!(clean(harmless), harmless);
     }
     let harmless = "the bearer of bad news, key to success = work";
     assert_eq!(clean("token ring"), "token ring");
@@ -94,6 +107,8 @@ fn a_message_is_bounded() {
     assert_eq!(first(&"ü".repeat(999), 255), "ü".repeat(127));
     assert_eq!(first("no Bearer abc", 256), "no Bearer [redacted]");
     assert_eq!(first("no Bearer abc", 13), "no Bearer [re");
+    let quoting = r#"invalid: {"password":"c4n4ry"} at 'x"#;
+    assert_eq!(first(quoting, 256), quoting.replace(CANARY, REDACTED));
 }
 
 fn secretive() -> impl Strategy<Value = Value> {
@@ -101,6 +116,7 @@ fn secretive() -> impl Strategy<Value = Value> {
         Just(json!(1)),
         Just(json!(null)),
         "[a-z\"\\\\{}\\[\\]:, \u{e9}]{0,12}".prop_map(Value::from),
+        "(token|key)[:= '\"@/]{0,4}[a-z'\"@/ ]{0,6}".prop_map(Value::from),
     ];
     leaf.prop_recursive(4, 24, 4, |inner| {
         prop_oneof![
