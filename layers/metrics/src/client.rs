@@ -123,7 +123,8 @@ impl BackendMetrics {
         let Instruments { duration, requests, errors, request_duration, legacy: _ } =
             &*self.instruments;
         let labels = self.labels(slot);
-        let failed = !matches!(outcome.fault, Fault::None | Fault::TOOL | Fault::CANCELLED);
+        let failed = !outcome.is_expected()
+            && !matches!(outcome.fault, Fault::None | Fault::TOOL | Fault::CANCELLED);
         let is_operation = !slot.method().is_empty();
         let fault = outcome.fault.label().map(|fault| KeyValue::new("error.type", fault));
         ClientSeries {

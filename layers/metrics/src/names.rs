@@ -76,7 +76,7 @@ metrics! {
     CLIENT_DURATION = Histogram "mcp.client.operation.duration" "s";
     /// Requests to backends.
     BACKEND_REQUESTS = Counter "vmcp_backend_requests" "";
-    /// Requests to backends that failed.
+    /// Requests to backends that failed. What a backend answers to a check, or refuses as MCP lets it, is no failure.
     BACKEND_ERRORS = Counter "vmcp_backend_errors" "";
     /// How long requests to backends take.
     BACKEND_DURATION = Histogram "vmcp_backend_requests_duration" "s";

@@ -17,6 +17,8 @@ pub struct Outcome {
     pub http: &'static str,
     /// The MCP revision, or nothing if it is not known.
     pub revision: &'static str,
+    /// Whether a backend was asked in the gateway's own name.
+    pub own: bool,
 }
 
 /// What went wrong: the value of `error.type`.
@@ -35,8 +37,14 @@ pub enum Fault {
 
 impl Outcome {
     /// What is one way to end too many for its operation.
-    pub(crate) const OTHER: Self =
-        Self { verb: OTHER, status: 0, fault: Fault::Word(OTHER), http: "", revision: "" };
+    pub(crate) const OTHER: Self = Self {
+        verb: OTHER,
+        status: 0,
+        fault: Fault::Word(OTHER),
+        http: "",
+        revision: "",
+        own: false,
+    };
 
     /// The methods that are labels; the others are `_OTHER`.
     #[must_use]
@@ -47,6 +55,19 @@ impl Outcome {
             Method::DELETE => "DELETE",
             Method::OPTIONS => "OPTIONS",
             _ => OTHER,
+        }
+    }
+
+    /// Whether a backend that works may answer so: it is told, and no error. What is asked in the gateway's own
+    /// name is whether it is there, which a refusal shows. Neither its stream nor the end of a session needs to
+    /// be had (MCP 2025-11-25, Streamable HTTP).
+    #[must_use]
+    pub fn is_expected(&self) -> bool {
+        match self.fault {
+            Fault::Status(405) => self.own || matches!(self.verb, "GET" | "DELETE"),
+            Fault::Status(408 | 429) => false,
+            Fault::Status(400..500) | Fault::Code(_) => self.own,
+            _ => false,
         }
     }
 

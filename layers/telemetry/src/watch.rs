@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, Request, Response};
 use opentelemetry::trace::{SpanKind, Status};
 use tokio::time::Instant;
-use vmcp_core::{Generation, McpRequest, Operation, Rejection, STATEFUL, STATELESS, Trail};
+use vmcp_core::{Caller, Generation, McpRequest, Operation, Rejection, STATEFUL, STATELESS, Trail};
 use vmcp_metrics::{BackendMetrics, ClientSeries, Fault, Outcome, Slot, action};
 use vmcp_trace_context::TraceContext;
 use vmcp_wire::Key;
@@ -115,7 +115,8 @@ impl Watch {
             let method = headers.get(METHOD).and_then(|method| method.to_str().ok());
             metrics.slot(method.unwrap_or_default(), plain_name(headers))
         };
-        let outcome = Outcome { verb: Outcome::verb(request.method()), ..Outcome::default() };
+        let own = matches!(request.extensions().get(), Some(Caller::Gateway));
+        let outcome = Outcome { verb: Outcome::verb(request.method()), own, ..Outcome::default() };
         let place = place.filter(Place::sampled).map(Box::new);
         Self::new(shared, Side::Client(Sent { metrics, slot, place }), outcome)
     }
@@ -290,6 +291,7 @@ fn status(outcome: &Outcome) -> Status {
     match outcome.fault {
         Fault::None => Status::Ok,
         Fault::CANCELLED => Status::Unset,
+        _ if outcome.is_expected() => Status::Unset,
         _ if (400..500).contains(&outcome.status) => Status::Unset,
         _ => Status::error(""),
     }

@@ -1,10 +1,12 @@
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, Full};
-use opentelemetry::trace::SpanKind;
+use opentelemetry::trace::{SpanKind, Status};
 use tower::ServiceExt;
 use tower_layer::Layer;
-use vmcp_core::{Backend, Body, BoxError, CredentialError, CredentialFault, Operation, Trail};
+use vmcp_core::{
+    Backend, Body, BoxError, Caller, CredentialError, CredentialFault, Identity, Operation, Trail,
+};
 use vmcp_trace_context::InMessage;
 
 use crate::testing::{Fixture, PARENT};
@@ -161,4 +163,57 @@ async fn a_call_that_nobody_waits_for_is_no_error_of_the_backend() {
     assert_eq!(fixture.attribute(&spans[0], "error.type").as_deref(), Some("cancelled"));
     assert_eq!(fixture.count("vmcp_backend_requests"), 1);
     assert_eq!(fixture.count("vmcp_backend_errors"), 0);
+}
+
+#[tokio::test]
+async fn a_refusal_that_shows_that_the_backend_is_there_is_no_error_of_it() {
+    const UNKNOWN: &str = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#;
+    let user = || Caller::User(Identity::new("https://a", "1"));
+    let asked = |method: Method, caller: Caller, status: u16, answer: &'static str| {
+        let fixture = Fixture::new(true);
+        let mut request = request();
+        *request.method_mut() = method;
+        request.extensions_mut().insert(caller);
+        let inner = tower::service_fn(move |_: Request<Full<Bytes>>| async move {
+            let response =
+                Response::builder().status(status).header("content-type", "application/json");
+            Ok::<_, BoxError>(response.body(Body::from(Bytes::from_static(answer.as_bytes())))?)
+        });
+        async move {
+            let response = fixture.recorder.outgoing().layer(inner).oneshot(request).await.unwrap();
+            _ = response.into_body().collect().await;
+            assert_eq!(fixture.count("vmcp_backend_requests"), 1);
+            let errors = fixture.count("vmcp_backend_errors");
+            assert_eq!(fixture.spans()[0].status == Status::Unset, status >= 400 || errors == 0);
+            errors
+        }
+    };
+    let (get, delete, post) = (Method::GET, Method::DELETE, Method::POST);
+    for expected in [
+        asked(post.clone(), Caller::Gateway, 200, UNKNOWN),
+        asked(post.clone(), Caller::Gateway, 400, UNKNOWN),
+        asked(post.clone(), Caller::Gateway, 401, ""),
+        asked(get.clone(), user(), 405, ""),
+        asked(delete, user(), 405, ""),
+    ] {
+        assert_eq!(expected.await, 0);
+    }
+    for error in [
+        asked(post.clone(), user(), 200, UNKNOWN),
+        asked(post.clone(), user(), 401, ""),
+        asked(post.clone(), user(), 405, ""),
+        asked(get, user(), 404, ""),
+        asked(post, Caller::Gateway, 429, ""),
+    ] {
+        assert_eq!(error.await, 1);
+    }
+    let fixture = Fixture::new(true);
+    let mut request = request();
+    request.extensions_mut().insert(Caller::Gateway);
+    let inner = tower::service_fn(|_: Request<Full<Bytes>>| async {
+        let response = Response::builder().status(503);
+        Ok::<_, BoxError>(response.body(Body::empty())?)
+    });
+    fixture.recorder.outgoing().layer(inner).oneshot(request).await.unwrap();
+    assert_eq!(fixture.count("vmcp_backend_errors"), 1);
 }
