@@ -182,7 +182,9 @@ impl Open {
     }
 
     fn outcome(&self, details: &Details, finding: &Finding, end: End) -> Outcome {
-        if details.denied.is_some() {
+        // Who cannot be let in because nobody can tell who it is has not been denied.
+        let faulty = self.status.is_some_and(|status| status.is_server_error());
+        if details.denied.is_some() && !faulty {
             return Outcome::Denied;
         }
         let Some(status) = self.status else {

@@ -186,6 +186,21 @@ async fn a_denial_that_the_answer_hides_is_a_denial() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outage_that_kept_the_caller_out_is_an_error_and_no_denial() {
+    let fixture = Fixture::new(Settings::default());
+    let service = serve(CALL, |trail| {
+        trail.note_denied("identity provider unavailable");
+        let mut response = json_answer("{}");
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response
+    });
+    send(&fixture, service, post()).await;
+    let event = fixture.event();
+    assert_eq!(event.outcome, Outcome::Error);
+    assert_eq!(event.details.denied, Some("identity provider unavailable"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_error_in_a_200_is_an_application_error() {
     let fixture = Fixture::new(Settings::default());
     send(&fixture, serve(CALL, |_| json_answer(ERROR)), post()).await;
