@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, PROXY_AUTHORIZATION};
 use http::request::Parts;
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use tower_service::Service;
 use vmcp_core::{
     Backend, BodyError, BoxError, Caller, CredentialError, CredentialFault, Identity, read,
@@ -92,7 +92,7 @@ where
                 }
                 // Unsigned: that the backend refuses it shows that it is there.
                 Some(Caller::Gateway) => {
-                    request.headers_mut().remove(AUTHORIZATION);
+                    strip(request.headers_mut());
                     let answer = inner.call(request).await.map_err(Into::into)?;
                     Ok(answer.map(ResponseBody::passed))
                 }
@@ -131,7 +131,8 @@ impl<A: AssumeRole> Settings<A> {
         R: http_body::Body<Data = Bytes>,
         R::Error: Into<BoxError>,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        strip(&mut parts.headers);
         let backend = parts.extensions.get::<Backend>().cloned();
         let fault = |fault| failed(backend.as_ref(), fault);
         let unsignable = |error: UnsignableRequest| {
@@ -223,6 +224,12 @@ impl<A: AssumeRole> Settings<A> {
         credentials.sign(&mut parts, body, scope, self.clock.now())?;
         Ok(Request::from_parts(parts, body.clone().into()))
     }
+}
+
+/// What a client sent to the gateway is not for backends.
+fn strip(headers: &mut HeaderMap) {
+    headers.remove(AUTHORIZATION);
+    headers.remove(PROXY_AUTHORIZATION);
 }
 
 async fn whole<B>(body: B) -> Result<Bytes, UnsignableRequest>

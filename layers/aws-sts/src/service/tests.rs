@@ -1,7 +1,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
-use http::{HeaderMap, StatusCode};
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::StatusCode;
 use http_body_util::{BodyExt, Full};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -76,6 +78,7 @@ fn ada() -> Identity {
 fn request(caller: Option<Caller>) -> Sent {
     let mut request = Request::post("https://service.example.com/mcp?x=1")
         .header("authorization", "Bearer canary-inbound")
+        .header("proxy-authorization", "Basic canary-inbound")
         .header("content-type", "application/json")
         .header("mcp-session-id", "7")
         .header("x-amz-security-token", "canary-smuggled")
@@ -179,6 +182,7 @@ async fn the_gateway_itself_goes_unsigned_and_without_any_credentials() {
     let (answer, sent) = exchange(&layer(assume), request(Some(Caller::Gateway)), fine).await;
     assert_eq!(answer.unwrap().status(), 200);
     assert!(!sent[0].headers().contains_key("authorization"));
+    assert!(!sent[0].headers().contains_key("proxy-authorization"));
     assert_eq!(calls.load(Ordering::SeqCst), 0);
 }
 
@@ -277,6 +281,37 @@ async fn an_opaque_upstream_token_has_no_claims_and_gets_the_fallback_role() {
     for opaque in ["opaque", "a.b.c", "e30.!!.x", "e30.W10.x"] {
         let (_, sent) = upstream(Ok(opaque)).await;
         assert_eq!(key_id(sent[0].headers()), "reader.ada.0", "{opaque}");
+    }
+}
+
+#[tokio::test]
+async fn accounts_of_one_caller_at_the_provider_never_share_credentials() {
+    let token = |claims: Value| -> &'static str {
+        format!("e30.{}.x", BASE64_URL_SAFE_NO_PAD.encode(claims.to_string())).leak()
+    };
+    let named = |issuer: &str, subject: &str, jti: u8| {
+        token(json!({"iss": issuer, "sub": subject, "name": "one", "jti": jti}))
+    };
+    let (assume, calls) = sts();
+    let layer = layer(Cached::new(assume, 64, clock()))
+        .subject(Subject::Upstream("corp".into()))
+        .session_name_claim("name");
+    for (presented, asked) in [
+        (named("https://corp", "1", 1), 1),
+        (named("https://corp", "1", 2), 1),
+        (named("https://corp", "2", 1), 2),
+        (named("https://other", "1", 1), 3),
+        // Of these nobody knows whose they are, so each stands for itself.
+        (token(json!({"name": "one", "sub": "1"})), 4),
+        (token(json!({"name": "one", "sub": "1", "jti": 2})), 5),
+        ("opaque", 6),
+        ("opaque too", 7),
+        ("opaque", 7),
+    ] {
+        let caller = Identity::builder("https://issuer", "ada").token("own".into());
+        let caller = caller.upstream(Arc::new(Upstream(Ok(presented)))).build();
+        exchange(&layer, by(caller), fine).await.0.unwrap();
+        assert_eq!(calls.load(Ordering::SeqCst), asked, "{presented}");
     }
 }
 
