@@ -35,6 +35,22 @@ impl Inspect for Slow {
     }
 }
 
+/// Answers by keys that change while it does.
+struct Turning(AtomicUsize);
+
+impl Inspect for Turning {
+    fn inspect<'a>(&'a self, _: &'a str) -> AuthenticateFuture<'a> {
+        Box::pin(async move {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(alice())
+        })
+    }
+
+    fn epoch(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) as u64
+    }
+}
+
 /// Takes everybody for alice.
 struct Everybody;
 
@@ -71,6 +87,13 @@ async fn a_thousand_requests_with_a_new_token_cause_one_question() {
     assert_eq!((slow.asked(), cached.len()), (1, 1));
     assert!(ask(&cached, "another").await.is_ok());
     assert_eq!(slow.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_under_keys_that_changed_meanwhile_is_not_remembered() {
+    let cached = Cached::introspected(Turning(AtomicUsize::new(0)), clock());
+    assert!(ask(&cached, "opaque").await.is_ok());
+    assert!(cached.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -70,6 +70,27 @@ fn odd_paths_ports_and_header_values_have_the_signature_that_another_signer_give
 }
 
 #[test]
+fn what_the_request_said_of_its_signature_counts_for_nothing() {
+    let signed = |headers: &[(&str, &str)]| {
+        let mut request = Request::get("https://example.amazonaws.com/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body("").unwrap();
+        let (parts, authorization) = sign_with(request, "token", "us-east-1", "aws-mcp").unwrap();
+        assert_eq!(parts.headers.get_all("x-amz-date").iter().count(), 1);
+        authorization
+    };
+    let forged = [
+        ("authorization", "AWS4-HMAC-SHA256 Credential=other"),
+        ("x-amz-date", "19700101T000000Z"),
+        ("x-amz-security-token", "other"),
+        ("x-amz-content-sha256", "UNSIGNED-PAYLOAD"),
+    ];
+    assert_eq!(signed(&forged), signed(&[]));
+}
+
+#[test]
 fn the_host_is_named_as_it_goes_out() {
     for (target, given, expected) in [
         ("https://Example.com:443/", None, "example.com"),

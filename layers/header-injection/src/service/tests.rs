@@ -37,6 +37,7 @@ fn user(keeper: Keeper) -> Caller {
 fn request(caller: Option<Caller>) -> Request<()> {
     let mut request = Request::new(());
     request.headers_mut().insert(AUTHORIZATION, HeaderValue::from_static("Bearer inbound"));
+    request.headers_mut().insert(PROXY_AUTHORIZATION, HeaderValue::from_static("Basic inbound"));
     request.headers_mut().insert("x-api-key", HeaderValue::from_static("of the client"));
     request.extensions_mut().insert(Backend::new("files"));
     if let Some(caller) = caller {
@@ -94,13 +95,21 @@ async fn a_fixed_credential_replaces_what_the_client_sent() {
 
 #[tokio::test]
 async fn the_callers_own_authorization_never_passes() {
-    let (arrived, _) = send(fixed(), request(None), StatusCode::OK).await;
-    assert!(!arrived.headers().contains_key(AUTHORIZATION));
-    let (arrived, _) = send(upstream(), request(Some(Caller::Gateway)), StatusCode::OK).await;
-    assert!(!arrived.headers().contains_key(AUTHORIZATION));
+    let (with, _) = send(fixed(), request(None), StatusCode::OK).await;
+    let (skipped, _) = send(upstream(), request(Some(Caller::Gateway)), StatusCode::OK).await;
     let nothing = HeaderInjectionLayer::new(|_: Option<&Caller>| async { Ok(None) });
-    let (arrived, _) = send(nothing, request(None), StatusCode::OK).await;
-    assert!(!arrived.headers().contains_key(AUTHORIZATION));
+    let (without, _) = send(nothing, request(None), StatusCode::OK).await;
+    for arrived in [with, skipped, without] {
+        assert!(!arrived.headers().contains_key(AUTHORIZATION));
+        assert!(!arrived.headers().contains_key(PROXY_AUTHORIZATION));
+    }
+}
+
+#[tokio::test]
+async fn what_the_client_put_where_no_credential_goes_does_not_pass_either() {
+    let upstream = upstream().header("X-Api-Key".parse().unwrap());
+    let (arrived, _) = send(upstream, request(Some(Caller::Gateway)), StatusCode::OK).await;
+    assert!(!arrived.headers().contains_key("x-api-key"));
 }
 
 #[tokio::test]

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -188,6 +190,54 @@ async fn a_token_without_a_key_name_is_the_only_keys() {
     assert!(verifier(&[ed.jwk("1"), Pair::rsa().jwk("2")]).verify(&token).await.is_ok());
     let ambiguous = verifier(&[ed.jwk("1"), Pair::ed().jwk("2")]).verify(&token).await;
     assert_eq!(fault(ambiguous), TokenFault::UnknownKey);
+}
+
+/// Keys that are not at hand, or lack one, and how often somebody waited for others.
+struct Asked {
+    at_hand: Option<Arc<KeySet>>,
+    times: Arc<AtomicUsize>,
+}
+
+impl KeySource for Asked {
+    fn current(&self) -> Option<Arc<KeySet>> {
+        self.at_hand.clone()
+    }
+
+    fn load(&self, _: Option<Arc<KeySet>>) -> crate::KeysFuture {
+        self.times.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Err(crate::KeysError::Unreachable)))
+    }
+}
+
+#[tokio::test]
+async fn nobody_has_keys_fetched_with_a_token_that_would_be_refused_whatever_they_are() {
+    let others = KeySet::parse(set(&[Pair::ed().jwk("other")]).as_bytes()).unwrap();
+    let sign = |claims: &Value| Pair::rsa().sign(Algorithm::Rs256, "1", claims);
+    let good = sign(&claims());
+    let garbled = format!("{good}!");
+    for (at_hand, token, asks) in [(None, &good, 1), (None, &garbled, 0), (Some(others), &good, 1)]
+    {
+        let times = Arc::new(AtomicUsize::new(0));
+        let keys = Asked { at_hand: at_hand.map(Arc::new), times: Arc::clone(&times) };
+        let verifier =
+            Verifier::new(keys, Rules::new(ISSUER, AUDIENCE)).clock(Clock::manual(now()));
+        assert!(verifier.verify(token).await.is_err());
+        assert_eq!(times.load(Ordering::Relaxed), asks, "{token}");
+    }
+    for (claim, value) in [
+        ("iss", json!("https://evil.example")),
+        ("aud", json!("https://other.example")),
+        ("exp", json!(NOW - 3600)),
+    ] {
+        let times = Arc::new(AtomicUsize::new(0));
+        let others = KeySet::parse(set(&[Pair::ed().jwk("other")]).as_bytes()).unwrap();
+        let keys = Asked { at_hand: Some(Arc::new(others)), times: Arc::clone(&times) };
+        let verifier =
+            Verifier::new(keys, Rules::new(ISSUER, AUDIENCE)).clock(Clock::manual(now()));
+        let refused = verifier.verify(&sign(&claims_with(claim, value))).await;
+        assert!(matches!(refused, Err(VerifyError::Token(_))), "{claim}: {refused:?}");
+        assert_eq!(times.load(Ordering::Relaxed), 0, "{claim}");
+    }
 }
 
 #[tokio::test]

@@ -67,6 +67,21 @@ fn a_number_that_cedar_cannot_hold_is_not_passed_over() {
 }
 
 #[test]
+fn who_has_too_many_groups_to_look_at_is_denied_everything() {
+    let cedar = cedar(&[
+        EVERYTHING,
+        r#"forbid(principal in Group::"last", action, resource == Tool::"pay");"#,
+    ]);
+    let with = |most: usize| {
+        let groups = (0..most).map(|n| if n + 1 == most { "last".into() } else { n.to_string() });
+        user("eve", json!({"groups": groups.collect::<Vec<String>>()}))
+    };
+    assert_eq!(call(&cedar, &with(1024), "look", "{}"), Verdict::Permitted);
+    assert_eq!(call(&cedar, &with(1024), "pay", "{}"), Verdict::Hidden);
+    assert_eq!(call(&cedar, &with(1025), "look", "{}"), Verdict::Hidden);
+}
+
+#[test]
 fn ten_thousand_arguments_do_not_hide_the_one_that_counts() {
     let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
     let many: Vec<_> = (0..10_000).map(|n| format!(r#""a{n}":{n},"#)).collect();

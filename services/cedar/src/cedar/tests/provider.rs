@@ -80,6 +80,16 @@ async fn the_providers_claims_count_and_no_others() {
 }
 
 #[tokio::test]
+async fn who_has_no_name_at_the_provider_may_not_do_what_everybody_may() {
+    let cedar = upstream(EVERYTHING);
+    let access = |claims: Value| tokens(Ok(jwt(&claims)), Err(UpstreamError::Absent));
+    assert_eq!(asked(&access(json!({"sub": "x"})), &cedar).await, Ok(Verdict::Permitted));
+    for nameless in [json!({}), json!({"sub": ""}), json!({"sub": 7}), json!({"sub": null})] {
+        assert_eq!(asked(&access(nameless), &cedar).await, Ok(Verdict::Hidden));
+    }
+}
+
+#[tokio::test]
 async fn the_id_token_fills_in_name_and_email_and_nothing_else() {
     let access = || Ok(jwt(&json!({"sub": "up"})));
     let id = || Ok(jwt(&json!({"sub": "up", "email": "b@example.com", "role": "x"})));
