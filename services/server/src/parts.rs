@@ -34,7 +34,7 @@ pub(crate) use self::judge::Judge;
 pub use self::measures::Measures;
 pub(crate) use self::own::Sessions;
 pub(crate) use self::records::Recording;
-pub use self::records::Records;
+pub use self::records::{Recorded, Records};
 pub use self::unstacked::Unstacked;
 pub use self::unsupported::Unsupported;
 use crate::held::Held;

@@ -27,7 +27,7 @@ use crate::guard::{CrowdLayer, HostsLayer};
 use crate::held::Held;
 use crate::logins::{Logins, VisitLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
-use crate::parts::{About, Guards, Measures, Recording};
+use crate::parts::{About, Guards, Measures, Recorded, Recording};
 use crate::serve::{Issuer, Quiet, Reloads};
 use crate::stack::{self, McpService, OldService};
 
@@ -63,6 +63,7 @@ pub(crate) struct Fixed {
     pub(crate) gateway: Gateway,
     /// Where what happens at the authorization server is recorded.
     pub(crate) logins: Arc<Logins>,
+    pub(crate) recorded: Recorded,
 }
 
 /// What answers requests. A request runs to its end on the stack that it began with.

@@ -38,7 +38,7 @@ pub use self::seal_key::{SealKey, SealKeyError};
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::logins::Logins;
 use crate::old_clients::Clients;
-use crate::parts::{Measures, Parts, Records};
+use crate::parts::{Measures, Parts, Recorded};
 use crate::routes::{Fixed, Routes, Shared};
 
 /// How a server listens and what bounds it. Everything else is in its configuration.
@@ -65,6 +65,8 @@ pub struct Options {
     /// What stateless clients carry between rounds is sealed by the first and opened by all. Without
     /// any, a random key is made, which this process alone knows.
     pub seal_keys: Vec<SealKey>,
+    /// How events are recorded.
+    pub recorded: Recorded,
     /// Limits of the aggregating service.
     pub limits: Limits,
 }
@@ -81,6 +83,7 @@ impl Default for Options {
             drain: Duration::from_secs(10),
             threads: None,
             seal_keys: Vec::new(),
+            recorded: Recorded::default(),
             limits: Limits::default(),
         }
     }
@@ -165,7 +168,7 @@ impl Server {
         let guards = guards.for_sessions(issuer.as_ref().map(Issuer::sessions));
         let telemetry = measures.clone().map(Measures::start).transpose()?;
         let settings = settings.stacked(telemetry.as_ref());
-        let recording = records.map(Records::start).transpose()?;
+        let recording = records.map(|it| it.start(options.recorded)).transpose()?;
         let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);
         let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
@@ -183,6 +186,7 @@ impl Server {
             old: Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes)),
             gateway,
             logins,
+            recorded: options.recorded,
         };
         fixed.gateway.admit_by(guards.admissions());
         held.take_over(guards.held());

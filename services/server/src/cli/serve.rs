@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use vmcp_aggregate::settings::Limits;
+use vmcp_audit_log::Overflow;
 use vmcp_config::Duration;
 use vmcp_core::plan_lanes;
 
@@ -13,7 +14,7 @@ use super::arguments::{at_least_one, host_name, origin, positive, seal_key, thre
 use super::config::{ConfigFile, Loaded};
 use super::log;
 use super::outcome::{Failure, block_on};
-use crate::parts::About;
+use crate::parts::{About, Recorded};
 use crate::serve::{Options, SealKey, ServeError, Server};
 
 #[derive(Debug, Args)]
@@ -64,6 +65,21 @@ pub(crate) struct Serve {
     /// before the old ones. Repeatable; without any, a key is made up at each start.
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
     seal_key: Vec<SealKey>,
+    /// How many proxies in front are trusted to add who they were asked by to X-Forwarded-For: the address
+    /// that the outermost of them saw is the source of audit events.
+    #[arg(long, default_value = "0", value_name = "NUMBER")]
+    trusted_proxies: usize,
+    /// What becomes of audit events that cannot be written as fast as they come, because the disk is full
+    /// for example: they are dropped and counted, or answers wait for them.
+    #[arg(long, default_value = "drop", value_name = "WHAT")]
+    audit_overflow: AuditOverflow,
+}
+
+/// What becomes of audit events for which there is no room.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum AuditOverflow {
+    Drop,
+    Wait,
 }
 
 impl Serve {
@@ -110,7 +126,13 @@ impl Serve {
             allow_host,
             allow_origin,
             seal_key,
+            trusted_proxies,
+            audit_overflow,
         } = self;
+        let overflow = match audit_overflow {
+            AuditOverflow::Drop => Overflow::Drop,
+            AuditOverflow::Wait => Overflow::Wait,
+        };
         let limits = Limits {
             sessions: max_sessions.get(),
             session_ttl: session_ttl.into(),
@@ -126,6 +148,7 @@ impl Serve {
             drain: drain.into(),
             threads: Some(threads),
             seal_keys: seal_key,
+            recorded: Recorded { trusted_proxies, overflow },
             limits,
         };
         (config, options)

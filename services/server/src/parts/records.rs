@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use vmcp_audit::{Auditor, Selection};
-use vmcp_audit_log::{FileSink, Log, OpenError, Stdout};
+use vmcp_audit_log::{FileSink, Log, OpenError, Overflow, Stdout};
 use vmcp_config::{Audit, EventType};
 
 /// What is recorded, and where.
@@ -15,6 +15,17 @@ pub struct Records {
     file: Option<PathBuf>,
     /// What all of it was made of.
     made_of: Audit,
+}
+
+/// How events are recorded, whatever the configuration says of which.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recorded {
+    /// How many proxies in front are trusted to have added themselves to `X-Forwarded-For`: the address that
+    /// the outermost of them saw is the source of an event. With 0 it is the one at the other end.
+    pub trusted_proxies: usize,
+    /// Whether answers wait for room where events cannot be written as fast as they come; otherwise events
+    /// are dropped and counted.
+    pub overflow: Overflow,
 }
 
 /// Recording that goes on. Ends with [`Log::close`].
@@ -45,7 +56,7 @@ pub(super) fn records(audit: Audit) -> Option<Records> {
         include_request_data,
         include_response_data,
         max_data_size: usize::try_from(max_data_size).unwrap_or(usize::MAX),
-        // Nobody in front is known to be who they say they are.
+        // Who is in front is for whoever starts the server to know.
         trusted_proxies: 0,
     };
     let log = vmcp_audit_log::Settings {
@@ -65,8 +76,11 @@ impl Records {
     ///
     /// # Errors
     /// The file can be neither opened nor made.
-    pub(crate) fn start(self) -> Result<Recording, OpenError> {
+    pub(crate) fn start(self, recorded: Recorded) -> Result<Recording, OpenError> {
         let Self { events, log, file, made_of } = self;
+        let Recorded { trusted_proxies, overflow } = recorded;
+        let events = vmcp_audit::Settings { trusted_proxies, ..events };
+        let log = vmcp_audit_log::Settings { overflow, ..log };
         let log = if let Some(path) = file {
             let (log, writer) = Log::new(log, FileSink::open(path)?);
             tokio::spawn(writer.run());

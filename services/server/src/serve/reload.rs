@@ -134,7 +134,10 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
     crate::cli::log::set_debug(debug);
     let recorded = unchanged(records.as_ref(), current.recording.as_ref(), Records::same);
     let recording = match records {
-        Some(records) if !recorded => Some(records.start().map_err(|error| error.to_string())?),
+        Some(records) if !recorded => {
+            let recording = records.start(shared.fixed.recorded);
+            Some(recording.map_err(|error| error.to_string())?)
+        }
         _ => current.recording.clone().filter(|_| recorded),
     };
     for warning in warnings {

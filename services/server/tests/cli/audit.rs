@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 
 use crate::backend::Backend;
-use crate::http::request;
+use crate::http::{get, request};
 use crate::issuer::Issuer;
 use crate::login::{Client, Provider, sections};
 use crate::mcp::{Stateful, text};
@@ -94,6 +94,56 @@ fn who_did_what_at_which_backend_is_in_the_file() {
     assert_eq!(mode & 0o777, 0o600);
     let (code, _) = server.stop();
     assert_eq!(code, Some(0));
+}
+
+#[test]
+fn the_source_is_who_the_trusted_proxies_saw() {
+    for (trusted, source) in [("0", "127.0.0.1"), ("1", "198.51.100.2"), ("2", "203.0.113.9")] {
+        let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+        let log = folder.path("audit.log");
+        let text = config(&backend, ANONYMOUS, &format!(", logFile: \"{log}\""));
+        let path = folder.write("vmcp.yaml", &text);
+        let (_server, port) = Running::serve(&path, &["--trusted-proxies", trusted]);
+        let forwarded = [("x-forwarded-for", "192.0.2.1, 203.0.113.9, 198.51.100.2")];
+        request(port, "POST", "/mcp", &forwarded, "{}");
+        assert_eq!(events(&log, 1)[0]["source"]["value"], source);
+    }
+}
+
+#[test]
+fn where_no_event_may_be_lost_answers_wait_for_room() {
+    for (what, waits) in [("drop", false), ("wait", true)] {
+        let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+        // Nothing can ever be written there.
+        let audit = ", logFile: /dev/full, includeRequestData: true, maxDataSize: 1048576";
+        let path = folder.write("vmcp.yaml", &config(&backend, ANONYMOUS, audit));
+        let (_server, port) = Running::serve(&path, &["--audit-overflow", what]);
+        // Twice what the queue holds.
+        let asking = std::thread::spawn(move || {
+            let padding = "x".repeat(1 << 20);
+            let message = json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {
+                "_meta": {"pad": padding},
+            }});
+            let headers = [
+                ("content-type", "application/json"),
+                ("accept", "application/json, text/event-stream"),
+            ];
+            for _ in 0..32 {
+                request(port, "POST", "/mcp", &headers, &message.to_string());
+            }
+        });
+        if !waits {
+            asking.join().unwrap();
+            continue;
+        }
+        let patience = Instant::now() + Duration::from_secs(30);
+        while get(port, "/status")["held"]["audit_queue_bytes"].as_u64() < Some(16 << 20) {
+            assert!(Instant::now() < patience && !asking.is_finished());
+            std::thread::yield_now();
+        }
+        // From now on nobody is answered, and half of them were not.
+        assert!(!asking.is_finished());
+    }
 }
 
 #[test]
