@@ -15,7 +15,7 @@ pub enum BearerFault {
     /// It is longer than the caller takes.
     #[error("the Authorization header is too long")]
     TooLong,
-    /// Another scheme, or no text.
+    /// Another scheme, more than one word behind it, or no text.
     #[error("the Authorization header must be: Bearer <token>")]
     Form,
     /// Nothing comes after the scheme.
@@ -43,6 +43,9 @@ pub fn bearer_token(headers: &HeaderMap, longest: usize) -> Result<&str, BearerF
         return Err(BearerFault::Form);
     }
     let token = token.trim_matches(' ');
+    if token.contains([' ', '\t', ',']) {
+        return Err(BearerFault::Form);
+    }
     if token.is_empty() { Err(BearerFault::Empty) } else { Ok(token) }
 }
 
@@ -79,6 +82,9 @@ mod tests {
             (&["abc"], BearerFault::Form),
             (&["Bearer a", "Bearer a"], BearerFault::Repeated),
             (&["Bearer \u{e9}"], BearerFault::Form),
+            (&["Bearer a b"], BearerFault::Form),
+            (&["Bearer a, Bearer b"], BearerFault::Form),
+            (&["Bearer a\tb"], BearerFault::Form),
             (&[&long], BearerFault::TooLong),
         ] {
             assert_eq!(read(values), Err(fault), "{values:?}");
