@@ -5,6 +5,9 @@ use http::uri::{Authority, Scheme};
 use serde::Deserialize;
 use vmcp_jwt::KeysError;
 
+/// How much of an issuer's name is logged, in characters.
+const LONGEST_NAME: usize = 200;
+
 /// Why an issuer or a key set's address cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
@@ -71,10 +74,21 @@ impl Issuer {
             .collect()
     }
 
+    pub(crate) fn host(&self) -> &str {
+        self.authority.host()
+    }
+
     /// Where the keys are, by the metadata in `json`.
     pub(crate) fn keys(&self, json: &[u8]) -> Result<Uri, KeysError> {
         let metadata: Metadata = serde_json::from_slice(json).map_err(|_| KeysError::Malformed)?;
         if *metadata.issuer != *self.name {
+            // Often it is a slash at the end: whoever configured the name has to see both.
+            let found: String = metadata.issuer.chars().take(LONGEST_NAME).collect();
+            tracing::warn!(
+                configured = &*self.name,
+                found,
+                "an issuer's metadata names another one"
+            );
             return Err(KeysError::WrongIssuer);
         }
         address(&metadata.jwks_uri).map_err(|_| KeysError::Malformed)

@@ -166,6 +166,18 @@ impl Drop for Ahead {
     }
 }
 
+// === impl Place ===
+
+impl Place {
+    /// Who is asked first.
+    fn host(&self) -> Option<&str> {
+        match self {
+            Self::Fixed(uri) => uri.host(),
+            Self::Discovered { issuer, .. } => Some(issuer.host()),
+        }
+    }
+}
+
 // === impl Source ===
 
 impl Source {
@@ -231,7 +243,9 @@ impl Source {
         };
         self.pace().failed = Some((now, error));
         let last = self.last(now);
-        tracing::warn!(%error, older_keys_are_used = last.is_some(), "an issuer's keys cannot be fetched");
+        let older_keys_are_used = last.is_some();
+        let host = self.place.host();
+        tracing::warn!(host, %error, older_keys_are_used, "an issuer's keys cannot be fetched");
         // Older keys don't help a token that names none of them.
         last.filter(|_| lacking.is_none()).ok_or(error)
     }

@@ -273,7 +273,11 @@ async fn metadata_of_another_issuer_is_not_followed() {
     fake.keys(&[Pair::ed().jwk("1")]);
     let place = "https://id.example/t1/.well-known/openid-configuration";
     fake.put(place, 200, metadata("https://id.example/t2", "https://id.example/keys"));
+    let log = vmcp_log_capture::Log::of_this_thread();
     assert_eq!(load(&fake, nobody()).await.unwrap_err(), KeysError::WrongIssuer);
+    let names = "configured=\"https://id.example/t1\" found=\"https://id.example/t2\"";
+    assert!(log.text().contains(names), "{}", log.text());
+    assert!(log.text().contains("host=\"id.example\""), "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]
