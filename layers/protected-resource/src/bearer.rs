@@ -43,7 +43,7 @@ pub fn bearer_token(headers: &HeaderMap, longest: usize) -> Result<&str, BearerF
         return Err(BearerFault::Form);
     }
     let token = token.trim_matches(' ');
-    if token.contains([' ', '\t', ',']) {
+    if memchr::memchr3(b' ', b'\t', b',', token.as_bytes()).is_some() {
         return Err(BearerFault::Form);
     }
     if token.is_empty() { Err(BearerFault::Empty) } else { Ok(token) }
