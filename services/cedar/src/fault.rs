@@ -1,5 +1,6 @@
 //! Why policies cannot be used.
 
+use std::error::Error;
 use std::fmt;
 
 use cedar_policy::ffi::DetailedError;
@@ -49,6 +50,18 @@ impl Fault {
 
     pub(crate) fn entities(error: impl fmt::Display) -> Self {
         Self::Entities { message: error.to_string() }
+    }
+
+    /// What Cedar says of entities: what is wrong stands in the causes.
+    pub(crate) fn of_entities(error: &(dyn Error + 'static)) -> Self {
+        let mut message = error.to_string();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            message.push_str(": ");
+            message.push_str(&cause.to_string());
+            next = cause.source();
+        }
+        Self::Entities { message }
     }
 
     /// Each mistake that Cedar found in `text`.
@@ -106,4 +119,4 @@ impl fmt::Display for PolicyFaults {
     }
 }
 
-impl std::error::Error for PolicyFaults {}
+impl Error for PolicyFaults {}

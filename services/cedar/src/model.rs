@@ -77,7 +77,8 @@ impl Feature {
 impl Model {
     pub(crate) fn new(server: &str, entities: &str) -> Result<Self, Fault> {
         let entities = if entities.trim().is_empty() { "[]" } else { entities };
-        let statics = Entities::from_json_str(entities, None).map_err(Fault::entities)?;
+        let statics = Entities::from_json_str(entities, None);
+        let statics = statics.map_err(|error| Fault::of_entities(&error))?;
         let json: Value = serde_json::from_str(entities).map_err(Fault::entities)?;
         let name = |name: &str| name.parse::<EntityTypeName>().map_err(Fault::entities);
         let uid = |kind: &EntityTypeName, id: &str| {

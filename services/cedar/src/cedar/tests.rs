@@ -319,6 +319,8 @@ fn all_mistakes_are_told_at_once_with_their_place() {
     assert!(text.contains("policies[1], line 2: ") && text.contains("entitiesJson: "), "{text}");
     let odd = r#"[{"uid": {"type": "Action", "id": "call_tool"}, "attrs": {}, "parents": [{"type": "Tool", "id": "x"}]}]"#;
     assert!(Cedar::new("s", &[EVERYTHING], odd).is_err());
+    let nameless = Cedar::new("s", &[EVERYTHING], "[{}]").unwrap_err().to_string();
+    assert!(nameless.contains("uid"), "{nameless}");
     let none = Cedar::new::<&str>("s", &[], "").unwrap_err();
     assert_eq!(none.faults(), [Fault::NoPolicies]);
 }

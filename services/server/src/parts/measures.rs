@@ -138,10 +138,35 @@ fn mistake(key: &str, found: String, allowed: String) -> Mistake {
     Mistake::new(format!("telemetry.{key}"), found, allowed)
 }
 
-/// A setting that is none: its own words name the key and what is allowed.
+/// Where a setting stands that is none, what is there and what may be.
 fn told(error: &SettingsError) -> Mistake {
-    let text = error.to_string();
-    let (key, allowed) = text.split_once(": ").unwrap_or(("endpoint", &text));
-    let key = if key.starts_with("OTEL") { "endpoint" } else { key };
-    mistake(key, "what cannot be used".to_owned(), allowed.to_owned())
+    let (key, found, allowed) = match error {
+        SettingsError::Endpoint(text) => {
+            let allowed = "the URL of a collector: http(s)://host:port, or host:port";
+            ("endpoint", format!("\"{text}\""), allowed.to_owned())
+        }
+        SettingsError::Insecure(what, insecure) => {
+            let found = format!("{what} with insecure: {}", !insecure);
+            ("endpoint", found, format!("{what} with insecure: {insecure}"))
+        }
+        SettingsError::Protocol(text) => {
+            let allowed = "grpc or http/protobuf in that variable".to_owned();
+            ("endpoint", format!("{PROTOCOL}=\"{text}\""), allowed)
+        }
+        SettingsError::Sampling => {
+            ("samplingRate", "another number".to_owned(), "a number from 0.0 to 1.0".to_owned())
+        }
+        SettingsError::HeaderName(name) => {
+            ("headers", format!("\"{name}\""), "names of HTTP header fields".to_owned())
+        }
+        SettingsError::HeaderValue(name) => {
+            let allowed = "text that can stand in a header".to_owned();
+            ("headers", format!("the value of {name}"), allowed)
+        }
+        SettingsError::NoEndpoint => {
+            let allowed = "the URL of a collector, since traces or metrics are to be sent";
+            ("endpoint", "none".to_owned(), allowed.to_owned())
+        }
+    };
+    mistake(key, found, allowed)
 }

@@ -197,7 +197,7 @@ fn without_tracing_there_is_nothing_to_send_and_no_older_names_where_they_are_sw
 fn a_section_that_cannot_work_is_refused_with_what_to_change() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
     for (telemetry, path, says) in [
-        ("tracingEnabled: true", "telemetry.endpoint", "is missing"),
+        ("tracingEnabled: true", "telemetry.endpoint", "found none; allowed: the URL"),
         (
             "metricsEnabled: true, endpoint: \"http://otel:4318\"",
             "telemetry.endpoint",
@@ -211,7 +211,7 @@ fn a_section_that_cannot_work_is_refused_with_what_to_change() {
         (
             "metricsEnabled: true, endpoint: \"otel:4318\", headers: {X-A: \"hunter2\\n\"}",
             "telemetry.headers",
-            "cannot be sent",
+            "found the value of x-a; allowed: text that can stand in a header",
         ),
     ] {
         let file = folder.write("vmcp.yaml", &config(&backend, telemetry));
