@@ -1,5 +1,7 @@
 //! The authorization endpoint (RFC 6749 section 3.1, OAuth 2.1 section 3.1).
 
+mod parameter;
+
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -8,10 +10,11 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use url::Url;
 use vmcp_auth_store::{
-    Aim, Browser, Challenge, Client, ClientAuth, Consent, Digest, Login, Profile, SessionId, Stage,
-    UserId,
+    Aim, Browser, Challenge, Client, ClientAuth, Consent, Digest, Fresh, Login, Profile, SessionId,
+    Stage, UserId,
 };
 
+use self::parameter::{challenge, is_printable, max_age, prompts, scopes};
 use crate::Scopes;
 use crate::cimd::is_document_url;
 use crate::client::{Unknown, redirect_uris};
@@ -42,6 +45,7 @@ struct Checked {
     nonce: Option<String>,
     /// Whether there will be a refresh token.
     refresh: bool,
+    fresh: Fresh,
     /// Whether the person is asked even if they were before.
     ask: bool,
 }
@@ -220,11 +224,7 @@ impl Inner {
                 "nonce is longer than 512 characters, or not printable ASCII",
             ));
         }
-        let prompts = || params.get("prompt").into_iter().flat_map(|prompt| prompt.split(' '));
-        if prompts().any(|prompt| prompt == "none") {
-            let words = "nobody can be logged in without being asked";
-            return Err(Fault::new(Code::LoginRequired, words));
-        }
+        let prompts = prompts(params)?;
         let refresh = client.refresh && self.settings.scopes.is_offline();
         let scopes = scopes(params, client)?;
         Ok(Checked {
@@ -234,7 +234,12 @@ impl Inner {
             resource: self.resource(params)?,
             challenge: challenge(params)?,
             nonce: nonce.map(str::to_owned),
-            ask: prompts().any(|prompt| prompt == "consent"),
+            fresh: Fresh {
+                login: prompts.contains(&"login"),
+                select_account: prompts.contains(&"select_account"),
+                max_age: max_age(params)?,
+            },
+            ask: prompts.contains(&"consent"),
         })
     }
 
@@ -260,6 +265,7 @@ impl Inner {
             resource: Some(checked.resource.clone()),
             nonce: checked.nonce.clone(),
             refresh: checked.refresh,
+            fresh: checked.fresh,
         };
         Ok(Login {
             aim: Aim::Authorize(request),
@@ -269,6 +275,7 @@ impl Inner {
             stage: Stage::AwaitConsent { csrf: Digest::of(random::<32>()?) },
             user: None,
             profile: Profile::default(),
+            authenticated: None,
             created: self.now(),
         })
     }
@@ -341,34 +348,4 @@ impl Inner {
 /// Whether a consent was given to this client at this place.
 fn is_of(consent: &Consent, client: &Client, redirect: &RedirectUri) -> bool {
     consent.client == client.id && consent.redirect_uri == redirect.without_port()
-}
-
-/// What the client asks for, or all that it may have.
-fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, Fault> {
-    let own = Scopes::stored(&client.scopes);
-    let Some(text) = params.get("scope") else { return Ok(own) };
-    let fault = |words| Fault::new(Code::InvalidScope, words);
-    let asked = Scopes::parse(text).map_err(|_| fault("scope is malformed"))?;
-    if asked.is_subset(&own) {
-        Ok(asked)
-    } else {
-        Err(fault("a scope is none that this client registered"))
-    }
-}
-
-/// The PKCE challenge (RFC 7636 section 4.3): required, and made with S256.
-fn challenge(params: &Params<'_>) -> Result<Challenge, Fault> {
-    let challenge = params.get("code_challenge");
-    let challenge =
-        challenge.ok_or(Fault::request("code_challenge is missing: PKCE is required"))?;
-    if params.get("code_challenge_method") != Some("S256") {
-        return Err(Fault::request("code_challenge_method must be S256"));
-    }
-    challenge
-        .parse()
-        .map_err(|_| Fault::request("code_challenge is not the base64url of a SHA-256 digest"))
-}
-
-fn is_printable(text: &str, longest: usize) -> bool {
-    text.len() <= longest && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
 }

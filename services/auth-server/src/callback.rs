@@ -1,14 +1,15 @@
 //! Where upstream providers send browsers back to (RFC 6749 section 4.1.2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
 use secrecy::ExposeSecret;
 use vmcp_auth_store::{
-    Aim, Consent, Label, Login, Profile, Row, Seed, SessionHead, Stage, Subject, SubjectName,
-    Timestamp, UserId,
+    Aim, Consent, Fresh, Label, Login, Profile, Row, Seed, SessionHead, Stage, Subject,
+    SubjectName, Timestamp, UserId,
 };
 use vmcp_upstream::{Answer, AnswerFault, Declined, Exposed, Tokens};
 
@@ -23,6 +24,9 @@ use crate::page::{Trouble, redirect};
 use crate::params::Params;
 use crate::redirect::RedirectUri;
 use crate::server::{Asked, Inner, Leg};
+
+/// How far a provider's clock may be from this one.
+const SLACK: Duration = Duration::from_secs(60);
 
 /// `GET` of a callback.
 pub(crate) async fn callback(State(server): State<Arc<Inner>>, request: Request) -> Response {
@@ -130,7 +134,10 @@ impl Inner {
             Stop::Client(upstream_fault(&fault).at(at))
         })?;
         let (user, profile) = self.who(login, at, leg, &came).await?;
-        let login = Login { user: Some(user.clone()), profile, ..login.clone() };
+        let mut login = Login { user: Some(user.clone()), profile, ..login.clone() };
+        if at == 0 {
+            login.authenticated = self.authenticated(&login, &came).map_err(Stop::Client)?;
+        }
         self.link(&login, leg, came.tokens).await.map_err(Stop::Client)?;
         let Aim::Authorize(request) = &login.aim else {
             return Ok(redirect(&self.page(path::CONNECTIONS)));
@@ -148,6 +155,30 @@ impl Inner {
     fn is_of_another(&self, leg: &Leg, iss: &str) -> bool {
         let mut others = self.upstreams.iter().filter(|other| other.name != leg.name);
         others.any(|other| other.provider.issuer() == Some(iss)) && !leg.provider.may_be(iss)
+    }
+
+    /// When the person proved who they are. What a client wants there is the provider's to do; a browser could leave
+    /// it out on its way there, so it is seen to here (OpenID Connect Core 1.0 section 3.1.2.1).
+    fn authenticated(
+        &self,
+        login: &Login,
+        came: &vmcp_upstream::Login,
+    ) -> Result<Option<Timestamp>, Fault> {
+        let now = self.now();
+        let at = came.authenticated.map(|at| Timestamp::from(at).min(now));
+        let Aim::Authorize(request) = &login.aim else { return Ok(at) };
+        let Fresh { login: anew, select_account: _, max_age } = request.fresh;
+        let is_since = |least: Timestamp| at.is_some_and(|at| at + SLACK >= least);
+        let old = max_age.is_some_and(|age| {
+            at.is_none_or(|at| now.since(at) > SLACK + Duration::from_secs(age.into()))
+        });
+        if old || anew && at.is_some() && !is_since(login.created) {
+            return Err(Fault::new(
+                Code::LoginRequired,
+                "the identity provider did not have the user log in as lately as is wanted",
+            ));
+        }
+        Ok(at)
     }
 
     /// Who the person is here. The first provider says; the others only add what they link.
@@ -284,7 +315,7 @@ impl Inner {
             session: login.session,
             user: user.clone(),
             profile: login.profile.clone(),
-            authenticated: now,
+            authenticated: login.authenticated.unwrap_or(now),
         };
         let code = self.settings.hmac.code()?;
         let key = self.settings.hmac.open_code(code.expose_secret()).ok_or(Fault::server())?;

@@ -171,6 +171,7 @@ impl Inner {
             stage: Stage::AwaitConsent { csrf: cookie.digest() },
             user: Some(session.head.user.clone()),
             profile: Profile::default(),
+            authenticated: None,
             created: self.now(),
         };
         let to = self.go_on(login, leg, None).await.map_err(|fault| Trouble::from(&fault))?;

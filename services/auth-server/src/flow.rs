@@ -6,9 +6,9 @@ use axum::response::Response;
 use http::{StatusCode, Uri};
 use secrecy::ExposeSecret;
 use vmcp_auth_store::{
-    Aim, Digest, Label, Login, ProviderName, Request, SessionId, Stage, VaultError,
+    Aim, Digest, Fresh, Label, Login, ProviderName, Request, SessionId, Stage, VaultError,
 };
-use vmcp_upstream::Declined;
+use vmcp_upstream::{Declined, Freshness};
 
 use crate::error::{Code, Fault};
 use crate::opaque::nonce;
@@ -56,7 +56,7 @@ impl Inner {
         from: Option<&Digest>,
     ) -> Result<Option<Uri>, Fault> {
         let state = nonce()?;
-        let (to, kept) = leg.provider.begin(&state).await.map_err(|fault| {
+        let (to, kept) = leg.provider.begin(&state, freshness(&login, leg)).await.map_err(|fault| {
             tracing::warn!(provider = %leg.name, %fault, "a login cannot be begun at an upstream provider");
             upstream_fault(&fault).at(leg.at)
         })?;
@@ -117,6 +117,17 @@ impl Inner {
 
     pub(crate) fn trouble(&self, trouble: Trouble) -> Response {
         self.pages.trouble(trouble)
+    }
+}
+
+/// How anew a person is to log in at a provider: the first one alone says who they are.
+fn freshness(login: &Login, leg: &Leg) -> Freshness {
+    match &login.aim {
+        Aim::Authorize(request) if leg.at == 0 => {
+            let Fresh { login, select_account, max_age } = request.fresh;
+            Freshness { login, select_account, max_age }
+        }
+        Aim::Authorize(_) | Aim::Relink => Freshness::default(),
     }
 }
 

@@ -16,7 +16,8 @@ use url::Url;
 use vmcp_auth_store::{Challenge, Limits, Memory, Store};
 use vmcp_core::Clock;
 use vmcp_upstream::{
-    Answer, AnswerFault, Fault, Login, RefreshFault, Revocation, Scopes as UpstreamScopes, Tokens,
+    Answer, AnswerFault, Fault, Freshness, Login, RefreshFault, Revocation,
+    Scopes as UpstreamScopes, Tokens,
 };
 
 use crate::{
@@ -44,6 +45,8 @@ pub(crate) struct Fake {
     pub(crate) script: Mutex<Script>,
     pub(crate) refreshes: AtomicUsize,
     pub(crate) revokes: AtomicUsize,
+    /// How anew users were to log in.
+    pub(crate) wanted: Mutex<Vec<Freshness>>,
     clock: Clock,
 }
 
@@ -52,6 +55,8 @@ pub(crate) struct Fake {
 pub(crate) struct Script {
     pub(crate) subject: &'static str,
     pub(crate) synthesized: bool,
+    /// When the user proved who they are, in seconds before now.
+    pub(crate) authenticated: Option<u64>,
     pub(crate) begin: Option<Fault>,
     pub(crate) finish: Option<Fault>,
     pub(crate) refresh: Option<RefreshFault>,
@@ -98,6 +103,7 @@ impl Fake {
             script: Mutex::new(Script {
                 subject: "alice",
                 synthesized: false,
+                authenticated: None,
                 begin: None,
                 finish: None,
                 refresh: None,
@@ -107,6 +113,7 @@ impl Fake {
             }),
             refreshes: AtomicUsize::new(0),
             revokes: AtomicUsize::new(0),
+            wanted: Mutex::default(),
             clock: clock.clone(),
         })
     }
@@ -157,8 +164,13 @@ impl Upstream for Fake {
         true
     }
 
-    fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+    fn begin<'a>(
+        &'a self,
+        state: &'a str,
+        freshness: Freshness,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
         Box::pin(async move {
+            self.wanted.lock().unwrap().push(freshness);
             if let Some(fault) = self.script().begin {
                 return Err(fault);
             }
@@ -188,6 +200,9 @@ impl Upstream for Fake {
                 subject: script.subject.into(),
                 name: Some("Alice".into()),
                 email: Some("alice@example.com".into()),
+                authenticated: script
+                    .authenticated
+                    .map(|seconds| self.clock.now() - Duration::from_secs(seconds)),
                 synthesized: script.synthesized,
                 tokens: self.tokens(0),
             })

@@ -7,6 +7,7 @@ mod discovery;
 mod documents;
 mod events;
 mod faults;
+mod freshness;
 mod machine;
 mod mix_up;
 mod refresh;

@@ -6,7 +6,8 @@ use futures_util::future::BoxFuture;
 use http::Uri;
 use secrecy::{ExposeSecret, SecretSlice};
 use vmcp_upstream::{
-    Answer, Exposed, Fault, Leg, Login, Outage, Place, Provider, RefreshFault, Revocation, Tokens,
+    Answer, Exposed, Fault, Freshness, Leg, Login, Outage, Place, Provider, RefreshFault,
+    Revocation, Tokens,
 };
 
 /// An upstream identity provider; [`Provider`] is one.
@@ -24,12 +25,16 @@ pub trait Upstream: Debug + Send + Sync {
     /// Whether an answer of this provider may name `issuer` in its `iss`, as far as that is known without asking.
     fn may_be(&self, issuer: &str) -> bool;
 
-    /// Where to send a browser, and what to give to [`Upstream::finish`] when it comes back: secrets, to be
+    /// Where to send a browser whose user is to log in as anew as `freshness` says, and what to give to [`Upstream::finish`] when it comes back: secrets, to be
     /// kept encrypted.
     ///
     /// # Errors
     /// The login cannot be begun.
-    fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>>;
+    fn begin<'a>(
+        &'a self,
+        state: &'a str,
+        freshness: Freshness,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>>;
 
     /// Redeems the answer, and says who logged in. It is first seen whether the answer is this leg's, whatever
     /// it says (RFC 9207 section 2.4).
@@ -72,9 +77,13 @@ impl Upstream for Provider {
         self.may_be(issuer)
     }
 
-    fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+    fn begin<'a>(
+        &'a self,
+        state: &'a str,
+        freshness: Freshness,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
         Box::pin(async move {
-            let (to, leg) = self.begin(state).await?;
+            let (to, leg) = self.begin_anew(state, freshness).await?;
             let kept = serde_json::to_vec(&Exposed(&leg)).map_err(|_| malformed())?;
             Ok((to, kept.into()))
         })

@@ -21,7 +21,7 @@ pub use memory::Memory;
 pub use record::client::{ApplicationType, Client, ClientAuth};
 pub use record::code::{CodeAnswer, Seed, Started, Taken};
 pub use record::grant::{Grant, GrantAnswer, Presented, Previous, Refresh, Rotation};
-pub use record::login::{Aim, Login, Request, Stage};
+pub use record::login::{Aim, Fresh, Login, Request, Stage};
 pub use record::session::{Row, RowLock, Session, SessionHead};
 pub use record::user::{Browser, Consent, Profile, Subject, User};
 pub use sealed::Sealed;

@@ -6,6 +6,7 @@ mod discovery;
 mod endpoint;
 mod fault;
 mod form;
+mod freshness;
 mod id_token;
 mod leg;
 mod mapping;
@@ -24,6 +25,7 @@ pub use self::{
     client::{Dynamic, Fixed, RegistrationPlace},
     endpoint::{Endpoint, Issuer},
     fault::{AnswerFault, Blame, Declined, Fault, IdentityFault, Outage, Place, RefreshFault},
+    freshness::Freshness,
     leg::{Answer, Leg},
     mapping::{FieldMapping, Headers, Method, Path, TokenMapping, UserInfo},
     provider::{Provider, Revocation},

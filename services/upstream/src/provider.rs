@@ -15,8 +15,8 @@ use self::ground::{Ground, PartyRef, Speaks};
 use crate::leg::random;
 use crate::web::{Web, Webs};
 use crate::{
-    Answer, Endpoint, Fault, Leg, Login, Outage, Params, Place, RefreshFault, Registrations,
-    Scopes, Settings, SettingsError, Tokens,
+    Answer, Endpoint, Fault, Freshness, Leg, Login, Outage, Params, Place, RefreshFault,
+    Registrations, Scopes, Settings, SettingsError, Tokens,
 };
 
 mod credentials;
@@ -162,7 +162,15 @@ impl Provider {
     /// # Errors
     /// The provider's metadata cannot be had, or this server cannot register.
     pub async fn begin(&self, state: &str) -> Result<(Uri, Leg), Fault> {
-        self.0.bounded(Place::Discovery, self.0.begin(state)).await
+        self.begin_anew(state, Freshness::default()).await
+    }
+
+    /// The same, for a user who is to log in as anew as `freshness` says.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin).
+    pub async fn begin_anew(&self, state: &str, freshness: Freshness) -> Result<(Uri, Leg), Fault> {
+        self.0.bounded(Place::Discovery, self.0.begin(state, freshness)).await
     }
 
     /// Redeems the code of `answer`, and says who logged in. A leg is used once, whatever comes of it.
@@ -218,7 +226,7 @@ impl Inner {
         matches!(&self.speaks, Speaks::Oauth2(plain) if plain.user_info.is_none())
     }
 
-    async fn begin(&self, state: &str) -> Result<(Uri, Leg), Fault> {
+    async fn begin(&self, state: &str, freshness: Freshness) -> Result<(Uri, Leg), Fault> {
         let ground = self.speaks.ground().await?;
         let endpoint = ground.authorization()?;
         let client_id = match ground.party() {
@@ -239,7 +247,7 @@ impl Inner {
             scopes: self.scopes.clone(),
             begun: self.clock.now(),
         };
-        let uri = self.authorization_request(endpoint, &leg, state)?;
+        let uri = self.authorization_request(endpoint, &leg, state, freshness)?;
         Ok((uri, leg))
     }
 
@@ -249,6 +257,7 @@ impl Inner {
         endpoint: &Endpoint,
         leg: &Leg,
         state: &str,
+        freshness: Freshness,
     ) -> Result<Uri, Fault> {
         let mut query = Serializer::new(String::new());
         query
@@ -264,7 +273,15 @@ impl Inner {
         if let Some(nonce) = &leg.nonce {
             query.append_pair("nonce", nonce.expose_secret());
         }
-        query.extend_pairs(self.params.iter());
+        if let Some(prompt) = freshness.prompt(self.params.get("prompt")) {
+            query.append_pair("prompt", &prompt);
+        }
+        let max_age = freshness.max_age.map(|seconds| seconds.to_string());
+        if let Some(max_age) = max_age.as_deref().or(self.params.get("max_age")) {
+            query.append_pair("max_age", max_age);
+        }
+        let merged = |name: &str| name == "prompt" || name == "max_age";
+        query.extend_pairs(self.params.iter().filter(|(name, _)| !merged(name)));
         let uri = endpoint.uri();
         let separator = if uri.query().is_some() { '&' } else { '?' };
         let uri = format!("{uri}{separator}{}", query.finish());

@@ -180,6 +180,10 @@ impl Params {
         if params.contains_key("") { Err(SettingsError::Param) } else { Ok(Self(params)) }
     }
 
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }

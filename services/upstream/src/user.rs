@@ -1,6 +1,8 @@
 //! Who the user is: by an id token, a userinfo endpoint, or, where a provider says nothing, by the access
 //! token alone.
 
+use std::time::{Duration, SystemTime};
+
 use aws_lc_rs::digest;
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
@@ -24,6 +26,8 @@ pub(crate) struct User {
     pub(crate) subject: Box<str>,
     pub(crate) name: Option<Box<str>>,
     pub(crate) email: Option<Box<str>>,
+    /// When they proved it, as far as an id token says.
+    pub(crate) authenticated: Option<SystemTime>,
 }
 
 impl User {
@@ -37,7 +41,15 @@ impl User {
             subject: subject.ok_or(IdentityFault::NoSubject)?.into(),
             name: fields.name(answer).and_then(|name| shown(&name)),
             email: fields.email(answer).filter(|_| !unverified).and_then(|email| shown(&email)),
+            authenticated: None,
         })
+    }
+
+    /// Who an id token's claims speak of, and since when it is certain (`auth_time`).
+    pub(crate) fn of_id_token(claims: &Map<String, Value>) -> Result<Self, Fault> {
+        let time = claims.get("auth_time").and_then(Value::as_u64).map(Duration::from_secs);
+        let authenticated = time.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(time));
+        Ok(Self { authenticated, ..Self::of(claims, &FieldMapping::default())? })
     }
 
     /// A subject that is nobody in particular: `tk-` and the first 16 bytes of the access token's SHA-256.
@@ -45,7 +57,7 @@ impl User {
         let hash = digest::digest(&digest::SHA256, access.expose_secret().as_bytes());
         let hex = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
         let subject = ["tk-".to_owned()].into_iter().chain(hex).collect::<String>();
-        Self { subject: subject.into(), name: None, email: None }
+        Self { subject: subject.into(), name: None, email: None, authenticated: None }
     }
 
     /// What the id token says of the user, completed by what the userinfo answer says of the same user.
@@ -68,6 +80,7 @@ impl User {
             subject: said.subject,
             name: said.name.or(self.name),
             email: said.email.or(before),
+            authenticated: self.authenticated,
         })
     }
 }

@@ -61,12 +61,14 @@ fn login(client: &ClientId, session: SessionId) -> Login {
             resource: None,
             nonce: None,
             refresh: true,
+            fresh: vmcp_auth_store::Fresh::default(),
         }),
         session,
         browser: Digest::of("cookie"),
         stage: Stage::AwaitConsent { csrf: Digest::of("csrf") },
         user: None,
         profile: Profile::default(),
+        authenticated: None,
         created: Timestamp::default(),
     }
 }

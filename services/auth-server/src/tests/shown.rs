@@ -27,6 +27,7 @@ fn request() -> Request {
         resource: Some(RESOURCE.into()),
         nonce: Some(MARK.into()),
         refresh: true,
+        fresh: vmcp_auth_store::Fresh::default(),
     }
 }
 
@@ -47,6 +48,7 @@ fn login(stage: Stage) -> Login {
         stage,
         user: Some(UserId::new("alice").unwrap()),
         profile: profile(),
+        authenticated: None,
         created: Timestamp::from_millis(NOW * 1000),
     }
 }
@@ -178,6 +180,7 @@ fn nothing_that_a_provider_gave_is_shown() {
         subject: MARK.into(),
         name: Some(MARK.into()),
         email: Some(MARK.into()),
+        authenticated: None,
         synthesized: false,
         tokens: tokens.clone(),
     };

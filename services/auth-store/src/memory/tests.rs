@@ -49,6 +49,7 @@ fn relink(clock: &Clock) -> Login {
         stage: Stage::AwaitConsent { csrf: Digest::of("csrf") },
         user: None,
         profile: Profile::default(),
+        authenticated: None,
         created: clock.now().into(),
     }
 }

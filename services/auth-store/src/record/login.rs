@@ -24,6 +24,9 @@ pub struct Login {
     pub user: Option<UserId>,
     /// What the first provider says of them.
     pub profile: Profile,
+    /// When they proved it to that provider, as far as it says.
+    #[serde(default)]
+    pub authenticated: Option<Timestamp>,
     /// When it began.
     pub created: Timestamp,
 }
@@ -59,6 +62,20 @@ pub struct Request {
     /// Whether it gets a refresh token.
     #[serde(default)]
     pub refresh: bool,
+    /// How anew the person is to log in.
+    #[serde(default)]
+    pub fresh: Fresh,
+}
+
+/// How anew a person is to log in (OpenID Connect Core section 3.1.2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fresh {
+    /// They prove anew who they are (`prompt=login`).
+    pub login: bool,
+    /// They choose an account (`prompt=select_account`).
+    pub select_account: bool,
+    /// How many seconds ago they may have proved it at most (`max_age`).
+    pub max_age: Option<u32>,
 }
 
 /// What a login waits for.
@@ -96,8 +113,17 @@ impl Login {
 
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { client, redirect_uri, state, challenge: _, scopes, resource, nonce, refresh } =
-            self;
+        let Self {
+            client,
+            redirect_uri,
+            state,
+            challenge: _,
+            scopes,
+            resource,
+            nonce,
+            refresh,
+            fresh,
+        } = self;
         f.debug_struct("Request")
             .field("client", client)
             .field("redirect_uri", redirect_uri)
@@ -106,6 +132,7 @@ impl fmt::Debug for Request {
             .field("resource", resource)
             .field("nonce", &nonce.is_some())
             .field("refresh", refresh)
+            .field("fresh", fresh)
             .finish_non_exhaustive()
     }
 }

@@ -43,7 +43,7 @@ impl Inner {
         if !leg.nonce.as_ref().is_some_and(|nonce| id_token::has_nonce(claims.object(), nonce)) {
             return Err(IdentityFault::Nonce.into());
         }
-        let user = User::of(claims.object(), &FieldMapping::default())?;
+        let user = User::of_id_token(claims.object())?;
         if let Some(info) = &oidc.user_info {
             let answer = user::ask(&self.configured, info, access).await?;
             return user.completed(&answer, &info.fields);

@@ -12,6 +12,7 @@ use super::{Inner, Revocation};
 use crate::answer::Granted;
 use crate::client::is_printable;
 use crate::discovery::Metadata;
+use crate::user::User;
 use crate::{
     Answer, AnswerFault, Fault, IdentityFault, Leg, Login, Place, RefreshFault, Tokens, form,
     id_token,
@@ -67,8 +68,9 @@ impl Inner {
             subject: user.subject.clone(),
             client_id: leg.client_id.clone(),
         };
+        let User { subject, name, email, authenticated } = user;
         let synthesized = self.synthesizes();
-        Ok(Login { subject: user.subject, name: user.name, email: user.email, synthesized, tokens })
+        Ok(Login { subject, name, email, authenticated, synthesized, tokens })
     }
 
     pub(super) async fn refresh(&self, old: &Tokens) -> Result<Tokens, RefreshFault> {

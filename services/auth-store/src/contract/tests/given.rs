@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use vmcp_core::Clock;
 
 use crate::{
-    Aim, ApplicationType, Challenge, Client, ClientAuth, ClientId, Digest, Grant, GrantId, Login,
-    Presented, Profile, ProviderName, Refresh, Request, Row, Sealed, Seed, SessionHead, SessionId,
-    Stage, Started, Store, Taken, Timestamp, UserId,
+    Aim, ApplicationType, Challenge, Client, ClientAuth, ClientId, Digest, Fresh, Grant, GrantId,
+    Login, Presented, Profile, ProviderName, Refresh, Request, Row, Sealed, Seed, SessionHead,
+    SessionId, Stage, Started, Store, Taken, Timestamp, UserId,
 };
 
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
@@ -69,6 +69,7 @@ pub(super) fn login(client: &str) -> Login {
             resource: Some("https://mcp.example/mcp".to_owned()),
             nonce: None,
             refresh: true,
+            fresh: Fresh { login: true, select_account: false, max_age: Some(60) },
         }),
         session: session(1),
         browser: digest("cookie"),
@@ -78,6 +79,7 @@ pub(super) fn login(client: &str) -> Login {
         },
         user: None,
         profile: Profile::default(),
+        authenticated: Some(Timestamp::from_millis(2)),
         created: Timestamp::from_millis(1),
     }
 }

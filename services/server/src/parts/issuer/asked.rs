@@ -8,7 +8,8 @@ use http::Uri;
 use secrecy::SecretSlice;
 use vmcp_auth_server::Upstream;
 use vmcp_upstream::{
-    Answer, Client, Fault, Kind, Login, Provider, RefreshFault, Revocation, Settings, Tokens,
+    Answer, Client, Fault, Freshness, Kind, Login, Provider, RefreshFault, Revocation, Settings,
+    Tokens,
 };
 
 use super::report::Found;
@@ -109,9 +110,13 @@ impl Upstream for Asked {
         self.provider.may_be(issuer)
     }
 
-    fn begin<'a>(&'a self, state: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+    fn begin<'a>(
+        &'a self,
+        state: &'a str,
+        freshness: Freshness,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
         Box::pin(async move {
-            let outcome = Upstream::begin(&self.provider, state).await;
+            let outcome = Upstream::begin(&self.provider, state, freshness).await;
             self.memory().begin = outcome.as_ref().err().and_then(trouble);
             outcome
         })

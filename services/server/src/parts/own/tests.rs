@@ -4,7 +4,7 @@ use secrecy::SecretSlice;
 use vmcp_auth_server::{Audience, Audiences, HmacRing, IssuerUrl, Keys, Settings, Upstream};
 use vmcp_auth_store::{Limits, Memory};
 use vmcp_core::Clock;
-use vmcp_upstream::{Answer, Fault, Login, RefreshFault, Revocation, Tokens};
+use vmcp_upstream::{Answer, Fault, Freshness, Login, RefreshFault, Revocation, Tokens};
 
 use super::*;
 
@@ -31,7 +31,11 @@ impl Upstream for Closed {
         true
     }
 
-    fn begin<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+    fn begin<'a>(
+        &'a self,
+        _: &'a str,
+        _: Freshness,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
         ready(Err(Fault::Misfit("closed"))).boxed()
     }
 

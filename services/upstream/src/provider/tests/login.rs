@@ -68,6 +68,28 @@ async fn plain_oauth_sends_no_nonce_but_pkce() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_sends_a_user_can_have_them_log_in_anew_and_hears_when_they_did() {
+    let fake = Fake::new();
+    let mut settings = oidc();
+    let params = [("prompt", "consent"), ("max_age", "3600"), ("audience", "x")];
+    let params = params.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    settings.params = Params::new(params).unwrap();
+    let provider = fake.provider(settings, &clock());
+    let (uri, _) = provider.begin("s").await.unwrap();
+    let sent = query(&uri);
+    assert_eq!((&*sent["prompt"], &*sent["max_age"], &*sent["audience"]), ("consent", "3600", "x"));
+    let anew = Freshness { login: true, max_age: Some(60), ..Freshness::default() };
+    let (uri, leg) = provider.begin_anew("s", anew).await.unwrap();
+    let sent = query(&uri);
+    assert_eq!((&*sent["prompt"], &*sent["max_age"]), ("consent login", "60"));
+    assert_eq!(uri.query().unwrap().matches("prompt=").count(), 1);
+    fake.state().nonce = sent.get("nonce").cloned();
+    fake.state().claims = json!({"auth_time": NOW - 7});
+    let login = provider.finish(&leg, answer(None)).await.unwrap();
+    assert_eq!(login.authenticated, Some(now() - Duration::from_secs(7)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_login_says_who_it_is_and_brings_the_tokens() {
     let fake = Fake::new();
     fake.state().claims = json!({"name": "Alice", "email": "alice@example.com"});

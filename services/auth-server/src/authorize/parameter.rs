@@ -1,0 +1,60 @@
+//! What single parameters of an authorization request mean.
+
+use vmcp_auth_store::{Challenge, Client};
+
+use crate::Scopes;
+use crate::error::{Code, Fault};
+use crate::params::Params;
+
+/// What the client asks for, or all that it may have.
+pub(super) fn scopes(params: &Params<'_>, client: &Client) -> Result<Scopes, Fault> {
+    let own = Scopes::stored(&client.scopes);
+    let Some(text) = params.get("scope") else { return Ok(own) };
+    let fault = |words| Fault::new(Code::InvalidScope, words);
+    let asked = Scopes::parse(text).map_err(|_| fault("scope is malformed"))?;
+    if asked.is_subset(&own) {
+        Ok(asked)
+    } else {
+        Err(fault("a scope is none that this client registered"))
+    }
+}
+
+/// How the person is to be asked.
+pub(super) fn prompts<'a>(params: &'a Params<'_>) -> Result<Vec<&'a str>, Fault> {
+    let prompts: Vec<_> =
+        params.get("prompt").into_iter().flat_map(|text| text.split(' ')).collect();
+    match prompts.as_slice() {
+        ["none"] => {
+            Err(Fault::new(Code::LoginRequired, "nobody can be logged in without being asked"))
+        }
+        several if several.contains(&"none") => {
+            Err(Fault::request("prompt has none and something else"))
+        }
+        _ => Ok(prompts),
+    }
+}
+
+/// How many seconds ago the person may have proved who they are at most.
+pub(super) fn max_age(params: &Params<'_>) -> Result<Option<u32>, Fault> {
+    let digits = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let read = |text: &str| Some(text).filter(digits)?.parse().ok();
+    let fault = Fault::request("max_age is no number of seconds");
+    params.get("max_age").map(|text| read(text).ok_or(fault)).transpose()
+}
+
+/// The PKCE challenge (RFC 7636 section 4.3): required, and made with S256.
+pub(super) fn challenge(params: &Params<'_>) -> Result<Challenge, Fault> {
+    let challenge = params.get("code_challenge");
+    let challenge =
+        challenge.ok_or(Fault::request("code_challenge is missing: PKCE is required"))?;
+    if params.get("code_challenge_method") != Some("S256") {
+        return Err(Fault::request("code_challenge_method must be S256"));
+    }
+    challenge
+        .parse()
+        .map_err(|_| Fault::request("code_challenge is not the base64url of a SHA-256 digest"))
+}
+
+pub(super) fn is_printable(text: &str, longest: usize) -> bool {
+    text.len() <= longest && text.bytes().all(|byte| (0x20..=0x7e).contains(&byte))
+}
