@@ -54,6 +54,7 @@ pub(crate) struct Fake {
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) subject: &'static str,
+    pub(crate) client_id: &'static str,
     pub(crate) synthesized: bool,
     /// When the user proved who they are, in seconds before now.
     pub(crate) authenticated: Option<u64>,
@@ -102,6 +103,7 @@ impl Fake {
             redirect_uri: Uri::from_static("https://as.example/oauth/callback"),
             script: Mutex::new(Script {
                 subject: "alice",
+                client_id: "us",
                 synthesized: false,
                 authenticated: None,
                 begin: None,
@@ -136,7 +138,7 @@ impl Fake {
             expires_at: script.expires_in.map(|seconds| now + Duration::from_secs(seconds)),
             scopes: UpstreamScopes::new(["read"]).unwrap(),
             subject: script.subject.into(),
-            client_id: "us".into(),
+            client_id: script.client_id.into(),
         }
     }
 }

@@ -151,12 +151,15 @@ async fn a_login_that_somebody_else_began_does_not_end_here() {
 async fn two_cookies_of_the_same_name_are_none() {
     let world = World::new();
     let client = world.client().await;
-    let mut browser = Browser::default();
-    let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
-    let cookie = browser.cookie.clone().unwrap();
     let planted = format!("__Host-vmcp-browser={}", "A".repeat(43));
-    browser.cookie = Some(format!("{planted}; {cookie}"));
-    assert_eq!(browser.get(&world, &World::at_provider(&corp)).await.status, 403);
+    for is_first in [true, false] {
+        let mut browser = Browser::default();
+        let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+        let own = browser.cookie.take().unwrap();
+        let both = if is_first { [&*planted, &*own] } else { [&*own, &*planted] };
+        browser.cookie = Some(both.join("; "));
+        assert_eq!(browser.get(&world, &World::at_provider(&corp)).await.status, 403, "{is_first}");
+    }
 }
 
 #[tokio::test]
@@ -265,6 +268,21 @@ async fn a_failed_leg_tells_the_client_and_leaves_nothing() {
 }
 
 #[tokio::test]
+async fn an_answer_that_says_something_twice_is_none() {
+    let world = World::new();
+    let client = world.client().await;
+    for more in ["code=another", "error=access_denied&error=x", "iss=a&iss=b", "x=1&x=1"] {
+        let mut browser = Browser::default();
+        let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+        let back = format!("{}&{more}", World::at_provider(&corp));
+        let answer = answered(&browser.get(&world, &back).await);
+        let words = param(&answer, "error_description").unwrap();
+        assert!(words.contains("malformed"), "{more}: {words}");
+    }
+    assert_eq!(world.store.counts().await.unwrap().users, 0);
+}
+
+#[tokio::test]
 async fn a_code_of_one_leg_is_no_good_at_another() {
     let world = World::new();
     let client = world.client().await;
@@ -305,6 +323,14 @@ async fn a_made_up_subject_is_the_token_s_own() {
     let token = world.server.verifier(crate::testing::RESOURCE).unwrap().verify(&access).unwrap();
     assert_eq!(token.subject, "tk-0123456789abcdef0123456789abcdef");
     assert_eq!(world.store.counts().await.unwrap().users, 0);
+    // It is another one each time, which is no other person.
+    let mut browser = Browser::default();
+    let address = World::authorize(&client, &[]);
+    world.log_in_at(&mut browser, &address).await;
+    world.corp.set(|script| script.subject = "tk-f123456789abcdef0123456789abcdef");
+    assert_eq!(browser.get(&world, &address).await.status, 303);
+    let answer = world.log_in_at(&mut browser, &address).await;
+    assert!(param(&answer, "code").is_some(), "{answer}");
 }
 
 #[tokio::test]
@@ -323,7 +349,12 @@ async fn a_refresh_token_is_carried_forward_for_the_same_subject_alone() {
     assert!(row(&world.tokens(&client).await.access).await);
     world.git.set(|script| script.refresh_token = None);
     assert!(row(&world.tokens(&client).await.access).await);
-    world.git.set(|script| script.subject = "somebody-else");
+    // No other client than the one that it was given to can use it.
+    world.git.set(|script| script.client_id = "us-again");
+    assert!(!row(&world.tokens(&client).await.access).await);
+    world.git.set(|script| {
+        (script.client_id, script.subject) = ("us", "somebody-else");
+    });
     assert!(!row(&world.tokens(&client).await.access).await);
 }
 

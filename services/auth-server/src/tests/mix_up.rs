@@ -41,7 +41,7 @@ fn provider(world: &World, name: &str, kind: Kind) -> Arc<dyn Upstream> {
     let settings = Settings {
         name: name.into(),
         kind,
-        redirect_uri: Endpoint::new("https://as.example/oauth/callback").unwrap(),
+        redirect_uri: Endpoint::new(&format!("https://as.example/back/{name}")).unwrap(),
         scopes: Scopes::new(["openid"]).unwrap(),
         params: Params::default(),
         client_name: "vmcp".into(),
@@ -101,7 +101,7 @@ async fn an_error_is_taken_from_whom_it_is_expected_only_as_a_code_is() {
         assert_eq!(to.host_str(), Some("id.example"));
         let state = param(&to, "state").unwrap();
         let iss = iss.map(|iss| format!("&iss={iss}")).unwrap_or_default();
-        let back = format!("/oauth/callback?{said}&state={state}{iss}");
+        let back = format!("/back/corp?{said}&state={state}{iss}");
         let answer = browser.get(&world, &back).await.location();
         assert!(answer.starts_with(APP), "{answer}");
         let answer = url::Url::parse(&answer).unwrap();
@@ -126,9 +126,29 @@ async fn a_provider_without_a_known_issuer_is_not_answered_for_by_one_that_has_o
         let to = world.consent(&mut browser, &authorize).await;
         assert!(to.starts_with(at), "{to}");
         let state = param(&url::Url::parse(&to).unwrap(), "state").unwrap();
-        let back = format!("/oauth/callback?error=access_denied&state={state}&iss={PROVIDER}");
+        let back = format!("/back/git?error=access_denied&state={state}&iss={PROVIDER}");
         let answer = url::Url::parse(&browser.get(&world, &back).await.location()).unwrap();
         let words = param(&answer, "error_description").unwrap();
         assert_eq!(words.contains("cancelled"), !mixed_up, "{words}");
+    }
+}
+
+/// Each provider with an address of its own to come back to is the defence where none names its issuer (RFC 9700
+/// section 4.4.2).
+#[tokio::test]
+async fn an_answer_at_another_providers_address_is_none() {
+    let world = World::new();
+    let client = world.client().await;
+    let providers = ["git", "lab"]
+        .map(|name| provider(&world, name, oauth2(&format!("https://{name}.example"))));
+    let world = World::behind(&world, providers.to_vec());
+    for (path, words) in [("/back/git", "cancelled"), ("/back/lab", "malformed")] {
+        let mut browser = Browser::default();
+        let to = world.consent(&mut browser, &World::authorize(&client, &[])).await;
+        let state = param(&url::Url::parse(&to).unwrap(), "state").unwrap();
+        let back = format!("{path}?error=access_denied&state={state}");
+        let answer = browser.get(&world, &back).await.told();
+        let told = param(&answer, "error_description").unwrap();
+        assert!(told.contains(words), "{path}: {told}");
     }
 }

@@ -145,7 +145,16 @@ async fn a_refresh_token_that_nobody_uses_ends_and_so_does_every_grant() {
     let mut token = world.tokens(&client).await.refresh;
     for at in 0.. {
         assert!(at < 16, "a grant that is used lives for ever");
-        world.clock.advance(day * 6);
+        // An access token does not outlast its grant, which ends after 90 days.
+        if at == 14 {
+            world.clock.advance(day * 5 + std::time::Duration::from_secs((24 * 60 - 1) * 60));
+            let came = world.refresh(&client, &token).await;
+            assert_eq!(came.json()["expires_in"], 60);
+            token = came.tokens().refresh;
+            world.clock.advance(std::time::Duration::from_secs(60));
+        } else {
+            world.clock.advance(day * 6);
+        }
         let came = world.refresh(&client, &token).await;
         if came.status != 200 {
             assert_eq!(at, 14);
@@ -237,6 +246,15 @@ async fn introspection_is_for_clients_with_a_secret_and_their_own_tokens() {
     assert_eq!((&access["active"], &access["client_id"]), (&json!(true), &json!(id)));
     assert!(access.get("tsid").is_none());
     assert_eq!(ask(&got.refresh).await["active"], true);
+    let form = [
+        ("grant_type", "refresh_token"),
+        ("client_id", &id),
+        ("client_secret", &secret),
+        ("refresh_token", &got.refresh),
+    ];
+    let next = world.post("/oauth/token", &form).await.tokens();
+    assert_eq!(ask(&got.refresh).await, json!({"active": false}), "it was used");
+    assert_eq!(ask(&next.refresh).await["active"], true);
     let public = world.client().await;
     for foreign in
         [world.tokens(&public).await.access, world.tokens(&public).await.refresh, "x".into()]

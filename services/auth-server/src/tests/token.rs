@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
-use vmcp_auth_store::Limits;
+use vmcp_auth_store::{Digest, Limits};
 use vmcp_jwt::TokenFault;
 
 use crate::testing::{
@@ -76,7 +76,9 @@ async fn an_id_token_is_for_the_client_and_no_access_token() {
         (&claims["aud"], &claims["nonce"], &claims["email"], &claims["name"]),
         (&json!(client), &json!("n-1"), &json!("alice@example.com"), &Value::Null)
     );
-    assert!(claims["at_hash"].is_string());
+    // The left half of SHA-256, for a token that is signed with ES256 (section 3.1.3.6).
+    let hash = Digest::of(got["access_token"].as_str().unwrap());
+    assert_eq!(claims["at_hash"], URL_SAFE_NO_PAD.encode(&hash.as_bytes()[..16]));
     assert!(world.server.verifier(RESOURCE).unwrap().verify(id).is_err());
     // Without openid there is none.
     let address = World::authorize(&client, &[("scope", "email")]);
@@ -316,6 +318,14 @@ async fn tokens_are_for_the_resource_that_was_asked_for() {
     assert!(
         world.server.verifier("https://mcp.example/other").unwrap().verify(&got.access).is_err()
     );
+    // A refresh does not make them good for another one.
+    let other = [
+        ("grant_type", "refresh_token"),
+        ("client_id", &client),
+        ("refresh_token", &got.refresh),
+        ("resource", "https://mcp.example/other"),
+    ];
+    assert_eq!(world.post("/oauth/token", &other).await.error(), "invalid_target");
     // With two, one has to be named.
     let came =
         Browser::default().get(&world, &World::authorize(&client, &[("resource", "")])).await;

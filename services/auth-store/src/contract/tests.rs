@@ -54,6 +54,7 @@ tests! { $
         a_code_that_nobody_took_starts_no_grant
         a_grant_of_another_session_is_not_started
         a_code_of_an_ended_session_is_not_kept
+        a_session_that_ends_while_its_code_is_redeemed_gives_no_grant
         a_code_that_expired_is_unknown_and_a_taken_one_is_known_longer
         a_grant_without_refresh_tokens_can_be_revoked
         codes_and_grants_are_capped;

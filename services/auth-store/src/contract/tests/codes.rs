@@ -136,6 +136,18 @@ pub async fn a_grant_of_another_session_is_not_started(fresh: impl AsyncFn(Limit
     assert_eq!(store.session(&session(2)).await.unwrap().unwrap().grant, None);
 }
 
+pub async fn a_session_that_ends_while_its_code_is_redeemed_gives_no_grant(
+    fresh: impl AsyncFn(Limits) -> World,
+) {
+    let World { store, replica, clock } = fresh(Limits::default()).await;
+    let code = given_code(&*store, 1, &clock).await;
+    assert!(matches!(take(&*store, &code, "client", "verifier").await, Taken::Fresh(_)));
+    assert!(replica.drop_session(&session(1)).await.unwrap().is_some());
+    assert_eq!(store.start_grant(&code, &grant(1, &clock)).await, Ok(Started::Refused));
+    let answer = store.grant(&grant_id(1), &client_id("client")).await.unwrap();
+    assert_eq!(answer.grant, None);
+}
+
 pub async fn a_code_of_an_ended_session_is_not_kept(fresh: impl AsyncFn(Limits) -> World) {
     let World { store, clock, .. } = fresh(Limits::default()).await;
     given_session(&*store, 1, &clock).await;
