@@ -294,11 +294,20 @@ fn what_cannot_work_together_is_refused_with_its_place() {
                 "oauth2Config.redirectUri",
                 "another endpoint",
             ),
-            (with("  baselineClientScopes: [root]\n"), "authServer.baselineClientScopes", "root"),
             (
-                with("  tokenLifespans: {accessTokenLifespan: 25h}\n"),
+                with("  baselineClientScopes: [root]\n"),
+                "authServer.baselineClientScopes: found \"root\"",
+                "openid profile",
+            ),
+            (
+                with("  tokenLifespans: {accessTokenLifespan: 25h, refreshTokenLifespan: 1m}\n"),
                 "authServer.tokenLifespans.accessTokenLifespan",
                 "24 hours",
+            ),
+            (
+                with("  tokenLifespans: {accessTokenLifespan: 25h, refreshTokenLifespan: 1m}\n"),
+                "authServer.tokenLifespans.refreshTokenLifespan",
+                "30 days",
             ),
             (oidc("resource: \"http://localhost/\""), "incomingAuth.oidc.audience", "the resource"),
             (oidc("jwksUrl: \"https://a.test/k\""), "incomingAuth.oidc.jwksUrl", "jwks.json"),

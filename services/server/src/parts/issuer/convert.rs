@@ -152,18 +152,23 @@ impl Converter {
         let TokenLifespans { access_token_lifespan, auth_code_lifespan, refresh_token_lifespan } =
             *lifespans;
         let (access, refresh) = (access_token_lifespan.into(), refresh_token_lifespan.into());
-        let lifespans = Lifespans::new(access, refresh, auth_code_lifespan.into());
-        lifespans
-            .map_err(|fault| {
-                let (key, found) = match fault {
-                    LifespanFault::Access => ("accessTokenLifespan", access_token_lifespan),
-                    LifespanFault::Refresh => ("refreshTokenLifespan", refresh_token_lifespan),
-                    LifespanFault::Code => ("authCodeLifespan", auth_code_lifespan),
-                };
-                let at = format!("{AT}.tokenLifespans.{key}");
-                self.refuse(at, found.to_string(), fault.to_string());
-            })
-            .ok()
+        let (code, usual) = (auth_code_lifespan.into(), Lifespans::default());
+        // Each beside those that are right, so that all that are wrong are told.
+        for tried in [
+            Lifespans::new(access, usual.refresh(), usual.code()),
+            Lifespans::new(usual.access(), refresh, usual.code()),
+            Lifespans::new(usual.access(), usual.refresh(), code),
+        ] {
+            let Err(fault) = tried else { continue };
+            let (key, found) = match fault {
+                LifespanFault::Access => ("accessTokenLifespan", access_token_lifespan),
+                LifespanFault::Refresh => ("refreshTokenLifespan", refresh_token_lifespan),
+                LifespanFault::Code => ("authCodeLifespan", auth_code_lifespan),
+            };
+            let at = format!("{AT}.tokenLifespans.{key}");
+            self.refuse(at, found.to_string(), fault.to_string());
+        }
+        Lifespans::new(access, refresh, code).ok()
     }
 
     /// What would send somebody elsewhere for what is here.
@@ -189,17 +194,31 @@ impl Converter {
             }
         }
         let Err(fault) = issuing.try_out() else { return };
-        let path = match &fault {
+        let redirect_uri = |provider: &str| {
+            let at = places.iter().find(|(name, _)| name == provider);
+            at.map_or_else(|| AT.to_owned(), |(_, at)| format!("{at}.redirectUri"))
+        };
+        let (path, found, allowed) = match &fault {
             StartFault::NoUpstream | StartFault::Twice(_) | StartFault::Name(_) => {
-                format!("{AT}.upstreamProviders")
+                let path = format!("{AT}.upstreamProviders");
+                (path, "what cannot work".to_owned(), fault.to_string())
             }
-            StartFault::Baseline(_) => format!("{AT}.baselineClientScopes"),
-            StartFault::Callback { provider, .. } | StartFault::Path { provider, .. } => {
-                let at = places.iter().find(|(name, _)| *name == **provider);
-                at.map_or_else(|| AT.to_owned(), |(_, at)| format!("{at}.redirectUri"))
+            StartFault::Baseline(scope) => {
+                let allowed = format!("scopes that can be asked for: {}", issuing.settings.scopes);
+                (format!("{AT}.baselineClientScopes"), format!("\"{scope}\""), allowed)
+            }
+            StartFault::Callback { provider, callback, leaves } => {
+                let allowed = format!(
+                    "a URL on {leaves}, which browsers leave from: nowhere else is their login known"
+                );
+                (redirect_uri(provider), format!("one on {callback}"), allowed)
+            }
+            StartFault::Path { provider, path } => {
+                let found = format!("the path {path} of another endpoint");
+                (redirect_uri(provider), found, "a path that is not taken".to_owned())
             }
         };
-        self.refuse(path, "what cannot work", fault.to_string());
+        self.refuse(path, found, allowed);
     }
 
     pub(super) fn refuse(
