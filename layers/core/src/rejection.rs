@@ -186,7 +186,16 @@ impl Rejection {
     #[must_use]
     pub fn backend_unavailable(backend: &str, problem: &str) -> Self {
         let message = format!("backend {backend} {problem}");
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(retryable(backend))
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, true))
+    }
+
+    /// A backend that does not take what it is shown. Retrying does not help: somebody has to change that.
+    #[must_use]
+    pub fn backend_refuses(backend: &str, problem: &str) -> Self {
+        let message = format!(
+            "backend {backend} {problem}: it does not take the credentials that it is shown"
+        );
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, false))
     }
 
     /// A backend that is left alone because it failed too often. Retrying helps after `wait`.
@@ -196,7 +205,7 @@ impl Rejection {
         let message = format!(
             "backend {backend} failed too often and is left alone: try again in {seconds} s"
         );
-        let mut data = retryable(backend);
+        let mut data = about(backend, true);
         data.pop();
         data.extend_from_slice(format!(",\"retryAfterSeconds\":{seconds}}}").as_bytes());
         Self::new(StatusCode::OK, code::INTERNAL, message).with_data(data)
@@ -206,14 +215,7 @@ impl Rejection {
     #[must_use]
     pub fn no_credentials(backend: &str, problem: &str, retry: bool) -> Self {
         let message = format!("no credentials for backend {backend}: {problem}");
-        let mut data = b"{\"backend\":".to_vec();
-        quote(backend, &mut data);
-        data.extend_from_slice(if retry {
-            b",\"retryable\":true}"
-        } else {
-            b",\"retryable\":false}"
-        });
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(data)
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, retry))
     }
 
     /// A backend that needs a token which the caller gets by logging in anew.
@@ -326,10 +328,11 @@ impl Rejection {
     }
 }
 
-fn retryable(backend: &str) -> Vec<u8> {
+/// What programs are told of a backend that failed.
+fn about(backend: &str, retryable: bool) -> Vec<u8> {
     let mut data = b"{\"backend\":".to_vec();
     quote(backend, &mut data);
-    data.extend_from_slice(b",\"retryable\":true}");
+    data.extend_from_slice(format!(",\"retryable\":{retryable}}}").as_bytes());
     data
 }
 

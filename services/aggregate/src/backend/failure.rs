@@ -54,7 +54,12 @@ pub(crate) fn rejection(backend: &str, error: &BoxError) -> Rejection {
     }
     match cause::<CredentialError>(error.as_ref()) {
         Some(error) => credentials(backend, &error.fault),
-        None => Rejection::backend_unavailable(backend, &problem(error)),
+        None => match cause::<Failure>(error.as_ref()) {
+            Some(Failure::Status(status)) if matches!(status.as_u16(), 401 | 403 | 407) => {
+                Rejection::backend_refuses(backend, &problem(error))
+            }
+            _ => Rejection::backend_unavailable(backend, &problem(error)),
+        },
     }
 }
 
@@ -106,6 +111,11 @@ mod tests {
         rejection("be", &(Box::new(error) as BoxError)).message().to_owned()
     }
 
+    fn retryable(error: impl std::error::Error + Send + Sync + 'static) -> bool {
+        let json = rejection("be", &(Box::new(error) as BoxError)).to_json(None);
+        String::from_utf8_lossy(&json).contains("\"retryable\":true")
+    }
+
     fn without(fault: CredentialFault) -> Rejection {
         let backend = vmcp_core::Backend::new("be");
         let source = Some("https://idp.internal/token: canary".into());
@@ -125,6 +135,15 @@ mod tests {
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
         let told = without(CredentialFault::Unavailable { reason: "timeout" });
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":true"));
+    }
+
+    #[test]
+    fn what_a_backend_refuses_is_not_worth_another_try() {
+        for status in [401, 403, 407] {
+            let refused = || Failure::Status(StatusCode::from_u16(status).unwrap());
+            assert!(told(refused()).ends_with("the credentials that it is shown"));
+            assert!(!retryable(refused()));
+        }
     }
 
     #[test]
@@ -151,6 +170,7 @@ mod tests {
             told(Failure::Status(StatusCode::BAD_GATEWAY)),
             "backend be answered HTTP 502 Bad Gateway"
         );
+        assert!(retryable(Failure::Status(StatusCode::BAD_GATEWAY)));
         assert_eq!(told(Failure::Ended), "backend be ended its stream before the answer");
     }
 }
