@@ -19,12 +19,9 @@ pub use self::{
     user_info::{FieldMapping, HttpMethod, UserInfo},
 };
 use crate::{
-    context::Context,
     duration::Duration,
-    operational::positive,
     shape::{Limit, Rule, section, section_with_default},
     text::{Issuer, patterns},
-    tree::Node,
 };
 
 section! {
@@ -58,20 +55,10 @@ section_with_default! {
     /// How long what is issued is valid.
     pub struct TokenLifespans {
         /// Access tokens.
-        pub access_token_lifespan: Duration = Duration::from_secs(3600);
+        pub access_token_lifespan: Duration = Duration::from_secs(3600), [Limit::Positive];
         /// Authorization codes.
-        pub auth_code_lifespan: Duration = Duration::from_secs(600);
+        pub auth_code_lifespan: Duration = Duration::from_secs(600), [Limit::Positive];
         /// Refresh tokens.
-        pub refresh_token_lifespan: Duration = Duration::from_secs(7 * 24 * 3600);
-    }
-    check TokenLifespans::check
-}
-
-impl TokenLifespans {
-    fn check(&self, node: &Node, cx: &mut Context) {
-        let Self { access_token_lifespan, auth_code_lifespan, refresh_token_lifespan } = self;
-        positive(*access_token_lifespan, node, "accessTokenLifespan", cx);
-        positive(*auth_code_lifespan, node, "authCodeLifespan", cx);
-        positive(*refresh_token_lifespan, node, "refreshTokenLifespan", cx);
+        pub refresh_token_lifespan: Duration = Duration::from_secs(7 * 24 * 3600), [Limit::Positive];
     }
 }

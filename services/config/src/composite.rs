@@ -25,7 +25,7 @@ section! {
         /// JSON Schema of the arguments: `type: object` and what belongs to it.
         pub parameters: Option<Map<String, Value>>;
         /// The longest that the whole may take.
-        pub timeout: Option<Duration>;
+        pub timeout: Option<Duration>, [Limit::Positive];
         /// The steps, at most 100.
         pub steps: Vec<Step>, [Limit::MinItems(1), Limit::MaxItems(100)];
         /// Structured output. Absent is the output of the last step.

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 use crate::{
     context::Context,
     duration::Duration,
-    shape::{Limit, choice, section_with_default},
+    shape::{Limit, Rule, choice, section_with_default},
     tree::Node,
 };
+
+const INTERVAL: Duration = Duration::from_secs(30);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
 section_with_default! {
     /// Timeouts, failure handling and logging.
@@ -25,30 +28,29 @@ section_with_default! {
     /// How long to wait for a backend's next answer. The wait stands still while a question is with the client.
     pub struct Timeouts {
         /// The wait for a backend without an entry in `perWorkload`.
-        pub default: Duration = Duration::from_secs(30);
+        pub default: Duration = Duration::from_secs(30), [Limit::Positive];
         /// The wait by backend name.
-        pub per_workload: BTreeMap<String, Duration> = BTreeMap::new();
+        pub per_workload: BTreeMap<String, Duration> = BTreeMap::new(), [Limit::Positive];
     }
-    check Timeouts::check
 }
 
 section_with_default! {
     /// When a backend counts as unhealthy, and what a request does about it.
     pub struct FailureHandling {
         /// Time between two health checks of a backend.
-        pub health_check_interval: Duration = Duration::from_secs(30);
+        pub health_check_interval: Duration = INTERVAL, [Limit::Positive];
         /// The longest that one health check may take. Below `healthCheckInterval`.
-        pub health_check_timeout: Duration = Duration::from_secs(10);
+        pub health_check_timeout: Duration = CHECK_TIMEOUT, [Limit::Positive];
         /// Failed checks in a row that make a backend unhealthy.
         pub unhealthy_threshold: u32 = 3, [Limit::Range(1, 0xffff_ffff)];
         /// `fail`: a list fails when a backend is unavailable. `best_effort`: it holds what is available.
         pub partial_failure_mode: PartialFailureMode = PartialFailureMode::Fail;
         /// Time between two reports of backend health to Kubernetes.
-        pub status_reporting_interval: Duration = Duration::from_secs(30);
+        pub status_reporting_interval: Duration = Duration::from_secs(30), [Limit::Positive];
         /// Stops asking a backend that keeps failing.
         pub circuit_breaker: CircuitBreaker = CircuitBreaker::default();
     }
-    check FailureHandling::check
+    rules [Rule::Also(within_the_interval)]
 }
 
 section_with_default! {
@@ -59,9 +61,8 @@ section_with_default! {
         /// Failures in a row that open the circuit.
         pub failure_threshold: u32 = 5, [Limit::Range(1, 0xffff_ffff)];
         /// How long the circuit stays open before one request may try again. At least 1s.
-        pub timeout: Duration = Duration::from_secs(60);
+        pub timeout: Duration = Duration::from_secs(60), [Limit::AtLeast(Duration::from_secs(1))];
     }
-    check CircuitBreaker::check
 }
 
 choice! {
@@ -90,61 +91,24 @@ impl Timeouts {
     pub fn of(&self, backend: &str) -> Duration {
         self.per_workload.get(backend).copied().unwrap_or(self.default)
     }
-
-    fn check(&self, node: &Node, cx: &mut Context) {
-        let Self { default, per_workload } = self;
-        positive(*default, node, "default", cx);
-        let Some(entries) = node.get("perWorkload") else { return };
-        cx.at_key("perWorkload", |cx| {
-            for (workload, timeout) in per_workload {
-                positive(*timeout, entries, workload, cx);
-            }
-        });
-    }
 }
 
-// === impl FailureHandling ===
-
-impl FailureHandling {
-    fn check(&self, node: &Node, cx: &mut Context) {
-        let Self {
-            health_check_interval: interval,
-            health_check_timeout: timeout,
-            unhealthy_threshold: _,
-            partial_failure_mode: _,
-            status_reporting_interval,
-            circuit_breaker: _,
-        } = self;
-        positive(*interval, node, "healthCheckInterval", cx);
-        positive(*timeout, node, "healthCheckTimeout", cx);
-        positive(*status_reporting_interval, node, "statusReportingInterval", cx);
-        if timeout >= interval && !interval.is_zero() {
-            let default =
-                if node.get("healthCheckTimeout").is_none() { " (the default)" } else { "" };
-            cx.refuse_key(
-                node,
-                "healthCheckTimeout",
-                format!("{timeout}{default}"),
-                format!("less than healthCheckInterval, which is {interval}"),
-            );
-        }
+/// A check is over before the next one begins.
+fn within_the_interval(node: &Node, cx: &mut Context) {
+    let duration = |key, default: Duration| match node.get(key) {
+        None => Some(default),
+        Some(value) => value.text()?.parse().ok(),
+    };
+    let Some(interval) = duration("healthCheckInterval", INTERVAL) else { return };
+    let Some(timeout) = duration("healthCheckTimeout", CHECK_TIMEOUT) else { return };
+    if timeout < interval || interval.is_zero() || timeout.is_zero() {
+        return;
     }
-}
-
-// === impl CircuitBreaker ===
-
-impl CircuitBreaker {
-    fn check(&self, node: &Node, cx: &mut Context) {
-        let Self { enabled: _, failure_threshold: _, timeout } = self;
-        if *timeout < Duration::from_secs(1) {
-            cx.refuse_key(node, "timeout", timeout.to_string(), "at least 1s");
-        }
-    }
-}
-
-/// Refuses a duration of nothing.
-pub(crate) fn positive(duration: Duration, node: &Node, key: &str, cx: &mut Context) {
-    if duration.is_zero() {
-        cx.refuse_key(node, key, duration.to_string(), "more than 0s");
-    }
+    let default = if node.get("healthCheckTimeout").is_none() { " (the default)" } else { "" };
+    cx.refuse_key(
+        node,
+        "healthCheckTimeout",
+        format!("{timeout}{default}"),
+        format!("less than healthCheckInterval, which is {interval}"),
+    );
 }

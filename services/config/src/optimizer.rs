@@ -3,12 +3,9 @@
 use url::Url;
 
 use crate::{
-    context::Context,
     decimal::Decimal,
     duration::Duration,
-    operational::positive,
     shape::{Limit, section_with_default},
-    tree::Node,
 };
 
 section_with_default! {
@@ -17,15 +14,14 @@ section_with_default! {
         /// Base URL of the embedding service. Absent searches by keywords only.
         pub embedding_service: Option<Url>;
         /// How long to wait for the embedding service.
-        pub embedding_service_timeout: Duration = Duration::from_secs(30);
+        pub embedding_service_timeout: Duration = Duration::from_secs(30), [Limit::Positive];
         /// Share of meaning against keywords: "0.0" is all keywords, "1.0" is all meaning.
-        pub hybrid_search_semantic_ratio: Decimal = Decimal::hundredths(0, 50);
+        pub hybrid_search_semantic_ratio: Decimal = Decimal::hundredths(0, 50), [Limit::AtMost(1.0)];
         /// The most tools that a search finds, 1 to 50. 0 is the default.
         pub max_tools_to_return: u32 = DEFAULT_TOOLS, [Limit::Range(0, 50)];
         /// Findings by meaning that are further away are dropped: "0" is identical, "2" is unrelated.
-        pub semantic_distance_threshold: Decimal = Decimal::hundredths(1, 0);
+        pub semantic_distance_threshold: Decimal = Decimal::hundredths(1, 0), [Limit::AtMost(2.0)];
     }
-    check Optimizer::check
 }
 
 const DEFAULT_TOOLS: u32 = 8;
@@ -35,23 +31,5 @@ impl Optimizer {
     #[must_use]
     pub fn tools(&self) -> u32 {
         if self.max_tools_to_return == 0 { DEFAULT_TOOLS } else { self.max_tools_to_return }
-    }
-
-    fn check(&self, node: &Node, cx: &mut Context) {
-        positive(self.embedding_service_timeout, node, "embeddingServiceTimeout", cx);
-        at_most(&self.hybrid_search_semantic_ratio, 1.0, node, "hybridSearchSemanticRatio", cx);
-        at_most(&self.semantic_distance_threshold, 2.0, node, "semanticDistanceThreshold", cx);
-    }
-}
-
-/// Refuses a decimal above `most`.
-pub(crate) fn at_most(decimal: &Decimal, most: f64, node: &Node, key: &str, cx: &mut Context) {
-    if decimal.get() > most {
-        cx.refuse_key(
-            node,
-            key,
-            format!("\"{decimal}\""),
-            format!("a decimal number from 0 to {most}"),
-        );
     }
 }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use crate::{
     context::Context,
     decimal::Decimal,
-    optimizer::at_most,
-    shape::section_with_default,
+    shape::{Limit, section_with_default},
     text::{EnvName, FilePath, Secret},
     tree::Node,
 };
@@ -25,7 +24,7 @@ section_with_default! {
         /// Trace requests. Needs an endpoint.
         pub tracing_enabled: bool = false;
         /// Share of traces that are kept, "0.0" to "1.0".
-        pub sampling_rate: Decimal = Decimal::hundredths(0, 5);
+        pub sampling_rate: Decimal = Decimal::hundredths(0, 5), [Limit::AtMost(1.0)];
         /// Send metrics over OTLP. Independent of `enablePrometheusMetricsPath`.
         pub metrics_enabled: bool = false;
         /// Serve `/metrics` for Prometheus on the main port.
@@ -46,7 +45,6 @@ section_with_default! {
 
 impl Telemetry {
     fn check(&self, node: &Node, cx: &mut Context) {
-        at_most(&self.sampling_rate, 1.0, node, "samplingRate", cx);
         let sends = self.tracing_enabled || self.metrics_enabled;
         if self.endpoint.is_some() && !sends {
             let allowed = "an endpoint together with tracingEnabled or metricsEnabled";

@@ -66,6 +66,10 @@ pub(crate) mod patterns {
         r"^arn:(aws|aws-cn|aws-us-gov):iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]+$",
         "an IAM role such as arn:aws:iam::123456789012:role/name",
     );
+    pub(crate) static TOOL_NAME: Pattern = Pattern::new(
+        "^[A-Za-z0-9_.-]{1,128}$",
+        "1 to 128 of A-Z, a-z, 0-9, _, - and . (MCP 2025-11-25, Tools, Tool Names)",
+    );
     pub(crate) static PREFIX_FORMAT: Pattern = Pattern::new(
         r"^([!-z|~]|\{workload\})+$",
         "printable ASCII in which {workload} stands for the backend's name; there is no other placeholder",

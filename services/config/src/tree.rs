@@ -70,6 +70,11 @@ impl Node {
         }
     }
 
+    /// Whether a key stands there without a value.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(&self.kind, Kind::Plain(text) if resolve(text) == Plain::Null)
+    }
+
     /// The value of `key`, if this is a map that has it.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         match &self.kind {

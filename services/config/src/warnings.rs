@@ -6,11 +6,13 @@ use crate::{
     Config, File, Warning,
     aggregation::{Aggregation, ConflictResolution, WorkloadTools},
     backend::Backend,
+    duration::Duration,
     error::KEPT,
-    operational::Operational,
+    operational::{FailureHandling, Operational},
     outgoing_auth::{ClientSecret, OutgoingAuth, Source, Strategy},
     reference::Reference,
     suggest::nearest,
+    text::patterns,
 };
 
 impl File {
@@ -46,6 +48,15 @@ fn gather<R: Reference>(
     if let Some(known) = known {
         unknown_names(known, aggregation, outgoing_auth, operational, &mut warnings);
     }
+    odd_prefixes(backends, &aggregation.conflict_resolution, &mut warnings);
+    let FailureHandling { health_check_interval: interval, .. } = operational.failure_handling;
+    if interval < Duration::from_secs(1) {
+        warnings.push(Warning {
+            path: "operational.failureHandling.healthCheckInterval".to_owned(),
+            message: format!("each backend is asked every {interval}, all the time"),
+            suggestion: None,
+        });
+    }
     for (index, backend) in backends.iter().enumerate() {
         if backend.metadata.contains_key("group") {
             warnings.push(Warning {
@@ -67,6 +78,35 @@ fn gather<R: Reference>(
         }
     }
     warnings
+}
+
+/// What stands before the names of tools should be made of what they may be made of.
+fn odd_prefixes(backends: &[Backend], resolution: &ConflictResolution, to: &mut Vec<Warning>) {
+    let ConflictResolution::Prefix { format } = resolution else { return };
+    let mut warn = |path: String| {
+        to.push(Warning {
+            path,
+            message: format!(
+                "it begins the names of tools, which should be {}: some clients refuse others",
+                patterns::TOOL_NAME.meaning
+            ),
+            suggestion: None,
+        });
+    };
+    let format = format.to_string();
+    if !patterns::TOOL_NAME.matches(&format.replace("{workload}", "_")) {
+        return warn("aggregation.conflictResolutionConfig.prefixFormat".to_owned());
+    }
+    if format.contains("{workload}") {
+        for (index, _) in backends
+            .iter()
+            .enumerate()
+            .filter(|(_, backend)| !patterns::TOOL_NAME.matches(&backend.name))
+            .take(KEPT)
+        {
+            warn(format!("backends[{index}].name"));
+        }
+    }
 }
 
 fn unknown_names<R: Reference>(

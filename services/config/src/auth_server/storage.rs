@@ -4,7 +4,6 @@ use super::SecretLocation;
 use crate::{
     context::Context,
     duration::Duration,
-    operational::positive,
     shape::{Limit, Rule, Variant, alternative, choice, section},
     text::HostPort,
     tree::Node,
@@ -142,11 +141,11 @@ section! {
         /// Speak the Redis Cluster protocol. Needs `addr`.
         cluster_mode: bool = false;
         /// The longest that connecting may take.
-        dial_timeout: Duration = Duration::from_secs(5);
+        dial_timeout: Duration = Duration::from_secs(5), [Limit::Positive];
         /// The longest that reading from the socket may take.
-        read_timeout: Duration = Duration::from_secs(3);
+        read_timeout: Duration = Duration::from_secs(3), [Limit::Positive];
         /// The longest that writing to the socket may take.
-        write_timeout: Duration = Duration::from_secs(3);
+        write_timeout: Duration = Duration::from_secs(3), [Limit::Positive];
         /// The Sentinels, instead of `addr`.
         sentinel_config: Option<Sentinel>;
         /// TLS to the Sentinels. Only with `sentinelConfig`.
@@ -213,13 +212,6 @@ impl<S: SecretLocation> Redis<S> {
             sentinel_tls,
             tls,
         } = wire;
-        let before = cx.count();
-        positive(dial_timeout, node, "dialTimeout", cx);
-        positive(read_timeout, node, "readTimeout", cx);
-        positive(write_timeout, node, "writeTimeout", cx);
-        if cx.count() > before {
-            return None;
-        }
         let address = match (addr, sentinel_config) {
             (Some(addr), None) if cluster_mode => RedisAddress::Cluster(addr),
             (Some(addr), None) => RedisAddress::Standalone(addr),

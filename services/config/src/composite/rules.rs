@@ -3,14 +3,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{CompositeTool, InnerStep, Step, StepKind};
-use crate::{context::Context, operational::positive, suggest::nearest, tree::Node};
+use crate::{context::Context, suggest::nearest, tree::Node};
 
 impl CompositeTool {
     pub(super) fn check(&self, node: &Node, cx: &mut Context) {
-        let Self { name: _, description: _, parameters, timeout, steps, output: _ } = self;
-        if let Some(timeout) = timeout {
-            positive(*timeout, node, "timeout", cx);
-        }
+        let Self { name: _, description: _, parameters, timeout: _, steps, output: _ } = self;
         if let Some(parameters) = parameters
             && parameters.get("type").and_then(|kind| kind.as_str()) != Some("object")
         {
@@ -58,9 +55,6 @@ fn check_steps(steps: &[Step], list: &Node, cx: &mut Context) {
 }
 
 fn check_step(step: &Step, node: &Node, cx: &mut Context) {
-    if let Some(timeout) = step.timeout {
-        positive(timeout, node, "timeout", cx);
-    }
     match &step.kind {
         StepKind::Tool { tool, arguments: _ } => check_tool(tool, node, cx),
         StepKind::Elicitation { .. } => {}

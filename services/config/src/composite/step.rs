@@ -166,7 +166,7 @@ section! {
         /// Ids of steps that have to be through before.
         depends_on: Vec<String> = Vec::new();
         /// The longest that the step may take.
-        timeout: Option<Duration>;
+        timeout: Option<Duration>, [Limit::Positive];
         /// Output when the step is skipped, or fails and the tool goes on.
         default_results: Option<Value>;
         /// What happens when the step fails.

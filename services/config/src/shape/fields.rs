@@ -46,6 +46,10 @@ impl<'a> Fields<'a> {
     ) -> Option<T> {
         let key = camel(field);
         let value = match self.node.get(&key) {
+            Some(value) if value.is_null() && default.is_none() && T::absent().is_none() => {
+                cx.at_key(&key, |cx| cx.refuse(value, "a value: the key is required"));
+                None
+            }
             Some(value) => cx.at_key(&key, |cx| {
                 let read = T::read(value, cx)?;
                 let mut good = true;

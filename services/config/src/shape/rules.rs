@@ -7,6 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     context::Context,
+    decimal::Decimal,
+    duration::Duration,
     text::Pattern,
     tree::{Kind, Node, shorten},
 };
@@ -28,6 +30,12 @@ pub(crate) enum Limit {
     /// The same for each item of a list.
     EachNotEmpty,
     EachMatches(&'static Pattern),
+    /// A decimal number, inclusive.
+    AtMost(f64),
+    /// A duration, or each one of a map.
+    Positive,
+    /// A duration, inclusive.
+    AtLeast(Duration),
 }
 
 /// A rule between the keys of one object.
@@ -74,6 +82,22 @@ impl Limit {
             }
             (Self::Matches(pattern), Kind::Text(text) | Kind::Plain(text)) => {
                 !pattern.matches(text)
+            }
+            (Self::AtMost(most), Kind::Text(text)) => {
+                text.parse::<Decimal>().is_ok_and(|decimal| decimal.get() > most)
+            }
+            (Self::Positive, Kind::Text(text) | Kind::Plain(text)) => {
+                text.parse::<Duration>().is_ok_and(Duration::is_zero)
+            }
+            (Self::AtLeast(least), Kind::Text(text) | Kind::Plain(text)) => {
+                text.parse::<Duration>().is_ok_and(|duration| duration < least)
+            }
+            (Self::Positive, Kind::Map(entries)) => {
+                let mut good = true;
+                for entry in entries {
+                    good &= cx.at_key(&entry.key, |cx| self.check(&entry.value, secret, cx));
+                }
+                return good;
             }
             (Self::MinItems(least), Kind::List(items)) => items.len() < least,
             (Self::MinItems(least), Kind::Map(entries)) => entries.len() < least,
@@ -122,6 +146,9 @@ impl Limit {
             Self::MinItems(least) => format!("at least {least} of them"),
             Self::MaxItems(most) => format!("at most {most} of them"),
             Self::EachNotEmpty | Self::EachMatches(_) => self.of_item().allowed(),
+            Self::AtMost(most) => format!("a decimal number from 0 to {most}"),
+            Self::Positive => "more than 0s".to_owned(),
+            Self::AtLeast(least) => format!("at least {least}"),
         }
     }
 
@@ -151,6 +178,8 @@ impl Limit {
                 let key = if of_map { "maxProperties" } else { "maxItems" };
                 schema.insert(key.to_owned(), json!(most));
             }
+            // A pattern that says this of text would help nobody.
+            Self::AtMost(_) | Self::Positive | Self::AtLeast(_) => {}
             Self::EachNotEmpty | Self::EachMatches(_) => {
                 if let Some(Value::Object(items)) = schema.get_mut("items") {
                     self.of_item().describe(items);

@@ -118,7 +118,9 @@ impl Shape for Url {
                 None
             }
             Err(error) => {
-                cx.refuse_as(node, format!("{} ({error})", node.describe()), allowed, None);
+                // What stands before an @ may be a password.
+                let found = if text.contains('@') { "a URL with an @" } else { &node.describe() };
+                cx.refuse_as(node, format!("{found} ({error})"), allowed, None);
                 None
             }
         }

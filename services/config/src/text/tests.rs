@@ -19,6 +19,7 @@ fn every_pattern_compiles_and_matches_what_its_message_shows() {
         (&patterns::REGION, "eu-central-1"),
         (&patterns::ROLE_ARN, "arn:aws:iam::123456789012:role/name"),
         (&patterns::PREFIX_FORMAT, "{workload}_"),
+        (&patterns::TOOL_NAME, "a.b-C_9"),
         (&patterns::IDENTIFIER, "item"),
         (&patterns::SCOPE, "read:all"),
         (&patterns::HOST_PORT, "redis:6379"),

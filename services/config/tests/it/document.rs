@@ -70,6 +70,58 @@ operational:
 }
 
 #[test]
+fn no_mistake_hides_behind_another_one_of_its_section() {
+    let text = "
+operational:
+  timeouts: {default: 0s, perWorkload: {a: 5 minutes}}
+  failureHandling:
+    healthCheckInterval: 0s
+    healthCheckTimeout: 1h
+    unhealthyThreshold: 0
+    circuitBreaker: {failureThreshold: 0, timeout: 1ms}
+optimizer: {hybridSearchSemanticRatio: '1.5', maxToolsToReturn: x, embeddingServiceTimeout: 0s}
+telemetry: {samplingRate: '2', tracingEnabled: maybe}
+";
+    let mistakes = mistakes(text);
+    for path in [
+        "operational.timeouts.default",
+        "operational.timeouts.perWorkload.a",
+        "operational.failureHandling.healthCheckInterval",
+        "operational.failureHandling.unhealthyThreshold",
+        "operational.failureHandling.circuitBreaker.failureThreshold",
+        "operational.failureHandling.circuitBreaker.timeout",
+        "optimizer.hybridSearchSemanticRatio",
+        "optimizer.maxToolsToReturn",
+        "optimizer.embeddingServiceTimeout",
+        "telemetry.samplingRate",
+        "telemetry.tracingEnabled",
+    ] {
+        let told = mistakes.iter().filter(|one| one.contains(&format!(": {path}: "))).count();
+        assert_eq!(told, 1, "{path}: {mistakes:#?}");
+    }
+    assert_eq!(mistakes.len(), 11, "{mistakes:#?}");
+    // The rule between two keys holds beside a mistake in a third.
+    let text = "operational: {failureHandling: {healthCheckTimeout: 1m, unhealthyThreshold: 0}}\n";
+    assert_eq!(self::mistakes(text).len(), 2);
+}
+
+#[test]
+fn a_required_key_without_a_value_cannot_be_left_out() {
+    let mistakes = whole("name:\nincomingAuth: {type: anonymous}\n");
+    assert_eq!(mistakes, ["line 1: name: found nothing; allowed: a value: the key is required"]);
+}
+
+#[test]
+fn a_password_in_an_address_is_never_quoted() {
+    for address in ["http://user:s3cret@h:99999/", "http://user:s3cret@", "http://user:s3cret@h"] {
+        let text = format!("backends: [{{name: a, transport: sse, url: '{address}'}}]\n");
+        let mistakes = mistakes(&text);
+        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+        assert!(!mistakes[0].contains("s3cret"), "{mistakes:?}");
+    }
+}
+
+#[test]
 fn mistakes_serialise_for_machines() {
     let mistakes =
         File::parse("name: x\nincomingAuth: {type: anonymus}\n", Format::Yaml).unwrap_err();

@@ -105,7 +105,7 @@ fn thresholds_are_at_least_one() {
     one(
         &breaker("timeout: 999ms"),
         "operational.failureHandling.circuitBreaker.timeout",
-        "found 999ms; allowed: at least 1s",
+        "found \"999ms\"; allowed: at least 1s",
     );
     file(&breaker("timeout: 1s, failureThreshold: 1, enabled: true"));
 }

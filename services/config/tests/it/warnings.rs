@@ -66,3 +66,44 @@ fn a_client_secret_in_the_document_is_reported() {
         ]
     );
 }
+
+#[test]
+fn prefixes_that_make_odd_names_of_tools_are_reported() {
+    let prefix = |format| {
+        warnings(&format!(
+            "aggregation: {{conflictResolutionConfig: {{prefixFormat: '{format}'}}}}\n"
+        ))
+    };
+    for good in ["{workload}_", "{workload}.", "x-"] {
+        assert_eq!(prefix(good), [""; 0], "{good}");
+    }
+    let odd = prefix("{workload}/");
+    assert_eq!(odd.len(), 1, "{odd:?}");
+    assert!(odd[0].starts_with("aggregation.conflictResolutionConfig.prefixFormat: "), "{odd:?}");
+    assert!(odd[0].contains("A-Z, a-z, 0-9, _, - and ."), "{odd:?}");
+    let backends = "backends: [{name: a, url: 'http://a', transport: sse}, {name: grün, url: 'http://b', transport: sse}]\n";
+    assert_eq!(file(backends).warnings()[0].path, "backends[1].name");
+    let constant =
+        format!("{backends}aggregation: {{conflictResolutionConfig: {{prefixFormat: x_}}}}\n");
+    assert_eq!(file(&constant).warnings(), []);
+    let bare = format!(
+        "{backends}aggregation: {{conflictResolution: priority, conflictResolutionConfig: {{priorityOrder: [a]}}}}\n"
+    );
+    assert_eq!(file(&bare).warnings(), []);
+}
+
+#[test]
+fn checks_in_quick_succession_are_reported() {
+    let checks = |interval, timeout| {
+        warnings(&format!(
+            "operational: {{failureHandling: {{healthCheckInterval: {interval}, healthCheckTimeout: {timeout}}}}}\n"
+        ))
+    };
+    assert_eq!(checks("1s", "500ms"), [""; 0]);
+    assert_eq!(
+        checks("2ns", "1ns"),
+        [
+            "operational.failureHandling.healthCheckInterval: each backend is asked every 2ns, all the time"
+        ]
+    );
+}
