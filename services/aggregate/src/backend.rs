@@ -87,7 +87,10 @@ pub(crate) enum Status {
     Ready,
     /// The last attempt failed; an older offer may still be there.
     Failed {
+        /// As far as anybody may know.
         reason: String,
+        /// With addresses, for who runs the gateway.
+        detail: Option<String>,
     },
 }
 
@@ -218,7 +221,7 @@ impl Link {
     /// Why nothing is to be expected of it now.
     pub(crate) fn down(&self) -> Option<String> {
         match self.status() {
-            Status::Failed { reason } => Some(reason),
+            Status::Failed { reason, .. } => Some(reason),
             Status::Fetching { .. } | Status::Ready => self.vitals.down(),
         }
     }
@@ -263,7 +266,7 @@ impl Link {
     /// Nobody observes it any more: whoever waits for its first offer waits in vain.
     pub(crate) fn retire(&self) {
         let reason = format!("backend {} is no longer configured", self.name());
-        self.set_status(Status::Failed { reason });
+        self.set_status(Status::Failed { reason, detail: None });
     }
 
     /// Waits until the first attempt to fetch the offer has ended, but not past `patience` after it

@@ -83,6 +83,8 @@ pub struct BackendReport {
     pub failure: Option<String>,
     /// Whether its first answer is still awaited.
     pub pending: bool,
+    /// The same with addresses and causes, if there is more to say: for who runs the gateway, not for its clients.
+    pub detail: Option<String>,
     /// The breaker in front of it, if it has one: how the circuit stands.
     pub breaker: Option<vmcp_breaker::Breaker>,
     /// What checks have seen of it; `None` while its health is not watched.
@@ -159,6 +161,10 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
         let status = link.status();
         BackendReport {
             name: link.name().to_owned(),
+        let (failure, detail) = match &status {
+            Status::Failed { reason, detail } => (Some(reason.clone()), detail.clone()),
+            Status::Fetching { .. } | Status::Ready => (None, None),
+        };
             transport: link.transport,
             revision: link.speaks().map(|speaks| match speaks {
                 Speaks::Stateful => LATEST_STATEFUL,
@@ -170,10 +176,8 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
             pending: matches!(status, Status::Fetching { .. }),
             breaker: link.breaker(),
             checked: link.vitals.report(),
-            failure: match status {
-                Status::Failed { reason } => Some(reason),
-                Status::Fetching { .. } | Status::Ready => None,
-            },
+            failure,
+            detail,
         }
     };
     snapshot.links.iter().map(report).collect()

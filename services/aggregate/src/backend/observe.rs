@@ -1,13 +1,15 @@
 //! The one standing relation to each backend: fetch what it offers, hear when that changes, come back
 //! when it was away.
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use http::Response;
+use tokio::time::{sleep, timeout};
 use vmcp_breaker::health::Probe;
-use vmcp_core::{BoxError, Caller, Generation};
+use vmcp_core::{Body, BoxError, Caller, Generation};
 use vmcp_wire::{Envelope, find, scan};
 
 use super::ask::{Media, media, tell};
@@ -27,6 +29,9 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// How often a backend that doesn't tell of changes is asked.
 const POLL: Duration = Duration::from_secs(30);
+
+/// How long the beginning of a stream is waited for before the first look at what a backend offers.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The largest event of a notification stream, in bytes.
 const LARGEST_EVENT: usize = 4 << 20;
@@ -66,12 +71,13 @@ fn failed(link: &Link, error: &BoxError) {
     link.meet(|| first_sight(link, error));
     let reason = super::failure::problem(error);
     match link.status() {
-        Status::Failed { reason: known } if known == reason => {
+        Status::Failed { reason: known, .. } if known == reason => {
             tracing::debug!(backend = link.name(), %error, "still cannot observe the backend");
         }
         _ => tracing::warn!(backend = link.name(), %error, "cannot observe the backend"),
     }
-    link.set_status(Status::Failed { reason });
+    let detail = Some(error.to_string()).filter(|detail| *detail != reason);
+    link.set_status(Status::Failed { reason, detail });
 }
 
 /// Fetches, then follows changes until something breaks.
@@ -137,9 +143,23 @@ async fn follow_session(
     let mut pause = PAUSE.0;
     loop {
         // The stream is opened first, so that no change falls between fetching and listening.
-        let response = link.send(live.sign(listen(link, &Caller::Gateway, last.as_ref()))).await?;
+        let mut opening = pin!(link.send(live.sign(listen(link, &Caller::Gateway, last.as_ref()))));
+        let opened = timeout(PATIENCE, &mut opening).await;
         fetch_all(hub, link, speaker).await?;
         *fetched = true;
+        let opened = if let Ok(opened) = opened {
+            opened
+        } else {
+            let opened = head_of(hub, link, speaker, opening).await?;
+            // What has changed since then was not told.
+            fetch_all(hub, link, speaker).await?;
+            opened
+        };
+        // A server that answers everything but this has no stream.
+        let Ok(response) = opened else {
+            wait_for_next_poll(link).await;
+            continue;
+        };
         if !response.status().is_success() || media(response.headers()) != Media::Events {
             wait_for_next_poll(link).await;
             continue;
@@ -153,6 +173,22 @@ async fn follow_session(
         // A stream that ends at once must not be reopened without end in between.
         sleep(pause).await;
         pause = PAUSE.1.min(pause * 2);
+    }
+}
+
+/// The head of a response that streams. Some servers, and proxies in front of others, send none before the first event:
+/// until then, the offer is looked at as if there were no stream.
+async fn head_of(
+    hub: &Arc<Hub>,
+    link: &Arc<Link>,
+    speaker: Speaker<'_>,
+    mut opening: Pin<&mut impl Future<Output = Result<Response<Body>, BoxError>>>,
+) -> Result<Result<Response<Body>, BoxError>, BoxError> {
+    loop {
+        tokio::select! {
+            opened = &mut opening => return Ok(opened),
+            () = wait_for_next_poll(link) => fetch_all(hub, link, speaker).await?,
+        }
     }
 }
 
@@ -175,11 +211,14 @@ async fn follow_listen(
     let hold = vmcp_timeout::Hold::new();
     hold.forever();
     request.extensions_mut().insert(hold);
-    let response = link.send(request).await?;
-    if media(response.headers()) != Media::Events {
+    let opened = head_of(hub, link, speaker, pin!(link.send(request))).await?;
+    let streams = |response: &Response<Body>| media(response.headers()) == Media::Events;
+    let Some(response) = opened.ok().filter(streams) else {
+        // It may be gone altogether.
+        fetch_all(hub, link, speaker).await?;
         wait_for_next_poll(link).await;
         return Ok(());
-    }
+    };
     let mut events = Events::new(response.into_body(), LARGEST_EVENT);
     let mut acknowledged = false;
     while let Some(event) = events.next().await {

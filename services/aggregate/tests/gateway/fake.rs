@@ -32,6 +32,8 @@ pub(crate) struct Fake {
     pub(crate) heard: Mutex<Vec<(String, String, Value)>>,
     /// What it is about to do instead of answering.
     pub(crate) mood: Mutex<Mood>,
+    /// How its streams begin.
+    pub(crate) streams_begin: Mutex<Begins>,
     /// Streams that are open, by who opened them.
     pub(crate) streams: Mutex<Vec<(String, UnboundedSender<Bytes>)>>,
 }
@@ -63,6 +65,21 @@ pub(crate) enum Mood {
     Late(Duration),
 }
 
+/// How a stream that tells of changes begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begins {
+    AtOnce,
+    /// Not even with the head of the response.
+    Never,
+    /// With the end of the connection.
+    Broken,
+}
+
+fn opens_stream(request: &Request<Full<Bytes>>) -> bool {
+    let method = request.headers().get("mcp-method");
+    request.method() == Method::GET || method.is_some_and(|name| name == "subscriptions/listen")
+}
+
 /// Who is asked by what name: the gateway itself, nobody, or a subject.
 pub(crate) fn who(caller: Option<&Caller>) -> String {
     match caller {
@@ -80,6 +97,7 @@ impl Fake {
             offers: Mutex::default(),
             heard: Mutex::default(),
             mood: Mutex::new(Mood::Well),
+            streams_begin: Mutex::new(Begins::AtOnce),
             streams: Mutex::default(),
         })
     }
@@ -131,6 +149,12 @@ impl Fake {
             Mood::Late(late) => tokio::time::sleep(late).await,
         }
         let stateful = *self.generation.lock().unwrap() == Generation::Stateful;
+        let begins = *self.streams_begin.lock().unwrap();
+        match begins {
+            Begins::Never if opens_stream(&request) => std::future::pending().await,
+            Begins::Broken if opens_stream(&request) => return Err("connection reset".into()),
+            Begins::AtOnce | Begins::Never | Begins::Broken => {}
+        }
         if request.method() == Method::GET && stateful {
             return Ok(self.open(who, &[]));
         }

@@ -17,7 +17,7 @@ use vmcp_breaker::health::Health;
 use vmcp_breaker::{Breaker, BreakerLayer};
 use vmcp_core::{Backend, Body, Generation};
 
-use crate::fake::{Client, Fake, Mood, settings, with_checks};
+use crate::fake::{Begins, Client, Fake, Mood, gateway, settings, with_checks};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -347,5 +347,23 @@ async fn what_a_backend_has_offered_is_out_of_date_ten_minutes_after_it_became_u
         mood(&dies, Mood::Well);
         sleep(Duration::from_secs(40)).await;
         assert_eq!(client.names("tools/list").await, ["dies_open", "stays_open"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_whose_streams_never_begin_is_offered_all_the_same() {
+    for generation in BOTH {
+        for begins in [Begins::Never, Begins::Broken] {
+            let fake = Fake::new("be", generation).offer("*", json!({"tools": [{"name": "x"}]}));
+            *fake.streams_begin.lock().unwrap() = begins;
+            let gateway = gateway(&[Arc::clone(&fake)]).await;
+            let client = Client::new(&gateway, Generation::Stateless, "").await;
+            assert_eq!(client.names("tools/list").await, ["be_x"], "{generation:?} {begins:?}");
+            assert_eq!(client.call("be_x").await.as_deref(), Some("be:nobody"));
+            // It is asked instead of listened to.
+            _ = fake.clone().offer("*", json!({"tools": [{"name": "y"}]}));
+            sleep(Duration::from_secs(40)).await;
+            assert_eq!(client.names("tools/list").await, ["be_y"], "{generation:?} {begins:?}");
+        }
     }
 }

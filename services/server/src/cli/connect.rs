@@ -104,7 +104,7 @@ impl Seen {
 /// Why a backend offers nothing.
 fn trouble(backend: &BackendReport) -> Option<String> {
     let silent = (!backend.offered).then(|| "no answer within 5s".to_owned());
-    backend.failure.clone().or(silent)
+    backend.detail.clone().or_else(|| backend.failure.clone()).or(silent)
 }
 
 /// A rule without a tool, in a line.
