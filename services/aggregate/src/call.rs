@@ -4,6 +4,7 @@
 //! what the request looks like in the backend's own names.
 
 pub(crate) mod answer;
+mod complete;
 mod live_on;
 mod route;
 mod session_to_session;
@@ -21,6 +22,7 @@ use vmcp_core::{
 };
 
 pub(crate) use self::answer::result;
+pub(crate) use self::complete::complete;
 pub(crate) use self::route::Target;
 pub(crate) use self::session_to_session::event_stream;
 use crate::backend::failure::{Failure, rejection};

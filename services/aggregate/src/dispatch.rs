@@ -9,7 +9,7 @@ use vmcp_session::SessionId;
 use vmcp_wire::Envelope;
 
 use crate::backend::request::{LAST_EVENT, SESSION};
-use crate::call::{Call, event_stream, result};
+use crate::call::{Call, complete, event_stream, result};
 use crate::catalog::Kind;
 use crate::hub::Hub;
 use crate::session::Session;
@@ -129,7 +129,7 @@ async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejecti
         "tools/call" => "tools/call",
         "prompts/get" => "prompts/get",
         "resources/read" => "resources/read",
-        "completion/complete" => "completion/complete",
+        "completion/complete" => return Box::pin(complete(call)).await,
         "tools/list" => return Box::pin(lists::list(&call, Kind::Tools)).await,
         "prompts/list" => return Box::pin(lists::list(&call, Kind::Prompts)).await,
         "resources/list" => return Box::pin(lists::list(&call, Kind::Resources)).await,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use vmcp_core::{Body, Filtered, ItemKind, Rejection};
-use vmcp_wire::Key;
+use vmcp_wire::{Key, quote};
 
 use crate::backend::Link;
 use crate::call::{Call, event_stream};
@@ -44,14 +44,19 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
 
 /// The answer that a page makes in the client's generation.
 fn framed(call: &Call, kind: Kind, page: Page) -> Response<Body> {
-    let mut head = Vec::with_capacity(160);
+    let mut head = Vec::with_capacity(256);
     head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     head.extend_from_slice(&call.id());
     head.extend_from_slice(b",\"result\":{");
     if call.session.is_none() {
         head.extend_from_slice(
-            b"\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\",",
+            b"\"resultType\":\"complete\",\"ttlMs\":0,\"cacheScope\":\"private\",\
+              \"_meta\":{\"io.modelcontextprotocol/serverInfo\":{\"name\":",
         );
+        quote(&call.snapshot.name, &mut head);
+        head.extend_from_slice(b",\"version\":");
+        quote(&call.snapshot.version, &mut head);
+        head.extend_from_slice(b"}},");
     }
     head.push(b'"');
     head.extend_from_slice(kind.member().as_bytes());

@@ -84,6 +84,13 @@ impl Bridge {
         let level = self.session.level();
         let add = meta_members(self.session.introduction(&self.call.caller), level.as_deref());
         let mut splice = Splice::new(message);
+        // Only stateless clients carry rounds, and theirs are sealed: what a client of this generation calls so
+        // never came from the backend.
+        for key in [Key::InputResponses, Key::RequestState] {
+            if let (Some(_), Some(object)) = (params.get(key), params.span) {
+                splice.remove_member(object, key.name());
+            }
+        }
         match (params.get(Key::Meta), params.span) {
             (Some(object), _) => {
                 for (key, value) in &add {

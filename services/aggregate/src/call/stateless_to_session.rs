@@ -20,7 +20,7 @@ use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 use self::running::{Cancelling, RunningCall};
 use super::answer::{self, Expected, Shaped};
 use super::session_to_session::{event_stream, forgotten};
-use super::stateless_to_stateless::purpose;
+use super::stateless_to_stateless::{carried, purpose};
 use super::{Call, Target};
 use crate::backend::ask::{Media, media, status};
 use crate::backend::events::Events;
@@ -46,9 +46,13 @@ pub(crate) async fn call(
     call: Arc<Call>,
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
-    if let Some(state) = call.message.text(Key::RequestState) {
-        let state = state.read(&call.message.bytes).into_owned();
-        return Ok(resume(call, target, &state).await);
+    match carried(&call) {
+        Ok(None) => {}
+        Ok(Some(state)) => {
+            let state = state.read(&call.message.bytes).into_owned();
+            return Ok(resume(call, target, &state).await);
+        }
+        Err(refusal) => return Ok(Err(refusal)),
     }
     let upstream = upstream(&call, &target);
     for last in [false, true] {

@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
 use http_body::Frame;
 use vmcp_core::{Body, BoxError, Generation, Rejection};
-use vmcp_wire::{Envelope, Head, Key, Outcome, Splice, head, members, scan, sse, unquote};
+use vmcp_wire::{Envelope, Head, Key, Outcome, Splice, Text, head, members, scan, sse, unquote};
 
 use super::answer::{self, Expected, Shaped};
 use super::session_to_session::event_stream;
@@ -175,10 +175,19 @@ impl Passing {
     }
 }
 
+/// What the client carried from the round before.
+pub(crate) fn carried(call: &Call) -> Result<Option<Text>, Rejection> {
+    match (call.message.param(Key::RequestState), call.message.text(Key::RequestState)) {
+        (None | Some(b"null"), _) => Ok(None),
+        (Some(_), Some(text)) => Ok(Some(text)),
+        (Some(_), None) => Err(Rejection::invalid_params("params.requestState must be a string")),
+    }
+}
+
 /// The message with the state that the backend gave, as the client carried it here sealed.
 pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection> {
     // Nearly no request carries one, and only those are worth another look.
-    if call.message.span(Key::RequestState).is_none() {
+    if carried(call)?.is_none() {
         return Ok(target.message.clone());
     }
     let Ok(Envelope::Request { params, .. }) = scan(&target.message) else {

@@ -233,6 +233,7 @@ impl Fake {
                 "capabilities": capabilities, "resultType": "complete"}),
             "initialize" if !stateless => json!({"protocolVersion": "2025-11-25",
                 "capabilities": capabilities, "serverInfo": {"name": self.name, "version": "1"}}),
+            "completion/complete" if params["ref"]["name"] == "mute" => return None,
             "tools/list" => list("tools"),
             "prompts/list" => list("prompts"),
             "resources/list" => list("resources"),
