@@ -73,10 +73,19 @@ fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rule
     let shown = shown.into_iter().map(|won| (won, true));
     for (won, visible) in shown.chain(hidden.into_iter().map(|won| (won, false))) {
         let (name, candidate) = (settling.names.get(won.name), &settling.candidates[won.candidate]);
+        let (item, part) = (candidate.item, &parts[candidate.part]);
         if routes.get(name).is_some() {
+            // A prefix that settled one conflict has made another.
+            if visible {
+                catalog.conflicts.push(Conflict {
+                    kind: singular(kind),
+                    name: name.to_owned(),
+                    contenders: vec![part.name.to_owned()],
+                    settled: "left out: with its prefix it is called like another".to_owned(),
+                });
+            }
             continue;
         }
-        let (item, part) = (candidate.item, &parts[candidate.part]);
         let Some(headers) = headers(item, &none) else {
             catalog.conflicts.push(Conflict {
                 kind: singular(kind),

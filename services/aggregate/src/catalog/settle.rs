@@ -96,7 +96,7 @@ impl<'a, L> Settling<'a, L> {
         conflicts.push(Conflict {
             kind: singular(self.kind),
             name: self.names.get(first).to_owned(),
-            settled: settlement(&self.rules.conflicts, self.kind, &contenders),
+            settled: settlement(self.rules, self.kind, &contenders, &candidates[all[0]].item.key()),
             contenders,
         });
         match (&self.rules.conflicts, self.kind) {
@@ -113,16 +113,30 @@ impl<'a, L> Settling<'a, L> {
     }
 }
 
-fn settlement(conflicts: &Conflicts, kind: Kind, names: &[String]) -> String {
-    let first = names.first().map_or("", String::as_str);
-    match conflicts {
+/// What became of a name, in words. The first contender wins where one does; `own` is what its backend calls it.
+fn settlement(rules: &Rules, kind: Kind, contenders: &[String], own: &str) -> String {
+    let first = contenders.first().map_or("", String::as_str);
+    let mut others = contenders.iter().skip(1);
+    let reason = match &rules.conflicts {
         Conflicts::Manual if kind == Kind::Tools => {
-            "left out: give each of them a name in aggregation.tools[].overrides".to_owned()
+            return "left out: give each of them a name in aggregation.tools[].overrides"
+                .to_owned();
         }
-        Conflicts::Manual => "each got its backend's name as a prefix".to_owned(),
-        Conflicts::Priority(_) => format!("{first} has it: it comes first in priorityOrder"),
-        Conflicts::Prefix(_) => format!("{first} has it: it comes first in backends"),
-    }
+        Conflicts::Manual => return "each got its backend's name as a prefix".to_owned(),
+        _ if others.clone().all(|other| other == first) => "it lists that first",
+        Conflicts::Priority(order) if order.iter().any(|listed| listed == first) => {
+            "it comes first in priorityOrder"
+        }
+        Conflicts::Priority(_) => "priorityOrder has none of them, and it comes first by name",
+        Conflicts::Prefix(_) => "it comes first in backends",
+    };
+    // Overrides can give two tools of one backend the same name.
+    let which = if others.any(|other| other == first) {
+        format!(" with what it calls {own} itself")
+    } else {
+        String::new()
+    };
+    format!("{first} has it{which}: {reason}")
 }
 
 /// Listed backends in their order, the others behind them by name.

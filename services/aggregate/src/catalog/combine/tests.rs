@@ -55,6 +55,28 @@ fn under_priority_the_listed_come_first_and_the_rest_by_name() {
     assert_eq!(names(&catalog), ["w", "x"]);
     assert_eq!(target(&catalog, "x").0, "z");
     assert_eq!(target(&catalog, "w").0, "a");
+    let settled: Vec<_> = catalog.conflicts.iter().map(|one| one.settled.as_str()).collect();
+    assert_eq!(
+        settled,
+        [
+            "a has it: priorityOrder has none of them, and it comes first by name",
+            "z has it: it comes first in priorityOrder"
+        ]
+    );
+}
+
+#[test]
+fn overrides_that_give_two_tools_of_a_backend_one_name_are_reported() {
+    let mut rules = Rules::default();
+    let rename = Override { name: Some("y".to_owned()), ..Override::default() };
+    let workload =
+        WorkloadRules { overrides: [("x".to_owned(), rename)].into(), ..WorkloadRules::default() };
+    rules.workloads.insert("a".to_owned(), workload);
+    let catalog = catalog(&[("a", offer(&["x", "y"]))], &rules);
+    assert_eq!(names(&catalog), ["a_y"]);
+    assert_eq!(target(&catalog, "a_y").1, "\"x\"");
+    let [conflict] = &catalog.conflicts[..] else { panic!("{:?}", catalog.conflicts) };
+    assert_eq!(conflict.settled, "a has it with what it calls x itself: it lists that first");
 }
 
 #[test]
@@ -84,6 +106,10 @@ fn under_manual_prompts_of_the_same_name_get_prefixes_and_stay_in_order() {
     assert_eq!(catalog.list(Kind::Prompts).keys().collect::<Vec<_>>(), ["a", "b_z", "m_z", "n"]);
     assert_eq!(catalog.prompts.get("b_z").unwrap().name, "\"b_z\"");
     assert_eq!(catalog.prompts.get("m_z").unwrap().link, "m");
+    // What the prefix made collides with what was there.
+    let told: Vec<_> = catalog.conflicts.iter().map(|one| (&*one.name, &*one.settled)).collect();
+    let left_out = "left out: with its prefix it is called like another";
+    assert_eq!(told, [("z", "each got its backend's name as a prefix"), ("b_z", left_out)]);
 }
 
 #[test]
