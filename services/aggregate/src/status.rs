@@ -27,6 +27,8 @@ pub struct Report {
     pub conflicts: Vec<Conflict>,
     /// What `aggregation.tools` says of tools that their backend does not have.
     pub idle_rules: Vec<IdleRule>,
+    /// Names under which clients see tools and that MCP advises against: some clients refuse them.
+    pub odd_names: Vec<String>,
     /// Sessions of stateful clients.
     pub sessions: usize,
     /// Calls that wait for a stateless client's answer.
@@ -81,10 +83,10 @@ pub struct BackendReport {
     pub unauthenticated: bool,
     /// Why it could not be asked the last time, if it could not.
     pub failure: Option<String>,
-    /// Whether its first answer is still awaited.
-    pub pending: bool,
     /// The same with addresses and causes, if there is more to say: for who runs the gateway, not for its clients.
     pub detail: Option<String>,
+    /// Whether its first answer is still awaited.
+    pub pending: bool,
     /// The breaker in front of it, if it has one: how the circuit stands.
     pub breaker: Option<vmcp_breaker::Breaker>,
     /// What checks have seen of it; `None` while its health is not watched.
@@ -159,12 +161,12 @@ pub(crate) fn kept(hub: &Hub) -> Kept {
 pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
     let report = |link: &Arc<Link>| {
         let status = link.status();
-        BackendReport {
-            name: link.name().to_owned(),
         let (failure, detail) = match &status {
             Status::Failed { reason, detail } => (Some(reason.clone()), detail.clone()),
             Status::Fetching { .. } | Status::Ready => (None, None),
         };
+        BackendReport {
+            name: link.name().to_owned(),
             transport: link.transport,
             revision: link.speaks().map(|speaks| match speaks {
                 Speaks::Stateful => LATEST_STATEFUL,
@@ -192,12 +194,21 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
         name: snapshot.name.clone(),
         backends: backends(&snapshot),
         idle_rules: idle_rules(&snapshot, &entries),
+        odd_names: odd_names(&entries),
         entries,
         conflicts: catalog.conflicts.clone(),
         sessions,
         parked_calls,
         dropped_messages,
     }
+}
+
+/// MCP 2025-11-25, Tools, Tool Names.
+fn odd_names(entries: &[Entry]) -> Vec<String> {
+    let advised = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let good = |name: &str| (1..=128).contains(&name.len()) && name.bytes().all(advised);
+    let shown = entries.iter().filter(|entry| entry.shown && entry.kind == "tool");
+    shown.map(|entry| &entry.name).filter(|name| !good(name)).cloned().collect()
 }
 
 fn idle_rules(snapshot: &Snapshot, entries: &[Entry]) -> Vec<IdleRule> {

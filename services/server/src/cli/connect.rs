@@ -118,6 +118,13 @@ pub(crate) fn idle_rule(rule: &IdleRule) -> String {
     super::table::plain(&format!("aggregation.tools: {list} of {backend} {fault}"))
 }
 
+/// A name that clients may refuse, in a line.
+pub(crate) fn odd_name(name: &str) -> String {
+    let advice = "some clients refuse names that are not 1 to 128 of A-Z, a-z, 0-9, _, - and .; give it another \
+                  in aggregation.tools[].overrides";
+    super::table::plain(&format!("tool {name}: {advice}"))
+}
+
 /// A rule without a tool, for programs.
 pub(crate) fn idle_rule_json(rule: &IdleRule) -> Value {
     let IdleRule { backend, list, name } = rule;

@@ -6,7 +6,7 @@ use vmcp_aggregate::Hides;
 use vmcp_aggregate::status::{Because, Entry};
 
 use super::config::{ConfigFile, Loaded};
-use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json};
+use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
 use crate::parts::{About, AboutBackend, Found, Report, Stored};
@@ -106,6 +106,10 @@ fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
         out.push('\n');
         out.push_str(&idle_rule(one));
     }
+    for name in &seen.report.odd_names {
+        out.push('\n');
+        out.push_str(&odd_name(name));
+    }
     out.trim_end().to_owned() + "\n"
 }
 
@@ -170,6 +174,7 @@ fn as_json(about: &About, issuer: Option<&Report>, seen: &Seen) -> Value {
         "authorizationServer": issuer.map(Report::to_json),
         "entries": entries.collect::<Vec<_>>(),
         "conflicts": seen.report.conflicts.iter().map(conflict_json).collect::<Vec<_>>(),
+        "oddNames": seen.report.odd_names,
         "idleRules": seen.report.idle_rules.iter().map(idle_rule_json).collect::<Vec<_>>(),
     })
 }

@@ -202,6 +202,10 @@ async fn report(gateway: vmcp_aggregate::Gateway, about: About) {
     for rule in &report.idle_rules {
         tracing::warn!("{}", super::connect::idle_rule(rule));
     }
+    if let Some(first) = report.odd_names.first() {
+        // One prefix makes all of them odd.
+        tracing::warn!(names = report.odd_names.len(), "{}", super::connect::odd_name(first));
+    }
     let shown = report.entries.iter().filter(|entry| entry.shown).count();
     tracing::info!(
         backends = report.backends.len(),

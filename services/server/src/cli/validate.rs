@@ -9,7 +9,7 @@ use vmcp_config::{
 };
 
 use super::config::{ConfigFile, Loaded, warning};
-use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json};
+use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
 
@@ -141,6 +141,10 @@ fn found(seen: &Seen) -> String {
         out.push_str(&idle_rule(one));
         out.push('\n');
     }
+    for name in &seen.report.odd_names {
+        out.push_str(&odd_name(name));
+        out.push('\n');
+    }
     out
 }
 
@@ -158,6 +162,7 @@ fn as_json(file: &File, warnings: &[vmcp_config::Warning], seen: Option<&Seen>) 
         out["valid"] = (!seen.broken).into();
         out["backends"] = seen.backends_json().into();
         out["conflicts"] = seen.report.conflicts.iter().map(conflict_json).collect();
+        out["oddNames"] = seen.report.odd_names.clone().into();
         out["idleRules"] = seen.report.idle_rules.iter().map(idle_rule_json).collect();
     }
     out

@@ -169,3 +169,24 @@ fn connecting_tells_which_rules_name_no_tool() {
         assert!(ended.out.lines().any(|found| found == line), "{line}: {ended:?}");
     }
 }
+
+#[test]
+fn names_that_clients_may_refuse_are_told() {
+    let one = Backend::start(&["x", "gr\u{fc}n"]);
+    let file = |format: &str| {
+        format!(
+            "name: x\nincomingAuth: {{type: anonymous}}\n\
+             aggregation: {{conflictResolutionConfig: {{prefixFormat: \"{format}\"}}}}\n\
+             backends: [{{name: one, url: \"{}\", transport: streamable-http}}]\n",
+            one.url()
+        )
+    };
+    let ended = validate(&file("{workload}_"), &["--connect", "-o", "json"]);
+    assert_eq!(as_json(&ended)["oddNames"], json!(["one_gr\u{fc}n"]));
+    assert_eq!(as_json(&ended)["warnings"], json!([]));
+    let ended = validate(&file("{workload}/"), &["--connect"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.err.contains("prefixFormat: it begins the names of tools"), "{ended:?}");
+    let told = ended.out.lines().filter(|line| line.contains("some clients refuse names")).count();
+    assert_eq!(told, 2, "{ended:?}");
+}
