@@ -5,7 +5,7 @@
 //! Warning).
 
 use std::future::Future;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -64,7 +64,9 @@ impl HostsLayer {
         Self(Arc::new(Known { hosts: Some(hosts), origins }), Origins::Known)
     }
 
-    /// For a server on a network: any host is served, or only `hosts` if there are some.
+    /// For a server on a network: any host is served, or only `hosts` if there are some. As long as there are none, a
+    /// page of the host itself needs https or an address instead of a name: over plain http anybody's name may
+    /// lead here (DNS rebinding).
     #[must_use]
     pub fn network(hosts: Vec<String>, origins: Vec<String>) -> Self {
         let hosts = (!hosts.is_empty()).then_some(hosts);
@@ -98,15 +100,23 @@ impl HostsLayer {
         }
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
         let text = origin.to_str().unwrap_or_default();
-        let place = text.split_once("://").map_or("", |(_, place)| place);
+        let (scheme, place) = text.split_once("://").unwrap_or_default();
         let known =
             self.0.origins.iter().any(|known| known.eq_ignore_ascii_case(text) || known == "*")
-                || !place.is_empty() && place.eq_ignore_ascii_case(host)
+                || self.is_own(scheme, place, host)
                 || is_loopback(place) && is_loopback(host);
         if known {
             return Ok(Some(origin.clone()));
         }
         Err(Rejection::foreign_host("this Origin is not served here: see --allow-origin"))
+    }
+
+    /// Whether a page comes from the server that it asks, under a name that nobody else can have given it.
+    fn is_own(&self, scheme: &str, place: &str, host: &str) -> bool {
+        let trusted = self.0.hosts.is_some()
+            || scheme.eq_ignore_ascii_case("https")
+            || name_of(host).parse::<IpAddr>().is_ok();
+        trusted && !place.is_empty() && place.eq_ignore_ascii_case(host)
     }
 }
 
@@ -270,5 +280,19 @@ mod tests {
         assert_eq!(check(&layer, "mcp.example.com", None), None);
         assert_eq!(check(&layer, "mcp.example.com", Some("https://mcp.example.com")), None);
         assert_eq!(check(&layer, "mcp.example.com", Some("http://localhost:1")), Some(403));
+    }
+
+    #[test]
+    fn on_a_network_a_name_that_was_made_to_lead_here_is_foreign() {
+        let (host, origin) = ("evil.example.com:4483", Some("http://evil.example.com:4483"));
+        let any = HostsLayer::network(Vec::new(), Vec::new());
+        assert_eq!(check(&any, host, origin), Some(403));
+        for own in ["10.0.0.7:4483", "[fd00::7]:4483"] {
+            assert_eq!(check(&any, own, Some(&format!("http://{own}"))), None, "{own}");
+        }
+        let named = HostsLayer::network(vec!["tools.example.com".to_owned()], Vec::new());
+        assert_eq!(check(&named, host, origin), Some(403));
+        let (host, origin) = ("tools.example.com:4483", Some("http://tools.example.com:4483"));
+        assert_eq!(check(&named, host, origin), None);
     }
 }
