@@ -208,8 +208,8 @@ impl Routes {
                 Err(refusal) => refusal.into_response(None),
             },
             "/metrics" => self.metrics(),
-            // Whoever looks at the address in a browser.
-            "/" => {
+            // Whoever looks at the address in a browser, or writes it with a slash too many.
+            "/" | "/mcp/" | "/sse/" => {
                 let message = "MCP clients connect to /mcp; /status tells how the server does";
                 document(StatusCode::NOT_FOUND, &json!({"error": "not_found", "message": message}))
             }

@@ -1,5 +1,6 @@
 //! Values of options that are more than text.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
 
 use vmcp_config::Duration;
@@ -11,6 +12,15 @@ const MOST_THREADS: usize = 1024;
 
 pub(super) fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
     SealKey::read(path.as_ref())
+}
+
+/// An address to listen on. No name but that of the machine itself: what others lead to may change.
+pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+    if text == "localhost" {
+        return Ok(Ipv4Addr::LOCALHOST.into());
+    }
+    let allowed = "must be an IP address, such as 127.0.0.1 or ::1, 0.0.0.0 for all of IPv4 or :: for all; or localhost";
+    text.parse().map_err(|_| allowed.to_owned())
 }
 
 /// A duration that something can happen in.
@@ -67,6 +77,17 @@ fn is_place(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_address_to_listen_on_is_one_of_this_machine() {
+        for (text, expected) in [("localhost", "127.0.0.1"), ("0.0.0.0", "0.0.0.0"), ("::1", "::1")]
+        {
+            assert_eq!(address(text).map(|address| address.to_string()), Ok(expected.to_owned()));
+        }
+        for text in ["", "tools.example.com", "127.0.0.1:80", "[::1]"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn hosts_and_origins_are_those_that_requests_can_have() {

@@ -10,7 +10,7 @@ use vmcp_audit_log::Overflow;
 use vmcp_config::Duration;
 use vmcp_core::plan_lanes;
 
-use super::arguments::{at_least_one, host_name, origin, positive, seal_key, threads};
+use super::arguments::{address, at_least_one, host_name, origin, positive, seal_key, threads};
 use super::config::{ConfigFile, Loaded};
 use super::log;
 use super::outcome::{Failure, block_on};
@@ -22,7 +22,7 @@ pub(crate) struct Serve {
     #[command(flatten)]
     config: ConfigFile,
     /// The address to listen on.
-    #[arg(long, default_value = "127.0.0.1")]
+    #[arg(long, default_value = "127.0.0.1", value_parser = address)]
     host: IpAddr,
     /// The port to listen on; 0 takes a free one.
     #[arg(long, default_value_t = 4483)]
