@@ -238,16 +238,28 @@ async fn a_cancellation_reaches_the_backend() {
     assert_eq!(cancelled["params"]["requestId"], called.unwrap()["id"]);
 }
 
+/// Short for `a` alone.
+const SHORT: &str = "{default: 30s, perWorkload: {a: 300ms}}";
+
 #[tokio::test]
 async fn a_call_without_an_answer_ends_in_the_backends_time() {
+    for timeouts in ["{default: 300ms, perWorkload: {b: 30s}}", SHORT] {
+        let backend = Backend::start(None).await;
+        let sections = format!("operational: {{timeouts: {timeouts}}}\n");
+        let gateway = Gateway::with(&[&backend], &sections).await;
+        let mut old = Old::connect(gateway.address).await;
+        let answer = old.call("a_silent", "").await;
+        assert!(answer["error"]["message"].as_str().unwrap().contains("in time"), "{answer}");
+        until("the backend is told", || count(&backend, "notifications/cancelled") == 1).await;
+    }
+}
+
+#[tokio::test]
+async fn the_time_for_an_answer_stands_still_while_a_question_is_with_the_client() {
     let backend = Backend::start(None).await;
-    let sections = "operational: {timeouts: {default: 30s, perWorkload: {a: 300ms}}}\n";
-    let gateway = Gateway::with(&[&backend], sections).await;
+    let gateway =
+        Gateway::with(&[&backend], &format!("operational: {{timeouts: {SHORT}}}\n")).await;
     let mut old = Old::connect(gateway.address).await;
-    let answer = old.call("a_silent", "").await;
-    assert!(answer["error"]["message"].as_str().unwrap().contains("in time"), "{answer}");
-    until("the backend is told", || count(&backend, "notifications/cancelled") == 1).await;
-    // While a question is with the client the time stands still.
     let id = old.begin("tools/call", call("a_ask", "who?")).await;
     let question = old.heard("elicitation/create").await;
     sleep(Duration::from_millis(700)).await;

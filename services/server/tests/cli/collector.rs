@@ -52,22 +52,7 @@ impl Collector {
 
     /// One whose certificate is of an authority that nobody knows.
     pub(crate) fn encrypted() -> Self {
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &issuer).unwrap();
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
-            .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Self::with(Some((TlsAcceptor::from(Arc::new(config)), issuer.pem())))
+        Self::with(Some(private_authority(&[b"h2", b"http/1.1"])))
     }
 
     fn with(tls: Option<(TlsAcceptor, String)>) -> Self {
@@ -106,6 +91,26 @@ impl Collector {
         let scopes = resources.flat_map(|resource| resource.scope_spans);
         scopes.flat_map(|scope| scope.spans).collect()
     }
+}
+
+/// TLS for `localhost` with a certificate of an authority that nobody knows, and that authority as PEM.
+pub(crate) fn private_authority(protocols: &[&[u8]]) -> (TlsAcceptor, String) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .unwrap();
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    (TlsAcceptor::from(Arc::new(config)), issuer.pem())
 }
 
 /// An attribute of a span, if it is a text.

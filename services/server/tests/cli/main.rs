@@ -11,6 +11,7 @@ mod collector;
 mod configuration;
 mod demo;
 mod doctor;
+mod effects;
 mod health;
 mod http;
 mod incoming;
