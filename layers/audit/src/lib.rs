@@ -22,4 +22,5 @@ pub use self::{
     future::ResponseFuture,
     layer::AuditLayer,
     service::Audit,
+    source::forwarded_for,
 };

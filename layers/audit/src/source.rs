@@ -16,15 +16,16 @@ pub(crate) fn of<B>(request: &http::Request<B>, trusted_proxies: usize) -> Sourc
     let peer = request.extensions().get::<SocketAddr>().map(|peer| peer.ip().to_canonical());
     let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(Text::from);
     Source::Network {
-        address: forwarded(headers, trusted_proxies).or(peer),
+        address: forwarded_for(headers, trusted_proxies).or(peer),
         user_agent: said(USER_AGENT),
         request_id: said(REQUEST_ID),
     }
 }
 
-/// The address that the outermost trusted proxy saw. Each proxy appends the one that it saw, so what a
-/// client makes up stands to the left of it.
-fn forwarded(headers: &HeaderMap, trusted_proxies: usize) -> Option<IpAddr> {
+/// The address that the outermost of so many trusted proxies saw, by `X-Forwarded-For`. Each proxy appends the one that
+/// it saw, so what a client makes up stands to the left of it. `None` without a trusted proxy, or if it is not there.
+#[must_use]
+pub fn forwarded_for(headers: &HeaderMap, trusted_proxies: usize) -> Option<IpAddr> {
     let behind = trusted_proxies.checked_sub(1)?;
     let values = headers.get_all(FORWARDED_FOR).iter().rev();
     let entries = values.filter_map(|value| value.to_str().ok());

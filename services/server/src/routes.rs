@@ -144,7 +144,10 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
                 None => return Answering::Done(Some(self.small(&request))),
             },
         };
-        if stacks.recording.is_some() || matches!(kind, Kind::Issuer(_)) {
+        if matches!(kind, Kind::Issuer(_)) {
+            let source = self.source(request.headers());
+            request.extensions_mut().insert(source);
+        } else if stacks.recording.is_some() {
             request.extensions_mut().insert(self.peer);
         }
         Answering::Mcp(match kind {
@@ -189,6 +192,13 @@ pub(crate) fn is_own_path(path: &str) -> bool {
 }
 
 impl Routes {
+    /// Who asks: behind a proxy all would be one otherwise, and one that asks too often would hold up everybody.
+    fn source(&self, headers: &http::HeaderMap) -> SocketAddr {
+        let trusted = self.shared.fixed.recorded.trusted_proxies;
+        let address = vmcp_audit::forwarded_for(headers, trusted);
+        SocketAddr::new(address.unwrap_or(self.peer.ip()), self.peer.port())
+    }
+
     /// The endpoints beside MCP. None of them waits for anything.
     fn small(&self, request: &Request<Quiet<Incoming>>) -> Response<Body> {
         let shared = &self.shared;

@@ -66,7 +66,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", value_parser = seal_key)]
     seal_key: Vec<SealKey>,
     /// How many proxies in front are trusted to add who they were asked by to X-Forwarded-For: the address
-    /// that the outermost of them saw is the source of audit events.
+    /// that the outermost of them saw is the source of audit events, and what the limits of the authorization
+    /// server count by.
     #[arg(long, default_value = "0", value_name = "NUMBER")]
     trusted_proxies: usize,
     /// What becomes of audit events that cannot be written as fast as they come, because the disk is full

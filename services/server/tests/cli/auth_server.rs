@@ -71,6 +71,25 @@ fn a_client_that_knows_the_url_alone_logs_in_and_backends_are_shown_the_users_ow
 }
 
 #[test]
+fn behind_a_trusted_proxy_one_that_asks_too_often_holds_up_nobody_else() {
+    let (corp, folder) = (Provider::start("corp", HOUR), Folder::new());
+    let path = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], "")));
+    let (_server, port) = Running::serve(&path, &["--trusted-proxies", "1"]);
+    let registers = |address: &str| {
+        // What stands before the proxy's own entry anybody can write.
+        let forwarded = format!("203.0.113.1, {address}");
+        let headers = [("content-type", "application/json"), ("x-forwarded-for", &*forwarded)];
+        let document = json!({"redirect_uris": ["http://127.0.0.1/cb"]}).to_string();
+        request(port, "POST", "/oauth/register", &headers, &document).status
+    };
+    assert!((0..200).any(|_| registers("198.51.100.1") == 429));
+    // More than what a slow machine would be given back meanwhile.
+    for _ in 0..15 {
+        assert_eq!(registers("198.51.100.2"), 201);
+    }
+}
+
+#[test]
 fn a_session_that_is_revoked_ends_its_streams_and_its_tokens_and_nobody_elses() {
     let (corp, git) = (Provider::start("corp", HOUR), Provider::start("git", HOUR));
     let (folder, a, b) = (Folder::new(), Backend::start(&["x"]), Backend::start(&["y"]));
