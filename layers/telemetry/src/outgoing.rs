@@ -26,7 +26,8 @@ pub type Classify = fn(&(dyn std::error::Error + 'static)) -> Option<&'static st
 /// [`Recorder::outgoing`](crate::Recorder::outgoing) makes it.
 ///
 /// Reads, from the request's extensions: [`Backend`], [`Operation`] or else the headers `Mcp-Method` and
-/// `Mcp-Name`, and the [`Trail`] of the request that it is made for, in the operation or beside it.
+/// `Mcp-Name`, [`Caller`](vmcp_core::Caller), and the [`Trail`] of the request that it is made for, in the
+/// operation or beside it.
 /// Writes: `traceparent` and `tracestate`, and with [`InMessage`](vmcp_trace_context::InMessage) the same
 /// members of the message's `_meta`. Fails with what the service below fails with.
 #[derive(Clone)]
