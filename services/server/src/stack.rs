@@ -8,11 +8,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::extract::MatchedPath;
-use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
+use tower::ServiceBuilder;
 use tower::util::Either;
-use tower::{ServiceBuilder, ServiceExt};
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
@@ -23,7 +21,7 @@ use vmcp_authz::AuthorizeLayer;
 use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
 use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Open, Seen, Standard};
 use vmcp_cedar::Cedar;
-use vmcp_core::{Body, BoxError, CredentialError, cause};
+use vmcp_core::{Body, CredentialError, cause};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
@@ -192,18 +190,15 @@ where
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
 {
-    let known = authenticate.map(|layer| {
+    Door::Guarded(match (audit, authenticate) {
+        (None, None) => return Door::Open(inner),
         // Only streams, which end with the token, are not what they were.
-        Erased::new(layer.layer(inner.clone()), |body| {
-            body.try_into_inner().unwrap_or_else(Body::wrap)
-        })
-    });
-    match (audit, known) {
-        (None, None) => Door::Open(inner),
-        (None, Some(known)) => Door::Guarded(known),
-        (Some(layer), None) => Door::Guarded(Erased::new(layer.layer(inner), Body::wrap)),
-        (Some(layer), Some(known)) => Door::Guarded(Erased::new(layer.layer(known), Body::wrap)),
-    }
+        (None, Some(known)) => {
+            Erased::new(known.layer(inner), |body| body.try_into_inner().unwrap_or_else(Body::wrap))
+        }
+        (Some(audit), None) => Erased::new(audit.layer(inner), Body::wrap),
+        (Some(audit), Some(known)) => Erased::new(audit.layer(known.layer(inner)), Body::wrap),
+    })
 }
 
 /// What is around the connection to one backend.
@@ -248,16 +243,24 @@ impl Outgoing {
         let connection = timeouts.layer(client);
         // Innermost of what changes a request: a signature is over what really goes out.
         let stack = match credentials {
-            Credentials::None => erased(redirects.layer(connection)),
-            Credentials::Header(layer) => erased(redirects.layer(layer.layer(connection))),
-            Credentials::Exchange(layer) => erased(redirects.layer(layer.layer(connection))),
-            Credentials::Sts(layer) => erased(redirects.layer(layer.layer(connection))),
+            Credentials::None => BackendService::new(redirects.layer(connection)),
+            Credentials::Header(layer) => {
+                BackendService::new(redirects.layer(layer.layer(connection)))
+            }
+            Credentials::Exchange(layer) => {
+                BackendService::new(redirects.layer(layer.layer(connection)))
+            }
+            Credentials::Sts(layer) => {
+                BackendService::new(redirects.layer(layer.layer(connection)))
+            }
         };
         // Outside the credentials, so that an open circuit asks nobody for any; outside the timeout,
         // so that a wait in vain counts as a failure.
         let stack = match breaker {
             None => stack,
-            Some(breaker) => erased(BreakerLayer::new(breaker).classify(class).layer(stack)),
+            Some(breaker) => {
+                BackendService::new(BreakerLayer::new(breaker).classify(class).layer(stack))
+            }
         };
         // Outermost: what an open circuit refuses was asked for too, and is counted.
         match telemetry {
@@ -269,7 +272,7 @@ impl Outgoing {
 
 /// What measures and traces requests to a backend.
 pub(crate) fn measured(service: BackendService, telemetry: OutgoingLayer) -> BackendService {
-    erased(telemetry.classify(word).propagate(InMessage).layer(service))
+    BackendService::new(telemetry.classify(word).propagate(InMessage).layer(service))
 }
 
 /// What a backend's answer says of it. That all connections to it are in use is this side's own limit.
@@ -284,16 +287,4 @@ fn class(seen: Seen<'_>) -> Class {
 
 fn busy(error: &vmcp_egress::Error) -> bool {
     matches!(error, vmcp_egress::Error::Overloaded { .. })
-}
-
-fn erased<S, B>(stack: S) -> BackendService
-where
-    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
-    S::Error: Into<BoxError>,
-    S::Future: Send,
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    let stack = stack.map_response(|response| response.map(Body::wrap)).map_err(Into::into);
-    BackendService::new(stack)
 }

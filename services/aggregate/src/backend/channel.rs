@@ -25,7 +25,7 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
-use tower::{ServiceBuilder, ServiceExt};
+use tower::ServiceBuilder;
 use tower_service::Service;
 use vmcp_core::{Body, BoxError, Operation};
 use vmcp_timeout::{Hold, TimeoutLayer};
@@ -74,7 +74,7 @@ struct Asked<'a> {
 /// here, by `patience` for each message.
 pub(crate) fn adapt(inner: BackendService, patience: Duration) -> BackendService {
     let stack = ServiceBuilder::new().layer(TimeoutLayer::new(patience)).service(Adapter { inner });
-    BackendService::new(stack.map_response(|response| response.map(Body::wrap)))
+    BackendService::new(stack)
 }
 
 impl Service<Request<Full<Bytes>>> for Adapter {

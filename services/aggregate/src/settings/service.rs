@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::future::{self, Future};
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
+use pin_project_lite::pin_project;
 use tower::ServiceExt;
 use tower_service::Service;
 use vmcp_core::{Body, BoxError};
@@ -35,15 +37,31 @@ trait Stack: Send + Sync {
     fn send(&self, request: Request<Full<Bytes>>) -> Sending;
 }
 
+/// A stack whose answers have bodies of the type `B`.
+struct Typed<S, B> {
+    stack: S,
+    body: PhantomData<fn() -> B>,
+}
+
+pin_project! {
+    /// Forgets the types of an answer's body and error. One step: what moves an answer on moves all of its head.
+    struct Answer<F> {
+        #[pin]
+        inner: F,
+    }
+}
+
 impl BackendService {
-    /// Forgets the type of `stack`.
-    pub fn new<S>(stack: S) -> Self
+    /// Forgets the type of `stack`, and those of its answers' bodies and errors.
+    pub fn new<S, B>(stack: S) -> Self
     where
-        S: Service<Request<Full<Bytes>>, Response = Response<Body>, Error = BoxError>,
-        S: Clone + Send + Sync + 'static,
+        S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
         S::Future: Send,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
     {
-        Self(Arc::new(stack))
+        Self(Arc::new(Typed { stack, body: PhantomData }))
     }
 
     /// Begins to send a request. The future needs nothing of this any more.
@@ -66,20 +84,39 @@ impl Around {
     }
 }
 
-impl<S> Stack for S
+impl<S, B> Stack for Typed<S, B>
 where
-    S: Service<Request<Full<Bytes>>, Response = Response<Body>, Error = BoxError>,
-    S: Clone + Send + Sync + 'static,
+    S: Service<Request<Full<Bytes>>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
     S::Future: Send,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
 {
     fn send(&self, request: Request<Full<Bytes>>) -> Sending {
-        let mut stack = self.clone();
+        let mut stack = self.stack.clone();
         // Nearly always it is ready at once, and a request that need not wait need not be kept.
         match stack.poll_ready(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) => Box::pin(stack.call(request)),
-            Poll::Ready(Err(error)) => Box::pin(future::ready(Err(error))),
-            Poll::Pending => Box::pin(stack.oneshot(request)),
+            Poll::Ready(Ok(())) => Box::pin(Answer { inner: stack.call(request) }),
+            Poll::Ready(Err(error)) => Box::pin(future::ready(Err(error.into()))),
+            Poll::Pending => Box::pin(Answer { inner: stack.oneshot(request) }),
         }
+    }
+}
+
+impl<F, B, E> Future for Answer<F>
+where
+    F: Future<Output = Result<Response<B>, E>>,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    E: Into<BoxError>,
+{
+    type Output = Result<Response<Body>, BoxError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(match ready!(self.project().inner.poll(cx)) {
+            Ok(response) => Ok(response.map(Body::wrap)),
+            Err(error) => Err(error.into()),
+        })
     }
 }
 

@@ -4,18 +4,17 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{BackendService, BackendSettings, Checks, PartialFailure};
 use vmcp_aggregate::status::{BackendReport, Checked};
 use vmcp_breaker::health::Health;
 use vmcp_breaker::{Breaker, BreakerLayer};
-use vmcp_core::{Backend, Body, Generation};
+use vmcp_core::{Backend, Generation};
 
 use crate::fake::{Begins, Client, Fake, Mood, gateway, settings, with_checks};
 
@@ -269,10 +268,7 @@ fn guarded(fake: &Arc<Fake>, timeout: u64) -> (BackendSettings, Breaker) {
     let inner = settings.service.clone();
     let service =
         tower::service_fn(move |request: Request<Full<bytes::Bytes>>| inner.send(request));
-    let service = BreakerLayer::new(breaker.clone())
-        .layer(service)
-        .map_response(|response: Response<_>| response.map(Body::wrap));
-    let service = BackendService::new(service);
+    let service = BackendService::new(BreakerLayer::new(breaker.clone()).layer(service));
     (BackendSettings { service, breaker: Some(breaker.clone()), ..settings }, breaker)
 }
 

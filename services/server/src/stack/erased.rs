@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use http::{Request, Response};
+use pin_project_lite::pin_project;
 use tower::ServiceExt;
 use tower_service::Service;
 use vmcp_core::{Body, BoxError};
@@ -24,6 +25,21 @@ trait Answers: Send + Sync {
     fn answer(&self, request: Request<Body>) -> Answering;
 }
 
+/// A service, and what becomes of its answers' bodies.
+struct Typed<S, R> {
+    service: S,
+    body: fn(R) -> Body,
+}
+
+pin_project! {
+    /// Forgets the type of an answer's body. One step: what moves an answer on moves all of its head.
+    struct Answer<F, R> {
+        #[pin]
+        inner: F,
+        body: fn(R) -> Body,
+    }
+}
+
 impl Erased {
     /// Forgets the type of `service`, and of its answers' bodies.
     pub(super) fn new<S, R>(service: S, body: fn(R) -> Body) -> Self
@@ -33,25 +49,38 @@ impl Erased {
         S::Future: Send,
         R: 'static,
     {
-        let service = service.map_response(move |response: Response<R>| response.map(body));
-        Self(Arc::new(service))
+        Self(Arc::new(Typed { service, body }))
     }
 }
 
-impl<S> Answers for S
+impl<S, R> Answers for Typed<S, R>
 where
-    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    S: Service<Request<Body>, Response = Response<R>, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
     S::Future: Send,
+    R: 'static,
 {
     fn answer(&self, request: Request<Body>) -> Answering {
-        let mut service = self.clone();
+        let (mut service, body) = (self.service.clone(), self.body);
         // All that is put behind this is ready at once, and a request that need not wait need not be kept.
         match service.poll_ready(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) => Box::pin(service.call(request)),
+            Poll::Ready(Ok(())) => Box::pin(Answer { inner: service.call(request), body }),
             Poll::Ready(Err(never)) => match never {},
-            Poll::Pending => Box::pin(service.oneshot(request)),
+            Poll::Pending => Box::pin(Answer { inner: service.oneshot(request), body }),
         }
+    }
+}
+
+impl<F, R> Future for Answer<F, R>
+where
+    F: Future<Output = Result<Response<R>, Infallible>>,
+{
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Ok(response) = ready!(this.inner.poll(cx));
+        Poll::Ready(Ok(response.map(*this.body)))
     }
 }
 

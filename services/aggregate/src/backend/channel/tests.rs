@@ -2,6 +2,7 @@ use std::sync::Mutex;
 
 use http_body_util::channel::{Channel as Pipe, Sender};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tower::ServiceExt;
 use vmcp_core::{Backend, cause};
 use vmcp_timeout::Elapsed;
 
@@ -36,7 +37,7 @@ async fn fake(opening: &'static str, post: Post) -> Fake {
     let post = Arc::new(post);
     let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
         let (said, body, post) = (said.clone(), Arc::clone(&body), Arc::clone(&post));
-        async move { Ok(respond(request, &said, &body, &post).await) }
+        async move { Ok::<_, BoxError>(respond(request, &said, &body, &post).await) }
     });
     stream.send_data(Bytes::from_static(opening.as_bytes())).await.unwrap();
     let bare = BackendService::new(service);
@@ -322,7 +323,7 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
                 let method = request.extensions().get::<Operation>().map(Operation::method);
                 let response = service.oneshot(request).await?;
                 saw.send((method, media(response.headers()))).unwrap();
-                Ok(response)
+                Ok::<_, BoxError>(response)
             }
         }))
     });
