@@ -8,16 +8,15 @@ use crate::{Client, Target, Text};
 /// The method with which stateless clients open a stream (MCP 2026-07-28).
 pub(crate) const LISTEN: &str = "subscriptions/listen";
 
-/// What the message is about. The endpoint is left to whoever knows it.
-pub(crate) fn target(message: &McpRequest) -> Target {
-    let method = message.method();
+/// What the message, of this method, is about. The endpoint is left to whoever knows it.
+pub(crate) fn target(message: &McpRequest, method: &str) -> Target {
     let kind = match method.split_once('/') {
         Some(("tools", _)) => "tool",
         Some(("resources", _)) => "resource",
         Some(("prompts", _)) => "prompt",
         _ => "endpoint",
     };
-    let name = name(message, &method);
+    let name = name(message, method);
     Target { method: method.into(), name, kind, ..Target::default() }
 }
 

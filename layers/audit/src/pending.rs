@@ -127,9 +127,10 @@ impl fmt::Debug for Open {
 impl Open {
     fn end(mut self: Box<Self>, end: End) {
         let message = self.trail.message();
+        let method = message.map(McpRequest::method).unwrap_or_default();
         let kind = match message {
             _ if self.listens => EventType::SseConnection,
-            Some(message) => EventType::of_method(&message.method()),
+            Some(_) => EventType::of_method(&method),
             None => EventType::HttpRequest,
         };
         if !self.auditor.wants(kind) {
@@ -137,6 +138,7 @@ impl Open {
         }
         let (size, finding, response) = mem::take(&mut self.capture).end();
         let endpoint = mem::take(&mut self.endpoint);
+        let target = message.map(|message| message::target(message, &method)).unwrap_or_default();
         let settings = self.auditor.settings();
         let mut details = mem::take(&mut self.details);
         if let Some(ApplicationError::Rpc { code, message }) = &finding.error {
@@ -156,7 +158,7 @@ impl Open {
             at: self.auditor.now(),
             caller: self.trail.identity().cloned(),
             client: message.and_then(message::client),
-            target: self.target(endpoint, message, kind),
+            target: self.target(target, endpoint, kind),
             details,
             request: message
                 .filter(|_| settings.include_request_data)
@@ -167,8 +169,8 @@ impl Open {
         self.auditor.record(event);
     }
 
-    fn target(&self, endpoint: Text, message: Option<&McpRequest>, kind: EventType) -> Target {
-        let mut target = message.map(message::target).unwrap_or_default();
+    /// `target`, with what is known of it without the message.
+    fn target(&self, mut target: Target, endpoint: Text, kind: EventType) -> Target {
         target.endpoint = endpoint;
         if target.method.is_empty() {
             target.method = self.method.as_str().into();

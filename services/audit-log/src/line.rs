@@ -36,15 +36,18 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     let time = time::text(*at);
     line.name("time");
     line.out.extend_from_slice(&time);
-    line.text("level", "AUDIT");
-    line.text("msg", "audit_event");
+    line.word("level", "AUDIT");
+    line.word("msg", "audit_event");
     line.name("audit_id");
     write_uuid(id, line.out);
-    line.text("type", kind.name());
+    line.word("type", kind.name());
     line.name("logged_at");
     line.out.extend_from_slice(&time);
-    line.text("outcome", outcome.name());
-    line.text("component", component.unwrap_or(default));
+    line.word("outcome", outcome.name());
+    match component {
+        Some(component) => line.text("component", component),
+        None => line.word("component", default),
+    }
     line.object("source", |members| fill_source(source, default, members));
     line.object("subjects", |members| fill_subjects(caller.as_ref(), client.as_ref(), members));
     if let Some(claims) = caller.as_ref().and_then(Identity::claims) {
@@ -53,7 +56,7 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     line.object("target", |members| fill_target(target, members));
     line.object("metadata", |metadata| {
         metadata.object("extra", |extra| {
-            extra.text("transport", transport);
+            extra.word("transport", transport);
             fill_details(details, extra);
         });
     });
@@ -67,17 +70,17 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     }
 }
 
-fn fill_source(source: &Source, local: &str, members: &mut Object<'_>) {
+fn fill_source(source: &Source, local: &'static str, members: &mut Object<'_>) {
     match source {
         Source::Local => {
-            members.text("type", "local");
-            members.text("value", local);
+            members.word("type", "local");
+            members.word("value", local);
         }
         Source::Network { address, user_agent, request_id } => {
-            members.text("type", "network");
+            members.word("type", "network");
             match address {
                 Some(address) => members.address("value", *address),
-                None => members.text("value", "unknown"),
+                None => members.word("value", "unknown"),
             }
             members.object("extra", |extra| {
                 extra.text("user_agent", user_agent.as_deref());
