@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 use crate::Hold;
-use crate::idle::Idle;
+use crate::layer::Shared;
 
 /// Starts running when first polled, and again at each [`Clock::restart`].
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub(crate) struct Clock {
     /// Taken when something is awaited for the first time: most frames are there at once.
     sleep: Option<Pin<Box<Sleep>>>,
     /// Where it is taken from.
-    idle: Arc<Idle>,
+    shared: Arc<Shared>,
 }
 
 impl Clock {
-    pub(crate) fn new(limit: Duration, hold: Option<Hold>, idle: Arc<Idle>) -> Self {
-        Self { limit, hold, deadline: None, sleep: None, idle }
+    pub(crate) fn new(limit: Duration, hold: Option<Hold>, shared: Arc<Shared>) -> Self {
+        Self { limit, hold, deadline: None, sleep: None, shared }
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -42,7 +42,7 @@ impl Clock {
         loop {
             let limit = self.limit;
             let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + limit);
-            let sleep = self.sleep.get_or_insert_with(|| self.idle.take(deadline));
+            let sleep = self.sleep.get_or_insert_with(|| self.shared.idle.take(deadline));
             if sleep.is_elapsed() || sleep.deadline() > deadline {
                 sleep.as_mut().reset(deadline);
             }
@@ -66,7 +66,7 @@ impl Clock {
 impl Drop for Clock {
     fn drop(&mut self) {
         if let Some(sleep) = self.sleep.take() {
-            self.idle.give(sleep);
+            self.shared.idle.give(sleep);
         }
     }
 }

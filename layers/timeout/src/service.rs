@@ -72,7 +72,7 @@ where
         let extensions = request.extensions();
         let limit = self.layer.limit(extensions.get::<Backend>());
         let hold = extensions.get::<Hold>().cloned();
-        let clock = Clock::new(limit, hold, Arc::clone(&self.layer.idle));
+        let clock = Clock::new(limit, hold, Arc::clone(&self.layer.shared));
         ResponseFuture { inner: self.inner.call(request), clock: Some(clock) }
     }
 }

@@ -112,11 +112,10 @@ where
     }
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
-        // The instance that was polled ready goes; a clone stays.
-        let clone = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, clone);
+        // For the places that follow: it is polled ready before it is asked.
+        let inner = self.inner.clone();
         let again = request.clone();
-        let step = Step::Asked { future: inner.call(request) };
+        let step = Step::Asked { future: self.inner.call(request) };
         RedirectFuture { inner, origin: Arc::clone(&self.origin), again, followed: 0, step }
     }
 }

@@ -85,13 +85,13 @@ async fn a_timer_that_is_used_again_leaves_the_whole_time() {
     for _ in 0..3 {
         let call = service.clone().oneshot(Request::new(()));
         assert!(tokio::time::timeout(Duration::from_secs(7), call).await.is_err());
-        assert_eq!(service.layer.idle.len(), 1);
+        assert_eq!(service.layer.shared.idle.len(), 1);
     }
     let began = Instant::now();
     let error = service.clone().oneshot(Request::new(())).await.unwrap_err();
     assert!(error.is::<Elapsed>());
     assert_eq!(began.elapsed().as_secs(), 10);
-    assert_eq!(service.layer.idle.len(), 0);
+    assert_eq!(service.layer.shared.idle.len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ fn timers_do_not_outlive_their_runtime() {
         runtime.block_on(async {
             let call = service.clone().oneshot(Request::new(()));
             assert!(tokio::time::timeout(Duration::from_secs(7), call).await.is_err());
-            assert_eq!(service.layer.idle.len(), 1);
+            assert_eq!(service.layer.shared.idle.len(), 1);
         });
     }
 }
