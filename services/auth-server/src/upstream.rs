@@ -25,8 +25,8 @@ pub trait Upstream: Debug + Send + Sync {
     /// Whether an answer of this provider may name `issuer` in its `iss`, as far as that is known without asking.
     fn may_be(&self, issuer: &str) -> bool;
 
-    /// Where to send a browser whose user is to log in as anew as `freshness` says, and what to give to [`Upstream::finish`] when it comes back: secrets, to be
-    /// kept encrypted.
+    /// Where to send a browser whose user is to log in as anew as `freshness` says, and what to give to
+    /// [`Upstream::finish`] when it comes back: secrets, to be kept encrypted.
     ///
     /// # Errors
     /// The login cannot be begun.

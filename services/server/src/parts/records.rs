@@ -21,7 +21,8 @@ pub struct Records {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Recorded {
     /// How many proxies in front are trusted to have added themselves to `X-Forwarded-For`: the address that
-    /// the outermost of them saw is the source of an event, and of a request to the authorization server. With 0 it is the one at the other end.
+    /// the outermost of them saw is the source of an event, and of a request to the authorization server. With
+    /// 0 it is the one at the other end.
     pub trusted_proxies: usize,
     /// Whether answers wait for room where events cannot be written as fast as they come; otherwise events
     /// are dropped and counted.
