@@ -3,11 +3,13 @@
 A process keeps in memory what it touches of its program, in windows of 64 KiB. A tenth of the code is run,
 scattered over all of it by the linker; side by side it takes a third of the memory, and calls meet fewer pages.
 
-    cargo build --release -p vmcp -p vmcp-bench
+    cargo build --release -p vmcp-bench
+    cargo build --release -p vmcp
     python3 tests/tools/layout/layout.py target/release
 
 runs every row of the benchmark with a few requests, the gateways under valgrind (Debian: valgrind), which takes about
-three minutes. Hashes of one build are written only of functions that share their name with others, mostly generic ones:
+three minutes. Two builds, since one of both would have dependencies with the features of both, and with that other
+hashes than the program that users build. Hashes of one build are written only of functions that share their name with others, mostly generic ones:
 the rest stays good until functions get other names. A name that is found nowhere does no harm.
 """
 
