@@ -8,9 +8,9 @@ scattered over all of it by the linker; side by side it takes a third of the mem
     python3 tests/tools/layout/layout.py target/release
 
 runs every row of the benchmark with a few requests, the gateways under valgrind (Debian: valgrind), which takes about
-three minutes. Two builds, since one of both would have dependencies with the features of both, and with that other
-hashes than the program that users build. Hashes of one build are written only of functions that share their name with others, mostly generic ones:
-the rest stays good until functions get other names. A name that is found nowhere does no harm.
+a minute. Two builds, since one of both would have dependencies with the features of both, and with that other hashes than
+the program that users build. Hashes of one build are written only of functions that share their name with others, mostly
+generic ones: the rest stays good until functions get other names. A name that is found nowhere does no harm.
 """
 
 import collections
