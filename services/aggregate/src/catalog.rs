@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use vmcp_core::Hints;
 
 pub use self::combine::{Conflict, Hides};
+use self::template::matches;
 pub(crate) use self::{
     combine::{Part, combine, contested, could_show, hidden_by, singular, wanted},
     define::literal as define_literal,
@@ -26,7 +27,6 @@ pub(crate) use self::{
     params::{ParamHeader, add as add_headers, check as check_headers},
     routes::{Route, Routes},
     serial::{Serial, SerialRef},
-    template::matches,
 };
 
 /// A snapshot of everything on offer.
@@ -36,8 +36,8 @@ pub(crate) struct Catalog<L> {
     pub(crate) tools: Routes<L>,
     pub(crate) prompts: Routes<L>,
     pub(crate) resources: HashMap<Box<str>, L>,
-    /// In the order in which they are tried.
-    pub(crate) templates: Vec<(Box<str>, L)>,
+    /// Those of each backend, in the order in which they are tried.
+    pub(crate) templates: Vec<(L, Vec<Box<str>>)>,
     pub(crate) lists: [List; 4],
     pub(crate) instructions: Option<String>,
     pub(crate) conflicts: Vec<Conflict>,
@@ -68,14 +68,20 @@ impl<L: Clone> Catalog<L> {
         if let Some(link) = self.resources.get(uri) {
             return Some(link.clone());
         }
-        let fits = |(template, _): &&(Box<str>, L)| &**template == uri || matches(template, uri);
-        self.templates.iter().find(fits).map(|(_, link)| link.clone())
+        let fits = |templates: &[Box<str>]| {
+            // Each backend has its own, so that none takes them from another one.
+            let mut steps = template::MAX_STEPS;
+            templates
+                .iter()
+                .any(|template| **template == *uri || matches(template, uri, &mut steps))
+        };
+        self.templates.iter().find(|(_, templates)| fits(templates)).map(|(link, _)| link.clone())
     }
 
     /// Whether it is a template as it is listed.
     pub(crate) fn is_template(&self, uri: &str) -> bool {
         !self.resources.contains_key(uri)
-            && self.templates.iter().any(|(template, _)| **template == *uri)
+            && self.templates.iter().flat_map(|(_, all)| all).any(|template| **template == *uri)
     }
 
     /// What the server of a listed item says that it does.

@@ -201,10 +201,9 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     // What nobody has cannot be listened to: the acknowledgement names what is left.
     let mut owners: Vec<(Arc<Link>, Vec<String>)> = Vec::new();
     for uri in resources {
-        let Some(link) = catalog.resource(&uri) else { continue };
-        if !call.may_read(&uri)? {
-            continue;
-        }
+        // Matching templates takes its time, and there can be many URIs: others have their turn in between.
+        tokio::task::yield_now().await;
+        let Some(link) = call.readable(&uri, &catalog)? else { continue };
         match owners.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &link)) {
             Some((_, uris)) => uris.push(uri),
             None => owners.push((link, vec![uri])),

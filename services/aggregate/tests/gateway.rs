@@ -4,6 +4,8 @@
 
 #[path = "gateway/admission.rs"]
 mod admission;
+#[path = "gateway/catalogs.rs"]
+mod catalogs;
 #[path = "gateway/cells.rs"]
 mod cells;
 #[path = "gateway/fake.rs"]

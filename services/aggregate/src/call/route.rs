@@ -131,8 +131,7 @@ impl Target {
         if kind == "ref/resource" {
             let template = all.is_template(&named);
             let kind = if template { ItemKind::ResourceTemplate } else { ItemKind::Resource };
-            let link = all.resource(&named).ok_or_else(|| missing(call, kind, &named))?;
-            admitted(call, &Item { kind, name: &named, hints: Hints::default() }, None)?;
+            let link = owner(call, kind, &named, all)?;
             return Ok(Self::kept(call, method, link, value.unwrap_or_default()));
         }
         let route = all.prompts.get(&named).filter(|route| route.shown);
@@ -151,9 +150,7 @@ impl Target {
             .text(Key::Uri)
             .ok_or_else(|| refuse(format!("{method} needs params.uri, a string")))?;
         let uri: Cow<'_, str> = text.read(&message.bytes);
-        let kind = ItemKind::Resource;
-        let link = all.resource(&uri).ok_or_else(|| missing(call, kind, &uri))?;
-        admitted(call, &Item { kind, name: &uri, hints: Hints::default() }, None)?;
+        let link = owner(call, ItemKind::Resource, &uri, all)?;
         Ok(Self::kept(call, method, link, text.span.of(&message.bytes)))
     }
 
@@ -224,42 +221,61 @@ fn unknown(call: &Call, kind: ItemKind, name: &str) -> Missing {
     Missing::Unknown(kind.unknown(name, generation), kind, name.into())
 }
 
+/// Finds the backend that answers for a URI. Policies are asked first: a URI that they hide costs no search, so its
+/// time tells nothing of what is there, and of one that they deny it is known whether it is there.
+fn owner(call: &Call, kind: ItemKind, uri: &str, all: &Everything) -> Result<Arc<Link>, Missing> {
+    let verdict = call.verdict(&Item { kind, name: uri, hints: Hints::default() }, None);
+    if verdict == Verdict::Hidden {
+        return Err(refused(call, verdict, kind, uri));
+    }
+    let link = all.resource(uri).ok_or_else(|| unknown(call, kind, uri))?;
+    if verdict == Verdict::Permitted { Ok(link) } else { Err(refused(call, verdict, kind, uri)) }
+}
+
 /// Asks whether the caller may use an item with these arguments, which are what will go out.
 fn admitted(call: &Call, item: &Item<'_>, arguments: Option<&[u8]>) -> Result<(), Missing> {
-    let Some(admission) = &call.admission else { return Ok(()) };
-    match admission.admit(item, arguments) {
+    match call.verdict(item, arguments) {
         Verdict::Permitted => Ok(()),
-        // It is waited for like anything that is not there: no answer, nor its time, tells them apart.
-        Verdict::Hidden => {
-            denied(call, "hidden from the caller");
-            Err(unknown(call, item.kind, item.name))
-        }
-        Verdict::Denied => {
-            denied(call, "denied with these arguments");
-            Err(Missing::Refused(Rejection::denied()))
-        }
-        Verdict::NeedsScopes(scopes) => {
-            denied(call, "the token lacks scopes");
-            Err(Missing::Refused(Rejection::needs_scopes(scopes)))
-        }
+        verdict => Err(refused(call, verdict, item.kind, item.name)),
     }
+}
+
+/// The refusal of a verdict that is not [`Verdict::Permitted`], noted in the trail.
+fn refused(call: &Call, verdict: Verdict, kind: ItemKind, name: &str) -> Missing {
+    let (reason, refusal) = match verdict {
+        // It is waited for like anything that is not there: no answer, nor its time, tells them apart.
+        Verdict::Permitted | Verdict::Hidden => {
+            ("hidden from the caller", unknown(call, kind, name))
+        }
+        Verdict::Denied => ("denied with these arguments", Missing::Refused(Rejection::denied())),
+        Verdict::NeedsScopes(scopes) => {
+            ("the token lacks scopes", Missing::Refused(Rejection::needs_scopes(scopes)))
+        }
+    };
+    if let Some(trail) = &call.trail {
+        trail.note_denied(reason);
+    }
+    refusal
 }
 
 impl Call {
-    /// Whether the caller may know of this resource, which somebody has. Refuses one that it may know of and
-    /// not read.
-    pub(crate) fn may_read(&self, uri: &str) -> Result<bool, Rejection> {
-        let item = Item { kind: ItemKind::Resource, name: uri, hints: Hints::default() };
-        match admitted(self, &item, None) {
-            Ok(()) => Ok(true),
-            Err(Missing::Unknown(..)) => Ok(false),
+    /// What policies say of the use of an item with these arguments.
+    fn verdict(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
+        let admission = self.admission.as_ref();
+        admission.map_or(Verdict::Permitted, |admission| admission.admit(item, arguments))
+    }
+
+    /// The backend that answers for a resource, if there is one and the caller may know of it. Refuses a resource
+    /// that the caller may know of and not read.
+    pub(crate) fn readable(
+        &self,
+        uri: &str,
+        all: &Everything,
+    ) -> Result<Option<Arc<Link>>, Rejection> {
+        match owner(self, ItemKind::Resource, uri, all) {
+            Ok(link) => Ok(Some(link)),
+            Err(Missing::Unknown(..)) => Ok(None),
             Err(Missing::Refused(refusal)) => Err(refusal),
         }
-    }
-}
-
-fn denied(call: &Call, reason: &'static str) {
-    if let Some(trail) = &call.trail {
-        trail.note_denied(reason);
     }
 }

@@ -184,13 +184,14 @@ pub(super) fn prefix(rules: &Rules, backend: &str) -> String {
 /// Resources and templates: their URIs stay as they are, the first backend that has one answers.
 fn located<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], kind: Kind) {
     let mut first = BTreeMap::new();
-    let mut order: Vec<(Box<str>, L)> = Vec::new();
+    let mut owned: Vec<(L, Vec<Box<str>>)> = Vec::with_capacity(parts.len());
     let mut twice: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (index, part) in parts.iter().enumerate() {
+        let mut own = Vec::new();
         for item in part.offer.of(kind).iter() {
             match first.entry(item.key()) {
                 Entry::Vacant(place) => {
-                    order.push((place.key().as_ref().into(), part.link.clone()));
+                    own.push(place.key().as_ref().into());
                     place.insert((index, item));
                 }
                 Entry::Occupied(place) => twice
@@ -199,6 +200,7 @@ fn located<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], kind: Kind
                     .push(part.name.to_owned()),
             }
         }
+        owned.push((part.link.clone(), own));
     }
     catalog.conflicts.extend(twice.into_iter().map(|(name, contenders)| Conflict {
         kind: singular(kind),
@@ -211,8 +213,13 @@ fn located<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], kind: Kind
     catalog.lists[kind as usize] =
         List::new(listed, size, |_, item, out| out.extend_from_slice(item.raw()));
     match kind {
-        Kind::Resources => catalog.resources = order.into_iter().collect(),
-        _ => catalog.templates = order,
+        Kind::Resources => {
+            let each = |(link, own): (L, Vec<Box<str>>)| {
+                own.into_iter().map(move |uri| (uri, link.clone()))
+            };
+            catalog.resources = owned.into_iter().flat_map(each).collect();
+        }
+        _ => catalog.templates = owned,
     }
 }
 

@@ -1,29 +1,71 @@
-//! Whether a URI is one that a template stands for (RFC 6570).
+//! URIs and the templates that they can be expansions of (RFC 6570).
 
-/// Whether `uri` can be an expansion of `template`.
+/// The most work of one lookup in the templates of one backend, in steps of a nanosecond or two.
+pub(crate) const MAX_STEPS: usize = 1 << 20;
+
+/// Returns whether `uri` can be an expansion of `template`.
 ///
 /// Expressions are matched by the characters that their operator lets through: a simple one stops
 /// at a reserved character, `{+x}` and `{#x}` do not, `{/x*}` takes further segments. It is a test of
-/// shape, not of values: whoever has the template answers for the rest.
-pub(crate) fn matches(template: &str, uri: &str) -> bool {
-    let mut steps = 0;
-    fits(template.as_bytes(), uri.as_bytes(), &mut steps)
-}
-
-/// Bounds the search for templates made to be slow.
-const MOST_STEPS: usize = 20_000;
-
-fn fits(template: &[u8], uri: &[u8], steps: &mut usize) -> bool {
-    *steps += 1;
-    if *steps > MOST_STEPS {
+/// shape, not of values: the backend that has the template answers for the rest.
+///
+/// The places of the URI that the template so far can end at are kept as a set, so the work is at most the product of
+/// both lengths, without recursion or backtracking. It is taken out of `steps`; what they do not suffice for is not
+/// matched, and they are used up.
+pub(crate) fn matches(template: &str, uri: &str, steps: &mut usize) -> bool {
+    let (template, uri) = (template.as_bytes(), uri.as_bytes());
+    let Some(first) = memchr::memchr(b'{', template) else { return template == uri };
+    // Most templates are out of the question by how they begin.
+    if !spend(steps, 1 + first / 16) || !uri.starts_with(&template[..first]) {
         return false;
     }
-    let Some((first, rest)) = template.split_first() else { return uri.is_empty() };
-    if *first != b'{' {
-        return uri.split_first().is_some_and(|(c, tail)| c == first && fits(rest, tail, steps));
+    expand(&template[first..], &uri[first..], steps).unwrap_or(false)
+}
+
+/// Matches a template that begins with an expression. `None` if `steps` do not suffice or an expression has no end.
+fn expand(mut template: &[u8], uri: &[u8], steps: &mut usize) -> Option<bool> {
+    let work = uri.len() + 1;
+    spend(steps, work).then_some(())?;
+    // Whether the template so far can end before the byte of this number.
+    let mut ends = vec![false; work];
+    ends[0] = true;
+    let mut next = vec![false; work];
+    while let Some((brace, rest)) = template.split_first() {
+        if *brace == b'{' {
+            let (inside, behind) = rest.split_at(memchr::memchr(b'}', rest)?);
+            spend(steps, work).then_some(())?;
+            expression(inside, uri, &ends, &mut next);
+            template = &behind[1..];
+        } else {
+            let length = memchr::memchr(b'{', template).unwrap_or(template.len());
+            let (text, behind) = template.split_at(length);
+            spend(steps, work.saturating_mul(1 + length / 16)).then_some(())?;
+            literal(text, uri, &ends, &mut next);
+            template = behind;
+        }
+        std::mem::swap(&mut ends, &mut next);
+        next.fill(false);
     }
-    let Some(end) = rest.iter().position(|c| *c == b'}') else { return false };
-    let (expression, rest) = (&rest[..end], &rest[end + 1..]);
+    ends.last().copied()
+}
+
+fn spend(steps: &mut usize, work: usize) -> bool {
+    let left = steps.checked_sub(work);
+    *steps = left.unwrap_or(0);
+    left.is_some()
+}
+
+/// Notes in `next` where a literal ends that begins at one of `starts`.
+fn literal(text: &[u8], uri: &[u8], starts: &[bool], next: &mut [bool]) {
+    for (at, _) in starts.iter().enumerate().filter(|(_, start)| **start) {
+        if uri[at..].starts_with(text) {
+            next[at + text.len()] = true;
+        }
+    }
+}
+
+/// Notes in `next` where an expression can end that begins at one of `starts`.
+fn expression(expression: &[u8], uri: &[u8], starts: &[bool], next: &mut [bool]) {
     let lead: &[u8] = match expression.first() {
         Some(b'#') => b"#",
         Some(b'.') => b".",
@@ -36,15 +78,25 @@ fn fits(template: &[u8], uri: &[u8], steps: &mut usize) -> bool {
     // Undefined variables expand to nothing, the operator's character included; a path or text
     // variable that is all there is between two literals has to be something.
     let optional = !lead.is_empty() && lead != b"/";
-    if optional && fits(rest, uri, steps) {
-        return true;
+    // The end of the last run of characters that a value may hold. Values that begin within the run end at places that
+    // are noted already.
+    let mut run = 0;
+    for (at, _) in starts.iter().enumerate().filter(|(_, start)| **start) {
+        if optional {
+            next[at] = true;
+        }
+        if !uri[at..].starts_with(lead) {
+            continue;
+        }
+        let value = at + lead.len();
+        if value >= run {
+            run = value + uri[value..].iter().take_while(|c| passes(expression, **c)).count();
+            next[value..=run].iter_mut().skip(1).for_each(|end| *end = true);
+        }
     }
-    let Some(value) = uri.strip_prefix(lead) else { return false };
-    let most = value.iter().take_while(|c| passes(expression, **c)).count();
-    (1..=most).rev().any(|taken| fits(rest, &value[taken..], steps))
 }
 
-/// Whether an expression's value may hold this character.
+/// Returns whether an expression's value may hold this character.
 fn passes(expression: &[u8], c: u8) -> bool {
     let unreserved = c.is_ascii_alphanumeric() || b"-._~%".contains(&c) || !c.is_ascii();
     match expression.first() {
@@ -59,28 +111,52 @@ fn passes(expression: &[u8], c: u8) -> bool {
 mod tests {
     use super::*;
 
+    fn fits(template: &str, uri: &str) -> bool {
+        matches(template, uri, &mut MAX_STEPS.clone())
+    }
+
     #[test]
     fn a_template_stands_for_its_expansions_only() {
         for (template, uri, fit) in [
             ("test://t/{id}/data", "test://t/123/data", true),
             ("test://t/{id}/data", "test://t/1/2/data", false),
             ("test://t/{id}/data", "test://t//data", false),
+            ("test://t/{id}/data", "test://t/1/data/", false),
             ("file:///{+path}", "file:///a/b.txt", true),
             ("file://{/path*}", "file:///a/b.txt", true),
             ("db://q{?sql,limit}", "db://q?sql=x&limit=3", true),
             ("db://q{?sql}", "db://q", true),
             ("db://{a}-{b}", "db://x-y-z", true),
+            ("db://{a}-{b}", "db://-y", false),
             ("db://{a}", "db://", false),
             ("db://{a", "db://x", false),
+            ("db://{+a}/x{?q}", "db://1/x/x", true),
+            ("db://{+a}/x{?q}{#f}", "db://1/x?q=2#/x", true),
+            ("{+all}", "x", true),
+            ("{a}{a}{a}", "xy", false),
+            ("{a}{a}{a}", "xyz", true),
             ("plain://x", "plain://x", true),
+            ("plain://x", "plain://xy", false),
+            ("", "", true),
         ] {
-            assert_eq!(matches(template, uri), fit, "{template} {uri}");
+            assert_eq!(fits(template, uri), fit, "{template} {uri}");
         }
     }
 
     #[test]
-    fn a_hostile_template_ends_soon() {
-        let template = "{a}".repeat(30) + "!";
-        assert!(!matches(&template, &"a".repeat(500)));
+    fn hostile_templates_end_soon() {
+        assert!(!fits(&("{a}".repeat(30) + "!"), &"a".repeat(500)));
+        assert!(!fits(&("{+a}a".repeat(1000) + "!"), &"a".repeat(5000)));
+        assert!(!fits(&"{".repeat(100_000), &"a".repeat(5000)));
+        let mut steps = MAX_STEPS;
+        assert!(!matches(&"{?a}".repeat(19_900), &"a".repeat(1 << 22), &mut steps));
+        assert_eq!(steps, 0, "what is left is not tried");
+    }
+
+    #[test]
+    fn thousands_of_expressions_need_no_stack() {
+        assert!(fits(&"{?a}".repeat(19_900), ""));
+        assert!(!fits(&"{?a}".repeat(19_900), "b://x"));
+        assert!(fits(&("x".repeat(1 << 20) + "{a}"), &"x".repeat((1 << 20) + 1)));
     }
 }

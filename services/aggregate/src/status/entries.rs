@@ -48,7 +48,8 @@ fn located(catalog: &Everything, kind: Kind) -> Placed<'_> {
         let resources = catalog.resources.iter();
         return resources.map(|(uri, link)| place(uri, link.name())).collect();
     }
-    catalog.templates.iter().map(|(uri, link)| place(uri, link.name())).collect()
+    let templates = catalog.templates.iter();
+    templates.flat_map(|(link, own)| own.iter().map(|uri| place(uri, link.name()))).collect()
 }
 
 /// URIs are nobody's to change and never hidden.
