@@ -5,6 +5,7 @@ mod cedar;
 mod explain;
 mod fault;
 mod model;
+mod nesting;
 mod prepared;
 mod reads;
 mod rules;

@@ -9,6 +9,7 @@ use cedar_policy::{
 
 use crate::fault::Fault;
 use crate::model::{Feature, Model};
+use crate::nesting::{MAX_NESTING, nesting};
 use crate::reads::{Reads, whatever_the_arguments};
 
 /// One policy.
@@ -23,8 +24,35 @@ pub(crate) struct Rule {
     pub(crate) possible: Option<Policy>,
 }
 
-/// The policies in one text.
+/// The stack that policies are read on, in bytes: several times what the deepest ones take without optimization. Only
+/// what is touched takes memory.
+const READER_STACK: usize = 64 << 20;
+
+/// Reads the policies in one text. What nests too deeply for a recursive parser is refused before it.
 pub(crate) fn read(index: usize, text: &str) -> Result<Vec<Rule>, Vec<Fault>> {
+    let found = nesting(text);
+    if found > MAX_NESTING {
+        let message = format!(
+            "expressions nest {found} deep, at most {MAX_NESTING} are allowed: use several policies, or a set with `in` or \
+             `contains` in place of many `||`"
+        );
+        return Err(vec![Fault::policy(index, message)]);
+    }
+    let rules = std::thread::scope(|scope| {
+        let reader =
+            std::thread::Builder::new().name("cedar-reader".into()).stack_size(READER_STACK);
+        let reader = reader.spawn_scoped(scope, || parse(index, text));
+        reader.map(std::thread::ScopedJoinHandle::join)
+    });
+    let failed = |message: String| Err(vec![Fault::policy(index, message)]);
+    match rules {
+        Ok(Ok(rules)) => rules,
+        Ok(Err(_panic)) => failed("the policy cannot be read".into()),
+        Err(error) => failed(format!("failed to start a thread to read the policy: {error}")),
+    }
+}
+
+fn parse(index: usize, text: &str) -> Result<Vec<Rule>, Vec<Fault>> {
     let set: PolicySet = text.parse().map_err(|errors| Fault::parse(index, text, &errors))?;
     let faults = Fault::beyond_cedar(index, &set);
     if !faults.is_empty() {

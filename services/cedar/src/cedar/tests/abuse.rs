@@ -144,3 +144,43 @@ fn neither_claims_nor_arguments_are_in_debug_forms() {
     let printed = format!("{cedar:?} {admission:?} {verdict:?} {faults} {faults:?}");
     assert!(!printed.contains("canary"), "{printed}");
 }
+
+/// Conditions of policies, each nested this deep.
+fn nested(depth: usize) -> Vec<String> {
+    let when =
+        |condition: String| format!("permit(principal, action, resource) when {{ {condition} }};");
+    let around = |open: &str, inner: &str, close: &str| {
+        open.repeat(depth / 4) + inner + &close.repeat(depth / 4)
+    };
+    vec![
+        when("true && ".repeat(depth) + "true"),
+        when("1 + ".repeat(depth) + "1 > 0"),
+        when("if true then true else ".repeat(depth) + "true"),
+        when(format!("principal has a || principal{} == 1", ".a".repeat(depth))),
+        when("!".repeat(depth) + "true"),
+        when(around("(", "true", ")")),
+        when(format!("{} == 1", around("[", "1", "]"))),
+    ]
+}
+
+#[test]
+fn refuses_policies_that_nest_too_deeply() {
+    for policy in nested(100_000) {
+        let faults = Cedar::new("my-vmcp", &[policy], "").unwrap_err().to_string();
+        assert!(faults.contains("at most 200 are allowed"), "{faults}");
+    }
+}
+
+#[test]
+fn deep_policies_fit_the_stack_of_a_worker() {
+    let judged = std::thread::Builder::new().stack_size(2 << 20).spawn(|| {
+        for policy in nested(180) {
+            let Ok(cedar) = Cedar::new("my-vmcp", &[&policy], "") else { continue };
+            let admission = admission(&Arc::new(cedar), &alice());
+            _ = admission.admit(&tool("t"), Some(b"{}"));
+        }
+        let allowed = cedar(&[&nested(150)[0]]);
+        admission(&allowed, &alice()).admit(&tool("t"), Some(b"{}"))
+    });
+    assert_eq!(judged.unwrap().join().unwrap(), Verdict::Permitted);
+}
