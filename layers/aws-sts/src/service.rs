@@ -172,12 +172,12 @@ impl<A: AssumeRole> Settings<A> {
         identity: &'a Identity,
     ) -> Result<(Presented<'a>, Arc<Assumption>, Arc<Credentials>), CredentialFault> {
         let mut presented = self.subject.of(identity).await?;
-        let mut assumption = self.plan(&presented, identity)?;
+        let mut assumption = self.plan(&presented)?;
         let credentials = match self.assume.assume(&assumption, &presented.token).await {
             Ok(credentials) => credentials,
             Err(error) => {
                 presented = presented.renewed(identity, error).await?;
-                assumption = self.plan(&presented, identity)?;
+                assumption = self.plan(&presented)?;
                 self.assume.assume(&assumption, &presented.token).await?
             }
         };
@@ -190,19 +190,19 @@ impl<A: AssumeRole> Settings<A> {
 
     /// Which role the token leads to, remembered for a while: expressions are evaluated once per
     /// token.
-    fn plan(&self, presented: &Presented<'_>, identity: &Identity) -> Plan {
+    fn plan(&self, presented: &Presented<'_>) -> Plan {
         let (key, now) = (presented.key(), self.clock.now());
         if let Some(plan) = self.plans.get(&key, now) {
             return plan;
         }
-        let plan = self.planned(presented, identity);
+        let plan = self.planned(presented);
         self.plans.insert(key, plan.clone(), now + REMEMBERED, now);
         plan
     }
 
-    fn planned(&self, presented: &Presented<'_>, identity: &Identity) -> Plan {
+    fn planned(&self, presented: &Presented<'_>) -> Plan {
         let refused = |reason: &str| CredentialFault::Refused { reason: reason.into() };
-        let claims = presented.claims(identity);
+        let claims = presented.claims();
         let role = self.roles.choose(&claims).map_err(|error| match error {
             NoRole::Unmapped => refused("no role is mapped to the caller's claims"),
             NoRole::TooCostly => refused("the caller's claims are too large for the role mappings"),

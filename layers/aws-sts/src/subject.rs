@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use vmcp_aws_credentials::digest;
 use vmcp_core::{Claims, CredentialFault, Identity, UpstreamError, UpstreamKind};
 
@@ -104,13 +104,11 @@ impl<'a> Presented<'a> {
         digest(parts.iter().map(|part| part.as_bytes()))
     }
 
-    /// What the token says. That of an upstream provider was checked when it was got, so its
-    /// payload is read as it is; one that is no JWT says nothing.
-    pub(crate) fn claims<'c>(&self, identity: &'c Identity) -> Cow<'c, Claims> {
-        if self.provider.is_empty() {
-            return identity.claims().map_or_else(Cow::default, Cow::Borrowed);
-        }
-        Cow::Owned(payload(self.token.expose_secret()).unwrap_or_default().into())
+    /// Returns the claims in the token itself, none if it is not a JWT. Introspection may have told more about the
+    /// caller, but STS sees the token alone, and so does the trust policy of the role. The signature was verified
+    /// when the token was accepted or obtained, and STS verifies it again.
+    pub(crate) fn claims(&self) -> Claims {
+        payload(self.token.expose_secret()).unwrap_or_default()
     }
 
     /// The session's name: the text or whole number in `claim`, or the caller's subject if the token
@@ -146,12 +144,13 @@ fn is_about_the_token(error: &AssumeError) -> bool {
     matches!(error, AssumeError::Refused { code } if CODES.contains(&&**code))
 }
 
-fn payload(token: &str) -> Option<Map<String, Value>> {
+fn payload(token: &str) -> Option<Claims> {
     let mut parts = token.split('.');
     let (Some(_), Some(payload), Some(_), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return None;
     };
-    serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
+    let text = String::from_utf8(BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()?;
+    Claims::read(text).ok()
 }
