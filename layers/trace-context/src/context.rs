@@ -71,7 +71,8 @@ impl TraceContext {
         let mut states = headers.get_all(TRACESTATE).iter();
         match (states.next(), states.next()) {
             (Some(state), None) => Some(context.with_state(state.as_bytes())),
-            _ => Some(context),
+            (None, _) => Some(context),
+            _ => Some(context.with_state(&joined(headers))),
         }
     }
 
@@ -136,6 +137,23 @@ impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.traceparent()))
     }
+}
+
+/// Joins several `tracestate` headers in their order (W3C Trace Context section 3.3.1.1); empty ones count for
+/// nothing. What is longer than one state may be is cut off, and refused as too long.
+fn joined(headers: &HeaderMap) -> Vec<u8> {
+    let states = headers.get_all(TRACESTATE).iter().map(HeaderValue::as_bytes);
+    let mut out = Vec::new();
+    for state in states.map(<[u8]>::trim_ascii).filter(|state| !state.is_empty()) {
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        out.extend_from_slice(state);
+        if out.len() > MAX_STATE {
+            break;
+        }
+    }
+    out
 }
 
 /// A JSON string without escapes: nothing that is looked for here needs one.
@@ -206,6 +224,22 @@ mod tests {
         assert!(TraceContext::from_headers(&headers).is_some());
         headers.append(TRACEPARENT, PARENT.parse().unwrap());
         assert_eq!(TraceContext::from_headers(&headers), None);
+    }
+
+    #[test]
+    fn several_states_are_one_list_in_their_order() {
+        let with = |states: &[&str]| {
+            let mut headers = HeaderMap::new();
+            headers.append(TRACEPARENT, PARENT.parse().unwrap());
+            for state in states {
+                headers.append(TRACESTATE, state.parse().unwrap());
+            }
+            TraceContext::from_headers(&headers).unwrap().state.as_deref().map(str::to_owned)
+        };
+        assert_eq!(with(&["a=1", "b=2,c=3", "d=4"]).as_deref(), Some("a=1,b=2,c=3,d=4"));
+        assert_eq!(with(&["a=1", "", " b=2 "]).as_deref(), Some("a=1,b=2"));
+        assert_eq!(with(&["", ""]), None);
+        assert_eq!(with(&[&"x".repeat(300), &"y".repeat(300)]), None);
     }
 
     #[test]

@@ -62,19 +62,21 @@ fn decode(value: &str) -> String {
     let mut out = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) if *first == b'%' => {
-                out.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            _ => {
-                out.push(*first);
-                rest = after;
-            }
-        }
+        let encoded = match after {
+            [high, low, after @ ..] if *first == b'%' => encoded(*high, *low).zip(Some(after)),
+            _ => None,
+        };
+        let (byte, after) = encoded.unwrap_or((*first, after));
+        out.push(byte);
+        rest = after;
     }
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Returns the byte of two hexadecimal digits, and of nothing else: `from_str_radix` would take a sign for one.
+fn encoded(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(high)? << 4 | digit(low)?)
 }
 
 #[cfg(test)]
@@ -116,6 +118,22 @@ mod tests {
         assert_eq!(get("team").as_deref(), Some("set"));
         assert_eq!(get("zone").as_deref(), Some("a,b"));
         assert_eq!(get("service.version").as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn percent_and_two_hexadecimal_digits_encode_a_byte() {
+        for (text, expected) in [
+            ("%2C", ","),
+            ("%2c%25", ",%"),
+            ("%+5", "%+5"),
+            ("%-1", "%-1"),
+            ("%2", "%2"),
+            ("%", "%"),
+            ("100%%20", "100% "),
+            ("%g0", "%g0"),
+        ] {
+            assert_eq!(decode(text), expected, "{text}");
+        }
     }
 
     #[test]
