@@ -10,6 +10,9 @@ use vmcp_core::Cache;
 /// How many addresses are watched at once. When there are more, those that asked longest ago are forgotten.
 const ADDRESSES: usize = 16 * 1024;
 
+/// How much longer than its share an entry stays, in milliseconds.
+const SPARE: u64 = 60_000;
+
 /// So many requests at once, and then so many a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -34,9 +37,17 @@ pub struct Rates {
 #[derive(Debug)]
 pub(crate) struct Limiter {
     rate: Rate,
-    /// Until when each address has used up its share, in milliseconds since 1970 (generic cell rate
-    /// algorithm).
-    used: Cache<IpAddr, Arc<AtomicU64>>,
+    /// An entry outlives its share: without it, the address would have its whole burst again.
+    used: Cache<IpAddr, Arc<Share>>,
+}
+
+/// The share that one address has used. All times are milliseconds since 1970.
+#[derive(Debug, Default)]
+struct Share {
+    /// Until when it is used up (generic cell rate algorithm).
+    used_until: AtomicU64,
+    /// When the cache forgets the entry. Only a later time replaces it.
+    expires: AtomicU64,
 }
 
 impl Default for Rates {
@@ -68,17 +79,19 @@ impl Limiter {
         let step = 1000 / u64::from(self.rate.per_second.clamp(1, 1000));
         let room = step * u64::from(self.rate.burst.max(1));
         let address = subnet(address);
-        let used = self.used.get(&address, now).unwrap_or_else(|| {
-            let fresh = Arc::new(AtomicU64::new(0));
-            let expires = now + Duration::from_millis(room) + Duration::from_secs(60);
-            self.used.insert(address, Arc::clone(&fresh), expires, now);
-            fresh
-        });
+        let share = self.used.get(&address, now).unwrap_or_default();
+        // No share lasts longer than `room` from now. An entry is put in again at most once in `SPARE`.
+        if share.expires.load(Ordering::Relaxed) < at.saturating_add(room) {
+            let expires = at.saturating_add(room).saturating_add(SPARE);
+            share.expires.fetch_max(expires, Ordering::Relaxed);
+            let expires = SystemTime::UNIX_EPOCH + Duration::from_millis(expires);
+            self.used.insert(address, Arc::clone(&share), expires, now);
+        }
         let next = |until: u64| {
             let until = until.max(at) + step;
             (until <= at + room).then_some(until)
         };
-        match used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
+        match share.used_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
             Ok(_) => Ok(()),
             Err(until) => Err(Duration::from_millis((until + step).saturating_sub(at + room))),
         }
@@ -111,6 +124,17 @@ mod tests {
         assert!(limiter.admit(one, at(500)).is_ok());
         assert!(limiter.admit(one, at(501)).is_err());
         assert!(limiter.admit("192.0.2.2".parse().unwrap(), at(501)).is_ok());
+    }
+
+    #[test]
+    fn an_address_that_keeps_asking_has_no_second_burst() {
+        let limiter = Limiter::new(Rate { burst: 20, per_second: 1 });
+        let one: IpAddr = "192.0.2.1".parse().unwrap();
+        assert!((0..20).all(|_| limiter.admit(one, at(0)).is_ok()));
+        for second in 1..1_000_u64 {
+            let admitted = (0..20).filter(|_| limiter.admit(one, at(second * 1000)).is_ok());
+            assert_eq!(admitted.count(), 1, "after {second} s");
+        }
     }
 
     #[test]
