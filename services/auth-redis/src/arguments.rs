@@ -4,15 +4,12 @@ use serde::Serialize;
 use vmcp_auth_store::{Limits, StoreError, Timestamp};
 use vmcp_redis::{RedisWrite, ToRedisArgs};
 
-/// Arguments, after what all scripts are told: the time, and how revocations are remembered.
+/// Arguments, after what all scripts are told: the time, and how long revocations are remembered.
 pub(crate) struct Arguments(Vec<Vec<u8>>);
 
 impl Arguments {
     pub(crate) fn new(now: Timestamp, limits: &Limits) -> Self {
-        Self(Vec::with_capacity(12))
-            .number(now.millis())
-            .number(millis(limits.revocations))
-            .number(limits.sessions as u64)
+        Self(Vec::with_capacity(12)).number(now.millis()).number(millis(limits.revocations))
     }
 
     pub(crate) fn text(mut self, text: impl AsRef<[u8]>) -> Self {

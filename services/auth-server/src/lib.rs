@@ -23,6 +23,7 @@ mod register;
 mod registrations;
 mod resource;
 mod revoke;
+mod revoked_sessions;
 mod router;
 mod rows;
 mod scope;

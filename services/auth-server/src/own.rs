@@ -1,24 +1,17 @@
 //! Verifying the tokens that this server issued, in its own process: without a network, whatever the store does.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use vmcp_auth_store::SessionId;
-use vmcp_core::{Cache, Claims, Clock};
+use vmcp_core::{Claims, Clock};
 use vmcp_jwt::{KeySet, Rules, TokenFault, Verifier};
 
 use crate::server::Inner;
 use crate::tokens::SESSION_CLAIM;
 use crate::{Audience, Settings};
-
-/// How many revoked sessions are remembered. When there are more, the oldest are forgotten: their access tokens
-/// then live until they expire.
-const REVOKED: usize = 256 * 1024;
-
-/// How far clocks may differ; a revoked session is remembered for that much longer.
-const SLACK: Duration = Duration::from_secs(60);
 
 /// How long to wait until the store is asked again what was revoked.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -57,17 +50,6 @@ pub enum OwnFault {
     #[error("the token was revoked")]
     Revoked,
 }
-
-/// The sessions that ended before their access tokens did.
-pub(crate) struct Revoked {
-    sessions: Cache<SessionId, ()>,
-    /// For how long.
-    time: Duration,
-    /// Who wants to know.
-    hooks: RwLock<Vec<Hook>>,
-}
-
-type Hook = Box<dyn Fn(SessionId) + Send + Sync>;
 
 /// One verifier for each of the server's audiences, in order.
 pub(crate) fn verifiers(settings: &Settings, clock: &Clock) -> Vec<Verifier<Arc<KeySet>>> {
@@ -126,50 +108,12 @@ impl Inner {
         let found = verifier.verify_now(token).unwrap_or(Err(TokenFault::UnknownKey))?;
         let session = found.claims.text(SESSION_CLAIM).and_then(|session| session.parse().ok());
         let session = session.ok_or(OwnFault::NoSession)?;
-        if self.revoked.contains(session, self.clock.now()) {
+        if self.revoked.contains(session) {
             return Err(OwnFault::Revoked);
         }
         let subject = found.claims.text("sub").unwrap_or_default().to_owned();
         let claims = found.claims.without(SESSION_CLAIM);
         Ok(OwnToken { subject, claims, expires_at: found.expires_at, session })
-    }
-}
-
-// === impl Revoked ===
-
-impl Revoked {
-    /// Of access tokens that last so long.
-    pub(crate) fn new(access: Duration) -> Self {
-        Self { sessions: Cache::new(REVOKED), time: access + SLACK, hooks: RwLock::default() }
-    }
-
-    pub(crate) fn insert(&self, session: SessionId, now: SystemTime) {
-        let first = !self.contains(session, now);
-        self.sessions.insert(session, (), now + self.time, now);
-        if first {
-            let hooks = self.hooks.read().unwrap_or_else(PoisonError::into_inner);
-            hooks.iter().for_each(|hook| hook(session));
-        }
-    }
-
-    pub(crate) fn contains(&self, session: SessionId, now: SystemTime) -> bool {
-        self.sessions.get(&session, now).is_some()
-    }
-
-    /// How many are remembered.
-    pub(crate) fn len(&self) -> usize {
-        self.sessions.len()
-    }
-
-    /// Tells `hook` of each session that ends from now on.
-    pub(crate) fn subscribe(&self, hook: Hook) {
-        self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
-    }
-}
-
-impl fmt::Debug for Revoked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Revoked").field("sessions", &self.sessions.len()).finish_non_exhaustive()
     }
 }
 

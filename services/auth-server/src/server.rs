@@ -14,8 +14,9 @@ use crate::cimd::Cimd;
 use crate::error::Fault;
 use crate::limit::Limiter;
 use crate::metadata::Documents;
-use crate::own::{OwnTokens, Revoked};
+use crate::own::OwnTokens;
 use crate::page::Pages;
+use crate::revoked_sessions::RevokedSessions;
 use crate::rows::{Rows, SessionTokens};
 use crate::{Observer, Settings, StartFault, Upstream};
 
@@ -50,7 +51,7 @@ pub(crate) struct Inner {
     pub(crate) documents: Documents,
     pub(crate) pages: Pages,
     pub(crate) limits: Limits,
-    pub(crate) revoked: Revoked,
+    pub(crate) revoked: Arc<RevokedSessions>,
     /// One for each audience, in order.
     pub(crate) verifiers: Vec<Verifier<Arc<KeySet>>>,
     pub(crate) rows: Rows,
@@ -105,7 +106,7 @@ impl AuthServer {
                 tokens: Limiter::new(rates.tokens),
                 registration: Limiter::new(rates.registration),
             },
-            revoked: Revoked::new(settings.lifespans.access()),
+            revoked: Arc::default(),
             rows: Rows::new(),
             verifiers: crate::own::verifiers(&settings, &clock),
             cimd: None,
@@ -133,6 +134,16 @@ impl AuthServer {
     pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
         if let Some(inner) = Arc::get_mut(&mut self.0) {
             inner.observer = Some(observer);
+        }
+        self
+    }
+
+    /// Shares the set of revoked sessions with `before`, in whose place this server comes: neither misses a session
+    /// that the other one ends, and hooks of `before` are called for both. To be called before the server is cloned.
+    #[must_use]
+    pub fn sharing_revocations_with(mut self, before: &Self) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.0) {
+            inner.revoked = Arc::clone(&before.0.revoked);
         }
         self
     }
@@ -172,7 +183,7 @@ impl AuthServer {
     /// Whether a session was ended before its time, as far as it is known here.
     #[must_use]
     pub fn has_ended(&self, session: SessionId) -> bool {
-        self.0.revoked.contains(session, self.0.clock.now())
+        self.0.revoked.contains(session)
     }
 
     /// Tells `hook` of each session that ends before its time, on this replica or, with [`AuthServer::watch`],

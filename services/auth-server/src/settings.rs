@@ -233,6 +233,9 @@ impl fmt::Debug for IssuerUrl {
 /// How long a grant lasts however often it is refreshed: after that the user is asked again.
 const GRANT: Duration = Duration::from_secs(90 * 24 * 3600);
 
+/// The longest that an access token may live.
+pub(crate) const MAX_ACCESS_LIFESPAN: Duration = Duration::from_secs(24 * 3600);
+
 impl Lifespans {
     /// How long access tokens, refresh tokens that nobody uses, and codes hold.
     ///
@@ -242,7 +245,7 @@ impl Lifespans {
         let within = |value: Duration, least: u64, most: u64| {
             (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&value)
         };
-        if !within(access, 60, 24 * 3600) {
+        if !within(access, 60, MAX_ACCESS_LIFESPAN.as_secs()) {
             return Err(LifespanFault::Access);
         }
         if !within(refresh, 3600, 30 * 24 * 3600) {

@@ -42,7 +42,8 @@ pub struct Limits {
     pub registrations: usize,
     /// How long a rotated refresh token may be presented again (RFC 9700 section 4.14.2).
     pub grace: Duration,
-    /// How long a revocation is told to replicas that join: at least an access token's lifetime.
+    /// How long a revocation is told to replicas that join. Longer than any access token is accepted: their number
+    /// is bounded by this time alone, since a revocation that makes room for another one lets a token in again.
     pub revocations: Duration,
 }
 
@@ -69,7 +70,8 @@ impl Default for Limits {
             consents_per_user: 100,
             registrations: 1_000,
             grace: Duration::from_secs(10),
-            revocations: DAY,
+            // The longest access token lives a day; the rest is for clocks that differ.
+            revocations: DAY + HOUR / 12,
         }
     }
 }

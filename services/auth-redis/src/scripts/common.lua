@@ -2,8 +2,8 @@
 -- record is a hash whose field x says when it expires by the callers' clock; the key's own TTL clears it
 -- away. The names of records of a kind are in a sorted set, by expiry: the cap and the gauge.
 local P = KEYS[1]
-local now, remembered, revocations = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local A = { unpack(ARGV, 4) }
+local now, remembered = tonumber(ARGV[1]), tonumber(ARGV[2])
+local A = { unpack(ARGV, 3) }
 local call = redis.call
 
 local function lapse(key, at)
@@ -85,10 +85,8 @@ local function finish(session, grant)
   if not there and not ended then return false end
   local said = saying(session, grant)
   call('ZREMRANGEBYSCORE', P .. 'revoked', '-inf', now)
+  -- Bounded by time alone: one that made room for another would let its access tokens in again.
   enlist('revoked', said, now + remembered)
-  if call('ZCARD', P .. 'revoked') > revocations then
-    call('ZREMRANGEBYRANK', P .. 'revoked', 0, 0)
-  end
   call('PUBLISH', P .. 'revocations', said)
   return said
 end

@@ -96,5 +96,6 @@ tests! { $
     revocations:
         what_was_revoked_lately_is_told_first
         another_replica_hears_of_each_revocation
-        a_revocation_is_told_for_as_long_as_access_tokens_last;
+        a_revocation_is_told_for_as_long_as_access_tokens_last
+        no_number_of_revocations_makes_one_forgotten;
 }

@@ -182,13 +182,8 @@ impl State {
             return None;
         }
         let revocation = Revocation { grant, session, at: now };
-        if self.revoked.is_full()
-            && let Some(oldest) = self.revoked.first().map(|(session, _)| *session)
-        {
-            self.revoked.remove(&oldest);
-        }
         let until = now + self.limits.revocations;
-        // There is room: the oldest just made it.
+        // The table has no cap.
         let _ = self.revoked.insert(session, revocation.clone(), until);
         // Nobody may be listening.
         let _ = self.news.send(revocation.clone());

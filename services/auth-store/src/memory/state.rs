@@ -74,7 +74,8 @@ impl State {
             browsers: Table::new("browsers", browsers),
             consents: Table::new("people who consented", users),
             registrations: Table::new("registrations", limits.registrations),
-            revoked: Table::new("revocations", sessions),
+            // Bounded by time: see `Limits::revocations`.
+            revoked: Table::new("revocations", usize::MAX),
             news: broadcast::channel(BEHIND).0,
             limits,
         }

@@ -121,7 +121,10 @@ impl Issuing {
         }
         let providers = self.providers(&store, &settings.hmac);
         let server = AuthServer::new(settings, store, upstreams(&providers), Clock::system())?;
-        let server = server.client_documents(self.fetchers.documents.clone());
+        let mut server = server.client_documents(self.fetchers.documents.clone());
+        if let Some(before) = before {
+            server = server.sharing_revocations_with(before);
+        }
         Ok((server.observed_by(observer), providers))
     }
 

@@ -45,9 +45,9 @@ impl Sessions {
         sessions
     }
 
-    /// From now on `server` knows.
+    /// From now on `server` knows. It shares the revoked sessions with the one before, so what listens to that one
+    /// hears of them.
     pub(crate) fn replace(&self, server: &AuthServer) {
-        self.listen(server);
         self.server.store(Arc::new(server.clone()));
         self.ended.send_modify(|count| *count += 1);
     }

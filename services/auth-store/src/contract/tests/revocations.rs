@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 
-use super::given::{DAY, given_grant, given_session, grant_id, now, session};
+use super::given::{given_grant, given_session, grant_id, now, session};
 use crate::contract::World;
 use crate::{Limits, Revocation};
 
@@ -42,12 +42,32 @@ pub async fn another_replica_hears_of_each_revocation(fresh: impl AsyncFn(Limits
 pub async fn a_revocation_is_told_for_as_long_as_access_tokens_last(
     fresh: impl AsyncFn(Limits) -> World,
 ) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
+    let limits = Limits::default();
+    let World { store, replica, clock } = fresh(limits.clone()).await;
     for number in 1..=2 {
         given_session(&*store, number, &clock).await;
         store.drop_session(&session(number)).await.unwrap().unwrap();
-        clock.advance(DAY / 2);
+        clock.advance(limits.revocations / 2);
     }
     let mut revocations = replica.revocations().await.unwrap();
     assert_eq!(heard(&mut revocations).await.session, session(2));
+}
+
+/// A revocation that made room for another one would let its access tokens in again.
+pub async fn no_number_of_revocations_makes_one_forgotten(fresh: impl AsyncFn(Limits) -> World) {
+    let limits = Limits { sessions: 2, ..Limits::default() };
+    let World { store, replica, clock } = fresh(limits).await;
+    for number in 1..=20 {
+        given_session(&*store, number, &clock).await;
+        store.drop_session(&session(number)).await.unwrap().unwrap();
+    }
+    let mut revocations = replica.revocations().await.unwrap();
+    let mut told = Vec::new();
+    for _ in 1..=20 {
+        told.push(heard(&mut revocations).await.session);
+    }
+    told.sort_by_key(|session| format!("{session:?}"));
+    let mut all: Vec<_> = (1..=20).map(session).collect();
+    all.sort_by_key(|session| format!("{session:?}"));
+    assert_eq!(told, all);
 }

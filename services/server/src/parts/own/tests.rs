@@ -84,9 +84,12 @@ async fn the_end_of_one_session_changes_what_is_known_of_its_own_tokens_alone() 
     assert_eq!(callers.each_ref().map(Identity::has_ended), [true, false]);
     callers[0].ended().unwrap().await;
     assert!(callers[1].ended().unwrap().now_or_never().is_none());
-    // Who knows is another server from now on, and has heard of it.
-    let after = self::server();
+    // Another server comes in its place, such as after a reload, and knows at once what ended before.
+    let after = self::server().sharing_revocations_with(&server);
     sessions.replace(&after);
+    assert_eq!(callers.each_ref().map(Identity::has_ended), [true, false]);
+    let ended = callers[1].ended().unwrap();
     after.end_session(other).await.unwrap();
     assert!(callers[1].has_ended());
+    ended.await;
 }
