@@ -230,12 +230,10 @@ fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
 
 /// Lets a page of `origin` read the response.
 fn readable_by(origin: HeaderValue, headers: &mut HeaderMap) {
-    let pairs: [(HeaderName, HeaderValue); 3] = [
-        (header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
-        (header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED),
-        (header::VARY, HeaderValue::from_static("origin")),
-    ];
-    headers.extend(pairs.map(|(name, value)| (Some(name), value)));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    // The response may vary by more than the origin.
+    headers.append(header::VARY, HeaderValue::from_static("origin"));
 }
 
 #[cfg(test)]
@@ -272,6 +270,15 @@ mod tests {
         for origin in ["http://evil.example.com", "null", "https://app.test.evil.com"] {
             assert_eq!(check(&layer, host, Some(origin)), Some(403), "{origin}");
         }
+    }
+
+    #[test]
+    fn vary_of_the_service_is_kept() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        readable_by(HeaderValue::from_static("https://app.test"), &mut headers);
+        let vary: Vec<_> = headers.get_all(header::VARY).iter().collect();
+        assert_eq!(vary, ["accept-encoding", "origin"]);
     }
 
     #[test]
