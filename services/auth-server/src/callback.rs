@@ -36,10 +36,23 @@ pub(crate) async fn callback(State(server): State<Arc<Inner>>, request: Request)
     if let Err(fault) = server.admit(Asked::Page, address) {
         return server.trouble(server.stopped(None, Trouble::from(&fault)));
     }
-    match server.arrive(request.headers(), &path, &query).await {
+    let own = server.settings.return_path();
+    let path = path.strip_prefix(&own).unwrap_or(&path);
+    match server.arrive(request.headers(), path, &query).await {
         Ok(response) => response,
         Err(trouble) => server.trouble(trouble),
     }
+}
+
+/// `GET` of a callback at another origin than that of the authorization endpoint. The cookie that binds the browser
+/// to its login is not sent here, so the browser takes the answer where it is, to the path that names this callback.
+pub(crate) async fn forward(State(server): State<Arc<Inner>>, request: Request) -> Response {
+    if let Err(fault) = server.admit(Asked::Page, peer(&request)) {
+        return server.trouble(server.stopped(None, Trouble::from(&fault)));
+    }
+    let uri = request.uri();
+    let (base, query) = (server.settings.front().as_str(), uri.query().unwrap_or_default());
+    redirect(&format!("{base}{}{}?{query}", path::RETURN, uri.path()))
 }
 
 impl Inner {

@@ -10,6 +10,8 @@ pub(crate) mod path {
     pub(crate) const AUTHORIZE: &str = "/oauth/authorize";
     pub(crate) const CONSENT: &str = "/oauth/consent";
     pub(crate) const CONNECTIONS: &str = "/oauth/connections";
+    /// Before the path of a callback at another origin.
+    pub(crate) const RETURN: &str = "/oauth/return";
     pub(crate) const TOKEN: &str = "/oauth/token";
     pub(crate) const REGISTER: &str = "/oauth/register";
     pub(crate) const REVOKE: &str = "/oauth/revoke";

@@ -55,7 +55,14 @@ pub(crate) fn router(server: &Arc<Inner>) -> Router {
     let callbacks: BTreeSet<&str> =
         server.upstreams.iter().map(|leg| leg.provider.redirect_uri().path()).collect();
     for path in callbacks {
-        router = router.route(path, get(callback::callback));
+        let mut legs = server.upstreams.iter();
+        if legs.any(|leg| leg.is_elsewhere && leg.provider.redirect_uri().path() == path) {
+            let back = format!("{}{path}", settings.return_path());
+            router = router.route(path, get(callback::forward));
+            router = router.route(&back, get(callback::callback));
+        } else {
+            router = router.route(path, get(callback::callback));
+        }
     }
     router.with_state(Arc::clone(server))
 }

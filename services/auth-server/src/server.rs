@@ -65,6 +65,9 @@ pub(crate) struct Leg {
     pub(crate) at: usize,
     pub(crate) name: ProviderName,
     pub(crate) provider: Arc<dyn Upstream>,
+    /// Whether browsers come back to another origin than that of the authorization endpoint, which alone their
+    /// cookie is sent to.
+    pub(crate) is_elsewhere: bool,
 }
 
 /// Who asks too often.
@@ -282,7 +285,8 @@ impl Inner {
 /// Names the providers, and refuses those whose redirect URI no route or cookie can serve.
 fn legs(settings: &Settings, upstreams: Vec<Arc<dyn Upstream>>) -> Result<Vec<Leg>, StartFault> {
     let taken: BTreeSet<String> = crate::router::fixed_paths(settings).into_iter().collect();
-    let leaves = settings.front().origin();
+    let (leaves, served) = (settings.front().origin(), settings.origins());
+    let back = format!("{}/", settings.return_path());
     let mut legs: Vec<Leg> = Vec::new();
     for provider in upstreams {
         let called: Box<str> = provider.name().into();
@@ -294,17 +298,18 @@ fn legs(settings: &Settings, upstreams: Vec<Arc<dyn Upstream>>) -> Result<Vec<Le
         let callback =
             url::Url::parse(&uri.to_string()).map(|url| url.origin().ascii_serialization());
         let callback = callback.unwrap_or_default();
-        if callback != leaves {
+        if !served.contains(&callback) {
             let (callback, leaves) = (callback.into(), leaves.into());
             return Err(StartFault::Callback { provider: called, callback, leaves });
         }
         let here = uri.path();
         let odd =
             here.split('/').any(|part| part.starts_with([':', '*']) || part.contains(['{', '}']));
-        if odd || taken.contains(here) {
+        if odd || taken.contains(here) || here.starts_with(&back) {
             return Err(StartFault::Path { provider: called, path: here.into() });
         }
-        legs.push(Leg { at: legs.len(), name, provider });
+        let is_elsewhere = callback != leaves;
+        legs.push(Leg { at: legs.len(), name, provider, is_elsewhere });
     }
     if legs.is_empty() { Err(StartFault::NoUpstream) } else { Ok(legs) }
 }

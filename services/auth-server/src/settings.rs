@@ -1,11 +1,13 @@
 //! What the authorization server is told at start, and what it refuses to start with.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
 
+use crate::metadata::path;
 use crate::{Audiences, HmacRing, Keys, Rates, Scopes};
 
 /// What an authorization server is made of, apart from its store and its upstream providers.
@@ -95,11 +97,11 @@ pub enum StartFault {
     /// A baseline scope that is not a supported one.
     #[error("the baseline client scope {0} is none of the supported scopes")]
     Baseline(Box<str>),
-    /// Browsers would leave from one origin and come back to another, where the cookie that binds them to their
-    /// login is not sent.
+    /// Browsers would come back to an origin that is neither that of the authorization endpoint nor that of the
+    /// issuer or of a resource: this server is not known to be there.
     #[error(
-        "upstream provider {provider} sends browsers back to {callback}, \
-         but they leave from {leaves}: use the same scheme, host and port"
+        "upstream provider {provider} sends browsers back to {callback}: use the origin of the authorization \
+         endpoint, {leaves}, or that of the issuer or of a resource"
     )]
     Callback {
         /// The provider.
@@ -145,6 +147,20 @@ impl Settings {
     /// Where browsers find the authorization endpoint.
     pub(crate) fn front(&self) -> &IssuerUrl {
         self.authorization_base.as_ref().unwrap_or(&self.issuer)
+    }
+
+    /// The origins at which this server is known to be reached.
+    pub(crate) fn origins(&self) -> BTreeSet<String> {
+        let resources =
+            self.audiences.iter().filter_map(|audience| Url::parse(audience.as_str()).ok());
+        let resources = resources.map(|url| url.origin().ascii_serialization());
+        resources.chain([self.front().origin(), self.issuer.origin()]).collect()
+    }
+
+    /// The path below which browsers come back that came to a callback at another origin than
+    /// [`front`](Self::front), where their cookie is.
+    pub(crate) fn return_path(&self) -> String {
+        format!("{}{}", self.front().path(), path::RETURN)
     }
 
     /// Refuses what cannot work, and warns of what will not last.

@@ -1,8 +1,9 @@
 //! Consent, the way to the providers, and the way back.
 
-use vmcp_auth_store::ProviderName;
+use vmcp_auth_store::{Limits, ProviderName};
 use vmcp_upstream::{AnswerFault, Fault, Outage, Place};
 
+use crate::IssuerUrl;
 use crate::testing::{APP, Browser, Came, ISSUER, LOOPBACK, World, form_request, param};
 
 fn answered(came: &Came) -> url::Url {
@@ -23,6 +24,32 @@ async fn a_login_goes_through_both_providers_in_order_and_ends_with_a_code() {
     assert_eq!(param(&done, "state").as_deref(), Some("client-state"));
     assert_eq!(param(&done, "iss").as_deref(), Some(ISSUER));
     assert!(param(&done, "code").unwrap().starts_with("vac_"));
+}
+
+/// The cookie of a login is that of the authorization endpoint's origin; providers may know another callback.
+#[tokio::test]
+async fn a_callback_at_another_origin_leads_to_the_browsers_cookie() {
+    let mut settings = crate::testing::settings();
+    settings.authorization_base = Some(IssuerUrl::parse("https://login.example/auth").unwrap());
+    let world = World::with(settings, Limits::default());
+    let client = world.client().await;
+    let mut browser = Browser::default();
+    let authorize = format!("/auth{}", World::authorize(&client, &[]));
+    let mut at = world.consent(&mut browser, &authorize).await;
+    for _ in ["corp", "git"] {
+        // Browsers send no cookie there.
+        let forwarded = world.get(&World::at_provider(&at)).await.location();
+        let back = forwarded.strip_prefix("https://login.example").unwrap();
+        assert!(back.starts_with("/auth/oauth/return/oauth/callback?code="), "{back}");
+        at = browser.get(&world, back).await.location();
+    }
+    assert!(at.starts_with(APP) && at.contains("code="), "{at}");
+    // Elsewhere than in the browser it began in, it ends there too.
+    let mut other = Browser::default();
+    let corp = world.consent(&mut other, &authorize).await;
+    let forwarded = world.get(&World::at_provider(&corp)).await.location();
+    let back = forwarded.strip_prefix("https://login.example").unwrap();
+    assert_eq!(world.get(back).await.status, 403);
 }
 
 #[tokio::test]
