@@ -10,6 +10,7 @@ mod issuer;
 mod judge;
 mod measures;
 mod own;
+mod own_hosts;
 mod records;
 mod unstacked;
 mod unsupported;
@@ -182,11 +183,12 @@ fn front(
     egress: &Egress,
 ) -> (Option<Guards>, Converted) {
     let is_issuer = section.is_some();
+    let hosts = own_hosts::own_hosts(&incoming, section.as_ref());
     let converted = section.map(|section| issuer::issuing(name, section, &incoming, egress));
     let mut converted = converted.unwrap_or_default();
     let (guards, wrong) = guards::guards(name, incoming, is_issuer, egress);
     converted.mistakes.extend(wrong);
-    (guards, converted)
+    (guards.map(|guards| guards.with_own_hosts(hosts)), converted)
 }
 
 /// `operational.failureHandling`.

@@ -28,7 +28,7 @@ use crate::held::Held;
 use crate::logins::{Logins, VisitLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
 use crate::parts::{About, Guards, Measures, Recorded, Recording};
-use crate::serve::{Issuer, Quiet, Reloads};
+use crate::serve::{Exposure, Issuer, Quiet, Reloads};
 use crate::stack::{self, McpService, OldService};
 
 /// Everything that a connection needs to answer requests.
@@ -57,7 +57,9 @@ pub(crate) struct Fixed {
     pub(crate) telemetry: Option<Telemetry>,
     pub(crate) measures: Option<Measures>,
     pub(crate) crowd: CrowdLayer,
+    /// Which hosts are served whatever the configuration says.
     pub(crate) hosts: HostsLayer,
+    pub(crate) exposure: Exposure,
     pub(crate) decode: DecodeLayer,
     pub(crate) old: Arc<Clients>,
     pub(crate) gateway: Gateway,
@@ -71,6 +73,8 @@ pub(crate) struct Fixed {
 pub(crate) struct Stacks {
     mcp: McpService,
     old: OldService,
+    /// Which hosts are served.
+    hosts: HostsLayer,
     pub(crate) guards: Guards,
     pub(crate) recording: Option<Recording>,
     /// The authorization server and what is in front of it.
@@ -92,10 +96,11 @@ impl Fixed {
         issuer: Option<Issuer>,
     ) -> Stacks {
         self.logins.go_to(recording.as_ref().map(|recording| &recording.auditor));
+        let hosts = self.hosts.with_own(guards.own_hosts().to_vec());
         let incoming = stack::Incoming {
             telemetry: self.telemetry.as_ref().map(Telemetry::incoming),
             crowd: self.crowd.clone(),
-            hosts: self.hosts.clone(),
+            hosts: hosts.clone(),
             audit: recording.as_ref().map(|recording| AuditLayer::new(recording.auditor.clone())),
             authenticate: guards.authenticate.clone(),
             decode: self.decode,
@@ -110,12 +115,12 @@ impl Fixed {
             let front = stack::Front {
                 telemetry: self.telemetry.as_ref().map(Telemetry::endpoints),
                 crowd: self.crowd.clone(),
-                hosts: self.hosts.clone(),
+                hosts: hosts.clone(),
                 visits: VisitLayer(Arc::clone(&self.logins)),
             };
             (issuer, front.stack(pages))
         });
-        Stacks { mcp: incoming.stack(self.gateway.clone()), old, guards, recording, issuer }
+        Stacks { mcp: incoming.stack(self.gateway.clone()), old, hosts, guards, recording, issuer }
     }
 }
 
@@ -202,7 +207,8 @@ impl Routes {
     /// The endpoints beside MCP. None of them waits for anything.
     fn small(&self, request: &Request<Quiet<Incoming>>) -> Response<Body> {
         let shared = &self.shared;
-        let hosts = &shared.fixed.hosts;
+        let stacks = shared.stacks.load();
+        let hosts = &stacks.hosts;
         match request.uri().path() {
             "/livez" | "/health" | "/ping" => document(StatusCode::OK, &json!({"status": "ok"})),
             "/readyz" if shared.draining.load(Ordering::Acquire) => {

@@ -1,5 +1,6 @@
 //! Listens, reloads, drains.
 
+mod exposure;
 mod gauges;
 mod head_timer;
 mod issuer;
@@ -27,6 +28,8 @@ use vmcp_core::BoxError;
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
+pub(crate) use self::exposure::Exposure;
+pub use self::exposure::ExposureError;
 use self::head_timer::HeadTimer;
 pub(crate) use self::issuer::Issuer;
 pub use self::issuer::IssuerError;
@@ -50,6 +53,8 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may use the server.
     pub allowed_origins: Vec<String>,
+    /// Whether other machines may use the server with `incomingAuth` of type `anonymous`.
+    pub allow_anonymous_network: bool,
     /// The most connections.
     pub connections: usize,
     /// The most requests under way.
@@ -77,6 +82,7 @@ impl Default for Options {
             address: SocketAddr::from(([127, 0, 0, 1], 4483)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            allow_anonymous_network: false,
             connections: 4096,
             requests: 4096,
             message_bytes: 8 << 20,
@@ -110,6 +116,9 @@ pub enum ServeError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Other machines would be let in without being asked who they are (`incomingAuth.type`).
+    #[error(transparent)]
+    Exposed(#[from] ExposureError),
     /// The system gives no more threads.
     #[error("cannot start a thread: {0}")]
     Thread(#[source] io::Error),
@@ -146,6 +155,8 @@ impl Server {
     /// When the address is taken, or the system has no random numbers.
     pub async fn start(parts: Parts, egress: Egress, options: Options) -> Result<Self, ServeError> {
         let address = options.address;
+        let exposure = Exposure { address, allow_anonymous: options.allow_anonymous_network };
+        exposure.check(&parts.guards)?;
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
@@ -172,7 +183,7 @@ impl Server {
         let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);
         let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
-        let hosts = if address.ip().is_loopback() {
+        let hosts = if address.ip().to_canonical().is_loopback() {
             HostsLayer::loopback(hosts, origins)
         } else {
             HostsLayer::network(hosts, origins)
@@ -182,6 +193,7 @@ impl Server {
             measures,
             crowd: CrowdLayer::new(options.requests),
             hosts,
+            exposure,
             decode: DecodeLayer::new().max_bytes(options.message_bytes),
             old: Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes)),
             gateway,

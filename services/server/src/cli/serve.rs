@@ -60,6 +60,9 @@ pub(crate) struct Serve {
     /// An origin whose pages may use the server, such as https://app.example.com. Repeatable.
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
+    /// Let other machines use the server with incomingAuth of type anonymous: whoever reaches it may use all backends.
+    #[arg(long)]
+    allow_anonymous_network: bool,
     /// A file with a key, as `openssl rand -hex 32` prints one, for what stateless clients carry from
     /// one round to the next. The first seals, all open: replicas share them, and a new one is put
     /// before the old ones. Repeatable; without any, a key is made up at each start.
@@ -126,6 +129,7 @@ impl Serve {
             drain,
             allow_host,
             allow_origin,
+            allow_anonymous_network,
             seal_key,
             trusted_proxies,
             audit_overflow,
@@ -143,6 +147,7 @@ impl Serve {
             address: SocketAddr::new(host, port),
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
+            allow_anonymous_network,
             connections: max_connections.get(),
             requests: max_requests.get(),
             message_bytes: max_message_bytes.get(),
@@ -171,6 +176,7 @@ pub(crate) fn refused(error: &ServeError) -> Failure {
         | ServeError::Thread(_)
         | ServeError::Random(_)
         | ServeError::Audit(_)
+        | ServeError::Exposed(_)
         | ServeError::Issuer(_)
         | ServeError::Telemetry(_) => Failure::Fault(error.to_string()),
     }

@@ -31,6 +31,8 @@ pub struct HostsLayer(Arc<Known>, Origins);
 struct Known {
     /// Hosts besides those of the loopback interface; `None` serves any host.
     hosts: Option<Vec<String>>,
+    /// Hosts under which this server is known by its configuration. They open no list that is not there.
+    own: Vec<String>,
     origins: Vec<String>,
 }
 
@@ -61,7 +63,7 @@ impl HostsLayer {
     /// For a server that only this machine reaches: loopback names and `hosts` are served.
     #[must_use]
     pub fn loopback(hosts: Vec<String>, origins: Vec<String>) -> Self {
-        Self(Arc::new(Known { hosts: Some(hosts), origins }), Origins::Known)
+        Self(Arc::new(Known { hosts: Some(hosts), own: Vec::new(), origins }), Origins::Known)
     }
 
     /// For a server on a network: any host is served, or only `hosts` if there are some. As long as there are none, a
@@ -70,7 +72,15 @@ impl HostsLayer {
     #[must_use]
     pub fn network(hosts: Vec<String>, origins: Vec<String>) -> Self {
         let hosts = (!hosts.is_empty()).then_some(hosts);
-        Self(Arc::new(Known { hosts, origins }), Origins::Known)
+        Self(Arc::new(Known { hosts, own: Vec::new(), origins }), Origins::Known)
+    }
+
+    /// Serves the hosts of `own` as well, which the configuration names as this server's.
+    #[must_use]
+    pub fn with_own(&self, own: Vec<String>) -> Self {
+        let Known { hosts, own: _, origins } = &*self.0;
+        let known = Known { hosts: hosts.clone(), own, origins: origins.clone() };
+        Self(Arc::new(known), self.1)
     }
 
     /// The same hosts, for what decides itself which origins may read it.
@@ -91,7 +101,7 @@ impl HostsLayer {
             .unwrap_or_default();
         if let Some(hosts) = &self.0.hosts
             && !is_loopback(host)
-            && !hosts.iter().any(|known| same_host(known, host))
+            && !hosts.iter().chain(&self.0.own).any(|known| same_host(known, host))
         {
             return Err(Rejection::foreign_host("this Host is not served here: see --allow-host"));
         }
@@ -115,7 +125,8 @@ impl HostsLayer {
     fn is_own(&self, scheme: &str, place: &str, host: &str) -> bool {
         let trusted = self.0.hosts.is_some()
             || scheme.eq_ignore_ascii_case("https")
-            || name_of(host).parse::<IpAddr>().is_ok();
+            || name_of(host).parse::<IpAddr>().is_ok()
+            || self.0.own.iter().any(|known| same_host(known, host));
         trusted && !place.is_empty() && place.eq_ignore_ascii_case(host)
     }
 }
@@ -270,6 +281,23 @@ mod tests {
         for origin in ["http://evil.example.com", "null", "https://app.test.evil.com"] {
             assert_eq!(check(&layer, host, Some(origin)), Some(403), "{origin}");
         }
+    }
+
+    #[test]
+    fn hosts_of_the_configuration_are_served() {
+        let own = || vec!["mcp.example.com".to_owned()];
+        let (host, origin) = ("mcp.example.com:80", Some("http://mcp.example.com:80"));
+        let loopback = HostsLayer::loopback(Vec::new(), Vec::new());
+        assert_eq!(check(&loopback, host, None), Some(403));
+        let loopback = loopback.with_own(own());
+        assert_eq!(check(&loopback, host, origin), None);
+        assert_eq!(check(&loopback, "evil.example.com", None), Some(403));
+        let network = HostsLayer::network(Vec::new(), Vec::new()).with_own(own());
+        assert_eq!(check(&network, host, origin), None);
+        assert_eq!(check(&network, "other.example.com", None), None);
+        let named = HostsLayer::network(vec!["a.test".to_owned()], Vec::new()).with_own(own());
+        assert_eq!(check(&named, host, None), None);
+        assert_eq!(check(&named, "other.example.com", None), Some(403));
     }
 
     #[test]

@@ -37,6 +37,7 @@ pub struct Guards {
     /// Tokens of the embedded authorization server are taken, once it is there; until then nobody is let in.
     own: Option<OwnDoor>,
     held: Held,
+    own_hosts: Vec<String>,
     /// What all of it was made of, the server's name among it, which policies speak of: the same again
     /// keeps the keys that were fetched and the decisions that were made.
     made_of: (String, IncomingAuth),
@@ -93,7 +94,8 @@ pub(super) fn guards(
     };
     let Converter { egress: _, held, mistakes } = converter;
     let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
-        Guards { authenticate, resource, authorize, own, held, made_of }
+        let own_hosts = Vec::new();
+        Guards { authenticate, resource, authorize, own, held, own_hosts, made_of }
     });
     (guards, mistakes)
 }
@@ -103,8 +105,9 @@ impl Guards {
     #[must_use]
     pub fn none() -> Self {
         let made_of = (String::new(), IncomingAuth::anonymous());
-        let held = Held::default();
-        Self { authenticate: None, resource: None, authorize: None, own: None, held, made_of }
+        let (held, own_hosts) = (Held::default(), Vec::new());
+        let (authenticate, resource, authorize, own) = (None, None, None, None);
+        Self { authenticate, resource, authorize, own, held, own_hosts, made_of }
     }
 
     /// Lets in whoever has a token of the server that knows these sessions, if that is who is asked for.
@@ -133,6 +136,20 @@ impl Guards {
             // Nobody waits for a provider before each message: what was admitted at first holds.
             Admitting::Later(_) => None,
         }))
+    }
+
+    pub(super) fn with_own_hosts(self, own_hosts: Vec<String>) -> Self {
+        Self { own_hosts, ..self }
+    }
+
+    /// The hosts under which the configuration knows this server.
+    pub(crate) fn own_hosts(&self) -> &[String] {
+        &self.own_hosts
+    }
+
+    /// How callers are let in.
+    pub(crate) fn method(&self) -> &IncomingMethod {
+        &self.made_of.1.method
     }
 
     /// Whether they come of the same configuration as `other`.

@@ -127,6 +127,7 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String
                 .to_owned(),
         );
     }
+    shared.fixed.exposure.check(&guards).map_err(|error| error.to_string())?;
     let current = shared.stacks.load_full();
     let issuer = issuer(issuing.as_ref(), current.issuer(), &shared.fixed.logins);
     let issuer = issuer.await.map_err(|error| error.to_string())?;

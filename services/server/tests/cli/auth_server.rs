@@ -287,6 +287,20 @@ fn files_that_hold_no_usable_secret_are_refused_and_never_shown() {
 }
 
 #[test]
+fn default_redirect_uri_works_with_another_authorization_origin() {
+    let corp = Provider::start("corp", HOUR);
+    let folder = Folder::new();
+    let base = "  authorizationEndpointBaseUrl: \"https://login.example/auth\"\n";
+    let file = folder.write("vmcp.yaml", &format!("name: x\n{}", sections(&[&corp], base)));
+    let ended = vmcp(&["validate", "--config", &file]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let (_server, port) = Running::serve(&file, &[]);
+    let answer = request(port, "GET", "/mcp/oauth/callback?code=c&state=s", &[], "");
+    let back = "https://login.example/auth/oauth/return/mcp/oauth/callback?code=c&state=s";
+    assert_eq!((answer.status, answer.header("location")), (303, Some(back)));
+}
+
+#[test]
 fn what_cannot_work_together_is_refused_with_its_place() {
     let corp = Provider::start("corp", HOUR);
     let folder = Folder::new();

@@ -12,6 +12,7 @@ mod configuration;
 mod demo;
 mod doctor;
 mod effects;
+mod exposure;
 mod health;
 mod http;
 mod incoming;

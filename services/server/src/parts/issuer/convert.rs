@@ -209,7 +209,7 @@ impl Converter {
             }
             StartFault::Callback { provider, callback, leaves } => {
                 let allowed = format!(
-                    "a URL on {leaves}, which browsers leave from: nowhere else is their login known"
+                    "a URL on {leaves}, which browsers leave from, or on the origin of the issuer or the resource"
                 );
                 (redirect_uri(provider), format!("one on {callback}"), allowed)
             }

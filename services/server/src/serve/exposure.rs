@@ -1,0 +1,89 @@
+//! Which callers a server may let in without asking who they are: those of its own machine, unless it is told otherwise.
+
+use std::net::SocketAddr;
+
+use vmcp_config::IncomingMethod;
+
+use crate::parts::Guards;
+
+/// Where the server listens, and whether the network may use it anonymously.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exposure {
+    pub(crate) address: SocketAddr,
+    /// Whether anonymous callers of other machines are let in.
+    pub(crate) allow_anonymous: bool,
+}
+
+/// Why a server does not listen on a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExposureError {
+    /// Callers of other machines would be the local user.
+    #[error(
+        "incomingAuth.type: failed to listen on {0}: with type local, other machines would act as the user of this one: \
+         listen on a loopback address, such as --host 127.0.0.1, or use type oidc"
+    )]
+    Local(SocketAddr),
+    /// Callers of other machines would use the credentials of the backends without any of their own.
+    #[error(
+        "incomingAuth.type: failed to listen on {0}: with type anonymous, every machine that reaches it could use all \
+         backends: listen on a loopback address, such as --host 127.0.0.1, use type oidc, or confirm it with \
+         --allow-anonymous-network"
+    )]
+    Anonymous(SocketAddr),
+}
+
+impl Exposure {
+    /// Checks that these guards may stand at this address.
+    ///
+    /// # Errors
+    /// They do not ask who calls, and other machines could.
+    pub(crate) fn check(&self, guards: &Guards) -> Result<(), ExposureError> {
+        self.check_method(guards.method())
+    }
+
+    pub(crate) fn check_method(&self, method: &IncomingMethod) -> Result<(), ExposureError> {
+        let Self { address, allow_anonymous } = *self;
+        if address.ip().to_canonical().is_loopback() {
+            return Ok(());
+        }
+        match method {
+            IncomingMethod::Oidc(_) => Ok(()),
+            IncomingMethod::Local => Err(ExposureError::Local(address)),
+            IncomingMethod::Anonymous if allow_anonymous => Ok(()),
+            IncomingMethod::Anonymous => Err(ExposureError::Anonymous(address)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        address: &str,
+        allow_anonymous: bool,
+        method: &IncomingMethod,
+    ) -> Result<(), ExposureError> {
+        let address = format!("{address}:0").parse().unwrap();
+        Exposure { address, allow_anonymous }.check_method(method)
+    }
+
+    #[test]
+    fn local_is_for_loopback_addresses_only() {
+        for loopback in ["127.0.0.1", "127.8.0.1", "[::1]", "[::ffff:127.0.0.1]"] {
+            assert_eq!(check(loopback, false, &IncomingMethod::Local), Ok(()), "{loopback}");
+        }
+        for network in ["0.0.0.0", "[::]", "10.0.0.7", "[fd00::7]"] {
+            let refused = check(network, true, &IncomingMethod::Local);
+            assert!(matches!(refused, Err(ExposureError::Local(_))), "{network}");
+        }
+    }
+
+    #[test]
+    fn anonymous_on_a_network_needs_to_be_confirmed() {
+        assert_eq!(check("127.0.0.1", false, &IncomingMethod::Anonymous), Ok(()));
+        let refused = check("0.0.0.0", false, &IncomingMethod::Anonymous);
+        assert!(matches!(refused, Err(ExposureError::Anonymous(_))));
+        assert_eq!(check("0.0.0.0", true, &IncomingMethod::Anonymous), Ok(()));
+    }
+}
