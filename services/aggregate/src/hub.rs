@@ -1,12 +1,10 @@
 //! What everything in the service shares: the current snapshot, the sessions, the listeners.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::time::Instant;
 use vmcp_core::{Caller, Identity};
 use vmcp_session::Sessions;
 
@@ -18,14 +16,12 @@ use crate::hearing::Hearing;
 use crate::listen::Listeners;
 use crate::mixed::Mixed;
 use crate::park::Parked;
+use crate::rebuild::Rebuilds;
 use crate::session::Session;
 use crate::settings::{BackendSettings, Checks, Limits, PartialFailure, Rules, Settings, Sharing};
 use crate::shared::SharedSessions;
 use crate::views::Views;
 use crate::watchers::Watchers;
-
-/// How long further changes are waited for before a catalog is made.
-const GATHER: Duration = Duration::from_millis(5);
 
 /// The most items of which a catalog is made beside requests: it takes less than a millisecond.
 pub(crate) const FEW: usize = 2000;
@@ -53,13 +49,7 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct Hub {
     snapshot: ArcSwap<Snapshot>,
-    /// Held while a catalog is made, so that none overtakes a newer one: how many requests to make one
-    /// the last one has satisfied.
-    rebuilding: tokio::sync::Mutex<u64>,
-    /// How often a catalog was asked for.
-    wanted: AtomicU64,
-    /// When the changes that are gathered now become a catalog: at one time, so that it is one timer.
-    gathered: Mutex<Option<Instant>>,
+    pub(crate) rebuilds: Rebuilds,
     watchers: Watchers,
     pub(crate) sessions: Sessions<Session>,
     pub(crate) listeners: Listeners,
@@ -129,7 +119,7 @@ impl Snapshot {
             links,
             catalog: ArcSwap::from_pointee(Everything::default()),
         };
-        snapshot.catalog.store(Arc::new(snapshot.combine(&[])));
+        snapshot.store(snapshot.combine(&[]));
         snapshot
     }
 
@@ -140,6 +130,10 @@ impl Snapshot {
 
     pub(crate) fn catalog(&self) -> Arc<Everything> {
         self.catalog.load_full()
+    }
+
+    pub(crate) fn store(&self, catalog: Everything) {
+        self.catalog.store(Arc::new(catalog));
     }
 
     /// Waits for first offers that are still on their way, each for a while from when it was asked
@@ -197,9 +191,7 @@ impl Hub {
     pub(crate) fn new(settings: Settings, limits: Limits, seal: crate::seal::Seal) -> Arc<Self> {
         let hub = Arc::new(Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new(settings, None)),
-            rebuilding: tokio::sync::Mutex::default(),
-            wanted: AtomicU64::new(0),
-            gathered: Mutex::default(),
+            rebuilds: Rebuilds::default(),
             watchers: Watchers::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl)
                 .in_use_while(Session::in_use),
@@ -236,7 +228,7 @@ impl Hub {
 
     /// Takes over another configuration. Backends that are the same keep everything.
     pub(crate) async fn reload(self: &Arc<Self>, settings: Settings) {
-        let guard = self.rebuilding.lock().await;
+        let guard = self.rebuilds.hold().await;
         let old = self.snapshot();
         let new = Arc::new(Snapshot::new(settings, Some(&old)));
         let mut changes = new.catalog().changes(&old.catalog());
@@ -254,43 +246,6 @@ impl Hub {
         self.shared.keep_only(&new.links);
     }
 
-    /// Makes the catalog anew from what the backends offer now, and tells whoever wants to know.
-    ///
-    /// Where one offer is new, at a start or after an outage, others are about to come: each catalog
-    /// that is not made is time and memory that nobody has to wait for.
-    pub(crate) async fn rebuild(self: &Arc<Self>) {
-        let ticket = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
-        tokio::time::sleep_until(self.gather()).await;
-        let mut built = self.rebuilding.lock().await;
-        if *built >= ticket {
-            return;
-        }
-        *built = self.wanted.load(Ordering::Acquire);
-        let snapshot = self.snapshot();
-        let catalog = if snapshot.items() <= FEW {
-            snapshot.combine(&[])
-        } else {
-            let making = Arc::clone(&snapshot);
-            let Ok(catalog) = tokio::task::spawn_blocking(move || making.combine(&[])).await else {
-                return;
-            };
-            catalog
-        };
-        let old = snapshot.catalog();
-        let changes = catalog.changes(&old);
-        for conflict in catalog.conflicts.iter().filter(|found| !old.conflicts.contains(found)) {
-            tracing::warn!(
-                kind = conflict.kind,
-                name = conflict.name,
-                contenders = conflict.contenders.join(", "),
-                "several backends want the same name: {}",
-                conflict.settled
-            );
-        }
-        snapshot.catalog.store(Arc::new(catalog));
-        self.tell(&changes);
-    }
-
     /// Tells one caller that it is offered something else.
     pub(crate) fn tell_caller(&self, caller: &Identity, changes: &[Kind]) {
         if changes.is_empty() {
@@ -302,15 +257,6 @@ impl Hub {
             }
         });
         self.listeners.lists_changed(changes, Some(caller));
-    }
-
-    /// Until when further changes are waited for.
-    fn gather(&self) -> Instant {
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        let until = gathered.filter(|until| *until > now).unwrap_or(now + GATHER);
-        *gathered = Some(until);
-        until
     }
 
     pub(crate) fn tell(&self, changes: &[Kind]) {

@@ -15,6 +15,7 @@ mod listen;
 mod lists;
 mod mixed;
 mod park;
+mod rebuild;
 mod relay;
 mod seal;
 mod session;

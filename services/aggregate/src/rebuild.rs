@@ -1,0 +1,183 @@
+//! The making of catalogs from what backends offer. A catalog is made by a task of its own, so that it is made even if
+//! the observer that asked for it is gone by then.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::catalog::Conflict;
+use crate::hub::{FEW, Hub};
+use crate::session::lock;
+
+/// How long further changes are waited for before a catalog is made.
+const GATHER_TIME: Duration = Duration::from_millis(5);
+
+/// The catalogs that were asked for and made.
+#[derive(Debug, Default)]
+pub(crate) struct Rebuilds {
+    /// Held while a catalog is made or replaced, so that none overtakes a newer one: how many requests the last one that
+    /// was stored has satisfied.
+    stored: tokio::sync::Mutex<u64>,
+    /// How many requests there were.
+    requested: AtomicU64,
+    /// When the changes that are gathered now become a catalog: at one time, so that it is one timer.
+    gathered: Mutex<Option<Instant>>,
+}
+
+impl Rebuilds {
+    /// Keeps catalogs from being stored until the guard is dropped.
+    pub(crate) async fn hold(&self) -> impl Drop + use<'_> {
+        self.stored.lock().await
+    }
+
+    /// Until when further changes are waited for.
+    fn gather(&self) -> Instant {
+        let mut gathered = lock(&self.gathered);
+        let now = Instant::now();
+        let until = gathered.filter(|until| *until > now).unwrap_or(now + GATHER_TIME);
+        *gathered = Some(until);
+        until
+    }
+}
+
+impl Hub {
+    /// Makes the catalog again from what the backends offer now, and tells clients what has changed. Dropping the future
+    /// does not stop it.
+    ///
+    /// Where one offer is new, at a start or after an outage, others are about to come: each catalog
+    /// that is not made is time and memory that no client has to wait for.
+    pub(crate) async fn rebuild(self: &Arc<Self>) {
+        let request = self.rebuilds.requested.fetch_add(1, Ordering::AcqRel) + 1;
+        let until = self.rebuilds.gather();
+        let hub = Arc::clone(self);
+        let rebuilding = tokio::spawn(async move {
+            tokio::time::sleep_until(until).await;
+            hub.rebuild_for(request).await;
+        });
+        _ = rebuilding.await;
+    }
+
+    async fn rebuild_for(&self, request: u64) {
+        let mut stored = self.rebuilds.stored.lock().await;
+        if *stored >= request {
+            return;
+        }
+        let satisfied = self.rebuilds.requested.load(Ordering::Acquire);
+        let snapshot = self.snapshot();
+        let catalog = if snapshot.items() <= FEW {
+            snapshot.combine(&[])
+        } else {
+            let making = Arc::clone(&snapshot);
+            let Ok(catalog) = tokio::task::spawn_blocking(move || making.combine(&[])).await else {
+                return;
+            };
+            catalog
+        };
+        let old = snapshot.catalog();
+        let changes = catalog.changes(&old);
+        warn_of_conflicts(&catalog.conflicts, &old.conflicts);
+        snapshot.store(catalog);
+        // Only now: a request that is satisfied makes no catalog.
+        *stored = satisfied;
+        self.tell(&changes);
+    }
+}
+
+/// Logs conflicts that the last catalog did not have.
+fn warn_of_conflicts(found: &[Conflict], known: &[Conflict]) {
+    for conflict in found.iter().filter(|found| !known.contains(found)) {
+        tracing::warn!(
+            kind = conflict.kind,
+            name = conflict.name,
+            contenders = conflict.contenders.join(", "),
+            "several backends want the same name: {}",
+            conflict.settled
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+
+    use bytes::Bytes;
+    use http::{Request, Response};
+    use http_body_util::Full;
+    use tokio::time::sleep;
+    use vmcp_core::{Backend, Body, BoxError};
+
+    use super::*;
+    use crate::catalog::{Items, Kind, Offer};
+    use crate::seal::Seal;
+    use crate::settings::{
+        Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing,
+        Transport,
+    };
+
+    fn hub() -> Arc<Hub> {
+        let silent = tower::service_fn(|_: Request<Full<Bytes>>| {
+            pending::<Result<Response<Body>, BoxError>>()
+        });
+        let backend = BackendSettings {
+            backend: Backend::new("be"),
+            uri: http::Uri::from_static("http://be.test/mcp"),
+            transport: Transport::StreamableHttp,
+            catalog: Sharing::Shared,
+            service: BackendService::new(silent),
+            around: Around::default(),
+            breaker: None,
+            answer_within: Duration::from_secs(1),
+            fingerprint: 0,
+            tuning: 0,
+        };
+        let settings = Settings {
+            name: String::new(),
+            version: String::new(),
+            backends: vec![backend],
+            rules: Rules::default(),
+            partial_failure: PartialFailure::BestEffort,
+            checks: None,
+        };
+        Hub::new(settings, Limits::default(), Seal::new(&[[0; 32]], Duration::from_secs(1)))
+    }
+
+    fn offer(count: usize) -> Arc<Offer> {
+        let tools: Vec<_> = (0..count).map(|n| format!(r#"{{"name":"t{n}"}}"#)).collect();
+        let tools: Vec<_> = tools.iter().map(String::as_str).collect();
+        Arc::new(Offer { tools: Items::of(Kind::Tools, &tools), ..Offer::default() })
+    }
+
+    #[tokio::test]
+    async fn makes_catalog_after_its_observer_is_gone() {
+        for (count, wait) in [(1, 0), (FEW + 1, 0), (FEW + 1, 6)] {
+            let hub = hub();
+            let snapshot = hub.snapshot();
+            snapshot.links[0].offer.store(Some(offer(count)));
+            let given_up = tokio::time::timeout(Duration::from_millis(wait), hub.rebuild()).await;
+            assert!(given_up.is_err() || count > FEW, "{count} {wait}");
+            let made = pin!(async {
+                while snapshot.catalog().list(Kind::Tools).len() != count {
+                    sleep(Duration::from_millis(1)).await;
+                }
+            });
+            assert!(tokio::time::timeout(Duration::from_secs(10), made).await.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_at_the_same_time_make_one_catalog() {
+        let hub = hub();
+        let snapshot = hub.snapshot();
+        snapshot.links[0].offer.store(Some(offer(3)));
+        let first = snapshot.catalog().serial.refer();
+        tokio::join!(hub.rebuild(), hub.rebuild(), hub.rebuild());
+        let made = snapshot.catalog().serial.refer();
+        assert_ne!(made, first);
+        assert_eq!(*hub.rebuilds.stored.lock().await, 3);
+        hub.rebuild().await;
+        assert_ne!(snapshot.catalog().serial.refer(), made);
+    }
+}
