@@ -76,11 +76,8 @@ pub(crate) async fn open(
         Err(error) => return Err(refused(error)),
     };
     let spoken = find(&reply.result, "protocolVersion").and_then(unquote).unwrap_or_default();
-    let revision = STATEFUL
-        .into_iter()
-        .find(|revision| *revision == spoken)
-        .map(HeaderValue::from_static)
-        .ok_or(Failure::Revision)?;
+    let known = STATEFUL.into_iter().find(|revision| *revision == spoken);
+    let revision = HeaderValue::from_static(known.unwrap_or(LATEST_STATEFUL));
     // Copied: the header is a slice of everything that was read with it, and a session lives long.
     let session = reply.headers.get(SESSION);
     let session = session.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
@@ -88,6 +85,8 @@ pub(crate) async fn open(
     let logs = offers(&reply.result, "logging");
     let caller = Mutex::new(who.caller.clone());
     let closing = Closing::new(link, Live { session, revision, lease, logs, caller });
+    // The session is open all the same: dropped, it is ended.
+    known.ok_or(Failure::Revision)?;
     let ready = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     let ready = closing.live().sign(post(link, who.caller, ready));
     tell(link, asking(ready, "notifications/initialized", who.cause)).await?;
