@@ -11,6 +11,7 @@ pub(crate) mod observe;
 pub(crate) mod own;
 pub(crate) mod reach;
 pub(crate) mod request;
+pub(crate) mod signal;
 pub(crate) mod vitals;
 
 use std::fmt;
@@ -30,6 +31,7 @@ use vmcp_core::{Backend, Body, BoxError, Generation, cause};
 use self::failure::Failure;
 use self::handshake::Live;
 use self::own::Owns;
+use self::signal::ObserverSignal;
 use self::vitals::Vitals;
 use crate::catalog::Offer;
 use crate::settings::{BackendService, BackendSettings, Sending, Sharing, Transport};
@@ -51,8 +53,10 @@ pub(crate) struct Link {
     /// What it said last when the gateway itself knocked.
     knocked: AtomicU8,
     status: watch::Sender<Status>,
-    /// Wakes the observer: somebody has reason to believe that what is known is out of date.
-    pub(crate) nudge: Notify,
+    /// Whether no configuration has it any more, which is final.
+    retired: watch::Sender<bool>,
+    /// What wakes the observers of the stateful and the stateless generation.
+    signals: [ObserverSignal; 2],
     /// Has the observer begin anew: somebody has reason to believe that what is open leads nowhere.
     pub(crate) renew: Notify,
     /// The observer's session, while there is one.
@@ -149,7 +153,8 @@ impl Link {
             own: (catalog == Sharing::PerCaller).then(Owns::new),
             knocked: AtomicU8::new(0),
             status: watch::Sender::new(Status::Fetching { since: Instant::now() }),
-            nudge: Notify::new(),
+            signals: Default::default(),
+            retired: watch::Sender::new(false),
             renew: Notify::new(),
             standing: ArcSwapOption::empty(),
             vitals: Vitals::new(),
@@ -263,10 +268,21 @@ impl Link {
         self.status.send_replace(status);
     }
 
-    /// Nobody observes it any more: whoever waits for its first offer waits in vain.
+    /// Ends all that waits for it or listens to it, also what begins later: no configuration has it any more.
     pub(crate) fn retire(&self) {
+        self.retired.send_replace(true);
         let reason = format!("backend {} is no longer configured", self.name());
         self.set_status(Status::Failed { reason, detail: None });
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        *self.retired.borrow()
+    }
+
+    /// Waits until no configuration has it any more.
+    pub(crate) async fn retired(&self) {
+        // The sender is in `self`: it cannot be gone.
+        _ = self.retired.subscribe().wait_for(|retired| *retired).await;
     }
 
     /// Waits until the first attempt to fetch the offer has ended, but not past `patience` after it

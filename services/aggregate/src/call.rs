@@ -108,7 +108,7 @@ impl Call {
         answered.unwrap_or_else(|error| {
             tracing::debug!(backend = link.name(), %error, "a call failed");
             // Whoever keeps the catalog looks again.
-            link.nudge.notify_one();
+            link.nudge();
             Err(rejection(link.name(), &error))
         })
     }

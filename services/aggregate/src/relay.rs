@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_core::{Rejection, Trail, code};
+use vmcp_core::{Generation, Rejection, Trail, code};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, scan};
 
@@ -83,9 +83,9 @@ impl Relay {
 
     fn notify(&self, method: &str, params: &Params, message: Bytes) {
         // Changes of lists are observed once for everybody, and told when the catalog has them.
-        if kind_of_change(&message).is_some() {
+        if let Some(kind) = kind_of_change(&message) {
             let Some(owns) = &self.upstream.link.own else {
-                self.upstream.link.nudge.notify_one();
+                self.upstream.link.list_changed(kind, Generation::Stateful);
                 return;
             };
             // What has changed is the caller's own: it is told as it was said, and asks again.

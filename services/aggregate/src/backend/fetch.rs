@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use vmcp_core::{BoxError, Trail, cause};
+use vmcp_core::{BoxError, Generation, Trail, cause};
 use vmcp_wire::{Listing, find, unquote};
 
 use super::Link;
@@ -33,6 +33,14 @@ pub(crate) enum Speaker<'a> {
 }
 
 impl Speaker<'_> {
+    /// The generation in which they are asked for.
+    pub(crate) fn generation(&self) -> Generation {
+        match self {
+            Self::Stateful(..) => Generation::Stateful,
+            Self::Stateless(..) => Generation::Stateless,
+        }
+    }
+
     fn offers(&self, kind: Kind) -> bool {
         match self {
             Self::Stateless(None, _) => true,

@@ -27,9 +27,6 @@ use crate::settings::Transport;
 /// The first and the longest pause between attempts.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// How often a backend that doesn't tell of changes is asked.
-const POLL: Duration = Duration::from_secs(30);
-
 /// How long the beginning of a stream is waited for before the first look at what a backend offers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -60,7 +57,7 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
         }
         tokio::select! {
             () = sleep(pause) => {}
-            () = link.nudge.notified() => {}
+            () = link.nudged() => {}
         }
         pause = PAUSE.1.min(pause * 2);
     }
@@ -139,6 +136,7 @@ async fn follow_session(
     live: &Live,
     fetched: &mut bool,
 ) -> Result<(), BoxError> {
+    let signal = link.signal(speaker.generation());
     let mut last: Option<Bytes> = None;
     let mut pause = PAUSE.0;
     loop {
@@ -157,17 +155,23 @@ async fn follow_session(
         };
         // A server that answers everything but this has no stream.
         let Ok(response) = opened else {
-            wait_for_next_poll(link).await;
+            signal.next_poll().await;
             continue;
         };
         if !response.status().is_success() || media(response.headers()) != Media::Events {
-            wait_for_next_poll(link).await;
+            signal.next_poll().await;
             continue;
         }
         let mut events = Events::new(response.into_body(), LARGEST_EVENT);
-        while let Some(Ok(event)) = events.next().await {
-            pause = PAUSE.0;
-            heard(hub, link, speaker, live, &event.data).await?;
+        loop {
+            tokio::select! {
+                event = events.next() => {
+                    let Some(Ok(event)) = event else { break };
+                    pause = PAUSE.0;
+                    heard(hub, link, speaker, live, &event.data).await?;
+                }
+                kinds = signal.changed() => refresh(hub, link, speaker, &kinds).await?,
+            }
         }
         last = events.last_id().cloned();
         // A stream that ends at once must not be reopened without end in between.
@@ -184,10 +188,11 @@ async fn head_of(
     speaker: Speaker<'_>,
     mut opening: Pin<&mut impl Future<Output = Result<Response<Body>, BoxError>>>,
 ) -> Result<Result<Response<Body>, BoxError>, BoxError> {
+    let signal = link.signal(speaker.generation());
     loop {
         tokio::select! {
             opened = &mut opening => return Ok(opened),
-            () = wait_for_next_poll(link) => fetch_all(hub, link, speaker).await?,
+            () = signal.next_poll() => fetch_all(hub, link, speaker).await?,
         }
     }
 }
@@ -198,10 +203,11 @@ async fn follow_listen(
     speaker: Speaker<'_>,
     found: Option<&Bytes>,
 ) -> Result<(), BoxError> {
+    let signal = link.signal(speaker.generation());
     let filter = filter(found);
     if filter.is_empty() {
         loop {
-            wait_for_next_poll(link).await;
+            signal.next_poll().await;
             fetch_all(hub, link, speaker).await?;
         }
     }
@@ -216,15 +222,25 @@ async fn follow_listen(
     let Some(response) = opened.ok().filter(streams) else {
         // It may be gone altogether.
         fetch_all(hub, link, speaker).await?;
-        wait_for_next_poll(link).await;
+        signal.next_poll().await;
         return Ok(());
     };
     let mut events = Events::new(response.into_body(), LARGEST_EVENT);
     let mut acknowledged = false;
-    while let Some(event) = events.next().await {
-        let event = event?;
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            kinds = signal.changed() => {
+                refresh(hub, link, speaker, &kinds).await?;
+                continue;
+            }
+        };
+        let Some(event) = event.transpose()? else { return Ok(()) };
         match kind_of_change(&event.data) {
-            Some(kind) => refresh(hub, link, speaker, kind).await?,
+            Some(kind) => {
+                link.other_changed(speaker.generation());
+                refresh(hub, link, speaker, &[kind]).await?;
+            }
             // What changed before the acknowledgement may not have been told.
             None if !acknowledged => {
                 acknowledged = true;
@@ -233,7 +249,6 @@ async fn follow_listen(
             None => {}
         }
     }
-    Ok(())
 }
 
 /// The notifications that a stateless backend says it has.
@@ -253,13 +268,6 @@ fn filter(found: Option<&Bytes>) -> String {
         .join(",")
 }
 
-pub(super) async fn wait_for_next_poll(link: &Link) {
-    tokio::select! {
-        () = sleep(POLL) => {}
-        () = link.nudge.notified() => {}
-    }
-}
-
 /// A message on the observer's stream of a stateful backend.
 async fn heard(
     hub: &Arc<Hub>,
@@ -269,7 +277,8 @@ async fn heard(
     message: &Bytes,
 ) -> Result<(), BoxError> {
     if let Some(kind) = kind_of_change(message) {
-        return refresh(hub, link, speaker, kind).await;
+        link.other_changed(speaker.generation());
+        return refresh(hub, link, speaker, &[kind]).await;
     }
     let Ok(Envelope::Request { id, method, .. }) = scan(message) else { return Ok(()) };
     let id = String::from_utf8_lossy(id.of(message)).into_owned();
@@ -308,13 +317,15 @@ async fn refresh(
     hub: &Arc<Hub>,
     link: &Arc<Link>,
     speaker: Speaker<'_>,
-    kind: Kind,
+    changed: &[Kind],
 ) -> Result<(), BoxError> {
     let mut offer = known(link);
-    offer.set(kind, fetch::list(link, speaker, kind, offer.of(kind)).await?);
-    if kind == Kind::Resources {
-        let kind = Kind::Templates;
-        offer.set(kind, fetch::list(link, speaker, kind, offer.of(kind)).await?);
+    for kind in Kind::ALL {
+        // One notification is about both.
+        let listed = if kind == Kind::Templates { Kind::Resources } else { kind };
+        if changed.contains(&listed) {
+            offer.set(kind, fetch::list(link, speaker, kind, offer.of(kind)).await?);
+        }
     }
     publish(hub, link, offer).await;
     Ok(())

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use vmcp_core::{BoxError, CredentialError, cause};
+use vmcp_core::{BoxError, CredentialError, Generation, cause};
 
 use super::failure::Failure;
-use super::observe::wait_for_next_poll;
 use super::{Link, asks_for_credentials, handshake};
 use crate::hub::Hub;
 use crate::settings::Transport;
@@ -25,7 +24,7 @@ pub(super) async fn reach(
         };
         *reached = true;
         link.knocked(refused);
-        wait_for_next_poll(link).await;
+        link.signal(Generation::Stateful).next_poll().await;
     }
 }
 

@@ -189,7 +189,7 @@ impl Link {
         }
         if matches!(self.status(), Status::Failed { .. }) {
             // Whoever has given up for a while need not wait any longer.
-            self.nudge.notify_one();
+            self.nudge();
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::backend::failure::{Failure, rejection};
 use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
-use crate::catalog::{add_headers, define_literal};
+use crate::catalog::{Kind, add_headers, define_literal};
 use crate::session::{Question, Running, RunningGuard, Session};
 use crate::stream::{Class, Stream};
 
@@ -212,7 +212,11 @@ impl Bridge {
                 Ok(Envelope::Answer { .. }) => {
                     return Ok(state(answer::whole(StatusCode::OK, message, &expected)?));
                 }
-                Ok(Envelope::Notification { method, .. }) if kind_of_change(&message).is_none() => {
+                Ok(Envelope::Notification { method, .. }) => {
+                    if let Some(kind) = kind_of_change(&message) {
+                        self.list_changed(kind);
+                        continue;
+                    }
                     let droppable = matches!(
                         &*method.read(&message),
                         "notifications/progress" | "notifications/message"
@@ -222,6 +226,18 @@ impl Bridge {
                 }
                 Ok(_) | Err(_) => {}
             }
+        }
+    }
+
+    /// Passes on that the backend has another list: to all clients, when the catalog has it.
+    fn list_changed(&self, kind: Kind) {
+        let (link, caller) = (&self.target.link, self.call.caller.identity());
+        match &link.own {
+            Some(owns) => {
+                owns.changed(caller);
+                self.call.hub.tell_caller(caller, &[kind]);
+            }
+            None => link.list_changed(kind, Generation::Stateless),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{sleep, timeout};
-use vmcp_core::{BoxError, Identity, Rejection, Trail};
+use vmcp_core::{BoxError, Generation, Identity, Rejection, Trail};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
@@ -211,7 +211,7 @@ impl RunningCall {
                     owns.changed(&self.caller);
                     self.hub.tell_caller(&self.caller, &[kind]);
                 }
-                None => self.link.nudge.notify_one(),
+                None => self.link.list_changed(kind, Generation::Stateful),
             }
             return None;
         }

@@ -1,0 +1,96 @@
+//! Reasons to look at a backend again, for the tasks that observe it.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use vmcp_core::Generation;
+
+use super::Link;
+use crate::catalog::Kind;
+
+/// The interval between two looks at a backend that doesn't tell of changes.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Reasons to look at one generation of a backend again. Each wakes its observer at once or, while that is busy, as soon
+/// as it waits.
+#[derive(Debug, Default)]
+pub(crate) struct ObserverSignal {
+    doubt: Notify,
+    changed: Notify,
+    /// The kinds of lists that have changed, one bit each. Set before `changed` is notified, so the observer that it
+    /// wakes finds them.
+    kinds: AtomicU8,
+}
+
+impl ObserverSignal {
+    fn set_changed(&self, kind: Kind) {
+        self.kinds.fetch_or(1 << kind as u8, Ordering::AcqRel);
+        self.changed.notify_one();
+    }
+
+    fn take(&self) -> Vec<Kind> {
+        let kinds = self.kinds.swap(0, Ordering::AcqRel);
+        Kind::ALL.into_iter().filter(|kind| kinds >> *kind as u8 & 1 == 1).collect()
+    }
+
+    /// Waits until the backend has said, outside the observer's stream, that lists have changed.
+    pub(super) async fn changed(&self) -> Vec<Kind> {
+        loop {
+            self.changed.notified().await;
+            let kinds = self.take();
+            if !kinds.is_empty() {
+                return kinds;
+            }
+        }
+    }
+
+    /// Waits for a reason to look at everything again: the interval, a doubt or a change.
+    pub(super) async fn next_poll(&self) {
+        tokio::select! {
+            () = sleep(POLL_INTERVAL) => {}
+            () = self.doubt.notified() => {}
+            () = self.changed.notified() => {}
+        }
+        self.take();
+    }
+}
+
+impl Link {
+    pub(super) fn signal(&self, generation: Generation) -> &ObserverSignal {
+        match generation {
+            Generation::Stateful => &self.signals[0],
+            Generation::Stateless => &self.signals[1],
+        }
+    }
+
+    /// Has observers that poll look now: what is known may be out of date.
+    pub(crate) fn nudge(&self) {
+        self.signals.iter().for_each(|signal| signal.doubt.notify_one());
+    }
+
+    /// Waits until an observer that has given up for a while need not wait any longer.
+    pub(super) async fn nudged(&self) {
+        let [stateful, stateless] = &self.signals;
+        tokio::select! {
+            () = stateful.doubt.notified() => {}
+            () = stateless.doubt.notified() => {}
+        }
+    }
+
+    /// Has a list fetched again that changed according to a message which is not on the observer's stream.
+    pub(crate) fn list_changed(&self, kind: Kind, generation: Generation) {
+        self.signal(generation).set_changed(kind);
+        self.other_changed(generation);
+    }
+
+    /// Has the other generation looked at as well, unless its own stream tells of its changes.
+    pub(super) fn other_changed(&self, generation: Generation) {
+        let other = match generation {
+            Generation::Stateful => Generation::Stateless,
+            Generation::Stateless => Generation::Stateful,
+        };
+        self.signal(other).doubt.notify_one();
+    }
+}
