@@ -226,11 +226,12 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     for (link, uris) in owners {
         let hub = Arc::clone(&call.hub);
         let following = follow::for_listener(hub, Arc::clone(&listener), Arc::clone(&link), uris);
-        let owner = listener.caller.clone();
+        let (owner, of) = (listener.caller.clone(), Arc::clone(&link));
         let task = async move {
             tokio::select! {
                 () = following => {}
                 () = expired(|| owner.clone()) => {}
+                () = of.retired() => {}
             }
         };
         lock(&listener.tasks).push((link, tokio::spawn(task).abort_handle()));

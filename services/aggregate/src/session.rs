@@ -102,6 +102,11 @@ impl Session {
             return Arc::clone(known);
         }
         let upstream = Arc::new(Upstream::new(Arc::clone(link)));
+        // Looked at under the lock: what is entered before the backend is retired is taken out after that. A request
+        // that began before a reload and comes later has its own.
+        if link.is_retired() {
+            return upstream;
+        }
         upstreams.push(Arc::clone(&upstream));
         // Grown by doubling, a list of one or five would waste more than it holds.
         upstreams.shrink_to_fit();

@@ -62,6 +62,10 @@ impl SharedSessions {
             entry.used = Instant::now();
             return Arc::clone(&entry.upstream);
         }
+        // Looked at under the lock: what is entered before the backend is retired is taken out after that.
+        if link.is_retired() {
+            return Arc::new(Upstream::new(Arc::clone(link)));
+        }
         if table.len() >= MOST {
             let oldest =
                 table.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());

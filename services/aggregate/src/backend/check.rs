@@ -100,11 +100,7 @@ async fn look(hub: &Arc<Hub>, link: &Arc<Link>) -> Result<(), BoxError> {
 
 /// Asks in the session that is open anyway (MCP 2025-11-25, Ping).
 async fn ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
-    let id = format!("\"vmcp:{}\"", link.serial());
-    let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-    let request = live.sign(post(link, &live.caller(), Bytes::from(message)));
-    let request = asking(request, "ping", None);
-    let Err(error) = ask(link, request, &id).await else { return Ok(()) };
+    let Err(error) = send_ping(link, live).await else { return Ok(()) };
     match cause::<Failure>(error.as_ref()) {
         // It is there, and knows nothing of the session.
         Some(Failure::SessionGone) => {
@@ -116,6 +112,25 @@ async fn ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
         Some(Failure::Status(status)) if complains(*status) => Ok(()),
         _ => Err(error),
     }
+}
+
+/// Asks whether the backend has forgotten a session. One that answers a ping in any other way knows it; an error is that
+/// of a backend which could not be asked.
+pub(crate) async fn has_forgotten(link: &Arc<Link>, live: &Live) -> Result<bool, BoxError> {
+    let Err(error) = send_ping(link, live).await else { return Ok(false) };
+    match cause::<Failure>(error.as_ref()) {
+        Some(Failure::SessionGone) => Ok(true),
+        Some(Failure::Rpc { code, .. }) => Ok(*code != -32601),
+        Some(Failure::Status(status)) if complains(*status) => Ok(true),
+        _ => Err(error),
+    }
+}
+
+async fn send_ping(link: &Arc<Link>, live: &Live) -> Result<(), BoxError> {
+    let id = format!("\"vmcp:{}\"", link.serial());
+    let message = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+    let request = live.sign(post(link, &live.caller(), Bytes::from(message)));
+    ask(link, asking(request, "ping", None), &id).await.map(drop)
 }
 
 /// Whether a status finds fault with the request rather than with who sends it, or with the server.

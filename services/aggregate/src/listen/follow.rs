@@ -12,6 +12,7 @@ use vmcp_wire::{Envelope, scan};
 
 use super::Listener;
 use crate::backend::ask::{Media, media, tell};
+use crate::backend::check::has_forgotten;
 use crate::backend::events::Events;
 use crate::backend::handshake::{self, Introduction, Live};
 use crate::backend::request::{listen, post};
@@ -37,7 +38,7 @@ fn listening(caller: &Caller) -> Introduction<'_> {
 pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upstream>) {
     let Some(talk) = session.has_talk() else { return };
     let connected = talk.listening().is_some_and(|stream| stream.connected());
-    if !connected && upstream.subscriptions().is_empty() {
+    if !connected && upstream.subscriptions().is_empty() || upstream.link.is_retired() {
         return;
     }
     let start = || {
@@ -46,7 +47,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
         let upstream = Arc::clone(upstream);
         let stream = talk.standing();
         tokio::spawn(async move {
-            let owner = Arc::clone(&session);
+            let (owner, link) = (Arc::clone(&session), Arc::clone(&upstream.link));
             let following = async move {
                 if upstream.link.speaks() == Some(Speaks::Stateless) {
                     for_subscriber(hub, session, upstream, stream).await;
@@ -58,6 +59,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
             tokio::select! {
                 () = following => {}
                 () = expired(|| owner.caller()) => {}
+                () = link.retired() => {}
             }
         })
         .abort_handle()
@@ -120,12 +122,15 @@ async fn read<F: Future<Output = ()>>(
     let link = &upstream.link;
     let response = link.send(live.sign(listen(link, &live.caller(), None))).await?;
     let status = response.status().as_u16();
-    if status == 404 || status == 400 && live.can_end() {
-        upstream.gone(live);
-        return Ok(Said::Something);
-    }
-    if status == 405 {
-        return Ok(Said::Never);
+    match status {
+        405 => return Ok(Said::Never),
+        // A server without this route answers like one that has forgotten the session: only the session itself tells.
+        400 | 404 if live.can_end() && has_forgotten(link, live).await? => {
+            upstream.gone(live);
+            return Ok(Said::Something);
+        }
+        404 => return Ok(Said::Never),
+        _ => {}
     }
     if media(response.headers()) != Media::Events {
         return Ok(Said::Something);

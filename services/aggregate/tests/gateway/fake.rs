@@ -1,6 +1,6 @@
 //! Backends of either generation, and clients of either generation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -34,8 +34,34 @@ pub(crate) struct Fake {
     pub(crate) mood: Mutex<Mood>,
     /// How its streams begin.
     pub(crate) streams_begin: Mutex<Begins>,
+    /// Its sessions, if it has any: who opened them, and which are open.
+    pub(crate) sessions: Mutex<Option<Sessions>>,
+    /// The revision that its handshakes end with.
+    pub(crate) revision: Mutex<&'static str>,
     /// Streams that are open, by who opened them.
     pub(crate) streams: Mutex<Vec<(String, UnboundedSender<Bytes>)>>,
+}
+
+/// Sessions by their number.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    pub(crate) openers: Vec<String>,
+    pub(crate) open: BTreeSet<usize>,
+}
+
+impl Sessions {
+    fn open(&mut self, who: &str) -> String {
+        self.openers.push(who.to_owned());
+        self.open.insert(self.openers.len());
+        format!("s{}", self.openers.len())
+    }
+
+    /// The number of a session that is open.
+    fn of(&self, request: &Request<Full<Bytes>>) -> Option<usize> {
+        let id = request.headers().get("mcp-session-id")?.to_str().ok()?;
+        let number = id.strip_prefix('s')?.parse().ok()?;
+        self.open.contains(&number).then_some(number)
+    }
 }
 
 /// A response that says what the backend comes to say.
@@ -73,6 +99,8 @@ pub(crate) enum Begins {
     Never,
     /// With the end of the connection.
     Broken,
+    /// Not at all: there is no such route.
+    Unrouted,
 }
 
 fn opens_stream(request: &Request<Full<Bytes>>) -> bool {
@@ -97,6 +125,8 @@ impl Fake {
             offers: Mutex::default(),
             heard: Mutex::default(),
             mood: Mutex::new(Mood::Well),
+            sessions: Mutex::default(),
+            revision: Mutex::new("2025-11-25"),
             streams_begin: Mutex::new(Begins::AtOnce),
             streams: Mutex::default(),
         })
@@ -153,7 +183,21 @@ impl Fake {
         match begins {
             Begins::Never if opens_stream(&request) => std::future::pending().await,
             Begins::Broken if opens_stream(&request) => return Err("connection reset".into()),
-            Begins::AtOnce | Begins::Never | Begins::Broken => {}
+            Begins::Unrouted if opens_stream(&request) => return Ok(status(StatusCode::NOT_FOUND)),
+            Begins::AtOnce | Begins::Never | Begins::Broken | Begins::Unrouted => {}
+        }
+        if stateful && let Some(sessions) = &mut *self.sessions.lock().unwrap() {
+            match sessions.of(&request) {
+                Some(number) if request.method() == Method::DELETE => {
+                    sessions.open.remove(&number);
+                    return Ok(status(StatusCode::NO_CONTENT));
+                }
+                Some(_) => {}
+                None if request.headers().contains_key("mcp-session-id") => {
+                    return Ok(status(StatusCode::NOT_FOUND));
+                }
+                None => {}
+            }
         }
         if request.method() == Method::GET && stateful {
             return Ok(self.open(who, &[]));
@@ -192,7 +236,14 @@ impl Fake {
             None => json!({"jsonrpc": "2.0", "id": id, "error":
                 {"code": -32601, "message": "method not found"}}),
         };
-        Ok(json_response(&answer))
+        let mut response = json_response(&answer);
+        if method == "initialize"
+            && let Some(sessions) = &mut *self.sessions.lock().unwrap()
+        {
+            let session = sessions.open(&who);
+            response.headers_mut().insert("mcp-session-id", session.parse()?);
+        }
+        Ok(response)
     }
 
     /// Opens a stream that begins with this.
@@ -231,7 +282,7 @@ impl Fake {
         Some(match method {
             "server/discover" if stateless => json!({"supportedVersions": ["2026-07-28"],
                 "capabilities": capabilities, "resultType": "complete"}),
-            "initialize" if !stateless => json!({"protocolVersion": "2025-11-25",
+            "initialize" if !stateless => json!({"protocolVersion": *self.revision.lock().unwrap(),
                 "capabilities": capabilities, "serverInfo": {"name": self.name, "version": "1"}}),
             "completion/complete" if params["ref"]["name"] == "mute" => return None,
             "tools/list" => list("tools"),
