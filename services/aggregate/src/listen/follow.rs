@@ -123,13 +123,12 @@ async fn read<F: Future<Output = ()>>(
     let response = link.send(live.sign(listen(link, &live.caller(), None))).await?;
     let status = response.status().as_u16();
     match status {
-        405 => return Ok(Said::Never),
         // A server without this route answers like one that has forgotten the session: only the session itself tells.
         400 | 404 if live.can_end() && has_forgotten(link, live).await? => {
             upstream.gone(live);
             return Ok(Said::Something);
         }
-        404 => return Ok(Said::Never),
+        404 | 405 => return Ok(Said::Never),
         _ => {}
     }
     if media(response.headers()) != Media::Events {

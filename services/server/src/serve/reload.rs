@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
 
@@ -22,6 +23,32 @@ use crate::routes::Shared;
 /// How often the files are looked at. A mounted ConfigMap changes by a swapped link, which file events
 /// miss and a look does not.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// The first and the longest pause before a reload is tried again that failed for a reason outside the file.
+const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+
+/// Why a changed configuration is not used.
+enum ReloadError {
+    /// The file has to change.
+    File(String),
+    /// The same file may do later: something that it names cannot be read, reached or written now.
+    Passing(String),
+}
+
+/// When a reload is tried again.
+#[derive(Clone, Copy)]
+struct Retry {
+    at: Instant,
+    pause: Duration,
+}
+
+impl Retry {
+    /// The retry after one more failure.
+    fn after(last: Option<Self>) -> Self {
+        let pause = last.map_or(RETRY_PAUSE.0, |last| RETRY_PAUSE.1.min(last.pause * 2));
+        Self { at: Instant::now() + pause, pause }
+    }
+}
 
 /// What became of the changes so far.
 #[derive(Debug, Default)]
@@ -42,6 +69,12 @@ impl Reloads {
             "refused_reloads": state.refused,
             "last_error": state.last_error,
         })
+    }
+
+    /// Whether the last reload failed with this message.
+    fn is_last(&self, error: &str) -> bool {
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.last_error.as_deref() == Some(error)
     }
 
     fn note(&self, outcome: Result<(), String>) {
@@ -72,13 +105,15 @@ pub(crate) fn watch(
     tokio::spawn(async move {
         // The first look reads the file: it may have changed since it became `text`.
         let mut seen = None;
+        let mut retry: Option<Retry> = None;
         loop {
             let asked = tokio::select! {
                 () = tokio::time::sleep(LOOK) => false,
                 () = hung_up(&mut hangup) => true,
             };
             let now = stamp(&path);
-            let again = files.have_changed() || asked;
+            let due = retry.is_some_and(|retry| retry.at <= Instant::now());
+            let again = files.have_changed() || asked || due;
             if !again && now == seen {
                 continue;
             }
@@ -96,10 +131,25 @@ pub(crate) fn watch(
                     files = NamedFiles::of(&text);
                     take(&text, &shared, &egress).await
                 }
-                Err(error) => Err(format!("cannot read {}: {error}", path.display())),
+                Err(error) => {
+                    let error = format!("cannot read {}: {error}", path.display());
+                    Err(ReloadError::Passing(error))
+                }
             };
+            retry = match &outcome {
+                Err(ReloadError::Passing(_)) => Some(Retry::after(retry.filter(|_| due))),
+                Ok(()) | Err(ReloadError::File(_)) => None,
+            };
+            let outcome = outcome.map_err(|error| match error {
+                ReloadError::File(error) | ReloadError::Passing(error) => error,
+            });
             match &outcome {
                 Ok(()) => tracing::info!("took over the changed configuration"),
+                // Once is enough for each reason.
+                Err(error) if due && shared.reloads.is_last(error) => {
+                    tracing::debug!("the changed configuration is still not used:\n{error}");
+                    continue;
+                }
                 Err(error) => {
                     tracing::error!("the changed configuration is not used:\n{error}");
                 }
@@ -116,31 +166,37 @@ async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {
     }
 }
 
-async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), String> {
-    let file = File::parse(text, Format::Yaml).map_err(|mistakes| mistakes.to_string())?;
-    let parts = Parts::new(file, egress).map_err(|error| error.to_string())?;
+async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), ReloadError> {
+    let file = File::parse(text, Format::Yaml);
+    let file = file.map_err(|mistakes| ReloadError::File(mistakes.to_string()))?;
+    let parts = Parts::new(file, egress).map_err(|error| match error.mistakes[..] {
+        [] => ReloadError::File(error.to_string()),
+        [..] => ReloadError::Passing(error.to_string()),
+    })?;
     let Parts { settings, guards, records, measures, issuing, warnings, about, debug, held } =
         parts;
     if !unchanged(measures.as_ref(), shared.fixed.measures.as_ref(), Measures::same) {
-        return Err(
+        return Err(ReloadError::File(
             "telemetry: changes are taken over at a restart only: restart the server, or undo them"
                 .to_owned(),
-        );
+        ));
     }
-    shared.fixed.exposure.check(&guards).map_err(|error| error.to_string())?;
+    let exposed = shared.fixed.exposure.check(&guards);
+    exposed.map_err(|error| ReloadError::File(error.to_string()))?;
     let current = shared.stacks.load_full();
     let issuer = issuer(issuing.as_ref(), current.issuer(), &shared.fixed.logins);
-    let issuer = issuer.await.map_err(|error| error.to_string())?;
+    let issuer = issuer.await.map_err(|error| ReloadError::Passing(error.to_string()))?;
     let settings = settings.stacked(shared.fixed.telemetry.as_ref());
-    crate::cli::log::set_debug(debug);
     let recorded = unchanged(records.as_ref(), current.recording.as_ref(), Records::same);
     let recording = match records {
         Some(records) if !recorded => {
             let recording = records.start(shared.fixed.recorded);
-            Some(recording.map_err(|error| error.to_string())?)
+            Some(recording.map_err(|error| ReloadError::Passing(error.to_string()))?)
         }
         _ => current.recording.clone().filter(|_| recorded),
     };
+    // From here on nothing fails.
+    crate::cli::log::set_debug(debug);
     for warning in warnings {
         tracing::warn!("{warning}");
     }

@@ -67,6 +67,23 @@ fn sighup_reloads_without_waiting_for_the_next_look() {
     while outcome(port)["reloads"] != 1 {}
 }
 
+#[test]
+fn retries_reload_that_failed_for_a_passing_reason() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
+    let (server, port) = Running::serve(&file, &[]);
+    let log = folder.path("later/audit.jsonl");
+    let audit = format!("audit: {{enabled: true, logFile: \"{log}\"}}\n");
+    folder.write("vmcp.yaml", &(configuration(&["a", "bee"], &backend) + &audit));
+    server.logs("the changed configuration is not used");
+    assert_eq!(Stateless(port).tools(), ["a_x"]);
+    // The file stays as it is.
+    std::fs::create_dir(folder.path("later")).unwrap();
+    server.logs("took over the changed configuration");
+    assert_eq!(Stateless(port).tools(), ["a_x", "bee_x"]);
+    assert_eq!(outcome(port)["refused_reloads"], 1, "a retry is no further refusal");
+}
+
 /// A configuration with an authorization server whose tokens are signed with the key at a path.
 fn signed_with(corp: &Provider, key: &str) -> String {
     let secrets = format!("  signingKeySecretRefs: [{{file: \"{key}\"}}]\n");
