@@ -22,6 +22,8 @@ mod failover;
 mod fixture;
 #[path = "real/identity.rs"]
 mod identity;
+#[path = "real/import.rs"]
+mod import;
 #[path = "real/issuing.rs"]
 mod issuing;
 #[path = "real/login.rs"]

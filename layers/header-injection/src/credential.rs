@@ -103,11 +103,7 @@ impl Credential {
     /// It cannot stand in a header.
     pub fn fixed(secret: &SecretString) -> Result<Self, SecretError> {
         let secret = secret.expose_secret();
-        if secret.starts_with(' ') || secret.ends_with(' ') {
-            // Whoever receives it cuts them off (RFC 9110 section 5.5).
-            return Err(SecretError::Illegal);
-        }
-        check(secret, b' ')?;
+        check_fixed(secret)?;
         sensitive(secret).map(Kind::Ready).map(Self)
     }
 
@@ -212,6 +208,15 @@ fn bearer(token: &str) -> Result<HeaderValue, SecretError> {
     sensitive(&format!("{BEARER}{token}"))
 }
 
+/// Checks the whole value of a header.
+pub(crate) fn check_fixed(secret: &str) -> Result<(), SecretError> {
+    if secret.starts_with(' ') || secret.ends_with(' ') {
+        // Receivers cut them off (RFC 9110 section 5.5).
+        return Err(SecretError::Illegal);
+    }
+    check(secret, b' ')
+}
+
 /// Each byte is from `first` to `~`.
 fn check(secret: &str, first: u8) -> Result<(), SecretError> {
     if secret.is_empty() {
@@ -231,7 +236,7 @@ fn check(secret: &str, first: u8) -> Result<(), SecretError> {
 }
 
 /// Never indexed by HPACK, never shown by `Debug`.
-fn sensitive(value: &str) -> Result<HeaderValue, SecretError> {
+pub(crate) fn sensitive(value: &str) -> Result<HeaderValue, SecretError> {
     let mut value = HeaderValue::from_str(value).map_err(|_| SecretError::Illegal)?;
     value.set_sensitive(true);
     Ok(value)

@@ -4,6 +4,7 @@ mod credential;
 mod header;
 mod layer;
 mod service;
+mod static_headers;
 
 pub use vmcp_core::{Once, Resend, Twice};
 
@@ -12,4 +13,5 @@ pub use self::{
     header::{CredentialHeader, HeaderError},
     layer::HeaderInjectionLayer,
     service::{HeaderInjection, ResponseFuture, TokenRefused},
+    static_headers::{StaticHeaders, StaticHeadersLayer},
 };

@@ -1,27 +1,34 @@
 //! The backends of a file: where they are and how they are spoken to (`backends`).
 
+mod document;
+
 use std::collections::BTreeMap;
 
-use url::Url;
-
+pub use self::document::{
+    BackendDocument, BackendUrl, BackendUrlError, HeaderTemplate, Headers, InFile, InResource,
+    NoHeaders,
+};
 use crate::{
     context::Context,
     shape::{Limit, Rule, Variant, alternative, choice, section},
-    text::FilePath,
+    template::Template,
+    text::{EnvName, FilePath},
     tree::Node,
 };
 
 /// One MCP server behind the gateway.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Backend {
+pub struct Backend<D: BackendDocument = InFile> {
     /// Unique in its document. Prefixes, timeouts and credentials refer to it.
     pub name: String,
     /// Where MCP is served.
-    pub url: Url,
+    pub url: D::Url,
     /// How MCP is spoken there.
     pub transport: Transport,
     /// What stands there.
     pub kind: BackendKind,
+    /// Headers of each request to the backend, by name. Never any in a resource.
+    pub headers: D::Headers,
     /// Free-form. The key `group` is set by the server, whatever stands here.
     pub metadata: BTreeMap<String, String>,
 }
@@ -60,17 +67,20 @@ choice! {
 
 section! {
     /// One MCP server behind the gateway.
-    struct BackendForm {
+    struct BackendForm<D: BackendDocument> {
         /// Unique name of the backend. Prefixes, timeouts and credentials refer to it.
         name: String, [Limit::NotEmpty];
-        /// Base URL where MCP is served.
-        url: Url;
+        /// Base URL where MCP is served. In a file, ${NAME} is an environment variable that `variables` lists.
+        url: D::Url;
         /// How MCP is spoken to the backend: streamable-http, or sse for the deprecated HTTP+SSE.
         transport: Transport;
         /// `entry` for a remote server that is connected to directly; empty or absent for a workload.
         r#type: KindWord = KindWord::Workload;
         /// PEM bundle of certificates to trust for this backend. Only with `type: entry`.
         ca_bundle_path: Option<FilePath>;
+        /// Headers of each request to the backend, the same for all callers. ${NAME} is an environment variable that
+        /// `variables` lists. At most 32. In a file only.
+        headers: D::Headers = Default::default();
         /// Free-form data shown in the status. The key `group` is set by the server.
         metadata: BTreeMap<String, String> = BTreeMap::new();
     }
@@ -84,27 +94,40 @@ section! {
     }]
 }
 
-alternative!(Backend as BackendForm);
+alternative!(Backend<D: BackendDocument> as BackendForm<D>);
 
 // === impl Backend ===
 
-impl Backend {
+impl<D: BackendDocument> Backend<D> {
     #[allow(clippy::unnecessary_wraps)] // The signature is that of every alternative.
-    fn from_wire(wire: BackendForm, _: &Node, _: &mut Context) -> Option<Self> {
-        let BackendForm { name, url, transport, r#type, ca_bundle_path, metadata } = wire;
+    fn from_wire(wire: BackendForm<D>, _: &Node, _: &mut Context) -> Option<Self> {
+        let BackendForm { name, url, transport, r#type, ca_bundle_path, headers, metadata } = wire;
         let kind = match r#type {
             KindWord::Workload => BackendKind::Workload,
             KindWord::Entry => BackendKind::Entry { ca_bundle_path },
         };
-        Some(Self { name, url, transport, kind, metadata })
+        Some(Self { name, url, transport, kind, headers, metadata })
     }
 
-    fn wire(&self) -> BackendForm {
-        let Self { name, url, transport, kind, metadata } = self.clone();
+    fn wire(&self) -> BackendForm<D> {
+        let Self { name, url, transport, kind, headers, metadata } = self.clone();
         let (r#type, ca_bundle_path) = match kind {
             BackendKind::Workload => (KindWord::Workload, None),
             BackendKind::Entry { ca_bundle_path } => (KindWord::Entry, ca_bundle_path),
         };
-        BackendForm { name, url, transport, r#type, ca_bundle_path, metadata }
+        BackendForm { name, url, transport, r#type, ca_bundle_path, headers, metadata }
+    }
+}
+
+impl Backend<InFile> {
+    /// The environment variables that the URL and the headers read.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        let url = match &self.url {
+            BackendUrl::Literal(_) => None,
+            BackendUrl::Template(template) => Some(template),
+        };
+        let templates =
+            url.into_iter().chain(self.headers.iter().map(|(_, value)| value.template()));
+        templates.flat_map(Template::variables).map(EnvName::as_str)
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     aggregation::Aggregation,
     audit::Audit,
     auth_server::{AuthServer, SecretFile},
-    backend::Backend,
+    backend::{Backend, InFile, InResource},
     composite::CompositeTool,
     context::{Context, NamedFile},
     incoming_auth::IncomingAuth,
@@ -22,6 +22,7 @@ use crate::{
     session_storage::SessionStorage,
     shape::{Limit, Rule, Shape, section},
     telemetry::Telemetry,
+    text::EnvName,
     tree::{MAX_BYTES, Node},
 };
 
@@ -39,7 +40,7 @@ section! {
         /// Records of what clients did.
         pub audit: Audit = Audit::default();
         /// The backends, with `outgoingAuth.source: inline`.
-        pub backends: Vec<Backend> = Vec::new();
+        pub backends: Vec<Backend<InResource>> = Vec::new();
         /// VirtualMCPCompositeToolDefinition resources in the same namespace.
         pub composite_tool_refs: Vec<ResourceRef> = Vec::new();
         /// Tools made of several steps.
@@ -58,6 +59,7 @@ section! {
         pub telemetry: Option<Telemetry>;
     }
     rules [
+        Rule::Elsewhere("variables", "the environment of a server in its file: a resource refers to Secrets"),
         Rule::Elsewhere("authServer", "the authorization server of a resource in spec.authServerConfig"),
         Rule::Unique("backends", "name"),
         Rule::Unique("compositeTools", "name"),
@@ -80,7 +82,9 @@ section! {
         /// Records of what clients did.
         pub audit: Audit = Audit::default();
         /// The MCP servers behind this one.
-        pub backends: Vec<Backend> = Vec::new();
+        pub backends: Vec<Backend<InFile>> = Vec::new();
+        /// Environment variables that `${NAME}` in `url` and `headers` of backends may read. No others are read there.
+        pub variables: Vec<EnvName> = Vec::new();
         /// Tools made of several steps.
         pub composite_tools: Vec<CompositeTool> = Vec::new();
         /// Who may connect.
@@ -103,6 +107,7 @@ section! {
         Rule::Unique("backends", "name"),
         Rule::Unique("compositeTools", "name"),
         Rule::Also(rules::discovered),
+        Rule::Also(rules::variables),
         Rule::Also(rules::issuer),
         Rule::Also(rules::providers),
     ]

@@ -20,6 +20,7 @@ mod session_storage;
 mod shape;
 mod suggest;
 mod telemetry;
+mod template;
 mod text;
 mod tree;
 mod warnings;
@@ -30,7 +31,10 @@ pub use self::{
     },
     audit::{Audit, EventType},
     auth_server::{AuthServer, SecretFile, SecretRef},
-    backend::{Backend, BackendKind, Transport},
+    backend::{
+        Backend, BackendDocument, BackendKind, BackendUrl, BackendUrlError, HeaderTemplate,
+        Headers, InFile, InResource, Transport,
+    },
     composite::CompositeTool,
     context::NamedFile,
     decimal::{Decimal, DecimalError},
@@ -50,6 +54,7 @@ pub use self::{
     schema::{config_schema, schema},
     session_storage::{SessionRedis, SessionStorage},
     telemetry::Telemetry,
+    template::{MissingVariable, Template, TemplateError},
     text::{
         EnvName, ExactHttpsUrl, ExactUrl, FilePath, HeaderName, HostPort, Issuer, ProviderName,
         Region, RoleArn, Secret,

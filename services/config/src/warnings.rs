@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use crate::{
     Config, File, Warning,
     aggregation::{Aggregation, ConflictResolution, WorkloadTools},
-    backend::Backend,
+    backend::{Backend, BackendDocument},
     duration::Duration,
     error::KEPT,
     operational::{FailureHandling, Operational},
     outgoing_auth::{ClientSecret, OutgoingAuth, Source, Strategy},
     reference::Reference,
     suggest::nearest,
-    text::patterns,
+    text::{EnvName, patterns},
 };
 
 impl File {
@@ -20,10 +20,12 @@ impl File {
     /// unknown names the first 200.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
-        let Self { backends, aggregation, outgoing_auth, operational, .. } = self;
+        let Self { backends, variables, aggregation, outgoing_auth, operational, .. } = self;
         // Discovered backends are not known here.
         let known = (outgoing_auth.source == Source::Inline).then_some(backends.as_slice());
-        gather(known, backends, aggregation, Some(outgoing_auth), operational)
+        let mut warnings = gather(known, backends, aggregation, Some(outgoing_auth), operational);
+        unused_variables(variables, backends, &mut warnings);
+        warnings
     }
 }
 
@@ -37,9 +39,9 @@ impl Config {
     }
 }
 
-fn gather<R: Reference>(
-    known: Option<&[Backend]>,
-    backends: &[Backend],
+fn gather<R: Reference, D: BackendDocument>(
+    known: Option<&[Backend<D>]>,
+    backends: &[Backend<D>],
     aggregation: &Aggregation<R>,
     outgoing_auth: Option<&OutgoingAuth>,
     operational: &Operational,
@@ -80,8 +82,26 @@ fn gather<R: Reference>(
     warnings
 }
 
+/// A variable that no placeholder reads.
+fn unused_variables(variables: &[EnvName], backends: &[Backend], to: &mut Vec<Warning>) {
+    let used: HashSet<&str> = backends.iter().flat_map(Backend::variables).collect();
+    for (index, name) in variables.iter().enumerate() {
+        if !used.contains(name.as_str()) {
+            to.push(Warning {
+                path: format!("variables[{index}]"),
+                message: format!("no url or header of a backend has ${{{name}}}"),
+                suggestion: None,
+            });
+        }
+    }
+}
+
 /// What stands before the names of tools should be made of what they may be made of.
-fn odd_prefixes(backends: &[Backend], resolution: &ConflictResolution, to: &mut Vec<Warning>) {
+fn odd_prefixes<D: BackendDocument>(
+    backends: &[Backend<D>],
+    resolution: &ConflictResolution,
+    to: &mut Vec<Warning>,
+) {
     let ConflictResolution::Prefix { format } = resolution else { return };
     let mut warn = |path: String| {
         to.push(Warning {
@@ -109,8 +129,8 @@ fn odd_prefixes(backends: &[Backend], resolution: &ConflictResolution, to: &mut 
     }
 }
 
-fn unknown_names<R: Reference>(
-    known: &[Backend],
+fn unknown_names<R: Reference, D: BackendDocument>(
+    known: &[Backend<D>],
     aggregation: &Aggregation<R>,
     outgoing_auth: Option<&OutgoingAuth>,
     operational: &Operational,

@@ -6,6 +6,7 @@ mod backends;
 mod credentials;
 mod environment;
 mod guards;
+mod headers;
 mod issuer;
 mod judge;
 mod measures;
@@ -122,6 +123,8 @@ impl Parts {
             aggregation,
             audit,
             backends,
+            // Checked with the document: placeholders read no other variables.
+            variables: _,
             composite_tools: _,
             incoming_auth,
             outgoing_auth,

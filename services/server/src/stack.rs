@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::MatchedPath;
 use http::{Request, Response};
 use tower::ServiceBuilder;
-use tower::util::Either;
+use tower::util::{Either, option_layer};
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
@@ -24,7 +24,7 @@ use vmcp_cedar::Cedar;
 use vmcp_core::{Body, CredentialError, cause};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, RedirectLayer};
-use vmcp_header_injection::{Credential, HeaderInjectionLayer};
+use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
 use vmcp_telemetry::{IncomingLayer, OutgoingLayer, Route};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_token_exchange::{Cached as CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
@@ -210,6 +210,8 @@ pub struct Outgoing {
     pub breaker: Option<Breaker>,
     /// What the backend is shown.
     pub credentials: Credentials,
+    /// Headers of each request; `None` adds none.
+    pub headers: Option<StaticHeadersLayer>,
     /// How long it may take.
     pub timeouts: TimeoutLayer,
     /// Its connections.
@@ -234,24 +236,27 @@ impl Outgoing {
     /// The outgoing stack, innermost first.
     #[must_use]
     pub fn stack(self) -> BackendService {
-        let Self { telemetry, breaker, credentials, timeouts, client } = self;
+        let Self { telemetry, breaker, credentials, headers, timeouts, client } = self;
         // Outside the credentials: the next place is shown them anew, as it was asked for them. Same
         // origin, 307 and 308 only: the body is sent again as it is.
         let redirects = RedirectLayer::new(client.origin().clone());
         // Around the connection alone: the time is that of the backend's next frame, not that of who
         // gives credentials, who has a deadline of their own.
         let connection = timeouts.layer(client);
+        // Outside the credentials, so that a signature is over these headers too; inside the redirects, so that the next
+        // place gets them as well.
+        let headers = option_layer(headers);
         // Innermost of what changes a request: a signature is over what really goes out.
         let stack = match credentials {
-            Credentials::None => BackendService::new(redirects.layer(connection)),
+            Credentials::None => BackendService::new(redirects.layer(headers.layer(connection))),
             Credentials::Header(layer) => {
-                BackendService::new(redirects.layer(layer.layer(connection)))
+                BackendService::new(redirects.layer(headers.layer(layer.layer(connection))))
             }
             Credentials::Exchange(layer) => {
-                BackendService::new(redirects.layer(layer.layer(connection)))
+                BackendService::new(redirects.layer(headers.layer(layer.layer(connection))))
             }
             Credentials::Sts(layer) => {
-                BackendService::new(redirects.layer(layer.layer(connection)))
+                BackendService::new(redirects.layer(headers.layer(layer.layer(connection))))
             }
         };
         // Outside the credentials, so that an open circuit asks nobody for any; outside the timeout,

@@ -248,7 +248,8 @@ fn measured(
     let breaker = Breaker::new(Backend::new("be"), settings);
     let timeouts = TimeoutLayer::new(LIMIT);
     let breaker_of = Some(breaker.clone());
-    let outgoing = Outgoing { telemetry, breaker: breaker_of, credentials, timeouts, client };
+    let outgoing =
+        Outgoing { telemetry, breaker: breaker_of, credentials, headers: None, timeouts, client };
     (outgoing.stack(), breaker)
 }
 

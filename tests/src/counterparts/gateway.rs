@@ -206,7 +206,7 @@ impl Gateway {
 
 /// The program of the package `vmcp`: `VMCP_BIN` if that is set, else what lies beside the running test, built anew
 /// when one of its sources is younger.
-async fn program() -> Result<PathBuf, Fault> {
+pub(super) async fn program() -> Result<PathBuf, Fault> {
     static DONE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = || DONE.get_or_init(|| find().map_err(|fault| fault.to_string())).clone();
     Ok(tokio::task::spawn_blocking(found).await??)

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     context::Context,
     suggest::nearest,
+    template::Template,
     tree::{Kind, Node, shorten},
 };
 
@@ -16,6 +17,41 @@ pub(super) fn discovered(node: &Node, cx: &mut Context) {
     if discovered && some {
         let found = "backends with outgoingAuth.source: discovered";
         cx.refuse_key(node, "backends", found, "backends only with outgoingAuth.source: inline");
+    }
+}
+
+/// A placeholder reads a variable only if the document lists it, so that a URL or header that comes from elsewhere does
+/// not read the server's other secrets.
+pub(super) fn variables(node: &Node, cx: &mut Context) {
+    let mut listed = BTreeSet::new();
+    if let Some(Node { kind: Kind::List(names), .. }) = node.get("variables") {
+        listed.extend(names.iter().filter_map(Node::text));
+    }
+    let Some(Node { kind: Kind::List(backends), .. }) = node.get("backends") else { return };
+    cx.at_key("backends", |cx| {
+        for (index, backend) in backends.iter().enumerate() {
+            cx.at_index(index, |cx| check_backend(backend, &listed, cx));
+        }
+    });
+}
+
+fn check_backend(backend: &Node, listed: &BTreeSet<&str>, cx: &mut Context) {
+    if let Some(url) = backend.get("url") {
+        cx.at_key("url", |cx| check_variables(url, listed, cx));
+    }
+    let Some(Node { kind: Kind::Map(headers), .. }) = backend.get("headers") else { return };
+    cx.at_key("headers", |cx| {
+        for header in headers {
+            cx.at_key(&header.key, |cx| check_variables(&header.value, listed, cx));
+        }
+    });
+}
+
+fn check_variables(node: &Node, listed: &BTreeSet<&str>, cx: &mut Context) {
+    let Some(template) = node.text().and_then(|text| Template::new(text).ok()) else { return };
+    for name in template.variables().filter(|name| !listed.contains(name.as_str())) {
+        let allowed = format!("a variable that is listed: variables: [{name}]");
+        cx.refuse_as(node, format!("${{{name}}}"), allowed, None);
     }
 }
 

@@ -1,8 +1,8 @@
 //! `backends`.
 
-use vmcp_config::{BackendKind, Transport};
+use vmcp_config::{BackendKind, Config, Format, Transport};
 
-use crate::support::{file, one};
+use crate::support::{file, mistakes, one};
 
 fn backend(rest: &str) -> String {
     format!("backends: [{{name: a, url: 'http://a/mcp', transport: sse{rest}}}]\n")
@@ -93,6 +93,54 @@ fn a_ca_bundle_belongs_to_an_entry_and_has_an_absolute_path() {
             "an absolute path",
         );
     }
+}
+
+#[test]
+fn placeholders_read_listed_variables_only() {
+    let text = "variables: [HOST, KEY]\nbackends: [{name: a, url: 'https://${HOST}/mcp?k=${KEY:-x}', transport: sse, \
+                headers: {X-Key: 'Bearer ${KEY}', X-Org: a}}]\n";
+    let read = file(text);
+    let backend = &read.backends[0];
+    assert_eq!(backend.url.as_str(), "https://${HOST}/mcp?k=${KEY:-x}");
+    let lookup = |name: &str| (name == "HOST").then(|| "a.test".to_owned());
+    assert_eq!(backend.url.resolve(lookup).unwrap().as_str(), "https://a.test/mcp?k=x");
+    assert!(backend.url.resolve(|_| None).unwrap_err().to_string().contains("HOST is not set"));
+    assert!(backend.url.resolve(|_| Some("a b".to_owned())).is_err());
+    let names: Vec<_> = backend.headers.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["X-Key", "X-Org"]);
+    let unlisted = text.replace("[HOST, KEY]", "[HOST]");
+    let list = mistakes(&unlisted);
+    assert_eq!(list.len(), 2, "{list:#?}");
+    assert!(list[0].contains("backends[0].url: found ${KEY}; allowed: a variable that is listed"));
+    assert!(list[1].contains("backends[0].headers.X-Key: found ${KEY}"));
+    let unused = file("variables: [OTHER]\n").warnings();
+    assert_eq!(unused[0].path, "variables[0]");
+}
+
+#[test]
+fn refuses_malformed_headers_and_placeholders() {
+    for (rest, path, words) in [
+        (", headers: {'a b': x}", "backends[0].headers[\"a b\"]", "found another name"),
+        (", headers: {x-a: b, X-A: c}", "backends[0].headers.X-A", "each header once"),
+        (", headers: {X-A: ''}", "backends[0].headers.X-A", "an empty value"),
+        (", headers: {X-A: '${'}", "backends[0].headers.X-A", "a ${ without }"),
+        (", headers: [a]", "backends[0].headers", "a map"),
+    ] {
+        one(&backend(rest), path, words);
+    }
+    let many: Vec<_> = (0..33).map(|number| format!("X-{number}: a")).collect();
+    let many = format!(", headers: {{{}}}", many.join(", "));
+    one(&backend(&many), "backends[0].headers", "at most 32");
+    let text = "backends: [{name: a, url: 'ftp://${A}', transport: sse}]\nvariables: [A]\n";
+    one(text, "backends[0].url", "found a URL with placeholders");
+}
+
+#[test]
+fn a_resource_has_no_headers_and_variables() {
+    let text = "backends: [{name: a, url: 'http://a', transport: sse, headers: {X-A: b}}]\nvariables: [A]\n";
+    let error = Config::parse(text, Format::Yaml).unwrap_err().to_string();
+    assert!(error.contains("backends[0].headers: found headers of a backend"), "{error}");
+    assert!(error.contains("variables: "), "{error}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ operational:
         "line 5: backends[0].transport: found \"stdio\"; allowed: sse or streamable-http",
         "line 6: backends[1].caBundlePath: found caBundlePath with type: \"\"; allowed: caBundlePath only with type: entry",
         "line 7: backends[2].transport: found nothing; allowed: a value: the key is required",
-        "line 7: backends[2].trasnport: found an unknown key; allowed: caBundlePath, metadata, name, transport, type, url (did you mean transport?)",
+        "line 7: backends[2].trasnport: found an unknown key; allowed: caBundlePath, headers, metadata, name, transport, type, url (did you mean transport?)",
         "line 7: backends[2].name: found \"b\" a second time",
         "line 9: operational.timeouts.default: found the number 30; allowed: a duration such as 500ms, 30s, 1m30s or 168h",
     ];

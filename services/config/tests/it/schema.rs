@@ -20,6 +20,8 @@ const BEYOND_THE_SCHEMA: &[&str] = &[
     "an absolute path without ..",
     "authServer.issuer",
     "an upstream of authServer",
+    "a variable that is listed",
+    "each header once",
     "oidc, with the issuer of authServer",
     "more than 0s",
     "at least 1s",
@@ -106,7 +108,7 @@ fn an_editor_is_offered_defaults_enums_patterns_and_limits() {
         definition("Timeouts", "default")["pattern"],
         "^([0-9]+(\\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$"
     );
-    assert_eq!(definition("Backend", "transport")["enum"], json!(["sse", "streamable-http"]));
+    assert_eq!(definition("BackendOfFile", "transport")["enum"], json!(["sse", "streamable-http"]));
     assert_eq!(definition("Optimizer", "maxToolsToReturn")["maximum"], 50);
     assert_eq!(schema["required"], json!(["name", "incomingAuth"]));
     assert_eq!(definition("WorkloadToolsOfNoRef", "toolConfigRef"), Value::Null);
@@ -210,9 +212,13 @@ fn parts() -> Vec<Value> {
     }
     for (key, value) in full.as_object().unwrap() {
         if !with_issuer.contains(&key.as_str()) {
-            parts.push(
-                json!({"name": "x", "incomingAuth": {"type": "anonymous"}, (key.clone()): value}),
-            );
+            let mut part =
+                json!({"name": "x", "incomingAuth": {"type": "anonymous"}, (key.clone()): value});
+            // Placeholders in backends read them.
+            if key == "backends" {
+                part["variables"] = full["variables"].clone();
+            }
+            parts.push(part);
         }
     }
     parts

@@ -6,16 +6,15 @@ use std::time;
 
 use http::Uri;
 use http::uri::InvalidUri;
-use url::Url;
 use vmcp_aggregate::settings::Transport;
 use vmcp_breaker::{Breaker, Settings as Breaking};
-use vmcp_config::{Backend, BackendKind, Mistake, Timeouts, Transport as Spoken};
+use vmcp_config::{Backend, BackendKind, BackendUrl, Mistake, Timeouts, Transport as Spoken};
 use vmcp_egress::{ConfigError, Egress, Target};
 use vmcp_timeout::TimeoutLayer;
 
-use super::AboutBackend;
 use super::credentials::Strategies;
 use super::unstacked::Unreached;
+use super::{AboutBackend, environment, headers};
 use crate::stack::Outgoing;
 
 /// What holds for all backends.
@@ -37,7 +36,7 @@ pub(super) fn settings(
     for (index, backend) in backends.into_iter().enumerate() {
         match one(backend, around, &timeouts, index) {
             Ok(settings) => ready.push(settings),
-            Err(mistake) => mistakes.push(mistake),
+            Err(wrong) => mistakes.extend(wrong),
         }
     }
     (ready, mistakes)
@@ -48,10 +47,21 @@ fn one(
     around: &Around<'_>,
     timeouts: &TimeoutLayer,
     index: usize,
-) -> Result<Unreached, Mistake> {
+) -> Result<Unreached, Vec<Mistake>> {
     let Around { waiting, strategies, breaking, egress } = around;
     let mut print = DefaultHasher::new();
-    let Backend { name, url, transport, kind, metadata: _ } = backend;
+    let Backend { name, url: source, transport, kind, headers, metadata: _ } = backend;
+    let shown = strategies.of(&name);
+    let headers = headers::layer(index, &headers, &shown, &mut print);
+    let url = source.resolve(environment::variable).map_err(|error| {
+        mistake(index, "url", source.as_str().to_owned(), format!("a usable URL ({error})"))
+    });
+    let (url, headers) = match (url, headers) {
+        (Ok(url), Ok(headers)) => (url, headers),
+        (url, headers) => {
+            return Err(url.err().into_iter().chain(headers.err().unwrap_or_default()).collect());
+        }
+    };
     (url.as_str(), &name).hash(&mut print);
     // Backends are the operator's own choice, and usually on private addresses.
     let mut target = Target::allowing_private_addresses();
@@ -60,16 +70,16 @@ fn one(
         std::fs::read(path.as_path()).unwrap_or_default().hash(&mut print);
         target = target.with_ca_bundle(path.as_path());
     }
-    let client = egress.client(&url, target).map_err(|error| refused(index, &url, &error))?;
+    let client =
+        egress.client(&url, target).map_err(|error| vec![refused(index, &source, &error)])?;
     let uri: Uri = url.as_str().parse().map_err(|error: InvalidUri| {
-        mistake(index, "url", shown(&url), format!("a usable URL ({error})"))
+        vec![mistake(index, "url", shown_url(&source), format!("a usable URL ({error})"))]
     })?;
     let transport = match transport {
         Spoken::Sse => Transport::Sse,
         Spoken::StreamableHttp => Transport::StreamableHttp,
     };
     transport.hash(&mut print);
-    let shown = strategies.of(&name);
     // What was opened for one credential is not for another.
     shown.print.hash(&mut print);
     let fingerprint = print.finish();
@@ -82,6 +92,7 @@ fn one(
         telemetry: None,
         breaker,
         credentials: shown.credentials,
+        headers,
         timeouts: timeouts.clone(),
         client,
     };
@@ -108,7 +119,7 @@ fn layer(waiting: &Timeouts) -> TimeoutLayer {
         .per_backend(per_workload.iter().map(of).collect::<HashMap<_, _>>())
 }
 
-fn refused(index: usize, url: &Url, error: &ConfigError) -> Mistake {
+fn refused(index: usize, url: &BackendUrl, error: &ConfigError) -> Mistake {
     match error {
         ConfigError::CaBundleEmpty { path }
         | ConfigError::CaBundleInvalid { path, .. }
@@ -117,7 +128,7 @@ fn refused(index: usize, url: &Url, error: &ConfigError) -> Mistake {
             mistake(index, "caBundlePath", path.display().to_string(), allowed)
         }
         ConfigError::NoHost | ConfigError::Scheme { .. } | ConfigError::UserInfo => {
-            mistake(index, "url", shown(url), format!("a usable URL ({error})"))
+            mistake(index, "url", shown_url(url), format!("a usable URL ({error})"))
         }
     }
 }
@@ -136,15 +147,19 @@ pub(super) fn about(
     metadata.insert("group".to_owned(), group.to_owned());
     let entry = matches!(backend.kind, BackendKind::Entry { .. });
     let auth = strategies.of(&backend.name).name;
-    (backend.name.clone(), AboutBackend { url: shown(&backend.url), entry, auth, metadata })
+    (backend.name.clone(), AboutBackend { url: shown_url(&backend.url), entry, auth, metadata })
 }
 
-/// A URL without what may be secret in it.
-fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    // Neither can fail for the http and https URLs that a backend has.
-    _ = url.set_username("");
-    _ = url.set_password(None);
-    url.set_query(None);
-    url.to_string()
+/// A URL without what may be secret in it: with the names of variables in place of their values, and without query.
+fn shown_url(url: &BackendUrl) -> String {
+    match url {
+        BackendUrl::Literal(url) => {
+            let mut url = url.clone();
+            url.set_query(None);
+            url.to_string()
+        }
+        BackendUrl::Template(template) => {
+            template.source().split('?').next().unwrap_or_default().to_owned()
+        }
+    }
 }

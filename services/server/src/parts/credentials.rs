@@ -45,6 +45,8 @@ pub(super) struct Shown {
     pub(super) catalog: Sharing,
     /// A digest of everything that it depends on, secrets included: another one is another backend.
     pub(super) print: u64,
+    /// The header that holds the credential; `None` without one.
+    pub(super) header: Option<http::HeaderName>,
 }
 
 /// Converts strategies and gathers what is wrong with them.
@@ -97,13 +99,14 @@ impl Strategies {
 impl Shown {
     fn nothing() -> Self {
         let (credentials, catalog) = (Credentials::None, Sharing::Shared);
-        Self { credentials, name: "unauthenticated", catalog, print: 0 }
+        Self { credentials, name: "unauthenticated", catalog, print: 0, header: None }
     }
 }
 
 impl Converter<'_> {
     fn convert(&mut self, at: &str, strategy: Strategy) -> Option<Shown> {
         let mut print = DefaultHasher::new();
+        let header = header_of(&strategy);
         let (name, catalog, credentials) = match strategy {
             Strategy::Unauthenticated => return Some(Shown::nothing()),
             Strategy::HeaderInjection(settings) => {
@@ -126,7 +129,7 @@ impl Converter<'_> {
             }
         };
         name.hash(&mut print);
-        Some(Shown { credentials, name, catalog, print: print.finish() })
+        Some(Shown { credentials, name, catalog, print: print.finish(), header })
     }
 
     fn header(
@@ -342,4 +345,16 @@ impl Converter<'_> {
     fn refuse(&mut self, path: String, found: String, allowed: String) {
         self.mistakes.push(Mistake::new(path, found, allowed));
     }
+}
+
+/// The header that holds the credential of a strategy.
+fn header_of(strategy: &Strategy) -> Option<http::HeaderName> {
+    let named = match strategy {
+        Strategy::Unauthenticated => return None,
+        Strategy::HeaderInjection(settings) => Some(&settings.header_name),
+        Strategy::TokenExchange(settings) => settings.external_token_header_name.as_ref(),
+        Strategy::UpstreamInject(_) | Strategy::AwsSts(_) => None,
+    };
+    let named = named.and_then(|name| name.as_str().parse().ok());
+    Some(named.unwrap_or(http::header::AUTHORIZATION))
 }

@@ -3,6 +3,11 @@
 use secrecy::SecretString;
 use vmcp_config::{EnvName, Mistake};
 
+/// The value of an environment variable. One that is not Unicode counts as unset.
+pub(super) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// The value of the variable that stands at the path `at` of the configuration.
 pub(super) fn secret(at: &str, name: &EnvName) -> Result<SecretString, Mistake> {
     match std::env::var(name.as_str()) {

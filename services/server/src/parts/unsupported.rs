@@ -42,6 +42,7 @@ pub(super) fn find(file: &File) -> Vec<Unsupported> {
         session_storage,
         telemetry: _,
         auth_server: _,
+        variables: _,
     } = file;
     let mut found = Vec::new();
     let mut refuse = |given: bool, path: &str, instead| {

@@ -60,14 +60,14 @@ fn a_file_is_its_owners_and_overwritten_only_when_told() {
 }
 
 #[test]
-fn a_clients_file_becomes_a_valid_configuration_without_its_secrets() {
+fn imports_servers_without_their_secrets() {
     let folder = Folder::new();
     let claude = folder.write(
         "claude.json",
         r#"{"mcpServers": {
             "Docs": {"type": "http", "url": "https://docs.example.com/mcp"},
             "old": {"type": "sse", "url": "https://old.example.com/sse"},
-            "key": {"type": "http", "url": "https://a.test/mcp", "headers": {"X-Key": "hunter2"}},
+            "key": {"type": "http", "url": "https://a.test/mcp", "headers": {"X-Key": "hunter2", "X-Org": "a"}},
             "files": {"command": "npx", "args": ["-y", "x"], "env": {"TOKEN": "hunter2"}}
         }}"#,
     );
@@ -80,16 +80,24 @@ fn a_clients_file_becomes_a_valid_configuration_without_its_secrets() {
                                   "env": {"TOKEN": "${input:token}"}},},
         }"#,
     );
-    for (from, backends) in [(&claude, "3"), (&code, "0")] {
+    for (from, backends, says) in [
+        (
+            &claude,
+            "4",
+            "4 of 4 servers taken over; start 1 with the command in the comments; then set MCP_KEY_X_KEY, MCP_KEY_X_ORG",
+        ),
+        (&code, "1", "1 of 1 servers taken over; start 1"),
+    ] {
         let imported = folder.path("imported.yaml");
         let ended = vmcp(&["init", "--from", from, "--output", &imported, "--force"]);
         assert_eq!(ended.code, 0, "{ended:?}");
+        assert!(ended.err.contains(says), "{ended:?}");
         let text = std::fs::read_to_string(&imported).unwrap();
         assert!(!text.contains("hunter2"), "{text}");
         assert!(text.contains("create_proxy"), "{text}");
         let validated = vmcp_with(
             &["validate", "-c", &imported, "-o", "json"],
-            &[("MCP_KEY_X_KEY", "hunter2")],
+            &[("MCP_KEY_X_KEY", "hunter2"), ("MCP_KEY_X_ORG", "a")],
         );
         assert_eq!(validated.code, 0, "{validated:?}");
         let json: serde_json::Value = serde_json::from_str(&validated.out).unwrap();
@@ -98,11 +106,35 @@ fn a_clients_file_becomes_a_valid_configuration_without_its_secrets() {
 }
 
 #[test]
-fn what_is_no_clients_file_is_refused() {
+fn prints_a_server_for_its_bridge() {
+    let folder = Folder::new();
+    folder.write("more.env", "# comment\nexport A=\"from file\"\nTOKEN=over\n");
+    let file = folder.write(
+        "mcp.json",
+        r#"{"servers": {"My Files": {"command": "npx", "args": ["${workspaceFolder}"], "envFile": "${workspaceFolder}/more.env",
+            "env": {"TOKEN": "${input:my-token}"}}}}"#,
+    );
+    let command = ["init", "--from", file.as_str(), "--server", "my-files"];
+    let printed = vmcp_with(&command, &[("MY_TOKEN", "hunter2")]);
+    let json: serde_json::Value = serde_json::from_str(&printed.out).unwrap();
+    assert_eq!(json["env"], serde_json::json!({"A": "from file", "TOKEN": "hunter2"}));
+    assert_eq!(json["command"], "npx");
+    let unset = vmcp(&command);
+    assert_eq!((unset.code, &*unset.out), (1, ""));
+    assert!(
+        unset.err.contains("my-files: the environment variable MY_TOKEN is not set"),
+        "{unset:?}"
+    );
+    let unknown = vmcp(&["init", "--from", &file, "--server", "files"]);
+    assert!(unknown.err.contains("has no server files: choose one of my-files"), "{unknown:?}");
+}
+
+#[test]
+fn refuses_files_without_servers() {
     let folder = Folder::new();
     for (text, says) in [
-        ("servers:", "is no JSON"),
-        ("{\"projects\": {}}", "has no servers: neither mcpServers nor servers nor mcp.servers"),
+        ("servers:", "not JSON"),
+        ("{\"projects\": {}}", "no servers in mcpServers, servers, mcp.servers"),
     ] {
         let ended = vmcp(&["init", "--from", &folder.write("x.json", text)]);
         assert_eq!((ended.code, &*ended.out), (1, ""));
@@ -110,5 +142,5 @@ fn what_is_no_clients_file_is_refused() {
     }
     let missing = vmcp(&["init", "--from", &folder.path("missing.json")]);
     assert_eq!(missing.code, 1);
-    assert!(missing.err.starts_with("cannot read "), "{missing:?}");
+    assert!(missing.err.starts_with("failed to read "), "{missing:?}");
 }

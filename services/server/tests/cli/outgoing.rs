@@ -55,6 +55,49 @@ fn a_backend_is_shown_its_own_header_and_the_others_the_default() {
 }
 
 #[test]
+fn headers_and_urls_read_listed_variables() {
+    let folder = Folder::new();
+    let backend = Backend::start(&["x"]);
+    let text_of = format!(
+        "{START}variables: [BACKEND_PORT, KEY]\nbackends:\n- name: a\n  url: \"http://127.0.0.1:${{BACKEND_PORT}}/mcp\"\n  \
+         transport: streamable-http\n  headers: {{Authorization: \"Bearer ${{KEY}}\", X-Org: acme}}\n"
+    );
+    let file = folder.write("vmcp.yaml", &text_of);
+    let port_of = backend.port.to_string();
+    let variables = [("BACKEND_PORT", &*port_of), ("KEY", "canary")];
+    let (server, port) = Running::serve_with(&file, &[], &variables);
+    assert_eq!(text(&Stateful::open(port).call("a_x", &json!({}))), "done");
+    for head in backend.heads() {
+        assert!(head.contains("authorization: bearer canary\r\n"), "{head}");
+        assert!(head.contains("x-org: acme\r\n"), "{head}");
+    }
+    let shown = status(port);
+    assert_eq!(shown["backends"][0]["url"], "http://127.0.0.1:${BACKEND_PORT}/mcp");
+    let (_, log) = server.stop();
+    assert!(!log.contains("canary") && !shown.to_string().contains("canary"), "{log}");
+    let unset = vmcp_with(&["validate", "-c", &file], &[("KEY", "a\nb")]);
+    assert_eq!(unset.code, 1);
+    for says in [
+        "backends[0].url: found http://127.0.0.1:${BACKEND_PORT}/mcp; allowed: a usable URL (the environment variable \
+         BACKEND_PORT is not set)",
+        "backends[0].headers.Authorization: found the value; allowed: text that a header can have",
+    ] {
+        assert!(unset.err.contains(says), "{unset:?}");
+    }
+    let both = text_of.clone()
+        + "outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: {headerName: X-Org, \
+           headerValue: a}}}\n";
+    let file = folder.write("both.yaml", &both);
+    let refused = vmcp_with(&["validate", "-c", &file], &variables);
+    for header in ["Authorization", "X-Org"] {
+        let says = format!(
+            "backends[0].headers.{header}: found a header that header_injection sets or removes"
+        );
+        assert!(refused.err.contains(&says), "{refused:?}");
+    }
+}
+
+#[test]
 fn each_caller_comes_with_a_token_of_their_own_that_theirs_was_exchanged_for() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
     let outgoing = format!(

@@ -1,115 +1,187 @@
-//! The servers in a client's file, whatever the client.
+//! The MCP servers in the configuration file of a client.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jsonc_parser::ParseOptions;
 use serde_json::{Map, Value};
 
-/// The servers of a file, and where in it they stand.
+use super::client_server::{ClientServer, Dialect};
+use super::placeholder::{Folders, variable_name};
+
+/// The largest file that is read, in bytes. `~/.claude.json` also holds the history of its projects.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The servers of a client's file.
 #[derive(Debug)]
 pub(super) struct ClientFile {
-    /// The keys that lead to the servers: `mcpServers` (Claude, Cursor), `servers` (VS Code),
-    /// `mcp.servers` (VS Code's settings).
-    pub(super) keys: &'static [&'static str],
-    pub(super) servers: Vec<Server>,
+    pub(super) path: PathBuf,
+    pub(super) folders: Folders,
+    pub(super) servers: Vec<ClientServer>,
+    /// The descriptions of VS Code's inputs, by the variables that stand in for them.
+    pub(super) inputs: BTreeMap<String, String>,
 }
 
-/// One server.
-#[derive(Debug)]
-pub(super) struct Server {
-    /// What the file calls it.
-    pub(super) name: String,
-    pub(super) kind: Kind,
-    /// Whether parts of it are placeholders (`${input:token}`) that only the client can fill.
-    pub(super) placeholders: bool,
-    /// Whether the client has it switched off.
-    pub(super) disabled: bool,
-}
-
-/// How the client reaches it.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Over HTTP, with headers of these names.
-    Remote { url: String, sse: bool, headers: Vec<String> },
-    /// By starting it.
-    Stdio,
-    /// In a way that is not known.
-    Unknown,
-}
-
-const PLACES: [&[&str]; 3] = [&["mcpServers"], &["servers"], &["mcp", "servers"]];
+/// The keys that lead to servers: Claude, Cursor, Windsurf, Gemini; VS Code; VS Code's settings; Zed; Codex.
+const PLACES: [&[&str]; 6] = [
+    &["mcpServers"],
+    &["servers"],
+    &["mcp", "servers"],
+    &["mcp.servers"],
+    &["context_servers"],
+    &["mcp_servers"],
+];
 
 impl ClientFile {
-    /// The servers of a file that was read, if it has a place for them.
-    pub(super) fn new(document: &Value) -> Option<Self> {
-        PLACES.into_iter().find_map(|keys| {
-            let found = keys.iter().try_fold(document, |value, key| value.get(key))?;
-            let servers = found.as_object()?.iter().map(|(name, value)| Server::new(name, value));
-            Some(Self { keys, servers: servers.collect() })
-        })
+    /// Reads a file: TOML where its name ends in `.toml`, else JSON with comments and trailing commas.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let shown = path.display();
+        let size = std::fs::metadata(path).map(|file| file.len());
+        if size.is_ok_and(|size| size > MAX_BYTES) {
+            return Err(format!("failed to read {shown}: it is larger than {MAX_BYTES} bytes"));
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("failed to read {shown}: {error}"))?;
+        // Commands in the result name the file and may run in another folder.
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        Self::parse(&text, path).map_err(|error| format!("failed to read {shown}: {error}"))
     }
-}
 
-impl Server {
-    fn new(name: &str, value: &Value) -> Self {
-        let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(|key| value[key].as_str());
-        let kind = match url {
-            Some(url) => Kind::Remote {
-                url: url.to_owned(),
-                sse: is_sse(value, url),
-                headers: value["headers"].as_object().map(names).unwrap_or_default(),
-            },
-            None if value["command"].is_string() => Kind::Stdio,
-            None => Kind::Unknown,
+    /// Reads the text of the file at `path`.
+    pub(super) fn parse(text: &str, path: PathBuf) -> Result<Self, String> {
+        let is_toml = path.extension().is_some_and(|extension| extension == "toml");
+        let (document, dialect) = if is_toml {
+            let document = toml::from_str(text).map_err(|error| format!("not TOML: {error}"))?;
+            (document, Dialect::Codex)
+        } else {
+            (parse_json(text)?, Dialect::Json)
         };
-        let disabled = value["disabled"] == true || value["enabled"] == false;
-        let placeholders = value.to_string().contains("${");
-        Self { name: name.to_owned(), kind, placeholders, disabled }
+        let servers = find_servers(&document, dialect);
+        if servers.is_empty() {
+            return Err("no servers in mcpServers, servers, mcp.servers, context_servers, mcp_servers, or in \
+                        mcpServers of one of its projects"
+                .to_owned());
+        }
+        let folders = Folders::of(&path);
+        Ok(Self { path, folders, servers, inputs: inputs(&document) })
     }
 }
 
-fn names(headers: &Map<String, Value>) -> Vec<String> {
-    headers.keys().cloned().collect()
+fn parse_json(text: &str) -> Result<Value, String> {
+    let text = text.trim_start_matches('\u{feff}');
+    if text.trim().is_empty() {
+        return Err("not JSON: the file is empty".to_owned());
+    }
+    jsonc_parser::parse_to_serde_value(text, &ParseOptions::default())
+        .map_err(|error| format!("not JSON: {error}"))
 }
 
-/// Whether the deprecated transport is spoken. Clients that don't say find out by trying; where the
-/// file doesn't, its customary path does.
-fn is_sse(value: &Value, url: &str) -> bool {
-    match value["type"].as_str().or_else(|| value["transport"].as_str()) {
-        Some(transport) => transport.eq_ignore_ascii_case("sse"),
-        None => url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse")),
+/// The servers at all places of a document: for all projects, then for each one.
+fn find_servers(document: &Value, dialect: Dialect) -> Vec<ClientServer> {
+    let mut servers = Vec::new();
+    for keys in PLACES {
+        let found = keys.iter().try_fold(document, |value, key| value.get(key));
+        collect(found, document, None, dialect, &mut servers);
     }
+    let projects = document.get("projects").and_then(Value::as_object).into_iter().flatten();
+    for (project, settings) in projects {
+        collect(settings.get("mcpServers"), settings, Some(project), dialect, &mut servers);
+    }
+    servers
+}
+
+fn collect(
+    found: Option<&Value>,
+    settings: &Value,
+    project: Option<&str>,
+    dialect: Dialect,
+    servers: &mut Vec<ClientServer>,
+) {
+    for (name, value) in found.and_then(Value::as_object).into_iter().flatten() {
+        let mut server = ClientServer::new(name, value, dialect);
+        server.project = project.map(ToOwned::to_owned);
+        server.is_disabled |= lists(settings, "disabledMcpServers", name);
+        // A server that several projects have is one server.
+        if !servers.iter().any(|known| known.is_same(&server)) {
+            servers.push(server);
+        }
+    }
+}
+
+fn lists(settings: &Value, key: &str, name: &str) -> bool {
+    let list = settings.get(key).and_then(Value::as_array);
+    list.is_some_and(|list| list.iter().any(|value| value == name))
+}
+
+fn inputs(document: &Value) -> BTreeMap<String, String> {
+    let inputs = document.get("inputs").or_else(|| document.pointer("/mcp/inputs"));
+    let inputs = inputs.and_then(Value::as_array).into_iter().flatten();
+    let describe = |input: &Map<String, Value>| {
+        let description = input.get("description")?.as_str()?;
+        Some((variable_name(input.get("id")?.as_str()?), description.to_owned()))
+    };
+    inputs.filter_map(Value::as_object).filter_map(describe).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    fn kind(server: &Value) -> Kind {
-        let file = ClientFile::new(&json!({"servers": {"x": server}})).unwrap();
-        file.servers.into_iter().next().unwrap().kind
+    fn names(text: &str, path: &str) -> Result<Vec<String>, String> {
+        let file = ClientFile::parse(text, path.into())?;
+        Ok(file.servers.into_iter().map(|server| server.name).collect())
     }
 
     #[test]
-    fn each_clients_file_has_its_own_place_for_servers() {
-        for document in [
-            json!({"mcpServers": {"a": {"command": "x"}}}),
-            json!({"servers": {"a": {"type": "stdio", "command": "x"}}, "inputs": []}),
-            json!({"mcp": {"servers": {"a": {"command": "x"}}}}),
+    fn finds_servers_of_each_client() {
+        for text in [
+            r#"{"mcpServers": {"a": {"command": "x"}}}"#,
+            r#"{"servers": {"a": {"type": "stdio", "command": "x"}}, "inputs": []}"#,
+            r#"{"mcp": {"servers": {"a": {"command": "x"}}}}"#,
+            r#"{"mcp.servers": {"a": {"command": "x"}}}"#,
+            r#"{"context_servers": {"a": {"command": "x"}}}"#,
+            r#"{"mcpServers": {}, "projects": {"/p": {"mcpServers": {"a": {"command": "x"}}}}}"#,
+            "\u{feff}{\n// comment\n\"mcpServers\": {\"a\": {\"command\": \"x\",},}, /* end */\n}",
         ] {
-            let file = ClientFile::new(&document).unwrap();
-            assert_eq!(file.servers[0].name, "a");
-            assert_eq!(file.servers[0].kind, Kind::Stdio);
+            assert_eq!(names(text, "/x/mcp.json"), Ok(vec!["a".to_owned()]), "{text}");
         }
-        assert!(ClientFile::new(&json!({"projects": {}})).is_none());
+        let toml =
+            "model = \"x\"\n[mcp_servers.a]\ncommand = \"x\"\n[mcp_servers.a.env]\nK = \"v\"\n";
+        assert_eq!(names(toml, "/x/config.toml"), Ok(vec!["a".to_owned()]));
     }
 
     #[test]
-    fn the_transport_is_what_the_file_says_else_what_the_path_suggests() {
-        let sse = |server: Value| matches!(kind(&server), Kind::Remote { sse: true, .. });
-        assert!(sse(json!({"url": "https://a.test/sse?x=1"})));
-        assert!(sse(json!({"type": "sse", "url": "https://a.test/mcp"})));
-        assert!(!sse(json!({"type": "http", "url": "https://a.test/sse"})));
-        assert!(!sse(json!({"url": "https://a.test/mcp"})));
-        assert_eq!(kind(&json!({"type": "http"})), Kind::Unknown);
+    fn joins_equal_servers_of_several_projects() {
+        let text = r#"{"projects": {
+            "/p": {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}},
+            "/q": {"mcpServers": {"a": {"command": "x"}, "b": {"command": "z"}},
+                   "disabledMcpServers": ["b"]}
+        }}"#;
+        let file = ClientFile::parse(text, "/x/.claude.json".into()).unwrap();
+        let found: Vec<_> =
+            file.servers.iter().map(|server| (&*server.name, server.is_disabled)).collect();
+        assert_eq!(found, [("a", false), ("b", false), ("b", true)]);
+    }
+
+    #[test]
+    fn refuses_files_without_servers() {
+        for (text, says) in [
+            ("servers:", "not JSON"),
+            ("", "the file is empty"),
+            ("{\"mcpServers\": {}}", "no servers in mcpServers"),
+            ("{\"projects\": {}}", "no servers in mcpServers"),
+        ] {
+            let error = names(text, "/x/mcp.json").unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+        assert!(names("a = ", "/x/config.toml").unwrap_err().contains("not TOML"));
+    }
+
+    #[test]
+    fn describes_inputs_by_their_variables() {
+        let text = r#"{"inputs": [{"id": "gh-token", "description": "GitHub token"}, {"id": 1}],
+                       "servers": {"a": {"command": "x"}}}"#;
+        let file = ClientFile::parse(text, "/x/mcp.json".into()).unwrap();
+        assert_eq!(file.inputs["GH_TOKEN"], "GitHub token");
     }
 }

@@ -1,207 +1,286 @@
 //! A configuration from a client's file.
 //!
-//! What can be taken over becomes a backend. What cannot stands in a comment that says what to do;
-//! values of `env` and `headers` are never copied: a header's value comes from a variable of the environment.
+//! Each server becomes a backend, or a comment that says what to do. Values of `env` and `headers` are never copied:
+//! environment variables stand in for them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
-use std::path::Path;
 
+use vmcp_config::{File, Format};
 use vmcp_header_injection::CredentialHeader;
 
-use super::client_file::{ClientFile, Kind, Server};
-use super::lenient;
+use super::bridge;
+use super::client_file::ClientFile;
+use super::client_server::{ClientServer, Connection};
+use super::placeholder::{Folders, PlaceholderError, to_template, variable_name};
+use super::secrets::{SecretFreeUrl, without_secrets};
 use super::starter::{head, quoted};
 
 /// The port of the first bridge; the next one has the next.
-const BRIDGES: u16 = 8101;
-
-/// What is in front of the headers that backends want.
-const CREDENTIALS: &str = "\n# The headers of the client's file. Each variable has to hold a header's whole value, such \
-                           as \"Bearer ...\".\noutgoingAuth:\n  source: inline\n  backends:\n";
+const FIRST_PORT: u16 = 8101;
 
 /// A configuration file.
+#[derive(Debug)]
 pub(super) struct Imported {
     pub(super) text: String,
-    /// The variables of the environment that it wants.
+    /// The environment variables that it reads.
     pub(super) variables: Vec<String>,
+    /// The number of servers in the client's file.
+    pub(super) servers: usize,
+    /// The number of backends; the other servers are comments.
+    pub(super) backends: usize,
+    /// The number of backends that need a bridge.
+    pub(super) bridges: usize,
+}
+
+/// The parts of the configuration that servers add to.
+#[derive(Debug, Default)]
+struct Builder {
+    /// For each variable, the value that it stands for.
+    variables: BTreeMap<String, String>,
+    backends: String,
+    /// Comments of servers that are not backends.
+    comments: String,
+    filters: String,
+    entries: usize,
+    bridges: usize,
+}
+
+/// A backend over HTTP.
+struct Remote {
+    url: String,
+    is_sse: bool,
+    headers: BTreeMap<String, String>,
+    /// Variables and the values that they stand for.
+    variables: Vec<(String, String)>,
+}
+
+/// The servers with the names of their backends.
+pub(super) fn named(file: &ClientFile) -> Vec<(String, &ClientServer)> {
+    let mut names = HashSet::new();
+    file.servers.iter().map(|server| (unique(&server.name, &mut names), server)).collect()
 }
 
 /// The file's servers as a configuration file.
-pub(super) fn import(path: &Path, name: &str) -> Result<Imported, String> {
-    let shown = path.display();
-    let text =
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let document = lenient::parse(&text).map_err(|error| format!("{shown} is no JSON: {error}"))?;
-    let file = ClientFile::new(&document).ok_or_else(|| {
-        format!("{shown} has no servers: neither mcpServers nor servers nor mcp.servers")
-    })?;
-    // The comments below name the file: whoever runs their commands may do so anywhere.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    Ok(render(&file, &path, name))
+pub(super) fn import(file: &ClientFile, name: &str) -> Imported {
+    let mut builder = Builder::default();
+    for (name, server) in named(file) {
+        builder.add(file, &name, server);
+    }
+    let Builder { variables, backends, comments, filters, entries, bridges } = builder;
+    let mut text = head(name) + "\n# From " + &one_line(&file.path.to_string_lossy()) + "\n";
+    if !variables.is_empty() {
+        text += "# Environment variables that ${NAME} below reads: set them before the server starts.\nvariables:\n";
+        for (name, note) in &variables {
+            let note = file.inputs.get(name).unwrap_or(note);
+            _ = writeln!(text, "  - {name} # {}", one_line(note));
+        }
+    }
+    text += if backends.is_empty() { "backends: []\n" } else { "backends:\n" };
+    text += &(backends + &comments);
+    if !filters.is_empty() {
+        text += "\naggregation:\n  tools:\n";
+        text += &filters;
+    }
+    text += "\noperational:\n  failureHandling:\n    partialFailureMode: best_effort # lists go on without a backend \
+             that is away\n";
+    let variables = variables.into_keys().collect();
+    Imported { text, variables, servers: file.servers.len(), backends: entries, bridges }
 }
 
-fn render(file: &ClientFile, path: &Path, name: &str) -> Imported {
-    let mut names = HashSet::new();
-    let mut ports = BRIDGES..;
-    let mut backends = String::new();
-    let mut comments = String::new();
-    let mut credentials = String::new();
-    let mut variables = Vec::new();
-    for server in &file.servers {
-        let name = unique(&server.name, &mut names);
-        match (entry(server, &name), bridged(server)) {
-            (Ok(entry), None) => {
-                backends.push_str(&entry);
-                if let [header] = headers(server) {
-                    let variable = variable(&name, header, &variables);
-                    credentials.push_str(&credential(&name, header, &variable));
-                    variables.push(variable);
+impl Builder {
+    fn add(&mut self, file: &ClientFile, name: &str, server: &ClientServer) {
+        let title = match &server.project {
+            Some(project) => format!("{} of {}", one_line(&server.name), one_line(project)),
+            None => one_line(&server.name),
+        };
+        let ignored = match server.ignored.as_slice() {
+            [] => String::new(),
+            keys => format!("; not taken over: {}", one_line(&keys.join(", "))),
+        };
+        if server.is_disabled {
+            _ = writeln!(self.comments, "  # {title}: disabled in the client's file{ignored}");
+            return;
+        }
+        let added = match &server.connection {
+            Connection::Unsupported(reason) => Err(reason.clone()),
+            Connection::Stdio(_) => {
+                self.bridge(file, name, &format!("{title}: speaks stdio{ignored}"));
+                Ok(())
+            }
+            Connection::Remote { url, is_sse, headers } => {
+                match remote(name, url, *is_sse, headers, &file.folders) {
+                    Ok(remote) => {
+                        self.remote(name, &format!("{title}{ignored}"), remote);
+                        Ok(())
+                    }
+                    Err(RemoteError::Header(header)) => {
+                        let title = format!(
+                            "{title}: wants the header {header}, which a backend cannot have{ignored}"
+                        );
+                        self.bridge(file, name, &title);
+                        Ok(())
+                    }
+                    Err(RemoteError::Url(reason)) => Err(reason),
                 }
             }
-            (_, Some(why)) => {
-                let port = ports.next().unwrap_or_default();
-                comments.push_str(&bridge(file, server, path, &name, &why, port));
+        };
+        match added {
+            Ok(()) => {
+                self.entries += 1;
+                self.filter(name, &server.tools);
             }
-            (Err(why), None) => {
-                // Writing to a string cannot fail.
-                _ = write!(comments, "\n  # {}: {why}\n", one_line(&server.name));
+            Err(reason) => {
+                _ = writeln!(self.comments, "  # {title}: {}{ignored}", one_line(&reason));
             }
         }
     }
-    let list = if backends.is_empty() {
-        "backends: [] # instead of []: the entries below\n"
-    } else {
-        "backends:\n"
-    };
-    let mut text =
-        head(name) + "\n# Taken from the file of a client.\n" + list + &backends + &comments;
-    if !credentials.is_empty() {
-        text += CREDENTIALS;
-        text += &credentials;
+
+    fn remote(&mut self, name: &str, title: &str, remote: Remote) {
+        let Remote { url, is_sse, headers, variables } = remote;
+        _ = writeln!(self.backends, "  # {title}");
+        self.backends += &entry(name, &url, is_sse, &headers);
+        for (variable, note) in variables {
+            self.variables.entry(variable).or_insert_with(|| format!("{note} ({name})"));
+        }
     }
-    Imported { text, variables }
-}
 
-/// The headers that a server wants.
-fn headers(server: &Server) -> &[String] {
-    match &server.kind {
-        Kind::Remote { headers, .. } => headers,
-        Kind::Stdio | Kind::Unknown => &[],
-    }
-}
-
-/// Has a backend shown the header that it wants.
-fn credential(name: &str, header: &str, variable: &str) -> String {
-    format!(
-        "    {}:\n      type: header_injection\n      headerInjection: {{headerName: {}, headerValueEnv: {variable}}}\n",
-        quoted(name),
-        quoted(header)
-    )
-}
-
-/// A variable that none of those `taken` is: two backends never share a secret by accident.
-fn variable(name: &str, header: &str, taken: &[String]) -> String {
-    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    let plain: String = format!("MCP_{name}_{header}").chars().map(upper).collect();
-    let numbered = (2..).map(|number| format!("{plain}_{number}"));
-    let mut names = std::iter::once(plain.clone()).chain(numbered);
-    names.find(|name| !taken.contains(name)).unwrap_or(plain)
-}
-
-/// The backend that a server becomes, or why it cannot be one.
-fn entry(server: &Server, name: &str) -> Result<String, String> {
-    let Kind::Remote { url, sse, headers: _ } = &server.kind else {
-        return Err("neither url nor command: nothing to connect to".to_owned());
-    };
-    if server.disabled {
-        return Err("switched off in the client's file".to_owned());
-    }
-    if url.contains("${") {
-        return Err(
-            "its url has a placeholder that only the client can fill: add it here written out"
-                .to_owned(),
+    fn bridge(&mut self, file: &ClientFile, name: &str, title: &str) {
+        let number = u16::try_from(self.bridges).unwrap_or(u16::MAX);
+        let port = FIRST_PORT.saturating_add(number);
+        self.bridges += 1;
+        let command = bridge::command(&file.path, name, port);
+        _ = writeln!(
+            self.backends,
+            "  # {title}. Start its bridge to HTTP (pip install 'fastmcp>=4,<5'):\n  #   {}",
+            one_line(&command)
         );
+        let url = format!("http://127.0.0.1:{port}/mcp");
+        self.backends += &entry(name, &url, false, &BTreeMap::new());
     }
-    let transport = if *sse { "sse" } else { "streamable-http" };
-    let entry = format!(
+
+    fn filter(&mut self, name: &str, tools: &[String]) {
+        if tools.is_empty() {
+            return;
+        }
+        let tools = tools.iter().map(|tool| quoted(tool)).collect::<Vec<_>>().join(", ");
+        _ = writeln!(self.filters, "    - {{workload: {}, filter: [{tools}]}}", quoted(name));
+    }
+}
+
+fn entry(name: &str, url: &str, is_sse: bool, headers: &BTreeMap<String, String>) -> String {
+    let transport = if is_sse { "sse" } else { "streamable-http" };
+    let mut entry = format!(
         "  - name: {}\n    url: {}\n    transport: {transport}\n",
         quoted(name),
         quoted(url)
     );
-    // What the parser refuses would make the whole file unusable.
-    let probe = format!("name: x\nincomingAuth: {{type: anonymous}}\nbackends:\n{entry}");
-    match crate::cli::config::load(probe) {
-        Ok(_) => Ok(entry),
-        Err(_) => Err("its url cannot be used: it must be http or https, without credentials, \
-                       and without a fragment"
-            .to_owned()),
+    if !headers.is_empty() {
+        entry += "    headers:\n";
+        for (name, value) in headers {
+            _ = writeln!(entry, "      {}: {}", quoted(name), quoted(value));
+        }
     }
+    entry
 }
 
-/// Why a server needs something in between, if it does.
-fn bridged(server: &Server) -> Option<String> {
-    match &server.kind {
-        _ if server.disabled => None,
-        Kind::Stdio => Some("speaks stdio, which needs a bridge to HTTP".to_owned()),
-        Kind::Remote { headers, .. } => match headers.as_slice() {
-            [] => None,
-            [header] if header.parse::<CredentialHeader>().is_ok() => None,
-            headers => Some(format!(
-                "wants the headers {}, and a backend can be shown one that is not the transport's; a bridge adds them",
-                headers.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ")
-            )),
-        },
-        Kind::Unknown => None,
-    }
+/// The reason why a remote server is not a backend.
+enum RemoteError {
+    /// The URL cannot be used, and why.
+    Url(String),
+    /// The header belongs to the transport.
+    Header(String),
 }
 
-/// A comment with the command that serves one server of the client's file over HTTP on this
-/// machine. The command reads that file, so what is secret in it stays there.
-fn bridge(
-    file: &ClientFile,
-    server: &Server,
-    path: &Path,
+fn remote(
     name: &str,
-    why: &str,
-    port: u16,
-) -> String {
-    let keys = file.keys.iter().map(|key| quoted(key)).collect::<Vec<_>>().join("][");
-    let own = quoted(&server.name);
-    let path = quoted(&path.to_string_lossy());
-    let program = format!(
-        "import json; from fastmcp.server import create_proxy; \
-         server = json.load(open({path}))[{keys}][{own}]; \
-         create_proxy({{\"mcpServers\": {{\"server\": server}}}})\
-         .run(transport=\"http\", host=\"127.0.0.1\", port={port})"
-    );
-    let unfilled = if server.placeholders {
-        "\n  # Its placeholders have to be written out in that file first."
+    url: &str,
+    is_sse: bool,
+    headers: &BTreeMap<String, String>,
+    folders: &Folders,
+) -> Result<Remote, RemoteError> {
+    let prefix = format!("MCP_{name}");
+    let mut remote =
+        Remote { url: String::new(), is_sse, headers: BTreeMap::new(), variables: Vec::new() };
+    if url.contains("${") {
+        let (template, variables) = to_template(url, folders).map_err(|error| match error {
+            PlaceholderError::Unknown(placeholder) | PlaceholderError::Unset(placeholder) => {
+                RemoteError::Url(format!(
+                    "its url has {placeholder}, which is known to the client alone"
+                ))
+            }
+        })?;
+        remote.url = template;
+        remote.add_variables(variables, "in its url");
     } else {
-        ""
-    };
-    format!(
-        "\n  # {}: {why}.{unfilled}\n  # Start one with the Python package fastmcp (pip install fastmcp):\n  \
-         #   python3 -c {}\n  # and add:\n  # - name: {}\n  #   url: http://127.0.0.1:{port}/mcp\n  \
-         #   transport: streamable-http\n",
-        one_line(&server.name),
-        shell(&program),
-        quoted(name)
-    )
+        let SecretFreeUrl { template, variables, authorization } = without_secrets(url, &prefix);
+        remote.url = template;
+        remote.variables = variables;
+        if let Some(variable) = authorization {
+            remote.headers.insert("Authorization".to_owned(), format!("${{{variable}}}"));
+            let note = "Basic and user:password of its URL in Base64".to_owned();
+            remote.variables.push((variable, note));
+        }
+    }
+    for (header, value) in headers {
+        remote.add_header(header, value, &prefix, folders)?;
+    }
+    remote.check(name)?;
+    Ok(remote)
 }
 
-/// Text as one argument of a POSIX shell.
-fn shell(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
+impl Remote {
+    fn add_header(
+        &mut self,
+        header: &str,
+        value: &str,
+        prefix: &str,
+        folders: &Folders,
+    ) -> Result<(), RemoteError> {
+        if header.parse::<CredentialHeader>().is_err() {
+            return Err(RemoteError::Header(one_line(header)));
+        }
+        match to_template(value, folders) {
+            Ok((template, variables)) if !variables.is_empty() => {
+                self.headers.insert(header.to_owned(), template);
+                self.add_variables(variables, &format!("in the header {header}"));
+            }
+            Ok(_) | Err(_) => {
+                let variable = variable_name(&format!("{prefix}_{header}"));
+                self.headers.insert(header.to_owned(), format!("${{{variable}}}"));
+                self.variables.push((variable, format!("the whole value of the header {header}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_variables(&mut self, variables: Vec<String>, place: &str) {
+        self.variables.extend(variables.into_iter().map(|name| (name, place.to_owned())));
+    }
+
+    /// Refuses what the parser refuses: it would make the whole file unusable.
+    fn check(&self, name: &str) -> Result<(), RemoteError> {
+        let names: Vec<_> = self.variables.iter().map(|(name, _)| name.as_str()).collect();
+        let probe = format!(
+            "name: x\nincomingAuth: {{type: anonymous}}\nvariables: [{}]\nbackends:\n{}",
+            names.join(", "),
+            entry(name, &self.url, self.is_sse, &self.headers)
+        );
+        match File::parse(&probe, Format::Yaml) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(RemoteError::Url(
+                "its url cannot be used: it must be http or https, without a fragment".to_owned(),
+            )),
+        }
+    }
 }
 
-/// Text that cannot leave its comment.
+/// Text that stays within its comment.
 fn one_line(text: &str) -> String {
     crate::cli::table::plain(text)
 }
 
-/// A name that is good as a prefix of tools: lower-case letters, digits and hyphens, at most 32, and
-/// no other's.
+/// A name that is good as a prefix of tools: lower-case letters, digits and hyphens, at most 32, and unique.
 fn unique(name: &str, taken: &mut HashSet<String>) -> String {
     let mut plain = String::new();
     for c in name.to_lowercase().chars() {

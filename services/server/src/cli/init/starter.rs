@@ -53,7 +53,7 @@ pub(super) fn starter(name: &str) -> String {
 pub(super) fn head(name: &str) -> String {
     format!(
         "{HEAD}\n# What clients see as the server's name.\nname: {}\n\n\
-         # Anybody who reaches the port may connect: listen on the loopback interface.\n\
+         # All clients that reach the port may connect: listen on the loopback interface.\n\
          incomingAuth:\n  type: anonymous\n",
         quoted(name)
     )

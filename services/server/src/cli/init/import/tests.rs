@@ -3,13 +3,11 @@ use serde_json::{Value, json};
 use super::*;
 
 fn imported(document: &Value) -> String {
-    let file = ClientFile::new(document).unwrap();
-    let Imported { text, variables } = render(&file, Path::new("/home/o'hara/mcp.json"), "tools");
-    // The variables are all that is missing.
-    match crate::cli::config::load(text.clone()) {
-        Ok(_) => assert!(variables.is_empty(), "{text}"),
-        Err(faults) => assert_eq!(faults.mistakes.len(), variables.len(), "{faults:?} {text}"),
-    }
+    let path = "/home/o'hara/mcp.json".into();
+    let file = ClientFile::parse(&document.to_string(), path).unwrap();
+    let Imported { text, .. } = import(&file, "tools");
+    // Only the values of variables are missing.
+    File::parse(&text, Format::Yaml).unwrap_or_else(|errors| panic!("{errors} {text}"));
     text
 }
 
@@ -26,58 +24,85 @@ fn remote_servers_become_backends() {
     ));
     assert!(text.contains("- name: \"github-tools-2\"\n    url: \"https://other.example.com/sse\"\n    transport: sse\n"));
     assert!(text.contains("- name: \"true\"\n"));
+    assert!(text.contains("partialFailureMode: best_effort"));
 }
 
 #[test]
-fn a_stdio_server_becomes_the_command_of_its_bridge_and_its_secrets_stay_where_they_are() {
+fn stdio_servers_become_backends_behind_bridges() {
     let text = imported(&json!({"mcpServers": {
         "files": {"command": "npx", "args": ["-y", "server"], "env": {"TOKEN": "hunter2"}},
-        "more": {"command": "uvx"},
+        "more": {"command": "uvx", "timeout": 3, "autoApprove": []},
     }}));
     assert!(!text.contains("hunter2"));
-    assert!(text.contains("backends: []"));
     assert!(text.contains(
-        r#"python3 -c 'import json; from fastmcp.server import create_proxy; server = json.load(open("/home/o'\''hara/mcp.json"))["mcpServers"]["files"];"#
+        r"vmcp init --from '/home/o'\''hara/mcp.json' --server files | python3 -c 'import json"
     ));
-    assert!(text.contains("port=8101") && text.contains("port=8102"));
+    assert!(text.contains("mode=\"legacy\""));
+    assert!(text.contains("url: \"http://127.0.0.1:8101/mcp\""));
+    assert!(text.contains("url: \"http://127.0.0.1:8102/mcp\""));
+    assert!(text.contains("# more: speaks stdio; not taken over: autoApprove, timeout."), "{text}");
 }
 
 #[test]
-fn what_cannot_be_taken_over_says_why() {
+fn names_what_cannot_be_taken_over() {
     let text = imported(&json!({"servers": {
-        "placeholder": {"type": "http", "url": "https://${input:host}/mcp"},
-        "credentials": {"type": "http", "url": "https://me:hunter2@a.test/mcp"},
-        "headers": {"url": "https://a.test/mcp", "headers": {"X-Key": "hunter2", "X-Org": "a"}},
+        "placeholder": {"type": "http", "url": "https://${command:host}/mcp"},
         "host": {"url": "https://a.test/mcp", "headers": {"Host": "b.test"}},
         "off": {"type": "http", "url": "https://a.test/mcp", "disabled": true},
+        "helper": {"url": "https://a.test/mcp", "headersHelper": "/bin/headers"},
+        "scheme": {"url": "ftp://a.test"},
         "nothing": {},
     }, "inputs": []}));
-    assert!(!text.contains("hunter2"), "{text}");
-    assert!(text.contains("# placeholder: its url has a placeholder"));
-    assert!(text.contains("# credentials: its url cannot be used"));
-    assert!(text.contains("# headers: wants the headers X-Key, X-Org, and"));
-    assert!(text.contains("# host: wants the headers Host, and"));
-    assert!(text.contains("# off: switched off"));
-    assert!(text.contains("# nothing: neither url nor command"));
-    assert!(text.contains("backends: []"));
+    for says in [
+        "# placeholder: its url has ${command:host}, which is known to the client alone",
+        "# host: wants the header Host, which a backend cannot have",
+        "# off: disabled in the client's file",
+        "# helper; not taken over: headersHelper",
+        "# scheme: its url cannot be used",
+        "# nothing: it has neither url nor command",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
 }
 
 #[test]
-fn a_header_becomes_a_credential_whose_value_is_a_variable_of_its_own() {
-    let header = |name: &str| json!({"url": "https://a.test/mcp", "headers": {name: "hunter2"}});
+fn secrets_become_variables() {
     let text = imported(&json!({"mcpServers": {
-        "docs": header("Authorization"), "a": header("b-c"), "a b": header("c"), "1": header("X-K\u{20ac}"),
-    }}));
+        "docs": {"url": "https://a.test/mcp", "headers": {"Authorization": "Bearer hunter2", "X-Org": "acme"}},
+        "env": {"url": "https://a.test/mcp", "headers": {"Authorization": "Bearer ${env:DOCS_TOKEN}"}},
+        "query": {"url": "https://a.test/mcp?api_key=hunter2"},
+        "user": {"url": "https://me:hunter2@a.test/mcp"},
+        "base": {"url": "${BASE:-https://a.test}/mcp"},
+        "input": {"url": "https://a.test/mcp", "headers": {"X-Key": "${input:my key}"}},
+    }, "inputs": [{"id": "my key", "description": "Key of\nthe team"}]}));
     assert!(!text.contains("hunter2"), "{text}");
-    assert!(text.contains(
-        "    \"docs\":\n      type: header_injection\n      headerInjection: {headerName: \"Authorization\", \
-         headerValueEnv: MCP_DOCS_AUTHORIZATION}\n"
-    ));
-    assert!(text.contains("MCP_A_B_C}") && text.contains("MCP_A_B_C_2}"), "{text}");
+    for says in [
+        "\"Authorization\": \"${MCP_DOCS_AUTHORIZATION}\"",
+        "\"X-Org\": \"${MCP_DOCS_X_ORG}\"",
+        "\"Authorization\": \"Bearer ${DOCS_TOKEN}\"",
+        "url: \"https://a.test/mcp?api_key=${MCP_QUERY_API_KEY}\"",
+        "\"Authorization\": \"${MCP_USER_AUTHORIZATION}\"",
+        "url: \"${BASE:-https://a.test}/mcp\"",
+        "- MY_KEY # Key of\u{fffd}the team",
+        "- MCP_QUERY_API_KEY # the parameter api_key of its URL (query)",
+    ] {
+        assert!(text.contains(says), "{says}: {text}");
+    }
 }
 
 #[test]
-fn a_name_cannot_leave_its_comment() {
+fn tools_of_codex_become_filters() {
+    let text = "[mcp_servers.docs]\nurl = \"https://a.test/mcp\"\nenabled_tools = [\"search\"]\n\
+                disabled_tools = [\"drop\"]\n";
+    let file = ClientFile::parse(text, "/home/me/.codex/config.toml".into()).unwrap();
+    let Imported { text, .. } = import(&file, "tools");
+    let parsed = File::parse(&text, Format::Yaml).unwrap();
+    assert_eq!(parsed.aggregation.tools[0].filter, ["search"]);
+    assert!(text.contains("not taken over: disabled_tools"), "{text}");
+}
+
+#[test]
+fn a_name_stays_within_its_comment() {
     let text = imported(&json!({"mcpServers": {
         "x\nbackends: evil\n": {"command": "y"},
         "\u{1b}[2J": {},

@@ -1,0 +1,329 @@
+//! The difference between a backend in the server's file and one in a resource: the file may read environment
+//! variables in its URL and in headers of its own.
+
+use schemars::{Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use url::Url;
+
+use crate::{
+    context::Context,
+    shape::{Shape, values},
+    template::{MissingVariable, Template},
+    text::{HeaderName, patterns},
+    tree::{Kind, Node},
+};
+
+/// The most headers of one backend.
+const MAX_HEADERS: usize = 32;
+
+/// The kind of document that a backend is listed in: [`InFile`] or [`InResource`].
+pub trait BackendDocument: Clone + std::fmt::Debug + PartialEq + Send + Sync + 'static {
+    /// The type of `url`.
+    type Url: Shape + Clone + std::fmt::Debug + PartialEq + Send + Sync;
+    /// The type of `headers`.
+    type Headers: Shape + Clone + std::fmt::Debug + PartialEq + Default + Send + Sync;
+
+    /// The last part of the type's name in the JSON Schema.
+    fn schema_name() -> &'static str;
+}
+
+/// A backend of the file that the server reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InFile {}
+
+/// A backend of a resource's inline configuration: the seed's fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InResource {}
+
+/// Headers in a place that has none. Has no values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoHeaders {}
+
+/// The URL of a backend, with or without placeholders.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BackendUrl {
+    /// A URL without placeholders.
+    Literal(Url),
+    /// A URL with placeholders for environment variables.
+    Template(Template),
+}
+
+/// The headers of one backend: at most 32, no name twice in any case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers(Vec<(HeaderName, HeaderTemplate)>);
+
+/// The value of a header, with or without placeholders. `Debug` hides it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderTemplate(Template);
+
+/// Error of a URL whose placeholders cannot be filled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackendUrlError {
+    /// A variable has no value.
+    #[error(transparent)]
+    Missing(#[from] MissingVariable),
+    /// The text with the values is not a URL of a backend. Does not quote it: a value may be a secret.
+    #[error("with its variables it is not {}", patterns::HTTP.meaning)]
+    Malformed,
+}
+
+impl BackendDocument for InFile {
+    type Url = BackendUrl;
+    type Headers = Headers;
+
+    fn schema_name() -> &'static str {
+        "File"
+    }
+}
+
+impl BackendDocument for InResource {
+    type Url = Url;
+    type Headers = Option<NoHeaders>;
+
+    fn schema_name() -> &'static str {
+        "Resource"
+    }
+}
+
+// === impl BackendUrl ===
+
+impl BackendUrl {
+    /// Returns the URL with its placeholders filled. `lookup` returns the value of a variable.
+    ///
+    /// # Errors
+    /// A variable has no value, or the result is not an http or https URL without user and password.
+    pub fn resolve(&self, lookup: impl Fn(&str) -> Option<String>) -> Result<Url, BackendUrlError> {
+        match self {
+            Self::Literal(url) => Ok(url.clone()),
+            Self::Template(template) => {
+                parse(&template.resolve(lookup)?).ok_or(BackendUrlError::Malformed)
+            }
+        }
+    }
+
+    /// The URL as the document has it, with its placeholders.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Literal(url) => url.as_str(),
+            Self::Template(template) => template.source(),
+        }
+    }
+}
+
+fn parse(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let plain = url.username().is_empty() && url.password().is_none();
+    (plain && patterns::HTTP.matches(text) && url.has_host()).then_some(url)
+}
+
+impl Shape for BackendUrl {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let template = read_template(node, false, cx)?;
+        if template.is_literal() {
+            return Url::read(node, cx).map(Self::Literal);
+        }
+        // A digit fits into each part of a URL, the port too.
+        let sample = template.resolve(|_| Some("1".to_owned())).unwrap_or_default();
+        if !template.starts_with_variable() && parse(&sample).is_none() {
+            let allowed = format!("{}, without user and password", patterns::HTTP.meaning);
+            cx.refuse_as(node, "a URL with placeholders", allowed, None);
+            return None;
+        }
+        Some(Self::Template(template))
+    }
+
+    fn field_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": r"^(https?://|\$\{)" })
+    }
+}
+
+impl Serialize for BackendUrl {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl schemars::JsonSchema for BackendUrl {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "BackendUrl".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Self::field_schema(generator)
+    }
+}
+
+// === impl Headers ===
+
+impl Headers {
+    /// The headers in the order of the document.
+    pub fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderTemplate)> {
+        self.0.iter()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn has(&self, name: &HeaderName) -> bool {
+        self.iter().any(|(known, _)| known.as_str().eq_ignore_ascii_case(name.as_str()))
+    }
+}
+
+impl Shape for Headers {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let Kind::Map(entries) = &node.kind else {
+            cx.refuse_as(node, node.describe_kind(), "a map", None);
+            return None;
+        };
+        let before = cx.count();
+        if entries.len() > MAX_HEADERS {
+            let found = format!("{} headers", entries.len());
+            cx.refuse_as(node, found, format!("at most {MAX_HEADERS}"), None);
+        }
+        let mut headers = Self::default();
+        for entry in entries {
+            cx.at_key(&entry.key, |cx| {
+                let value = HeaderTemplate::read(&entry.value, cx);
+                match HeaderName::new(&entry.key) {
+                    None => {
+                        let allowed = patterns::HEADER_NAME.meaning;
+                        cx.refuse_as(&entry.value, "another name", allowed, None);
+                    }
+                    Some(name) if headers.has(&name) => {
+                        let found = "the same header in another case";
+                        cx.refuse_as(&entry.value, found, "each header once", None);
+                    }
+                    Some(name) => headers.0.extend(value.map(|value| (name, value))),
+                }
+            });
+        }
+        (cx.count() == before).then_some(headers)
+    }
+
+    fn field_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "maxProperties": MAX_HEADERS,
+            "propertyNames": { "pattern": patterns::HEADER_NAME.regex },
+            "additionalProperties": { "type": "string", "minLength": 1 },
+        })
+    }
+}
+
+impl Serialize for Headers {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl schemars::JsonSchema for Headers {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Headers".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Self::field_schema(generator)
+    }
+}
+
+// === impl HeaderTemplate ===
+
+impl HeaderTemplate {
+    /// The template of the value.
+    #[must_use]
+    pub fn template(&self) -> &Template {
+        &self.0
+    }
+}
+
+impl Shape for HeaderTemplate {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        if node.text() == Some("") {
+            cx.refuse_as(node, "an empty value", "text of at least one character", None);
+            return None;
+        }
+        read_template(node, true, cx).map(Self)
+    }
+
+    fn is_secret() -> bool {
+        true
+    }
+}
+
+impl Serialize for HeaderTemplate {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.source())
+    }
+}
+
+impl schemars::JsonSchema for HeaderTemplate {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "HeaderTemplate".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "minLength": 1 })
+    }
+}
+
+fn read_template(node: &Node, is_secret: bool, cx: &mut Context) -> Option<Template> {
+    match Template::new(values::text(node, is_secret, cx)?) {
+        Ok(template) => Some(template),
+        Err(error) => {
+            let allowed = "text in which ${NAME} and ${NAME:-default} are environment variables; $${ is a literal ${";
+            cx.refuse_as(node, error.to_string(), allowed, None);
+            None
+        }
+    }
+}
+
+// === impl NoHeaders ===
+
+impl Shape for NoHeaders {
+    fn read(node: &Node, cx: &mut Context) -> Option<Self> {
+        let allowed =
+            "no headers: a resource has them in an MCPExternalAuthConfig of type headerInjection";
+        cx.refuse_as(node, "headers of a backend", allowed, None);
+        None
+    }
+
+    fn is_never() -> bool {
+        true
+    }
+}
+
+impl Serialize for NoHeaders {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        match *self {}
+    }
+}
+
+impl schemars::JsonSchema for NoHeaders {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "NoHeaders".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "not": {} })
+    }
+}

@@ -1,0 +1,75 @@
+//! `backends[].headers`: headers of each request to one backend.
+
+use std::hash::{DefaultHasher, Hash};
+
+use http::header::AUTHORIZATION;
+use secrecy::SecretString;
+use vmcp_config::{Headers, Mistake};
+use vmcp_header_injection::{CredentialHeader, StaticHeadersLayer};
+
+use super::credentials::Shown;
+use super::environment;
+
+/// The layer that sets the headers; `None` without any. Their values go into `print`.
+pub(super) fn layer(
+    index: usize,
+    headers: &Headers,
+    shown: &Shown,
+    print: &mut DefaultHasher,
+) -> Result<Option<StaticHeadersLayer>, Vec<Mistake>> {
+    let mut mistakes = Vec::new();
+    let mut layer = StaticHeadersLayer::new();
+    for (name, value) in headers.iter() {
+        let mut refuse = |found: String, allowed: String| {
+            mistakes.push(Mistake::new(
+                format!("backends[{index}].headers.{name}"),
+                found,
+                allowed,
+            ));
+        };
+        let header = match name.as_str().parse::<CredentialHeader>() {
+            Ok(header) => header,
+            Err(error) => {
+                refuse(format!("\"{name}\""), format!("another header ({error})"));
+                continue;
+            }
+        };
+        if shown.sets(header.name()) {
+            let found = format!("a header that {} sets or removes", shown.name);
+            refuse(found, "another header, or type: unauthenticated in outgoingAuth".to_owned());
+            continue;
+        }
+        let value = match value.template().resolve(environment::variable) {
+            Ok(value) => value,
+            Err(error) => {
+                let found = format!("${{{}}}, which is not set", error.0);
+                refuse(found, "an environment variable with a value".to_owned());
+                continue;
+            }
+        };
+        (header.name().as_str(), &value).hash(print);
+        match layer.clone().header(&header, &SecretString::from(value)) {
+            Ok(more) => layer = more,
+            Err(error) => {
+                refuse("the value".to_owned(), format!("text that a header can have ({error})"));
+            }
+        }
+    }
+    if !mistakes.is_empty() {
+        return Err(mistakes);
+    }
+    Ok((!headers.is_empty()).then_some(layer))
+}
+
+impl Shown {
+    /// Whether the strategy sets or removes this header.
+    fn sets(&self, name: &http::HeaderName) -> bool {
+        match &self.header {
+            None => false,
+            // Each strategy removes the credential that a request already has.
+            Some(own) => {
+                name == own || name == AUTHORIZATION || name.as_str().starts_with("x-amz-")
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The file of an MCP client, taken over by `vmcp init --from`, with the bridges that it prints running.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::process::Command;
+
+use super::process::output;
+use super::{Fault, Gateway, Process, folder, free_port, program, python, until_listening};
+
+/// Until a bridge listens; interpreters start slowly on a busy machine.
+const START: Duration = Duration::from_secs(60);
+
+/// A gateway with the configuration made of a client's file, and its bridges.
+#[derive(Debug)]
+pub struct ImportedFile {
+    /// The gateway.
+    pub gateway: Gateway,
+    /// The configuration.
+    pub configuration: String,
+    /// The message that `init` ended with.
+    pub message: String,
+    bridges: Vec<Process>,
+}
+
+impl ImportedFile {
+    /// Takes over the file `name` with this text, starts each bridge by the command in the comments, as a shell would,
+    /// then the gateway. Both see `variables`.
+    ///
+    /// # Errors
+    /// A program fails, or a bridge or the gateway is not up in time.
+    pub async fn start(name: &str, text: &str, variables: &[(&str, &str)]) -> Result<Self, Fault> {
+        let folder = folder("client")?;
+        let file = folder.join(name);
+        fs::create_dir_all(file.parent().unwrap_or(&folder))?;
+        fs::write(&file, text)?;
+        let written = folder.join("vmcp.yaml");
+        let mut command = Command::new(program().await?);
+        command.args(["init", "--from"]).arg(&file).arg("--output").arg(&written);
+        command.stderr(std::process::Stdio::piped());
+        let ended = command.output().await?;
+        let message = String::from_utf8_lossy(&ended.stderr).into_owned();
+        if !ended.status.success() {
+            return Err(format!("init ended with {}: {message}", ended.status).into());
+        }
+        let mut configuration = fs::read_to_string(&written)?;
+        let mut bridges = Vec::new();
+        let path = search_path().await?;
+        for line in configuration.clone().lines() {
+            let Some(command) = line.strip_prefix("  #   ") else { continue };
+            let (command, port) = at_free_port(command, &mut configuration).await?;
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &command]).env("PATH", &path).envs(variables.iter().copied());
+            let mut bridge = Process::start("printed-bridge", shell, false)?;
+            until_listening(port, &mut bridge, START).await?;
+            bridges.push(bridge);
+        }
+        let gateway = Gateway::start_among(&configuration, variables).await?;
+        Ok(Self { gateway, configuration, message, bridges })
+    }
+
+    /// The number of bridges that run.
+    #[must_use]
+    pub fn bridges(&self) -> usize {
+        self.bridges.len()
+    }
+}
+
+/// The command at another port, which the configuration gets too: tests run beside each other.
+async fn at_free_port(command: &str, configuration: &mut String) -> Result<(String, u16), Fault> {
+    let printed = command.rsplit_once("port=").and_then(|(_, rest)| rest.strip_suffix(")'"));
+    let printed = printed.ok_or_else(|| format!("no port in {command}"))?;
+    let port = free_port().await?;
+    *configuration = configuration
+        .replace(&format!("http://127.0.0.1:{printed}/"), &format!("http://127.0.0.1:{port}/"));
+    Ok((command.replace(&format!("port={printed})"), &format!("port={port})")), port))
+}
+
+/// The folders of `vmcp`, of Python with its packages, and of the system.
+async fn search_path() -> Result<String, Fault> {
+    let of = |program: PathBuf| program.parent().map(Path::to_path_buf).unwrap_or_default();
+    let folders = [of(program().await?), of(python().await?.interpreter())];
+    let system = std::env::var("PATH").unwrap_or_default();
+    let own = folders.iter().map(|folder| folder.to_string_lossy()).collect::<Vec<_>>().join(":");
+    // Asked once, so that a broken installation is told as such.
+    let mut check = Command::new("python3");
+    check.env("PATH", format!("{own}:{system}")).args(["-c", "import fastmcp"]);
+    output("python3", check).await?;
+    Ok(format!("{own}:{system}"))
+}
