@@ -59,7 +59,7 @@ impl<'a> Splice<'a> {
     /// Appends the member `key` to `object`, of which the caller knows that it has none of that name, without looking through
     /// the object. A member of that name that was appended by this splice is replaced.
     pub fn append_member(&mut self, object: Span, key: &str, value: &[u8]) -> &mut Self {
-        let at = object.end.saturating_sub(1);
+        let at = self.closing_brace(object);
         self.forget_appended(object, key);
         let text = Cow::Owned(member_text(key, value));
         self.add(Span { start: at, end: at }, text, Purpose::Appended { object })
@@ -98,6 +98,12 @@ impl<'a> Splice<'a> {
         }
         out.extend_from_slice(self.original.get(copied..).unwrap_or_default());
         Bytes::from(out)
+    }
+
+    /// Where `object` ends. White space may follow it: the span of a whole message has what the message ends with.
+    fn closing_brace(&self, object: Span) -> u32 {
+        let end = object.of(self.original).trim_ascii_end().len().saturating_sub(1);
+        Span::new(object.start as usize + end, 0).start
     }
 
     fn forget_appended(&mut self, object: Span, key: &str) {

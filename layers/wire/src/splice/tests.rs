@@ -21,6 +21,18 @@ fn changes_nothing_without_edits() {
 }
 
 #[test]
+fn appends_members_before_trailing_white_space() {
+    for (text, expected) in [
+        ("{\"a\":1} \n\r\t", "{\"a\":1,\"b\":2} \n\r\t"),
+        (" { } ", " { \"b\":2} "),
+        ("\n{\"b\":1}\n", "\n{\"b\":2}\n"),
+    ] {
+        let edited = edit(text, |splice| _ = splice.set_member(whole(text), "b", b"2"));
+        assert_eq!(edited, expected);
+    }
+}
+
+#[test]
 fn applies_edits_in_any_order() {
     let text = "abcdef";
     let edited = edit(text, |splice| {
