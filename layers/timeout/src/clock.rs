@@ -17,6 +17,8 @@ pub(crate) struct Clock {
     limit: Duration,
     hold: Option<Hold>,
     deadline: Option<Instant>,
+    /// How long the time had been stopped when the deadline was set: pauses after that move it.
+    paused: Duration,
     /// Taken when something is awaited for the first time: most frames are there at once.
     sleep: Option<Pin<Box<Sleep>>>,
     /// Where it is taken from.
@@ -25,7 +27,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new(limit: Duration, hold: Option<Hold>, shared: Arc<Shared>) -> Self {
-        Self { limit, hold, deadline: None, sleep: None, shared }
+        Self { limit, hold, deadline: None, paused: Duration::ZERO, sleep: None, shared }
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -40,8 +42,7 @@ impl Clock {
     /// Ready when the time has run out.
     pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            let limit = self.limit;
-            let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + limit);
+            let deadline = self.deadline.unwrap_or_else(|| self.start());
             let sleep = self.sleep.get_or_insert_with(|| self.shared.idle.take(deadline));
             if sleep.is_elapsed() || sleep.deadline() > deadline {
                 sleep.as_mut().reset(deadline);
@@ -55,11 +56,19 @@ impl Clock {
                 sleep.as_mut().reset(deadline);
                 continue;
             }
-            if !self.hold.as_ref().is_some_and(Hold::held) {
+            let Some(hold) = &self.hold else { return Poll::Ready(()) };
+            let Some(paused) = hold.poll_running(cx) else { return Poll::Pending };
+            let stopped = paused.saturating_sub(self.paused);
+            if stopped.is_zero() {
                 return Poll::Ready(());
             }
-            self.deadline = None;
+            (self.deadline, self.paused) = (Some(deadline + stopped), paused);
         }
+    }
+
+    fn start(&mut self) -> Instant {
+        self.paused = self.hold.as_ref().map(Hold::paused).unwrap_or_default();
+        *self.deadline.insert(Instant::now() + self.limit)
     }
 }
 

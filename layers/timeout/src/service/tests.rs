@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use http_body_util::channel::Channel;
-use tokio::time::{Instant, advance};
+use tokio::time::Instant;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::*;
@@ -31,21 +31,64 @@ async fn each_backend_has_its_own_time() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_time_stands_still_while_it_is_held() {
+/// How long a silent backend is waited for in milliseconds, with 2 s and these pauses, each from when to when.
+async fn waited(pauses: &[(u64, u64)]) -> u128 {
     let hold = Hold::new();
     let mut request = Request::new(());
     request.extensions_mut().insert(hold.clone());
-    let pause = hold.pause();
+    for (from, to) in pauses.iter().copied() {
+        let hold = hold.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(from)).await;
+            let _pause = hold.pause();
+            tokio::time::sleep(Duration::from_millis(to - from)).await;
+        });
+    }
     let began = Instant::now();
-    let call =
-        tokio::spawn(TimeoutLayer::new(Duration::from_secs(2)).layer(silent()).oneshot(request));
-    advance(Duration::from_secs(61)).await;
-    tokio::task::yield_now().await;
-    drop(pause);
-    assert!(call.await.unwrap().unwrap_err().is::<Elapsed>());
-    let waited = began.elapsed().as_secs();
-    assert!((61..=65).contains(&waited), "{waited}");
+    let call = TimeoutLayer::new(Duration::from_secs(2)).layer(silent()).oneshot(request);
+    assert!(call.await.unwrap_err().is::<Elapsed>());
+    began.elapsed().as_millis()
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaves_after_a_pause_what_was_left_before() {
+    for (pauses, expected) in [
+        (&[(0, 61_000)][..], 63_000),
+        (&[(50, 3_550)], 5_500),
+        (&[(1_990, 2_000)], 2_010),
+        (&[(1_000, 1_500), (1_700, 9_000)], 9_800),
+        (&[(1_000, 5_000), (1_500, 2_000), (4_000, 7_000)], 8_000),
+        (&[(2_500, 9_000)], 2_000),
+        (&[], 2_000),
+    ] {
+        let waited = waited(pauses).await;
+        assert!(waited.abs_diff(expected) <= 5, "{pauses:?}: {waited}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn frame_during_a_pause_leaves_the_whole_time() {
+    let (mut sender, body) = Frames::new(1);
+    let hold = Hold::new();
+    let clock = Clock::new(Duration::from_secs(2), Some(hold.clone()), Arc::default());
+    let mut body = ResponseBody::new(body, Some(clock));
+    let feeding = tokio::spawn(async move {
+        let pause = hold.pause();
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        sender.send_data(Bytes::from_static(b"x")).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        drop(pause);
+        tokio::time::sleep(Duration::from_millis(1900)).await;
+        sender.send_data(Bytes::from_static(b"y")).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    for _ in 0..2 {
+        assert!(body.frame().await.unwrap().is_ok());
+    }
+    let began = Instant::now();
+    assert!(body.frame().await.unwrap().unwrap_err().is::<Elapsed>());
+    assert_eq!(began.elapsed().as_secs(), 2);
+    feeding.abort();
 }
 
 #[tokio::test(start_paused = true)]
