@@ -5,6 +5,34 @@ use std::error::Error;
 /// What an outgoing layer fails with: a small typed cause, boxed.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
+/// A request was not sent: its backend has not acted on it, whatever the source says.
+///
+/// ```
+/// use vmcp_core::{BoxError, NotSent, cause};
+/// let error: BoxError = Box::new(NotSent::new("connection refused"));
+/// assert!(cause::<NotSent>(error.as_ref()).is_some());
+/// assert_eq!(error.to_string(), "connection refused");
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct NotSent {
+    /// Whether a limit of this side kept it back, so that it says nothing of the backend.
+    pub is_own_limit: bool,
+    source: BoxError,
+}
+
+impl NotSent {
+    /// Wraps the reason.
+    pub fn new(source: impl Into<BoxError>) -> Self {
+        Self { is_own_limit: false, source: source.into() }
+    }
+
+    /// Wraps the reason, which is a limit of this side.
+    pub fn by_own_limit(source: impl Into<BoxError>) -> Self {
+        Self { is_own_limit: true, ..Self::new(source) }
+    }
+}
+
 /// The first cause of type `E` in the chain that starts at `error`.
 ///
 /// ```

@@ -34,7 +34,7 @@ pub use self::{
     clock::Clock,
     credential::{CredentialError, CredentialFault},
     ending::{Ending, EndingFuture},
-    error::{BoxError, cause},
+    error::{BoxError, NotSent, cause},
     flight::Flights,
     freshness::freshness,
     http_client::{HttpClient, HttpFuture},

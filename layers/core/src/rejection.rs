@@ -13,7 +13,7 @@
 //! | [`Rejection::not_acceptable`], [`Rejection::unsupported_media_type`] | 406, 415 | -32600 |
 //! | [`Rejection::too_large`], [`Rejection::too_slow`] | 413, 408 | -32600 |
 //! | [`Rejection::overloaded`] | 503 and `Retry-After` | -32603 |
-//! | [`Rejection::backend_unavailable`] | 200 | -32603 |
+//! | [`Rejection::backend_unavailable`], [`Rejection::backend_outcome_unknown`] | 200 | -32603 |
 //! | [`Rejection::circuit_open`], [`Rejection::no_credentials`] | 200 | -32603 |
 //! | [`Rejection::log_in_again`] | 401 | -32603 |
 //! | [`Rejection::denied`], [`Rejection::needs_scopes`] | 403 | 403 |
@@ -187,6 +187,15 @@ impl Rejection {
     pub fn backend_unavailable(backend: &str, problem: &str) -> Self {
         let message = format!("backend {backend} {problem}");
         Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, true))
+    }
+
+    /// A backend that did not answer a request that it may have acted on. Retrying may act twice.
+    #[must_use]
+    pub fn backend_outcome_unknown(backend: &str, problem: &str) -> Self {
+        let message = format!(
+            "backend {backend} {problem}: it may have acted on the request, check before trying again"
+        );
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, false))
     }
 
     /// A backend that does not take what it is shown. Retrying does not help: somebody has to change that.
