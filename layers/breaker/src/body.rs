@@ -13,6 +13,7 @@ use vmcp_core::BoxError;
 use vmcp_wire::head;
 use vmcp_wire::sse::Reader;
 
+use crate::service::Outcome;
 use crate::{Class, Classify, Permit, Seen};
 
 /// How much of a message in an event stream is looked at. Longer than this is only the answer.
@@ -32,22 +33,23 @@ struct Watch<C> {
     classify: C,
     /// For an event stream that has to hold the answer.
     reader: Option<Box<Reader>>,
+    outcome: Outcome,
 }
 
 impl<B: Body, C> ResponseBody<B, C> {
     pub(crate) fn new(
         inner: B,
         headers: &HeaderMap,
-        post: bool,
+        outcome: Outcome,
         watched: Option<(Permit, C)>,
     ) -> Self {
         let Some((permit, classify)) = watched else { return Self { inner, watch: None } };
         let stream = headers
             .get(CONTENT_TYPE)
             .is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"));
-        // A stream on which the server speaks when it likes has no last message.
-        if inner.is_end_stream() || stream && !post {
-            permit.settle(Class::Success);
+        if inner.is_end_stream() || !stream && outcome == Outcome::Stream {
+            let success = outcome == Outcome::Response;
+            permit.settle(if success { Class::Success } else { Class::Neutral });
             return Self { inner, watch: None };
         }
         let permit = if stream && permit.is_trial() {
@@ -57,7 +59,7 @@ impl<B: Body, C> ResponseBody<B, C> {
             Some(permit)
         };
         let reader = stream.then(|| Box::new(Reader::new(WINDOW)));
-        Self { inner, watch: permit.map(|permit| Watch { permit, classify, reader }) }
+        Self { inner, watch: permit.map(|permit| Watch { permit, classify, reader, outcome }) }
     }
 }
 
@@ -79,6 +81,7 @@ impl<C> Watch<C> {
             // The server has said where to go on: it may end a stream to have it resumed (MCP 2025-11-25,
             // Streamable HTTP, Sending Messages to the Server).
             Some(reader) if reader.last_id().is_some() => Class::Neutral,
+            Some(_) if self.outcome == Outcome::Stream => Class::Neutral,
             Some(_) => Class::Failure,
         };
         self.permit.settle(class);
@@ -112,6 +115,7 @@ where
                     *this.watch = Some(watch);
                 }
             }
+            Some(Err(_)) if watch.outcome == Outcome::Stream => watch.permit.settle(Class::Neutral),
             Some(Err(error)) => {
                 let class = watch.classify.classify(Seen::Error(&**error));
                 watch.permit.settle(class);

@@ -5,10 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::BoxError;
+use vmcp_core::{BoxError, Operation};
 
 use crate::{Breaker, Class, Classify, Open, Permit, ResponseBody, Seen};
 
@@ -29,7 +29,7 @@ pin_project! {
     pub struct ResponseFuture<F, C> {
         #[pin]
         call: Call<F>,
-        post: bool,
+        outcome: Outcome,
         classify: Option<C>,
     }
 }
@@ -40,6 +40,41 @@ pin_project! {
     enum Call<F> {
         Refused { open: Option<Open> },
         Admitted { #[pin] inner: F, permit: Option<Permit> },
+    }
+}
+
+/// Where the outcome of a request is to be found. Only that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// In the response.
+    Response,
+    /// On the stream, if it is that of a request which is resumed: the response itself says nothing.
+    Stream,
+    /// Nowhere: a notification, an answer to the server, or the end of a session.
+    None,
+}
+
+impl Outcome {
+    fn of<B>(request: &Request<B>) -> Self {
+        match *request.method() {
+            Method::POST => match request.extensions().get::<Operation>().map(Operation::method) {
+                Some(method) if method.is_empty() || method.starts_with("notifications/") => {
+                    Self::None
+                }
+                _ => Self::Response,
+            },
+            Method::GET => Self::Stream,
+            _ => Self::None,
+        }
+    }
+
+    /// What a status says, or an error. No request is answered with 202 (MCP 2025-11-25, Streamable HTTP).
+    fn class(self, classify: &impl Classify, seen: Seen<'_>) -> Class {
+        match (self, seen) {
+            (Self::Response, Seen::Status(StatusCode::ACCEPTED))
+            | (Self::Stream | Self::None, _) => Class::Neutral,
+            (Self::Response, seen) => classify.classify(seen),
+        }
     }
 }
 
@@ -76,12 +111,12 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let post = request.method() == Method::POST;
+        let outcome = Outcome::of(&request);
         let call = match self.breaker.admit() {
             Ok(permit) => Call::Admitted { inner: self.inner.call(request), permit: Some(permit) },
             Err(open) => Call::Refused { open: Some(open) },
         };
-        ResponseFuture { call, post, classify: Some(self.classify.clone()) }
+        ResponseFuture { call, outcome, classify: Some(self.classify.clone()) }
     }
 }
 
@@ -110,21 +145,26 @@ where
         };
         Poll::Ready(match answer {
             Ok(response) => {
-                let watched = match classify.classify(Seen::Status(response.status())) {
-                    // Whether it works shows when the whole answer has come.
+                let outcome = *this.outcome;
+                let seen = Seen::Status(response.status());
+                // Whether it works shows when the whole answer has come.
+                let watched = match outcome.class(&classify, seen) {
                     Class::Success => Some((permit, classify)),
+                    _ if outcome == Outcome::Stream && !permit.is_trial() => {
+                        Some((permit, classify))
+                    }
                     class => {
                         permit.settle(class);
                         None
                     }
                 };
                 let (parts, body) = response.into_parts();
-                let body = ResponseBody::new(body, &parts.headers, *this.post, watched);
+                let body = ResponseBody::new(body, &parts.headers, outcome, watched);
                 Ok(Response::from_parts(parts, body))
             }
             Err(error) => {
                 let error = error.into();
-                permit.settle(classify.classify(Seen::Error(&*error)));
+                permit.settle(this.outcome.class(&classify, Seen::Error(&*error)));
                 Err(error)
             }
         })

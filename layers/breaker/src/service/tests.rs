@@ -68,7 +68,7 @@ async fn failures_after(answer: Result<Response<Body>, BoxError>) -> u32 {
 async fn statuses_are_told_apart() {
     for (status, failures) in [
         (200, 0),
-        (202, 0),
+        (202, 1),
         (404, 0),
         (500, 0),
         (401, 1),
@@ -211,8 +211,53 @@ async fn a_stream_that_may_be_resumed_may_end() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_on_which_the_server_speaks_has_no_end_to_wait_for() {
     let get = || Request::get("/").body(()).unwrap();
-    assert_eq!(after_stream(get(), &[PROGRESS], true).await, 0);
-    assert_eq!(after_stream(get(), &[], false).await, 0);
+    assert_eq!(after_stream(get(), &[PROGRESS], true).await, 1);
+    assert_eq!(after_stream(get(), &[PROGRESS], false).await, 1);
+    assert_eq!(after_stream(get(), &[], false).await, 1);
+    // A request that was resumed is answered on it.
+    assert_eq!(after_stream(get(), &[PROGRESS, RESULT], true).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_outcomes_of_requests_count() {
+    let asking = |method| {
+        let mut request = post();
+        request.extensions_mut().insert(vmcp_core::Operation::new(method));
+        request
+    };
+    let outcome = |kind: usize| match kind {
+        0 => Err("refused".into()),
+        kind => Ok(answer([200, 202, 503][kind - 1], "text/plain", Body::empty())),
+    };
+    for (request, counts) in [
+        (asking("tools/call"), [2, 0, 1, 2]),
+        (asking("notifications/cancelled"), [1; 4]),
+        (asking(""), [1; 4]),
+        (Request::delete("/").body(()).unwrap(), [1; 4]),
+        (Request::get("/").body(()).unwrap(), [1; 4]),
+    ] {
+        for (kind, expected) in counts.into_iter().enumerate() {
+            let breaker = breaker();
+            breaker.on_probe(Class::Failure);
+            if let Ok(response) = call(&breaker, request.clone(), outcome(kind)).await {
+                _ = response.into_body().collect().await;
+            }
+            assert_eq!(breaker.failures(), expected, "{request:?} {kind}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn notification_is_no_trial() {
+    let breaker = breaker();
+    breaker.on_probe(Class::Failure);
+    breaker.on_probe(Class::Failure);
+    advance(Duration::from_secs(60)).await;
+    let accepted = || Ok(answer(202, "text/plain", Body::empty()));
+    call(&breaker, post(), accepted()).await.unwrap();
+    assert_eq!(breaker.state(), State::HalfOpen);
+    call(&breaker, post(), Ok(answer(200, "text/plain", Body::empty()))).await.unwrap();
+    assert_eq!(breaker.state(), State::Closed);
 }
 
 #[tokio::test(start_paused = true)]
