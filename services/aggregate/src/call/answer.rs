@@ -98,7 +98,7 @@ async fn read(status: StatusCode, mut body: Body, expected: &Expected) -> Result
         if expected.untouched() && held.bytes().len() <= 4 * HEAD {
             let found =
                 head(held.bytes()).map_err(|_| Failure::Malformed("something that is no JSON"))?;
-            if passes(&found, held.bytes().len(), expected) {
+            if passes(&found, held.bytes(), expected) {
                 check(&found, held.bytes(), expected)?;
                 let status = outgoing(status, &found, expected);
                 let body = Body::wrap(Rest { held: held.take(), body });
@@ -177,14 +177,17 @@ pub(crate) fn translate(
 }
 
 /// Whether enough is known to let the rest pass unread.
-fn passes(found: &Head, held: usize, expected: &Expected) -> bool {
+fn passes(found: &Head, message: &[u8], expected: &Expected) -> bool {
     if !expected.untouched() {
         return false;
     }
+    let held = message.len();
     let result = matches!(found.outcome, Some(HeadOutcome::Result { .. }));
     if expected.may_ask && expected.backend == Generation::Stateless {
-        // An answer that may turn out to be a question is held until it says which it is.
-        return result && found.result_type.is_some() && (found.id.is_some() || held >= HEAD);
+        // A result that may turn out to ask for input is held until it says which it is; one that does is held whole,
+        // to be sealed.
+        let says = found.result_type.is_some_and(|kind| !kind.is(message, "input_required"));
+        return result && says && (found.id.is_some() || held >= HEAD);
     }
     result && (found.id.is_some() || held >= HEAD)
 }

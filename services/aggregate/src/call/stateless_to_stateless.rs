@@ -213,11 +213,11 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
     let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message) else {
         return Err(Failure::Malformed("no JSON-RPC answer").into());
     };
-    let object = result.of(&message);
-    let state = members(object)
-        .find(|member| member.key.is("requestState"))
-        .and_then(|member| unquote(member.value).map(Cow::into_owned));
-    let Some(state) = state else { return Ok(message) };
+    let state = members(result.of(&message)).find(|member| member.key.is("requestState"));
+    let Some(state) = state.filter(|state| state.value != b"null") else { return Ok(message) };
+    // Anything else would reach the client unsealed, and could not come back.
+    let state = unquote(state.value).map(Cow::into_owned);
+    let state = state.ok_or(Failure::Malformed("a requestState that is no string"))?;
     let sealed = call.hub.seal.seal(&state, purpose(call, target))?;
     let mut splice = Splice::new(&message);
     splice.set_member(result, "requestState", &define_literal(&sealed));

@@ -1,3 +1,5 @@
+use http_body_util::StreamBody;
+
 use super::*;
 
 fn expected(backend: Generation) -> Expected {
@@ -40,4 +42,36 @@ async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
         let told = told.unwrap_err();
         assert!(!matches!(told.downcast_ref(), Some(Failure::Status(_))), "{told}");
     }
+}
+
+/// A body without a length that comes in these frames, as HTTP with chunks does.
+fn frames(frames: &[&str]) -> Body {
+    let frames: Vec<_> = frames
+        .iter()
+        .map(|frame| Ok::<_, BoxError>(Frame::data(Bytes::copy_from_slice(frame.as_bytes()))))
+        .collect();
+    Body::wrap(StreamBody::new(futures_util::stream::iter(frames)))
+}
+
+#[tokio::test]
+async fn holds_input_required_however_it_arrives() {
+    const ASKS: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{},"requestState":"raw"}}"#;
+    for client in [Generation::Stateless, Generation::Stateful] {
+        let expected = Expected { client, may_ask: true, ..expected(Generation::Stateless) };
+        for at in 0..=ASKS.len() {
+            let (first, second) = ASKS.split_at(at);
+            let pieces = [first, second];
+            let said: &[&str] = if second.is_empty() { &pieces[..1] } else { &pieces };
+            let shaped = json(StatusCode::OK, frames(said), &expected).await.unwrap();
+            let Shaped::InputRequired(message) = shaped else { panic!("{client:?} {at}: passed") };
+            assert_eq!(message, ASKS);
+        }
+    }
+    // What is complete still passes before it has come as a whole.
+    let expected = Expected { may_ask: true, ..expected(Generation::Stateless) };
+    let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
+    let shaped = json(StatusCode::OK, frames(&[begun, "]}}"]), &expected).await.unwrap();
+    let Shaped::Ready(response) = shaped else { panic!("held") };
+    let whole = response.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(whole, format!("{begun}]}}}}"));
 }
