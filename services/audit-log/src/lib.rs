@@ -12,7 +12,7 @@ mod time;
 mod writer;
 
 pub use self::{
-    log::{Counts, Log, Overflow, Settings},
+    log::{Counts, Log, LogTail, Overflow, Settings},
     sink::{FileSink, OpenError, Sink, Stdout},
     writer::Writer,
 };

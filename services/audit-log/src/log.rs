@@ -45,6 +45,11 @@ struct Shared {
     component: Option<Box<str>>,
 }
 
+/// The end of a log that is not given anything any more, or soon will not be. It does not keep the log open: that closes
+/// with its last clone.
+#[derive(Clone, Debug)]
+pub struct LogTail(Arc<Queue>);
+
 thread_local! {
     /// The line that is being written.
     static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -84,15 +89,18 @@ impl Log {
     /// Opens the sink anew before the next line: somebody has renamed the file. A failure is logged, and
     /// writing goes on to the old one.
     pub fn reopen(&self) {
-        self.0.queue.order(|orders| orders.reopen = true);
+        self.tail().reopen();
     }
 
     /// Waits until the events so far are written, or have failed to be.
     pub async fn flush(&self) {
-        let (flushed, done) = oneshot::channel();
-        self.0.queue.order(|orders| orders.flushed.push(flushed));
-        // The sender says nothing; it is dropped.
-        _ = done.await;
+        self.tail().flush().await;
+    }
+
+    /// What remains of the log when another one takes its place: events of what is under way still come.
+    #[must_use]
+    pub fn tail(&self) -> LogTail {
+        LogTail(Arc::clone(&self.0.queue))
     }
 
     /// Takes no more events. [`Writer::run`] ends when what is here is written.
@@ -112,6 +120,29 @@ impl Log {
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.0.queue.weight()
+    }
+}
+
+// === impl LogTail ===
+
+impl LogTail {
+    /// As [`Log::reopen`].
+    pub fn reopen(&self) {
+        self.0.order(|orders| orders.reopen = true);
+    }
+
+    /// As [`Log::flush`].
+    pub async fn flush(&self) {
+        let (flushed, done) = oneshot::channel();
+        self.0.order(|orders| orders.flushed.push(flushed));
+        // The sender says nothing; it is dropped.
+        _ = done.await;
+    }
+
+    /// Whether the writer has ended: everything is written.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.has_ended()
     }
 }
 

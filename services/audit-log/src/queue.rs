@@ -151,6 +151,11 @@ impl Queue {
         _ = timeout(time, self.hurry.notified()).await;
     }
 
+    /// Whether nobody writes any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().ended
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         self.lock().orders.close
     }

@@ -19,6 +19,7 @@ use tower_service::Service;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::status::Kept;
 use vmcp_audit::AuditLayer;
+use vmcp_audit_log::LogTail;
 use vmcp_core::Body;
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
     pub(crate) held: Mutex<Held>,
+    /// Audit logs of earlier configurations, to which requests under way still write.
+    pub(crate) retired_logs: Mutex<Vec<LogTail>>,
 }
 
 /// What a reload leaves as it is.
@@ -250,6 +253,18 @@ impl Routes {
 }
 
 impl Shared {
+    /// Leaves an audit log to the requests that are under way.
+    pub(crate) fn retire(&self, log: LogTail) {
+        let mut retired = self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.retain(|log| !log.is_over());
+        retired.push(log);
+    }
+
+    /// The audit logs of earlier configurations that are still written to.
+    pub(crate) fn retired_logs(&self) -> Vec<LogTail> {
+        self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Counts what this counts as well.
     pub(crate) fn hold(&self, more: Held) {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).take_over(more);

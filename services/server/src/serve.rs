@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -24,6 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
+use vmcp_audit_log::LogTail;
 use vmcp_core::BoxError;
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
@@ -210,6 +212,7 @@ impl Server {
             draining: AtomicBool::new(false),
             connections: Arc::new(AtomicUsize::new(0)),
             held: Mutex::new(held),
+            retired_logs: Mutex::default(),
         });
         gauges::show(&shared, &egress);
         let routes = Routes { peer: address, shared };
@@ -292,6 +295,9 @@ impl Server {
             // A disk that hangs does not hold up the end.
             _ = tokio::time::timeout(LAST_LINES, recording.log.flush()).await;
         }
+        let retired = shared.retired_logs();
+        let flushing = retired.iter().map(LogTail::flush);
+        _ = tokio::time::timeout(LAST_LINES, join_all(flushing)).await;
         if let Some(telemetry) = &shared.fixed.telemetry
             && let Err(error) = telemetry.shutdown(LAST_LINES).await
         {

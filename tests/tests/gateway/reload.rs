@@ -64,6 +64,28 @@ async fn change(gateway: &Gateway, yaml: &str) {
     }
 }
 
+#[tokio::test]
+async fn reload_of_audit_keeps_events_of_calls_under_way() {
+    let good = Good::named("good").start().unwrap();
+    let gateway = crate::common::gateway(&[&good]).await;
+    let file = |name: &str| gateway.config().with_file_name(name);
+    let with = |name: &str| {
+        let audit = format!("audit: {{enabled: true, logFile: {:?}}}\n", file(name));
+        config([(good.name(), good.url())], &audit)
+    };
+    change(&gateway, &with("first")).await;
+    let mut caller = Caller::stateless(gateway.url());
+    let call = tokio::spawn(async move {
+        caller.call("good_slow", json!({ "ms": 1500 })).await.unwrap();
+    });
+    sleep(Duration::from_millis(300)).await;
+    change(&gateway, &with("second")).await;
+    assert!(!call.is_finished(), "the call is over before the reload");
+    call.await.unwrap();
+    let calls = || std::fs::read_to_string(file("first")).unwrap().matches("good_slow").count();
+    until("the call is on record", async || calls() > 0).await;
+}
+
 /// What everybody shares.
 #[derive(Default)]
 struct Load {

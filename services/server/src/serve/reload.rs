@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
+use vmcp_audit_log::LogTail;
 use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
 
@@ -122,6 +123,9 @@ pub(crate) fn watch(
                 // Whoever rotates the file says so by the same signal.
                 recording.log.reopen();
             }
+            if asked {
+                shared.retired_logs().iter().for_each(LogTail::reopen);
+            }
             let outcome = match tokio::fs::read_to_string(&path).await {
                 // Touched, not changed.
                 Ok(new) if !again && new == text => continue,
@@ -217,7 +221,8 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), Reload
         shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording, issuer)));
     }
     if !recorded && let Some(ended) = &current.recording {
-        ended.log.close();
+        // Not closed: the events of requests under way belong there. It closes with the last of them.
+        shared.retire(ended.log.tail());
     }
     shared.about.store(Arc::new(about));
     Ok(())
