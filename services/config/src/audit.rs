@@ -21,8 +21,8 @@ section_with_default! {
         pub include_response_data: bool = false;
         /// File to append to. Absent or empty is standard output.
         pub log_file: Option<String>;
-        /// The most bytes of a request or an answer in one record.
-        pub max_data_size: u32 = 1024, [Limit::Range(1, 0xffff_ffff)];
+        /// The most bytes of a request or an answer in one record, up to 1 MiB.
+        pub max_data_size: u32 = 1024, [Limit::Range(1, 1_048_576)];
     }
 }
 
@@ -105,5 +105,19 @@ choice! {
         UpstreamUnlinked = "vmcp_upstream_unlinked",
         /// An identity provider does not renew them any more.
         UpstreamLost = "vmcp_upstream_lost",
+    }
+}
+
+impl Audit {
+    /// Whether every type of event that would be recorded is excluded.
+    #[must_use]
+    pub fn records_nothing(&self) -> bool {
+        let is_excluded = |kind: &&str| {
+            self.exclude_event_types.iter().any(|excluded| excluded.as_str() == *kind)
+        };
+        if self.event_types.is_empty() {
+            return EventType::WORDS.iter().all(|kind| is_excluded(&kind));
+        }
+        self.event_types.iter().all(|kind| is_excluded(&kind.as_str()))
     }
 }

@@ -19,6 +19,10 @@ pub struct NamedFile {
 /// The path to the value being read and the mistakes so far.
 #[derive(Debug, Default)]
 pub struct Context {
+    /// Mistakes are passed over, and what cannot be read is replaced.
+    is_lossy: bool,
+    /// The whole numbers that the field being read takes.
+    range: Option<(i64, i64)>,
     path: Vec<Step>,
     mistakes: Vec<Mistake>,
     /// Mistakes that were counted and not kept.
@@ -33,6 +37,33 @@ enum Step {
 }
 
 impl Context {
+    /// A context for a document whose mistakes are known already.
+    pub(crate) fn lossy() -> Self {
+        Self { is_lossy: true, ..Self::default() }
+    }
+
+    /// Whether mistakes are passed over, and what cannot be read is replaced.
+    pub(crate) fn is_lossy(&self) -> bool {
+        self.is_lossy
+    }
+
+    /// Reads a value that takes whole numbers of `range` only, if there is one.
+    pub(crate) fn within<T>(
+        &mut self,
+        range: Option<(i64, i64)>,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let outer = std::mem::replace(&mut self.range, range);
+        let value = read(self);
+        self.range = outer;
+        value
+    }
+
+    /// The whole numbers that the field being read takes, if they are limited.
+    pub(crate) fn range(&self) -> Option<(i64, i64)> {
+        self.range
+    }
+
     pub(crate) fn at_key<T>(&mut self, key: &str, read: impl FnOnce(&mut Self) -> T) -> T {
         self.path.push(Step::Key(key.to_owned()));
         let value = read(self);
@@ -99,6 +130,9 @@ impl Context {
 
     /// Reports `mistake` at the current path.
     pub(crate) fn report(&mut self, mistake: Mistake) {
+        if self.is_lossy {
+            return;
+        }
         if self.is_full() {
             self.beyond += 1;
             return;

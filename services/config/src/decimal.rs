@@ -73,6 +73,10 @@ impl Shape for Decimal {
         }
         value
     }
+
+    fn is_text() -> bool {
+        true
+    }
 }
 
 impl serde::Serialize for Decimal {

@@ -185,6 +185,14 @@ impl Shape for Duration {
             }
         }
     }
+
+    fn is_text() -> bool {
+        true
+    }
+
+    fn placeholder() -> Option<Self> {
+        Some(Self::from_secs(1))
+    }
 }
 
 impl serde::Serialize for Duration {

@@ -7,6 +7,9 @@ use serde::Serialize;
 /// Mistakes beyond this number are counted, not kept: nobody fixes two hundred at a time.
 pub(crate) const KEPT: usize = 200;
 
+/// What is found where a key stands that the object does not have.
+pub(crate) const UNKNOWN_KEY: &str = "an unknown key";
+
 /// One thing in a document that has to be changed before it can be used.
 ///
 /// Prints as one line. Serialises as `{path, line?, found, allowed, suggestion?}`.
@@ -59,6 +62,12 @@ impl Mistake {
     ) -> Self {
         let (path, found, allowed) = (path.into(), found.into(), allowed.into());
         Self { path, line: None, found, allowed, suggestion: None }
+    }
+
+    /// Whether a key stands there that the object does not have.
+    #[must_use]
+    pub fn is_unknown_key(&self) -> bool {
+        self.found == UNKNOWN_KEY
     }
 }
 

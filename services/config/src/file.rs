@@ -175,6 +175,13 @@ impl File {
         crate::shape::parse(&tree(text, format)?)
     }
 
+    /// Reads what can be read of a document with mistakes, so that the rest of it can be checked as well: defaults and
+    /// placeholders are in the place of what is wrong or missing. `None` if there is no document at all.
+    #[must_use]
+    pub fn parse_lossy(text: &str, format: Format) -> Option<Self> {
+        crate::shape::parse_lossy(&tree(text, format).ok()?)
+    }
+
     /// The files that a document names, such as those of secrets and CA bundles, as far as it can be read: also of one
     /// with mistakes. A file whose content has changed makes another configuration of the same document.
     #[must_use]

@@ -146,8 +146,8 @@ section! {
     }]
 }
 
-alternative!(IncomingAuth as IncomingAuthForm);
-alternative!(Authz as AuthzForm);
+alternative!(IncomingAuth as IncomingAuthForm, or IncomingAuth::anonymous());
+alternative!(Authz as AuthzForm, or Authz::None);
 
 // === impl IncomingAuth ===
 

@@ -6,6 +6,7 @@ pub mod auth_server;
 pub mod backend;
 pub mod composite;
 mod context;
+mod contradictions;
 mod decimal;
 mod duration;
 mod error;

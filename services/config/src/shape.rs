@@ -43,9 +43,19 @@ pub trait Shape: Serialize + JsonSchema + Sized {
         false
     }
 
-    /// Whether `""` for an optional field says the same as leaving it out.
+    /// Whether it is written as text: `""` for an optional one says the same as leaving it out.
+    fn is_text() -> bool {
+        false
+    }
+
+    /// Whether `""` says the same as leaving the key out.
     fn empty_is_absent() -> bool {
         false
+    }
+
+    /// A value in the place of one that cannot be read, so that the rest of the document can be checked further.
+    fn placeholder() -> Option<Self> {
+        None
     }
 
     /// Whether there is no such value, so that the schema leaves the field out.
@@ -65,6 +75,11 @@ pub(crate) fn deserialize<'de, T: Shape, D: Deserializer<'de>>(
 ) -> Result<T, D::Error> {
     let node: Node = serde::Deserialize::deserialize(deserializer)?;
     parse(&node).map_err(D::Error::custom)
+}
+
+/// Reads what can be read of a document with mistakes, with placeholders and defaults for the rest.
+pub(crate) fn parse_lossy<T: Shape>(node: &Node) -> Option<T> {
+    T::read(node, &mut Context::lossy())
 }
 
 /// Reads a whole document.

@@ -104,7 +104,10 @@ impl Pattern {
 
 /// A text type of the form that `$pattern` gives.
 macro_rules! text_type {
-    ($(#[doc = $doc:literal])* $name:ident, $pattern:expr $(, and $also:expr)? $(, max $max:literal)?) => {
+    (
+        $(#[doc = $doc:literal])*
+        $name:ident, $pattern:expr, such as $sample:literal $(, and $also:expr)? $(, max $max:literal)?
+    ) => {
         $(#[doc = $doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(String);
@@ -140,6 +143,14 @@ macro_rules! text_type {
                 }
                 value
             }
+
+            fn is_text() -> bool {
+                true
+            }
+
+            fn placeholder() -> Option<Self> {
+                Self::new($sample)
+            }
         }
 
         impl Serialize for $name {
@@ -172,47 +183,47 @@ macro_rules! text_type {
 
 text_type! {
     /// The name of an environment variable. The configuration names secrets, it doesn't hold them.
-    EnvName, patterns::ENV_NAME
+    EnvName, patterns::ENV_NAME, such as "PLACEHOLDER"
 }
 
 text_type! {
     /// The name of an HTTP header field (RFC 9110, section 5.1), spelt as it was written.
-    HeaderName, patterns::HEADER_NAME
+    HeaderName, patterns::HEADER_NAME, such as "X-Placeholder"
 }
 
 text_type! {
     /// An issuer identifier (RFC 8414): https, or http on loopback; compared as text, so kept as text.
-    Issuer, patterns::ISSUER, and secure_issuer
+    Issuer, patterns::ISSUER, such as "https://placeholder.invalid", and secure_issuer
 }
 
 text_type! {
     /// The name of an upstream identity provider: a DNS label of at most 63 characters.
-    ProviderName, patterns::DNS_LABEL, max 63
+    ProviderName, patterns::DNS_LABEL, such as "placeholder", max 63
 }
 
 text_type! {
     /// An http:// or https:// URL that somebody else compares as text, so kept as text.
-    ExactUrl, patterns::HTTP, and has_host
+    ExactUrl, patterns::HTTP, such as "https://placeholder.invalid", and has_host
 }
 
 text_type! {
     /// An https:// URL that somebody else compares as text, so kept as text.
-    ExactHttpsUrl, patterns::HTTPS, and has_host
+    ExactHttpsUrl, patterns::HTTPS, such as "https://placeholder.invalid", and has_host
 }
 
 text_type! {
     /// An AWS region.
-    Region, patterns::REGION
+    Region, patterns::REGION, such as "eu-central-1"
 }
 
 text_type! {
     /// The ARN of an IAM role.
-    RoleArn, patterns::ROLE_ARN
+    RoleArn, patterns::ROLE_ARN, such as "arn:aws:iam::000000000000:role/placeholder"
 }
 
 text_type! {
     /// The address of a TCP server, `host:port`; IPv6 addresses in brackets.
-    HostPort, patterns::HOST_PORT, and valid_port
+    HostPort, patterns::HOST_PORT, such as "placeholder.invalid:1", and valid_port
 }
 
 /// The absolute path of a file, without `..`: what a mount put there, not what a relative path happens to reach.
@@ -271,6 +282,14 @@ impl Shape for FilePath {
         cx.name_file(&path);
         Some(Self(path))
     }
+
+    fn is_text() -> bool {
+        true
+    }
+
+    fn placeholder() -> Option<Self> {
+        Some(Self(PathBuf::from("/placeholder")))
+    }
 }
 
 impl Serialize for FilePath {
@@ -328,6 +347,14 @@ impl Shape for Secret {
 
     fn is_secret() -> bool {
         true
+    }
+
+    fn is_text() -> bool {
+        true
+    }
+
+    fn placeholder() -> Option<Self> {
+        Some(Self(SecretString::from("placeholder")))
     }
 }
 

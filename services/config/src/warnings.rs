@@ -1,5 +1,7 @@
 //! What is legal and probably not what was meant.
 
+mod unread;
+
 use std::collections::HashSet;
 
 use crate::{
@@ -8,23 +10,52 @@ use crate::{
     backend::{Backend, BackendDocument},
     duration::Duration,
     error::KEPT,
+    incoming_auth::IncomingMethod,
     operational::{FailureHandling, Operational},
     outgoing_auth::{ClientSecret, OutgoingAuth, Source, Strategy},
     reference::Reference,
     suggest::nearest,
-    text::{EnvName, patterns},
+    text::{EnvName, is_loopback, patterns},
 };
+
+use self::unread::Unread;
 
 impl File {
     /// What is legal and probably not what was meant: names of backends that there are none of, and the like. Of
     /// unknown names the first 200.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
-        let Self { backends, variables, aggregation, outgoing_auth, operational, .. } = self;
+        let Self {
+            backends,
+            variables,
+            aggregation,
+            outgoing_auth,
+            operational,
+            incoming_auth,
+            ..
+        } = self;
         // Discovered backends are not known here.
         let known = (outgoing_auth.source == Source::Inline).then_some(backends.as_slice());
         let mut warnings = gather(known, backends, aggregation, Some(outgoing_auth), operational);
         unused_variables(variables, backends, &mut warnings);
+        let urls = backends.iter().map(|backend| {
+            let is_secret = backend.headers.iter().next().is_some();
+            (backend.name.as_str(), backend.url.as_str(), is_secret)
+        });
+        plaintext_credentials(urls, outgoing_auth, &mut warnings);
+        let mut unread = Unread(&mut warnings);
+        unread.audit(&self.audit);
+        self.telemetry.iter().for_each(|telemetry| unread.telemetry(telemetry));
+        if let IncomingMethod::Oidc(oidc) = &incoming_auth.method
+            && oidc.client_secret_env.is_some()
+            && oidc.introspection_url.is_none()
+        {
+            warnings.push(Warning {
+                path: "incomingAuth.oidc.clientSecretEnv".to_owned(),
+                message: "only introspection needs the secret: set introspectionUrl".to_owned(),
+                suggestion: None,
+            });
+        }
         warnings
     }
 }
@@ -35,7 +66,27 @@ impl Config {
     pub fn warnings(&self) -> Vec<Warning> {
         let Self { backends, aggregation, outgoing_auth, operational, .. } = self;
         let known = (!backends.is_empty()).then_some(backends.as_slice());
-        gather(known, backends, aggregation, outgoing_auth.as_ref(), operational)
+        let mut warnings =
+            gather(known, backends, aggregation, outgoing_auth.as_ref(), operational);
+        if let Some(outgoing) = outgoing_auth {
+            let urls = backends.iter().map(|it| (it.name.as_str(), it.url.as_str(), false));
+            plaintext_credentials(urls, outgoing, &mut warnings);
+        }
+        let mut unread = Unread(&mut warnings);
+        unread.audit(&self.audit);
+        self.telemetry.iter().for_each(|telemetry| unread.telemetry(telemetry));
+        for name in outgoing_auth.iter().flat_map(|auth| auth.backends.keys()) {
+            let names = || backends.iter().map(|backend| backend.name.as_str());
+            if known.is_some() && !names().any(|known| known == name) && warnings.len() < KEPT {
+                // In a file this is a mistake: see `File::contradictions`.
+                warnings.push(Warning {
+                    path: format!("outgoingAuth.backends.{name}"),
+                    message: format!("no backend is called \"{}\"", crate::tree::shorten(name)),
+                    suggestion: nearest(name, names()).map(ToOwned::to_owned),
+                });
+            }
+        }
+        warnings
     }
 }
 
@@ -48,7 +99,7 @@ fn gather<R: Reference, D: BackendDocument>(
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if let Some(known) = known {
-        unknown_names(known, aggregation, outgoing_auth, operational, &mut warnings);
+        unknown_names(known, aggregation, operational, &mut warnings);
     }
     odd_prefixes(backends, &aggregation.conflict_resolution, &mut warnings);
     let FailureHandling { health_check_interval: interval, .. } = operational.failure_handling;
@@ -58,6 +109,13 @@ fn gather<R: Reference, D: BackendDocument>(
             message: format!("each backend is asked every {interval}, all the time"),
             suggestion: None,
         });
+    }
+    let mut unread = Unread(&mut warnings);
+    unread.circuit_breaker(&operational.failure_handling);
+    unread.aggregation(aggregation);
+    if let Some(outgoing_auth) = outgoing_auth {
+        let names: Vec<_> = backends.iter().map(|backend| backend.name.as_str()).collect();
+        unread.outgoing_auth(outgoing_auth, &names);
     }
     for (index, backend) in backends.iter().enumerate() {
         if backend.metadata.contains_key("group") {
@@ -96,6 +154,28 @@ fn unused_variables(variables: &[EnvName], backends: &[Backend], to: &mut Vec<Wa
     }
 }
 
+/// Credentials that cross a network in the clear. Of each backend its name, its URL, and whether it has headers.
+fn plaintext_credentials<'a>(
+    backends: impl Iterator<Item = (&'a str, &'a str, bool)>,
+    outgoing: &OutgoingAuth,
+    to: &mut Vec<Warning>,
+) {
+    for (index, (name, url, has_headers)) in backends.enumerate() {
+        let is_shown = !matches!(outgoing.of(name), None | Some(Strategy::Unauthenticated));
+        let is_plain = url::Url::parse(url)
+            .map_or(url.starts_with("http://"), |url| url.scheme() == "http" && !is_loopback(&url));
+        if (is_shown || has_headers) && is_plain && to.len() < KEPT {
+            let message =
+                "credentials are sent over plain http: every machine on the way can read them";
+            to.push(Warning {
+                path: format!("backends[{index}].url"),
+                message: message.to_owned(),
+                suggestion: None,
+            });
+        }
+    }
+}
+
 /// What stands before the names of tools should be made of what they may be made of.
 fn odd_prefixes<D: BackendDocument>(
     backends: &[Backend<D>],
@@ -103,6 +183,15 @@ fn odd_prefixes<D: BackendDocument>(
     to: &mut Vec<Warning>,
 ) {
     let ConflictResolution::Prefix { format } = resolution else { return };
+    if !format.as_str().contains("{workload}") && backends.len() > 1 {
+        to.push(Warning {
+            path: "aggregation.conflictResolutionConfig.prefixFormat".to_owned(),
+            message: "all backends get the same prefix, so names of several backends still collide: {workload} stands \
+                      for the name of the backend"
+                .to_owned(),
+            suggestion: None,
+        });
+    }
     let mut warn = |path: String| {
         to.push(Warning {
             path,
@@ -132,7 +221,6 @@ fn odd_prefixes<D: BackendDocument>(
 fn unknown_names<R: Reference, D: BackendDocument>(
     known: &[Backend<D>],
     aggregation: &Aggregation<R>,
-    outgoing_auth: Option<&OutgoingAuth>,
     operational: &Operational,
     warnings: &mut Vec<Warning>,
 ) {
@@ -157,8 +245,5 @@ fn unknown_names<R: Reference, D: BackendDocument>(
     }
     for name in operational.timeouts.per_workload.keys() {
         look(format!("operational.timeouts.perWorkload.{name}"), name);
-    }
-    for name in outgoing_auth.iter().flat_map(|auth| auth.backends.keys()) {
-        look(format!("outgoingAuth.backends.{name}"), name);
     }
 }

@@ -136,6 +136,10 @@ impl Shape for BackendUrl {
     fn field_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": r"^(https?://|\$\{)" })
     }
+
+    fn placeholder() -> Option<Self> {
+        Url::placeholder().map(Self::Literal)
+    }
 }
 
 impl Serialize for BackendUrl {

@@ -6,6 +6,7 @@ use crate::{
     context::Context,
     suggest::nearest,
     template::Template,
+    text::{Issuer, ProviderName},
     tree::{Kind, Node, shorten},
 };
 
@@ -57,9 +58,11 @@ fn check_variables(node: &Node, listed: &BTreeSet<&str>, cx: &mut Context) {
 
 /// The embedded authorization server is the provider that clients are authenticated by (seed 5.1).
 pub(super) fn issuer(node: &Node, cx: &mut Context) {
-    let Some(own) = at(node, &["authServer", "issuer"]).and_then(Node::text) else { return };
+    let own = at(node, &["authServer", "issuer"]).and_then(Node::text);
+    // What is wrong by itself is refused by its own reader.
+    let Some(own) = own.filter(|own| Issuer::new(own).is_some()) else { return };
     let Some(incoming) = node.get("incomingAuth") else { return };
-    if let Some(other) = incoming.get("type").and_then(Node::text).filter(|kind| *kind != "oidc") {
+    if let Some(other) = incoming.get("type").and_then(Node::text).filter(without_tokens) {
         let found = format!("type: {} with authServer", shorten(other));
         cx.at_key("incomingAuth", |cx| {
             cx.refuse_key(incoming, "type", found, "oidc, with the issuer of authServer");
@@ -80,6 +83,10 @@ pub(super) fn issuer(node: &Node, cx: &mut Context) {
             });
         });
     }
+}
+
+fn without_tokens(kind: &&str) -> bool {
+    matches!(*kind, "local" | "anonymous")
 }
 
 /// Providers are upstreams of the embedded authorization server (seed 2.3, 2.9.5, 2.9.6).
@@ -114,7 +121,9 @@ fn check_strategy(node: &Node, path: &[&str], names: &BTreeSet<&str>, cx: &mut C
 
 fn check_provider(node: &Node, path: &[&str], names: &BTreeSet<&str>, cx: &mut Context) {
     let Some(place) = at(node, path) else { return };
-    let Some(name) = place.text().filter(|name| !names.contains(name)) else { return };
+    let is_name = |name: &&str| ProviderName::new(name).is_some();
+    let name = place.text().filter(is_name).filter(|name| !names.contains(name));
+    let Some(name) = name else { return };
     let suggestion = if cx.is_full() {
         None
     } else {

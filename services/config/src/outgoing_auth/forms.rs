@@ -84,7 +84,7 @@ section! {
     rules [Rule::ExactlyOne(&["headerValue", "headerValueEnv"])]
 }
 
-alternative!(Strategy as StrategyForm);
+alternative!(Strategy as StrategyForm, or Strategy::Unauthenticated);
 alternative!(HeaderInjection as HeaderInjectionForm);
 
 // === impl Strategy ===

@@ -40,6 +40,14 @@ macro_rules! choice {
                     }
                 }
             }
+
+            fn is_text() -> bool {
+                true
+            }
+
+            fn placeholder() -> Option<Self> {
+                [$( Self::$variant, )+].first().copied()
+            }
         }
 
         impl ::serde::Serialize for $name {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Limit, Rule, Shape, camel, description};
 use crate::{
     context::Context,
-    error::Mistake,
+    error::{Mistake, UNKNOWN_KEY},
     suggest::nearest,
     tree::{Entry, Kind, Node},
 };
@@ -15,6 +15,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     node: &'a Node,
+    /// Keys with `""` that say the same as absent ones.
+    blank: Vec<std::borrow::Cow<'static, str>>,
     known: Vec<std::borrow::Cow<'static, str>>,
 }
 
@@ -30,8 +32,8 @@ pub(crate) struct ObjectSchema {
 
 impl<'a> Fields<'a> {
     pub(crate) fn open(node: &'a Node, cx: &mut Context) -> Option<Self> {
-        if matches!(node.kind, Kind::Map(_)) {
-            return Some(Self { node, known: Vec::new() });
+        if matches!(node.kind, Kind::Map(_)) || cx.is_lossy() {
+            return Some(Self { node, blank: Vec::new(), known: Vec::new() });
         }
         cx.refuse_as(node, node.describe(), "a map", None);
         None
@@ -45,19 +47,22 @@ impl<'a> Fields<'a> {
         cx: &mut Context,
     ) -> Option<T> {
         let key = camel(field);
-        let value = match self.node.get(&key) {
+        let given = self.node.get(&key);
+        if T::empty_is_absent() && given.and_then(Node::text) == Some("") {
+            self.blank.push(key.clone());
+            self.known.push(key);
+            return default.or_else(T::absent);
+        }
+        let value = match given {
             Some(value) if value.is_null() && default.is_none() && T::absent().is_none() => {
                 cx.at_key(&key, |cx| cx.refuse(value, "a value: the key is required"));
                 None
             }
-            Some(value) => cx.at_key(&key, |cx| {
-                let read = T::read(value, cx)?;
-                let mut good = true;
-                for limit in limits {
-                    good = good && limit.check(value, T::is_secret(), cx);
-                }
-                good.then_some(read)
-            }),
+            Some(value) if cx.is_lossy() => {
+                let read = cx.at_key(&key, |cx| limited(value, limits, cx));
+                read.or(default).or_else(T::absent)
+            }
+            Some(value) => cx.at_key(&key, |cx| limited(value, limits, cx)),
             None => default.or_else(T::absent).or_else(|| {
                 cx.at_key(&key, |cx| {
                     cx.refuse_as(self.node, "nothing", "a value: the key is required", None);
@@ -66,7 +71,7 @@ impl<'a> Fields<'a> {
             }),
         };
         self.known.push(key);
-        value
+        if value.is_none() && cx.is_lossy() { T::placeholder() } else { value }
     }
 
     /// Reports keys that no field took, and rules between those that were.
@@ -75,7 +80,7 @@ impl<'a> Fields<'a> {
             self.refuse_unknown(entries, rules, cx);
         }
         for rule in rules {
-            rule.check(self.node, cx);
+            rule.check(self.node, &self.blank, cx);
         }
     }
 
@@ -93,7 +98,7 @@ impl<'a> Fields<'a> {
             let mut mistake = Mistake {
                 path: String::new(),
                 line: line.or(value.line),
-                found: "an unknown key".to_owned(),
+                found: UNKNOWN_KEY.to_owned(),
                 allowed: String::new(),
                 suggestion: None,
             };
@@ -106,6 +111,20 @@ impl<'a> Fields<'a> {
             cx.at_key(key, |cx| cx.report(mistake));
         }
     }
+}
+
+/// Reads a value that keeps to its limits.
+fn limited<T: Shape>(value: &Node, limits: &[Limit], cx: &mut Context) -> Option<T> {
+    let range = limits.iter().find_map(|limit| match limit {
+        Limit::Range(least, most) => Some((*least, *most)),
+        _ => None,
+    });
+    let read = cx.within(range, |cx| T::read(value, cx))?;
+    let mut good = true;
+    for limit in limits {
+        good = good && limit.check(value, T::is_secret(), cx);
+    }
+    good.then_some(read)
 }
 
 // === impl ObjectSchema ===
@@ -132,6 +151,15 @@ impl ObjectSchema {
         }
         let mut schema = T::field_schema(generator);
         let object = schema.ensure_object();
+        for limit in limits {
+            limit.describe(object);
+        }
+        // Plain text takes `""` anyway.
+        let is_plain = object.len() == 1 && object.get("type") == Some(&json!("string"));
+        if T::empty_is_absent() && !is_plain {
+            let inner = Value::Object(std::mem::take(object));
+            object.insert("anyOf".to_owned(), json!([inner, { "const": "" }]));
+        }
         object.insert("description".to_owned(), json!(description(docs)));
         // The default of a section is what its own fields say.
         if let Some(default) = default
@@ -139,9 +167,6 @@ impl ObjectSchema {
             && !value.is_object()
         {
             object.insert("default".to_owned(), value);
-        }
-        for limit in limits {
-            limit.describe(object);
         }
         self.properties.insert(key, schema.to_value());
     }

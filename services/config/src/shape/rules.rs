@@ -1,5 +1,6 @@
 //! Limits of one value and rules between the keys of one object, checked and described from the same data.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use schemars::Schema;
@@ -136,7 +137,7 @@ impl Limit {
         }
     }
 
-    fn allowed(self) -> String {
+    pub(crate) fn allowed(self) -> String {
         match self {
             Self::Range(least, i64::MAX) => format!("a whole number of at least {least}"),
             Self::Range(least, most) => format!("a whole number from {least} to {most}"),
@@ -197,13 +198,15 @@ fn as_f64(number: i64) -> f64 {
 // === impl Rule ===
 
 impl Rule {
-    pub(crate) fn check(&self, node: &Node, cx: &mut Context) {
+    /// Checks the keys of `node`. Those of `blank` count as absent.
+    pub(crate) fn check(&self, node: &Node, blank: &[Cow<'static, str>], cx: &mut Context) {
+        let given = |key: &str| node.get(key).is_some() && !blank.iter().any(|blank| blank == key);
         let present = |keys: &[&'static str]| -> Vec<&'static str> {
-            keys.iter().copied().filter(|key| node.get(key).is_some()).collect()
+            keys.iter().copied().filter(|key| given(key)).collect()
         };
         match self {
             Self::Variants { tag, default, variants } => {
-                check_variants(node, cx, tag, *default, variants);
+                check_variants(node, &given, cx, tag, *default, variants);
             }
             Self::AtMostOne(keys) | Self::ExactlyOne(keys) if present(keys).len() > 1 => {
                 let second = present(keys).get(1).copied().unwrap_or_default();
@@ -216,7 +219,7 @@ impl Rule {
                     if matches!(self, Self::ExactlyOne(_)) { "exactly" } else { "at least" };
                 cx.refuse_as(node, found, format!("{count} one of them"), None);
             }
-            Self::Needs(key, other) if node.get(key).is_some() && node.get(other).is_none() => {
+            Self::Needs(key, other) if given(key) && !given(other) => {
                 cx.refuse_key(
                     node,
                     key,
@@ -238,12 +241,12 @@ impl Rule {
     }
 
     pub(crate) fn describe(&self, schema: &mut Schema) {
-        let needs = |key: &&str| json!({ "required": [key] });
+        let needs = |key: &&str| given(key);
         let none_two = |keys: &[&str]| -> Vec<Value> {
             let mut pairs = Vec::new();
             for (index, left) in keys.iter().enumerate() {
                 for right in &keys[index + 1..] {
-                    pairs.push(json!({ "not": { "required": [left, right] } }));
+                    pairs.push(json!({ "not": { "allOf": [given(left), given(right)] } }));
                 }
             }
             pairs
@@ -265,7 +268,7 @@ impl Rule {
                 all.push(json!({ "anyOf": keys.iter().map(needs).collect::<Vec<_>>() }));
             }
             Self::Needs(key, other) => {
-                all.push(json!({ "dependentRequired": { (*key): [other] } }));
+                all.push(json!({ "if": given(key), "then": given(other) }));
             }
             // A schema cannot compare items; an unknown key it refuses anyway.
             Self::Unique(..) | Self::Elsewhere(..) | Self::Also(_) => {}
@@ -301,6 +304,7 @@ fn check_unique(node: &Node, key: &str, name: &str, cx: &mut Context) {
 
 fn check_variants(
     node: &Node,
+    given: &impl Fn(&str) -> bool,
     cx: &mut Context,
     tag: &'static str,
     default: Option<&'static str>,
@@ -314,13 +318,13 @@ fn check_variants(
     let Some(chosen) = chosen else { return };
     let Some(variant) = variants.iter().find(|variant| variant.value == chosen) else { return };
     for key in variant.needs {
-        if node.get(key).is_none() {
+        if !given(key) {
             let allowed = format!("a value: {tag}: {chosen} needs it");
             cx.at_key(key, |cx| cx.refuse_as(node, "nothing".to_owned(), allowed, None));
         }
     }
     for key in variant.refuses {
-        if node.get(key).is_some() {
+        if given(key) {
             let others: Vec<_> = variants
                 .iter()
                 .filter(|other| !other.refuses.contains(key))
@@ -342,16 +346,15 @@ fn describe_variant(tag: &str, default: Option<&str>, variant: &Variant) -> Valu
     if default != Some(variant.value) {
         when["required"] = json!([tag]);
     }
-    let mut then = Map::new();
-    if !variant.needs.is_empty() {
-        then.insert("required".to_owned(), json!(variant.needs));
-    }
-    if !variant.refuses.is_empty() {
-        let refused: Map<_, _> =
-            variant.refuses.iter().map(|key| ((*key).to_owned(), Value::Bool(false))).collect();
-        then.insert("properties".to_owned(), Value::Object(refused));
-    }
-    json!({ "if": when, "then": then })
+    let needed = variant.needs.iter().map(|key| given(key));
+    let refused = variant.refuses.iter().map(|key| json!({ "not": given(key) }));
+    let then: Vec<_> = needed.chain(refused).collect();
+    json!({ "if": when, "then": { "allOf": then } })
+}
+
+/// The schema of an object in which `key` says something: for optional text, `""` says nothing.
+fn given(key: &str) -> Value {
+    json!({ "required": [key], "properties": { (key): { "not": { "const": "" } } } })
 }
 
 fn quoted(value: &str) -> String {

@@ -130,7 +130,7 @@ macro_rules! section_with_default {
 /// A type that is written as the section `$wire` and read through `fn from_wire(wire, &Node, &mut Context) -> Option<Self>`
 /// and `fn wire(&self) -> $wire`.
 macro_rules! alternative {
-    ($name:ident $(<$generic:ident: $bound:path>)? as $wire:ty) => {
+    ($name:ident $(<$generic:ident: $bound:path>)? as $wire:ty $(, or $placeholder:expr)?) => {
         impl $(<$generic: $bound>)? $crate::shape::Shape for $name $(<$generic>)? {
             fn read(node: &$crate::tree::Node, cx: &mut $crate::context::Context) -> Option<Self> {
                 let before = cx.count();
@@ -138,6 +138,12 @@ macro_rules! alternative {
                 // With a rule between the keys broken, there is no telling which alternative was meant.
                 if cx.count() > before { None } else { Self::from_wire(wire, node, cx) }
             }
+
+            $(
+                fn placeholder() -> Option<Self> {
+                    Some($placeholder)
+                }
+            )?
         }
 
         impl $(<$generic: $bound>)? ::serde::Serialize for $name $(<$generic>)? {

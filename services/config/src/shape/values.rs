@@ -6,7 +6,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 use url::Url;
 
-use super::{Shape, rules::list};
+use super::{Limit, Shape, rules::list};
 use crate::{
     context::Context,
     suggest::nearest,
@@ -57,6 +57,10 @@ impl Shape for bool {
         cx.refuse_as(node, node.describe(), "true or false", suggestion);
         None
     }
+
+    fn placeholder() -> Option<Self> {
+        Some(false)
+    }
 }
 
 impl Shape for u32 {
@@ -69,9 +73,17 @@ impl Shape for u32 {
             Kind::Text(_) | Kind::List(_) | Kind::Map(_) => None,
         };
         if value.is_none() {
-            cx.refuse(node, format!("a whole number from 0 to {}", u32::MAX));
+            let allowed = match cx.range() {
+                Some((least, most)) => Limit::Range(least, most).allowed(),
+                None => format!("a whole number from 0 to {}", u32::MAX),
+            };
+            cx.refuse(node, allowed);
         }
         value
+    }
+
+    fn placeholder() -> Option<Self> {
+        Some(1)
     }
 
     fn field_schema(_: &mut SchemaGenerator) -> Schema {
@@ -98,8 +110,12 @@ impl Shape for String {
         text(node, false, cx).map(ToOwned::to_owned)
     }
 
-    fn empty_is_absent() -> bool {
+    fn is_text() -> bool {
         true
+    }
+
+    fn placeholder() -> Option<Self> {
+        Some("placeholder".to_owned())
     }
 }
 
@@ -124,6 +140,14 @@ impl Shape for Url {
                 None
             }
         }
+    }
+
+    fn is_text() -> bool {
+        true
+    }
+
+    fn placeholder() -> Option<Self> {
+        Url::parse("https://placeholder.invalid").ok()
     }
 
     fn field_schema(_: &mut SchemaGenerator) -> Schema {
@@ -155,10 +179,11 @@ impl Shape for serde_json::Map<String, Value> {
 
 impl<T: Shape> Shape for Option<T> {
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
-        if T::empty_is_absent() && node.text() == Some("") {
-            return Some(None);
-        }
         T::read(node, cx).map(Some)
+    }
+
+    fn empty_is_absent() -> bool {
+        T::is_text()
     }
 
     fn absent() -> Option<Self> {
@@ -187,9 +212,18 @@ impl<T: Shape> Shape for Box<T> {
         T::read(node, cx).map(Box::new)
     }
 
+    fn placeholder() -> Option<Self> {
+        T::placeholder().map(Box::new)
+    }
+
     fn field_schema(generator: &mut SchemaGenerator) -> Schema {
         T::field_schema(generator)
     }
+}
+
+/// Reads an item. One that cannot be read keeps its place, so that paths to the others stay right.
+fn read_or_replace<T: Shape>(item: &Node, cx: &mut Context) -> Option<T> {
+    T::read(item, cx).or_else(|| if cx.is_lossy() { T::placeholder() } else { None })
 }
 
 impl<T: Shape> Shape for Vec<T> {
@@ -203,9 +237,13 @@ impl<T: Shape> Shape for Vec<T> {
         let read: Vec<Option<T>> = items
             .iter()
             .enumerate()
-            .map(|(index, item)| cx.at_index(index, |cx| T::read(item, cx)))
+            .map(|(index, item)| cx.at_index(index, |cx| read_or_replace(item, cx)))
             .collect();
         read.into_iter().collect()
+    }
+
+    fn placeholder() -> Option<Self> {
+        Some(Vec::new())
     }
 
     fn is_secret() -> bool {
@@ -228,11 +266,15 @@ impl<T: Shape> Shape for BTreeMap<String, T> {
         let read: Vec<Option<(String, T)>> = entries
             .iter()
             .map(|entry| {
-                let value = cx.at_key(&entry.key, |cx| T::read(&entry.value, cx))?;
+                let value = cx.at_key(&entry.key, |cx| read_or_replace(&entry.value, cx))?;
                 Some((entry.key.clone(), value))
             })
             .collect();
         read.into_iter().collect()
+    }
+
+    fn placeholder() -> Option<Self> {
+        Some(BTreeMap::new())
     }
 
     fn is_secret() -> bool {

@@ -128,8 +128,8 @@ fn an_override_says_a_name_a_description_or_annotations_alone() {
     );
     one(
         &tools("{workload: a, overrides: {t: {name: ''}}}"),
-        "aggregation.tools[0].overrides.t.name",
-        "not empty",
+        "aggregation.tools[0].overrides.t",
+        "at least one of them",
     );
 }
 

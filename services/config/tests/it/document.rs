@@ -335,3 +335,32 @@ fn serde_reads_the_same_as_the_parser() {
         "{error}"
     );
 }
+
+/// Each optional text of the document with every key, beside what it rules out.
+#[test]
+fn empty_optional_text_is_left_out() {
+    for more in [
+        "groupRef: ''\noutgoingAuth: {source: inline, default: {type: token_exchange, tokenExchange: {tokenUrl: \
+         'https://t', clientId: c, clientSecretEnv: A, clientSecret: '', subjectProviderName: '', \
+         externalTokenHeaderName: '', subjectTokenType: ''}}}\n",
+        "outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: {headerName: X, \
+         headerValue: '', headerValueEnv: A}}}\n",
+        "outgoingAuth: {source: inline, default: {type: aws_sts, awsSts: {region: eu-west-1, subjectProviderName: '', \
+         fallbackRoleArn: '', roleMappings: [{roleArn: 'arn:aws:iam::123456789012:role/a', claim: a, matcher: ''}]}}}\n",
+        "backends: [{name: a, url: 'http://a', transport: sse, type: '', caBundlePath: ''}]\n",
+        "operational: {logLevel: ''}\naudit: {logFile: '', component: ''}\n",
+        "telemetry: {endpoint: '', caCertPath: '', serviceName: '', serviceVersion: ''}\n",
+        "sessionStorage: {provider: memory, address: '', keyPrefix: ''}\n",
+    ] {
+        let file = crate::support::file(more);
+        let written = file.to_yaml().unwrap();
+        assert_eq!(File::parse(&written, Format::Yaml).unwrap(), file, "{written}");
+    }
+    let text = "name: x\nincomingAuth: {type: oidc, oidc: {issuer: 'https://me', clientId: c, audience: a, resource: '', \
+                jwksUrl: '', introspectionUrl: '', clientSecretEnv: ''}, authz: {type: cedar, policies: [p], \
+                entitiesJson: '', primaryUpstreamProvider: ''}}\nauthServer: {issuer: 'https://me', \
+                authorizationEndpointBaseUrl: '', upstreamProviders: [{name: a, type: oauth2, oauth2Config: \
+                {authorizationEndpoint: 'https://a', tokenEndpoint: 'https://t', clientId: '', redirectUri: '', \
+                dcrConfig: {registrationEndpoint: 'https://r', discoveryUrl: '', softwareId: ''}}}]}\n";
+    File::parse(text, Format::Yaml).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+}

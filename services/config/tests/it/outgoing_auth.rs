@@ -102,8 +102,8 @@ fn a_header_has_a_value_or_a_variable_and_not_both() {
     );
     one(
         &header("headerName: X, headerValue: ''"),
-        "outgoingAuth.default.headerInjection.headerValue",
-        "not empty",
+        "outgoingAuth.default.headerInjection",
+        "exactly one of them",
     );
 }
 
@@ -234,5 +234,5 @@ fn a_role_mapping_has_a_claim_or_a_matcher() {
     one(&mapping(""), path, "exactly one of them");
     one(&mapping(", claim: a, matcher: b"), &format!("{path}.matcher"), "together");
     one(&mapping(", claim: a, priority: -1"), &format!("{path}.priority"), "a whole number");
-    one(&mapping(", claim: ''"), &format!("{path}.claim"), "not empty");
+    one(&mapping(", claim: ''"), path, "exactly one of them");
 }

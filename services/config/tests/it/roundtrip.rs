@@ -180,7 +180,7 @@ fn any_config() -> impl Strategy<Value = Value> {
                         "circuitBreaker": {"enabled": breaker, "failureThreshold": number},
                     },
                 },
-                "audit": {"enabled": breaker, "maxDataSize": number},
+                "audit": {"enabled": breaker, "maxDataSize": number % (1 << 20) + 1},
                 "optimizer": {"hybridSearchSemanticRatio": ".50"},
             });
             if let Some(name) = name {

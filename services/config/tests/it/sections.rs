@@ -168,7 +168,7 @@ fn sessions_are_in_memory_unless_redis_is_asked_for() {
     );
     one("sessionStorage: {}\n", "sessionStorage.provider", "required");
     one("sessionStorage: {provider: redis}\n", "sessionStorage.address", "needs it");
-    one("sessionStorage: {provider: redis, address: ''}\n", "sessionStorage.address", "not empty");
+    one("sessionStorage: {provider: redis, address: ''}\n", "sessionStorage.address", "needs it");
     one(
         "sessionStorage: {provider: redis, address: a, db: -1}\n",
         "sessionStorage.db",

@@ -3,7 +3,7 @@
 use crate::support::{config, file};
 
 fn warnings(more: &str) -> Vec<String> {
-    let backends = "backends: [{name: github, url: 'http://g', transport: sse}]\n";
+    let backends = "backends: [{name: github, url: 'https://g', transport: sse}]\n";
     file(&format!("{backends}{more}")).warnings().iter().map(ToString::to_string).collect()
 }
 
@@ -18,10 +18,6 @@ fn names_of_no_backend_are_reported_with_a_suggestion() {
         (
             "operational: {timeouts: {perWorkload: {gihub: 1s}}}\n",
             "operational.timeouts.perWorkload.gihub",
-        ),
-        (
-            "outgoingAuth: {source: inline, backends: {gihub: {type: unauthenticated}}}\n",
-            "outgoingAuth.backends.gihub",
         ),
     ] {
         let expected = format!("{path}: no backend is called \"gihub\" (did you mean github?)");
@@ -85,7 +81,7 @@ fn prefixes_that_make_odd_names_of_tools_are_reported() {
     assert_eq!(file(backends).warnings()[0].path, "backends[1].name");
     let constant =
         format!("{backends}aggregation: {{conflictResolutionConfig: {{prefixFormat: x_}}}}\n");
-    assert_eq!(file(&constant).warnings(), []);
+    assert!(file(&constant).warnings()[0].message.contains("all backends get the same prefix"));
     let bare = format!(
         "{backends}aggregation: {{conflictResolution: priority, conflictResolutionConfig: {{priorityOrder: [a]}}}}\n"
     );
@@ -106,4 +102,101 @@ fn checks_in_quick_succession_are_reported() {
             "operational.failureHandling.healthCheckInterval: each backend is asked every 2ns, all the time"
         ]
     );
+}
+
+fn paths(text: &str) -> Vec<String> {
+    file(text).warnings().into_iter().map(|warning| warning.path).collect()
+}
+
+#[test]
+fn values_that_nothing_reads_are_reported() {
+    let breaker = "operational.failureHandling.circuitBreaker";
+    for (text, expected) in [
+        (
+            "telemetry: {enablePrometheusMetricsPath: true, samplingRate: '0.5'}",
+            "telemetry.samplingRate",
+        ),
+        (
+            "telemetry: {metricsEnabled: true, endpoint: 'a:1', samplingRate: '0.5'}",
+            "telemetry.samplingRate",
+        ),
+        (
+            "telemetry: {enablePrometheusMetricsPath: true, environmentVariables: [A]}",
+            "telemetry.environmentVariables",
+        ),
+        ("telemetry: {enablePrometheusMetricsPath: true, headers: {a: b}}", "telemetry.headers"),
+        ("telemetry: {serviceName: x}", "telemetry"),
+        (
+            "operational: {failureHandling: {circuitBreaker: {failureThreshold: 2}}}",
+            &format!("{breaker}.failureThreshold"),
+        ),
+        (
+            "operational: {failureHandling: {circuitBreaker: {timeout: 2s}}}",
+            &format!("{breaker}.timeout"),
+        ),
+        (
+            "backends: [{name: a, url: 'http://a', transport: sse}]\n\
+             aggregation: {tools: [{workload: a, excludeAll: true, filter: [x]}]}",
+            "aggregation.tools[0].filter",
+        ),
+        ("audit: {logFile: /a}", "audit"),
+        (
+            "audit: {enabled: true, eventTypes: [mcp_ping], excludeEventTypes: [mcp_ping]}",
+            "audit.excludeEventTypes",
+        ),
+        ("audit: {enabled: true, maxDataSize: 5}", "audit.maxDataSize"),
+        (
+            "backends: [{name: a, url: 'https://a', transport: sse}]\n\
+             outgoingAuth: {source: inline, default: {type: unauthenticated}, backends: {a: {type: unauthenticated}}}",
+            "outgoingAuth.default",
+        ),
+    ] {
+        assert_eq!(paths(&format!("{text}\n")), [expected], "{text}");
+    }
+    for text in [
+        "telemetry: {tracingEnabled: true, endpoint: 'a:1', samplingRate: '0.5'}",
+        "operational: {failureHandling: {circuitBreaker: {enabled: true, timeout: 2s}}}",
+        "audit: {enabled: true, includeRequestData: true, maxDataSize: 5, eventTypes: [mcp_ping]}",
+    ] {
+        assert_eq!(paths(&format!("{text}\n")), [""; 0], "{text}");
+    }
+}
+
+#[test]
+fn credentials_over_plain_http_are_reported() {
+    for (url, credentials, count) in [
+        (
+            "http://a.example",
+            "header_injection, headerInjection: {headerName: Authorization, headerValue: x}",
+            1,
+        ),
+        (
+            "http://10.0.0.7:80",
+            "header_injection, headerInjection: {headerName: X-Key, headerValue: x}",
+            1,
+        ),
+        ("http://a.example", "unauthenticated", 0),
+        (
+            "https://a.example",
+            "header_injection, headerInjection: {headerName: X-Key, headerValue: x}",
+            0,
+        ),
+        (
+            "http://127.0.0.1:80",
+            "header_injection, headerInjection: {headerName: X-Key, headerValue: x}",
+            0,
+        ),
+        (
+            "http://localhost",
+            "header_injection, headerInjection: {headerName: X-Key, headerValue: x}",
+            0,
+        ),
+    ] {
+        let text = format!(
+            "backends: [{{name: a, url: '{url}', transport: sse}}]\n\
+             outgoingAuth: {{source: inline, default: {{type: {credentials}}}}}\n"
+        );
+        let expected = vec!["backends[0].url".to_owned(); count];
+        assert_eq!(paths(&text), expected, "{url} {credentials}");
+    }
 }

@@ -1,0 +1,67 @@
+//! Sections that cannot work together although each is right by itself.
+
+use std::collections::HashSet;
+
+use crate::{
+    File, Mistake,
+    incoming_auth::IncomingMethod,
+    outgoing_auth::{OutgoingAuth, Source, Strategy},
+    suggest::nearest,
+    tree::shorten,
+};
+
+impl File {
+    /// Returns what cannot work although it can be read, such as credentials that are made of a token that no caller
+    /// has.
+    #[must_use]
+    pub fn contradictions(&self) -> Vec<Mistake> {
+        let mut mistakes = Vec::new();
+        callers_without_tokens(self, &mut mistakes);
+        unknown_backends(self, &mut mistakes);
+        mistakes
+    }
+}
+
+/// Strategies that present the caller's token, where callers have none.
+fn callers_without_tokens(file: &File, mistakes: &mut Vec<Mistake>) {
+    let method = match &file.incoming_auth.method {
+        IncomingMethod::Anonymous => "anonymous",
+        IncomingMethod::Local => "local",
+        IncomingMethod::Oidc(_) => return,
+    };
+    for (path, strategy) in file.outgoing_auth.strategies() {
+        let (strategy, provider) = match strategy {
+            Strategy::TokenExchange(it) => ("token_exchange", &it.subject_provider_name),
+            Strategy::AwsSts(it) => ("aws_sts", &it.subject_provider_name),
+            Strategy::Unauthenticated
+            | Strategy::HeaderInjection(_)
+            | Strategy::UpstreamInject(_) => continue,
+        };
+        // A provider without an authorization server is refused by its name.
+        if provider.is_none() {
+            mistakes.push(Mistake::new(
+                format!("{path}.type"),
+                format!("{strategy} with incomingAuth.type: {method}, whose callers have no token"),
+                "unauthenticated or header_injection, or incomingAuth.type: oidc",
+            ));
+        }
+    }
+}
+
+/// Credentials for a backend that there is none of: the one that was meant goes without.
+fn unknown_backends(file: &File, mistakes: &mut Vec<Mistake>) {
+    let OutgoingAuth { source, default: _, backends } = &file.outgoing_auth;
+    if *source == Source::Discovered {
+        return;
+    }
+    let names: HashSet<&str> = file.backends.iter().map(|backend| backend.name.as_str()).collect();
+    for name in backends.keys().filter(|name| !names.contains(name.as_str())) {
+        let mistake = Mistake::new(
+            format!("outgoingAuth.backends.{name}"),
+            format!("\"{}\", which is not a backend", shorten(name)),
+            "the name of an entry in backends",
+        );
+        let suggestion = nearest(name, names.iter().copied()).map(ToOwned::to_owned);
+        mistakes.push(Mistake { suggestion, ..mistake });
+    }
+}

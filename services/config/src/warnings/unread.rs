@@ -1,0 +1,123 @@
+//! Values that nothing reads, because another setting makes them meaningless.
+
+use crate::{
+    Warning,
+    aggregation::{Aggregation, WorkloadTools},
+    audit::Audit,
+    operational::{CircuitBreaker, FailureHandling},
+    outgoing_auth::{AwsSts, OutgoingAuth, RoleMatch, Strategy},
+    reference::Reference,
+    telemetry::Telemetry,
+};
+
+/// Gathers warnings.
+pub(super) struct Unread<'a>(pub(super) &'a mut Vec<Warning>);
+
+impl Unread<'_> {
+    fn warn(&mut self, path: impl Into<String>, message: &str) {
+        let (path, message) = (path.into(), message.to_owned());
+        self.0.push(Warning { path, message, suggestion: None });
+    }
+
+    pub(super) fn audit(&mut self, audit: &Audit) {
+        let silent = Audit { enabled: false, ..audit.clone() };
+        if !audit.enabled {
+            if silent != Audit::default() {
+                self.warn("audit", "nothing is recorded: set enabled: true");
+            }
+            return;
+        }
+        if audit.records_nothing() {
+            let message = "every type of event is excluded: nothing is recorded";
+            self.warn("audit.excludeEventTypes", message);
+        }
+        let has_data = audit.include_request_data || audit.include_response_data;
+        if !has_data && audit.max_data_size != Audit::default().max_data_size {
+            let message = "records hold no data: set includeRequestData or includeResponseData";
+            self.warn("audit.maxDataSize", message);
+        }
+    }
+
+    pub(super) fn telemetry(&mut self, telemetry: &Telemetry) {
+        let default = Telemetry::default();
+        let is_sent = telemetry.tracing_enabled || telemetry.metrics_enabled;
+        if !is_sent && !telemetry.enable_prometheus_metrics_path {
+            if *telemetry != default {
+                let message = "nothing is measured: set tracingEnabled, metricsEnabled or \
+                               enablePrometheusMetricsPath";
+                self.warn("telemetry", message);
+            }
+            return;
+        }
+        if !telemetry.tracing_enabled {
+            let message = "no traces are recorded: set tracingEnabled: true";
+            if telemetry.sampling_rate != default.sampling_rate {
+                self.warn("telemetry.samplingRate", message);
+            }
+            if !telemetry.environment_variables.is_empty() {
+                self.warn("telemetry.environmentVariables", message);
+            }
+        }
+        if !is_sent {
+            let message = "nothing is sent: set tracingEnabled or metricsEnabled";
+            for (key, is_given) in [
+                ("headers", !telemetry.headers.is_empty()),
+                ("caCertPath", telemetry.ca_cert_path.is_some()),
+                ("insecure", telemetry.insecure),
+            ] {
+                if is_given {
+                    self.warn(format!("telemetry.{key}"), message);
+                }
+            }
+        }
+    }
+
+    pub(super) fn circuit_breaker(&mut self, failures: &FailureHandling) {
+        const AT: &str = "operational.failureHandling.circuitBreaker";
+        let CircuitBreaker { enabled, failure_threshold, timeout } = failures.circuit_breaker;
+        if enabled {
+            return;
+        }
+        let default = CircuitBreaker::default();
+        let message = "there is no circuit breaker: set enabled: true";
+        if failure_threshold != default.failure_threshold {
+            self.warn(format!("{AT}.failureThreshold"), message);
+        }
+        if timeout != default.timeout {
+            self.warn(format!("{AT}.timeout"), message);
+        }
+    }
+
+    pub(super) fn aggregation<R: Reference>(&mut self, aggregation: &Aggregation<R>) {
+        let Aggregation { conflict_resolution: _, exclude_all_tools, tools } = aggregation;
+        for (index, WorkloadTools { exclude_all, filter, .. }) in tools.iter().enumerate() {
+            let at = format!("aggregation.tools[{index}]");
+            if *exclude_all_tools && *exclude_all {
+                self.warn(format!("{at}.excludeAll"), "excludeAllTools hides these tools anyway");
+            }
+            if !filter.is_empty() && (*exclude_all_tools || *exclude_all) {
+                let by = if *exclude_all { "excludeAll" } else { "excludeAllTools" };
+                let message = format!("{by} hides these tools, those of the filter too");
+                self.warn(format!("{at}.filter"), &message);
+            }
+        }
+    }
+
+    pub(super) fn outgoing_auth(&mut self, outgoing: &OutgoingAuth, backends: &[&str]) {
+        let OutgoingAuth { source: _, default, backends: own } = outgoing;
+        let all_have_own = backends.iter().all(|name| own.contains_key(*name));
+        if default.is_some() && !backends.is_empty() && all_have_own {
+            self.warn("outgoingAuth.default", "each backend has an entry of its own");
+        }
+        for (path, strategy) in outgoing.strategies() {
+            let Strategy::AwsSts(AwsSts { role_claim, role_mappings, .. }) = strategy else {
+                continue;
+            };
+            let mut mappings = role_mappings.iter();
+            let reads = mappings.any(|mapping| matches!(mapping.matches, RoleMatch::Claim(_)));
+            if role_claim != "groups" && !reads {
+                self.warn(format!("{path}.awsSts.roleClaim"), "no role mapping has a claim");
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Sections that cannot work together.
+
+use vmcp_config::{File, Format};
+
+use crate::support::file;
+
+fn contradictions(more: &str) -> Vec<String> {
+    file(more).contradictions().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn callers_without_a_token_have_none_to_exchange() {
+    let exchange = "{type: token_exchange, tokenExchange: {tokenUrl: 'https://t'}}";
+    let sts = "{type: aws_sts, awsSts: {region: eu-west-1, fallbackRoleArn: 'arn:aws:iam::123456789012:role/a'}}";
+    for (strategy, kind) in [(exchange, "token_exchange"), (sts, "aws_sts")] {
+        for method in ["anonymous", "local"] {
+            let text = format!(
+                "name: x\nincomingAuth: {{type: {method}}}\noutgoingAuth: {{source: inline, default: {strategy}}}\n"
+            );
+            let found = File::parse(&text, Format::Yaml).unwrap().contradictions();
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert_eq!(found[0].path, "outgoingAuth.default.type");
+            assert!(found[0].found.contains(&format!("{kind} with incomingAuth.type: {method}")));
+        }
+        let text = format!(
+            "name: x\nincomingAuth: {{type: oidc, oidc: {{issuer: 'https://i', clientId: c, audience: a}}}}\n\
+             outgoingAuth: {{source: inline, default: {strategy}}}\n"
+        );
+        assert_eq!(File::parse(&text, Format::Yaml).unwrap().contradictions(), []);
+    }
+}
+
+#[test]
+fn credentials_for_no_backend_are_refused() {
+    let backends = "backends: [{name: github, url: 'http://g', transport: sse}]\n";
+    let outgoing = "outgoingAuth: {source: inline, backends: {gihub: {type: unauthenticated}}}\n";
+    assert_eq!(
+        contradictions(&format!("{backends}{outgoing}")),
+        [
+            "outgoingAuth.backends.gihub: found \"gihub\", which is not a backend; allowed: the name of an entry in \
+          backends (did you mean github?)"
+        ]
+    );
+    assert_eq!(contradictions(&outgoing.replace("inline", "discovered")), [""; 0]);
+}
