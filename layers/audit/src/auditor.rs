@@ -9,7 +9,7 @@ use vmcp_core::Clock;
 use crate::{Event, EventType, Record, Room, Selection, Source, source};
 
 /// The most that is taken of one request or answer, whatever the settings say.
-const MAX_DATA: usize = 1 << 20;
+pub const MAX_DATA_SIZE: usize = 1 << 20;
 
 /// What is recorded.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Auditor {
 
     /// [`new`](Self::new) with another clock for the time of events.
     pub fn with_clock(mut settings: Settings, record: impl Record, clock: Clock) -> Self {
-        settings.max_data_size = settings.max_data_size.min(MAX_DATA);
+        settings.max_data_size = settings.max_data_size.min(MAX_DATA_SIZE);
         Self(Arc::new(Shared { record: Box::new(record), settings, clock }))
     }
 

@@ -17,7 +17,7 @@ pub use vmcp_audit_event::{
 };
 
 pub use self::{
-    auditor::{Auditor, Settings},
+    auditor::{Auditor, MAX_DATA_SIZE, Settings},
     body::ResponseBody,
     future::ResponseFuture,
     layer::AuditLayer,

@@ -5,6 +5,7 @@ mod aggregation;
 mod backends;
 mod credentials;
 mod environment;
+mod error;
 mod guards;
 mod headers;
 mod issuer;
@@ -16,18 +17,18 @@ mod records;
 mod unstacked;
 mod unsupported;
 
-use std::fmt;
 use std::num::NonZeroU32;
 
 use vmcp_aggregate::settings::{Checks, PartialFailure, Settings};
 use vmcp_breaker::Settings as Breaking;
 use vmcp_config::{
-    AuthServer, CircuitBreaker, FailureHandling, File, IncomingAuth, LogLevel, Mistake,
-    Operational, PartialFailureMode, SecretFile, Warning,
+    AuthServer, CircuitBreaker, FailureHandling, File, IncomingAuth, LogLevel, Operational,
+    PartialFailureMode, SecretFile, Warning,
 };
 use vmcp_egress::Egress;
 
 use self::backends::Around;
+pub use self::error::PartsError;
 pub use self::guards::Guards;
 use self::issuer::Converted;
 pub(crate) use self::issuer::{Asked, Found, Report, Stored};
@@ -90,30 +91,25 @@ pub struct AboutBackend {
     pub metadata: std::collections::BTreeMap<String, String>,
 }
 
-/// Why no server can be made of a configuration: everything at once.
-#[derive(Debug, Default, thiserror::Error)]
-pub struct PartsError {
-    /// Sections that nothing in this version would read.
-    pub unsupported: Vec<Unsupported>,
-    /// Values that only turned out to be unusable now, such as a file that cannot be read.
-    pub mistakes: Vec<Mistake>,
-}
-
-impl fmt::Display for PartsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { unsupported, mistakes } = self;
-        let lines = unsupported.iter().map(ToString::to_string);
-        let lines: Vec<_> = lines.chain(mistakes.iter().map(ToString::to_string)).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
 impl Parts {
     /// The parts that `file` asks for.
     ///
     /// # Errors
     /// All sections without a runtime, or all values that cannot be used.
     pub fn new(file: File, egress: &Egress) -> Result<Self, PartsError> {
+        let contradictions = file.contradictions();
+        let built = Self::build(file, egress);
+        if contradictions.is_empty() {
+            return built;
+        }
+        let mut error = built.err().unwrap_or_default();
+        error.in_document = contradictions.len();
+        error.mistakes.splice(..0, contradictions);
+        Err(error)
+    }
+
+    /// As [`Parts::new`], whether or not the sections contradict each other.
+    fn build(file: File, egress: &Egress) -> Result<Self, PartsError> {
         let unsupported = unsupported::find(&file);
         let group = file.group().to_owned();
         let File {
@@ -150,9 +146,13 @@ impl Parts {
         let around = Around { waiting: &timeouts, strategies: &strategies, breaking, egress };
         let (backends, wrong) = backends::settings(backends, &around);
         mistakes.extend(wrong);
+        let (records, wrong) = records::records(audit);
+        mistakes.extend(wrong);
         let guards = match guards {
             Some(guards) if unsupported.is_empty() && mistakes.is_empty() => guards,
-            Some(_) | None => return Err(PartsError { unsupported, mistakes }),
+            Some(_) | None => {
+                return Err(PartsError { unsupported, mistakes, ..PartsError::default() });
+            }
         };
         let settings = Settings {
             name,
@@ -167,7 +167,7 @@ impl Parts {
         Ok(Self {
             settings,
             guards,
-            records: records::records(audit),
+            records,
             measures,
             issuing,
             warnings,

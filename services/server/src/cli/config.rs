@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Value, json};
-use vmcp_config::{File, Format, Mistake, Warning};
+use vmcp_config::{File, Mistake, Warning};
 use vmcp_egress::{Egress, Settings};
 
 use super::outcome::Failure;
@@ -70,21 +70,16 @@ impl ConfigFile {
 /// Checks the text of a file.
 pub(crate) fn load(text: String) -> Result<Loaded, Faults> {
     let named = NamedFiles::of(&text);
-    let file = File::parse(&text, Format::Yaml).map_err(|mistakes| Faults {
-        more: mistakes.count() - mistakes.as_slice().len(),
-        mistakes: mistakes.as_slice().to_vec(),
-        ..Faults::default()
-    })?;
-    let mut warnings = file.warnings();
     let egress = Egress::new(Settings {
         // Each client may have a stream open that takes one for as long as it likes.
         max_connections_per_origin: 16 * 1024,
         ..Settings::default()
     });
-    let parts = Parts::new(file.clone(), &egress).map_err(|error| {
-        let PartsError { unsupported, mistakes } = error;
-        Faults { mistakes, unsupported, ..Faults::default() }
+    let (file, parts) = Parts::read(&text, &egress).map_err(|error| {
+        let PartsError { unsupported, mistakes, in_document: _, more } = error;
+        Faults { unreadable: None, mistakes, more, unsupported }
     })?;
+    let mut warnings = file.warnings();
     warnings.extend(parts.warnings.iter().cloned());
     Ok(Loaded { text, named, file, parts, warnings, egress })
 }

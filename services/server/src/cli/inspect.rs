@@ -114,7 +114,7 @@ fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
 }
 
 /// The authorization server: where its state is kept, and who lets people in.
-fn front(issuer: &Report) -> String {
+pub(crate) fn front(issuer: &Report) -> String {
     let Report { issuer, storage: Stored { kind, status, message }, upstreams } = issuer;
     let trouble = |message: &Option<String>| message.clone().unwrap_or_default();
     let stored = ["storage", "", kind, "", status].map(str::to_owned);

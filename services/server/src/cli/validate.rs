@@ -1,17 +1,21 @@
 //! `vmcp validate`.
 
 use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use clap::Args;
 use serde_json::{Value, json};
 use vmcp_config::{
-    Authz, ConflictResolution, File, IncomingMethod, PartialFailureMode, SessionStorage,
+    Authz, ConflictResolution, File, IncomingMethod, Mistake, PartialFailureMode, SessionStorage,
 };
 
-use super::config::{ConfigFile, Loaded, warning};
+use super::arguments::{address, seal_key};
+use super::config::{ConfigFile, Faults, Loaded, warning};
 use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
+use crate::parts::{Measures, Report};
+use crate::serve::{Exposure, SealKey};
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
@@ -21,12 +25,56 @@ pub(crate) struct Validate {
     #[arg(long)]
     connect: bool,
     #[command(flatten)]
+    listen: Listen,
+    #[command(flatten)]
     printed: Printed,
+}
+
+/// What `serve` is going to be given, to be tried as well.
+#[derive(Debug, Args)]
+struct Listen {
+    /// The address that serve is going to listen on. With it or --port, it is tried whether serve could.
+    #[arg(long, value_parser = address)]
+    host: Option<IpAddr>,
+    /// The port that serve is going to listen on. Leave it out while a server listens there.
+    #[arg(long)]
+    port: Option<u16>,
+    /// As for serve.
+    #[arg(long)]
+    allow_anonymous_network: bool,
+    /// A file with a key, as for serve. Repeatable.
+    #[arg(long, value_name = "FILE", value_parser = seal_key)]
+    seal_key: Vec<SealKey>,
+}
+
+impl Listen {
+    /// Returns why `serve` would not listen.
+    fn mistakes(&self, file: Option<&File>) -> Vec<Mistake> {
+        // Each key was read with the command line.
+        let Self { host, port, allow_anonymous_network, seal_key: _ } = self;
+        if host.is_none() && port.is_none() {
+            return Vec::new();
+        }
+        let ip = host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let address = SocketAddr::new(ip, port.unwrap_or(0));
+        let exposure = Exposure { address, allow_anonymous: *allow_anonymous_network };
+        let exposed = file.map(|file| exposure.check_method(&file.incoming_auth.method));
+        let exposed = exposed.and_then(Result::err).map(|error| error.to_mistake());
+        let listened = TcpListener::bind(address).err().map(|error| {
+            let option = if port.is_some() { "--port" } else { "--host" };
+            Mistake::new(
+                option,
+                format!("{address}: {error}"),
+                "an address to listen on that is free",
+            )
+        });
+        exposed.into_iter().chain(listened).collect()
+    }
 }
 
 impl Validate {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let loaded = match self.config.load() {
+        let loaded = match self.load() {
             Ok(loaded) => loaded,
             Err(faults) if self.printed.form == Form::Json => {
                 print_json(&faults.to_json());
@@ -37,13 +85,33 @@ impl Validate {
         if self.connect {
             return block_on(self.with_backends(loaded));
         }
-        self.tell(&loaded.file, &loaded.warnings, None)
+        self.tell(&loaded.file, &loaded.warnings, None, None)
+    }
+
+    /// Checks the file, and whether `serve` could do what it says.
+    fn load(&self) -> Result<Loaded, Faults> {
+        let loaded = self.config.load();
+        let mut more = self.listen.mistakes(loaded.as_ref().ok().map(|loaded| &loaded.file));
+        let measures = loaded.as_ref().ok().and_then(|loaded| loaded.parts.measures.clone());
+        more.extend(measures.and_then(unmeasured));
+        match loaded {
+            Ok(_) if !more.is_empty() => Err(Faults { mistakes: more, ..Faults::default() }),
+            Ok(loaded) => Ok(loaded),
+            Err(mut faults) => {
+                faults.mistakes.extend(more);
+                Err(faults)
+            }
+        }
     }
 
     async fn with_backends(self, loaded: Loaded) -> Result<(), Failure> {
         let Loaded { text: _, named: _, file, parts, warnings, egress: _ } = loaded;
+        let issuer = match &parts.issuing {
+            Some(issuing) => Some(issuing.look().await),
+            None => None,
+        };
         let seen = connect(parts).await?;
-        self.tell(&file, &warnings, Some(&seen))
+        self.tell(&file, &warnings, Some(&seen), issuer.as_ref())
     }
 
     fn tell(
@@ -51,9 +119,22 @@ impl Validate {
         file: &File,
         warnings: &[vmcp_config::Warning],
         seen: Option<&Seen>,
+        issuer: Option<&Report>,
     ) -> Result<(), Failure> {
+        // Without its store, the authorization server does not start.
+        let stored = issuer.map(|issuer| &issuer.storage);
+        let unstored = stored.filter(|stored| stored.status == "unavailable");
         match self.printed.form {
-            Form::Json => print_json(&as_json(file, warnings, seen)),
+            Form::Json => {
+                let mut told = as_json(file, warnings, seen);
+                if let Some(issuer) = issuer {
+                    told["authorizationServer"] = issuer.to_json();
+                }
+                if unstored.is_some() {
+                    told["valid"] = false.into();
+                }
+                print_json(&told);
+            }
             Form::Text => {
                 for warning in warnings {
                     complain(&format!("warning: {warning}"));
@@ -63,7 +144,14 @@ impl Validate {
                 if let Some(seen) = seen {
                     print(&found(seen));
                 }
+                if let Some(issuer) = issuer {
+                    print(&format!("\n{}", super::inspect::front(issuer)));
+                }
             }
+        }
+        if let Some(message) = unstored.and_then(|stored| stored.message.clone()) {
+            let is_text = self.printed.form == Form::Text;
+            return Err(if is_text { Failure::Fault(message) } else { Failure::Told });
         }
         match seen {
             Some(seen) if seen.broken && self.printed.form == Form::Json => Err(Failure::Told),
@@ -128,6 +216,14 @@ fn summary(file: &File) -> String {
         _ = writeln!(out, "{name:16} {}", super::table::plain(&value));
     }
     out
+}
+
+/// Starts what measures, and returns why it does not start.
+fn unmeasured(measures: Measures) -> Option<Mistake> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let started = runtime.block_on(async { measures.start() });
+    let error = started.err()?;
+    Some(Mistake::new("telemetry", error.to_string(), "settings that the exporter takes"))
 }
 
 fn found(seen: &Seen) -> String {

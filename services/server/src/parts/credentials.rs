@@ -175,12 +175,11 @@ impl Converter<'_> {
             subject_provider_name,
             external_token_header_name,
         } = settings;
+        let is_missing_allowed = client_secret.is_none();
         let secret = match client_secret {
             None => None,
             Some(ClientSecret::Literal(secret)) => Some(secret.secret().clone()),
-            Some(ClientSecret::Env(name)) => {
-                Some(self.variable(&format!("{at}.clientSecretEnv"), &name)?)
-            }
+            Some(ClientSecret::Env(name)) => self.variable(&format!("{at}.clientSecretEnv"), &name),
         };
         let kind = match subject_token_type {
             TokenType::AccessToken => vmcp_token_exchange::TokenType::AccessToken,
@@ -197,17 +196,22 @@ impl Converter<'_> {
             let allowed = format!("an https:// URL, or http:// on this machine ({error})");
             self.refuse(format!("{at}.tokenUrl"), format!("\"{token_url}\""), allowed);
         });
-        let client = self.client(at, client_id.as_deref(), secret.as_ref())?;
+        let client = self.client(at, client_id.as_deref(), secret.as_ref());
         let header = match header.map(str::parse::<CredentialHeader>) {
-            None => None,
-            Some(Ok(header)) => Some(header.name().clone()),
+            None => Ok(None),
+            Some(Ok(header)) => Ok(Some(header.name().clone())),
             Some(Err(error)) => {
                 let allowed = format!("another header ({error})");
                 let found = format!("\"{}\"", header.unwrap_or_default());
                 self.refuse(format!("{at}.externalTokenHeaderName"), found, allowed);
-                return None;
+                Err(())
             }
         };
+        // What is wrong was told above, all of it.
+        let (client, header) = (client?, header.ok()?);
+        if secret.is_none() && !is_missing_allowed {
+            return None;
+        }
         let mut settings = Settings::new(url.ok()?).subject_token_type(kind);
         settings = settings.audience(audience.as_deref().unwrap_or_default());
         settings = client.into_iter().fold(settings, Settings::client);

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use vmcp_auth_server::{
-    AuthServer, HmacRing, Observer, Settings, StartFault, StoredRegistrations, Upstream,
+    AuthServer, HmacRing, Observer, Scopes, Settings, StartFault, StoredRegistrations, Upstream,
 };
 use vmcp_auth_store::{Limits, Memory, Store};
 use vmcp_config::{
@@ -128,11 +128,25 @@ impl Issuing {
         Ok((server.observed_by(observer), providers))
     }
 
-    /// Starts a server whose state is forgotten: what is wrong with it is wrong with any.
-    fn try_out(&self) -> Result<(), StartFault> {
+    /// Starts a server whose state is forgotten, and returns all that any server would refuse.
+    fn try_out(&self) -> Vec<StartFault> {
         let store = forgotten();
         let providers = upstreams(&self.providers(&store, &self.settings.hmac));
-        AuthServer::new(self.settings.clone(), store, providers, Clock::system()).map(drop)
+        let start = |settings: &Settings, providers: Vec<_>| {
+            AuthServer::new(settings.clone(), Arc::clone(&store), providers, Clock::system())
+        };
+        let Err(first) = start(&self.settings, providers.clone()) else { return Vec::new() };
+        // A server says the first thing only. Of its scopes and its providers, each is tried by itself.
+        let with = |scopes| Settings { baseline_scopes: scopes, ..self.settings.clone() };
+        let scopes = self.settings.baseline_scopes.iter().filter_map(|it| Scopes::new([it]).ok());
+        let scopes = scopes.filter_map(|scope| match start(&with(scope), Vec::new()) {
+            Err(fault @ StartFault::Baseline(_)) => Some(fault),
+            Ok(_) | Err(_) => None,
+        });
+        let none = with(Scopes::default());
+        let alone = providers.into_iter().filter_map(|it| start(&none, vec![it]).err());
+        let faults: Vec<_> = scopes.chain(alone).collect();
+        if faults.is_empty() { vec![first] } else { faults }
     }
 
     fn providers(&self, store: &Arc<dyn Store>, secrets: &HmacRing) -> Vec<Arc<Asked>> {

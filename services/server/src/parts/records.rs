@@ -1,10 +1,12 @@
 //! `audit`: what is recorded of what clients did, and where.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use vmcp_audit::{Auditor, Selection};
 use vmcp_audit_log::{FileSink, Log, OpenError, Overflow, Stdout};
-use vmcp_config::{Audit, EventType};
+use vmcp_config::{Audit, EventType, Mistake};
 
 /// What is recorded, and where.
 #[derive(Clone, Debug)]
@@ -37,8 +39,8 @@ pub(crate) struct Recording {
     made_of: Audit,
 }
 
-/// What the section asks for; `None` is nothing.
-pub(super) fn records(audit: Audit) -> Option<Records> {
+/// What the section asks for, and why that cannot be recorded; `None` is nothing.
+pub(super) fn records(audit: Audit) -> (Option<Records>, Option<Mistake>) {
     let made_of = audit.clone();
     let Audit {
         enabled,
@@ -64,7 +66,34 @@ pub(super) fn records(audit: Audit) -> Option<Records> {
         component: component.map(Into::into),
         ..vmcp_audit_log::Settings::default()
     };
-    enabled.then(|| Records { events, log, file: log_file.map(Into::into), made_of })
+    if !enabled {
+        return (None, None);
+    }
+    let file: Option<PathBuf> = log_file.map(Into::into);
+    let wrong = file.as_deref().and_then(|file| unwritable(file).err()).map(|reason| {
+        let found = file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
+        let allowed = "a file that can be appended to, or made in a folder that is there";
+        Mistake::new("audit.logFile", format!("{found}: {reason}"), allowed)
+    });
+    (Some(Records { events, log, file, made_of }), wrong)
+}
+
+/// Checks that a file can be appended to, or made, without making it.
+fn unwritable(file: &Path) -> Result<(), String> {
+    let access = |path: &Path, access| {
+        rustix::fs::access(path, access).map_err(|error| io::Error::from(error).to_string())
+    };
+    match file.metadata() {
+        Ok(found) if found.is_dir() => Err("it is a folder".to_owned()),
+        Ok(_) => access(file, Access::WRITE_OK),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            let reason = access(folder, Access::WRITE_OK | Access::EXEC_OK);
+            reason.map_err(|reason| format!("its folder: {reason}"))
+        }
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn named(kinds: &[EventType]) -> Vec<vmcp_audit::EventType> {
@@ -105,6 +134,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_largest_data_is_what_the_layer_keeps() {
+        let schema = vmcp_config::schema();
+        let most = &schema["$defs"]["Audit"]["properties"]["maxDataSize"]["maximum"];
+        assert_eq!(*most, vmcp_audit::MAX_DATA_SIZE);
+    }
+
+    #[test]
+    fn a_file_is_checked_without_being_made() {
+        let folder = std::env::temp_dir();
+        let fresh = folder.join(format!("vmcp-audit-{}", std::process::id()));
+        assert_eq!(unwritable(&fresh), Ok(()));
+        assert!(!fresh.exists());
+        assert_eq!(unwritable(Path::new("/dev/null")), Ok(()));
+        assert!(unwritable(&folder).unwrap_err().contains("a folder"));
+        assert!(unwritable(&fresh.join("missing")).unwrap_err().contains("its folder"));
+    }
+
+    #[test]
     fn every_type_of_event_can_be_named() {
         for kind in vmcp_audit::EventType::ALL {
             let text = format!(
@@ -112,7 +159,7 @@ mod tests {
                 kind.name()
             );
             let file = vmcp_config::File::parse(&text, vmcp_config::Format::Yaml).unwrap();
-            let records = records(file.audit).unwrap();
+            let records = records(file.audit).0.unwrap();
             for other in vmcp_audit::EventType::ALL {
                 assert_eq!(records.events.events.contains(*other), other == kind, "{other:?}");
             }

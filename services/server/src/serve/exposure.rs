@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use vmcp_config::IncomingMethod;
+use vmcp_config::{IncomingMethod, Mistake};
 
 use crate::parts::Guards;
 
@@ -30,6 +30,23 @@ pub enum ExposureError {
          --allow-anonymous-network"
     )]
     Anonymous(SocketAddr),
+}
+
+impl ExposureError {
+    /// As a mistake of the configuration.
+    pub(crate) fn to_mistake(self) -> Mistake {
+        let (found, allowed) = match self {
+            Self::Local(address) => (
+                format!("local on {address}, where other machines would act as this one's user"),
+                "oidc, or a loopback address",
+            ),
+            Self::Anonymous(address) => (
+                format!("anonymous on {address}, where every machine could use all backends"),
+                "oidc, a loopback address, or --allow-anonymous-network",
+            ),
+        };
+        Mistake::new("incomingAuth.type", found, allowed)
+    }
 }
 
 impl Exposure {

@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 use vmcp_audit_log::LogTail;
-use vmcp_config::{File, Format};
 use vmcp_egress::Egress;
 
 pub use self::files::NamedFiles;
@@ -171,11 +170,9 @@ async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {
 }
 
 async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), ReloadError> {
-    let file = File::parse(text, Format::Yaml);
-    let file = file.map_err(|mistakes| ReloadError::File(mistakes.to_string()))?;
-    let parts = Parts::new(file, egress).map_err(|error| match error.mistakes[..] {
-        [] => ReloadError::File(error.to_string()),
-        [..] => ReloadError::Passing(error.to_string()),
+    let (_, parts) = Parts::read(text, egress).map_err(|error| {
+        let words = error.to_string();
+        if error.is_permanent() { ReloadError::File(words) } else { ReloadError::Passing(words) }
     })?;
     let Parts { settings, guards, records, measures, issuing, warnings, about, debug, held } =
         parts;

@@ -141,18 +141,18 @@ fn each_caller_comes_with_a_token_of_their_own_that_theirs_was_exchanged_for() {
 }
 
 #[test]
-fn an_anonymous_caller_gets_nothing_of_a_backend_that_looks_at_who_asks() {
-    let (folder, issuer) = (Folder::new(), Issuer::start());
-    let (theirs, all) = (Backend::start(&["x"]), Backend::start(&["y"]));
-    let outgoing = format!(
-        "outgoingAuth: {{source: inline, backends: {{theirs: {{type: token_exchange, tokenExchange: \
-         {{tokenUrl: \"{}/token\"}}}}}}}}\noperational: {{failureHandling: {{partialFailureMode: best_effort}}}}\n",
-        issuer.url
-    );
-    let text_of = START.to_owned() + &backends(&[("theirs", &theirs), ("all", &all)]) + &outgoing;
-    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
-    assert_eq!(Stateful::open(port).tools(), ["all_y"]);
-    assert!(issuer.forms().is_empty());
+fn an_anonymous_caller_has_no_token_to_exchange() {
+    let (folder, theirs) = (Folder::new(), Backend::start(&["x"]));
+    let outgoing = "outgoingAuth: {source: inline, backends: {theirs: {type: token_exchange, tokenExchange: \
+                    {tokenUrl: \"https://idp.test/token\"}}}}\n";
+    let text_of = START.to_owned() + &backends(&[("theirs", &theirs)]) + outgoing;
+    let file = folder.write("vmcp.yaml", &text_of);
+    for command in ["validate", "serve"] {
+        let ended = vmcp_with(&[command, "--config", &file], &[]);
+        assert_eq!(ended.code, 1, "{ended:?}");
+        let says = "outgoingAuth.backends.theirs.type: found token_exchange with incomingAuth.type: anonymous";
+        assert!(ended.err.contains(says), "{ended:?}");
+    }
 }
 
 #[test]
@@ -222,7 +222,9 @@ fn strategies_that_cannot_work_are_refused_with_what_to_change() {
 fn another_sts_may_be_named_by_the_variable_that_awss_tools_read() {
     let folder = Folder::new();
     let strategy = "{type: aws_sts, awsSts: {region: eu-west-1, fallbackRoleArn: \"arn:aws:iam::123456789012:role/a\"}}";
-    let text_of = format!("{START}outgoingAuth: {{source: inline, default: {strategy}}}\n");
+    let start = "name: x\nincomingAuth: {type: oidc, oidc: {issuer: \"https://i.test\", clientId: c, audience: \
+                 \"https://mcp.test/mcp\"}}\n";
+    let text_of = format!("{start}outgoingAuth: {{source: inline, default: {strategy}}}\n");
     let file = folder.write("vmcp.yaml", &text_of);
     for (endpoint, code) in [
         ("http://127.0.0.1:4566", 0),

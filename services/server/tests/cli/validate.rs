@@ -190,3 +190,64 @@ fn names_that_clients_may_refuse_are_told() {
     let told = ended.out.lines().filter(|line| line.contains("some clients refuse names")).count();
     assert_eq!(told, 2, "{ended:?}");
 }
+
+#[test]
+fn mistakes_everywhere_are_told_in_one_go() {
+    let text = "name: x\nincomingAuth:\n  type: oidc\n  oidc: {issuer: \"https://i.test\", clientId: c, audience: \
+                \"https://mcp.test/mcp\", clientSecretEnv: NOT_SET}\n  authz: {type: cedar, policies: \
+                [\"permit(principal, action);\", \"permit(\", \"forbid(\"]}\n\
+                operational: {timeouts: {default: 30}}\nbackend: []\naudit: {enabled: true, logFile: /no/folder/a.log}\n\
+                outgoingAuth: {source: inline, backends: {a: {type: header_injection, headerInjection: {headerName: X, \
+                headerValueEnv: NOT_SET}}, b: {type: token_exchange, tokenExchange: {tokenUrl: \"http://t.test\", clientId: c, \
+                clientSecretEnv: NOT_SET, externalTokenHeaderName: Host}}}}\n\
+                backends:\n- {name: a, url: 7, transport: sse, type: entry, caBundlePath: /no/a.pem}\n\
+                - {name: b, url: \"https://b.test\", transport: sse, type: entry, caBundlePath: /no/b.pem}\n";
+    let json = as_json(&validate(text, &["-o", "json"]));
+    let mut paths: Vec<_> = json["mistakes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["path"].as_str().unwrap())
+        .collect();
+    paths.sort_unstable();
+    assert_eq!(
+        paths,
+        [
+            "audit.logFile",
+            "backend",
+            "backends[0].caBundlePath",
+            "backends[0].url",
+            "backends[1].caBundlePath",
+            "incomingAuth.authz.policies[0]",
+            "incomingAuth.authz.policies[1]",
+            "incomingAuth.authz.policies[2]",
+            "incomingAuth.oidc.clientSecretEnv",
+            "operational.timeouts.default",
+            "outgoingAuth.backends.a.headerInjection.headerValueEnv",
+            "outgoingAuth.backends.b.tokenExchange.clientSecretEnv",
+            "outgoingAuth.backends.b.tokenExchange.externalTokenHeaderName",
+            "outgoingAuth.backends.b.tokenExchange.tokenUrl",
+        ],
+        "{json:#}"
+    );
+}
+
+#[test]
+fn what_serve_could_not_do_is_told() {
+    let anonymous = "name: x\nincomingAuth: {type: anonymous}\n";
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ended = validate(anonymous, &["--port", &port]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.err.contains(&format!("--port: found 127.0.0.1:{port}: ")), "{ended:?}");
+    assert_eq!(validate(anonymous, &["--port", "0"]).code, 0);
+    for (arguments, code) in [
+        (&["--host", "0.0.0.0"][..], 1),
+        (&["--host", "0.0.0.0", "--allow-anonymous-network"], 0),
+        (&["--seal-key", "/no/key"], 2),
+    ] {
+        assert_eq!(validate(anonymous, arguments).code, code, "{arguments:?}");
+    }
+    let telemetry = format!("{anonymous}telemetry: {{metricsEnabled: true, endpoint: \"a:1\"}}\n");
+    assert_eq!(validate(&telemetry, &[]).code, 0);
+}

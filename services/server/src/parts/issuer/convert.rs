@@ -193,12 +193,17 @@ impl Converter {
                 self.refuse(format!("{at}.redirectUri"), found, "a path that is not taken");
             }
         }
-        let Err(fault) = issuing.try_out() else { return };
+        for fault in issuing.try_out() {
+            self.refuse_start(&fault, issuing, places);
+        }
+    }
+
+    fn refuse_start(&mut self, fault: &StartFault, issuing: &Issuing, places: &[(String, String)]) {
         let redirect_uri = |provider: &str| {
             let at = places.iter().find(|(name, _)| name == provider);
             at.map_or_else(|| AT.to_owned(), |(_, at)| format!("{at}.redirectUri"))
         };
-        let (path, found, allowed) = match &fault {
+        let (path, found, allowed) = match fault {
             StartFault::NoUpstream | StartFault::Twice(_) | StartFault::Name(_) => {
                 let path = format!("{AT}.upstreamProviders");
                 (path, "what cannot work".to_owned(), fault.to_string())

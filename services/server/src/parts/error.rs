@@ -1,0 +1,116 @@
+//! Why no server can be made of a configuration: everything at once.
+
+use std::fmt;
+
+use vmcp_config::{File, Format, Mistake, Mistakes};
+use vmcp_egress::Egress;
+
+use super::{Parts, Unsupported};
+
+/// Everything that is wrong with a configuration.
+#[derive(Debug, Default, thiserror::Error)]
+pub struct PartsError {
+    /// Sections that nothing in this version would read.
+    pub unsupported: Vec<Unsupported>,
+    /// Mistakes: first those of the document itself, then values that only turned out to be unusable now, such as a
+    /// file that cannot be read.
+    pub mistakes: Vec<Mistake>,
+    /// How many mistakes of the document itself are in `mistakes`.
+    pub in_document: usize,
+    /// How many mistakes there are besides those.
+    pub more: usize,
+}
+
+impl fmt::Display for PartsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unsupported, mistakes, in_document: _, more } = self;
+        let lines = unsupported.iter().map(ToString::to_string);
+        let mistakes = mistakes.iter().map(ToString::to_string);
+        let more = (*more > 0).then(|| format!("and {more} more"));
+        let lines: Vec<_> = lines.chain(mistakes).chain(more).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl PartsError {
+    /// Whether only another document helps, whatever becomes of the files and variables that this one names.
+    pub(crate) fn is_permanent(&self) -> bool {
+        self.in_document > 0 || self.mistakes.is_empty()
+    }
+}
+
+impl Parts {
+    /// Reads a document and makes the parts that it asks for.
+    ///
+    /// # Errors
+    /// All mistakes at once: those of the document, those between its sections, and those of what it names. Of a
+    /// document with mistakes everything else is checked as well.
+    pub fn read(text: &str, egress: &Egress) -> Result<(File, Self), PartsError> {
+        let found = match File::parse(text, Format::Yaml) {
+            Ok(file) => return Self::new(file.clone(), egress).map(|parts| (file, parts)),
+            Err(found) => found,
+        };
+        let further =
+            File::parse_lossy(text, Format::Yaml).map(|file| further(file, &found, egress));
+        let PartsError { mut unsupported, mistakes: further, .. } = further.unwrap_or_default();
+        let documents = found.as_slice();
+        unsupported.retain(|section| documents.iter().all(|it| !is_related(it, &section.path)));
+        let further = further
+            .into_iter()
+            .filter(|mistake| documents.iter().all(|it| !is_related(it, &mistake.path)));
+        Err(PartsError {
+            unsupported,
+            mistakes: documents.iter().cloned().chain(further).collect(),
+            in_document: documents.len(),
+            more: found.count() - documents.len(),
+        })
+    }
+}
+
+/// What is wrong with the rest of a document with mistakes.
+fn further(file: File, found: &Mistakes, egress: &Egress) -> PartsError {
+    // Without knowing how clients are authenticated, nothing contradicts it.
+    let is_known = found.iter().all(|mistake| !mistake.path.starts_with("incomingAuth"));
+    let contradictions = if is_known { file.contradictions() } else { Vec::new() };
+    let mut error = Parts::build(file, egress).err().unwrap_or_default();
+    error.mistakes.splice(..0, contradictions);
+    error
+}
+
+/// Whether what is wrong at `path` may only follow from `mistake`: it is the same value, within it, or around it. An
+/// unknown key may be any other key of its object, misspelt.
+fn is_related(mistake: &Mistake, path: &str) -> bool {
+    let within = |inner: &str, outer: &str| {
+        inner
+            .strip_prefix(outer)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    let at = mistake.path.as_str();
+    let object = at.rsplit_once('.').filter(|_| mistake.is_unknown_key()).map(|(object, _)| object);
+    within(path, at) || within(at, path) || object.is_some_and(|object| within(path, object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consequences_of_a_mistake_are_not_told() {
+        let wrong = Mistake::new("backends[1].url", "x", "y");
+        for (path, related) in [
+            ("backends[1].url", true),
+            ("backends[1]", true),
+            ("backends", true),
+            ("backends[1].url.x", true),
+            ("backends[1].caBundlePath", false),
+            ("backends[10].url", false),
+            ("audit.logFile", false),
+        ] {
+            assert_eq!(is_related(&wrong, path), related, "{path}");
+        }
+        let document = "name: x\nincomingAuth: {type: anonymous}\nbackends: [{nam: a}]\naudi: {}\n";
+        let unknown = File::parse(document, Format::Yaml).unwrap_err();
+        let of = |path: &str| unknown.iter().any(|mistake| is_related(mistake, path));
+        assert!(of("backends[0].caBundlePath") && !of("backends[1].url") && !of("audit.logFile"));
+    }
+}
