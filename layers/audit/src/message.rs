@@ -14,6 +14,8 @@ pub(crate) fn target(message: &McpRequest, method: &str) -> Target {
         Some(("tools", _)) => "tool",
         Some(("resources", _)) => "resource",
         Some(("prompts", _)) => "prompt",
+        // Without a name: the id of an anonymous caller's task is all that it takes to read its result.
+        Some(("tasks", _)) => "task",
         _ => "endpoint",
     };
     let name = name(message, method);

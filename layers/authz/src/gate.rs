@@ -26,7 +26,7 @@ pub(crate) struct Refused {
 }
 
 /// What is allowed to everybody: it names nothing that policies speak of.
-const FREE: [&str; 18] = [
+const FREE: [&str; 19] = [
     "initialize",
     "ping",
     "server/discover",
@@ -44,6 +44,7 @@ const FREE: [&str; 18] = [
     "notifications/resources/list_changed",
     "notifications/resources/updated",
     "notifications/elicitation/complete",
+    "notifications/tasks",
     "notifications/tasks/status",
 ];
 
@@ -131,9 +132,13 @@ impl<'a> Gate<'a> {
         self.item(kind, &name, None)
     }
 
-    /// The resources that a stateless client wants to hear of.
+    /// The resources that a stateless client wants to hear of. Task ids name no tool here: the tool that a task comes
+    /// from may be hidden.
     fn resources(&self) -> Result<(), Refused> {
         let filter = self.message.param(Key::Notifications).unwrap_or_default();
+        if find(filter, "taskIds").is_some_and(|ids| elements(ids).next().is_some()) {
+            return Err(denied("tasks, of which policies do not know the tools"));
+        }
         let uris = find(filter, "resourceSubscriptions").unwrap_or_default();
         for (index, uri) in elements(uris).enumerate() {
             let uri = unquote(uri).filter(|_| index < MOST_RESOURCES);

@@ -117,6 +117,7 @@ fn standard_headers(
     let key = match &*method {
         "tools/call" | "prompts/get" => Key::Name,
         "resources/read" => Key::Uri,
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Key::TaskId,
         _ => return Ok(()),
     };
     // A target that is missing or no string is refused with the method's own words later.

@@ -26,7 +26,7 @@ const MAX_OUTCOMES: usize = 12;
 pub const MAX_SERIES: usize = 6000;
 
 /// The methods that are labels. First none, for what is no message; last the others.
-const METHODS: [&str; 27] = [
+const METHODS: [&str; 28] = [
     "",
     "completion/complete",
     "elicitation/create",
@@ -51,6 +51,7 @@ const METHODS: [&str; 27] = [
     "subscriptions/listen",
     "tasks/cancel",
     "tasks/get",
+    "tasks/update",
     "tools/call",
     "tools/list",
     OTHER,

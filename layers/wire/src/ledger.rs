@@ -12,7 +12,7 @@ use crate::{Fault, MAX_MEMBERS, MAX_NAME, Text, quote};
 
 /// A member that an object is looked through for.
 pub(crate) trait Sought: Copy {
-    /// The names of all of them, in lower camel case, at most 16.
+    /// The names of all of them, in lower camel case, at most 32.
     const NAMES: &[&str];
 
     /// The one whose name is exactly this.
@@ -26,7 +26,7 @@ pub(crate) trait Sought: Copy {
 pub(crate) struct Ledger<S> {
     sought: PhantomData<S>,
     /// One bit per sought member that was found.
-    found: u16,
+    found: u32,
     count: u8,
     others: u8,
     /// Where the keys of the other members begin.
@@ -72,7 +72,7 @@ impl<S: Sought> Ledger<S> {
 
     #[inline]
     fn find(&mut self, member: S, key: Text) -> Result<Option<S>, Fault> {
-        let bit = 1 << member.index();
+        let bit = 1_u32 << member.index();
         if self.found & bit != 0 {
             return Err(Fault::Duplicate { at: key.span.start });
         }
@@ -133,7 +133,7 @@ impl<S: Sought> Ledger<S> {
 }
 
 /// Whether some reader takes the key `literal`, which is not `name`, for it.
-fn looks_like(literal: &[u8], escaped: bool, name: &str) -> bool {
+pub(crate) fn looks_like(literal: &[u8], escaped: bool, name: &str) -> bool {
     let inside = inside(literal);
     if !escaped && inside.is_ascii() {
         return inside.eq_ignore_ascii_case(name.as_bytes());

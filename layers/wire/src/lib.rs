@@ -22,7 +22,9 @@ pub use failure::may_fail;
 pub use fault::{Fault, Refused};
 pub use head::{Head, HeadOutcome, head};
 pub use listing::{Entry, Listing};
-pub use members::{Elements, Member, Members, RawStr, elements, find, members, validate};
+pub use members::{
+    Elements, Member, Members, RawStr, elements, find, find_span, members, validate,
+};
 pub use params::{Key, Params, Said};
 pub use quote::{quote, unquote};
 pub use span::{Span, Text};

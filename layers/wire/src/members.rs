@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use crate::envelope::{check_text, finish};
+use crate::ledger::looks_like;
 use crate::lexer::Lexer;
-use crate::{Fault, quote};
+use crate::{Fault, Span, quote};
 
 /// A member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,14 @@ pub fn find<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
     members(object).find(|member| member.key.is(key)).map(|member| member.value)
 }
 
+/// Where the value that [`find`] gives is: `object` is a range of `bytes`, and so is the result.
+#[must_use]
+pub fn find_span(bytes: &[u8], object: Span, key: &str) -> Option<Span> {
+    let member = members(object.of(bytes)).find(|member| member.key.is(key))?;
+    let start = object.start as usize + member.value_offset;
+    Some(Span::new(start, start + member.value.len()))
+}
+
 /// Checks any JSON text by the same rules as [`scan`](crate::scan), apart from those on the envelope.
 pub fn validate(bytes: &[u8]) -> Result<(), Fault> {
     check_text(bytes)?;
@@ -101,6 +110,13 @@ impl<'a> RawStr<'a> {
         } else {
             quote::inside(self.literal) == expected.as_bytes()
         }
+    }
+
+    /// Whether some reader takes the value for `expected`, an ASCII name: readers differ on case, and some cut names at
+    /// NUL.
+    #[must_use]
+    pub fn resembles(self, expected: &str) -> bool {
+        self.is(expected) || looks_like(self.literal, self.escaped, expected)
     }
 }
 

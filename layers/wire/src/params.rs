@@ -5,8 +5,8 @@ use crate::lexer::{Lexer, Stop};
 use crate::{Fault, Span, Text};
 
 /// The names of [`Key::ALL`].
-const NAMES: [&str; 16] = {
-    let mut names = [""; 16];
+const NAMES: [&str; 18] = {
+    let mut names = [""; 18];
     let mut index = 0;
     while index < names.len() {
         names[index] = Key::ALL[index].name();
@@ -51,6 +51,10 @@ pub enum Key {
     ClientInfo,
     /// `notifications` of `subscriptions/listen`.
     Notifications,
+    /// `taskId` of requests and notifications about a task (`io.modelcontextprotocol/tasks`).
+    TaskId,
+    /// `task`, by which a request of 2025-11-25 asks to be run as a task.
+    Task,
 }
 
 /// A member of `params._meta` by which each request of revision 2026-07-28 says what older ones said once, in the handshake.
@@ -84,17 +88,17 @@ pub struct Params {
     /// The whole object; `None` when the message has no `params`.
     pub span: Option<Span>,
     /// By [`Key`]; an empty span means absent, since no JSON value is empty.
-    values: [Span; 16],
+    values: [Span; 18],
     /// By [`Said`]; likewise.
     said: [Span; 3],
     /// One bit per [`Key`] whose value is a string with escapes.
-    escaped: u16,
+    escaped: u32,
     members: u8,
 }
 
 impl Key {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Name,
         Self::Uri,
         Self::Arguments,
@@ -111,6 +115,8 @@ impl Key {
         Self::Capabilities,
         Self::ClientInfo,
         Self::Notifications,
+        Self::TaskId,
+        Self::Task,
     ];
 
     /// The member's name as MCP spells it.
@@ -133,6 +139,8 @@ impl Key {
             Self::Capabilities => "capabilities",
             Self::ClientInfo => "clientInfo",
             Self::Notifications => "notifications",
+            Self::TaskId => "taskId",
+            Self::Task => "task",
         }
     }
 }
@@ -174,6 +182,8 @@ impl Sought for Key {
             b"capabilities" => Self::Capabilities,
             b"clientInfo" => Self::ClientInfo,
             b"notifications" => Self::Notifications,
+            b"taskId" => Self::TaskId,
+            b"task" => Self::Task,
             _ => return None,
         })
     }
@@ -231,7 +241,7 @@ impl Params {
     #[must_use]
     pub fn text(&self, bytes: &[u8], key: Key) -> Option<Text> {
         let span = self.get(key)?;
-        let escaped = self.escaped & (1 << key as u8) != 0;
+        let escaped = self.escaped & (1 << key as u32) != 0;
         (span.of(bytes).first() == Some(&b'"')).then_some(Text { span, escaped })
     }
 
@@ -243,7 +253,7 @@ impl Params {
 
     pub(crate) const ABSENT: Self = Self {
         span: None,
-        values: [Span { start: 0, end: 0 }; 16],
+        values: [Span { start: 0, end: 0 }; 18],
         said: [Span { start: 0, end: 0 }; 3],
         escaped: 0,
         members: 0,
@@ -280,7 +290,7 @@ impl Params {
                 _ => lexer.value(outer + 1)?,
             };
             params.values[key as usize] = value.span;
-            params.escaped |= u16::from(value.escaped) << key as u8;
+            params.escaped |= u32::from(value.escaped) << key as u32;
             Ok(())
         })?;
         params.span = Some(span);

@@ -136,6 +136,16 @@ async fn a_call_makes_one_event_with_all_that_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn records_no_task_id() {
+    let fixture = Fixture::new(Settings::default());
+    let get = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"secret"}}"#;
+    send(&fixture, serve(get, |_| json_answer(RESULT)), post()).await;
+    let target = fixture.event().target;
+    assert_eq!((target.kind, &*target.method), ("task", "tasks/get"));
+    assert!(target.name.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_refused_before_it_is_read_has_an_event_too() {
     let fixture = Fixture::new(Settings::default());
     let refuse = serve("", |_| Rejection::too_large(5).into_response(None));

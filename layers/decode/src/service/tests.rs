@@ -87,6 +87,24 @@ async fn headers_that_contradict_the_body_are_refused() {
 }
 
 #[tokio::test]
+async fn requires_task_id_in_name_header() {
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"taskId":"t/ü",{META}}}}}"#
+        );
+        let headers = |name: &[(&'static str, &'static str)]| {
+            let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+            headers.extend_from_slice(name);
+            headers
+        };
+        refused(&headers(&[]), &body, 400, -32020).await;
+        refused(&headers(&[("mcp-name", "t/u")]), &body, 400, -32020).await;
+        let named = send(&headers(&[("mcp-name", "=?base64?dC/DvA==?=")]), body).await;
+        assert_eq!(named.body(), format!("stateless {method}").as_str());
+    }
+}
+
+#[tokio::test]
 async fn missing_metadata_is_a_fault_of_the_parameters() {
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call")];
     refused(&headers, &call(r#""name":"x""#), 400, -32602).await;

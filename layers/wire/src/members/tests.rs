@@ -33,6 +33,28 @@ fn finds_the_first_member_by_its_unescaped_name() {
 }
 
 #[test]
+fn finds_where_a_value_is() {
+    let text = br#" [{"\u0061": {"b" :12}}]"#;
+    let object = Span::new(2, text.len() - 1);
+    let inner = find_span(text, object, "a").unwrap();
+    assert_eq!(inner.of(text), br#"{"b" :12}"#);
+    assert_eq!(find_span(text, inner, "b").unwrap().of(text), b"12");
+    assert_eq!(find_span(text, inner, "a"), None);
+}
+
+#[test]
+fn recognizes_names_that_readers_confuse() {
+    let resembles =
+        |object: &str| members(object.as_bytes()).next().unwrap().key.resembles("tasks");
+    for alike in ["tasks", "Tasks", r"ta\u0073ks", r"TASKS\u0000x", "ta\u{17f}ks", "tas\u{212a}s"] {
+        assert!(resembles(&format!("{{\"{alike}\":1}}")), "{alike}");
+    }
+    for other in ["task", "tasks ", r"tasks\u0001", "täsks", ""] {
+        assert!(!resembles(&format!("{{\"{other}\":1}}")), "{other}");
+    }
+}
+
+#[test]
 fn ends_early_on_what_is_no_such_value() {
     for bytes in [&b""[..], b"[", b"{", b"1", b"null", b"{\"a\"", b"{\"a\":}", b"{,}", b"\xff"] {
         assert_eq!(members(bytes).count(), 0);

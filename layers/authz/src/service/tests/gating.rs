@@ -37,6 +37,14 @@ async fn methods_that_policies_do_not_know_are_denied() {
 }
 
 #[tokio::test]
+async fn denies_listening_to_tasks() {
+    let listen = |ids: &str| format!(r#"{{"notifications":{{"taskIds":{ids}}}}}"#);
+    assert_eq!(gate("subscriptions/listen", &listen("[]")).await.0, 200);
+    let (status, body) = gate("subscriptions/listen", &listen(r#"["t"]"#)).await;
+    assert_eq!((status, body), (403, DENIED.to_owned()));
+}
+
+#[tokio::test]
 async fn answers_to_the_server_pass() {
     let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Generation::Stateful);
     assert_eq!(ask(&layer(), answer, passed).await, (200, "passed".to_owned()));
