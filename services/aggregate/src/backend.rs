@@ -121,7 +121,7 @@ pub(crate) fn asks_for_credentials(error: &BoxError) -> bool {
 fn adapted(settings: &BackendSettings) -> BackendService {
     let service = settings.service.clone();
     settings.around.wrap(match settings.transport {
-        Transport::Sse => channel::adapt(service, settings.answer_within),
+        Transport::Sse => channel::adapt(service, settings.answer_within, settings.breaker.clone()),
         Transport::StreamableHttp => service,
     })
 }

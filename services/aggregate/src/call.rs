@@ -4,8 +4,8 @@
 //! what the request looks like in the backend's own names.
 
 pub(crate) mod answer;
+mod cancellation;
 mod complete;
-mod live_on;
 mod route;
 mod session_to_session;
 mod session_to_stateless;
@@ -18,14 +18,17 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use vmcp_core::{
-    Admission, Body, BoxError, Caller, Generation, McpRequest, Operation, Rejection, Trail, cause,
+    Admission, Body, BoxError, Caller, Generation, McpRequest, NotSent, Operation, Rejection,
+    Trail, cause,
 };
+use vmcp_timeout::Elapsed;
 
 pub(crate) use self::answer::result;
+pub(crate) use self::cancellation::{Cancellation, SESSION_ENDED, message as cancellation, reason};
 pub(crate) use self::complete::complete;
 pub(crate) use self::route::Target;
 pub(crate) use self::session_to_session::event_stream;
-use crate::backend::failure::{Failure, rejection};
+use crate::backend::failure::Failure;
 use crate::backend::{Link, handshake};
 use crate::hub::{Everything, Hub, Snapshot};
 use crate::mixed::Seen;
@@ -97,19 +100,22 @@ impl Call {
         method: &'static str,
     ) -> Result<Response<Body>, Rejection> {
         let target = Arc::new(Target::find(&self, method).await?);
-        let link = Arc::clone(&target.link);
+        let link = &target.link;
         if let Some(trail) = &self.trail {
             trail.note_backend(&link.backend);
         }
-        let answered = match self.meet(&link).await {
-            Ok(generation) => self.try_both(target, generation).await,
-            Err(error) => Err(error),
+        let answered = match self.meet(link).await {
+            Ok(generation) => self.try_both(Arc::clone(&target), generation).await,
+            Err(error) => Err(NotSent::new(error).into()),
         };
         answered.unwrap_or_else(|error| {
             tracing::debug!(backend = link.name(), %error, "a call failed");
-            // Whoever keeps the catalog looks again.
-            link.nudge();
-            Err(rejection(link.name(), &error))
+            // The catalog may be another one. A backend that is slow still has the same, and that it answers a list says
+            // nothing of its calls.
+            if cause::<Elapsed>(error.as_ref()).is_none() {
+                link.nudge();
+            }
+            Err(target.rejection(&error))
         })
     }
 

@@ -22,6 +22,7 @@ use self::template::matches;
 pub(crate) use self::{
     combine::{Part, combine, contested, could_show, hidden_by, singular, wanted},
     define::literal as define_literal,
+    hints::Told,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},
     params::{ParamHeader, add as add_headers, check as check_headers},

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use http::{Response, StatusCode};
 use vmcp_core::{Body, Rejection, code};
 use vmcp_wire::{Key, Span, Splice};
@@ -34,8 +35,8 @@ pub(crate) async fn answer(
         .and_then(|id| std::str::from_utf8(id.of(&message)).ok()?.parse().ok())
         .and_then(|number| session.has_talk()?.take(number));
     match (question, id) {
-        (Some(Question::Backend { upstream, live, id: theirs, pause, asker: _ }), Some(id)) => {
-            drop(pause);
+        (Some(Question::Backend { upstream, live, id: theirs, pauses, asker: _ }), Some(id)) => {
+            drop(pauses);
             let mut splice = Splice::new(&message);
             splice.replace(id, theirs.to_vec());
             let request = live.sign(post(&upstream.link, &call.caller, splice.finish()));
@@ -72,30 +73,32 @@ pub(crate) async fn notify(
     Ok(accepted())
 }
 
-/// Ids are the client's own on its own session, so the notification is right as it is.
+/// Ids are the client's own on its own session, so the notification is right as it is. It is passed on once, and not
+/// if the backend has answered.
 async fn cancel(call: &Call, session: &Arc<Session>) {
     let Some(running) = call.message.param(Key::RequestId).and_then(|id| session.running(id))
     else {
         return;
     };
-    if let Some(cancelled) = &running.cancelled {
-        cancelled.notify_one();
-    }
-    if let Some(live) = running.upstream.open() {
-        let link = &running.upstream.link;
+    let under_way = running.cancellation.disarm();
+    running.cancelled.notify_one();
+    if let Some(live) = under_way {
+        let link = &running.cancellation.upstream.link;
         let request = live.sign(post(link, &call.caller, call.message.bytes.clone()));
         _ = tell(link, asking(request, "notifications/cancelled", call.cause())).await;
     }
 }
 
+/// Passes a notification on to all backends at the same time: none waits for another one.
 async fn tell_all(call: &Call, session: &Arc<Session>) {
-    for upstream in session.upstreams() {
-        if let Some(live) = upstream.open() {
-            let request = live.sign(post(&upstream.link, &call.caller, call.message.bytes.clone()));
-            let request = asking(request, "notifications/roots/list_changed", call.cause());
-            _ = tell(&upstream.link, request).await;
-        }
-    }
+    let upstreams = session.upstreams();
+    let telling = upstreams.iter().map(async |upstream| {
+        let Some(live) = upstream.open() else { return };
+        let request = live.sign(post(&upstream.link, &call.caller, call.message.bytes.clone()));
+        let request = asking(request, "notifications/roots/list_changed", call.cause());
+        _ = tell(&upstream.link, request).await;
+    });
+    join_all(telling).await;
 }
 
 /// Sets the level of the session's log at every backend, also at those that are opened later.
@@ -109,12 +112,15 @@ pub(crate) async fn set_level(
         let message = format!("logging/setLevel needs params.level, one of {}", LEVELS.join(", "));
         return Err(Rejection::invalid_params(message));
     };
-    session.set_level(format!("\"{level}\"").as_bytes());
-    for upstream in session.upstreams() {
+    let level = format!("\"{level}\"");
+    // Before sessions are looked for: one that is being opened looks at the level when it is there.
+    session.set_level(level.as_bytes());
+    let upstreams = session.upstreams();
+    let setting = upstreams.iter().map(async |upstream| {
         if let Some(live) = upstream.open().filter(|live| live.logs) {
-            let params = format!("{{\"level\":\"{level}\"}}");
-            _ = upstream.set(&live, "logging/setLevel", &params, call.cause()).await;
+            upstream.set_level(&live, level.as_bytes(), call.cause()).await;
         }
-    }
+    });
+    join_all(setting).await;
     Ok(result(&call.id(), b"{}"))
 }

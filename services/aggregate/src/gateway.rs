@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tower_service::Service;
 use vmcp_core::Body;
@@ -17,6 +18,7 @@ use crate::dispatch::{Begun, begin, go_on};
 use crate::hearing::Admissions;
 use crate::hub::Hub;
 use crate::seal::Seal;
+use crate::session::Session;
 use crate::settings::{Limits, Settings};
 use crate::status;
 
@@ -124,7 +126,15 @@ pub struct ResponseFuture(Kind);
 
 enum Kind {
     Done(Option<Response<Body>>),
-    Going(Pin<Box<dyn Future<Output = Response<Body>> + Send>>),
+    Going(Answering),
+}
+
+/// A request on its way. That of a session goes on when this is dropped: a client that disconnects has not cancelled it
+/// (MCP 2025-11-25, Streamable HTTP, Sending Messages to the Server).
+struct Answering {
+    /// `None` once it is answered.
+    future: Option<Pin<Box<dyn Future<Output = Response<Body>> + Send>>>,
+    session: Option<Arc<Session>>,
 }
 
 impl<B> Service<Request<B>> for Gateway {
@@ -139,7 +149,10 @@ impl<B> Service<Request<B>> for Gateway {
     fn call(&mut self, request: Request<B>) -> ResponseFuture {
         ResponseFuture(match begin(&self.0.hub, request.into_parts().0) {
             Begun::Done(response) => Kind::Done(Some(response)),
-            Begun::Going(call) => Kind::Going(Box::pin(go_on(call))),
+            Begun::Going(call) => {
+                let session = call.session.clone();
+                Kind::Going(Answering { future: Some(Box::pin(go_on(call))), session })
+            }
         })
     }
 }
@@ -152,7 +165,25 @@ impl Future for ResponseFuture {
             Kind::Done(response) => {
                 response.take().map_or(Poll::Pending, |done| Poll::Ready(Ok(done)))
             }
-            Kind::Going(future) => future.as_mut().poll(cx).map(Ok),
+            Kind::Going(answering) => {
+                let Some(future) = &mut answering.future else { return Poll::Pending };
+                let polled = future.as_mut().poll(cx).map(Ok);
+                if polled.is_ready() {
+                    answering.future = None;
+                }
+                polled
+            }
+        }
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        if let (Some(future), Some(session)) = (self.future.take(), self.session.take())
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let task = runtime.spawn(async move { drop(future.await) });
+            session.talk().own(task.abort_handle());
         }
     }
 }

@@ -289,7 +289,7 @@ impl Hub {
         for session in self.sessions.sweep() {
             session.end();
         }
-        self.sessions.for_each(|session| session.prune());
+        self.sessions.for_each(|session| session.prune(self.limits.parked_for));
         self.shared.sweep();
         self.views.sweep();
         self.mixed.sweep();

@@ -115,8 +115,7 @@ impl Listeners {
             let message = format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
             );
-            listener.stream.push(message.into(), Class::Kept);
-            listener.stream.end();
+            listener.stream.finish(message.into());
         }
     }
 }
@@ -130,7 +129,7 @@ impl Listener {
     /// Sends a notification, tagged with the subscription.
     fn push(&self, message: &Bytes) {
         if let Some(message) = tagged(message, &self.id) {
-            self.stream.push(message, Class::Kept);
+            self.stream.push(message, Class::Coalesced);
         }
     }
 

@@ -48,8 +48,7 @@ impl Relay {
             Ok(Envelope::Answer { id, .. }) => {
                 let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
                 if self.expected.is_some() && (ours || id.is_none()) {
-                    let message = if ours { message } else { self.adopt(&message) };
-                    self.stream.push(message, Class::Kept);
+                    self.stream.finish(if ours { message } else { self.adopt(&message) });
                     return Step::Answered;
                 }
                 tracing::debug!(backend = self.upstream.link.name(), "an answer nobody waits for");
@@ -91,19 +90,19 @@ impl Relay {
             // What has changed is the caller's own: it is told as it was said, and asks again.
             owns.changed(self.session.caller().identity());
         }
-        let class = match method {
-            "notifications/progress" | "notifications/message" => Class::Droppable,
+        match method {
             "notifications/resources/updated"
                 if !self.hub.may_hear(self.session.caller().identity(), &message) =>
             {
                 return;
             }
-            "notifications/cancelled" => {
-                return self.withdraw(params, &message);
-            }
-            _ => Class::Kept,
-        };
-        self.stream.push(message, class);
+            "notifications/cancelled" => return self.withdraw(params, &message),
+            _ => {}
+        }
+        if !self.stream.push(message, Class::of_notification(method)) {
+            let backend = self.upstream.link.name();
+            tracing::debug!(backend, method, "no room for a notification");
+        }
     }
 
     /// The backend no longer wants its question answered.
@@ -127,7 +126,11 @@ impl Relay {
             upstream: Arc::clone(&self.upstream),
             live: Arc::clone(&self.live),
             id: theirs.clone(),
-            pause: self.hold.as_ref().map(Hold::pause),
+            pauses: match &self.hold {
+                Some(hold) => vec![hold.pause()],
+                // It says of no call that it depends on the answer, so any may.
+                None => self.session.pause(&self.upstream),
+            },
             asker: Arc::downgrade(&self.asker),
         };
         let asked = self.session.talk().ask(question).is_some_and(|number| {

@@ -4,17 +4,24 @@
 pub(crate) mod talk;
 pub(crate) mod upstream;
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use tokio::sync::Notify;
-use vmcp_core::Caller;
+use vmcp_core::{Caller, Rejection, Trail, code};
+use vmcp_timeout::{Hold, Pause};
 
 pub(crate) use self::talk::{Question, Talk};
 pub(crate) use self::upstream::Upstream;
 use crate::backend::Link;
+use crate::backend::ask::tell;
 use crate::backend::handshake::Introduction;
+use crate::backend::request::{asking, post};
+use crate::call::{Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
 use crate::stream::Class;
 
@@ -30,28 +37,43 @@ pub(crate) struct Session {
     capabilities: Box<[u8]>,
     client: Box<[u8]>,
     upstreams: Mutex<Vec<Arc<Upstream>>>,
-    calls: Mutex<Vec<Running>>,
+    calls: Mutex<Vec<Arc<Running>>>,
     talk: OnceLock<Box<Talk>>,
     /// The level that the client set for log messages, as JSON.
     level: Mutex<Option<Box<[u8]>>>,
+    /// Set before the tables are emptied: what enters one under its lock sees it, or is found there.
     ended: AtomicBool,
 }
 
 /// A request under way.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Running {
     /// The client's id for it, as it wrote it.
     pub(crate) id: Bytes,
-    pub(crate) upstream: Arc<Upstream>,
-    /// Notified when the client cancels it, where that is not the backend's to do.
-    pub(crate) cancelled: Option<Arc<Notify>>,
+    pub(crate) cancellation: Cancellation,
+    /// Stops its time while the client is asked something that it depends on.
+    pub(crate) hold: Hold,
+    /// Notified when the client cancels it, or ends the session.
+    pub(crate) cancelled: Notify,
 }
 
 /// Takes a request out of the table when it is over.
 #[derive(Debug)]
 pub(crate) struct RunningGuard {
     session: Arc<Session>,
-    id: Bytes,
+    running: Arc<Running>,
+}
+
+impl Running {
+    /// A request of the client that goes to the backend under its own id.
+    pub(crate) fn new(id: Bytes, upstream: Arc<Upstream>, cause: Option<&Trail>) -> Self {
+        let cancellation = Cancellation::new(upstream, id.clone(), cause);
+        Self { id, cancellation, hold: Hold::new(), cancelled: Notify::new() }
+    }
+
+    fn is_of(&self, upstream: &Arc<Upstream>) -> bool {
+        Arc::ptr_eq(&self.cancellation.upstream, upstream)
+    }
 }
 
 impl Session {
@@ -102,9 +124,10 @@ impl Session {
             return Arc::clone(known);
         }
         let upstream = Arc::new(Upstream::new(Arc::clone(link)));
-        // Looked at under the lock: what is entered before the backend is retired is taken out after that. A request
-        // that began before a reload and comes later has its own.
-        if link.is_retired() {
+        // Looked at under the lock: what is entered before the backend is retired, or the session ends, is taken out after
+        // that. A request that began before and comes later has its own, which nothing else may keep.
+        if link.is_retired() || self.has_ended() {
+            upstream.retire();
             return upstream;
         }
         upstreams.push(Arc::clone(&upstream));
@@ -117,19 +140,29 @@ impl Session {
         lock(&self.upstreams).clone()
     }
 
-    /// Enters a request into the table; `None` when too many are under way.
-    pub(crate) fn run(self: &Arc<Self>, running: Running) -> Option<RunningGuard> {
-        let id = running.id.clone();
+    /// Enters a request into the table, unless the session is over or too many are under way.
+    pub(crate) fn run(self: &Arc<Self>, running: Running) -> Result<RunningGuard, Rejection> {
+        let running = Arc::new(running);
         let mut calls = lock(&self.calls);
-        if calls.len() >= MOST_CALLS {
-            return None;
+        if self.has_ended() {
+            return Err(Rejection::no_session());
         }
-        calls.push(running);
-        Some(RunningGuard { session: Arc::clone(self), id })
+        if calls.len() >= MOST_CALLS {
+            let message = "too many requests of this session are under way";
+            return Err(Rejection::overloaded(message, 1));
+        }
+        calls.push(Arc::clone(&running));
+        Ok(RunningGuard { session: Arc::clone(self), running })
     }
 
-    pub(crate) fn running(&self, id: &[u8]) -> Option<Running> {
+    pub(crate) fn running(&self, id: &[u8]) -> Option<Arc<Running>> {
         lock(&self.calls).iter().find(|running| running.id == id).cloned()
+    }
+
+    /// Stops the time of all requests that are under way at a backend.
+    pub(crate) fn pause(&self, upstream: &Arc<Upstream>) -> Vec<Pause> {
+        let calls = lock(&self.calls);
+        calls.iter().filter(|call| call.is_of(upstream)).map(|call| call.hold.pause()).collect()
     }
 
     /// Streams and questions, made when they are first needed.
@@ -156,7 +189,7 @@ impl Session {
         let Some(stream) = self.has_talk().and_then(Talk::listening) else { return };
         for method in methods(changes) {
             let message = format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#);
-            stream.push(message.into(), Class::Kept);
+            stream.push(message.into(), Class::Coalesced);
         }
     }
 
@@ -187,11 +220,21 @@ impl Session {
         }
     }
 
-    /// Lets go of what has ended.
-    pub(crate) fn prune(&self) {
-        if let Some(talk) = self.has_talk() {
-            talk.prune();
+    /// Lets go of what has ended. A question that the client has not answered for so long is answered with an error:
+    /// the time of the calls that depend on it goes on.
+    pub(crate) fn prune(&self, patience: Duration) {
+        for question in self.has_talk().map(|talk| talk.prune(patience)).into_iter().flatten() {
+            let Question::Backend { upstream, live, id, .. } = question else { continue };
+            let message = "the client did not answer in time";
+            let refusal = Rejection::new(StatusCode::OK, code::INTERNAL, message);
+            let request =
+                live.sign(post(&upstream.link, &live.caller(), refusal.to_json(Some(&id))));
+            tokio::spawn(async move { tell(&upstream.link, asking(request, "", None)).await });
         }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Ends everything that belongs to the session.
@@ -199,19 +242,33 @@ impl Session {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        if let Some(talk) = self.has_talk() {
-            talk.end();
+        // Made if there is none: it refuses what comes later.
+        self.talk().end();
+        let calls = lock(&self.calls).clone();
+        let upstreams = std::mem::take(&mut *lock(&self.upstreams));
+        for upstream in upstreams {
+            let calls = calls.iter().filter(|call| call.is_of(&upstream));
+            let cancels = calls.filter_map(|call| call.cancellation.request(SESSION_ENDED));
+            upstream.close(cancels.collect());
         }
-        for upstream in lock(&self.upstreams).drain(..) {
-            upstream.close();
+        for call in &calls {
+            call.cancelled.notify_one();
         }
+    }
+}
+
+impl Deref for RunningGuard {
+    type Target = Running;
+
+    fn deref(&self) -> &Running {
+        &self.running
     }
 }
 
 impl Drop for RunningGuard {
     fn drop(&mut self) {
         let mut calls = lock(&self.session.calls);
-        if let Some(index) = calls.iter().position(|running| running.id == self.id) {
+        if let Some(index) = calls.iter().position(|it| Arc::ptr_eq(it, &self.running)) {
             calls.swap_remove(index);
         }
         if calls.is_empty() {

@@ -29,7 +29,8 @@ pub struct BackendSettings {
     pub service: BackendService,
     /// What is around that.
     pub around: Around,
-    /// The breaker in that service, if it has one, for what is shown of the backend.
+    /// The breaker in that service, if it has one. With [`Transport::Sse`] the service has none: this one is put where the
+    /// answers are seen, which come on another stream than the responses to the requests.
     pub breaker: Option<Breaker>,
     /// How long to wait for each message of an answer that does not come as the response to the
     /// request: with [`Transport::Sse`], where `service` cannot bound it. Else it is not used.

@@ -21,7 +21,7 @@ const QUEUE: usize = 64;
 /// The most that is kept of what was sent, to be sent again.
 const KEPT: usize = 64;
 
-/// The most bytes that a stream holds, sent or not.
+/// The most bytes that a stream holds, sent or not, the response that it is for aside.
 const MOST_BYTES: usize = 4 << 20;
 
 /// How often a silent stream shows that it is alive.
@@ -38,8 +38,24 @@ const AFTERLIFE: Duration = Duration::from_secs(60);
 pub(crate) enum Class {
     /// Progress and logging: the oldest one goes.
     Droppable,
-    /// Requests and results: never lost while the stream is there.
+    /// Changes of lists and resources: refused, but one that waits already says the same.
+    Coalesced,
+    /// Requests: refused, never dropped.
     Kept,
+}
+
+impl Class {
+    /// What a notification is, by its method.
+    pub(crate) fn of_notification(method: &str) -> Self {
+        match method {
+            "notifications/progress" | "notifications/message" => Self::Droppable,
+            "notifications/resources/updated"
+            | "notifications/tools/list_changed"
+            | "notifications/prompts/list_changed"
+            | "notifications/resources/list_changed" => Self::Coalesced,
+            _ => Self::Kept,
+        }
+    }
 }
 
 /// One stream of one session.
@@ -96,35 +112,45 @@ impl Stream {
         self.number
     }
 
-    /// Adds a message. `false` when the stream has ended, or ended now because too much waits.
+    /// Adds a message. `false` when it was not taken: the stream has ended, or too much waits.
     pub(crate) fn push(&self, data: Bytes, class: Class) -> bool {
         let mut state = self.lock();
         if state.ended.is_some() {
             return false;
         }
+        if class == Class::Coalesced && state.waits(&data) {
+            return true;
+        }
         state.forget();
-        if state.waiting() >= QUEUE && !state.make_room() {
+        if !state.make_room(data.len()) {
             if class == Class::Droppable {
                 DROPPED.fetch_add(1, Ordering::Relaxed);
                 return true;
             }
-            // The connection is ended: the client can come back and read on.
-            state.connection += 1;
-            state.connected = false;
+            let waiting = state.waiting();
+            let full = waiting >= 8 * QUEUE || waiting > 0 && state.bytes + data.len() > MOST_BYTES;
+            if full || waiting >= QUEUE {
+                // The connection is ended: the client can come back and read on.
+                state.connection += 1;
+                state.connected = false;
+                state.wake();
+            }
+            if full {
+                DROPPED.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
         }
-        if state.waiting() >= 8 * QUEUE
-            || state.bytes + data.len() > MOST_BYTES && state.waiting() > 0
-        {
-            state.ended = Some(Instant::now());
-            state.wake();
-            return false;
-        }
-        let number = state.next;
-        state.next += 1;
-        state.bytes += data.len();
-        state.messages.push_back(Message { number, data, class });
-        state.wake();
+        state.add(data, class);
         true
+    }
+
+    /// Adds the response that the stream is for, which always has room, and ends the stream.
+    pub(crate) fn finish(&self, response: Bytes) {
+        let mut state = self.lock();
+        if state.ended.is_none() {
+            state.add(response, Class::Kept);
+            state.ended = Some(Instant::now());
+        }
     }
 
     /// Nothing follows.
@@ -185,8 +211,33 @@ impl State {
         }
     }
 
-    /// Drops the oldest message that may be dropped and was not sent.
-    fn make_room(&mut self) -> bool {
+    /// Whether an equal message waits that is coalesced too.
+    fn waits(&self, data: &[u8]) -> bool {
+        let mut unsent = self.messages.iter().rev().take_while(|it| it.number >= self.unsent);
+        unsent.any(|it| it.class == Class::Coalesced && it.data == data)
+    }
+
+    /// Makes room for a message of this length, at the cost of what was sent, and then of what may be dropped:
+    /// whether there is room.
+    fn make_room(&mut self, length: usize) -> bool {
+        let is_sent =
+            |state: &Self| state.messages.front().is_some_and(|it| it.number < state.unsent);
+        while self.bytes + length > MOST_BYTES && is_sent(self) {
+            self.drop_at(0);
+        }
+        if length > MOST_BYTES {
+            return false;
+        }
+        while self.waiting() >= QUEUE || self.bytes + length > MOST_BYTES {
+            if !self.drop_oldest() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Drops the oldest message that may be dropped and was not sent: whether there was one.
+    fn drop_oldest(&mut self) -> bool {
         let unsent = self.unsent;
         let oldest = self
             .messages
@@ -197,6 +248,14 @@ impl State {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
         oldest.is_some()
+    }
+
+    fn add(&mut self, data: Bytes, class: Class) {
+        let number = self.next;
+        self.next += 1;
+        self.bytes += data.len();
+        self.messages.push_back(Message { number, data, class });
+        self.wake();
     }
 
     fn drop_at(&mut self, index: usize) {
@@ -236,6 +295,8 @@ impl http_body::Body for Connection {
         if state.connection != this.number {
             return Poll::Ready(None);
         }
+        // What the connection asked for more after is on its way: little of it is kept to be sent again.
+        state.forget();
         if std::mem::replace(&mut this.opening, Opening::Plain) == Opening::Primed {
             let id = format!("{number}-{}", state.unsent);
             out.extend_from_slice(format!("id: {id}\nretry: 1000\ndata: \n\n").as_bytes());
@@ -275,7 +336,7 @@ impl Drop for Connection {
     }
 }
 
-/// How many notifications were dropped since the process began, because their clients did not read.
+/// How many messages were dropped or refused since the process began, because their clients did not read.
 pub(crate) fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }

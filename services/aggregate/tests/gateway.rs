@@ -10,9 +10,13 @@ mod catalogs;
 mod cells;
 #[path = "gateway/fake.rs"]
 mod fake;
+#[path = "gateway/flight.rs"]
+mod flight;
 #[path = "gateway/health.rs"]
 mod health;
 #[path = "gateway/long.rs"]
 mod long;
 #[path = "gateway/own.rs"]
 mod own;
+#[path = "gateway/script.rs"]
+mod script;

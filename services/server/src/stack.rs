@@ -10,7 +10,7 @@ use std::sync::Arc;
 use axum::extract::MatchedPath;
 use http::{Request, Response};
 use tower::ServiceBuilder;
-use tower::util::{Either, option_layer};
+use tower::util::{Either, MapErrLayer, option_layer};
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
@@ -21,7 +21,7 @@ use vmcp_authz::AuthorizeLayer;
 use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
 use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Open, Seen, Standard};
 use vmcp_cedar::Cedar;
-use vmcp_core::{Body, CredentialError, cause};
+use vmcp_core::{Body, BoxError, CredentialError, NotSent, cause};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
@@ -242,7 +242,7 @@ impl Outgoing {
         let redirects = RedirectLayer::new(client.origin().clone());
         // Around the connection alone: the time is that of the backend's next frame, not that of who
         // gives credentials, who has a deadline of their own.
-        let connection = timeouts.layer(client);
+        let connection = timeouts.layer(MapErrLayer::new(unsent).layer(client));
         // Outside the credentials, so that a signature is over these headers too; inside the redirects, so that the next
         // place gets them as well.
         let headers = option_layer(headers);
@@ -280,16 +280,21 @@ pub(crate) fn measured(service: BackendService, telemetry: OutgoingLayer) -> Bac
     BackendService::new(telemetry.classify(word).propagate(InMessage).layer(service))
 }
 
-/// What a backend's answer says of it. That all connections to it are in use is this side's own limit.
+/// What a backend's answer says of it. A limit of this side says nothing.
 fn class(seen: Seen<'_>) -> Class {
     match seen {
-        Seen::Error(error) if cause::<vmcp_egress::Error>(error).is_some_and(busy) => {
+        Seen::Error(error) if cause::<NotSent>(error).is_some_and(|error| error.is_own_limit) => {
             Class::Neutral
         }
         seen => Standard.classify(seen),
     }
 }
 
-fn busy(error: &vmcp_egress::Error) -> bool {
-    matches!(error, vmcp_egress::Error::Overloaded { .. })
+/// Says of a request that was not sent that it was not: its backend cannot have acted on it.
+fn unsent(error: BoxError) -> BoxError {
+    match cause::<vmcp_egress::Error>(error.as_ref()) {
+        Some(vmcp_egress::Error::Overloaded { .. }) => NotSent::by_own_limit(error).into(),
+        Some(known) if !known.sent() => NotSent::new(error).into(),
+        _ => error,
+    }
 }

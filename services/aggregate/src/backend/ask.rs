@@ -1,13 +1,19 @@
 //! Requests that the gateway itself makes: one message out, one answer in, both held whole.
 
+mod unanswered;
+
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited};
+use tokio::time::timeout;
 use vmcp_core::{Body, BoxError};
 use vmcp_wire::{Envelope, Outcome, Refused, find, scan, unquote};
 
+use self::unanswered::Unanswered;
 use super::Link;
 use super::events::Events;
 use super::failure::Failure;
@@ -17,6 +23,12 @@ pub(crate) const LARGEST: usize = 16 << 20;
 
 /// The most bytes for which room is made because a backend says that they will come.
 const MOST_RESERVED: usize = 1 << 20;
+
+/// The largest body that is read where the status says nearly everything, in bytes, and how long that may take.
+const SMALL: (usize, Duration) = (64 << 10, Duration::from_secs(5));
+
+/// How long the end of a body that says nothing is waited for.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The answer to a request of the gateway.
 #[derive(Debug)]
@@ -40,6 +52,18 @@ pub(crate) async fn ask(
 
 /// The same, with whatever `read` finds in the message beside its envelope.
 pub(crate) async fn ask_for<T>(
+    link: &Link,
+    request: Request<Full<Bytes>>,
+    id: &str,
+    read: impl Fn(&Bytes) -> Result<(Envelope, T), Refused>,
+) -> Result<(Reply, T), BoxError> {
+    let mut unanswered = Unanswered::new(link, &request, id);
+    let answered = answer(link, request, id, read).await;
+    unanswered.note(&answered);
+    answered
+}
+
+async fn answer<T>(
     link: &Link,
     request: Request<Full<Bytes>>,
     id: &str,
@@ -81,9 +105,22 @@ pub(crate) async fn ask_for<T>(
 pub(crate) async fn tell(link: &Link, request: Request<Full<Bytes>>) -> Result<(), BoxError> {
     let response: Response<Body> = link.send(request).await?;
     let code = response.status();
-    // Read to its end, the connection can be used again.
-    _ = Limited::new(response.into_body(), 64 << 10).collect().await;
+    drain(response).await;
     if code.is_success() { Ok(()) } else { Err(status(code).into()) }
+}
+
+/// Reads a response that says nothing to its end, which should be near: the connection can then be used again.
+pub(crate) async fn drain(response: Response<Body>) {
+    if !response.body().is_end_stream() && media(response.headers()) != Media::Events {
+        let body = Limited::new(response.into_body(), SMALL.0);
+        _ = timeout(DRAIN_TIMEOUT, body.collect()).await;
+    }
+}
+
+/// The body of a refusal.
+pub(crate) async fn small(body: Body) -> Result<Bytes, BoxError> {
+    let collected = timeout(SMALL.1, Limited::new(body, SMALL.0).collect()).await;
+    Ok(collected.map_err(|_| Failure::Ended)??.to_bytes())
 }
 
 /// What a response's body is.

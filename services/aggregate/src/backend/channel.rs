@@ -25,9 +25,10 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
-use tower::ServiceBuilder;
+use tower::{Layer, ServiceBuilder};
 use tower_service::Service;
-use vmcp_core::{Body, BoxError, Operation};
+use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Seen, Standard};
+use vmcp_core::{Body, BoxError, NotSent, Operation, cause};
 use vmcp_timeout::{Hold, TimeoutLayer};
 use vmcp_wire::{Envelope, Key, Params, Span, scan};
 
@@ -72,9 +73,28 @@ struct Asked<'a> {
 ///
 /// The layers of `inner` see the stream and the posts, not the answers: the wait for those is bounded
 /// here, by `patience` for each message.
-pub(crate) fn adapt(inner: BackendService, patience: Duration) -> BackendService {
+///
+/// So does the `breaker`: a post that was accepted says nothing of the answer.
+pub(crate) fn adapt(
+    inner: BackendService,
+    patience: Duration,
+    breaker: Option<Breaker>,
+) -> BackendService {
     let stack = ServiceBuilder::new().layer(TimeoutLayer::new(patience)).service(Adapter { inner });
-    BackendService::new(stack)
+    match breaker {
+        Some(breaker) => {
+            BackendService::new(BreakerLayer::new(breaker).classify(classify).layer(stack))
+        }
+        None => BackendService::new(stack),
+    }
+}
+
+/// What came of a request, as far as the circuit is concerned. What this side keeps back or gives up says nothing.
+fn classify(seen: Seen<'_>) -> Class {
+    let Seen::Error(error) = seen else { return Standard.classify(seen) };
+    let gives_up = matches!(cause(error), Some(Failure::Busy | Failure::Cancelled));
+    let keeps_back = cause::<NotSent>(error).is_some_and(|error| error.is_own_limit);
+    if gives_up || keeps_back { Class::Neutral } else { Standard.classify(seen) }
 }
 
 impl Service<Request<Full<Bytes>>> for Adapter {
@@ -211,9 +231,6 @@ impl Channel {
             Err(NoPlace::Full) => return Err(Failure::Busy.into()),
         };
         let mut answer = Answer::new(Arc::clone(&self.desk), &inbox, id.slice(&message));
-        if method != "initialize" {
-            answer.cancel_with(outbox.clone());
-        }
         let mut posting = Box::pin(async move {
             let posted = outbox.post(message).await;
             drop(seat);
@@ -228,14 +245,12 @@ impl Channel {
             }
             posted = &mut posting => match posted? {
                 None => answer.next().await,
-                Some(response) => {
-                    answer.give_up();
-                    return Ok(self.refused(response));
-                }
+                Some(response) => return Ok(self.refused(response)),
             }
         };
         match first {
-            None => Err(Failure::Ended.into()),
+            None if self.desk.is_over() => Err(Failure::Ended.into()),
+            None => Err(Failure::Cancelled.into()),
             Some(item) if item.last => Ok(json(item.message)),
             Some(item) => Ok(event_stream(Body::wrap(Events::answering(item, answer)))),
         }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use vmcp_breaker::Open;
-use vmcp_core::{BoxError, CredentialError, CredentialFault, Rejection, cause};
+use vmcp_core::{BoxError, CredentialError, CredentialFault, NotSent, Rejection, cause};
 use vmcp_timeout::Elapsed;
 
 /// A backend did not answer as MCP requires.
@@ -41,14 +41,23 @@ pub(crate) enum Failure {
     /// Too many requests wait on its one stream, or another one with the same id.
     #[error("is busy: too many requests wait for it, or one with the same id")]
     Busy,
+    /// The client does not want the answer any more.
+    #[error("was told that the client cancelled the request")]
+    Cancelled,
     /// It asked the client something that the client did not declare to be able to answer, or asked
     /// too often.
     #[error("{0}")]
     Question(&'static str),
 }
 
-/// What a client is told when a call to `backend` failed.
+/// What a client is told when a call to `backend` failed that may be repeated whatever became of it.
 pub(crate) fn rejection(backend: &str, error: &BoxError) -> Rejection {
+    rejection_of(backend, error, true)
+}
+
+/// What a client is told when a call to `backend` failed; `repeatable` is one that changes nothing when it is made
+/// twice.
+pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) -> Rejection {
     if let Some(open) = cause::<Open>(error.as_ref()) {
         return Rejection::circuit_open(backend, open.retry_in);
     }
@@ -58,8 +67,42 @@ pub(crate) fn rejection(backend: &str, error: &BoxError) -> Rejection {
             Some(Failure::Status(status)) if matches!(status.as_u16(), 401 | 403 | 407) => {
                 Rejection::backend_refuses(backend, &problem(error))
             }
+            _ if !repeatable && may_have_acted(error) => {
+                Rejection::backend_outcome_unknown(backend, &problem(error))
+            }
             _ => Rejection::backend_unavailable(backend, &problem(error)),
         },
+    }
+}
+
+/// Whether the backend may have done what it was asked for.
+fn may_have_acted(error: &BoxError) -> bool {
+    let error: &(dyn std::error::Error + 'static) = error.as_ref();
+    if cause::<NotSent>(error).is_some() {
+        return false;
+    }
+    match cause::<Failure>(error) {
+        // Refused as a whole. What a server or a proxy says of its own failure tells nothing.
+        Some(Failure::Status(status)) => {
+            status.is_server_error() && *status != StatusCode::SERVICE_UNAVAILABLE
+        }
+        Some(
+            Failure::SessionGone
+            | Failure::Rpc { .. }
+            | Failure::Handshake { .. }
+            | Failure::Generation
+            | Failure::Revision
+            | Failure::Busy,
+        ) => false,
+        None
+        | Some(
+            Failure::ContentType
+            | Failure::Malformed(_)
+            | Failure::Ended
+            | Failure::TooLarge { .. }
+            | Failure::Cancelled
+            | Failure::Question(_),
+        ) => true,
     }
 }
 

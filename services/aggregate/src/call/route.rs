@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_core::{Generation, Hints, Item, ItemKind, Rejection, Verdict};
+use vmcp_core::{BoxError, Generation, Hints, Item, ItemKind, Rejection, Verdict};
 use vmcp_wire::{Key, Span, Splice, find, unquote};
 
 use super::Call;
 use crate::backend::Link;
-use crate::catalog::{ParamHeader, Route, Routes, check_headers};
+use crate::backend::failure::rejection_of;
+use crate::catalog::{ParamHeader, Route, Routes, Told, check_headers};
 use crate::hub::Everything;
 use crate::settings::Conflicts;
 
@@ -23,6 +24,8 @@ pub(crate) struct Target {
     /// The message with that name in it; everything else is as the client wrote it.
     pub(crate) message: Bytes,
     pub(crate) headers: Arc<[ParamHeader]>,
+    /// What a tool's server says that it does.
+    hints: Told,
 }
 
 impl Target {
@@ -170,13 +173,23 @@ impl Target {
             literal: route.name.clone(),
             message,
             headers: Arc::clone(&route.headers),
+            hints: route.hints.clone(),
         }
     }
 
     fn kept(call: &Call, method: &'static str, link: Arc<Link>, literal: &[u8]) -> Self {
         let message = call.message.bytes.clone();
         let literal = message.slice_ref(literal);
-        Self { link, method, literal, message, headers: Arc::default() }
+        Self { link, method, literal, message, headers: Arc::default(), hints: Told::default() }
+    }
+
+    /// What the client is told when the call failed. A tool is only said to be worth another try where it does no harm.
+    pub(crate) fn rejection(&self, error: &BoxError) -> Rejection {
+        let hints = self.hints.get();
+        let repeatable = self.method != "tools/call"
+            || hints.read_only == Some(true)
+            || hints.idempotent == Some(true);
+        rejection_of(self.link.name(), error, repeatable)
     }
 
     /// The backend's own name, or the URI.

@@ -7,29 +7,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
 use tokio::time::sleep;
-use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, Rejection};
-use vmcp_timeout::Hold;
+use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, NotSent, Rejection, cause};
+use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, find, scan};
 
 use super::answer::{self, Expected, Shaped};
-use super::live_on::LiveOn;
 use super::{Call, Target};
-use crate::backend::ask::{Media, media, status};
+use crate::backend::ask::{Media, media, small, status};
 use crate::backend::events::Events;
-use crate::backend::failure::{Failure, rejection};
+use crate::backend::failure::Failure;
 use crate::backend::handshake::Live;
 use crate::backend::request::{asking, listen, post};
 use crate::relay::{Relay, Step};
 use crate::session::{Running, RunningGuard, Session, Upstream};
-use crate::stream::{Class, Opening, Stream};
+use crate::stream::{Opening, Stream};
 
 /// How often one answer may be resumed after the backend ended its stream.
 const MOST_RESUMPTIONS: usize = 100;
-
-/// The largest body of a refusal that is read to the end.
-const REFUSAL: usize = 64 << 10;
 
 pub(crate) async fn call(
     call: Arc<Call>,
@@ -37,34 +32,27 @@ pub(crate) async fn call(
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
-    let id = call.id();
-    let running = Running { id: id.clone(), upstream: Arc::clone(&upstream), cancelled: None };
-    let Some(guard) = session.run(running) else {
-        return Ok(Err(Rejection::overloaded(
-            "too many requests of this session are under way",
-            1,
-        )));
+    let guard = match session.run(Running::new(call.id(), upstream, call.cause())) {
+        Ok(guard) => guard,
+        Err(refusal) => return Ok(Err(refusal)),
     };
-    let hold = Hold::new();
-    let exchange = Exchange { call, session, upstream, target, id, hold };
-    for last in [false, true] {
-        let (live, response) = exchange.send().await?;
-        match exchange.shape(live, response, last).await? {
-            Outcome::Answered(response) => return Ok(Ok(response)),
-            Outcome::Streams(streaming) => return Ok(exchange.stream(streaming, guard)),
-            Outcome::SessionLost => {}
+    let exchange = Exchange { call, session, target, guard };
+    match exchange.begin().await {
+        Ok(Outcome::Answered(response)) => {
+            exchange.guard.cancellation.disarm();
+            Ok(Ok(response))
         }
+        Ok(Outcome::Streams(streaming)) => Ok(exchange.stream(streaming)),
+        Ok(Outcome::SessionLost) => Err(exchange.failed(Failure::SessionGone.into())),
+        Err(error) => Err(exchange.failed(error)),
     }
-    Err(Failure::SessionGone.into())
 }
 
 struct Exchange {
     call: Arc<Call>,
     session: Arc<Session>,
-    upstream: Arc<Upstream>,
     target: Arc<Target>,
-    id: Bytes,
-    hold: Hold,
+    guard: RunningGuard,
 }
 
 #[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
@@ -83,23 +71,44 @@ struct Streaming {
 }
 
 impl Exchange {
+    async fn begin(&self) -> Result<Outcome, BoxError> {
+        for last in [false, true] {
+            let (live, response) = self.send().await?;
+            match self.shape(live, response, last).await? {
+                Outcome::SessionLost => {}
+                outcome => return Ok(outcome),
+            }
+        }
+        Ok(Outcome::SessionLost)
+    }
+
+    fn upstream(&self) -> &Arc<Upstream> {
+        &self.guard.cancellation.upstream
+    }
+
+    fn failed(&self, error: BoxError) -> BoxError {
+        self.guard.cancellation.failed(&error);
+        error
+    }
+
     async fn send(&self) -> Result<(Arc<Live>, Response<Body>), BoxError> {
-        let level = self.session.level();
         let who = self.session.introduction(&self.call.caller).caused_by(self.call.cause());
-        let live = self.upstream.live(who, level.as_deref()).await?;
-        crate::listen::follow(&self.call.hub, &self.session, &self.upstream);
+        let level = || self.session.level();
+        let live = self.upstream().live(who, &level).await.map_err(NotSent::new)?;
+        crate::listen::follow(&self.call.hub, &self.session, self.upstream());
         let link = &self.target.link;
         let mut request = live.sign(post(link, &self.call.caller, self.target.message.clone()));
-        request.extensions_mut().insert(self.hold.clone());
+        request.extensions_mut().insert(self.guard.hold.clone());
         self.call.tell(&self.target, &mut request);
-        let response = LiveOn::new(link.begin(request)).await?;
+        self.guard.cancellation.arm(&live);
+        let response = link.begin(request).await?;
         Ok((live, response))
     }
 
     fn expected(&self) -> Expected {
         Expected {
-            id: self.id.clone(),
-            client_id: self.id.clone(),
+            id: self.guard.id.clone(),
+            client_id: self.guard.id.clone(),
             client: Generation::Stateful,
             backend: Generation::Stateful,
             cacheable: false,
@@ -116,10 +125,14 @@ impl Exchange {
     ) -> Result<Outcome, BoxError> {
         let (code, kind) = (response.status(), media(response.headers()));
         let body = response.into_body();
+        if kind != Media::Events {
+            // The answer has begun, or there will be none.
+            self.guard.cancellation.disarm();
+        }
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
-            let refusal = Box::pin(Limited::new(body, REFUSAL).collect()).await?.to_bytes();
+            let refusal = Box::pin(small(body)).await?;
             if !last && forgotten(code, &refusal) {
-                self.upstream.gone(&live);
+                self.upstream().gone(&live);
                 return Ok(Outcome::SessionLost);
             }
             if kind != Media::Json {
@@ -132,7 +145,13 @@ impl Exchange {
             // Boxed: what reads events is larger than everything else that a call needs.
             Media::Events => {
                 let events = Events::new(body, self.call.hub.limits.held_bytes);
-                Box::pin(self.begin(live, events)).await
+                Box::pin(async {
+                    tokio::select! {
+                        begun = self.look(live, events) => begun,
+                        () = self.guard.cancelled.notified() => Err(Failure::Cancelled.into()),
+                    }
+                })
+                .await
             }
             Media::Other if code.is_success() => Err(Failure::ContentType.into()),
             Media::Other => Err(status(code).into()),
@@ -140,7 +159,7 @@ impl Exchange {
     }
 
     /// Looks at how a stream begins: most consist of the answer alone, which needs no stream.
-    async fn begin(&self, live: Arc<Live>, mut events: Events) -> Result<Outcome, BoxError> {
+    async fn look(&self, live: Arc<Live>, mut events: Events) -> Result<Outcome, BoxError> {
         let first = loop {
             if let Some(event) = events.buffered() {
                 break Some(event?.data);
@@ -163,81 +182,100 @@ impl Exchange {
     }
 
     /// Answers with a stream that a task feeds: it goes on when the client's connection breaks.
-    fn stream(
-        self,
-        streaming: Streaming,
-        guard: RunningGuard,
-    ) -> Result<Response<Body>, Rejection> {
-        let (stream, response) = answering_stream(&self.session)?;
+    fn stream(self, streaming: Streaming) -> Result<Response<Body>, Rejection> {
+        let (stream, response) = match answering_stream(&self.session) {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                self.guard.cancellation.send("the client has too many streams");
+                return Err(refusal);
+            }
+        };
         let session = Arc::clone(&self.session);
-        let feeding = tokio::spawn(async move { self.feed(streaming, stream, guard).await });
+        let feeding = tokio::spawn(async move {
+            tokio::select! {
+                () = self.feed(streaming, &stream) => {}
+                // Who cancels wants no answer.
+                () = self.guard.cancelled.notified() => {}
+            }
+            stream.end();
+        });
         session.talk().own(feeding.abort_handle());
         Ok(response)
     }
 
-    async fn feed(self, streaming: Streaming, stream: Arc<Stream>, _guard: RunningGuard) {
+    async fn feed(&self, streaming: Streaming, stream: &Arc<Stream>) {
         let Streaming { live, mut events, mut first } = streaming;
         let relay = Relay {
             hub: Arc::clone(&self.call.hub),
             session: Arc::clone(&self.session),
-            upstream: Arc::clone(&self.upstream),
+            upstream: Arc::clone(self.upstream()),
             live: Arc::clone(&live),
-            stream: Arc::clone(&stream),
-            expected: Some(self.id.clone()),
-            hold: Some(self.hold.clone()),
+            stream: Arc::clone(stream),
+            expected: Some(self.guard.id.clone()),
+            hold: Some(self.guard.hold.clone()),
             asker: Arc::default(),
             cause: self.call.cause().cloned(),
         };
-        let mut resumptions = 0;
-        let failure: Option<BoxError> = loop {
+        let mut place = Place::default();
+        let failure: BoxError = loop {
             let message = match first.take() {
                 Some(message) => message,
                 None => match events.next().await {
                     Some(Ok(event)) => event.data,
-                    Some(Err(error)) if events.last_id().is_none() => break Some(error),
-                    Some(Err(_)) | None => {
-                        resumptions += 1;
-                        let last = events.last_id().filter(|_| resumptions <= MOST_RESUMPTIONS);
-                        let (last, retry) = (last.cloned(), events.retry());
-                        match self.resume(&live, last, retry).await {
-                            Ok(resumed) => {
+                    // The wait was too long, wherever it goes on.
+                    Some(Err(error)) if cause::<Elapsed>(error.as_ref()).is_some() => break error,
+                    ended => {
+                        place.note(&events);
+                        match (ended, self.resume(&live, &mut place).await) {
+                            (_, Ok(resumed)) => {
                                 events = resumed;
                                 continue;
                             }
-                            Err(error) => break Some(error),
+                            (Some(Err(error)), Err(_)) if place.last.is_none() => break error,
+                            (_, Err(error)) => break error,
                         }
                     }
                 },
             };
             if relay.pass(message).await == Step::Answered {
-                break None;
+                self.guard.cancellation.disarm();
+                return;
             }
         };
-        if let Some(error) = failure {
-            let refusal = rejection(self.target.link.name(), &error);
-            stream.push(refusal.to_json(Some(&self.id)), Class::Kept);
-        }
-        stream.end();
+        self.guard.cancellation.failed(&failure);
+        stream.finish(self.target.rejection(&failure).to_json(Some(&self.guard.id)));
     }
 
     /// Reads on where the backend's stream ended, if it said how.
-    async fn resume(
-        &self,
-        live: &Live,
-        last: Option<Bytes>,
-        retry: Option<u64>,
-    ) -> Result<Events, BoxError> {
+    async fn resume(&self, live: &Live, place: &mut Place) -> Result<Events, BoxError> {
+        place.resumptions += 1;
+        let last = place.last.as_ref().filter(|_| place.resumptions <= MOST_RESUMPTIONS);
         let Some(last) = last else { return Err(Failure::Ended.into()) };
-        sleep(Duration::from_millis(retry.unwrap_or(1000).clamp(10, 30_000))).await;
+        sleep(Duration::from_millis(place.retry.unwrap_or(1000).clamp(10, 30_000))).await;
         let link = &self.target.link;
-        let request = live.sign(listen(link, &live.caller(), Some(&last)));
+        let request = live.sign(listen(link, &live.caller(), Some(last)));
         let mut request = asking(request, "", self.call.cause());
-        request.extensions_mut().insert(self.hold.clone());
+        request.extensions_mut().insert(self.guard.hold.clone());
         let response = link.send(request).await?;
         if media(response.headers()) != Media::Events || !response.status().is_success() {
             return Err(Failure::Ended.into());
         }
         Ok(Events::new(response.into_body(), self.call.hub.limits.held_bytes))
+    }
+}
+
+/// Where a stream can be resumed. A connection that brings no event leaves it where it was.
+#[derive(Default)]
+struct Place {
+    last: Option<Bytes>,
+    retry: Option<u64>,
+    resumptions: usize,
+}
+
+impl Place {
+    fn note(&mut self, events: &Events) {
+        self.last = events.last_id().cloned().or(self.last.take());
+        self.retry = events.retry().or(self.retry);
     }
 }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use vmcp_core::{Body, BoxError, Generation, Rejection};
-use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
 
 use super::answer::{self, Expected, Shaped};
@@ -17,7 +16,7 @@ use super::stateless_to_stateless::names;
 use super::{Call, Target};
 use crate::backend::ask::{Media, media, status};
 use crate::backend::events::Events;
-use crate::backend::failure::{Failure, rejection};
+use crate::backend::failure::Failure;
 use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
@@ -34,26 +33,20 @@ pub(crate) async fn call(
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
-    let id = call.id();
-    let cancelled = Arc::new(Notify::new());
-    let running = Running { id: id.clone(), upstream, cancelled: Some(Arc::clone(&cancelled)) };
-    let Some(guard) = session.run(running) else {
-        return Ok(Err(Rejection::overloaded(
-            "too many requests of this session are under way",
-            1,
-        )));
+    // Dropping a request is how a stateless one is cancelled: there is nothing to send.
+    let guard = match session.run(Running::new(call.id(), upstream, call.cause())) {
+        Ok(guard) => guard,
+        Err(refusal) => return Ok(Err(refusal)),
     };
-    let bridge = Bridge { call, session, target, id, hold: Hold::new() };
+    let bridge = Bridge { call, session, target, guard };
     let first = bridge.introduced();
     let state = tokio::select! {
         state = bridge.send(first) => state?,
-        () = cancelled.notified() => return Err(Failure::Question("was not waited for: the client cancelled").into()),
+        () = bridge.guard.cancelled.notified() => return Err(Failure::Cancelled.into()),
     };
     match state {
         State::Ready(response) => Ok(Ok(response)),
-        state @ (State::Asked(_) | State::Streams(..)) => {
-            Ok(bridge.stream(state, guard, cancelled))
-        }
+        state @ (State::Asked(_) | State::Streams(..)) => Ok(bridge.stream(state)),
     }
 }
 
@@ -61,8 +54,7 @@ struct Bridge {
     call: Arc<Call>,
     session: Arc<Session>,
     target: Arc<Target>,
-    id: Bytes,
-    hold: Hold,
+    guard: RunningGuard,
 }
 
 /// How a request stands.
@@ -110,8 +102,8 @@ impl Bridge {
 
     fn expected(&self) -> Expected {
         Expected {
-            id: self.id.clone(),
-            client_id: self.id.clone(),
+            id: self.guard.id.clone(),
+            client_id: self.guard.id.clone(),
             client: Generation::Stateful,
             backend: Generation::Stateless,
             cacheable: false,
@@ -125,7 +117,7 @@ impl Bridge {
         let (caller, method) = (&self.call.caller, self.target.method);
         let target = names(method).then(|| self.target.name());
         let mut request = post_stateless(link, caller, message, method, target.as_deref());
-        request.extensions_mut().insert(self.hold.clone());
+        request.extensions_mut().insert(self.guard.hold.clone());
         let arguments = self.call.message.param(Key::Arguments);
         add_headers(&self.target.headers, request.headers_mut(), arguments);
         self.call.tell(&self.target, &mut request);
@@ -147,25 +139,18 @@ impl Bridge {
     }
 
     /// Answers with a stream that a task feeds.
-    fn stream(
-        self,
-        state: State,
-        guard: RunningGuard,
-        cancelled: Arc<Notify>,
-    ) -> Result<Response<Body>, Rejection> {
+    fn stream(self, state: State) -> Result<Response<Body>, Rejection> {
         let (stream, response) = answering_stream(&self.session)?;
         let session = Arc::clone(&self.session);
         let feeding = tokio::spawn(async move {
-            let _guard = guard;
             tokio::select! {
                 outcome = self.feed(state, &stream) => {
-                    let message = outcome.unwrap_or_else(|error| {
-                        rejection(self.target.link.name(), &error).to_json(Some(&self.id))
-                    });
-                    stream.push(message, Class::Kept);
+                    stream.finish(outcome.unwrap_or_else(|error| {
+                        self.target.rejection(&error).to_json(Some(&self.guard.id))
+                    }));
                 }
-                // Dropping the request is how a stateless one is cancelled.
-                () = cancelled.notified() => {}
+                // Who cancels wants no answer.
+                () = self.guard.cancelled.notified() => {}
             }
             stream.end();
         });
@@ -217,11 +202,7 @@ impl Bridge {
                         self.list_changed(kind);
                         continue;
                     }
-                    let droppable = matches!(
-                        &*method.read(&message),
-                        "notifications/progress" | "notifications/message"
-                    );
-                    let class = if droppable { Class::Droppable } else { Class::Kept };
+                    let class = Class::of_notification(&method.read(&message));
                     stream.push(message, class);
                 }
                 Ok(_) | Err(_) => {}
@@ -248,7 +229,7 @@ impl Bridge {
         };
         let result = result.of(message);
         let questions = find(result, "inputRequests").unwrap_or_default();
-        let _pause = self.hold.pause();
+        let _pause = self.guard.hold.pause();
         let mut asked = Vec::new();
         for question in members(questions) {
             let answer = self.ask(question.value, stream)?;
@@ -257,7 +238,8 @@ impl Bridge {
         let mut responses = vec![b'{'];
         for answered in join_all(asked).await {
             let (key, answer) = answered?;
-            let answer = answer.map_err(|_| Failure::Question("asked, but the client is gone"))?;
+            let answer = answer
+                .map_err(|_| Failure::Question("asked, and the client did not answer in time"))?;
             let Ok(Envelope::Answer { outcome: Outcome::Result(given), .. }) = scan(&answer) else {
                 return Err(Failure::Question("asked, and the client refused to answer").into());
             };
@@ -293,7 +275,9 @@ impl Bridge {
             b"}",
         ]
         .concat();
-        stream.push(message.into(), Class::Kept);
+        if !stream.push(message.into(), Class::Kept) {
+            return Err(Failure::Question("asked while too much waits for the client").into());
+        }
         Ok(receiver)
     }
 

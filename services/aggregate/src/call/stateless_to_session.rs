@@ -11,20 +11,19 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
 use http_body::Frame;
-use http_body_util::{BodyExt, Limited};
 use tokio::sync::mpsc;
-use vmcp_core::{Body, BoxError, Generation, Rejection};
+use vmcp_core::{Body, BoxError, Generation, NotSent, Rejection};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 
-use self::running::{Cancelling, RunningCall};
+use self::running::RunningCall;
 use super::answer::{self, Expected, Shaped};
 use super::session_to_session::{event_stream, forgotten};
 use super::stateless_to_stateless::{carried, purpose};
-use super::{Call, Target};
-use crate::backend::ask::{Media, media, status};
+use super::{Call, Cancellation, Target};
+use crate::backend::ask::{Media, media, small, status};
 use crate::backend::events::Events;
-use crate::backend::failure::{Failure, rejection};
+use crate::backend::failure::Failure;
 use crate::backend::handshake::{Introduction, Live};
 use crate::backend::request::post;
 use crate::catalog::define_literal;
@@ -34,9 +33,6 @@ use crate::shared::Key as SharedKey;
 
 /// How many messages may wait for the client.
 const QUEUE: usize = 64;
-
-/// The largest body of a refusal that is read to the end.
-const REFUSAL: usize = 64 << 10;
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
@@ -80,7 +76,7 @@ struct Crossing {
     live: Arc<Live>,
     response: Response<Body>,
     expected: Expected,
-    cancelling: Cancelling,
+    cancellation: Cancellation,
     hold: Hold,
 }
 
@@ -96,15 +92,18 @@ impl Crossing {
             client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
             cause: call.cause(),
         };
-        let live = upstream.live(who, meta(call, LEVEL)).await?;
+        let level = || meta(call, LEVEL).map(Into::into);
+        let live = upstream.live(who, &level).await.map_err(NotSent::new)?;
         let link = &target.link;
         let id = Bytes::from(link.serial().to_string());
         let mut request = live.sign(post(link, &call.caller, outgoing(target, &id)));
         let hold = Hold::new();
         request.extensions_mut().insert(hold.clone());
         call.tell(target, &mut request);
-        let cancelling = Cancelling::new(link, &live, id.clone(), call.cause());
-        let response = link.send(request).await?;
+        let cancellation = Cancellation::new(Arc::clone(upstream), id.clone(), call.cause());
+        cancellation.arm(&live);
+        let sent = link.send(request).await;
+        let response = sent.inspect_err(|error| cancellation.failed(error))?;
         let expected = Expected {
             id,
             client_id: call.id(),
@@ -114,7 +113,7 @@ impl Crossing {
             may_ask: false,
             most: call.hub.limits.held_bytes,
         };
-        Ok(Self { live, response, expected, cancelling, hold })
+        Ok(Self { live, response, expected, cancellation, hold })
     }
 
     /// `None` when the backend has forgotten the session and is worth another try.
@@ -125,12 +124,15 @@ impl Crossing {
         upstream: &Arc<Upstream>,
         last: bool,
     ) -> Result<Option<Result<Response<Body>, Rejection>>, BoxError> {
-        let Self { live, response, expected, mut cancelling, hold } = self;
+        let Self { live, response, expected, cancellation, hold } = self;
         let (parts, body) = response.into_parts();
         let code = parts.status;
+        if media(&parts.headers) != Media::Events {
+            // The answer has begun, or there will be none.
+            cancellation.disarm();
+        }
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
-            cancelling.disarm();
-            let refusal = Limited::new(body, REFUSAL).collect().await?.to_bytes();
+            let refusal = small(body).await?;
             if !last && forgotten(code, &refusal) {
                 upstream.gone(&live);
                 return Ok(None);
@@ -141,20 +143,16 @@ impl Crossing {
             return ready(answer::whole(code, refusal, &expected)?).map(Some);
         }
         match media(&parts.headers) {
-            Media::Json => {
-                let shaped = answer::json(code, body, &expected).await?;
-                cancelling.disarm();
-                ready(shaped).map(Some)
-            }
+            Media::Json => ready(answer::json(code, body, &expected).await?).map(Some),
             Media::Events => {
                 let mut events = Events::new(body, expected.most);
-                let first = events.next().await.ok_or(Failure::Ended)??.data;
+                let first = events.next().await.unwrap_or_else(|| Err(Failure::Ended.into()));
+                let first = first.inspect_err(|error| cancellation.failed(error))?.data;
                 if let Ok(Envelope::Answer { .. }) = scan(&first) {
-                    cancelling.disarm();
+                    cancellation.disarm();
                     return ready(answer::whole(StatusCode::OK, first, &expected)?).map(Some);
                 }
-                let running =
-                    RunningCall::new(call, target, live, events, cancelling, hold, &expected);
+                let running = RunningCall::new(call, live, events, cancellation, hold, &expected);
                 let (outlet, outs) = mpsc::channel(QUEUE);
                 tokio::spawn(running.run(first, outlet));
                 Ok(Some(respond(call, target, outs, expected).await))
@@ -256,8 +254,7 @@ struct Ending {
 
 impl Ending {
     fn message(&self, last: Option<Out>) -> Result<(StatusCode, Bytes), Rejection> {
-        let link = &self.target.link;
-        let failed = |error: &BoxError| rejection(link.name(), error);
+        let failed = |error: &BoxError| self.target.rejection(error);
         match last {
             Some(Out::Answer(message)) => self.answer(message).map_err(|error| failed(&error)),
             Some(Out::Questions(handle, questions)) => self

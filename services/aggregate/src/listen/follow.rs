@@ -15,7 +15,7 @@ use crate::backend::ask::{Media, media, tell};
 use crate::backend::check::has_forgotten;
 use crate::backend::events::Events;
 use crate::backend::handshake::{self, Introduction, Live};
-use crate::backend::request::{listen, post};
+use crate::backend::request::{asking, listen, post};
 use crate::backend::{Link, Speaks};
 use crate::catalog::define_literal;
 use crate::expiry::expired;
@@ -75,11 +75,11 @@ async fn for_session(
     stream: Arc<Stream>,
 ) {
     let mut pause = PAUSE.0;
+    let level = || session.level();
     loop {
-        let level = session.level();
         let round = async {
             let caller = session.caller();
-            let live = upstream.live(session.introduction(&caller), level.as_deref()).await?;
+            let live = upstream.live(session.introduction(&caller), &level).await?;
             let relay = Relay {
                 hub: Arc::clone(&hub),
                 session: Arc::clone(&session),
@@ -159,7 +159,7 @@ async fn for_subscriber(
         if hub.may_hear(session.caller().identity(), &message)
             && let Some(message) = untagged(&message)
         {
-            stream.push(message, Class::Kept);
+            stream.push(message, Class::Coalesced);
         }
     })
     .await;
@@ -189,7 +189,7 @@ pub(super) async fn for_listener(
     let mut pause = PAUSE.0;
     loop {
         let round = async {
-            let live = upstream.live(listening(&listener.caller), None).await?;
+            let live = upstream.live(listening(&listener.caller), &|| None).await?;
             let refuse = |message: Bytes| refuse(Arc::clone(&link), Arc::clone(&live), message);
             read(&upstream, &live, &mut pause, |message| {
                 let updated = is_update(&message);
@@ -219,7 +219,7 @@ struct Closing(Arc<Upstream>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.close(Vec::new());
     }
 }
 
@@ -234,7 +234,8 @@ async fn refuse(link: Arc<Link>, live: Arc<Live>, message: Bytes) {
             r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"method not found"}}}}"#
         )
     };
-    _ = tell(&link, live.sign(post(&link, &live.caller(), answer.into()))).await;
+    let request = live.sign(post(&link, &live.caller(), answer.into()));
+    _ = tell(&link, asking(request, "", None)).await;
 }
 
 /// Reads a stateless backend's `subscriptions/listen` stream, again and again.

@@ -1,12 +1,13 @@
 //! The streams of a session, and the questions that backends have asked on them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 use vmcp_timeout::Pause;
 
 use super::{Upstream, lock};
@@ -21,14 +22,20 @@ const MOST_QUESTIONS: usize = 64;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Talk {
+pub(crate) struct Talk(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Nothing is taken any more: it would belong to a session that is over.
+    ended: bool,
     /// The stream that the client opens by itself.
-    standing: Mutex<Option<Arc<Stream>>>,
-    streams: Mutex<Vec<Arc<Stream>>>,
-    stream_serial: AtomicU32,
-    questions: Mutex<HashMap<u64, Question>>,
-    question_serial: AtomicU64,
-    tasks: Mutex<Vec<AbortHandle>>,
+    standing: Option<Arc<Stream>>,
+    streams: Vec<Arc<Stream>>,
+    stream_serial: u32,
+    /// With the time when they were asked.
+    questions: HashMap<u64, (Question, Instant)>,
+    question_serial: u64,
+    tasks: Vec<AbortHandle>,
 }
 
 /// Where the client's answer to a question goes.
@@ -39,8 +46,8 @@ pub(crate) enum Question {
         upstream: Arc<Upstream>,
         live: Arc<Live>,
         id: Bytes,
-        /// The call's time stands still while the client thinks.
-        pause: Option<Pause>,
+        /// The time of the calls that depend on it stands still while the client thinks.
+        pauses: Vec<Pause>,
         /// Dead once the stream that the question came on is over.
         asker: Weak<()>,
     },
@@ -59,28 +66,41 @@ impl Question {
 }
 
 impl Talk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+
     /// The stream for what belongs to no request, made if there is none.
     pub(crate) fn standing(&self) -> Arc<Stream> {
-        Arc::clone(lock(&self.standing).get_or_insert_with(|| Stream::new(0)))
+        let mut state = self.lock();
+        let ended = state.ended;
+        let stream = state.standing.get_or_insert_with(|| Stream::new(0));
+        if ended {
+            stream.end();
+        }
+        Arc::clone(stream)
     }
 
     /// The standing stream, if the client ever opened it.
     pub(crate) fn listening(&self) -> Option<Arc<Stream>> {
-        lock(&self.standing).clone()
+        self.lock().standing.clone()
     }
 
-    /// A new stream for one answer; `None` when there are too many.
+    /// A new stream for one answer; `None` when there are too many, or the session is over.
     pub(crate) fn open_stream(&self) -> Option<Arc<Stream>> {
-        let mut streams = lock(&self.streams);
-        streams.retain(|stream| !stream.is_over());
-        if streams.len() >= MOST_STREAMS {
-            // One that has ended is only kept to be read again: an answer under way comes first.
-            let ended = streams.iter().position(|stream| stream.has_ended())?;
-            streams.remove(ended);
+        let mut state = self.lock();
+        if state.ended {
+            return None;
         }
-        let number = self.stream_serial.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
-        let stream = Stream::new(number);
-        streams.push(Arc::clone(&stream));
+        state.streams.retain(|stream| !stream.is_over());
+        if state.streams.len() >= MOST_STREAMS {
+            // One that has ended is only kept to be read again: an answer under way comes first.
+            let ended = state.streams.iter().position(|stream| stream.has_ended())?;
+            state.streams.remove(ended);
+        }
+        state.stream_serial = state.stream_serial.wrapping_add(1).max(1);
+        let stream = Stream::new(state.stream_serial);
+        state.streams.push(Arc::clone(&stream));
         Some(stream)
     }
 
@@ -89,65 +109,69 @@ impl Talk {
         if number == 0 {
             return self.listening();
         }
-        lock(&self.streams).iter().find(|stream| stream.number() == number).cloned()
+        self.lock().streams.iter().find(|stream| stream.number() == number).cloned()
     }
 
     /// Keeps a question until it is answered. Its number is the id that the client gets to see;
-    /// `None` when too many are open.
+    /// `None` when too many are open, or the session is over.
     pub(crate) fn ask(&self, question: Question) -> Option<u64> {
-        let mut questions = lock(&self.questions);
-        if questions.len() >= MOST_QUESTIONS {
-            questions.retain(|_, question| question.is_open());
+        let mut state = self.lock();
+        if state.questions.len() >= MOST_QUESTIONS {
+            state.questions.retain(|_, (question, _)| question.is_open());
         }
-        if questions.len() >= MOST_QUESTIONS {
+        if state.questions.len() >= MOST_QUESTIONS || state.ended {
             return None;
         }
-        let number = self.question_serial.fetch_add(1, Ordering::Relaxed) + 1;
-        questions.insert(number, question);
+        state.question_serial += 1;
+        let number = state.question_serial;
+        state.questions.insert(number, (question, Instant::now()));
         Some(number)
     }
 
     /// Takes a question that is answered. It can be answered once.
     pub(crate) fn take(&self, number: u64) -> Option<Question> {
-        lock(&self.questions).remove(&number)
+        self.lock().questions.remove(&number).map(|(question, _)| question)
     }
 
     /// Takes the question that a backend has withdrawn.
     pub(crate) fn withdraw(&self, asked: &Arc<Live>, theirs: &[u8]) -> Option<u64> {
-        let mut questions = lock(&self.questions);
-        let number = questions.iter().find_map(|(number, question)| match question {
+        let mut state = self.lock();
+        let number = state.questions.iter().find_map(|(number, (question, _))| match question {
             Question::Backend { live, id, .. } if Arc::ptr_eq(live, asked) && id == theirs => {
                 Some(*number)
             }
             Question::Backend { .. } | Question::Call(_) => None,
         })?;
-        questions.remove(&number);
+        state.questions.remove(&number);
         Some(number)
     }
 
-    /// Lets a task end with the session.
+    /// Lets a task end with the session, which may be over already.
     pub(crate) fn own(&self, task: AbortHandle) {
-        let mut tasks = lock(&self.tasks);
-        tasks.retain(|task| !task.is_finished());
-        tasks.push(task);
+        let mut state = self.lock();
+        if state.ended {
+            return task.abort();
+        }
+        state.tasks.retain(|task| !task.is_finished());
+        state.tasks.push(task);
     }
 
-    pub(crate) fn prune(&self) {
-        let mut streams = lock(&self.streams);
-        streams.retain(|stream| !stream.is_over());
-        if streams.is_empty() {
-            streams.shrink_to_fit();
+    /// Lets go of what is over, and gives back the questions that wait for longer than `patience`.
+    pub(crate) fn prune(&self, patience: Duration) -> Vec<Question> {
+        let mut state = self.lock();
+        state.streams.retain(|stream| !stream.is_over());
+        if state.streams.is_empty() {
+            state.streams.shrink_to_fit();
         }
-        lock(&self.tasks).retain(|task| !task.is_finished());
-        lock(&self.questions).retain(|_, question| question.is_open());
+        state.tasks.retain(|task| !task.is_finished());
+        state.questions.retain(|_, (question, _)| question.is_open());
+        let expired = state.questions.extract_if(|_, (_, asked)| asked.elapsed() >= patience);
+        expired.map(|(_, (question, _))| question).collect()
     }
 
     pub(crate) fn end(&self) {
-        lock(&self.tasks).drain(..).for_each(|task| task.abort());
-        lock(&self.questions).clear();
-        lock(&self.streams).drain(..).for_each(|stream| stream.end());
-        if let Some(standing) = lock(&self.standing).take() {
-            standing.end();
-        }
+        let state = std::mem::replace(&mut *self.lock(), State { ended: true, ..State::default() });
+        state.tasks.into_iter().for_each(|task| task.abort());
+        state.streams.into_iter().chain(state.standing).for_each(|stream| stream.end());
     }
 }

@@ -4,19 +4,29 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
+use futures_util::future::join_all;
+use http::Request;
+use http_body_util::Full;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use vmcp_core::{BoxError, Trail};
 
 use super::lock;
 use crate::backend::Link;
-use crate::backend::ask::ask;
+use crate::backend::ask::{ask, tell};
 use crate::backend::handshake::{self, Introduction, Live};
 use crate::backend::request::{asking, post};
 use crate::catalog::define_literal;
 
 /// How often a session that is to end is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a session is kept open for the cancellations of its calls to arrive.
+const CANCELLATION_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The level that a client set for log messages, as JSON; it may change at any time.
+pub(crate) type Level<'a> = &'a (dyn Fn() -> Option<Box<[u8]>> + Sync);
 
 /// The most resources that one session can subscribe to at one backend.
 const MOST_SUBSCRIPTIONS: usize = 1024;
@@ -37,6 +47,8 @@ struct Extra {
     /// Resources that the client wants to hear of.
     subscriptions: Vec<Box<str>>,
     listener: Option<AbortHandle>,
+    /// Nothing is listened to any more.
+    ended: bool,
 }
 
 impl Upstream {
@@ -53,7 +65,7 @@ impl Upstream {
     pub(crate) async fn live(
         &self,
         who: Introduction<'_>,
-        level: Option<&[u8]>,
+        level: Level<'_>,
     ) -> Result<Arc<Live>, BoxError> {
         match self.live.load_full() {
             Some(live) => {
@@ -68,7 +80,7 @@ impl Upstream {
     async fn open_session(
         &self,
         who: Introduction<'_>,
-        level: Option<&[u8]>,
+        level: Level<'_>,
     ) -> Result<Arc<Live>, BoxError> {
         let _guard = self.opening.lock().await;
         if let Some(live) = self.live.load_full() {
@@ -76,11 +88,8 @@ impl Upstream {
         }
         let (opened, _) = handshake::open(&self.link, who).await?;
         let live = opened.live();
-        if let Some(level) = level.filter(|_| live.logs) {
-            let level = String::from_utf8_lossy(level);
-            let params = format!("{{\"level\":{level}}}");
-            _ = self.set(live, "logging/setLevel", &params, who.cause).await;
-        }
+        let mut known = None;
+        self.follow_level(live, level, &mut known, who.cause).await;
         for uri in self.subscriptions() {
             let uri = String::from_utf8_lossy(&define_literal(&uri)).into_owned();
             let params = format!("{{\"uri\":{uri}}}");
@@ -88,7 +97,31 @@ impl Upstream {
         }
         let live = opened.keep();
         self.live.store(Some(Arc::clone(&live)));
+        // Who set another one meanwhile did not see this session, or is seen here.
+        self.follow_level(&live, level, &mut known, who.cause).await;
         Ok(live)
+    }
+
+    /// Tells a session the level of its log until it is the `known` one.
+    async fn follow_level(
+        &self,
+        live: &Live,
+        level: Level<'_>,
+        known: &mut Option<Box<[u8]>>,
+        cause: Option<&Trail>,
+    ) {
+        while let Some(level) = level().filter(|_| live.logs)
+            && known.as_ref() != Some(&level)
+        {
+            self.set_level(live, &level, cause).await;
+            *known = Some(level);
+        }
+    }
+
+    /// Sets the level of a session's log, which is JSON. A backend that refuses it says what it likes.
+    pub(crate) async fn set_level(&self, live: &Live, level: &[u8], cause: Option<&Trail>) {
+        let params = format!("{{\"level\":{}}}", String::from_utf8_lossy(level));
+        _ = self.set(live, "logging/setLevel", &params, cause).await;
     }
 
     /// The session, if it is open.
@@ -136,11 +169,11 @@ impl Upstream {
         lock(&self.extra).as_ref().map(|extra| extra.subscriptions.clone()).unwrap_or_default()
     }
 
-    /// Starts listening to the backend with `start`, unless somebody does.
+    /// Starts listening to the backend with `start`, unless that is done already, or the relation is over.
     pub(crate) fn listen_with(&self, start: impl FnOnce() -> AbortHandle) {
         let mut extra = lock(&self.extra);
-        let listener = &mut extra.get_or_insert_default().listener;
-        if listener.as_ref().is_none_or(AbortHandle::is_finished) {
+        let Extra { listener, ended, .. } = &mut **extra.get_or_insert_default();
+        if !*ended && listener.as_ref().is_none_or(AbortHandle::is_finished) {
             *listener = Some(start());
         }
     }
@@ -154,19 +187,25 @@ impl Upstream {
         }
     }
 
-    /// Ends the session; the backend is told in the background.
-    pub(crate) fn close(&self) {
-        self.stop_listening();
-        self.leave(false);
+    /// Ends the session, in the background. `cancels` are sent before.
+    pub(crate) fn close(&self, cancels: Vec<Request<Full<Bytes>>>) {
+        self.end_listening();
+        self.leave(false, cancels);
     }
 
     /// Ends the session when the calls in it are over: each ends on the configuration it began with.
     pub(crate) fn retire(&self) {
-        self.stop_listening();
-        self.leave(true);
+        self.end_listening();
+        self.leave(true, Vec::new());
     }
 
-    fn leave(&self, patiently: bool) {
+    /// Stops listening, for good.
+    fn end_listening(&self) {
+        lock(&self.extra).get_or_insert_default().ended = true;
+        self.stop_listening();
+    }
+
+    fn leave(&self, patiently: bool, cancels: Vec<Request<Full<Bytes>>>) {
         let Some(live) = self.live.swap(None).filter(|live| live.can_end()) else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let link = Arc::clone(&self.link);
@@ -175,6 +214,8 @@ impl Upstream {
             while patiently && Arc::strong_count(&live) > 1 {
                 sleep(LOOK).await;
             }
+            let cancels = cancels.into_iter().map(|cancel| tell(&link, cancel));
+            _ = timeout(CANCELLATION_TIMEOUT, join_all(cancels)).await;
             live.close(&link).await;
         });
     }
@@ -183,6 +224,6 @@ impl Upstream {
 /// A call that was on its way when the relation ended may have opened a session since.
 impl Drop for Upstream {
     fn drop(&mut self) {
-        self.leave(true);
+        self.leave(true, Vec::new());
     }
 }

@@ -81,6 +81,57 @@ async fn nothing_grows_without_end_behind_a_client_that_never_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn response_always_has_room() {
+    let large = "x".repeat(MOST_BYTES + 1);
+    for waiting in [Class::Droppable, Class::Kept] {
+        let stream = Stream::new(1);
+        for n in 0..1000 {
+            push(&stream, &n.to_string(), waiting);
+        }
+        stream.finish(Bytes::from(large.clone()));
+        assert!(!push(&stream, "late", Class::Kept));
+        let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
+        assert!(body.len() > large.len(), "{waiting:?}");
+        // It was read to its end: what is kept to be read again is bounded.
+        assert!(stream.lock().bytes <= MOST_BYTES / 4);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn notification_displaces_no_smaller_one_in_vain() {
+    let stream = Stream::new(1);
+    push(&stream, "small", Class::Droppable);
+    assert!(push(&stream, &"x".repeat(MOST_BYTES + 1), Class::Droppable));
+    stream.end();
+    let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
+    assert_eq!(body, "id: 1-1\ndata: small\n\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_stream_takes_messages_again_once_read() {
+    let stream = Stream::new(0);
+    while push(&stream, "message", Class::Kept) {}
+    let mut connection = stream.connect(None, Opening::Plain);
+    read(&mut connection).await;
+    assert!(push(&stream, "news", Class::Kept));
+    assert!(read(&mut connection).await.contains("data: news"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn equal_changes_wait_once() {
+    let stream = Stream::new(0);
+    let mut connection = stream.connect(None, Opening::Plain);
+    for round in 0..2 {
+        for _ in 0..1000 {
+            assert!(push(&stream, "changed", Class::Coalesced));
+        }
+        assert!(push(&stream, "other", Class::Coalesced));
+        let said = read(&mut connection).await;
+        assert_eq!(said.matches("changed").count(), 1, "{round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_silent_stream_shows_that_it_is_alive() {
     let stream = Stream::new(0);
     let mut connection = stream.connect(None, Opening::Plain);

@@ -19,7 +19,7 @@ use vmcp_aggregate::settings::{
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
-    Admission, Backend, Body, BoxError, Caller, Generation, Identity, McpRequest, Trail,
+    Admission, Backend, Body, BoxError, Caller, Generation, Identity, McpRequest, NotSent, Trail,
 };
 
 /// A backend with what it offers to whom, by the member of the list's result.
@@ -174,7 +174,7 @@ impl Fake {
         let mood = *self.mood.lock().unwrap();
         match mood {
             Mood::Well => {}
-            Mood::Dead => return Err("connection refused".into()),
+            Mood::Dead => return Err(NotSent::new("connection refused").into()),
             Mood::Silent => std::future::pending().await,
             Mood::Late(late) => tokio::time::sleep(late).await,
         }

@@ -55,7 +55,9 @@ impl Unreached {
             }
             (_, telemetry) => (telemetry, Around::default()),
         };
-        let service = Outgoing { telemetry, ..outgoing }.stack();
+        // Nor does it say anything to the circuit, which stands where the answers are seen.
+        let inner = breaker.clone().filter(|_| transport != Transport::Sse);
+        let service = Outgoing { telemetry, breaker: inner, ..outgoing }.stack();
         BackendSettings {
             backend,
             uri,

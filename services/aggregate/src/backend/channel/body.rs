@@ -11,17 +11,14 @@ use vmcp_wire::sse;
 
 use super::desk::Desk;
 use super::inbox::{Inbox, Item, Reading};
-use super::outbox::Outbox;
 
-/// What comes for one request. Dropped before the answer has come, it tells the backend that nobody
-/// waits for it any more (MCP 2024-11-05, Cancellation).
+/// What comes for one request, which waits no more when this is dropped.
 #[derive(Debug)]
 pub(super) struct Answer {
     desk: Arc<Desk>,
     inbox: Arc<Inbox>,
     reading: Reading,
     id: Bytes,
-    cancel: Option<Box<Outbox>>,
 }
 
 /// Messages as events.
@@ -40,17 +37,7 @@ enum Source {
 
 impl Answer {
     pub(super) fn new(desk: Arc<Desk>, inbox: &Arc<Inbox>, id: Bytes) -> Self {
-        Self { desk, inbox: Arc::clone(inbox), reading: inbox.read(), id, cancel: None }
-    }
-
-    /// What the backend is told with that nobody waits.
-    pub(super) fn cancel_with(&mut self, outbox: Outbox) {
-        self.cancel = Some(Box::new(outbox));
-    }
-
-    /// The backend has not begun with it: there is nothing to cancel.
-    pub(super) fn give_up(&mut self) {
-        self.cancel = None;
+        Self { desk, inbox: Arc::clone(inbox), reading: inbox.read(), id }
     }
 
     pub(super) async fn next(&mut self) -> Option<Item> {
@@ -60,18 +47,7 @@ impl Answer {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        let waited = self.desk.leave(&self.id, &self.inbox);
-        if let Some(outbox) = self.cancel.take().filter(|_| waited)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let message = [
-                &br#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"#[..],
-                &self.id,
-                b"}}",
-            ]
-            .concat();
-            runtime.spawn(async move { outbox.post(message.into()).await.map(drop) });
-        }
+        self.desk.leave(&self.id, &self.inbox);
     }
 }
 

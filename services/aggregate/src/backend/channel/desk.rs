@@ -83,15 +83,14 @@ impl Desk {
         Ok(inbox)
     }
 
-    /// Takes a request out, if it still waits with this inbox: whether it did.
-    pub(crate) fn leave(&self, id: &[u8], inbox: &Arc<Inbox>) -> bool {
+    /// Takes a request out, if it still waits with this inbox.
+    pub(crate) fn leave(&self, id: &[u8], inbox: &Arc<Inbox>) {
         let mut state = self.lock();
         let waits = |entry: &Entry| entry.id == id && Arc::ptr_eq(&entry.inbox, inbox);
         let index = state.waiting.iter().position(waits);
         if let Some(index) = index {
             state.waiting.remove(index);
         }
-        index.is_some() && !state.over
     }
 
     /// The client no longer wants an answer, and the backend need not send one.

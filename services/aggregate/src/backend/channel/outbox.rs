@@ -4,15 +4,13 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderValue};
 use http::request::Parts;
 use http::{Extensions, Method, Request, Response, Uri};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::Full;
 use tower::ServiceExt;
 use vmcp_core::{Body, BoxError};
 
+use crate::backend::ask::drain;
 use crate::backend::request::{LAST_EVENT, SESSION};
 use crate::settings::BackendService;
-
-/// The largest body that is read of the answer to a post, which says nothing.
-const LARGEST: usize = 64 << 10;
 
 /// Posts messages on behalf of whoever made the request that it was made of.
 #[derive(Clone, Debug)]
@@ -45,8 +43,7 @@ impl Outbox {
         if !response.status().is_success() {
             return Ok(Some(response));
         }
-        // Read to its end, the connection can be used again.
-        _ = Limited::new(response.into_body(), LARGEST).collect().await;
+        drain(response).await;
         Ok(None)
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use vmcp_core::{BoxError, Generation, Identity, Rejection, Trail};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
 use super::super::session_to_stateless::needed;
-use super::super::{Call, Target};
+use super::super::{Call, Cancellation};
 use super::{CAPABILITIES, LEVEL, meta};
 use crate::backend::Link;
 use crate::backend::ask::tell;
@@ -28,22 +28,16 @@ use crate::park::{Out, Outlet};
 /// once come in one round.
 const GATHER: Duration = Duration::from_millis(25);
 
+/// Why a backend need not go on with a suspended call.
+const NO_ANSWER: &str = "the client did not answer in time";
+const TOKEN_EXPIRED: &str = "the client's token expired";
+
 /// The most questions of one round.
 const MOST_QUESTIONS: usize = 16;
-
-/// Tells the backend that a call is over, unless it is answered.
-pub(super) struct Cancelling {
-    link: Arc<Link>,
-    live: Arc<Live>,
-    id: Bytes,
-    cause: Option<Trail>,
-    armed: bool,
-}
 
 pub(super) struct RunningCall {
     hub: Arc<Hub>,
     caller: Identity,
-    link: Arc<Link>,
     live: Arc<Live>,
     events: Events,
     /// The id that the backend was given, which is its progress token too.
@@ -53,7 +47,7 @@ pub(super) struct RunningCall {
     capabilities: Bytes,
     /// Whether the client wants to see log messages.
     logs: bool,
-    cancelling: Cancelling,
+    cancellation: Cancellation,
     hold: Hold,
     /// The client's last request of it, if anybody wants to know.
     cause: Option<Trail>,
@@ -76,48 +70,12 @@ enum Step {
     Over(Out),
 }
 
-impl Cancelling {
-    pub(super) fn new(
-        link: &Arc<Link>,
-        live: &Arc<Live>,
-        id: Bytes,
-        cause: Option<&Trail>,
-    ) -> Self {
-        let (link, live) = (Arc::clone(link), Arc::clone(live));
-        Self { link, live, id, cause: cause.cloned(), armed: true }
-    }
-
-    pub(super) fn disarm(&mut self) {
-        self.armed = false;
-    }
-}
-
-impl Drop for Cancelling {
-    fn drop(&mut self) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if !self.armed {
-            return;
-        }
-        let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
-        let id = String::from_utf8_lossy(&self.id).into_owned();
-        let message = format!(
-            r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id},"reason":"the client is gone"}}}}"#
-        );
-        let cause = self.cause.take();
-        runtime.spawn(async move {
-            let request = live.sign(post(&link, &live.caller(), message.into()));
-            tell(&link, asking(request, "notifications/cancelled", cause.as_ref())).await
-        });
-    }
-}
-
 impl RunningCall {
     pub(super) fn new(
         call: &Call,
-        target: &Target,
         live: Arc<Live>,
         events: Events,
-        cancelling: Cancelling,
+        cancellation: Cancellation,
         hold: Hold,
         expected: &Expected,
     ) -> Self {
@@ -125,61 +83,77 @@ impl RunningCall {
         Self {
             hub: Arc::clone(&call.hub),
             caller: call.caller.identity().clone(),
-            link: Arc::clone(&target.link),
             live,
             events,
             id: expected.id.clone(),
             token: bytes("progressToken"),
             capabilities: bytes(CAPABILITIES).unwrap_or_default(),
             logs: meta(call, LEVEL).is_some(),
-            cancelling,
+            cancellation,
             hold,
             cause: call.cause().cloned(),
             asked: 0,
         }
     }
 
+    fn link(&self) -> &Arc<Link> {
+        &self.cancellation.upstream.link
+    }
+
     /// Runs until the answer, or until the client is gone.
     pub(super) async fn run(mut self, first: Bytes, mut outlet: Outlet) {
         let mut asked: Vec<Asked> = Vec::new();
+        // When the client is asked what has gathered by then.
+        let mut round = Instant::now();
         let mut next = Some(first);
         loop {
             let step = if let Some(message) = next.take() {
                 self.step(message, &outlet).await
             } else {
                 tokio::select! {
-                    event = self.events.next() => match event {
-                        Some(Ok(event)) => self.step(event.data, &outlet).await,
-                        Some(Err(error)) => Step::Over(Out::Failed(error)),
-                        None => Step::Over(Out::Failed(Failure::Ended.into())),
-                    },
-                    () = outlet.closed() => return,
-                    () = sleep(GATHER), if !asked.is_empty() => {
+                    // What has come counts before who has gone.
+                    biased;
+                    () = sleep_until(round), if !asked.is_empty() => {
                         match self.park(std::mem::take(&mut asked), outlet).await {
                             Some(resumed) => outlet = resumed,
                             None => return,
                         }
                         continue;
                     }
+                    event = self.events.next() => match event {
+                        Some(Ok(event)) => self.step(event.data, &outlet).await,
+                        Some(Err(error)) => Step::Over(Out::Failed(error)),
+                        None => Step::Over(Out::Failed(Failure::Ended.into())),
+                    },
+                    () = outlet.closed() => return,
                 }
             };
             match step {
                 Step::More => {}
-                Step::Asked(question) => asked.push(question),
-                Step::Over(out) => {
-                    if matches!(out, Out::Answer(_)) {
-                        self.cancelling.disarm();
+                Step::Asked(question) => {
+                    if asked.is_empty() {
+                        round = Instant::now() + GATHER;
                     }
-                    _ = outlet.send(out).await;
-                    return;
+                    asked.push(question);
                 }
+                Step::Over(out) => return self.end(out, &outlet).await,
             }
             if asked.len() > MOST_QUESTIONS {
                 let error: BoxError = Failure::Question("asked too much at once").into();
-                _ = outlet.send(Out::Failed(error)).await;
-                return;
+                return self.end(Out::Failed(error), &outlet).await;
             }
         }
+    }
+
+    /// Says what came of the call. Whatever the client hears of it, the backend hears first that it is over.
+    async fn end(&mut self, out: Out, outlet: &Outlet) {
+        match &out {
+            Out::Answer(_) => _ = self.cancellation.disarm(),
+            Out::Failed(error) => self.cancellation.failed(error),
+            Out::Refused(_) => self.cancellation.send("the client cannot be asked"),
+            Out::Message(_) | Out::Questions(..) => {}
+        }
+        _ = outlet.send(out).await;
     }
 
     async fn step(&mut self, message: Bytes, outlet: &Outlet) -> Step {
@@ -206,12 +180,12 @@ impl RunningCall {
     /// A notification in the client's terms; `None` if it is not for the client.
     fn notification(&self, method: &str, params: &Params, message: Bytes) -> Option<Bytes> {
         if let Some(kind) = kind_of_change(&message) {
-            match &self.link.own {
+            match &self.link().own {
                 Some(owns) => {
                     owns.changed(&self.caller);
                     self.hub.tell_caller(&self.caller, &[kind]);
                 }
-                None => self.link.list_changed(kind, Generation::Stateful),
+                None => self.link().list_changed(kind, Generation::Stateful),
             }
             return None;
         }
@@ -268,7 +242,7 @@ impl RunningCall {
         while !asked.is_empty() {
             let Some(mut place) = hub.parked.park(&self.caller) else {
                 let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
-                _ = outlet.send(Out::Refused(refusal)).await;
+                self.end(Out::Refused(refusal), &outlet).await;
                 return None;
             };
             let questions =
@@ -279,8 +253,13 @@ impl RunningCall {
             let token = left(&self.caller).unwrap_or(Duration::MAX);
             let patience = hub.limits.parked_for.min(token);
             let resume = tokio::select! {
-                waited = timeout(patience, &mut place.resumed) => waited.ok()?.ok()?,
-                () = ended(&self.caller) => return None,
+                waited = timeout(patience, &mut place.resumed) => waited.ok().and_then(Result::ok),
+                () = ended(&self.caller) => None,
+            };
+            let Some(resume) = resume else {
+                let expired = left(&self.caller).is_some_and(|left| left.is_zero());
+                self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
+                return None;
             };
             outlet = resume.outlet;
             self.caller = resume.caller.identity().clone();
@@ -305,7 +284,7 @@ impl RunningCall {
 
     /// Answers a question of the backend.
     fn reply(&self, id: &[u8], ending: &[u8]) -> impl Future<Output = ()> + Send + use<> {
-        let (link, live) = (Arc::clone(&self.link), Arc::clone(&self.live));
+        let (link, live) = (Arc::clone(self.link()), Arc::clone(&self.live));
         let message = [b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",", ending].concat();
         let request = live.sign(post(&link, &live.caller(), message.into()));
         let request = asking(request, "", self.cause.as_ref());

@@ -1,0 +1,618 @@
+//! Calls under way: questions, timeouts, cancellations, streams, and the end of sessions.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, sleep, timeout};
+use vmcp_aggregate::Gateway;
+use vmcp_aggregate::settings::PartialFailure;
+use vmcp_breaker::{Breaker, State};
+use vmcp_core::{Backend, Body, Generation};
+
+use crate::fake::with;
+use crate::script::{LIMIT, PendingCall, ScriptedBackend, ScriptedClient, Wire, messages, text};
+
+const STATEFUL: Generation = Generation::Stateful;
+const STATELESS: Generation = Generation::Stateless;
+const CLIENTS: [Generation; 2] = [STATEFUL, STATELESS];
+
+/// The ways in which a backend can ask a client that is not its own generation's, or is.
+const ASKING: [(Generation, Wire); 4] = [
+    (STATEFUL, Wire::Stateful),
+    (STATEFUL, Wire::Sse),
+    (STATELESS, Wire::Stateful),
+    (STATELESS, Wire::Sse),
+];
+
+struct Pair {
+    gateway: Gateway,
+    backend: Arc<ScriptedBackend>,
+    calls: UnboundedReceiver<PendingCall>,
+    client: ScriptedClient,
+}
+
+async fn guarded(client: Generation, wire: Wire, breaker: Option<Breaker>) -> Pair {
+    let (backend, calls) = ScriptedBackend::new("be", wire);
+    let gateway = with(vec![backend.settings(breaker)], PartialFailure::BestEffort).await;
+    let client = ScriptedClient::new(&gateway, client, "alice").await;
+    Pair { gateway, backend, calls, client }
+}
+
+async fn paired(client: Generation, wire: Wire) -> Pair {
+    guarded(client, wire, None).await
+}
+
+fn question(id: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params":
+        {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}})
+}
+
+fn progress(token: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params":
+        {"progressToken": token, "progress": 1}})
+}
+
+fn done() -> Value {
+    json!({"content": [], "resultType": "complete"})
+}
+
+/// Everything that is sent within `time`.
+async fn read_for(body: &mut Body, time: Duration) -> String {
+    let mut said = String::new();
+    let read = async {
+        while let Some(frame) = body.frame().await {
+            said += &String::from_utf8_lossy(&frame.unwrap().into_data().unwrap());
+        }
+    };
+    _ = timeout(time, read).await;
+    said
+}
+
+/// Answers the question that a call was interrupted by, after `thinking`, and gives what came of the call.
+async fn answer_after(pair: &Pair, thinking: Duration, id: u64) -> tokio::task::JoinHandle<String> {
+    let call = pair.client.call(id, "t").await;
+    let mut body = call.into_body();
+    if pair.client.generation == STATELESS {
+        let asked = messages(&text(body).await).pop().unwrap();
+        assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+        sleep(thinking).await;
+        let questions = asked["result"]["inputRequests"].as_object().unwrap();
+        let answers: Value = questions
+            .keys()
+            .map(|key| (key.clone(), json!({"action": "accept"})))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+        let params = json!({"name": "be_t", "arguments": {}, "inputResponses": answers,
+            "requestState": asked["result"]["requestState"]});
+        let client = pair.client.clone();
+        return tokio::spawn(async move {
+            text(client.request(&json!(id + 1), "tools/call", params).await.into_body()).await
+        });
+    }
+    let said = read_for(&mut body, Duration::from_millis(5)).await;
+    let asked =
+        messages(&said).into_iter().find(|it| it["method"] == "elicitation/create").unwrap();
+    sleep(thinking).await;
+    assert_eq!(pair.client.reply(&asked["id"], json!({"action": "accept"})).await.status(), 202);
+    tokio::spawn(async move { text(body).await })
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_stops_idle_clock_exactly() {
+    for (client, wire) in ASKING {
+        for (works, answered) in [(29_500, true), (30_500, false)] {
+            let mut pair = paired(client, wire).await;
+            let (sender, took) = tokio::sync::oneshot::channel();
+            let mut calls = pair.calls;
+            pair.calls = tokio::sync::mpsc::unbounded_channel().1;
+            let backend = Arc::clone(&pair.backend);
+            tokio::spawn(async move {
+                let mut call = calls.recv().await.unwrap();
+                sleep(Duration::from_secs(20)).await;
+                call.say(&question("q"));
+                while backend.messages("").is_empty() {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                sleep(Duration::from_millis(works)).await;
+                _ = sender.send(call.answer(&done()));
+            });
+            let call = answer_after(&pair, Duration::from_millis(29_700), 1).await;
+            let began = Instant::now();
+            let said = call.await.unwrap();
+            let last = messages(&said).pop().unwrap();
+            assert_eq!(last["result"].is_object(), answered, "{client:?} {wire:?}: {said}");
+            if !answered {
+                let waited = began.elapsed();
+                let exact = waited.abs_diff(LIMIT) < Duration::from_millis(100);
+                assert!(exact, "{client:?} {wire:?}: {waited:?}");
+            }
+            _ = took.await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_on_standing_stream_stops_the_clock() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    let mut standing = pair.client.stand(None).await.into_body();
+    let warm = pair.client.begin(1, "t");
+    pair.calls.recv().await.unwrap().answer(&done());
+    warm.await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let call = pair.client.begin(2, "t");
+    let pending = pair.calls.recv().await.unwrap();
+    sleep(Duration::from_secs(20)).await;
+    let stream = {
+        let sessions = pair.backend.sessions.lock().unwrap();
+        sessions[&pending.session].last().unwrap().clone()
+    };
+    stream.send(format!("data: {}\n\n", question("q")).into()).unwrap();
+    let said = read_for(&mut standing, Duration::from_millis(10)).await;
+    let asked = messages(&said).pop().unwrap();
+    sleep(Duration::from_secs(60)).await;
+    pair.client.reply(&asked["id"], json!({"action": "accept"})).await;
+    sleep(Duration::from_secs(9)).await;
+    pending.answer(&done());
+    let said = call.await.unwrap();
+    assert!(said.contains("\"result\""), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn timed_out_call_is_retryable_only_when_repeatable() {
+    for (client, wire) in
+        ASKING.into_iter().chain([(STATEFUL, Wire::Stateless), (STATELESS, Wire::Stateless)])
+    {
+        let mut pair = paired(client, wire).await;
+        for (id, tool, retryable) in [(1, "t", false), (2, "look", true)] {
+            let call = pair.client.begin(id, tool);
+            let _never = pair.calls.recv().await.unwrap();
+            let said = messages(&call.await.unwrap()).pop().unwrap();
+            assert_eq!(said["error"]["data"]["retryable"], retryable, "{client:?} {wire:?} {said}");
+        }
+        // A request that was not sent may be sent again.
+        pair.backend.is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_call_is_cancelled_once_when_timed_out() {
+    for (client, wire) in ASKING {
+        for streams in [false, true] {
+            let mut pair = paired(client, wire).await;
+            let call = pair.client.begin(7, "t");
+            let mut pending = pair.calls.recv().await.unwrap();
+            if streams {
+                let token = pending.message["params"]["_meta"]["progressToken"].clone();
+                pending.say(&progress(&token));
+            }
+            let said = call.await.unwrap();
+            assert!(said.contains("in time"), "{said}");
+            sleep(Duration::from_secs(1)).await;
+            let reasons = pair.backend.cancellations();
+            assert_eq!(reasons.len(), 1, "{client:?} {wire:?} {streams}: {reasons:?}");
+            assert!(reasons[0].contains("30s"), "{client:?} {wire:?}: {reasons:?}");
+            let sent = pair.backend.messages("notifications/cancelled");
+            assert_eq!(sent[0]["params"]["requestId"], pending.message["id"]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_connection_cancels_stateless_call_once() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        for streams in [false, true] {
+            let mut pair = paired(STATELESS, wire).await;
+            let call = pair.client.begin(7, "t");
+            let mut pending = pair.calls.recv().await.unwrap();
+            if streams {
+                let token = pending.message["params"]["_meta"]["progressToken"].clone();
+                pending.say(&progress(&token));
+                sleep(Duration::from_millis(1)).await;
+            }
+            call.abort();
+            sleep(Duration::from_secs(60)).await;
+            assert_eq!(
+                pair.backend.cancellations(),
+                ["the client disconnected"],
+                "{wire:?} {streams}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_connection_leaves_session_call_running() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        let mut pair = paired(STATEFUL, wire).await;
+        for answers in [true, false] {
+            let call = pair.client.begin(7, "t");
+            let pending = pair.calls.recv().await.unwrap();
+            call.abort();
+            sleep(Duration::from_secs(10)).await;
+            assert_eq!(pair.backend.cancellations(), [""; 0], "{wire:?}");
+            if answers {
+                assert!(pending.answer(&done()), "{wire:?}");
+                sleep(2 * LIMIT).await;
+                assert_eq!(pair.backend.cancellations(), [""; 0], "{wire:?}");
+            } else {
+                sleep(2 * LIMIT).await;
+                let reasons = pair.backend.cancellations();
+                assert_eq!(reasons.len(), 1, "{wire:?}: {reasons:?}");
+                assert!(reasons[0].contains("30s"), "{wire:?}: {reasons:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_own_cancellation_is_the_only_one() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        for streams in [false, true] {
+            let mut pair = paired(STATEFUL, wire).await;
+            let call = pair.client.begin(7, "t");
+            let mut pending = pair.calls.recv().await.unwrap();
+            if streams {
+                pending.say(&progress(&json!(7)));
+                sleep(Duration::from_millis(1)).await;
+            }
+            let cancel = json!({"requestId": 7, "reason": "changed my mind"});
+            pair.client.notify("notifications/cancelled", cancel.clone()).await;
+            pair.client.notify("notifications/cancelled", cancel).await;
+            sleep(3 * LIMIT).await;
+            assert!(call.is_finished(), "{wire:?} {streams}");
+            assert_eq!(pair.backend.cancellations(), ["changed my mind"], "{wire:?} {streams}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answered_call_is_never_cancelled() {
+    for (client, wire) in ASKING {
+        let mut pair = paired(client, wire).await;
+        for (id, code) in [(1, 500), (2, 503), (3, 401), (4, 200)] {
+            let call = pair.client.begin(id, "t");
+            let mut pending = pair.calls.recv().await.unwrap();
+            match (code, wire) {
+                // A status is no answer there.
+                (_, Wire::Sse) => _ = pending.answer(&done()),
+                (200, _) => {
+                    let token = pending.message["params"]["_meta"]["progressToken"].clone();
+                    pending.say(&progress(&token));
+                    pending.answer(&done());
+                }
+                (code, _) => pending.refuse(code),
+            }
+            call.await.unwrap();
+        }
+        // An answer that is not one.
+        if wire == Wire::Stateful {
+            let call = pair.client.begin(5, "t");
+            let body = Body::from(Bytes::from_static(b"{\"oops\":1}"));
+            pair.calls.recv().await.unwrap().respond(200, "application/json", body);
+            call.await.unwrap();
+        }
+        pair.client.notify("notifications/cancelled", json!({"requestId": 4})).await;
+        sleep(2 * LIMIT).await;
+        assert_eq!(pair.backend.cancellations(), [""; 0], "{client:?} {wire:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unsent_call_is_not_cancelled() {
+    for (client, wire) in ASKING {
+        let mut pair = paired(client, wire).await;
+        let call = pair.client.begin(1, "t");
+        pair.calls.recv().await.unwrap().answer(&done());
+        call.await.unwrap();
+        let breaker =
+            Breaker::new(Backend::new("be"), vmcp_breaker::Settings::new(1, LIMIT).unwrap());
+        let settings = pair.backend.settings(Some(breaker.clone()));
+        let settings = vmcp_aggregate::settings::BackendSettings { tuning: 1, ..settings };
+        pair.gateway
+            .reload(crate::fake::settings(vec![settings], PartialFailure::BestEffort, None))
+            .await;
+        breaker.on_probe(vmcp_breaker::Class::Failure);
+        let said = pair.client.begin(2, "t").await.unwrap();
+        assert!(said.contains("left alone"), "{said}");
+        sleep(3 * LIMIT).await;
+        assert_eq!(pair.backend.cancellations(), [""; 0], "{client:?} {wire:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unanswered_question_cancels_with_its_reason() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        let mut pair = paired(STATELESS, wire).await;
+        let call = pair.client.begin(7, "t");
+        let mut pending = pair.calls.recv().await.unwrap();
+        pending.say(&question("q"));
+        assert!(call.await.unwrap().contains("input_required"));
+        sleep(Duration::from_secs(700)).await;
+        assert_eq!(pair.backend.cancellations(), ["the client did not answer in time"], "{wire:?}");
+        assert_eq!(pair.gateway.report().parked_calls, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_of_vanished_session_client_expires() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        let mut pair = paired(STATEFUL, wire).await;
+        let call = pair.client.begin(7, "t");
+        let mut pending = pair.calls.recv().await.unwrap();
+        pending.say(&question("q"));
+        sleep(Duration::from_secs(1)).await;
+        call.abort();
+        sleep(Duration::from_secs(800)).await;
+        let reasons = pair.backend.cancellations();
+        assert_eq!(reasons.len(), 1, "{wire:?}: {reasons:?}");
+        assert!(pending.is_gone() || wire == Wire::Sse);
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(pair.gateway.counts().sessions, 0, "{wire:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn circuit_opens_after_failed_calls_of_any_cell() {
+    for client in CLIENTS {
+        for wire in [Wire::Stateful, Wire::Sse, Wire::Stateless] {
+            let threshold = NonZeroU32::new(3).unwrap();
+            let settings =
+                vmcp_breaker::Settings::new(threshold.get(), Duration::from_secs(600)).unwrap();
+            let breaker = Breaker::new(Backend::new("be"), settings);
+            let mut pair = guarded(client, wire, Some(breaker.clone())).await;
+            let warm = pair.client.begin(1, "t");
+            pair.calls.recv().await.unwrap().answer(&done());
+            warm.await.unwrap();
+            // Between two looks at what the backend offers, which succeed.
+            sleep(Duration::from_secs(5)).await;
+            let mut calls = Vec::new();
+            for id in 2..5 {
+                calls.push((pair.client.begin(id, "t"), pair.calls.recv().await.unwrap()));
+                sleep(Duration::from_millis(100)).await;
+            }
+            for (call, _never) in calls {
+                assert_eq!(breaker.state(), State::Closed, "{client:?} {wire:?}");
+                call.await.unwrap();
+                sleep(Duration::from_millis(10)).await;
+            }
+            assert_eq!(breaker.state(), State::Open, "{client:?} {wire:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn successful_call_closes_circuit_in_any_cell() {
+    for client in CLIENTS {
+        for wire in [Wire::Stateful, Wire::Sse, Wire::Stateless] {
+            let settings = vmcp_breaker::Settings::new(2, Duration::from_secs(10)).unwrap();
+            let breaker = Breaker::new(Backend::new("be"), settings);
+            let mut pair = guarded(client, wire, Some(breaker.clone())).await;
+            let warm = pair.client.begin(1, "t");
+            pair.calls.recv().await.unwrap().answer(&done());
+            warm.await.unwrap();
+            breaker.on_probe(vmcp_breaker::Class::Failure);
+            breaker.on_probe(vmcp_breaker::Class::Failure);
+            assert_eq!(breaker.state(), State::Open);
+            sleep(Duration::from_secs(11)).await;
+            let call = pair.client.begin(2, "t");
+            pair.calls.recv().await.unwrap().answer(&done());
+            assert!(call.await.unwrap().contains("result"), "{client:?} {wire:?}");
+            assert_eq!(breaker.state(), State::Closed, "{client:?} {wire:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_result_passes_waiting_progress() {
+    for (client, wire) in ASKING {
+        let mut pair = paired(client, wire).await;
+        let response = tokio::spawn({
+            let client = pair.client.clone();
+            async move { client.call(7, "t").await }
+        });
+        let mut pending = pair.calls.recv().await.unwrap();
+        let token = pending.message["params"]["_meta"]["progressToken"].clone();
+        for _ in 0..40 {
+            pending.say(&progress(&token));
+        }
+        sleep(Duration::from_millis(1)).await;
+        let large = "x".repeat(6 << 20);
+        pending.answer(
+            &json!({"content": [{"type": "text", "text": large}], "resultType": "complete"}),
+        );
+        sleep(Duration::from_millis(10)).await;
+        let said = text(response.await.unwrap().into_body()).await;
+        assert!(said.contains(&large), "{client:?} {wire:?}: {} bytes", said.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn overflowed_standing_stream_lives_on() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    let mut standing = pair.client.stand(None).await.into_body();
+    let warm = pair.client.begin(1, "t");
+    pair.calls.recv().await.unwrap().answer(&done());
+    warm.await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    let updated = |n: usize| {
+        json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",
+        "params": {"uri": format!("x://{n}")}})
+    };
+    for n in 0..2000 {
+        pair.backend.announce(&updated(n));
+    }
+    sleep(Duration::from_secs(1)).await;
+    let mut last = None;
+    for round in 0..3 {
+        let said = read_for(&mut standing, Duration::from_secs(1)).await;
+        let mut ids = said.lines().filter_map(|line| line.strip_prefix("id: "));
+        last = ids.next_back().map(str::to_owned).or(last);
+        let response = pair.client.stand(last.as_deref()).await;
+        assert_eq!(response.status(), 200, "{round}");
+        standing = response.into_body();
+    }
+    read_for(&mut standing, Duration::from_secs(1)).await;
+    pair.backend.announce(&updated(9999));
+    let said = read_for(&mut standing, Duration::from_secs(1)).await;
+    assert!(said.contains("x://9999"), "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_session_leaves_no_subscription_behind() {
+    for hand in ["initialize", "resources/subscribe"] {
+        let mut pair = paired(STATEFUL, Wire::Stateful).await;
+        let observed = pair.backend.open_sessions();
+        let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        pair.backend.by_hand.lock().unwrap().push(hand);
+        let client = pair.client.clone();
+        let subscribing = tokio::spawn(async move {
+            let params = json!({"uri": "x://r"});
+            text(client.request(&json!(1), "resources/subscribe", params).await.into_body()).await
+        });
+        let pending = pair.calls.recv().await.unwrap();
+        assert_eq!(pair.client.leave().await, 204);
+        if hand == "initialize" {
+            // The test answers in the backend's place, without a session to delete.
+            pending.answer(&json!({"protocolVersion": "2025-11-25", "capabilities": {"resources": {"subscribe": true}}, "serverInfo": {"name": "be", "version": "1"}}));
+        } else {
+            pending.answer(&json!({}));
+        }
+        subscribing.await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(pair.backend.open_sessions(), observed, "{hand}");
+        assert_eq!(pair.backend.standing(), observed, "{hand}");
+        let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        assert_eq!(left, tasks, "{hand}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_does_not_starve_a_question() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        let mut pair = paired(STATELESS, wire).await;
+        let client = pair.client.clone();
+        let call = tokio::spawn(async move { client.call(7, "t").await.into_body() });
+        let mut pending = pair.calls.recv().await.unwrap();
+        let token = pending.message["params"]["_meta"]["progressToken"].clone();
+        pending.say(&progress(&token));
+        let body = call.await.unwrap();
+        pending.say(&question("q"));
+        let began = Instant::now();
+        let reading = tokio::spawn(text(body));
+        while !reading.is_finished() && began.elapsed() < Duration::from_secs(5) {
+            pending.say(&progress(&token));
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(began.elapsed() < Duration::from_millis(100), "{wire:?}");
+        assert!(reading.await.unwrap().contains("input_required"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_level_reaches_session_that_is_being_opened() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    pair.backend.by_hand.lock().unwrap().push("initialize");
+    let call = pair.client.begin(1, "t");
+    let opening = pair.calls.recv().await.unwrap();
+    let id = json!(2);
+    let set = pair.client.request(&id, "logging/setLevel", json!({"level": "debug"}));
+    assert_eq!(timeout(Duration::from_secs(1), set).await.unwrap().status(), 200);
+    pair.backend.sessions.lock().unwrap().insert(String::new(), Vec::new());
+    opening.answer(&json!({"protocolVersion": "2025-11-25", "capabilities": {"logging": {}},
+        "serverInfo": {"name": "be", "version": "1"}}));
+    pair.calls.recv().await.unwrap().answer(&done());
+    call.await.unwrap();
+    let levels = pair.backend.messages("logging/setLevel");
+    assert_eq!(levels.len(), 1);
+    assert_eq!(levels[0]["params"]["level"], "debug");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_backend_delays_no_others_notifications() {
+    let (slow, mut slow_calls) = ScriptedBackend::new("slow", Wire::Stateful);
+    let (fast, mut fast_calls) = ScriptedBackend::new("zfast", Wire::Stateful);
+    let settings = vec![slow.settings(None), fast.settings(None)];
+    let gateway = with(settings, PartialFailure::BestEffort).await;
+    let client = ScriptedClient::new(&gateway, STATEFUL, "alice").await;
+    for (name, calls) in [("slow_t", &mut slow_calls), ("zfast_t", &mut fast_calls)] {
+        let (client, params) = (client.clone(), json!({"name": name}));
+        let call = tokio::spawn(async move {
+            client.request(&json!(1), "tools/call", params).await;
+        });
+        calls.recv().await.unwrap().answer(&done());
+        call.await.unwrap();
+    }
+    slow.by_hand.lock().unwrap().push("logging/setLevel");
+    let setting = tokio::spawn({
+        let client = client.clone();
+        async move {
+            client.request(&json!(2), "logging/setLevel", json!({"level": "info"})).await.status()
+        }
+    });
+    let _never = slow_calls.recv().await.unwrap();
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(fast.messages("logging/setLevel").len(), 1);
+    assert_eq!(setting.await.unwrap(), 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn endless_response_to_notification_is_given_up() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    let call = pair.client.begin(1, "t");
+    let mut pending = pair.calls.recv().await.unwrap();
+    pending.say(&question("q"));
+    sleep(Duration::from_millis(1)).await;
+    *pair.backend.endless.lock().unwrap() = true;
+    let asked = json!(1);
+    let replying = pair.client.reply(&asked, json!({"action": "accept"}));
+    let status = timeout(Duration::from_secs(5), replying).await.expect("it ends").status();
+    assert_eq!(status, 202);
+    pending.answer(&done());
+    assert!(call.await.unwrap().contains("result"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn resumed_stream_without_events_is_resumed_again() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    let call = pair.client.begin(1, "t");
+    let mut pending = pair.calls.recv().await.unwrap();
+    pending.say(&progress(&json!(1)));
+    pending.say_raw("id: e1\nretry: 100\ndata: \n\n");
+    let session = pending.session.clone();
+    drop(pending);
+    // The first resumption brings nothing, the second one the answer.
+    for round in 0..2 {
+        sleep(Duration::from_millis(150)).await;
+        let stream = {
+            let mut sessions = pair.backend.sessions.lock().unwrap();
+            sessions
+                .get_mut(&session)
+                .unwrap()
+                .pop()
+                .unwrap_or_else(|| panic!("resumption {round}"))
+        };
+        if round == 1 {
+            let answer = json!({"jsonrpc": "2.0", "id": 1, "result": done()});
+            stream.send(format!("data: {answer}\n\n").into()).unwrap();
+        }
+    }
+    let said = call.await.unwrap();
+    assert!(said.contains("\"result\""), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_without_id_gets_one_despite_trailing_space() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    let call = pair.client.begin(7, "t");
+    let body = Body::from(Bytes::from_static(
+        b" {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32600,\"message\":\"no\"}} \n\r\t\n",
+    ));
+    pair.calls.recv().await.unwrap().respond(400, "application/json", body);
+    let said: Value = serde_json::from_str(&call.await.unwrap()).unwrap();
+    assert_eq!(said["id"], 7, "{said}");
+}

@@ -1,0 +1,505 @@
+//! A backend of any transport whose calls a test answers by hand, and a client that chooses its ids.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tower::{Layer, ServiceExt};
+use vmcp_aggregate::Gateway;
+use vmcp_aggregate::settings::{Around, BackendService, BackendSettings, Sharing, Transport};
+use vmcp_breaker::{Breaker, BreakerLayer};
+use vmcp_core::{Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent};
+use vmcp_timeout::TimeoutLayer;
+
+/// How long the gateway waits for a backend's next message.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// How a scripted backend is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wire {
+    Stateful,
+    Stateless,
+    Sse,
+}
+
+/// A backend that answers handshakes and lists by itself, and hands calls to the test.
+pub(crate) struct ScriptedBackend {
+    pub(crate) name: &'static str,
+    pub(crate) wire: Wire,
+    pub(crate) offer: Mutex<Value>,
+    pub(crate) received: Mutex<Vec<Value>>,
+    /// Sessions that were opened and not ended, with their streams for what belongs to no request.
+    pub(crate) sessions: Mutex<BTreeMap<String, Vec<UnboundedSender<Bytes>>>>,
+    /// Methods besides `tools/call` that the test answers.
+    pub(crate) by_hand: Mutex<Vec<&'static str>>,
+    /// Whether its responses to notifications and answers never end.
+    pub(crate) endless: Mutex<bool>,
+    /// Whether it cannot be reached.
+    pub(crate) is_away: AtomicBool,
+    calls: UnboundedSender<PendingCall>,
+    serial: AtomicU64,
+}
+
+/// A request that waits for the test's answer. Dropped, it is never answered.
+pub(crate) struct PendingCall {
+    pub(crate) session: String,
+    pub(crate) message: Value,
+    reply: Reply,
+}
+
+enum Reply {
+    Head(oneshot::Sender<Response<Body>>),
+    Stream(UnboundedSender<Bytes>),
+    Over,
+}
+
+/// Frames that a test sends.
+struct Frames(UnboundedReceiver<Bytes>);
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.poll_recv(cx).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
+    }
+}
+
+/// A body that says each second that it is alive.
+struct Endless(Option<Pin<Box<tokio::time::Sleep>>>);
+
+impl http_body::Body for Endless {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let second = || Box::pin(tokio::time::sleep(Duration::from_secs(1)));
+        std::task::ready!(self.0.get_or_insert_with(second).as_mut().poll(cx));
+        self.0 = None;
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b": alive\n\n")))))
+    }
+}
+
+fn event(message: &Value) -> Bytes {
+    format!("data: {message}\n\n").into()
+}
+
+fn respond(code: u16, media: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response.headers_mut().insert("content-type", HeaderValue::from_static(media));
+    response
+}
+
+fn whole(message: &Value) -> Response<Body> {
+    respond(200, "application/json", Body::from(Bytes::from(message.to_string())))
+}
+
+impl PendingCall {
+    /// Sends a message on the call's stream, which the first one opens.
+    pub(crate) fn say(&mut self, message: &Value) -> bool {
+        let event = event(message);
+        match std::mem::replace(&mut self.reply, Reply::Over) {
+            Reply::Head(head) => {
+                let (sender, receiver) = unbounded_channel();
+                _ = sender.send(event);
+                let body = Body::wrap(Frames(receiver));
+                self.reply = Reply::Stream(sender);
+                head.send(respond(200, "text/event-stream", body)).is_ok()
+            }
+            Reply::Stream(stream) => {
+                let sent = stream.send(event).is_ok();
+                self.reply = Reply::Stream(stream);
+                sent
+            }
+            Reply::Over => false,
+        }
+    }
+
+    /// Sends raw bytes on the call's stream, which has to be open.
+    pub(crate) fn say_raw(&mut self, text: &str) {
+        let Reply::Stream(stream) = &self.reply else { panic!("no stream is open") };
+        _ = stream.send(Bytes::copy_from_slice(text.as_bytes()));
+    }
+
+    fn outcome(&self, name: &str, value: &Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": self.message["id"], name: value})
+    }
+
+    /// Answers with a result: as JSON while no stream is open.
+    pub(crate) fn answer(mut self, result: &Value) -> bool {
+        let message = self.outcome("result", result);
+        match std::mem::replace(&mut self.reply, Reply::Over) {
+            Reply::Head(head) => head.send(whole(&message)).is_ok(),
+            Reply::Stream(stream) => stream.send(event(&message)).is_ok(),
+            Reply::Over => false,
+        }
+    }
+
+    /// Answers with an HTTP status alone.
+    pub(crate) fn refuse(self, code: u16) {
+        let Reply::Head(head) = self.reply else { panic!("the answer has begun") };
+        _ = head.send(respond(code, "text/plain", Body::empty()));
+    }
+
+    /// Answers with this body, of which the length is not told.
+    pub(crate) fn respond(self, code: u16, media: &'static str, body: Body) {
+        let Reply::Head(head) = self.reply else { panic!("the answer has begun") };
+        _ = head.send(respond(code, media, body));
+    }
+
+    /// Whether the gateway has let go of the request.
+    pub(crate) fn is_gone(&self) -> bool {
+        match &self.reply {
+            Reply::Head(head) => head.is_closed(),
+            Reply::Stream(stream) => stream.is_closed(),
+            Reply::Over => true,
+        }
+    }
+}
+
+impl ScriptedBackend {
+    pub(crate) fn new(
+        name: &'static str,
+        wire: Wire,
+    ) -> (Arc<Self>, UnboundedReceiver<PendingCall>) {
+        let (calls, pending) = unbounded_channel();
+        let offer = json!({"tools": [{"name": "t"}, {"name": "look", "annotations":
+            {"readOnlyHint": true}}], "resources": [{"uri": "x://r", "name": "r"}]});
+        let backend = Self {
+            name,
+            wire,
+            offer: Mutex::new(offer),
+            received: Mutex::default(),
+            sessions: Mutex::default(),
+            by_hand: Mutex::default(),
+            endless: Mutex::default(),
+            is_away: AtomicBool::new(false),
+            calls,
+            serial: AtomicU64::new(1),
+        };
+        (Arc::new(backend), pending)
+    }
+
+    pub(crate) fn settings(self: &Arc<Self>, breaker: Option<Breaker>) -> BackendSettings {
+        let backend = Arc::clone(self);
+        let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let backend = Arc::clone(&backend);
+            async move { backend.serve(request).await }
+        });
+        let stack = TimeoutLayer::new(LIMIT).layer(service);
+        let inner = breaker.clone().filter(|_| self.wire != Wire::Sse);
+        let service = match inner {
+            Some(breaker) => BackendService::new(BreakerLayer::new(breaker).layer(stack)),
+            None => BackendService::new(stack),
+        };
+        BackendSettings {
+            backend: Backend::new(self.name),
+            uri: http::Uri::from_static("http://be.test/mcp"),
+            transport: match self.wire {
+                Wire::Sse => Transport::Sse,
+                Wire::Stateful | Wire::Stateless => Transport::StreamableHttp,
+            },
+            catalog: Sharing::Shared,
+            service,
+            around: Around::default(),
+            breaker,
+            answer_within: LIMIT,
+            fingerprint: 0,
+            tuning: 0,
+        }
+    }
+
+    /// The messages with this method; answers have none.
+    pub(crate) fn messages(&self, method: &str) -> Vec<Value> {
+        let received = self.received.lock().unwrap();
+        let is = |message: &Value| message["method"].as_str().unwrap_or_default() == method;
+        received.iter().filter(|it| is(it)).cloned().collect()
+    }
+
+    /// The reasons of the cancellations.
+    pub(crate) fn cancellations(&self) -> Vec<String> {
+        let reason = |it: &Value| it["params"]["reason"].as_str().unwrap_or("none").to_owned();
+        self.messages("notifications/cancelled").iter().map(reason).collect()
+    }
+
+    /// How many streams for what belongs to no request are open.
+    pub(crate) fn standing(&self) -> usize {
+        let sessions = self.sessions.lock().unwrap();
+        sessions.values().flatten().filter(|stream| !stream.is_closed()).count()
+    }
+
+    /// Sessions that nobody has ended. One of HTTP+SSE ends with its stream.
+    pub(crate) fn open_sessions(&self) -> usize {
+        let sessions = self.sessions.lock().unwrap();
+        let open = |streams: &&Vec<UnboundedSender<Bytes>>| {
+            self.wire != Wire::Sse || streams.iter().any(|stream| !stream.is_closed())
+        };
+        sessions.values().filter(open).count()
+    }
+
+    /// Sends a message on all streams for what belongs to no request.
+    pub(crate) fn announce(&self, message: &Value) {
+        let sessions = self.sessions.lock().unwrap();
+        for stream in sessions.values().flatten() {
+            _ = stream.send(event(message));
+        }
+    }
+
+    async fn serve(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError> {
+        if self.is_away.load(Ordering::Relaxed) {
+            return Err(NotSent::new("connection refused").into());
+        }
+        let header = request.headers().get("mcp-session-id");
+        let header = header.map(|id| id.to_str().unwrap().to_owned());
+        let posted = request.uri().query().and_then(|query| query.strip_prefix("s="));
+        let session = posted.map(str::to_owned).or(header).unwrap_or_default();
+        match *request.method() {
+            Method::GET => return Ok(self.stand(session)),
+            Method::DELETE => {
+                let message = json!({"method": "DELETE"});
+                self.received.lock().unwrap().push(message);
+                self.sessions.lock().unwrap().remove(&session);
+                return Ok(respond(204, "text/plain", Body::empty()));
+            }
+            _ => {}
+        }
+        let bytes = request.into_body().collect().await?.to_bytes();
+        let message: Value = serde_json::from_slice(&bytes).unwrap();
+        self.received.lock().unwrap().push(message.clone());
+        let opens = message["method"] == "initialize";
+        let known = self.sessions.lock().unwrap().contains_key(&session);
+        if self.wire != Wire::Stateless && !known && !opens {
+            let stateless = message["method"] == "server/discover";
+            return Ok(respond(if stateless { 400 } else { 404 }, "text/plain", Body::empty()));
+        }
+        let response = self.reply(&session, message).await?;
+        Ok(response)
+    }
+
+    fn stand(&self, mut session: String) -> Response<Body> {
+        if self.wire == Wire::Stateless {
+            return respond(405, "text/plain", Body::empty());
+        }
+        let (sender, receiver) = unbounded_channel();
+        if self.wire == Wire::Sse {
+            session = format!("s{}", self.serial.fetch_add(1, Ordering::Relaxed));
+            _ = sender.send(format!("event: endpoint\ndata: /post?s={session}\n\n").into());
+        }
+        self.sessions.lock().unwrap().entry(session).or_default().push(sender);
+        respond(200, "text/event-stream", Body::wrap(Frames(receiver)))
+    }
+
+    /// The stream on which a session of HTTP+SSE is answered.
+    fn answers_on(&self, session: &str) -> Option<UnboundedSender<Bytes>> {
+        if self.wire != Wire::Sse {
+            return None;
+        }
+        self.sessions.lock().unwrap().get(session)?.first().cloned()
+    }
+
+    async fn reply(&self, session: &str, message: Value) -> Result<Response<Body>, BoxError> {
+        let method = message["method"].as_str().unwrap_or_default().to_owned();
+        if method.is_empty() || message.get("id").is_none() {
+            if *self.endless.lock().unwrap() {
+                return Ok(respond(200, "text/event-stream", Body::wrap(Endless(None))));
+            }
+            return Ok(respond(202, "text/plain", Body::empty()));
+        }
+        let stream = self.answers_on(session);
+        let by_hand = self.by_hand.lock().unwrap().iter().any(|it| *it == method);
+        if method == "tools/call" || by_hand {
+            let (head, responded) = oneshot::channel();
+            let (reply, over) = match stream {
+                Some(stream) => (Reply::Stream(stream), true),
+                None => (Reply::Head(head), false),
+            };
+            let session = session.to_owned();
+            _ = self.calls.send(PendingCall { session, message, reply });
+            if over {
+                return Ok(respond(202, "text/plain", Body::empty()));
+            }
+            // A call that the test drops is never answered.
+            return match responded.await {
+                Ok(response) => Ok(response),
+                Err(_) => std::future::pending().await,
+            };
+        }
+        let mut opened = None;
+        if method == "initialize" && self.wire == Wire::Stateful {
+            let id = format!("s{}", self.serial.fetch_add(1, Ordering::Relaxed));
+            self.sessions.lock().unwrap().insert(id.clone(), Vec::new());
+            opened = HeaderValue::from_str(&id).ok();
+        }
+        let answer = match self.result(&method) {
+            Some(result) => json!({"jsonrpc": "2.0", "id": message["id"], "result": result}),
+            None => json!({"jsonrpc": "2.0", "id": message["id"], "error":
+                {"code": -32601, "message": "method not found"}}),
+        };
+        if let Some(stream) = stream {
+            _ = stream.send(event(&answer));
+            return Ok(respond(202, "text/plain", Body::empty()));
+        }
+        let mut response = whole(&answer);
+        if let Some(id) = opened {
+            response.headers_mut().insert("mcp-session-id", id);
+        }
+        Ok(response)
+    }
+
+    fn result(&self, method: &str) -> Option<Value> {
+        let stateless = self.wire == Wire::Stateless;
+        let capabilities = json!({"tools": {"listChanged": true}, "logging": {},
+            "resources": {"subscribe": true}});
+        let list = |member: &str| {
+            let offer = self.offer.lock().unwrap();
+            json!({member: offer.get(member).cloned().unwrap_or_else(|| json!([])),
+                   "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
+        };
+        Some(match method {
+            "server/discover" if stateless => json!({"supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}, "resources": {}}, "resultType": "complete"}),
+            "initialize" if !stateless => json!({"protocolVersion": "2025-11-25",
+                "capabilities": capabilities, "serverInfo": {"name": self.name, "version": "1"}}),
+            "tools/list" => list("tools"),
+            "prompts/list" => list("prompts"),
+            "resources/list" => list("resources"),
+            "resources/templates/list" => list("resourceTemplates"),
+            "ping" | "logging/setLevel" | "resources/subscribe" | "resources/unsubscribe"
+                if !stateless =>
+            {
+                json!({})
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// A client that chooses its ids.
+#[derive(Clone)]
+pub(crate) struct ScriptedClient {
+    gateway: Gateway,
+    pub(crate) generation: Generation,
+    pub(crate) identity: Identity,
+    pub(crate) session: Option<HeaderValue>,
+}
+
+impl ScriptedClient {
+    pub(crate) async fn new(gateway: &Gateway, generation: Generation, subject: &str) -> Self {
+        let identity = Identity::new("https://idp.test", subject);
+        let mut client = Self { gateway: gateway.clone(), generation, identity, session: None };
+        if generation == Generation::Stateful {
+            let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+                               "clientInfo": {"name": "c", "version": "1"}});
+            let response = client.request(&json!(0), "initialize", hello).await;
+            client.session = response.headers().get("mcp-session-id").cloned();
+            assert!(client.session.is_some());
+        }
+        client
+    }
+
+    pub(crate) async fn request(
+        &self,
+        id: &Value,
+        method: &str,
+        mut params: Value,
+    ) -> Response<Body> {
+        if self.generation == Generation::Stateless {
+            let mut meta = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+            });
+            if let Some(token) = params["_meta"].get("progressToken") {
+                meta["progressToken"] = token.clone();
+            }
+            params["_meta"] = meta;
+        }
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.post(&message).await
+    }
+
+    /// Calls a tool of the backend `be`.
+    pub(crate) async fn call(&self, id: u64, tool: &str) -> Response<Body> {
+        let params =
+            json!({"name": format!("be_{tool}"), "arguments": {}, "_meta": {"progressToken": id}});
+        self.request(&json!(id), "tools/call", params).await
+    }
+
+    /// Calls a tool, and reads the answer to its end.
+    pub(crate) fn begin(&self, id: u64, tool: &'static str) -> tokio::task::JoinHandle<String> {
+        let client = self.clone();
+        tokio::spawn(async move { text(client.call(id, tool).await.into_body()).await })
+    }
+
+    pub(crate) async fn notify(&self, method: &str, params: Value) -> Response<Body> {
+        self.post(&json!({"jsonrpc": "2.0", "method": method, "params": params})).await
+    }
+
+    /// Answers a question.
+    pub(crate) async fn reply(&self, id: &Value, result: Value) -> Response<Body> {
+        self.post(&json!({"jsonrpc": "2.0", "id": id, "result": result})).await
+    }
+
+    pub(crate) async fn post(&self, message: &Value) -> Response<Body> {
+        let mut request = Request::post("/mcp").body(()).unwrap();
+        let bytes = Bytes::from(message.to_string());
+        let envelope = vmcp_wire::scan(&bytes).unwrap();
+        let message = McpRequest { bytes, envelope, generation: self.generation };
+        request.extensions_mut().insert(message);
+        self.send(request).await
+    }
+
+    /// Opens the standing stream, or resumes behind `last`.
+    pub(crate) async fn stand(&self, last: Option<&str>) -> Response<Body> {
+        let mut request = Request::get("/mcp").body(()).unwrap();
+        request.headers_mut().insert("accept", HeaderValue::from_static("text/event-stream"));
+        if let Some(last) = last {
+            request.headers_mut().insert("last-event-id", last.parse().unwrap());
+        }
+        self.send(request).await
+    }
+
+    pub(crate) async fn leave(&self) -> u16 {
+        self.send(Request::delete("/mcp").body(()).unwrap()).await.status().as_u16()
+    }
+
+    async fn send(&self, mut request: Request<()>) -> Response<Body> {
+        request.extensions_mut().insert(self.identity.clone());
+        if let Some(session) = &self.session {
+            request.headers_mut().insert("mcp-session-id", session.clone());
+        }
+        let Ok(response) = self.gateway.clone().oneshot(request).await;
+        response
+    }
+}
+
+/// A body to its end.
+pub(crate) async fn text(body: Body) -> String {
+    String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap()
+}
+
+/// The messages in a body: one of JSON, or those of events.
+pub(crate) fn messages(text: &str) -> Vec<Value> {
+    if text.starts_with('{') {
+        return vec![serde_json::from_str(text).unwrap()];
+    }
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.filter(|data| !data.is_empty()).map(|data| serde_json::from_str(data).unwrap()).collect()
+}
