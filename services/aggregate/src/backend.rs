@@ -33,7 +33,7 @@ use self::handshake::Live;
 use self::own::Owns;
 use self::signal::ObserverSignal;
 use self::vitals::Vitals;
-use crate::catalog::Offer;
+use crate::catalog::Offers;
 use crate::settings::{BackendService, BackendSettings, Sending, Sharing, Transport};
 
 /// A backend and everything that is remembered of it. It survives reloads that leave it as it is.
@@ -46,8 +46,8 @@ pub(crate) struct Link {
     reach: ArcSwap<Reach>,
     /// One bit for each generation that it is known to speak.
     speaks: AtomicU8,
-    /// The last good one, if it is everybody's.
-    pub(crate) offer: ArcSwapOption<Offer>,
+    /// The last good ones, if they are for all callers.
+    pub(crate) offers: ArcSwap<Offers>,
     /// What single callers are offered, if that depends on who asks.
     pub(crate) own: Option<Owns>,
     /// What it said last when the gateway itself knocked.
@@ -149,7 +149,7 @@ impl Link {
             fingerprint,
             reach: ArcSwap::from_pointee(Reach { service: adapted, breaker, tuning }),
             speaks: AtomicU8::new(speaks),
-            offer: ArcSwapOption::empty(),
+            offers: ArcSwap::default(),
             own: (catalog == Sharing::PerCaller).then(Owns::new),
             knocked: AtomicU8::new(0),
             status: watch::Sender::new(Status::Fetching { since: Instant::now() }),
@@ -220,7 +220,7 @@ impl Link {
     /// Forgets what it has offered. Whether there was anything.
     pub(crate) fn forget(&self) -> bool {
         let own = self.own.as_ref().is_some_and(Owns::clear);
-        self.offer.swap(None).is_some() || own
+        self.offers.swap(Arc::default()).is_known() || own
     }
 
     /// Why nothing is to be expected of it now.
@@ -233,7 +233,12 @@ impl Link {
 
     /// Whether it has ever said what it offers, or answered at all if that depends on who asks.
     pub(crate) fn has_answered(&self) -> bool {
-        self.offer.load().is_some() || self.knocked.load(Ordering::Acquire) > 0
+        self.offers.load().is_known() || self.knocked.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether it has not said yet what it offers to clients of this generation, if that is the same for all callers.
+    pub(crate) fn is_silent(&self, generation: Generation) -> bool {
+        self.shared() && self.offers.load().of(generation).is_none()
     }
 
     /// Whether it asks the gateway itself for a caller's credentials.

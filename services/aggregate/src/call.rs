@@ -77,10 +77,15 @@ impl Call {
         self.message.id().map(|id| self.message.bytes.slice_ref(id)).unwrap_or_default()
     }
 
+    /// The generation that the client speaks.
+    pub(crate) fn generation(&self) -> Generation {
+        self.message.generation
+    }
+
     /// What the caller is offered, with what is still on its way.
     pub(crate) async fn offered(&self) -> Result<Arc<Everything>, Rejection> {
         let (_, seen) = self.seen().await?;
-        Ok(seen.catalog)
+        Ok(Arc::clone(seen.catalogs.of(self.generation())))
     }
 
     /// The same, with what is missing of it, and the configuration that it is of.
@@ -89,7 +94,7 @@ impl Call {
         let seen = if snapshot.per_caller {
             self.hub.seen_by(&snapshot, &self.caller, self.cause()).await
         } else {
-            Some(Seen { catalog: snapshot.catalog(), missing: Vec::new() })
+            Some(Seen { catalogs: snapshot.catalogs(), missing: Vec::new() })
         };
         Ok((snapshot, seen.ok_or_else(Rejection::internal)?))
     }
@@ -149,7 +154,11 @@ impl Call {
         let Ok((speaks, _)) = Box::pin(handshake::probe(link, who)).await else {
             return Err(error);
         };
-        link.learn(speaks);
+        if link.speaks() != Some(speaks) {
+            link.learn(speaks);
+            // What it offers was fetched as it spoke before.
+            link.renew.notify_waiters();
+        }
         let now = speaks.with(self.message.generation);
         if now == generation { Err(error) } else { Box::pin(self.exchange(target, now)).await }
     }

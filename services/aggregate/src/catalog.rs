@@ -6,6 +6,7 @@ mod define;
 mod hints;
 mod item;
 mod list;
+mod offers;
 mod params;
 mod routes;
 mod serial;
@@ -14,8 +15,9 @@ mod template;
 mod texts;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use vmcp_core::Hints;
+use vmcp_core::{Generation, Hints};
 
 pub use self::combine::{Conflict, Hides};
 use self::template::matches;
@@ -25,37 +27,54 @@ pub(crate) use self::{
     hints::Told,
     item::{Item, Items, Kind, Offer},
     list::{List, Page, Selection},
+    offers::{ByGeneration, Offers, each_item, other},
     params::{ParamHeader, add as add_headers, check as check_headers},
     routes::{Route, Routes},
     serial::{Serial, SerialRef},
 };
 
-/// A snapshot of everything on offer.
+/// A snapshot of everything on offer to clients of one generation. What both generations are offered is kept once.
 #[derive(Debug)]
 pub(crate) struct Catalog<L> {
     pub(crate) serial: Serial,
-    pub(crate) tools: Routes<L>,
-    pub(crate) prompts: Routes<L>,
-    pub(crate) resources: HashMap<Box<str>, L>,
+    pub(crate) tools: Arc<Routes<L>>,
+    pub(crate) prompts: Arc<Routes<L>>,
+    /// By their URI. `None` is a resource that its backend lacks in this generation.
+    pub(crate) resources: Arc<HashMap<Box<str>, Option<L>>>,
     /// Those of each backend, in the order in which they are tried.
-    pub(crate) templates: Vec<(L, Vec<Box<str>>)>,
-    pub(crate) lists: [List; 4],
+    pub(crate) templates: Arc<Vec<(L, Vec<Box<str>>)>>,
+    pub(crate) lists: [Arc<List>; 4],
     pub(crate) instructions: Option<String>,
-    pub(crate) conflicts: Vec<Conflict>,
+    /// Those of both generations.
+    pub(crate) conflicts: Arc<[Conflict]>,
 }
 
-impl<L> Default for Catalog<L> {
-    fn default() -> Self {
-        Self {
-            serial: Serial::new(),
-            tools: Routes::default(),
-            prompts: Routes::default(),
-            resources: HashMap::new(),
-            templates: Vec::new(),
-            lists: Default::default(),
-            instructions: None,
-            conflicts: Vec::new(),
-        }
+/// The catalogs of both generations: one and the same where no backend offers them something else.
+#[derive(Debug)]
+pub(crate) struct Catalogs<L>(ByGeneration<Arc<Catalog<L>>>);
+
+impl<L: Clone> Catalogs<L> {
+    pub(crate) fn of(&self, generation: Generation) -> &Arc<Catalog<L>> {
+        self.0.of(generation)
+    }
+
+    pub(crate) fn conflicts(&self) -> &[Conflict] {
+        &self.0.stateful.conflicts
+    }
+
+    /// About how many bytes they take.
+    pub(crate) fn size(&self) -> usize {
+        let ByGeneration { stateful, stateless } = &self.0;
+        let own = stateless.lists.iter().zip(&stateful.lists);
+        let own = own.filter(|(one, other)| !Arc::ptr_eq(one, other)).map(|(own, _)| own);
+        // Names are there as often as in the lists again.
+        2 * stateful.lists.iter().chain(own).map(|list| list.size()).sum::<usize>()
+    }
+
+    /// Which kinds of lists differ from those of older snapshots.
+    pub(crate) fn changes(&self, older: &Self) -> ByGeneration<Vec<Kind>> {
+        let of = |generation| self.of(generation).changes(older.of(generation));
+        ByGeneration { stateful: of(Generation::Stateful), stateless: of(Generation::Stateless) }
     }
 }
 
@@ -64,10 +83,10 @@ impl<L: Clone> Catalog<L> {
         &self.lists[kind as usize]
     }
 
-    /// Who answers for a resource: whoever lists it, else whoever has a template that fits.
+    /// The backend that answers for a resource: the one that lists it, else the first that has a template which fits.
     pub(crate) fn resource(&self, uri: &str) -> Option<L> {
-        if let Some(link) = self.resources.get(uri) {
-            return Some(link.clone());
+        if let Some(owner) = self.resources.get(uri) {
+            return owner.clone();
         }
         let fits = |templates: &[Box<str>]| {
             // Each backend has its own, so that none takes them from another one.
@@ -91,14 +110,8 @@ impl<L: Clone> Catalog<L> {
         route.map(|route| route.hints.get()).unwrap_or_default()
     }
 
-    /// About how many bytes it takes.
-    pub(crate) fn size(&self) -> usize {
-        // Names are there as often as in the lists again.
-        2 * self.lists.iter().map(List::size).sum::<usize>()
-    }
-
     /// Which kinds of lists differ from those of an older snapshot.
-    pub(crate) fn changes(&self, older: &Self) -> Vec<Kind> {
+    fn changes(&self, older: &Self) -> Vec<Kind> {
         Kind::ALL.into_iter().filter(|kind| self.list(*kind) != older.list(*kind)).collect()
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use vmcp_core::{Admission, Hints, Identity, Item, ItemKind, Verdict};
 use vmcp_wire::{Envelope, Key, scan};
 
-use crate::catalog::Kind;
+use crate::catalog::{ByGeneration, Kind};
 use crate::hub::Hub;
 
 /// What callers may hear of now, for whoever has policies that can change while streams are open.
@@ -37,7 +37,7 @@ impl Hub {
     /// From now on these are asked. Everybody may see something else.
     pub(crate) fn admit_by(&self, admissions: Option<Admissions>) {
         self.hearing.0.store(admissions.map(Arc::new));
-        self.tell(&Kind::ALL);
+        self.tell(&ByGeneration::both(Kind::ALL.to_vec()));
     }
 
     /// Whether a caller may hear of an update (`notifications/resources/updated`).

@@ -41,12 +41,11 @@ pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
         .sessions
         .open(call.caller.identity().clone(), session)
         .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
-    let snapshot = &call.snapshot;
     let mut out =
         format!(r#"{{"protocolVersion":"{revision}","capabilities":{CAPABILITIES},"#).into_bytes();
     out.extend_from_slice(b"\"serverInfo\":");
     out.extend_from_slice(&server(&call.hub));
-    append_instructions(&mut out, snapshot);
+    append_instructions(&mut out, call);
     out.push(b'}');
     let mut response = result(&call.id(), &out);
     let id = HeaderValue::from_str(&id.to_string()).map_err(|_| Rejection::internal())?;
@@ -67,13 +66,13 @@ pub(crate) fn discover(call: &Call) -> Response<Body> {
     out.extend_from_slice(b"\"_meta\":{\"io.modelcontextprotocol/serverInfo\":");
     out.extend_from_slice(&server(&call.hub));
     out.push(b'}');
-    append_instructions(&mut out, &call.snapshot);
+    append_instructions(&mut out, call);
     out.push(b'}');
     result(&call.id(), &out)
 }
 
-fn append_instructions(out: &mut Vec<u8>, snapshot: &crate::hub::Snapshot) {
-    if let Some(instructions) = &snapshot.catalog().instructions {
+fn append_instructions(out: &mut Vec<u8>, call: &Call) {
+    if let Some(instructions) = &call.snapshot.catalog(call.generation()).instructions {
         out.extend_from_slice(b",\"instructions\":");
         out.extend_from_slice(&define_literal(instructions));
     }

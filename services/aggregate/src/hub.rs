@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use vmcp_core::{Caller, Identity};
+use vmcp_core::{Caller, Generation, Identity};
 use vmcp_session::Sessions;
 
 use crate::backend::Link;
 use crate::backend::handshake::Introduction;
 use crate::backend::own::{Content, Owns};
-use crate::catalog::{Catalog, Kind, Part, combine, define_literal};
+use crate::catalog::{ByGeneration, Catalog, Catalogs, Kind, Offer, Part, combine, define_literal};
 use crate::hearing::Hearing;
 use crate::listen::Listeners;
 use crate::mixed::Mixed;
@@ -26,8 +26,11 @@ use crate::watchers::Watchers;
 /// The most items of which a catalog is made beside requests: it takes less than a millisecond.
 pub(crate) const FEW: usize = 2000;
 
-/// The catalog of everything, with the backends as handles.
+/// The catalog of everything for one generation, with the backends as handles.
 pub(crate) type Everything = Catalog<Arc<Link>>;
+
+/// The catalogs of everything.
+pub(crate) type Combined = Catalogs<Arc<Link>>;
 
 /// One configuration. A request runs to its end on the one it began with; the catalog in it changes
 /// as the backends do.
@@ -42,7 +45,7 @@ pub(crate) struct Snapshot {
     /// Whether some of them offer each caller something else.
     pub(crate) per_caller: bool,
     /// What is offered to everybody.
-    catalog: ArcSwap<Everything>,
+    catalogs: ArcSwap<Combined>,
 }
 
 /// See the module.
@@ -109,6 +112,7 @@ impl Snapshot {
             }
         };
         let links: Vec<_> = backends.into_iter().map(link).collect();
+        let none = combine(&[], &rules);
         let snapshot = Self {
             name,
             version,
@@ -117,23 +121,28 @@ impl Snapshot {
             rules,
             per_caller: links.iter().any(|link| !link.shared()),
             links,
-            catalog: ArcSwap::from_pointee(Everything::default()),
+            catalogs: ArcSwap::from_pointee(none),
         };
         snapshot.store(snapshot.combine(&[]));
         snapshot
     }
 
-    /// The catalog, for a short look: cheaper than a reference of one's own.
-    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<Everything>> {
-        self.catalog.load()
+    /// The catalogs, for a short look: cheaper than a reference of one's own.
+    pub(crate) fn look(&self) -> arc_swap::Guard<Arc<Combined>> {
+        self.catalogs.load()
     }
 
-    pub(crate) fn catalog(&self) -> Arc<Everything> {
-        self.catalog.load_full()
+    pub(crate) fn catalogs(&self) -> Arc<Combined> {
+        self.catalogs.load_full()
     }
 
-    pub(crate) fn store(&self, catalog: Everything) {
-        self.catalog.store(Arc::new(catalog));
+    /// The catalog for clients of one generation.
+    pub(crate) fn catalog(&self, generation: Generation) -> Arc<Everything> {
+        Arc::clone(self.catalogs.load().of(generation))
+    }
+
+    pub(crate) fn store(&self, catalogs: Combined) {
+        self.catalogs.store(Arc::new(catalogs));
     }
 
     /// Waits for first offers that are still on their way, each for a while from when it was asked
@@ -155,8 +164,7 @@ impl Snapshot {
 
     /// How many items the backends offer to everybody.
     pub(crate) fn items(&self) -> usize {
-        let offered = |link: &Arc<Link>| link.offer.load().as_ref().map_or(0, |offer| offer.len());
-        self.links.iter().map(offered).sum()
+        self.links.iter().map(|link| link.offers.load().len()).sum()
     }
 
     /// Whether callers may be offered something else of what is their own than under `old`.
@@ -170,17 +178,17 @@ impl Snapshot {
 
     /// What everybody is offered, together with a caller's own offers: one for each backend that has
     /// such, in their order.
-    pub(crate) fn combine(&self, own: &[Option<Arc<Content>>]) -> Everything {
-        let offers: Vec<_> = self.links.iter().map(|link| link.offer.load_full()).collect();
-        let mut own = own.iter();
+    pub(crate) fn combine(&self, own: &[Option<Arc<Content>>]) -> Combined {
+        let offers: Vec<_> = self.links.iter().map(|link| link.offers.load_full()).collect();
+        let (mut own, none) = (own.iter(), Offer::default());
         let parts: Vec<_> = self
             .links
             .iter()
             .zip(&offers)
             .filter_map(|(link, offer)| {
-                let offer =
-                    if link.shared() { offer.as_deref()? } else { &own.next()?.as_ref()?.offer };
-                Some(Part { name: link.name(), link: Arc::clone(link), offer })
+                let offers = if link.shared() { &**offer } else { &own.next()?.as_ref()?.offers };
+                let offers = offers.known(&none)?;
+                Some(Part { name: link.name(), link: Arc::clone(link), offers })
             })
             .collect();
         combine(&parts, &self.rules)
@@ -231,9 +239,9 @@ impl Hub {
         let guard = self.rebuilds.hold().await;
         let old = self.snapshot();
         let new = Arc::new(Snapshot::new(settings, Some(&old)));
-        let mut changes = new.catalog().changes(&old.catalog());
+        let mut changes = new.catalogs().changes(&old.catalogs());
         if new.per_caller_changed(&old) {
-            changes = Kind::ALL.to_vec();
+            changes = ByGeneration::both(Kind::ALL.to_vec());
         }
         self.snapshot.store(Arc::clone(&new));
         drop(guard);
@@ -247,24 +255,25 @@ impl Hub {
     }
 
     /// Tells one caller that it is offered something else.
-    pub(crate) fn tell_caller(&self, caller: &Identity, changes: &[Kind]) {
-        if changes.is_empty() {
-            return;
+    pub(crate) fn tell_caller(&self, caller: &Identity, changes: &ByGeneration<Vec<Kind>>) {
+        let ByGeneration { stateful, stateless } = changes;
+        if !stateful.is_empty() {
+            self.sessions.for_each(|session| {
+                if session.caller().identity() == caller {
+                    session.lists_changed(stateful);
+                }
+            });
         }
-        self.sessions.for_each(|session| {
-            if session.caller().identity() == caller {
-                session.lists_changed(changes);
-            }
-        });
-        self.listeners.lists_changed(changes, Some(caller));
+        self.listeners.lists_changed(stateless, Some(caller));
     }
 
-    pub(crate) fn tell(&self, changes: &[Kind]) {
-        if changes.is_empty() {
-            return;
+    /// Tells the clients of each generation which of their lists are not what they were.
+    pub(crate) fn tell(&self, changes: &ByGeneration<Vec<Kind>>) {
+        let ByGeneration { stateful, stateless } = changes;
+        if !stateful.is_empty() {
+            self.sessions.for_each(|session| session.lists_changed(stateful));
         }
-        self.sessions.for_each(|session| session.lists_changed(changes));
-        self.listeners.lists_changed(changes, None);
+        self.listeners.lists_changed(stateless, None);
     }
 
     /// What the gateway says of itself in `clientInfo`.

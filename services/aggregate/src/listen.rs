@@ -78,6 +78,9 @@ impl Listeners {
 
     /// Tells one caller's listeners which lists are not what they were, or everybody's.
     pub(crate) fn lists_changed(&self, changes: &[Kind], caller: Option<&Identity>) {
+        if changes.is_empty() {
+            return;
+        }
         let open: Vec<_> = lock(&self.open).values().cloned().collect();
         let concerned = |listener: &Arc<Listener>| {
             caller.is_none_or(|caller| listener.caller.identity() == caller)
@@ -195,8 +198,11 @@ fn wanted(call: &Call) -> Result<Wanted, Rejection> {
 /// Answers `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
 pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     let Wanted { kinds, resources } = wanted(&call)?;
-    let catalog =
-        if resources.is_empty() { call.snapshot.catalog() } else { call.offered().await? };
+    let catalog = if resources.is_empty() {
+        call.snapshot.catalog(call.generation())
+    } else {
+        call.offered().await?
+    };
     // What nobody has cannot be listened to: the acknowledgement names what is left.
     let mut owners: Vec<(Arc<Link>, Vec<String>)> = Vec::new();
     for uri in resources {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use vmcp_core::{Body, Filtered, ItemKind, Rejection};
+use vmcp_core::{Body, Filtered, Generation, ItemKind, Rejection};
 use vmcp_wire::{Key, quote};
 
 use crate::backend::Link;
@@ -83,12 +83,12 @@ fn framed(call: &Call, kind: Kind, page: Page) -> Response<Body> {
 /// The catalog to list. Of a configuration that was replaced while the list waited, nobody fetches
 /// what is missing: the new one is looked at instead.
 async fn offered(call: &Call) -> Result<Arc<Everything>, Rejection> {
-    let mut snapshot = Arc::clone(&call.snapshot);
+    let (mut snapshot, generation) = (Arc::clone(&call.snapshot), call.generation());
     loop {
-        let mut complete = snapshot.known_down();
+        let mut complete = snapshot.known_down(generation);
         if complete.is_ok() {
             snapshot.settle().await;
-            complete = snapshot.complete();
+            complete = snapshot.complete(generation);
         }
         let newest = call.hub.snapshot();
         if complete.is_ok() || Arc::ptr_eq(&newest, &snapshot) {
@@ -102,15 +102,15 @@ async fn offered(call: &Call) -> Result<Arc<Everything>, Rejection> {
 /// What everybody is offered together with what the caller alone is.
 async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<Arc<Everything>, Rejection> {
     if !snapshot.per_caller {
-        return Ok(snapshot.catalog());
+        return Ok(snapshot.catalog(call.generation()));
     }
     let seen = call.hub.seen_by(snapshot, &call.caller, call.cause());
     let seen = Box::pin(seen).await;
-    let Seen { catalog, missing } = seen.ok_or_else(Rejection::internal)?;
+    let Seen { catalogs, missing } = seen.ok_or_else(Rejection::internal)?;
     let first = missing.into_iter().next();
     match first.filter(|_| snapshot.partial_failure == PartialFailure::Fail) {
         Some((_, refusal)) => Err(refusal),
-        None => Ok(catalog),
+        None => Ok(Arc::clone(catalogs.of(call.generation()))),
     }
 }
 
@@ -132,9 +132,9 @@ fn trouble(link: &Link) -> Option<String> {
 
 impl Snapshot {
     /// Refuses a list that would be silently short (seed section 2.9.7, `partialFailureMode: fail`).
-    fn complete(&self) -> Result<(), Rejection> {
-        self.known_down()?;
-        let missing = self.links.iter().find(|link| link.shared() && link.offer.load().is_none());
+    fn complete(&self, generation: Generation) -> Result<(), Rejection> {
+        self.known_down(generation)?;
+        let missing = self.links.iter().find(|link| link.is_silent(generation));
         match missing.filter(|_| self.partial_failure == PartialFailure::Fail) {
             None => Ok(()),
             Some(link) => {
@@ -151,6 +151,7 @@ impl Snapshot {
         kind: ItemKind,
         name: &str,
         own: &[(Arc<Link>, Rejection)],
+        generation: Generation,
     ) -> Option<Rejection> {
         let could = |link: &&Arc<Link>| could_show(&self.rules, link.name(), kind, name);
         self.links.iter().filter(could).find_map(|link| {
@@ -158,19 +159,18 @@ impl Snapshot {
                 let mut own = own.iter().filter(|(of, _)| Arc::ptr_eq(of, link));
                 return own.next().map(|(_, refusal)| refusal.clone());
             }
-            let problem = link.offer.load().is_none().then(|| trouble(link))?;
+            let problem = link.is_silent(generation).then(|| trouble(link))?;
             let problem = problem.unwrap_or_else(|| "has not said yet what it offers".to_owned());
             Some(Rejection::backend_unavailable(link.name(), &problem))
         })
     }
 
     /// Refuses a list that has to fail whatever the other backends say: nothing is worth waiting for.
-    fn known_down(&self) -> Result<(), Rejection> {
+    fn known_down(&self, generation: Generation) -> Result<(), Rejection> {
         if self.partial_failure == PartialFailure::BestEffort {
             return Ok(());
         }
-        let missing = |link: &&Arc<Link>| link.shared() && link.offer.load().is_none();
-        for link in self.links.iter().filter(missing) {
+        for link in self.links.iter().filter(|link| link.is_silent(generation)) {
             if let Some(problem) = trouble(link) {
                 let problem = format!("{problem}; partialFailureMode is fail");
                 return Err(Rejection::backend_unavailable(link.name(), &problem));

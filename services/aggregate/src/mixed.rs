@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use tokio::task::spawn_blocking;
-use vmcp_core::{Caller, Flights, Rejection, Trail};
+use vmcp_core::{Caller, Flights, Generation, Rejection, Trail};
 
 use crate::backend::Link;
 use crate::backend::own::Content;
 use crate::catalog::SerialRef;
-use crate::hub::{Everything, FEW, Hub, Snapshot};
+use crate::hub::{Combined, FEW, Hub, Snapshot};
 use crate::kept::Kept;
 use crate::session::lock;
 
@@ -23,8 +23,8 @@ const MOST_BYTES: usize = 128 << 20;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Mixed {
-    kept: Mutex<Kept<Key, Key, Everything>>,
-    flights: Flights<Key, Option<Arc<Everything>>>,
+    kept: Mutex<Kept<Key, Key, Combined>>,
+    flights: Flights<Key, Option<Arc<Combined>>>,
 }
 
 /// What everybody is offered, and the caller's own offers in the order of the backends.
@@ -39,7 +39,7 @@ type Offers = Vec<Option<Arc<Content>>>;
 
 /// What a caller is offered, as far as it is known.
 pub(crate) struct Seen {
-    pub(crate) catalog: Arc<Everything>,
+    pub(crate) catalogs: Arc<Combined>,
     /// Whose own offers are missing, and why.
     pub(crate) missing: Vec<(Arc<Link>, Rejection)>,
 }
@@ -54,7 +54,7 @@ impl Mixed {
         lock(&self.kept).retain(|key| key.shared.is_alive());
     }
 
-    fn known(&self, key: &Key) -> Option<Arc<Everything>> {
+    fn known(&self, key: &Key) -> Option<Arc<Combined>> {
         lock(&self.kept).get(key)
     }
 
@@ -64,9 +64,10 @@ impl Mixed {
 }
 
 impl Key {
-    fn new(shared: &Everything, offers: &Offers) -> Self {
+    fn new(shared: &Combined, offers: &Offers) -> Self {
         let serial = |offer: &Option<Arc<Content>>| offer.as_ref().map(|offer| offer.serial);
-        Self { shared: shared.serial.refer(), own: offers.iter().map(serial).collect() }
+        let shared = shared.of(Generation::Stateful).serial.refer();
+        Self { shared, own: offers.iter().map(serial).collect() }
     }
 
     /// Whether the caller is offered what everybody is.
@@ -82,11 +83,11 @@ impl Hub {
         snapshot: &Snapshot,
         caller: &Caller,
         cause: Option<&Trail>,
-    ) -> Option<Arc<Everything>> {
+    ) -> Option<Arc<Combined>> {
         let own = snapshot.links.iter().filter(|link| !link.shared());
         let offers: Offers =
             own.map(|link| link.known_to(self, caller, cause)).collect::<Result<_, _>>().ok()?;
-        let shared = snapshot.catalog();
+        let shared = snapshot.catalogs();
         let key = Key::new(&shared, &offers);
         if key.is_plain() { Some(shared) } else { self.mixed.known(&key) }
     }
@@ -109,10 +110,11 @@ impl Hub {
         });
         let missing = missing.collect();
         let offers: Offers = offers.into_iter().map(Result::ok).collect();
-        let shared = snapshot.catalog();
+        let shared = snapshot.catalogs();
         let key = Key::new(&shared, &offers);
-        let catalog = if key.is_plain() { shared } else { self.mix(snapshot, key, offers).await? };
-        Some(Seen { catalog, missing })
+        let catalogs =
+            if key.is_plain() { shared } else { self.mix(snapshot, key, offers).await? };
+        Some(Seen { catalogs, missing })
     }
 
     async fn mix(
@@ -120,11 +122,11 @@ impl Hub {
         snapshot: &Arc<Snapshot>,
         key: Key,
         offers: Offers,
-    ) -> Option<Arc<Everything>> {
+    ) -> Option<Arc<Combined>> {
         if let Some(known) = self.mixed.known(&key) {
             return Some(known);
         }
-        let own = offers.iter().flatten().map(|content| content.offer.len()).sum::<usize>();
+        let own = offers.iter().flatten().map(|content| content.offers.len()).sum::<usize>();
         let many = snapshot.items() + own > FEW;
         let making = {
             let (hub, snapshot, key) = (Arc::clone(self), Arc::clone(snapshot), key.clone());

@@ -66,19 +66,20 @@ impl Hub {
         }
         let satisfied = self.rebuilds.requested.load(Ordering::Acquire);
         let snapshot = self.snapshot();
-        let catalog = if snapshot.items() <= FEW {
+        let catalogs = if snapshot.items() <= FEW {
             snapshot.combine(&[])
         } else {
             let making = Arc::clone(&snapshot);
-            let Ok(catalog) = tokio::task::spawn_blocking(move || making.combine(&[])).await else {
+            let Ok(catalogs) = tokio::task::spawn_blocking(move || making.combine(&[])).await
+            else {
                 return;
             };
-            catalog
+            catalogs
         };
-        let old = snapshot.catalog();
-        let changes = catalog.changes(&old);
-        warn_of_conflicts(&catalog.conflicts, &old.conflicts);
-        snapshot.store(catalog);
+        let old = snapshot.catalogs();
+        let changes = catalogs.changes(&old);
+        warn_of_conflicts(catalogs.conflicts(), old.conflicts());
+        snapshot.store(catalogs);
         // Only now: a request that is satisfied makes no catalog.
         *stored = satisfied;
         self.tell(&changes);
@@ -107,10 +108,10 @@ mod tests {
     use http::{Request, Response};
     use http_body_util::Full;
     use tokio::time::sleep;
-    use vmcp_core::{Backend, Body, BoxError};
+    use vmcp_core::{Backend, Body, BoxError, Generation};
 
     use super::*;
-    use crate::catalog::{Items, Kind, Offer};
+    use crate::catalog::{Items, Kind, Offer, Offers};
     use crate::seal::Seal;
     use crate::settings::{
         Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing,
@@ -144,10 +145,11 @@ mod tests {
         Hub::new(settings, Limits::default(), Seal::new(&[[0; 32]], Duration::from_secs(1)))
     }
 
-    fn offer(count: usize) -> Arc<Offer> {
+    fn offer(count: usize) -> Arc<Offers> {
         let tools: Vec<_> = (0..count).map(|n| format!(r#"{{"name":"t{n}"}}"#)).collect();
         let tools: Vec<_> = tools.iter().map(String::as_str).collect();
-        Arc::new(Offer { tools: Items::of(Kind::Tools, &tools), ..Offer::default() })
+        let offer = Offer { tools: Items::of(Kind::Tools, &tools), ..Offer::default() };
+        Arc::new(Offers::same(offer))
     }
 
     #[tokio::test]
@@ -155,11 +157,11 @@ mod tests {
         for (count, wait) in [(1, 0), (FEW + 1, 0), (FEW + 1, 6)] {
             let hub = hub();
             let snapshot = hub.snapshot();
-            snapshot.links[0].offer.store(Some(offer(count)));
+            snapshot.links[0].offers.store(offer(count));
             let given_up = tokio::time::timeout(Duration::from_millis(wait), hub.rebuild()).await;
             assert!(given_up.is_err() || count > FEW, "{count} {wait}");
             let made = pin!(async {
-                while snapshot.catalog().list(Kind::Tools).len() != count {
+                while snapshot.catalog(Generation::Stateful).list(Kind::Tools).len() != count {
                     sleep(Duration::from_millis(1)).await;
                 }
             });
@@ -171,13 +173,13 @@ mod tests {
     async fn requests_at_the_same_time_make_one_catalog() {
         let hub = hub();
         let snapshot = hub.snapshot();
-        snapshot.links[0].offer.store(Some(offer(3)));
-        let first = snapshot.catalog().serial.refer();
+        snapshot.links[0].offers.store(offer(3));
+        let first = snapshot.catalog(Generation::Stateful).serial.refer();
         tokio::join!(hub.rebuild(), hub.rebuild(), hub.rebuild());
-        let made = snapshot.catalog().serial.refer();
+        let made = snapshot.catalog(Generation::Stateful).serial.refer();
         assert_ne!(made, first);
         assert_eq!(*hub.rebuilds.stored.lock().await, 3);
         hub.rebuild().await;
-        assert_ne!(snapshot.catalog().serial.refer(), made);
+        assert_ne!(snapshot.catalog(Generation::Stateful).serial.refer(), made);
     }
 }

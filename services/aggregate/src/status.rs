@@ -6,7 +6,7 @@ mod health;
 use std::sync::Arc;
 
 pub use self::health::{CheckError, Checked};
-use vmcp_core::{Hints, LATEST_STATEFUL, STATELESS};
+use vmcp_core::{Generation, Hints, LATEST_STATEFUL, STATELESS};
 
 use crate::backend::own::Owns;
 use crate::backend::{Link, Speaks, Status};
@@ -74,6 +74,8 @@ pub struct BackendReport {
     pub transport: Transport,
     /// The newest revision that it speaks, as far as the gateway speaks it too; `None` while that is unknown.
     pub revision: Option<&'static str>,
+    /// The newest revision of each generation that it speaks, the newer one first.
+    pub revisions: Vec<&'static str>,
     /// Whether what it offers is known, if only from before. Of one whose offer depends on who calls, whether
     /// it has ever answered.
     pub offered: bool,
@@ -94,7 +96,7 @@ pub struct BackendReport {
 }
 
 /// Something on offer, or hidden.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// `tool`, `prompt`, `resource` or `resource template`.
     pub kind: &'static str,
@@ -112,6 +114,18 @@ pub struct Entry {
     pub shown: bool,
     /// Why it is hidden; `None` when it is shown.
     pub because: Option<Because>,
+    /// The generation of the clients that it is offered to; `None` is both alike. A backend that speaks both may offer
+    /// them something else.
+    pub generation: Option<Generation>,
+}
+
+impl Report {
+    /// Counts the entries of one kind that clients of one generation see.
+    #[must_use]
+    pub fn shown(&self, kind: &str, generation: Generation) -> usize {
+        let to = |entry: &&Entry| entry.generation.is_none_or(|only| only == generation);
+        self.entries.iter().filter(to).filter(|entry| entry.shown && entry.kind == kind).count()
+    }
 }
 
 /// A name in `aggregation.tools` that is no tool's. Backends whose offer is not known, or depends on who asks, are
@@ -172,6 +186,12 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
                 Speaks::Stateful => LATEST_STATEFUL,
                 Speaks::Stateless | Speaks::Both => STATELESS,
             }),
+            revisions: match link.speaks() {
+                None => Vec::new(),
+                Some(Speaks::Stateful) => vec![LATEST_STATEFUL],
+                Some(Speaks::Stateless) => vec![STATELESS],
+                Some(Speaks::Both) => vec![STATELESS, LATEST_STATEFUL],
+            },
             offered: link.has_answered(),
             catalog: if link.shared() { Sharing::Shared } else { Sharing::PerCaller },
             unauthenticated: link.asks_for_caller(),
@@ -187,16 +207,16 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
 
 pub(crate) fn report(hub: &Arc<Hub>) -> Report {
     let snapshot = hub.snapshot();
-    let catalog = snapshot.catalog();
+    let catalogs = snapshot.catalogs();
     let Counts { sessions, parked_calls, dropped_messages } = counts(hub);
-    let entries = entries::entries(&snapshot, &catalog);
+    let entries = entries::entries(&snapshot, &catalogs);
     Report {
         name: snapshot.name.clone(),
         backends: backends(&snapshot),
         idle_rules: idle_rules(&snapshot, &entries),
         odd_names: odd_names(&entries),
         entries,
-        conflicts: catalog.conflicts.clone(),
+        conflicts: catalogs.conflicts().to_vec(),
         sessions,
         parked_calls,
         dropped_messages,
@@ -208,12 +228,16 @@ fn odd_names(entries: &[Entry]) -> Vec<String> {
     let advised = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let good = |name: &str| (1..=128).contains(&name.len()) && name.bytes().all(advised);
     let shown = entries.iter().filter(|entry| entry.shown && entry.kind == "tool");
-    shown.map(|entry| &entry.name).filter(|name| !good(name)).cloned().collect()
+    let mut odd: Vec<_> =
+        shown.map(|entry| &entry.name).filter(|name| !good(name)).cloned().collect();
+    // The entries are in the order of their names: one for each generation can follow each other.
+    odd.dedup();
+    odd
 }
 
 fn idle_rules(snapshot: &Snapshot, entries: &[Entry]) -> Vec<IdleRule> {
     let mut idle = Vec::new();
-    for link in snapshot.links.iter().filter(|link| link.offer.load().is_some()) {
+    for link in snapshot.links.iter().filter(|link| link.offers.load().is_known()) {
         let Some(rules) = snapshot.rules.workloads.get(link.name()) else { continue };
         let tools = entries.iter().filter(|entry| entry.kind == "tool");
         let tools: Vec<_> = tools.filter(|entry| entry.backend == link.name()).collect();

@@ -19,7 +19,7 @@ pub(crate) use self::content::Content;
 use self::content::Contents;
 use super::Link;
 use super::failure::{Failure, rejection};
-use crate::catalog::Offer;
+use crate::catalog::Offers;
 use crate::expiry;
 use crate::hub::Hub;
 use crate::session::lock;
@@ -140,8 +140,8 @@ impl Owns {
     }
 
     /// Keeps an offer; equal ones are one.
-    fn keep(&self, offer: Offer) -> Arc<Content> {
-        let content = lock(&self.contents).intern(offer);
+    fn keep(&self, offers: Offers) -> Arc<Content> {
+        let content = lock(&self.contents).intern(offers);
         while lock(&self.contents).too_much() {
             let mut table = lock(&self.table);
             let oldest = table
@@ -307,19 +307,19 @@ impl Link {
         tokio::spawn(async move {
             let before = own.last_good();
             let fetching = Fetching(own);
-            let known = before.as_ref().map(|content| &content.offer);
+            let known = before.as_ref().map(|content| &content.offers);
             let fetched = fetch(&hub, &link, &caller, cause.as_ref(), known);
             let fetched = timeout(LONGEST, fetched).await;
             let fetched = fetched.unwrap_or_else(|_| Err(Failure::Ended.into()));
             fetching.end(&link, fetched);
             let Some((before, now)) = before.zip(fetching.0.last_good()) else { return };
-            hub.tell_caller(caller.identity(), &before.offer.changes(&now.offer));
+            hub.tell_caller(caller.identity(), &now.offers.changes(&before.offers));
         });
     }
 }
 
 impl Fetching {
-    fn end(&self, link: &Link, fetched: Result<Offer, BoxError>) {
+    fn end(&self, link: &Link, fetched: Result<Offers, BoxError>) {
         let now = Instant::now();
         let kept = match fetched {
             Ok(offer) => Ok(link.own.as_ref().map(|owns| owns.keep(offer))),

@@ -6,23 +6,20 @@ use std::sync::Arc;
 use vmcp_core::{BoxError, CredentialError, Generation, cause};
 
 use super::failure::Failure;
+use super::observe::Round;
 use super::{Link, asks_for_credentials, handshake};
 use crate::hub::Hub;
 use crate::settings::Transport;
 
 /// Knocks again and again, until nobody answers.
-pub(super) async fn reach(
-    hub: &Arc<Hub>,
-    link: &Arc<Link>,
-    reached: &mut bool,
-) -> Result<(), BoxError> {
+pub(super) async fn reach(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), BoxError> {
     loop {
         let refused = match knock(hub, link).await {
             Ok(()) => false,
             Err(error) if answers(&error) => true,
             Err(error) => return Err(error),
         };
-        *reached = true;
+        round.finish();
         link.knocked(refused);
         link.signal(Generation::Stateful).next_poll().await;
     }

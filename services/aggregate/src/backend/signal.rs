@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use vmcp_core::Generation;
 
 use super::Link;
-use crate::catalog::Kind;
+use crate::catalog::{Kind, other};
 
 /// The interval between two looks at a backend that doesn't tell of changes.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
@@ -36,7 +36,7 @@ impl ObserverSignal {
     }
 
     /// Waits until the backend has said, outside the observer's stream, that lists have changed.
-    pub(super) async fn changed(&self) -> Vec<Kind> {
+    pub(crate) async fn changed(&self) -> Vec<Kind> {
         loop {
             self.changed.notified().await;
             let kinds = self.take();
@@ -47,7 +47,7 @@ impl ObserverSignal {
     }
 
     /// Waits for a reason to look at everything again: the interval, a doubt or a change.
-    pub(super) async fn next_poll(&self) {
+    pub(crate) async fn next_poll(&self) {
         tokio::select! {
             () = sleep(POLL_INTERVAL) => {}
             () = self.doubt.notified() => {}
@@ -58,7 +58,7 @@ impl ObserverSignal {
 }
 
 impl Link {
-    pub(super) fn signal(&self, generation: Generation) -> &ObserverSignal {
+    pub(crate) fn signal(&self, generation: Generation) -> &ObserverSignal {
         match generation {
             Generation::Stateful => &self.signals[0],
             Generation::Stateless => &self.signals[1],
@@ -86,11 +86,7 @@ impl Link {
     }
 
     /// Has the other generation looked at as well, unless its own stream tells of its changes.
-    pub(super) fn other_changed(&self, generation: Generation) {
-        let other = match generation {
-            Generation::Stateful => Generation::Stateless,
-            Generation::Stateless => Generation::Stateful,
-        };
-        self.signal(other).doubt.notify_one();
+    pub(crate) fn other_changed(&self, generation: Generation) {
+        self.signal(other(generation)).doubt.notify_one();
     }
 }

@@ -35,7 +35,7 @@ impl Target {
             // Boxed: where everything is everybody's, calls need no room for it.
             return Box::pin(Self::find_own(call, method)).await;
         }
-        let found = Self::look(call, method, &call.snapshot.look());
+        let found = Self::look(call, method, call.snapshot.look().of(call.generation()));
         match found {
             // A backend whose first offer is still on its way may have it. Waiting is rare, and its
             // future is not to make every call larger.
@@ -49,9 +49,11 @@ impl Target {
         let prefixed = matches!(call.snapshot.rules.conflicts, Conflicts::Prefix(_));
         let named = matches!(method, "tools/call" | "prompts/get");
         let found = match call.hub.known_to(&call.snapshot, &call.caller, call.cause()) {
-            Some(all) => Self::look(call, method, &all),
+            Some(all) => Self::look(call, method, all.of(call.generation())),
             // What the caller's own offers may take away from the others has to wait for them.
-            None if prefixed && named => Self::look(call, method, &call.snapshot.look()),
+            None if prefixed && named => {
+                Self::look(call, method, call.snapshot.look().of(call.generation()))
+            }
             None => Self::look(call, method, &*call.offered().await?),
         };
         match found {
@@ -64,12 +66,12 @@ impl Target {
     /// said yet what it offers is unknown.
     async fn find_late(call: &Call, method: &'static str) -> Result<Self, Rejection> {
         let (snapshot, seen) = call.seen().await?;
-        match Self::look(call, method, &seen.catalog) {
+        match Self::look(call, method, seen.catalogs.of(call.generation())) {
             Err(Missing::Unknown(refusal, kind, name)) => {
                 // Whoever is nobody in particular is offered nothing by those who look at that.
                 let named = !call.caller.identity().is_anonymous();
                 let own = if named { &seen.missing[..] } else { &[] };
-                Err(snapshot.silent(kind, &name, own).unwrap_or(refusal))
+                Err(snapshot.silent(kind, &name, own, call.generation()).unwrap_or(refusal))
             }
             found => found.map_err(Missing::into),
         }

@@ -20,7 +20,7 @@ use crate::backend::failure::Failure;
 use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
-use crate::catalog::{Kind, add_headers, define_literal};
+use crate::catalog::{ByGeneration, Kind, add_headers, define_literal};
 use crate::session::{Question, Running, RunningGuard, Session};
 use crate::stream::{Class, Stream};
 
@@ -216,7 +216,7 @@ impl Bridge {
         match &link.own {
             Some(owns) => {
                 owns.changed(caller);
-                self.call.hub.tell_caller(caller, &[kind]);
+                self.call.hub.tell_caller(caller, &ByGeneration::both(vec![kind]));
             }
             None => link.list_changed(kind, Generation::Stateless),
         }

@@ -4,16 +4,19 @@
 //! conflicts are settled among what is shown; what is hidden takes the names that are left, so that
 //! a hidden tool never costs a shown one its name.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use vmcp_core::ItemKind;
+use vmcp_core::{Generation, ItemKind};
 
 use super::define::define;
 use super::hints::Told;
-use super::settle::{Candidate, Settling};
-use super::{Catalog, Item, Kind, List, Offer, ParamHeader, Route, Routes, params};
+use super::settle::{Settling, Won};
+use super::{
+    ByGeneration, Catalog, Catalogs, Item, Kind, List, Offer, ParamHeader, Route, Routes, Serial,
+    each_item, params,
+};
 use crate::settings::{Conflicts, Rules, WorkloadRules};
 
 /// The longest instructions that are taken of one backend, in bytes.
@@ -47,71 +50,128 @@ pub enum Hides {
 pub(crate) struct Part<'a, L> {
     pub(crate) name: &'a str,
     pub(crate) link: L,
-    pub(crate) offer: &'a Offer,
+    pub(crate) offers: ByGeneration<&'a Offer>,
 }
 
-/// The catalog of `parts`, which are in the order of the configuration.
-pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalog<L> {
-    let mut catalog = Catalog { instructions: instructions(parts), ..Catalog::default() };
-    named(&mut catalog, parts, rules, Kind::Tools);
-    named(&mut catalog, parts, rules, Kind::Prompts);
-    located(&mut catalog, parts, Kind::Resources);
-    located(&mut catalog, parts, Kind::Templates);
-    catalog
+/// The catalogs of `parts`, which are in the order of the configuration. Names are given once over both generations: a
+/// name belongs to the same backend in both, also where that lacks what is called so.
+pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalogs<L> {
+    let mut conflicts = Vec::new();
+    let tools = named(parts, rules, Kind::Tools, &mut conflicts);
+    let prompts = named(parts, rules, Kind::Prompts, &mut conflicts);
+    let resources = located(parts, Kind::Resources, &mut conflicts, resources);
+    let templates = located(parts, Kind::Templates, &mut conflicts, templates);
+    let conflicts: Arc<[_]> = conflicts.into();
+    let catalog = |generation| {
+        let (tools, prompts) = (tools.of(generation), prompts.of(generation));
+        let (resources, templates) = (resources.of(generation), templates.of(generation));
+        let lists = [&tools.list, &prompts.list, &resources.1, &templates.1];
+        Arc::new(Catalog {
+            serial: Serial::new(),
+            tools: Arc::clone(&tools.routes),
+            prompts: Arc::clone(&prompts.routes),
+            resources: Arc::clone(&resources.0),
+            templates: Arc::clone(&templates.0),
+            lists: lists.map(Arc::clone),
+            instructions: instructions(parts, generation),
+            conflicts: Arc::clone(&conflicts),
+        })
+    };
+    let stateful = catalog(Generation::Stateful);
+    let stateless = if parts.iter().all(Part::is_same) {
+        Arc::clone(&stateful)
+    } else {
+        catalog(Generation::Stateless)
+    };
+    Catalogs(ByGeneration { stateful, stateless })
+}
+
+impl<L> Part<'_, L> {
+    fn is_same(&self) -> bool {
+        std::ptr::eq(self.offers.stateful, self.offers.stateless)
+    }
+
+    /// Whether both generations are offered the same of one kind.
+    fn is_same_of(&self, kind: Kind) -> bool {
+        self.is_same() || self.offers.stateful.of(kind).is(self.offers.stateless.of(kind))
+    }
+}
+
+/// Makes something of one kind for each generation, once if the backends offer both the same.
+fn by_generation<L, T: Clone>(
+    parts: &[Part<'_, L>],
+    kind: Kind,
+    mut make: impl FnMut(Generation) -> T,
+) -> ByGeneration<T> {
+    let stateful = make(Generation::Stateful);
+    if parts.iter().all(|part| part.is_same_of(kind)) {
+        return ByGeneration::both(stateful);
+    }
+    ByGeneration { stateful, stateless: make(Generation::Stateless) }
+}
+
+/// Tools or prompts of one generation.
+#[derive(Clone)]
+struct Named<L> {
+    routes: Arc<Routes<L>>,
+    list: Arc<List>,
 }
 
 /// Tools and prompts: things with names that can be changed.
-fn named<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], rules: &Rules, kind: Kind) {
+fn named<L: Clone>(
+    parts: &[Part<'_, L>],
+    rules: &Rules,
+    kind: Kind,
+    conflicts: &mut Vec<Conflict>,
+) -> ByGeneration<Named<L>> {
     let mut settling = Settling::new(parts, rules, kind);
-    let shown = settling.settle(true, &mut catalog.conflicts);
-    // Conflicts among what nobody sees are no news.
-    let hidden = settling.settle(false, &mut Vec::new());
+    let won = settling.settle_all(conflicts);
+    by_generation(parts, kind, |generation| {
+        named_in(parts, &settling, &won, (kind, generation), conflicts)
+    })
+}
+
+/// The tools or prompts that one generation has of those that got a name.
+fn named_in<L: Clone>(
+    parts: &[Part<'_, L>],
+    settling: &Settling<'_, L>,
+    won: &[(Won, bool)],
+    (kind, generation): (Kind, Generation),
+    conflicts: &mut Vec<Conflict>,
+) -> Named<L> {
     let none: Arc<[ParamHeader]> = Arc::default();
-    let mut listed = Vec::with_capacity(shown.len());
+    let mut listed = Vec::with_capacity(won.len());
     let mut size = 0;
-    let mut routes = Routes::with_capacity(shown.len() + hidden.len());
-    let shown = shown.into_iter().map(|won| (won, true));
-    for (won, visible) in shown.chain(hidden.into_iter().map(|won| (won, false))) {
+    let mut routes = Routes::with_capacity(won.len());
+    for (won, visible) in won {
         let (name, candidate) = (settling.names.get(won.name), &settling.candidates[won.candidate]);
-        let (item, part) = (candidate.item, &parts[candidate.part]);
-        if routes.get(name).is_some() {
-            // A prefix that settled one conflict has made another.
-            if visible {
-                catalog.conflicts.push(Conflict {
-                    kind: singular(kind),
-                    name: name.to_owned(),
-                    contenders: vec![part.name.to_owned()],
-                    settled: "left out: with its prefix it is called like another".to_owned(),
-                });
-            }
-            continue;
-        }
+        let Some(item) = *candidate.items.of(generation) else { continue };
+        let part = &parts[candidate.part];
         let Some(headers) = headers(item, &none) else {
-            catalog.conflicts.push(Conflict {
+            let conflict = Conflict {
                 kind: singular(kind),
                 name: name.to_owned(),
                 contenders: vec![part.name.to_owned()],
                 settled: "left out: its x-mcp-header annotations break the rules".to_owned(),
-            });
+            };
+            if !conflicts.contains(&conflict) {
+                conflicts.push(conflict);
+            }
             continue;
         };
         let (link, own) = (part.link.clone(), item.literal());
-        if visible {
+        if *visible {
             size += item.raw().len() - own.len() + name.len() + 2;
-            listed.push((name, candidate));
+            listed.push((name, (item, candidate.change)));
         }
         let hints = Told::new(item, candidate.change);
-        routes.add(name, Route { link, name: own, shown: visible, hints, headers });
+        routes.add(name, Route { link, name: own, shown: *visible, hints, headers });
     }
     routes.shrink_to_fit();
-    catalog.lists[kind as usize] =
-        List::new(listed.into_iter(), size, |name, candidate: &Candidate<'_>, out| {
-            define(candidate.item, name, candidate.change, out);
-        });
-    match kind {
-        Kind::Tools => catalog.tools = routes,
-        _ => catalog.prompts = routes,
-    }
+    let list = List::new(listed.into_iter(), size, |name, (item, change), out| {
+        define(item, name, change, out);
+    });
+    Named { routes: Arc::new(routes), list: Arc::new(list) }
 }
 
 /// The arguments of a tool that travel in headers; `None` if that cannot be made out.
@@ -181,46 +241,72 @@ pub(super) fn prefix(rules: &Rules, backend: &str) -> String {
     }
 }
 
-/// Resources and templates: their URIs stay as they are, the first backend that has one answers.
-fn located<L: Clone>(catalog: &mut Catalog<L>, parts: &[Part<'_, L>], kind: Kind) {
+/// The URIs or templates of one backend, and whether it has them in one generation.
+type Own<'a, L> = (&'a L, Vec<(&'a str, bool)>);
+
+/// Resources: a URI whose backend lacks it in this generation is not looked for elsewhere.
+fn resources<L: Clone>(all: Vec<Own<'_, L>>) -> HashMap<Box<str>, Option<L>> {
+    let mut owners = HashMap::with_capacity(all.iter().map(|(_, own)| own.len()).sum());
+    for (link, own) in all {
+        owners.extend(own.into_iter().map(|(uri, has)| (uri.into(), has.then(|| link.clone()))));
+    }
+    owners
+}
+
+/// Templates, in the order in which they are tried.
+fn templates<L: Clone>(all: Vec<Own<'_, L>>) -> Vec<(L, Vec<Box<str>>)> {
+    let each = |(link, own): Own<'_, L>| {
+        let own = own.into_iter().filter(|(_, has)| *has);
+        (link.clone(), own.map(|(template, _)| template.into()).collect())
+    };
+    all.into_iter().map(each).collect()
+}
+
+/// Resources and templates: their URIs stay as they are, the first backend that has one answers. `owners` makes what
+/// says which backend that is.
+fn located<L, O>(
+    parts: &[Part<'_, L>],
+    kind: Kind,
+    conflicts: &mut Vec<Conflict>,
+    owners: impl Fn(Vec<Own<'_, L>>) -> O,
+) -> ByGeneration<(Arc<O>, Arc<List>)> {
     let mut first = BTreeMap::new();
-    let mut owned: Vec<(L, Vec<Box<str>>)> = Vec::with_capacity(parts.len());
+    let mut owned: Vec<Vec<_>> = Vec::with_capacity(parts.len());
     let mut twice: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (index, part) in parts.iter().enumerate() {
         let mut own = Vec::new();
-        for item in part.offer.of(kind).iter() {
-            match first.entry(item.key()) {
-                Entry::Vacant(place) => {
-                    own.push(place.key().as_ref().into());
-                    place.insert((index, item));
-                }
-                Entry::Occupied(place) => twice
-                    .entry(place.key().clone().into_owned())
-                    .or_insert_with(|| vec![parts[place.get().0].name.to_owned()])
-                    .push(part.name.to_owned()),
+        each_item(part.offers, kind, |key, items| match first.entry(key) {
+            Entry::Vacant(place) => {
+                own.push((place.key().clone(), items));
+                place.insert((index, items));
             }
-        }
-        owned.push((part.link.clone(), own));
+            Entry::Occupied(place) => twice
+                .entry(place.key().clone().into_owned())
+                .or_insert_with(|| vec![parts[place.get().0].name.to_owned()])
+                .push(part.name.to_owned()),
+        });
+        owned.push(own);
     }
-    catalog.conflicts.extend(twice.into_iter().map(|(name, contenders)| Conflict {
+    conflicts.extend(twice.into_iter().map(|(name, contenders)| Conflict {
         kind: singular(kind),
         name,
         settled: format!("{} has it: it comes first in backends", contenders[0]),
         contenders,
     }));
-    let size = first.values().map(|(_, item)| item.raw().len()).sum();
-    let listed = first.iter().map(|(key, (_, item))| (&**key, item));
-    catalog.lists[kind as usize] =
-        List::new(listed, size, |_, item, out| out.extend_from_slice(item.raw()));
-    match kind {
-        Kind::Resources => {
-            let each = |(link, own): (L, Vec<Box<str>>)| {
-                own.into_iter().map(move |uri| (uri, link.clone()))
-            };
-            catalog.resources = owned.into_iter().flat_map(each).collect();
-        }
-        _ => catalog.templates = owned,
-    }
+    by_generation(parts, kind, |generation| {
+        let listed: Vec<_> = first
+            .iter()
+            .filter_map(|(key, (_, items))| Some((&**key, (*items.of(generation))?)))
+            .collect();
+        let size = listed.iter().map(|(_, item)| item.raw().len()).sum();
+        let list =
+            List::new(listed.into_iter(), size, |_, item, out| out.extend_from_slice(item.raw()));
+        let all = parts.iter().zip(&owned).map(|(part, own)| {
+            let own = own.iter().map(|(uri, items)| (&**uri, items.of(generation).is_some()));
+            (&part.link, own.collect())
+        });
+        (Arc::new(owners(all.collect())), Arc::new(list))
+    })
 }
 
 pub(crate) fn singular(kind: Kind) -> &'static str {
@@ -233,9 +319,9 @@ pub(crate) fn singular(kind: Kind) -> &'static str {
 }
 
 /// What each backend says about its use, under its name.
-fn instructions<L>(parts: &[Part<'_, L>]) -> Option<String> {
+fn instructions<L>(parts: &[Part<'_, L>], generation: Generation) -> Option<String> {
     let said = parts.iter().filter_map(|part| {
-        let text = part.offer.instructions.as_deref()?.trim();
+        let text = part.offers.of(generation).instructions.as_deref()?.trim();
         let mut end = text.len().min(LONGEST_INSTRUCTIONS);
         while !text.is_char_boundary(end) {
             end -= 1;

@@ -172,6 +172,11 @@ impl Items {
         self.0.iter().flat_map(move |page| page.listing.entries().iter().map(of(page)))
     }
 
+    /// Whether these are the same items, not only equal ones. Where there are none, they always are.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.len() == 0 && other.len() == 0
+    }
+
     /// How many bytes the answers take that they came in.
     fn size(&self) -> usize {
         self.0.iter().map(|page| page.listing.text().len()).sum()
@@ -208,6 +213,16 @@ impl Offer {
             Kind::Resources => &mut self.resources,
             Kind::Templates => &mut self.templates,
         } = items;
+    }
+
+    /// The same offer, which keeps what is equal in `other` together with that.
+    pub(crate) fn sharing(mut self, other: &Self) -> Self {
+        for kind in Kind::ALL {
+            if self.of(kind) == other.of(kind) {
+                self.set(kind, other.of(kind).clone());
+            }
+        }
+        self
     }
 
     /// How many bytes it takes, with all of the answers that it came in.

@@ -4,18 +4,26 @@ use std::borrow::Cow;
 
 use super::combine::{hides, prefix, singular};
 use super::texts::Texts;
-use super::{Conflict, Item, Kind, Part};
+use super::{ByGeneration, Conflict, Item, Kind, Part, each_item};
 use crate::settings::{Conflicts, Override, Rules};
 
 /// Something that wants a name.
 pub(super) struct Candidate<'a> {
     pub(super) part: usize,
-    pub(super) item: Item<'a>,
+    /// What it is in each generation, in one of them at least.
+    pub(super) items: ByGeneration<Option<Item<'a>>>,
     pub(super) change: Option<&'a Override>,
     /// Its own name or that of its override.
     wanted: Cow<'a, str>,
     /// Whether clients may see it.
     visible: bool,
+}
+
+impl Candidate<'_> {
+    /// What its backend calls it.
+    fn own(&self) -> Cow<'_, str> {
+        self.items.stateful.or(self.items.stateless).map(Item::key).unwrap_or_default()
+    }
 }
 
 /// Everything of one kind that wants a name.
@@ -37,27 +45,57 @@ pub(super) struct Won {
 
 impl<'a, L> Settling<'a, L> {
     pub(super) fn new(parts: &'a [Part<'a, L>], rules: &'a Rules, kind: Kind) -> Self {
-        let count = parts.iter().map(|part| part.offer.of(kind).len()).sum();
+        let count = parts.iter().map(|part| part.offers.stateful.of(kind).len()).sum();
         let mut candidates = Vec::with_capacity(count);
         let mut names = Texts::with_capacity(count);
         for (index, part) in parts.iter().enumerate() {
             let workload = rules.workloads.get(part.name).filter(|_| kind == Kind::Tools);
             let prefix = prefix(rules, part.name);
-            for item in part.offer.of(kind).iter() {
-                let own = item.key();
+            each_item(part.offers, kind, |own, items| {
                 let change = workload.and_then(|workload| workload.overrides.get(&*own));
                 let renamed = change.and_then(|change| change.name.as_deref());
                 let wanted = renamed.map_or(own, Cow::Borrowed);
                 let visible = hides(rules, workload, kind, &wanted).is_none();
                 names.push(&prefix, &wanted);
-                candidates.push(Candidate { part: index, item, change, wanted, visible });
-            }
+                candidates.push(Candidate { part: index, items, change, wanted, visible });
+            });
         }
         Self { parts, rules, kind, candidates, names }
     }
 
+    /// The names that are given, each once, and whether clients may see what is called so. Where one generation lacks what
+    /// has a name, nothing else is called so there.
+    pub(super) fn settle_all(&mut self, conflicts: &mut Vec<Conflict>) -> Vec<(Won, bool)> {
+        let mut shown = self.settle(true, conflicts);
+        // Conflicts among what nobody sees are no news.
+        let mut hidden = self.settle(false, &mut Vec::new());
+        let (names, candidates, parts) = (&self.names, &self.candidates, self.parts);
+        // Both are in the order of their names.
+        shown.dedup_by(|later, earlier| {
+            let name = names.get(later.name);
+            let twice = name == names.get(earlier.name);
+            if twice {
+                // A prefix that settled one conflict has made another.
+                conflicts.push(Conflict {
+                    kind: singular(self.kind),
+                    name: name.to_owned(),
+                    contenders: vec![parts[candidates[later.candidate].part].name.to_owned()],
+                    settled: "left out: with its prefix it is called like another".to_owned(),
+                });
+            }
+            twice
+        });
+        hidden.dedup_by(|later, earlier| names.get(later.name) == names.get(earlier.name));
+        let is_shown = |won: &Won| {
+            shown.binary_search_by(|other| names.get(other.name).cmp(names.get(won.name))).is_ok()
+        };
+        hidden.retain(|won| !is_shown(won));
+        let hidden = hidden.into_iter().map(|won| (won, false));
+        shown.into_iter().map(|won| (won, true)).chain(hidden).collect()
+    }
+
     /// The names that are given to what clients may see, or to what they may not, in their order.
-    pub(super) fn settle(&mut self, visible: bool, conflicts: &mut Vec<Conflict>) -> Vec<Won> {
+    fn settle(&mut self, visible: bool, conflicts: &mut Vec<Conflict>) -> Vec<Won> {
         let numbers = 0..self.candidates.len();
         let mut order: Vec<_> =
             numbers.filter(|number| self.candidates[*number].visible == visible).collect();
@@ -96,7 +134,7 @@ impl<'a, L> Settling<'a, L> {
         conflicts.push(Conflict {
             kind: singular(self.kind),
             name: self.names.get(first).to_owned(),
-            settled: settlement(self.rules, self.kind, &contenders, &candidates[all[0]].item.key()),
+            settled: settlement(self.rules, self.kind, &contenders, &candidates[all[0]].own()),
             contenders,
         });
         match (&self.rules.conflicts, self.kind) {

@@ -3,27 +3,45 @@
 
 use std::collections::HashMap;
 
-use vmcp_core::Hints;
+use vmcp_core::{Generation, Hints};
 
 use super::{Because, Entry};
-use crate::catalog::{Kind, Route, contested, hidden_by, singular, wanted};
-use crate::hub::{Everything, Snapshot};
+use crate::catalog::{
+    ByGeneration, Kind, Offer, Route, contested, each_item, hidden_by, singular, wanted,
+};
+use crate::hub::{Combined, Everything, Snapshot};
 
 /// By backend and its own name for it: what clients call something, and whether they see it.
 type Placed<'a> = HashMap<(&'a str, String), (&'a str, bool)>;
 
-/// Everything that the backends of a snapshot offer, sorted by kind and name.
-pub(super) fn entries(snapshot: &Snapshot, catalog: &Everything) -> Vec<Entry> {
-    let mut entries = Vec::new();
+/// Everything that the backends of a snapshot offer, sorted by kind and name. What clients of both generations are
+/// offered alike is one entry.
+pub(super) fn entries(snapshot: &Snapshot, catalogs: &Combined) -> Vec<Entry> {
+    let (mut entries, none) = (Vec::new(), Offer::default());
+    let both = ByGeneration { stateful: Generation::Stateful, stateless: Generation::Stateless };
     for kind in Kind::ALL {
-        let placed = placed(catalog, kind);
+        let placed = both.map(|generation| placed(catalogs.of(generation), kind));
         for link in &snapshot.links {
-            let offer = link.offer.load();
-            for item in offer.iter().flat_map(|offer| offer.of(kind).iter()) {
-                let own = (link.name(), item.key().into_owned());
-                let place = placed.get(&own).copied();
-                entries.push(entry(snapshot, catalog, kind, own, place));
-            }
+            let offers = link.offers.load();
+            let Some(offers) = offers.known(&none) else { continue };
+            each_item(offers, kind, |original, items| {
+                let of = |generation: Generation| {
+                    items.of(generation).as_ref()?;
+                    let own = (link.name(), original.clone().into_owned());
+                    let place = placed.of(generation).get(&own).copied();
+                    Some(entry(snapshot, catalogs.of(generation), kind, own, place))
+                };
+                let ByGeneration { stateful, stateless } = both.map(of);
+                if stateful == stateless {
+                    entries.extend(stateful);
+                    return;
+                }
+                let one = |entry: Option<Entry>, generation| {
+                    entry.map(|entry| Entry { generation: Some(generation), ..entry })
+                };
+                entries.extend(one(stateful, Generation::Stateful));
+                entries.extend(one(stateless, Generation::Stateless));
+            });
         }
     }
     entries.sort_by(|a, b| (a.kind, &a.name, !a.shown).cmp(&(b.kind, &b.name, !b.shown)));
@@ -46,7 +64,9 @@ fn placed(catalog: &Everything, kind: Kind) -> Placed<'_> {
 fn located(catalog: &Everything, kind: Kind) -> Placed<'_> {
     if kind == Kind::Resources {
         let resources = catalog.resources.iter();
-        return resources.map(|(uri, link)| place(uri, link.name())).collect();
+        return resources
+            .filter_map(|(uri, link)| Some(place(uri, link.as_ref()?.name())))
+            .collect();
     }
     let templates = catalog.templates.iter();
     templates.flat_map(|(link, own)| own.iter().map(|uri| place(uri, link.name()))).collect()
@@ -84,6 +104,7 @@ fn entry(
         hints: if shown { hints } else { Hints::default() },
         shown,
         because,
+        generation: None,
     }
 }
 

@@ -1,10 +1,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use vmcp_core::{Admit, Backend, BoxError, Hints, Verdict};
+use vmcp_core::{Admit, Backend, BoxError, Generation, Hints, Verdict};
 
 use super::*;
 use crate::backend::Link;
-use crate::catalog::{Items, Offer, Part, combine};
+use crate::catalog::{ByGeneration, Items, Offer, Part, combine};
 use crate::settings::{Around, BackendService, BackendSettings, Rules, Sharing, Transport};
 
 /// Sees the names that end in one of these; counts how often it was asked.
@@ -51,7 +51,9 @@ fn catalog(count: usize) -> Arc<Everything> {
         fingerprint: 0,
         tuning: 0,
     });
-    Arc::new(combine(&[Part { name: "be", link, offer: &offer }], &Rules::default()))
+    let offers = ByGeneration::both(&offer);
+    let catalogs = combine(&[Part { name: "be", link, offers }], &Rules::default());
+    Arc::clone(catalogs.of(Generation::Stateless))
 }
 
 fn admission(sees: &'static str) -> (Admission, Arc<AtomicUsize>) {

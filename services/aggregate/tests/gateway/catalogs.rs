@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use vmcp_aggregate::settings::PartialFailure;
 use vmcp_core::{Admission, Admit, Generation, Item, Verdict, ViewKey};
 
-use crate::fake::{Begins, Client, Fake, Mood, Sessions, gateway, settings};
+use crate::fake::{Begins, Client, Fake, Mood, Sessions, gateway, heard, settings, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -151,4 +151,121 @@ async fn leaves_a_removed_backend_to_a_late_subscriber() {
     assert_eq!(fake.open_streams("c"), 0, "nobody follows it");
     let sessions = fake.sessions.lock().unwrap();
     assert_eq!(sessions.as_ref().unwrap().open.len(), 0, "{sessions:?}");
+}
+
+/// A backend that speaks both generations.
+fn dual(lists_both: bool) -> Arc<Fake> {
+    let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["old", "both"]));
+    *fake.lists_both.lock().unwrap() = lists_both;
+    fake.and_stateless(tools(&["new", "both"]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_generation_of_a_backend_has_its_own_catalog() {
+    for (lists_both, per_caller) in [(true, false), (false, false), (true, true)] {
+        let fake = dual(lists_both);
+        let backend = if per_caller { fake.per_caller() } else { fake.settings() };
+        let gateway = with(vec![backend], PartialFailure::Fail).await;
+        let stateful = Client::new(&gateway, BOTH[0], "c").await;
+        let stateless = Client::new(&gateway, BOTH[1], "c").await;
+        assert_eq!(stateful.names("tools/list").await, ["be_both", "be_old"]);
+        assert_eq!(stateless.names("tools/list").await, ["be_both", "be_new"]);
+        for (client, tool, found) in [
+            (&stateful, "be_old", true),
+            (&stateful, "be_new", false),
+            (&stateful, "be_both", true),
+            (&stateless, "be_new", true),
+            (&stateless, "be_old", false),
+            (&stateless, "be_both", true),
+        ] {
+            let said = client.call(tool).await;
+            assert_eq!(said.as_deref(), found.then_some("be:c"), "{:?} {tool}", client.generation);
+        }
+        let report = gateway.report();
+        assert_eq!(report.backends[0].health(), vmcp_breaker::health::Health::Ready);
+        if !per_caller {
+            assert_eq!(report.backends[0].revisions, ["2026-07-28", "2025-11-25"]);
+            let entries = report.entries.iter().map(|entry| (&*entry.name, entry.generation));
+            let expected =
+                [("be_both", None), ("be_new", Some(BOTH[1])), ("be_old", Some(BOTH[0]))];
+            assert_eq!(entries.collect::<Vec<_>>(), expected);
+            assert_eq!(BOTH.map(|generation| report.shown("tool", generation)), [2, 2]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tells_each_generation_of_its_own_changes() {
+    let fake = dual(true);
+    let gateway = gateway(&[Arc::clone(&fake)]).await;
+    let stateful = Client::new(&gateway, BOTH[0], "c").await;
+    let stateless = Client::new(&gateway, BOTH[1], "c").await;
+    let mut standing = stateful.stand().await;
+    let wanted = json!({"notifications": {"toolsListChanged": true}});
+    let mut listening = stateless.send("subscriptions/listen", wanted).await.0.into_body();
+    heard(&mut listening).await;
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    // The backend says so to its older clients only; the others are asked about as well.
+    let fake = fake.and_stateless(tools(&["newer", "both"]));
+    fake.say("gateway", &changed);
+    assert!(heard(&mut listening).await.contains("tools/list_changed"));
+    assert_eq!(heard(&mut standing).await, "", "nothing of theirs has changed");
+    assert_eq!(stateless.names("tools/list").await, ["be_both", "be_newer"]);
+    let fake = fake.offer("*", tools(&["older", "both"]));
+    fake.say("gateway", &changed);
+    assert!(heard(&mut standing).await.contains("tools/list_changed"));
+    assert_eq!(heard(&mut listening).await, "");
+    assert_eq!(stateful.names("tools/list").await, ["be_both", "be_older"]);
+    assert_eq!(fake.open_streams("gateway"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_generation_is_offered_while_the_other_one_fails() {
+    let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["old"])).and_stateless(Value::Null);
+    let gateway = gateway(&[Arc::clone(&fake)]).await;
+    let stateful = Client::new(&gateway, BOTH[0], "c").await;
+    let stateless = Client::new(&gateway, BOTH[1], "c").await;
+    assert_eq!(stateful.names("tools/list").await, ["be_old"]);
+    assert_eq!(stateless.names("tools/list").await, [""; 0]);
+    let report = gateway.backends().remove(0);
+    assert!(report.offered && report.trouble().is_some(), "{report:?}");
+    let fake = fake.and_stateless(tools(&["new"]));
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(stateless.names("tools/list").await, ["be_new"]);
+    assert_eq!(gateway.backends()[0].trouble(), None);
+    assert_eq!(fake.open_streams("gateway"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn policies_judge_annotations_of_the_client_generation() {
+    let tool = |destructive: bool| json!({"tools": [{"name": "t", "annotations": {"destructiveHint": destructive}}]});
+    let fake = Fake::new("be", BOTH[0]).offer("*", tool(false)).and_stateless(tool(true));
+    let gateway = gateway(&[fake]).await;
+    for (generation, status) in BOTH.into_iter().zip([200, 403]) {
+        let client = Client::new(&gateway, generation, "c").await;
+        let client = client.with(Admission::new(Careful));
+        let said = client.ask("tools/call", json!({"name": "be_t", "arguments": {}})).await;
+        assert_eq!(said.status, status, "{said:?}");
+    }
+    let entries = gateway.report().entries;
+    let hints = entries.iter().map(|entry| (entry.generation, entry.hints.destructive));
+    let expected = [(Some(BOTH[0]), Some(false)), (Some(BOTH[1]), Some(true))];
+    assert_eq!(hints.collect::<Vec<_>>(), expected);
+}
+
+/// Denies what may destroy.
+struct Careful;
+
+impl Admit for Careful {
+    fn visible(&self, _: &Item<'_>) -> bool {
+        true
+    }
+
+    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
+        if item.hints.destructive == Some(true) { Verdict::Denied } else { Verdict::Permitted }
+    }
+
+    fn view(&self) -> ViewKey {
+        ViewKey([1; 16])
+    }
 }

@@ -34,6 +34,10 @@ pub(crate) struct Fake {
     pub(crate) mood: Mutex<Mood>,
     /// How its streams begin.
     pub(crate) streams_begin: Mutex<Begins>,
+    /// What it offers to clients of the stateless generation, if it speaks both: nothing that can be had if it is null.
+    pub(crate) stateless: Mutex<Option<Value>>,
+    /// Whether its discovery lists both.
+    pub(crate) lists_both: Mutex<bool>,
     /// Its sessions, if it has any: who opened them, and which are open.
     pub(crate) sessions: Mutex<Option<Sessions>>,
     /// The revision that its handshakes end with.
@@ -125,6 +129,8 @@ impl Fake {
             offers: Mutex::default(),
             heard: Mutex::default(),
             mood: Mutex::new(Mood::Well),
+            stateless: Mutex::default(),
+            lists_both: Mutex::new(true),
             sessions: Mutex::default(),
             revision: Mutex::new("2025-11-25"),
             streams_begin: Mutex::new(Begins::AtOnce),
@@ -135,6 +141,12 @@ impl Fake {
     /// Offers to somebody; to everybody as `*`.
     pub(crate) fn offer(self: Arc<Self>, to: &str, offer: Value) -> Arc<Self> {
         self.offers.lock().unwrap().insert(to.to_owned(), offer);
+        self
+    }
+
+    /// Speaks both generations, and offers this to clients of the stateless one.
+    pub(crate) fn and_stateless(self: Arc<Self>, offer: Value) -> Arc<Self> {
+        *self.stateless.lock().unwrap() = Some(offer);
         self
     }
 
@@ -178,7 +190,11 @@ impl Fake {
             Mood::Silent => std::future::pending().await,
             Mood::Late(late) => tokio::time::sleep(late).await,
         }
-        let stateful = *self.generation.lock().unwrap() == Generation::Stateful;
+        let both = self.stateless.lock().unwrap().clone();
+        let stateful = match both {
+            None => *self.generation.lock().unwrap() == Generation::Stateful,
+            Some(_) => !request.headers().contains_key("mcp-method"),
+        };
         let begins = *self.streams_begin.lock().unwrap();
         match begins {
             Begins::Never if opens_stream(&request) => std::future::pending().await,
@@ -217,6 +233,10 @@ impl Fake {
             *response.status_mut() = StatusCode::UNAUTHORIZED;
             return Ok(response);
         };
+        let offer = both.as_ref().filter(|_| !stateful).unwrap_or(offer);
+        if offer.is_null() && method != "server/discover" {
+            return Ok(status(StatusCode::INTERNAL_SERVER_ERROR));
+        }
         if method == "tools/call" && message["params"]["name"] == "touch" {
             let answer = json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}});
             return Ok(telling(&answer));
@@ -231,7 +251,7 @@ impl Fake {
                 "params": {"notifications": {}}});
             return Ok(self.open(who, &[known]));
         }
-        let answer = match self.result(&method, offer, &message["params"], &who) {
+        let answer = match self.result(&method, offer, &message["params"], (&who, !stateful)) {
             Some(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
             None => json!({"jsonrpc": "2.0", "id": id, "error":
                 {"code": -32601, "message": "method not found"}}),
@@ -270,8 +290,15 @@ impl Fake {
         streams.iter().filter(|(opener, stream)| opener == who && !stream.is_closed()).count()
     }
 
-    fn result(&self, method: &str, offer: &Value, params: &Value, who: &str) -> Option<Value> {
-        let stateless = *self.generation.lock().unwrap() == Generation::Stateless;
+    fn result(
+        &self,
+        method: &str,
+        offer: &Value,
+        params: &Value,
+        (who, stateless): (&str, bool),
+    ) -> Option<Value> {
+        let both = self.stateless.lock().unwrap().is_some() && *self.lists_both.lock().unwrap();
+        let versions = if both { &["2026-07-28", "2025-11-25"][..] } else { &["2026-07-28"] };
         let capabilities = json!({"tools": {}, "prompts": {}, "resources": {}, "completions": {}});
         let list = |member: &str| {
             json!({member: offer.get(member).cloned().unwrap_or_else(|| json!([])),
@@ -280,7 +307,7 @@ impl Fake {
         let done = json!({"content": [{"type": "text", "text": format!("{}:{who}", self.name)}],
                           "asked": params, "resultType": "complete"});
         Some(match method {
-            "server/discover" if stateless => json!({"supportedVersions": ["2026-07-28"],
+            "server/discover" if stateless => json!({"supportedVersions": versions,
                 "capabilities": capabilities, "resultType": "complete"}),
             "initialize" if !stateless => json!({"protocolVersion": *self.revision.lock().unwrap(),
                 "capabilities": capabilities, "serverInfo": {"name": self.name, "version": "1"}}),

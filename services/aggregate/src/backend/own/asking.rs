@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join;
 use vmcp_core::{BoxError, Caller, Generation, Trail};
 
 use crate::backend::fetch::{self, Speaker};
 use crate::backend::handshake::{self, Introduction};
 use crate::backend::{Link, Speaks};
 use crate::call::doubtful;
-use crate::catalog::Offer;
+use crate::catalog::{Offer, Offers};
 use crate::hub::Hub;
 
 /// Asks a backend in the name of a caller what it offers. `before` is what it offered last.
@@ -17,25 +18,36 @@ pub(super) async fn fetch(
     link: &Arc<Link>,
     caller: &Caller,
     cause: Option<&Trail>,
-    before: Option<&Offer>,
-) -> Result<Offer, BoxError> {
+    before: Option<&Offers>,
+) -> Result<Offers, BoxError> {
     let _seat = match &link.own {
         Some(owns) => Some(owns.seats.acquire().await?),
         None => None,
     };
     let (none, myself) = (Offer::default(), hub.introduction());
-    let (before, who) = (before.unwrap_or(&none), myself.on_behalf_of(caller).caused_by(cause));
+    let before = |generation| {
+        let known = before.and_then(|before| before.of(generation));
+        known.map_or(&none, |offer| &**offer)
+    };
+    let who = myself.on_behalf_of(caller).caused_by(cause);
     let mut found = None;
-    if link.speaks().is_none_or(|speaks| speaks == Speaks::Stateless) {
+    if link.speaks().is_none_or(|speaks| speaks != Speaks::Stateful) {
         let (speaks, discovered) = handshake::probe(link, who).await?;
         link.learn(speaks);
         found = discovered;
     }
-    match link.speaks().map(|speaks| speaks.with(Generation::Stateful)) {
-        Some(Generation::Stateless) => {
-            fetch::offer(link, Speaker::Stateless(found.as_ref(), who), before).await
+    let stateless = async {
+        let speaker = Speaker::Stateless(found.as_ref(), who);
+        fetch::offer(link, speaker, before(Generation::Stateless)).await
+    };
+    let stateful = stateful(link, who, before(Generation::Stateful));
+    match link.speaks() {
+        Some(Speaks::Stateless) => Ok(Offers::same(stateless.await?)),
+        Some(Speaks::Stateful) | None => Ok(Offers::same(stateful.await?)),
+        Some(Speaks::Both) => {
+            let (stateful, stateless) = try_join(stateful, stateless).await?;
+            Ok(Offers::same(stateful).with(Generation::Stateless, stateless))
         }
-        Some(Generation::Stateful) | None => stateful(link, who, before).await,
     }
 }
 

@@ -5,17 +5,17 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::catalog::{Kind, Offer};
+use crate::catalog::{Kind, Offers};
 
 /// The most bytes of different offers of one backend.
 const MOST_BYTES: usize = 64 << 20;
 
-/// An offer that several callers may have.
+/// Offers that several callers may have.
 #[derive(Debug)]
 pub(crate) struct Content {
     /// Its own in the process: equal numbers are the same offer.
     pub(crate) serial: u64,
-    pub(crate) offer: Offer,
+    pub(crate) offers: Offers,
     bytes: usize,
 }
 
@@ -28,16 +28,16 @@ pub(super) struct Contents {
 
 impl Contents {
     /// The offer, or the equal one that somebody has.
-    pub(super) fn intern(&mut self, offer: Offer) -> Arc<Content> {
+    pub(super) fn intern(&mut self, offers: Offers) -> Arc<Content> {
         static SERIAL: AtomicU64 = AtomicU64::new(1);
-        let same = self.by_hash.entry(digest(&self.hasher, &offer)).or_default();
+        let same = self.by_hash.entry(digest(&self.hasher, &offers)).or_default();
         same.retain(|content| content.strong_count() > 0);
         let mut known = same.iter().filter_map(Weak::upgrade);
-        if let Some(known) = known.find(|content| content.offer == offer) {
+        if let Some(known) = known.find(|content| content.offers == offers) {
             return known;
         }
-        let (serial, bytes) = (SERIAL.fetch_add(1, Ordering::Relaxed), offer.size());
-        let content = Arc::new(Content { serial, offer, bytes });
+        let (serial, bytes) = (SERIAL.fetch_add(1, Ordering::Relaxed), offers.size());
+        let content = Arc::new(Content { serial, offers, bytes });
         same.push(Arc::downgrade(&content));
         content
     }
@@ -60,12 +60,14 @@ impl Contents {
     }
 }
 
-fn digest(hasher: &RandomState, offer: &Offer) -> u64 {
+fn digest(hasher: &RandomState, offers: &Offers) -> u64 {
     let mut state = hasher.build_hasher();
-    for kind in Kind::ALL {
-        offer.of(kind).len().hash(&mut state);
-        offer.of(kind).iter().for_each(|item| item.raw().hash(&mut state));
+    for offer in offers.each() {
+        for kind in Kind::ALL {
+            offer.of(kind).len().hash(&mut state);
+            offer.of(kind).iter().for_each(|item| item.raw().hash(&mut state));
+        }
+        offer.instructions.hash(&mut state);
     }
-    offer.instructions.hash(&mut state);
     state.finish()
 }

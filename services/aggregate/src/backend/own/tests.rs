@@ -1,4 +1,5 @@
 use super::*;
+use crate::catalog::Offer;
 
 fn caller(number: usize) -> Identity {
     Identity::new("https://idp.test", &number.to_string())
@@ -8,7 +9,7 @@ fn caller(number: usize) -> Identity {
 fn fetched(owns: &Owns, caller: &Identity, instructions: String) -> Arc<Own> {
     let own = owns.of(caller);
     let offer = Offer { instructions: Some(instructions), ..Offer::default() };
-    let content = owns.keep(offer);
+    let content = owns.keep(Offers::same(offer));
     own.0.send_modify(|state| state.offer = Some(content));
     own
 }
@@ -59,7 +60,7 @@ async fn what_changes_while_it_is_fetched_is_fetched_once_more() {
     assert!(matches!(own.step(false), Step::Fetch));
     assert!(matches!(own.step(false), Step::Wait(_)), "one fetches");
     owns.changed(&caller(1));
-    let offer = owns.keep(Offer::default());
+    let offer = owns.keep(Offers::same(Offer::default()));
     own.0.send_modify(|state| (state.offer, state.fetching) = (Some(offer), None));
     assert!(matches!(own.step(false), Step::Fetch));
     own.0.send_modify(|state| state.fetching = None);

@@ -20,6 +20,7 @@ use crate::backend::handshake::Live;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{asking, post};
 use crate::call::answer::Expected;
+use crate::catalog::ByGeneration;
 use crate::expiry::{ended, left};
 use crate::hub::Hub;
 use crate::park::{Out, Outlet};
@@ -183,7 +184,7 @@ impl RunningCall {
             match &self.link().own {
                 Some(owns) => {
                     owns.changed(&self.caller);
-                    self.hub.tell_caller(&self.caller, &[kind]);
+                    self.hub.tell_caller(&self.caller, &ByGeneration::both(vec![kind]));
                 }
                 None => self.link().list_changed(kind, Generation::Stateful),
             }

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::catalog::Items;
+use crate::catalog::{Items, Offers};
 use crate::settings::Override;
 
 fn offer(tools: &[&str]) -> Offer {
@@ -11,10 +11,16 @@ fn offer(tools: &[&str]) -> Offer {
     Offer { tools: Items::of(Kind::Tools, &raw), ..Offer::default() }
 }
 
-fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> Catalog<String> {
-    let parts: Vec<_> =
-        offers.iter().map(|(name, offer)| Part { name, link: (*name).to_owned(), offer }).collect();
-    combine(&parts, rules)
+fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> Arc<Catalog<String>> {
+    let parts: Vec<_> = offers
+        .iter()
+        .map(|(name, offer)| Part {
+            name,
+            link: (*name).to_owned(),
+            offers: ByGeneration::both(offer),
+        })
+        .collect();
+    Arc::clone(combine(&parts, rules).of(Generation::Stateless))
 }
 
 fn names(catalog: &Catalog<String>) -> Vec<&str> {
@@ -35,7 +41,7 @@ fn every_name_gets_its_backends_prefix_even_without_a_conflict() {
     let catalog = catalog(&[("b", offer(&["x", "y"])), ("a", offer(&["x"]))], &Rules::default());
     assert_eq!(names(&catalog), ["a_x", "b_x", "b_y"]);
     assert_eq!(target(&catalog, "b_x"), ("b".into(), "\"x\"".into(), true));
-    assert_eq!(catalog.conflicts, []);
+    assert_eq!(*catalog.conflicts, []);
 }
 
 #[test]
@@ -134,7 +140,7 @@ fn a_hidden_tool_never_takes_a_shown_ones_name() {
     rules.workloads.insert("a".to_owned(), hidden);
     let catalog = catalog(&[("a", offer(&["x"])), ("b", offer(&["x"]))], &rules);
     assert_eq!(target(&catalog, "x"), ("b".into(), "\"x\"".into(), true));
-    assert_eq!(catalog.conflicts, []);
+    assert_eq!(*catalog.conflicts, []);
 }
 
 #[test]
@@ -170,4 +176,94 @@ fn instructions_stand_under_their_backends_names() {
     let said = |text: &str| Offer { instructions: Some(text.to_owned()), ..Offer::default() };
     let catalog = catalog(&[("b", said("Use it.")), ("a", said(" "))], &Rules::default());
     assert_eq!(catalog.instructions.as_deref(), Some("## b\n\nUse it."));
+}
+
+/// Catalogs of backends that offer these tools to clients of each generation.
+fn catalogs(offers: &[(&str, [&[&str]; 2])], rules: &Rules) -> Catalogs<String> {
+    let all: Vec<_> = offers
+        .iter()
+        .map(|(name, [stateful, stateless])| {
+            let offers = Offers::same(offer(stateful));
+            (*name, offers.with(Generation::Stateless, offer(stateless)))
+        })
+        .collect();
+    let none = Offer::default();
+    let parts: Vec<_> = all
+        .iter()
+        .map(|(name, offers)| Part {
+            name,
+            link: (*name).to_owned(),
+            offers: offers.known(&none).unwrap(),
+        })
+        .collect();
+    combine(&parts, rules)
+}
+
+fn names_by_generation(catalogs: &Catalogs<String>) -> [Vec<&str>; 2] {
+    [Generation::Stateful, Generation::Stateless].map(|generation| names(catalogs.of(generation)))
+}
+
+#[test]
+fn each_generation_lists_what_it_has() {
+    let offers = [("a", [&["x", "y"][..], &["y", "z"]]), ("b", [&["x"], &["x"]])];
+    let catalogs = catalogs(&offers, &Rules::default());
+    assert_eq!(names_by_generation(&catalogs), [["a_x", "a_y", "b_x"], ["a_y", "a_z", "b_x"]]);
+    let [stateful, stateless] =
+        [Generation::Stateful, Generation::Stateless].map(|generation| catalogs.of(generation));
+    assert!(stateful.tools.get("a_z").is_none() && stateless.tools.get("a_x").is_none());
+    assert!(Arc::ptr_eq(&stateful.prompts, &stateless.prompts), "equal kinds are kept once");
+    assert!(Arc::ptr_eq(&stateful.lists[1], &stateless.lists[1]));
+}
+
+#[test]
+fn equal_offers_make_one_catalog() {
+    let same = catalogs(&[("a", [&["x"], &["x"]])], &Rules::default());
+    assert!(Arc::ptr_eq(same.of(Generation::Stateful), same.of(Generation::Stateless)));
+    let more = catalogs(&[("a", [&["x"], &["x", "y"]])], &Rules::default());
+    let changes = more.changes(&same);
+    assert_eq!((&changes.stateful[..], &changes.stateless[..]), (&[][..], &[Kind::Tools][..]));
+}
+
+#[test]
+fn a_name_belongs_to_one_backend_in_both_generations() {
+    let rules = with(Conflicts::Priority(vec!["a".to_owned()]));
+    let offers = [("a", [&["t"][..], &[]]), ("b", [&["t", "u"], &["t", "u"]])];
+    let catalogs = catalogs(&offers, &rules);
+    assert_eq!(names_by_generation(&catalogs), [vec!["t", "u"], vec!["u"]]);
+    assert_eq!(target(catalogs.of(Generation::Stateful), "t").0, "a");
+    assert!(catalogs.of(Generation::Stateless).tools.get("t").is_none());
+    assert_eq!(catalogs.conflicts()[0].contenders, ["a", "b"]);
+}
+
+#[test]
+fn a_uri_belongs_to_one_backend_in_both_generations() {
+    let item = |uri: &str| format!(r#"{{"uri":"{uri}","name":"n"}}"#);
+    let resources = |uris: &[&str]| {
+        let items: Vec<_> = uris.iter().map(|uri| item(uri)).collect();
+        let items: Vec<_> = items.iter().map(String::as_str).collect();
+        let templates = [r#"{"uriTemplate":"x://{n}","name":"n"}"#];
+        Offer {
+            resources: Items::of(Kind::Resources, &items),
+            templates: Items::of(Kind::Templates, &templates),
+            ..Offer::default()
+        }
+    };
+    let first = Offers::same(resources(&["x://1"])).with(Generation::Stateless, Offer::default());
+    let second = Offers::same(resources(&["x://1", "x://2"]));
+    let none = Offer::default();
+    let parts = [("a", &first), ("b", &second)].map(|(name, offers)| Part {
+        name,
+        link: name.to_owned(),
+        offers: offers.known(&none).unwrap(),
+    });
+    let catalogs = combine(&parts, &Rules::default());
+    let [stateful, stateless] =
+        [Generation::Stateful, Generation::Stateless].map(|generation| catalogs.of(generation));
+    let owner = |catalog: &Catalog<String>, uri| catalog.resource(uri);
+    assert_eq!(owner(stateful, "x://1").as_deref(), Some("a"));
+    assert_eq!(owner(stateless, "x://1"), None, "its owner lacks it");
+    assert_eq!(owner(stateless, "x://2").as_deref(), Some("b"));
+    assert_eq!(owner(stateful, "x://3").as_deref(), Some("a"));
+    assert_eq!(stateless.list(Kind::Resources).keys().collect::<Vec<_>>(), ["x://2"]);
+    assert_eq!(stateless.list(Kind::Templates).len(), 0);
 }

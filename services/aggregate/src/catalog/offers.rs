@@ -1,0 +1,154 @@
+//! What one backend offers to clients of each generation.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use vmcp_core::Generation;
+
+use super::{Item, Kind, Offer};
+
+/// One value for each protocol generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ByGeneration<T> {
+    pub(crate) stateful: T,
+    pub(crate) stateless: T,
+}
+
+/// The offers of one backend; `None` is not known yet. A backend of one generation offers the same to clients of both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offers(ByGeneration<Option<Arc<Offer>>>);
+
+impl<T> ByGeneration<T> {
+    pub(crate) fn of(&self, generation: Generation) -> &T {
+        match generation {
+            Generation::Stateful => &self.stateful,
+            Generation::Stateless => &self.stateless,
+        }
+    }
+
+    pub(crate) fn set(&mut self, generation: Generation, value: T) {
+        match generation {
+            Generation::Stateful => self.stateful = value,
+            Generation::Stateless => self.stateless = value,
+        }
+    }
+
+    pub(crate) fn map<U>(self, mut each: impl FnMut(T) -> U) -> ByGeneration<U> {
+        ByGeneration { stateful: each(self.stateful), stateless: each(self.stateless) }
+    }
+
+    pub(crate) fn both(value: T) -> Self
+    where
+        T: Clone,
+    {
+        Self { stateful: value.clone(), stateless: value }
+    }
+}
+
+/// The generation that is not this one.
+pub(crate) fn other(generation: Generation) -> Generation {
+    match generation {
+        Generation::Stateful => Generation::Stateless,
+        Generation::Stateless => Generation::Stateful,
+    }
+}
+
+impl Offers {
+    /// Those of a backend of one generation.
+    pub(crate) fn same(offer: Offer) -> Self {
+        Self(ByGeneration::both(Some(Arc::new(offer))))
+    }
+
+    /// The offers with that of one generation replaced. What both have in common is kept once.
+    pub(crate) fn with(&self, generation: Generation, offer: Offer) -> Self {
+        let offer = match self.of(other(generation)) {
+            Some(other) if **other == offer => Arc::clone(other),
+            Some(other) => Arc::new(offer.sharing(other)),
+            None => Arc::new(offer),
+        };
+        let mut offers = self.clone();
+        offers.0.set(generation, Some(offer));
+        offers
+    }
+
+    pub(crate) fn of(&self, generation: Generation) -> Option<&Arc<Offer>> {
+        self.0.of(generation).as_ref()
+    }
+
+    /// The offers as they are shown: what is not known is `none`. Nothing if neither is known.
+    pub(crate) fn known<'a>(&'a self, none: &'a Offer) -> Option<ByGeneration<&'a Offer>> {
+        let Self(ByGeneration { stateful, stateless }) = self;
+        self.is_known().then(|| ByGeneration {
+            stateful: stateful.as_deref().unwrap_or(none),
+            stateless: stateless.as_deref().unwrap_or(none),
+        })
+    }
+
+    /// Whether any are known.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.stateful.is_some() || self.0.stateless.is_some()
+    }
+
+    /// Whether both generations are offered the same.
+    fn is_same(&self) -> bool {
+        match (&self.0.stateful, &self.0.stateless) {
+            (Some(stateful), Some(stateless)) => Arc::ptr_eq(stateful, stateless),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        }
+    }
+
+    /// The offers, each once.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Offer> {
+        let stateless = self.0.stateless.as_deref().filter(|_| !self.is_same());
+        self.0.stateful.as_deref().into_iter().chain(stateless)
+    }
+
+    /// Which kinds of items differ from those of older offers.
+    pub(crate) fn changes(&self, older: &Self) -> ByGeneration<Vec<Kind>> {
+        let none = Offer::default();
+        let of = |generation| {
+            let offer = |offers: &Self| offers.of(generation).map(Arc::clone);
+            let (now, before) = (offer(self), offer(older));
+            now.as_deref().unwrap_or(&none).changes(before.as_deref().unwrap_or(&none))
+        };
+        ByGeneration { stateful: of(Generation::Stateful), stateless: of(Generation::Stateless) }
+    }
+
+    /// How many items there are.
+    pub(crate) fn len(&self) -> usize {
+        self.each().map(Offer::len).sum()
+    }
+
+    /// How many bytes they take.
+    pub(crate) fn size(&self) -> usize {
+        self.each().map(Offer::size).sum()
+    }
+}
+
+/// Calls `each` for the items of one kind, those that both generations call alike together: in the order of the stateful
+/// generation, and behind them what only the stateless one has.
+pub(crate) fn each_item<'a>(
+    offers: ByGeneration<&'a Offer>,
+    kind: Kind,
+    mut each: impl FnMut(Cow<'a, str>, ByGeneration<Option<Item<'a>>>),
+) {
+    let ByGeneration { stateful, stateless } = offers.map(|offer| offer.of(kind));
+    if stateful.is(stateless) {
+        stateful.iter().for_each(|item| each(item.key(), ByGeneration::both(Some(item))));
+        return;
+    }
+    let mut others: HashMap<_, _> = stateless.iter().map(|item| (item.key(), item)).collect();
+    for item in stateful.iter() {
+        let key = item.key();
+        let stateless = others.remove(&key);
+        each(key, ByGeneration { stateful: Some(item), stateless });
+    }
+    for item in stateless.iter() {
+        let key = item.key();
+        if others.contains_key(&key) {
+            each(key, ByGeneration { stateful: None, stateless: Some(item) });
+        }
+    }
+}
