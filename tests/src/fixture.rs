@@ -31,6 +31,8 @@ pub enum Generation {
     /// Both.
     #[default]
     Both,
+    /// Both, each with a catalog of its own: clients see and use what their revision of the suite asks for.
+    Differing,
 }
 
 /// Serves the fixture at `/mcp` until the process ends.

@@ -15,6 +15,33 @@ use crate::hub::{Everything, Snapshot};
 use crate::mixed::Seen;
 use crate::settings::PartialFailure;
 
+/// The member of a list's `_meta` that names the backends which the list has nothing of, though they may have something.
+const INCOMPLETE: &str = "vmcp.dev/incomplete";
+
+/// What is wrong with a backend whose first offer is still on its way.
+const NOT_SAID: &str = "has not said yet what it offers";
+
+/// A backend that a list has nothing of, though it may have something.
+struct Gap {
+    backend: String,
+    reason: String,
+}
+
+/// What a list is made of.
+struct Offered {
+    catalog: Arc<Everything>,
+    gaps: Vec<Gap>,
+}
+
+impl Gap {
+    /// `reason` is in words about the backend, which they may begin with.
+    fn new(link: &Link, reason: &str) -> Self {
+        let subject = format!("backend {} ", link.name());
+        let reason = reason.strip_prefix(&subject).unwrap_or(reason).to_owned();
+        Self { backend: link.name().to_owned(), reason }
+    }
+}
+
 /// Answers a list request with what the caller may see. A cursor names the last item that was seen, so that
 /// neither it nor the length of a page tells of what is hidden.
 pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Rejection> {
@@ -23,7 +50,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         (Some(_), Some(text)) => Some(text.read(&call.message.bytes)),
         (Some(_), None) => return Err(Rejection::invalid_params("params.cursor must be a string")),
     };
-    let catalog = offered(call).await?;
+    let Offered { catalog, gaps } = offered(call).await?;
     let whole = catalog.list(kind);
     let page = match &call.admission {
         None => whole.page(kind, cursor.as_deref()),
@@ -35,7 +62,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     let page = page.ok_or_else(|| {
         Rejection::invalid_params("params.cursor is not one of this list: start without one")
     })?;
-    let mut response = framed(call, kind, page);
+    let mut response = framed(call, kind, page, &gaps);
     if call.admission.is_some() {
         response.extensions_mut().insert(Filtered);
     }
@@ -43,7 +70,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
 }
 
 /// The answer that a page makes in the client's generation.
-fn framed(call: &Call, kind: Kind, page: Page) -> Response<Body> {
+fn framed(call: &Call, kind: Kind, page: Page, gaps: &[Gap]) -> Response<Body> {
     let mut head = Vec::with_capacity(256);
     head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     head.extend_from_slice(&call.id());
@@ -56,7 +83,16 @@ fn framed(call: &Call, kind: Kind, page: Page) -> Response<Body> {
         quote(&call.snapshot.name, &mut head);
         head.extend_from_slice(b",\"version\":");
         quote(&call.snapshot.version, &mut head);
-        head.extend_from_slice(b"}},");
+        head.push(b'}');
+        if !gaps.is_empty() {
+            head.push(b',');
+            write_gaps(call, gaps, &mut head);
+        }
+        head.extend_from_slice(b"},");
+    } else if !gaps.is_empty() {
+        head.extend_from_slice(b"\"_meta\":{");
+        write_gaps(call, gaps, &mut head);
+        head.extend_from_slice(b"},");
     }
     head.push(b'"');
     head.extend_from_slice(kind.member().as_bytes());
@@ -80,9 +116,29 @@ fn framed(call: &Call, kind: Kind, page: Page) -> Response<Body> {
     response
 }
 
+/// Appends the member that says what is missing. Policies judge single items, and those of a backend that is missing are
+/// not known: under policies no backend is named, and several are told like one.
+fn write_gaps(call: &Call, gaps: &[Gap], out: &mut Vec<u8>) {
+    quote(INCOMPLETE, out);
+    if call.admission.is_some() {
+        out.extend_from_slice(b":[{\"reason\":\"a backend is unavailable\"}]");
+        return;
+    }
+    out.extend_from_slice(b":[");
+    for (index, Gap { backend, reason }) in gaps.iter().enumerate() {
+        let open: &[u8] = if index == 0 { b"{\"backend\":" } else { b",{\"backend\":" };
+        out.extend_from_slice(open);
+        quote(backend, out);
+        out.extend_from_slice(b",\"reason\":");
+        quote(reason, out);
+        out.push(b'}');
+    }
+    out.push(b']');
+}
+
 /// The catalog to list. Of a configuration that was replaced while the list waited, nobody fetches
 /// what is missing: the new one is looked at instead.
-async fn offered(call: &Call) -> Result<Arc<Everything>, Rejection> {
+async fn offered(call: &Call) -> Result<Offered, Rejection> {
     let (mut snapshot, generation) = (Arc::clone(&call.snapshot), call.generation());
     loop {
         let mut complete = snapshot.known_down(generation);
@@ -100,18 +156,21 @@ async fn offered(call: &Call) -> Result<Arc<Everything>, Rejection> {
 }
 
 /// What everybody is offered together with what the caller alone is.
-async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<Arc<Everything>, Rejection> {
+async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<Offered, Rejection> {
+    let generation = call.generation();
+    let mut gaps = snapshot.gaps(generation);
     if !snapshot.per_caller {
-        return Ok(snapshot.catalog(call.generation()));
+        return Ok(Offered { catalog: snapshot.catalog(generation), gaps });
     }
     let seen = call.hub.seen_by(snapshot, &call.caller, call.cause());
     let seen = Box::pin(seen).await;
     let Seen { catalogs, missing } = seen.ok_or_else(Rejection::internal)?;
-    let first = missing.into_iter().next();
-    match first.filter(|_| snapshot.partial_failure == PartialFailure::Fail) {
-        Some((_, refusal)) => Err(refusal),
-        None => Ok(Arc::clone(catalogs.of(call.generation()))),
+    let first = missing.first().filter(|_| snapshot.partial_failure == PartialFailure::Fail);
+    if let Some((_, refusal)) = first {
+        return Err(refusal.clone());
     }
+    gaps.extend(missing.iter().map(|(link, refusal)| Gap::new(link, refusal.message())));
+    Ok(Offered { catalog: Arc::clone(catalogs.of(generation)), gaps })
 }
 
 /// Line ends in JSON stand between tokens only: a space does as well.
@@ -131,6 +190,15 @@ fn trouble(link: &Link) -> Option<String> {
 }
 
 impl Snapshot {
+    /// The backends that are missing from the lists of one generation.
+    fn gaps(&self, generation: Generation) -> Vec<Gap> {
+        let silent = self.links.iter().filter(|link| link.is_silent(generation));
+        let gap = |link: &Arc<Link>| {
+            Gap::new(link, &trouble(link).unwrap_or_else(|| NOT_SAID.to_owned()))
+        };
+        silent.map(gap).collect()
+    }
+
     /// Refuses a list that would be silently short (seed section 2.9.7, `partialFailureMode: fail`).
     fn complete(&self, generation: Generation) -> Result<(), Rejection> {
         self.known_down(generation)?;
@@ -160,7 +228,7 @@ impl Snapshot {
                 return own.next().map(|(_, refusal)| refusal.clone());
             }
             let problem = link.is_silent(generation).then(|| trouble(link))?;
-            let problem = problem.unwrap_or_else(|| "has not said yet what it offers".to_owned());
+            let problem = problem.unwrap_or_else(|| NOT_SAID.to_owned());
             Some(Rejection::backend_unavailable(link.name(), &problem))
         })
     }

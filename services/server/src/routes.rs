@@ -20,7 +20,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::status::Kept;
 use vmcp_audit::AuditLayer;
 use vmcp_audit_log::LogTail;
-use vmcp_core::Body;
+use vmcp_core::{Body, Generation};
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
 
@@ -314,6 +314,7 @@ impl Shared {
                     "message": backend.trouble(),
                     "auth_type": known.auth,
                     "mcp_revision": backend.revision,
+                    "mcp_revisions": backend.revisions,
                     "circuit": backend.breaker.as_ref().map(backends::circuit),
                     "checks": backend.checked.as_ref().map(backends::checked),
                     "metadata": known.metadata,
@@ -321,8 +322,15 @@ impl Shared {
             })
             .collect();
         let ready = report.backends.iter().filter(|backend| backend.offered).count();
-        let shown =
-            |kind| report.entries.iter().filter(|entry| entry.kind == kind && entry.shown).count();
+        let offered = |generation| {
+            let shown = |kind| report.shown(kind, generation);
+            json!({
+                "tools": shown("tool"),
+                "prompts": shown("prompt"),
+                "resources": shown("resource"),
+                "resource_templates": shown("resource template"),
+            })
+        };
         json!({
             "name": about.name,
             "version": env!("CARGO_PKG_VERSION"),
@@ -330,12 +338,8 @@ impl Shared {
             "metadata": about.metadata,
             "healthy": ready > 0,
             "backends": backends,
-            "offered": {
-                "tools": shown("tool"),
-                "prompts": shown("prompt"),
-                "resources": shown("resource"),
-                "resource_templates": shown("resource template"),
-            },
+            "offered": offered(Generation::Stateless),
+            "offered_to_stateful": offered(Generation::Stateful),
             "conflicts": report.conflicts.iter().map(|conflict| json!({
                 "kind": conflict.kind,
                 "name": conflict.name,

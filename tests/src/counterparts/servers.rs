@@ -43,6 +43,7 @@ impl Fixture {
             Generation::Stateful => "stateful",
             Generation::Stateless => "stateless",
             Generation::Both => "both",
+            Generation::Differing => "differing",
         };
         let mut command = Command::new(profile_dir()?.join("vmcp-fixture"));
         command.args(["--listen", address, "--generation", name, "--print-ready"]);

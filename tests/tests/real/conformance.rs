@@ -69,6 +69,21 @@ async fn through_the_gateway_2026_07_28_scores_the_same() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn each_generation_of_one_backend_scores_as_directly() {
+    if skipped() {
+        return;
+    }
+    let fixture = Fixture::start(Generation::Differing).await.unwrap();
+    let gateway = Gateway::before(fixture.url()).await.unwrap();
+    for (revision, checks) in
+        [(Revision::V2025_11_25, CHECKS_2025_11_25), (Revision::V2026_07_28, CHECKS_2026_07_28)]
+    {
+        assert_full_marks(&run_suite(fixture.url(), revision).await.unwrap(), checks);
+        assert_full_marks(&run_suite(gateway.url(), revision).await.unwrap(), checks);
+    }
+}
+
 /// Prints every check that the mixed cell loses, and fails when it is one without a reason in the list.
 async fn assert_only_known_losses(
     generation: Generation,

@@ -153,6 +153,42 @@ async fn leaves_a_removed_backend_to_a_late_subscriber() {
     assert_eq!(sessions.as_ref().unwrap().open.len(), 0, "{sessions:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_incomplete_list_names_missing_backends() {
+    let good = Fake::new("good", BOTH[0]).offer("*", tools(&["t"]));
+    let dead = Fake::new("dead", BOTH[0]).offer("*", tools(&["t"]));
+    let own = Fake::new("own", BOTH[1]).offer("c", tools(&["t"]));
+    *dead.mood.lock().unwrap() = Mood::Dead;
+    let all = vec![good.settings(), dead.settings(), own.per_caller()];
+    let gateway = with(all, PartialFailure::BestEffort).await;
+    for generation in BOTH {
+        let missing = |said: &crate::fake::Said| {
+            said.json()["result"]["_meta"]["vmcp.dev/incomplete"].clone()
+        };
+        let known = Client::new(&gateway, generation, "c").await;
+        for method in ["tools/list", "prompts/list", "resources/list", "resources/templates/list"] {
+            let said = known.ask(method, json!({})).await;
+            let expected = json!([{"backend": "dead", "reason": "could not be reached"}]);
+            assert_eq!(missing(&said), expected, "{said:?}");
+        }
+        let nobody = Client::new(&gateway, generation, "").await;
+        let said = missing(&nobody.ask("tools/list", json!({})).await);
+        assert_eq!((&said[0]["backend"], &said[1]["backend"]), (&json!("dead"), &json!("own")));
+        // What policies hide is not known of a backend that is away.
+        let judged = known.with(Admission::new(Hides));
+        let said = missing(&judged.ask("tools/list", json!({})).await);
+        assert_eq!(said, json!([{"reason": "a backend is unavailable"}]));
+    }
+    *dead.mood.lock().unwrap() = Mood::Well;
+    sleep(Duration::from_secs(10)).await;
+    for generation in BOTH {
+        let known = Client::new(&gateway, generation, "c").await;
+        let said = known.ask("tools/list", json!({})).await.json();
+        assert_eq!(said["result"]["_meta"].get("vmcp.dev/incomplete"), None);
+        assert_eq!(said["result"].get("_meta").is_some(), generation == BOTH[1]);
+    }
+}
+
 /// A backend that speaks both generations.
 fn dual(lists_both: bool) -> Arc<Fake> {
     let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["old", "both"]));

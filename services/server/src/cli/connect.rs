@@ -1,9 +1,10 @@
 //! Asks the backends of a configuration what they offer, as the server would.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use vmcp_aggregate::settings::{Limits, PartialFailure, Settings};
-use vmcp_aggregate::status::{BackendReport, IdleRule, Report};
+use vmcp_aggregate::status::{BackendReport, Entry, IdleRule, Report};
 use vmcp_aggregate::{Conflict, Gateway, Seal};
+use vmcp_core::{Generation, LATEST_STATEFUL};
 
 use super::outcome::Failure;
 use crate::parts::Parts;
@@ -42,20 +43,40 @@ pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
 }
 
 impl Seen {
-    /// How many of each kind a backend offers, hidden ones too.
-    fn offers(&self, backend: &str) -> impl Iterator<Item = (&'static str, usize)> {
+    /// How many of each kind a backend offers to clients of one generation, hidden ones too.
+    fn offers(
+        &self,
+        backend: &str,
+        generation: Generation,
+    ) -> impl Iterator<Item = (&'static str, usize)> {
         KINDS.into_iter().map(move |(kind, name)| {
             let of = self.report.entries.iter();
-            (name, of.filter(|entry| entry.kind == kind && entry.backend == backend).count())
+            let of = of.filter(|entry| entry.kind == kind && entry.backend == backend);
+            (name, of.filter(|entry| is_offered(entry, generation)).count())
         })
+    }
+
+    /// How many of each kind a backend offers to clients of the newer generation, and to those of the older one where
+    /// these are others.
+    fn offers_in_words(&self, backend: &str) -> String {
+        let counts = self.offers(backend, Generation::Stateless);
+        let counts = counts.zip(self.offers(backend, Generation::Stateful));
+        let words = counts.filter_map(|((kind, count), (_, older))| match (count, older) {
+            (0, 0) => None,
+            (count, older) if count == older => Some(format!("{kind}: {count}")),
+            (count, older) => Some(format!("{kind}: {count} ({LATEST_STATEFUL}: {older})")),
+        });
+        words.collect::<Vec<_>>().join(", ")
     }
 
     /// How many of each kind clients see, in words.
     pub(crate) fn offered(&self) -> String {
         let counts = KINDS.into_iter().map(|(kind, _)| {
-            let entries = self.report.entries.iter();
-            let count = entries.filter(|entry| entry.shown && entry.kind == kind).count();
-            format!("{count} {kind}{}", if count == 1 { "" } else { "s" })
+            let count = self.report.shown(kind, Generation::Stateless);
+            let older = self.report.shown(kind, Generation::Stateful);
+            let plural = if count == 1 { "" } else { "s" };
+            let differs = (count != older).then(|| format!(" ({LATEST_STATEFUL}: {older})"));
+            format!("{count} {kind}{plural}{}", differs.unwrap_or_default())
         });
         counts.collect::<Vec<_>>().join(", ")
     }
@@ -64,17 +85,12 @@ impl Seen {
     /// wrong.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let row = |backend: &BackendReport| {
-            let offers: Vec<_> = self
-                .offers(&backend.name)
-                .filter(|(_, count)| *count > 0)
-                .map(|(kind, count)| format!("{kind}: {count}"))
-                .collect();
             vec![
                 backend.name.clone(),
                 transport(backend.transport).to_owned(),
-                backend.revision.unwrap_or_default().to_owned(),
+                backend.revisions.join(", "),
                 backend.health().name().to_owned(),
-                trouble(backend).unwrap_or_else(|| offers.join(", ")),
+                trouble(backend).unwrap_or_else(|| self.offers_in_words(&backend.name)),
             ]
         };
         self.report.backends.iter().map(row).collect()
@@ -83,22 +99,29 @@ impl Seen {
     /// The backends, for programs.
     pub(crate) fn backends_json(&self) -> Vec<Value> {
         let backend = |backend: &BackendReport| {
-            let offers: serde_json::Map<_, _> = self
-                .offers(&backend.name)
-                .map(|(kind, count)| (kind.to_owned(), count.into()))
-                .collect();
+            let offers = |generation| -> Map<String, Value> {
+                let offers = self.offers(&backend.name, generation);
+                offers.map(|(kind, count)| (kind.to_owned(), count.into())).collect()
+            };
             json!({
                 "name": backend.name,
                 "transport": transport(backend.transport),
                 "revision": backend.revision,
+                "revisions": backend.revisions,
                 "reachable": backend.offered,
                 "status": backend.health().name(),
                 "message": trouble(backend),
-                "offers": offers,
+                "offers": offers(Generation::Stateless),
+                "offersToStateful": offers(Generation::Stateful),
             })
         };
         self.report.backends.iter().map(backend).collect()
     }
+}
+
+/// Whether something is offered to clients of one generation.
+pub(crate) fn is_offered(entry: &Entry, generation: Generation) -> bool {
+    entry.generation.is_none_or(|only| only == generation)
 }
 
 /// Why a backend offers nothing.

@@ -4,6 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use vmcp_aggregate::Hides;
 use vmcp_aggregate::status::{Because, Entry};
+use vmcp_core::Generation;
 
 use super::config::{ConfigFile, Loaded};
 use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
@@ -95,8 +96,15 @@ fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
         out.push_str(&front(issuer));
         out.push('\n');
     }
-    let rows: Vec<Vec<String>> = seen.report.entries.iter().map(row).collect();
-    let heading = ["KIND", "NAME", "BACKEND", "ORIGINAL NAME", "RENAMED BY", "SHOWN"];
+    let mut rows: Vec<Vec<String>> = seen.report.entries.iter().map(row).collect();
+    let mut heading = vec!["KIND", "NAME", "BACKEND", "ORIGINAL NAME", "RENAMED BY", "SHOWN"];
+    // Most backends offer clients of both generations the same.
+    if seen.report.entries.iter().any(|entry| entry.generation.is_some()) {
+        heading.push("CLIENTS");
+        for (row, entry) in rows.iter_mut().zip(&seen.report.entries) {
+            row.push(entry.generation.map_or("all", clients).to_owned());
+        }
+    }
     out.push_str(&table(&heading, &rows));
     for one in &seen.report.conflicts {
         out.push('\n');
@@ -127,6 +135,14 @@ pub(crate) fn front(issuer: &Report) -> String {
     let heading = ["PART", "NAME", "TYPE", "URL", "STATUS", "MESSAGE"];
     let title = super::table::plain(&format!("authorization server {issuer}"));
     format!("{title}\n{}", table(&heading, &rows))
+}
+
+/// The clients that something is offered to, by their generation.
+fn clients(generation: Generation) -> &'static str {
+    match generation {
+        Generation::Stateful => "stateful",
+        Generation::Stateless => "stateless",
+    }
 }
 
 fn row(entry: &Entry) -> Vec<String> {
@@ -164,6 +180,7 @@ fn as_json(about: &About, issuer: Option<&Report>, seen: &Seen) -> Value {
             "renamedBy": renamed(entry),
             "shown": entry.shown,
             "because": because(entry),
+            "clients": entry.generation.map(clients),
         })
     });
     json!({

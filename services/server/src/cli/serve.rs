@@ -189,7 +189,10 @@ async fn report(gateway: vmcp_aggregate::Gateway, about: About) {
     for backend in &report.backends {
         let url = about.backends.get(&backend.name).map_or("", |known| &known.url);
         let status = backend.health().name();
-        let revision = backend.revision.unwrap_or("unknown");
+        let revision = match &backend.revisions[..] {
+            [] => "unknown".to_owned(),
+            revisions => revisions.join(", "),
+        };
         match &backend.failure {
             None => tracing::info!(backend = backend.name, url, status, revision, "backend"),
             Some(reason) => {

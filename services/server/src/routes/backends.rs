@@ -21,6 +21,7 @@ pub(super) fn health(gateway: &Gateway) -> Value {
         shown["message"] = backend.trouble().into();
         shown["circuit"] = backend.breaker.as_ref().map(circuit).into();
         shown["mcp_revision"] = backend.revision.into();
+        shown["mcp_revisions"] = json!(backend.revisions);
         backends.insert(backend.name.clone(), shown);
     }
     let monitoring = reports.iter().all(|backend| backend.checked.is_some());

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use vmcp_aggregate::status::Entry;
 use vmcp_cedar::{Deciding, Explanation};
 use vmcp_core::{Admission, Hints, Identity, Item, ItemKind, Verdict};
 
@@ -32,11 +33,19 @@ pub(crate) type Lists = [(Vec<String>, usize); 4];
 pub(crate) fn lists(seen: &Seen, admission: &Admission) -> Lists {
     KINDS.map(|(of, ..)| {
         let entries = seen.report.entries.iter();
-        let all: Vec<_> = entries.filter(|entry| entry.shown && kind(entry) == of).collect();
-        let visible = all.iter().filter(|entry| {
+        let entries = entries.filter(|entry| entry.shown && kind(entry) == of);
+        let visible = |entry: &Entry| {
             admission.visible(&Item { kind: of, name: &entry.name, hints: entry.hints })
+        };
+        let mut all: Vec<_> = entries.map(|entry| (&entry.name, visible(entry))).collect();
+        // What each generation is offered differently follows each other: who sees one of them sees the name.
+        all.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            earlier.1 |= same && later.1;
+            same
         });
-        (visible.map(|entry| entry.name.clone()).collect(), all.len())
+        let visible = all.iter().filter(|(_, visible)| *visible);
+        (visible.map(|(name, _)| (*name).clone()).collect(), all.len())
     })
 }
 
