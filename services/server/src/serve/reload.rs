@@ -71,6 +71,23 @@ impl Reloads {
         })
     }
 
+    /// Logs and counts what came of a reload. One that is `retried` and fails as it did before is neither news nor one
+    /// more refusal.
+    fn report(&self, outcome: Result<(), ReloadError>, retried: bool) {
+        let outcome = outcome.map_err(|error| match error {
+            ReloadError::File(error) | ReloadError::Passing(error) => error,
+        });
+        match &outcome {
+            Ok(()) => tracing::info!("took over the changed configuration"),
+            Err(error) if retried && self.is_last(error) => {
+                tracing::debug!("the changed configuration is still not used:\n{error}");
+                return;
+            }
+            Err(error) => tracing::error!("the changed configuration is not used:\n{error}"),
+        }
+        self.note(outcome);
+    }
+
     /// Whether the last reload failed with this message.
     fn is_last(&self, error: &str) -> bool {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -143,21 +160,7 @@ pub(crate) fn watch(
                 Err(ReloadError::Passing(_)) => Some(Retry::after(retry.filter(|_| due))),
                 Ok(()) | Err(ReloadError::File(_)) => None,
             };
-            let outcome = outcome.map_err(|error| match error {
-                ReloadError::File(error) | ReloadError::Passing(error) => error,
-            });
-            match &outcome {
-                Ok(()) => tracing::info!("took over the changed configuration"),
-                // Once is enough for each reason.
-                Err(error) if due && shared.reloads.is_last(error) => {
-                    tracing::debug!("the changed configuration is still not used:\n{error}");
-                    continue;
-                }
-                Err(error) => {
-                    tracing::error!("the changed configuration is not used:\n{error}");
-                }
-            }
-            shared.reloads.note(outcome);
+            shared.reloads.report(outcome, due);
         }
     });
 }
