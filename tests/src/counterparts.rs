@@ -9,6 +9,7 @@ mod browser;
 mod certificates;
 mod client_file;
 mod clients;
+mod extensions;
 mod gateway;
 mod http;
 mod identity;
@@ -31,6 +32,7 @@ pub use browser::{Browser, Complaint, Focus, Sight, Window};
 pub use certificates::Certificates;
 pub use client_file::ImportedFile;
 pub use clients::{Asked, Change, Client, Era, Plan, Seen, Watcher, ask};
+pub use extensions::ExtensionServer;
 pub use gateway::Gateway;
 use gateway::program;
 pub use http::{Reply, get, post, post_form};
@@ -45,7 +47,9 @@ pub use person::{Person, leads_to};
 pub use process::Process;
 pub use redis::{Redis, RedisCluster, RedisSentinels};
 pub use servers::{Backend, Fixture};
-pub use suite::{Check, Lost, Report, Revision, Status, run_suite, run_suite_as, scenarios};
+pub use suite::{
+    Check, Lost, Report, Revision, Status, run_suite, run_suite_as, run_tasks_suite, scenarios,
+};
 pub use tokens::TokenServer;
 pub use upstream::UpstreamProvider;
 

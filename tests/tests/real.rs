@@ -42,6 +42,8 @@ mod questions;
 mod replicas;
 #[path = "real/servers.rs"]
 mod servers;
+#[path = "real/tasks.rs"]
+mod tasks;
 #[path = "real/token_exchange.rs"]
 mod token_exchange;
 #[path = "real/upstream.rs"]

@@ -28,6 +28,7 @@ pub(crate) use self::cancellation::{Cancellation, SESSION_ENDED, message as canc
 pub(crate) use self::complete::complete;
 pub(crate) use self::route::Target;
 pub(crate) use self::session_to_session::event_stream;
+pub(crate) use self::stateless_to_stateless::bridged;
 use crate::backend::failure::Failure;
 use crate::backend::{Link, handshake};
 use crate::hub::{Everything, Hub, Snapshot};
@@ -125,7 +126,7 @@ impl Call {
     }
 
     /// The generation to speak to a backend in; asked, if nobody has yet.
-    async fn meet(&self, link: &Arc<Link>) -> Result<Generation, BoxError> {
+    pub(crate) async fn meet(&self, link: &Arc<Link>) -> Result<Generation, BoxError> {
         let client = self.message.generation;
         if let Some(speaks) = link.speaks() {
             return Ok(speaks.with(client));

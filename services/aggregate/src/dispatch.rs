@@ -14,7 +14,7 @@ use crate::catalog::Kind;
 use crate::hub::Hub;
 use crate::session::Session;
 use crate::stream::{Opening, parse_id};
-use crate::{client, hello, listen, lists};
+use crate::{client, hello, listen, lists, tasks};
 
 /// A request after everything that needs no waiting.
 pub(crate) enum Begun {
@@ -119,6 +119,9 @@ async fn stateless(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
     match &*method.read(&bytes) {
         "server/discover" => Ok(hello::discover(&call)),
         "subscriptions/listen" => Box::pin(listen::listen(call)).await,
+        "tasks/get" => Box::pin(tasks::request(call, "tasks/get")).await,
+        "tasks/update" => Box::pin(tasks::request(call, "tasks/update")).await,
+        "tasks/cancel" => Box::pin(tasks::request(call, "tasks/cancel")).await,
         method => common(call, method).await,
     }
 }

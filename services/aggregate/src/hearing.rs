@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use vmcp_core::{Admission, Hints, Identity, Item, ItemKind, Verdict};
+use vmcp_core::{Admission, Generation, Hints, Identity, Item, ItemKind, Verdict};
 use vmcp_wire::{Envelope, Key, scan};
 
 use crate::catalog::{ByGeneration, Kind};
@@ -38,6 +38,17 @@ impl Hub {
     pub(crate) fn admit_by(&self, admissions: Option<Admissions>) {
         self.hearing.0.store(admissions.map(Arc::new));
         self.tell(&ByGeneration::both(Kind::ALL.to_vec()));
+    }
+
+    /// Whether a caller may hear of tasks of a tool, by the name that clients know it by.
+    pub(crate) fn may_follow(&self, caller: &Identity, tool: &str) -> bool {
+        let asked = self.hearing.0.load();
+        let Some(admission) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
+            return true;
+        };
+        let snapshot = self.snapshot();
+        let hints = snapshot.look().of(Generation::Stateless).hints(Kind::Tools, tool);
+        admission.visible(&Item { kind: ItemKind::Tool, name: tool, hints })
     }
 
     /// Whether a caller may hear of an update (`notifications/resources/updated`).

@@ -10,11 +10,16 @@ use vmcp_wire::Key;
 use crate::backend::request::SESSION;
 use crate::call::{Call, result};
 use crate::catalog::define_literal;
+use crate::extensions::{BRIDGED_IN_SESSIONS, bridged};
 use crate::hub::Hub;
 use crate::session::Session;
 
 /// What the gateway can do, whatever its backends can.
-const CAPABILITIES: &str = r#"{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}}"#;
+const CAPABILITIES: &str = r#""tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"completions":{},"logging":{}"#;
+
+/// The extensions that it bridges for clients with a session, and for clients without.
+const SESSION_EXTENSIONS: &str = r#"{"io.modelcontextprotocol/ui":{}}"#;
+const EXTENSIONS: &str = r#"{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{}}"#;
 
 /// The most bytes of a client's introduction that are kept.
 const LONGEST_INTRODUCTION: usize = 16 << 10;
@@ -35,15 +40,17 @@ pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
     if call.hub.sessions.len() >= call.hub.limits.sessions {
         call.hub.sweep();
     }
-    let session = Session::new(revision, call.caller.clone(), capabilities, client);
+    let capabilities = bridged(capabilities, BRIDGED_IN_SESSIONS);
+    let session = Session::new(revision, call.caller.clone(), &capabilities, client);
     let (id, _) = call
         .hub
         .sessions
         .open(call.caller.identity().clone(), session)
         .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
-    let mut out =
-        format!(r#"{{"protocolVersion":"{revision}","capabilities":{CAPABILITIES},"#).into_bytes();
-    out.extend_from_slice(b"\"serverInfo\":");
+    let mut out = format!(
+        r#"{{"protocolVersion":"{revision}","capabilities":{{{CAPABILITIES},"extensions":{SESSION_EXTENSIONS}}},"serverInfo":"#
+    )
+    .into_bytes();
     out.extend_from_slice(&server(&call.hub));
     append_instructions(&mut out, call);
     out.push(b'}');
@@ -62,8 +69,12 @@ pub(crate) fn discover(call: &Call) -> Response<Body> {
     for revision in STATEFUL {
         out.extend_from_slice(format!(",\"{revision}\"").as_bytes());
     }
-    out.extend_from_slice(format!("],\"capabilities\":{CAPABILITIES},").as_bytes());
-    out.extend_from_slice(b"\"_meta\":{\"io.modelcontextprotocol/serverInfo\":");
+    out.extend_from_slice(
+        format!(
+            r#"],"capabilities":{{{CAPABILITIES},"extensions":{EXTENSIONS}}},"_meta":{{"io.modelcontextprotocol/serverInfo":"#
+        )
+        .as_bytes(),
+    );
     out.extend_from_slice(&server(&call.hub));
     out.push(b'}');
     append_instructions(&mut out, call);

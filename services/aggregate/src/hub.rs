@@ -76,8 +76,9 @@ impl Myself {
 
     pub(crate) fn get(&self) -> Introduction<'_> {
         // Some servers show certain tools only to clients that can be asked. The catalog is for all
-        // clients, so it has to have those too; whoever cannot be asked is told so by the call.
-        let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{}}"#;
+        // clients, so it has to have those too; whoever cannot be asked is told so by the call. Others show
+        // certain tools only to clients that can show user interfaces.
+        let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#;
         Introduction { caller: &Caller::Gateway, capabilities, client: &self.0, cause: None }
     }
 

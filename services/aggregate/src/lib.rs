@@ -6,6 +6,7 @@ mod catalog;
 mod client;
 mod dispatch;
 mod expiry;
+mod extensions;
 mod gateway;
 mod hearing;
 mod hello;
@@ -23,6 +24,7 @@ pub mod settings;
 mod shared;
 pub mod status;
 mod stream;
+mod tasks;
 mod views;
 mod watchers;
 

@@ -3,6 +3,7 @@
 
 mod follow;
 mod subscribe;
+mod tasks;
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -19,6 +20,7 @@ use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
 pub(crate) use self::follow::follow;
 pub(crate) use self::subscribe::subscribe;
+use self::tasks::FollowedTask;
 use crate::backend::Link;
 use crate::call::Call;
 use crate::call::event_stream;
@@ -136,6 +138,19 @@ impl Listener {
         }
     }
 
+    /// Runs what listens to a backend, for as long as the token is good and the backend configured.
+    fn run(&self, link: Arc<Link>, following: impl Future<Output = ()> + Send + 'static) {
+        let (owner, of) = (self.caller.clone(), Arc::clone(&link));
+        let task = async move {
+            tokio::select! {
+                () = following => {}
+                () = expired(|| owner.clone()) => {}
+                () = of.retired() => {}
+            }
+        };
+        lock(&self.tasks).push((link, tokio::spawn(task).abort_handle()));
+    }
+
     fn stop(&self) {
         lock(&self.tasks).drain(..).for_each(|(_, task)| task.abort());
     }
@@ -165,6 +180,8 @@ fn tagged(message: &Bytes, id: &[u8]) -> Option<Bytes> {
 struct Wanted {
     kinds: Vec<Kind>,
     resources: Vec<String>,
+    /// Task ids, as JSON.
+    tasks: Vec<Bytes>,
 }
 
 fn wanted(call: &Call) -> Result<Wanted, Rejection> {
@@ -187,17 +204,18 @@ fn wanted(call: &Call) -> Result<Wanted, Rejection> {
         elements(uris).filter_map(unquote).map(std::borrow::Cow::into_owned).collect();
     resources.sort();
     resources.dedup();
-    if resources.len() > MOST_RESOURCES {
+    let tasks = tasks::wanted(call, filter)?;
+    if resources.len() + tasks.len() > MOST_RESOURCES {
         return Err(Rejection::invalid_params(format!(
-            "subscriptions/listen takes at most {MOST_RESOURCES} resources"
+            "subscriptions/listen takes at most {MOST_RESOURCES} resources and tasks"
         )));
     }
-    Ok(Wanted { kinds, resources })
+    Ok(Wanted { kinds, resources, tasks })
 }
 
 /// Answers `subscriptions/listen` (MCP 2026-07-28, Subscriptions).
 pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection> {
-    let Wanted { kinds, resources } = wanted(&call)?;
+    let Wanted { kinds, resources, tasks } = wanted(&call)?;
     let catalog = if resources.is_empty() {
         call.snapshot.catalog(call.generation())
     } else {
@@ -214,6 +232,7 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
             None => owners.push((link, vec![uri])),
         }
     }
+    let tasks = tasks::find_tasks(&call, tasks).await;
     let stream = Stream::unnumbered();
     let listener = Arc::new(Listener {
         stream: Arc::clone(&stream),
@@ -227,26 +246,27 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
     };
     let hub = Arc::clone(&call.hub);
     let guard = Guard { hub, number, connection: stream.connect(None, Opening::Plain) };
-    listener.push(&acknowledgement(&listener, &owners).into());
+    listener.push(&acknowledgement(&listener, &owners, &tasks).into());
     for (link, uris) in owners {
         let hub = Arc::clone(&call.hub);
         let following = follow::for_listener(hub, Arc::clone(&listener), Arc::clone(&link), uris);
-        let (owner, of) = (listener.caller.clone(), Arc::clone(&link));
-        let task = async move {
-            tokio::select! {
-                () = following => {}
-                () = expired(|| owner.clone()) => {}
-                () = of.retired() => {}
-            }
-        };
-        lock(&listener.tasks).push((link, tokio::spawn(task).abort_handle()));
+        listener.run(link, following);
+    }
+    for (link, tasks) in tasks {
+        let hub = Arc::clone(&call.hub);
+        let following = tasks::for_listener(hub, Arc::clone(&listener), Arc::clone(&link), tasks);
+        listener.run(link, following);
     }
     let mut response = event_stream(Body::wrap(guard));
     response.extensions_mut().insert(Standing);
     Ok(response)
 }
 
-fn acknowledgement(listener: &Listener, owners: &[(Arc<Link>, Vec<String>)]) -> String {
+fn acknowledgement(
+    listener: &Listener,
+    owners: &[(Arc<Link>, Vec<String>)],
+    tasks: &[(Arc<Link>, Vec<FollowedTask>)],
+) -> String {
     let mut members: Vec<String> = [
         ("toolsListChanged", Kind::Tools),
         ("promptsListChanged", Kind::Prompts),
@@ -263,6 +283,14 @@ fn acknowledgement(listener: &Listener, owners: &[(Arc<Link>, Vec<String>)]) -> 
         .collect();
     if !uris.is_empty() {
         members.push(format!("\"resourceSubscriptions\":[{}]", uris.join(",")));
+    }
+    let ids: Vec<_> = tasks
+        .iter()
+        .flat_map(|(_, tasks)| tasks)
+        .map(|task| String::from_utf8_lossy(&task.literal))
+        .collect();
+    if !ids.is_empty() {
+        members.push(format!("\"taskIds\":[{}]", ids.join(",")));
     }
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{"notifications":{{{}}}}}}}"#,

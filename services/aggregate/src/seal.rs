@@ -7,6 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use vmcp_core::Identity;
 
 /// What stands before every sealed text, so that a key ring of another kind can be told apart.
 const VERSION: &str = "v1.";
@@ -57,10 +58,28 @@ impl Seal {
 
     /// `text`, sealed for a purpose.
     pub(crate) fn seal(&self, text: &str, purpose: Purpose<'_>) -> Result<String, NoRandom> {
+        self.seal_until(text, purpose, now() + self.lifetime.as_secs())
+    }
+
+    /// Seals `text` for as long as a key opens it.
+    pub(crate) fn seal_for_good(
+        &self,
+        text: &str,
+        purpose: Purpose<'_>,
+    ) -> Result<String, NoRandom> {
+        self.seal_until(text, purpose, u64::MAX)
+    }
+
+    /// Seals `text` until then, in seconds since 1970.
+    fn seal_until(
+        &self,
+        text: &str,
+        purpose: Purpose<'_>,
+        expires: u64,
+    ) -> Result<String, NoRandom> {
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| NoRandom)?;
         let key = self.keys.first().ok_or(NoRandom)?;
-        let expires = now() + self.lifetime.as_secs();
         let mut sealed = expires.to_be_bytes().to_vec();
         sealed.extend_from_slice(text.as_bytes());
         let nonce_value = Nonce::assume_unique_for_key(nonce);
@@ -114,6 +133,11 @@ impl Purpose<'_> {
         bound.copy_from_slice(digest(&SHA256, &all).as_ref());
         bound
     }
+}
+
+/// Issuer and subject of a caller; empty for an anonymous one.
+pub(crate) fn principal(identity: &Identity) -> (&str, &str) {
+    (identity.issuer().unwrap_or_default(), identity.subject().unwrap_or_default())
 }
 
 /// Seconds since 1970: replicas have to agree on when something is too old.

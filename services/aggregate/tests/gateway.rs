@@ -8,6 +8,8 @@ mod admission;
 mod catalogs;
 #[path = "gateway/cells.rs"]
 mod cells;
+#[path = "gateway/extensions.rs"]
+mod extensions;
 #[path = "gateway/fake.rs"]
 mod fake;
 #[path = "gateway/flight.rs"]
@@ -20,3 +22,5 @@ mod long;
 mod own;
 #[path = "gateway/script.rs"]
 mod script;
+#[path = "gateway/tasks.rs"]
+mod tasks;

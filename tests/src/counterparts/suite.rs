@@ -17,6 +17,20 @@ const PACKAGE: &str = "@modelcontextprotocol/conformance";
 /// `-2026-11-21T09-41-10-549Z`, which the suite appends to the folder of each scenario.
 const STAMP: usize = 25;
 
+/// The scenarios of the tasks extension, which no revision requires.
+const TASKS_SCENARIOS: [&str; 10] = [
+    "tasks-lifecycle",
+    "tasks-capability-negotiation",
+    "tasks-wire-fields",
+    "tasks-request-state-removal",
+    "tasks-mrtr-input",
+    "tasks-request-headers",
+    "tasks-dispatch-and-envelope",
+    "tasks-required-task-error",
+    "tasks-mrtr-composition",
+    "tasks-status-notifications",
+];
+
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// A revision of MCP that the suite has requirements for.
@@ -200,7 +214,7 @@ impl fmt::Display for Lost {
 /// # Errors
 /// When the suite cannot be installed or does not finish; unmet requirements are no error here.
 pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
-    run(url, revision, None).await
+    run_required(url, revision, None).await
 }
 
 /// As [`run_suite`], against an endpoint that wants this token in every request.
@@ -208,7 +222,16 @@ pub async fn run_suite(url: &str, revision: Revision) -> Result<Report, Fault> {
 /// # Errors
 /// As [`run_suite`].
 pub async fn run_suite_as(url: &str, revision: Revision, token: &str) -> Result<Report, Fault> {
-    run(url, revision, Some(token)).await
+    run_required(url, revision, Some(token)).await
+}
+
+/// Runs the suite's scenarios of the tasks extension against an MCP endpoint.
+///
+/// # Errors
+/// As [`run_suite`].
+pub async fn run_tasks_suite(url: &str) -> Result<Report, Fault> {
+    let scored = TASKS_SCENARIOS.map(str::to_owned);
+    run(url, ["--suite", "pending"], &scored, None).await
 }
 
 /// The suite's list of its scenarios: each with the part of the suite that it is in.
@@ -223,11 +246,21 @@ pub async fn scenarios() -> Result<Vec<(String, String)>, Fault> {
     if listed.is_empty() { Err("the conformance suite lists nothing".into()) } else { Ok(listed) }
 }
 
-async fn run(url: &str, revision: Revision, token: Option<&str>) -> Result<Report, Fault> {
-    let npm = npm().await?;
+async fn run_required(url: &str, revision: Revision, token: Option<&str>) -> Result<Report, Fault> {
     let requirements =
-        npm.module(PACKAGE).join("requirements").join(format!("{}.yaml", revision.name()));
+        npm().await?.module(PACKAGE).join("requirements").join(format!("{}.yaml", revision.name()));
     let scored = scored(&fs::read_to_string(requirements)?);
+    run(url, ["--requirements", revision.name()], &scored, token).await
+}
+
+/// Runs a selection of the suite, of which these scenarios count.
+async fn run(
+    url: &str,
+    selection: [&str; 2],
+    scored: &[String],
+    token: Option<&str>,
+) -> Result<Report, Fault> {
+    let npm = npm().await?;
     let number = RUNS.fetch_add(1, Ordering::Relaxed);
     let dir = scratch_dir()?.join("runs").join(format!("{}-{number}", std::process::id()));
     let mut command = Command::new(npm.node24());
@@ -238,20 +271,13 @@ async fn run(url: &str, revision: Revision, token: Option<&str>) -> Result<Repor
     }
     command
         .arg(npm.module(PACKAGE).join("dist/index.js"))
-        .args([
-            "server",
-            "--url",
-            url,
-            "--requirements",
-            revision.name(),
-            "--timeout",
-            "15000",
-            "-o",
-        ])
+        .args(["server", "--url", url])
+        .args(selection)
+        .args(["--timeout", "15000", "-o"])
         .arg(&dir);
     // The exit code counts scenarios that are not scored, so a failure says nothing by itself.
     let said = output("the conformance suite", command).await;
-    let report = Report::read(&dir, &scored).map_err(|fault| match said {
+    let report = Report::read(&dir, scored).map_err(|fault| match said {
         Ok(_) => fault,
         Err(said) => said,
     })?;

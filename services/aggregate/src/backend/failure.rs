@@ -48,6 +48,9 @@ pub(crate) enum Failure {
     /// too often.
     #[error("{0}")]
     Question(&'static str),
+    /// It made a task of a call whose client cannot follow it.
+    #[error("{0}")]
+    Task(&'static str),
 }
 
 /// What a client is told when a call to `backend` failed that may be repeated whatever became of it.
@@ -67,6 +70,7 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
             Some(Failure::Status(status)) if matches!(status.as_u16(), 401 | 403 | 407) => {
                 Rejection::backend_refuses(backend, &problem(error))
             }
+            Some(Failure::Task(_)) => Rejection::backend_outcome_unknown(backend, &problem(error)),
             _ if !repeatable && may_have_acted(error) => {
                 Rejection::backend_outcome_unknown(backend, &problem(error))
             }
@@ -101,7 +105,8 @@ fn may_have_acted(error: &BoxError) -> bool {
             | Failure::Ended
             | Failure::TooLarge { .. }
             | Failure::Cancelled
-            | Failure::Question(_),
+            | Failure::Question(_)
+            | Failure::Task(_),
         ) => true,
     }
 }

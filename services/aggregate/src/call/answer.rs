@@ -28,10 +28,26 @@ pub(crate) struct Expected {
     pub(crate) backend: Generation,
     /// Whether a list or resource is answered, whose result says how long it may be kept.
     pub(crate) cacheable: bool,
-    /// Whether the backend may ask for input instead.
-    pub(crate) may_ask: bool,
+    pub(crate) held: HeldResults,
     /// The most bytes that are held.
     pub(crate) most: usize,
+}
+
+/// The results that are given back as a whole message instead of passing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldResults {
+    None,
+    Continuations,
+    All,
+}
+
+/// A result behind which its request goes on (2026-07-28).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Continuation {
+    /// The backend wants input.
+    InputRequired,
+    /// The backend works on, as a task.
+    Task,
 }
 
 /// What came of the answer.
@@ -41,6 +57,10 @@ pub(crate) enum Shaped {
     Ready(Response<Body>),
     /// The backend wants input (2026-07-28): the whole message.
     InputRequired(Bytes),
+    /// The backend has made a task of the call (`io.modelcontextprotocol/tasks`): the whole message.
+    Task(Bytes),
+    /// Another result, with [`HeldResults::All`]: the whole message.
+    Whole(Bytes),
 }
 
 impl Expected {
@@ -68,6 +88,16 @@ pub(crate) fn whole(
     expected: &Expected,
 ) -> Result<Shaped, BoxError> {
     or_status(status, shaped(status, message, expected))
+}
+
+/// Shapes an answer that is an event: its HTTP status follows from its error.
+pub(crate) fn event(message: Bytes, expected: &Expected) -> Result<Shaped, BoxError> {
+    let code = head(&message).ok().as_ref().and_then(error_code);
+    let mut shaped = whole(StatusCode::OK, message, expected)?;
+    if let (Shaped::Ready(response), Some(code)) = (&mut shaped, code) {
+        *response.status_mut() = i32::try_from(code).map_or(StatusCode::OK, status_of);
+    }
+    Ok(shaped)
 }
 
 /// Who asks for credentials need not say so in JSON-RPC: an authorization error of OAuth, or nothing, does as
@@ -122,19 +152,37 @@ fn shaped(status: StatusCode, message: Bytes, expected: &Expected) -> Result<Sha
         return Err(Failure::Generation.into());
     }
     check(&found, &message, expected)?;
-    if asks(&found, &message, expected) {
-        return Ok(Shaped::InputRequired(message));
+    match continuation(&found, &message, expected) {
+        _ if expected.held == HeldResults::All && is_result(&found) => {
+            return Ok(Shaped::Whole(message));
+        }
+        Some(Continuation::InputRequired) => return Ok(Shaped::InputRequired(message)),
+        Some(Continuation::Task) => return Ok(Shaped::Task(message)),
+        None => {}
     }
     let status = outgoing(status, &found, expected);
     let message = translate(message, &found, expected)?;
     Ok(Shaped::Ready(response(status, Body::from(message))))
 }
 
-/// Whether the backend wants input instead of having answered.
-pub(crate) fn asks(found: &Head, message: &[u8], expected: &Expected) -> bool {
-    expected.may_ask
-        && expected.backend == Generation::Stateless
-        && found.result_type.is_some_and(|kind| kind.is(message, "input_required"))
+/// How the request goes on, if the backend has not completed it and that is not to pass.
+pub(crate) fn continuation(
+    found: &Head,
+    message: &[u8],
+    expected: &Expected,
+) -> Option<Continuation> {
+    if expected.held == HeldResults::None || expected.backend != Generation::Stateless {
+        return None;
+    }
+    let kind = found.result_type?;
+    if kind.is(message, "input_required") {
+        return Some(Continuation::InputRequired);
+    }
+    kind.is(message, "task").then_some(Continuation::Task)
+}
+
+fn is_result(found: &Head) -> bool {
+    matches!(found.outcome, Some(HeadOutcome::Result { .. }))
 }
 
 /// The message as the client's generation and id want it.
@@ -178,18 +226,17 @@ pub(crate) fn translate(
 
 /// Whether enough is known to let the rest pass unread.
 fn passes(found: &Head, message: &[u8], expected: &Expected) -> bool {
-    if !expected.untouched() {
+    if expected.held == HeldResults::All || !expected.untouched() {
         return false;
     }
-    let held = message.len();
-    let result = matches!(found.outcome, Some(HeadOutcome::Result { .. }));
-    if expected.may_ask && expected.backend == Generation::Stateless {
-        // A result that may turn out to ask for input is held until it says which it is; one that does is held whole,
-        // to be sealed.
-        let says = found.result_type.is_some_and(|kind| !kind.is(message, "input_required"));
-        return result && says && (found.id.is_some() || held >= HEAD);
+    let known = is_result(found) && (found.id.is_some() || message.len() >= HEAD);
+    if expected.held == HeldResults::Continuations && expected.backend == Generation::Stateless {
+        // A result that may turn out to be a continuation is held until it says which it is; one that does is held
+        // whole, to be sealed.
+        let said = found.result_type.is_some();
+        return known && said && continuation(found, message, expected).is_none();
     }
-    result && (found.id.is_some() || held >= HEAD)
+    known
 }
 
 /// Refuses what is not the answer to the request.

@@ -116,7 +116,8 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
             | Failure::Generation
             | Failure::Revision
             | Failure::Busy
-            | Failure::Cancelled,
+            | Failure::Cancelled
+            | Failure::Task(_),
         ) => None,
     }
 }

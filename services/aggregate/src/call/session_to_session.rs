@@ -12,13 +12,14 @@ use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, NotSent, Rejection,
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, find, scan};
 
-use super::answer::{self, Expected, Shaped};
+use super::answer::{self, Expected, HeldResults, Shaped};
 use super::{Call, Target};
 use crate::backend::ask::{Media, media, small, status};
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::handshake::Live;
 use crate::backend::request::{asking, listen, post};
+use crate::extensions::for_session;
 use crate::relay::{Relay, Step};
 use crate::session::{Running, RunningGuard, Session, Upstream};
 use crate::stream::{Opening, Stream};
@@ -97,7 +98,11 @@ impl Exchange {
         let live = self.upstream().live(who, &level).await.map_err(NotSent::new)?;
         crate::listen::follow(&self.call.hub, &self.session, self.upstream());
         let link = &self.target.link;
-        let mut request = live.sign(post(link, &self.call.caller, self.target.message.clone()));
+        let mut request = live.sign(post(
+            link,
+            &self.call.caller,
+            for_session(&self.call.message, &self.target.message),
+        ));
         request.extensions_mut().insert(self.guard.hold.clone());
         self.call.tell(&self.target, &mut request);
         self.guard.cancellation.arm(&live);
@@ -112,7 +117,7 @@ impl Exchange {
             client: Generation::Stateful,
             backend: Generation::Stateful,
             cacheable: false,
-            may_ask: false,
+            held: HeldResults::None,
             most: self.call.hub.limits.held_bytes,
         }
     }
@@ -282,7 +287,9 @@ impl Place {
 fn ready(shaped: Shaped) -> Result<Outcome, BoxError> {
     match shaped {
         Shaped::Ready(response) => Ok(Outcome::Answered(response)),
-        Shaped::InputRequired(_) => Err(Failure::Malformed("a question without a session").into()),
+        Shaped::InputRequired(_) | Shaped::Task(_) | Shaped::Whole(_) => {
+            Err(Failure::Malformed("a question without a session").into())
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use vmcp_core::{Body, BoxError, Generation, Rejection};
 use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
 
-use super::answer::{self, Expected, Shaped};
+use super::answer::{self, Expected, HeldResults, Shaped};
 use super::session_to_session::answering_stream;
 use super::stateless_to_stateless::names;
 use super::{Call, Target};
@@ -23,6 +23,7 @@ use crate::backend::request::post_stateless;
 use crate::catalog::{ByGeneration, Kind, add_headers, define_literal};
 use crate::session::{Question, Running, RunningGuard, Session};
 use crate::stream::{Class, Stream};
+use crate::tasks;
 
 /// How often a backend may ask within one request.
 const MOST_ROUNDS: usize = 10;
@@ -107,7 +108,11 @@ impl Bridge {
             client: Generation::Stateful,
             backend: Generation::Stateless,
             cacheable: false,
-            may_ask: names(self.target.method),
+            held: if names(self.target.method) {
+                HeldResults::Continuations
+            } else {
+                HeldResults::None
+            },
             most: self.call.hub.limits.held_bytes,
         }
     }
@@ -124,17 +129,28 @@ impl Bridge {
         let (parts, body) = link.send(request).await?.into_parts();
         let expected = self.expected();
         match media(&parts.headers) {
-            Media::Json => Ok(state(answer::json(parts.status, body, &expected).await?)),
+            Media::Json => self.state(answer::json(parts.status, body, &expected).await?),
             Media::Events => {
                 let mut events = Events::new(body, expected.most);
                 let first = events.next().await.ok_or(Failure::Ended)??.data;
                 if let Ok(Envelope::Answer { .. }) = scan(&first) {
-                    return Ok(state(answer::whole(StatusCode::OK, first, &expected)?));
+                    return self.state(answer::whole(StatusCode::OK, first, &expected)?);
                 }
                 Ok(State::Streams(events, Some(first)))
             }
             Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
             Media::Other => Err(status(parts.status).into()),
+        }
+    }
+
+    /// A session has no tasks: the client did not declare them.
+    fn state(&self, shaped: Shaped) -> Result<State, BoxError> {
+        match shaped {
+            Shaped::Ready(response) => Ok(State::Ready(response)),
+            Shaped::InputRequired(message) => Ok(State::Asked(message)),
+            Shaped::Task(message) | Shaped::Whole(message) => {
+                Err(tasks::undeclared(&self.call, &self.target, &message))
+            }
         }
     }
 
@@ -195,7 +211,7 @@ impl Bridge {
             };
             match scan(&message) {
                 Ok(Envelope::Answer { .. }) => {
-                    return Ok(state(answer::whole(StatusCode::OK, message, &expected)?));
+                    return self.state(answer::whole(StatusCode::OK, message, &expected)?);
                 }
                 Ok(Envelope::Notification { method, .. }) => {
                     if let Some(kind) = kind_of_change(&message) {
@@ -302,13 +318,6 @@ pub(crate) fn needed(method: &str) -> Option<&'static str> {
         "sampling/createMessage" => Some("sampling"),
         "roots/list" => Some("roots"),
         _ => None,
-    }
-}
-
-fn state(shaped: Shaped) -> State {
-    match shaped {
-        Shaped::Ready(response) => State::Ready(response),
-        Shaped::InputRequired(message) => State::Asked(message),
     }
 }
 

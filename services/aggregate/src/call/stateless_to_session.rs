@@ -4,6 +4,7 @@
 
 mod running;
 
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -17,7 +18,7 @@ use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 
 use self::running::RunningCall;
-use super::answer::{self, Expected, Shaped};
+use super::answer::{self, Expected, HeldResults, Shaped};
 use super::session_to_session::{event_stream, forgotten};
 use super::stateless_to_stateless::{carried, purpose};
 use super::{Call, Cancellation, Target};
@@ -27,6 +28,7 @@ use crate::backend::failure::Failure;
 use crate::backend::handshake::{Introduction, Live};
 use crate::backend::request::post;
 use crate::catalog::define_literal;
+use crate::extensions::{BRIDGED_IN_SESSIONS, bridged};
 use crate::park::{Handle, Out, Resume};
 use crate::session::Upstream;
 use crate::shared::Key as SharedKey;
@@ -65,9 +67,14 @@ fn meta<'a>(call: &'a Call, key: &str) -> Option<&'a [u8]> {
     find(call.message.param(Key::Meta)?, key)
 }
 
+/// What the backend may know of the client's capabilities.
+fn capabilities(call: &Call) -> Cow<'_, [u8]> {
+    bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
+}
+
 fn upstream(call: &Call, target: &Target) -> Arc<Upstream> {
-    let capabilities = meta(call, CAPABILITIES).unwrap_or(b"{}");
-    let key = SharedKey::new(&target.link, call.caller.identity(), capabilities, meta(call, LEVEL));
+    let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
+    let key = SharedKey::new(&target.link, call.caller.identity(), &capabilities, level);
     call.hub.shared.get(key, &target.link)
 }
 
@@ -86,9 +93,10 @@ impl Crossing {
         target: &Target,
         upstream: &Arc<Upstream>,
     ) -> Result<Self, BoxError> {
+        let capabilities = capabilities(call);
         let who = Introduction {
             caller: &call.caller,
-            capabilities: meta(call, CAPABILITIES).unwrap_or(b"{}"),
+            capabilities: &capabilities,
             client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
             cause: call.cause(),
         };
@@ -110,7 +118,7 @@ impl Crossing {
             client: Generation::Stateless,
             backend: Generation::Stateful,
             cacheable: target.method == "resources/read",
-            may_ask: false,
+            held: HeldResults::None,
             most: call.hub.limits.held_bytes,
         };
         Ok(Self { live, response, expected, cancellation, hold })
@@ -182,6 +190,10 @@ fn outgoing(target: &Target, id: &Bytes) -> Bytes {
     }
     if let Some(object) = params.span {
         splice.remove_member(object, "inputResponses");
+        // No client of this generation asks for a task, and none could follow up one of the older.
+        if params.get(Key::Task).is_some() {
+            splice.remove_member(object, Key::Task.name());
+        }
     }
     splice.finish()
 }
@@ -217,7 +229,7 @@ async fn resume(
         client: Generation::Stateless,
         backend: Generation::Stateful,
         cacheable: target.method == "resources/read",
-        may_ask: false,
+        held: HeldResults::None,
         most: call.hub.limits.held_bytes,
     };
     respond(&call, &target, outs, expected).await
@@ -338,6 +350,8 @@ impl http_body::Body for Streaming {
 fn ready(shaped: Shaped) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     match shaped {
         Shaped::Ready(response) => Ok(Ok(response)),
-        Shaped::InputRequired(_) => Err(Failure::Malformed("a question without a session").into()),
+        Shaped::InputRequired(_) | Shaped::Task(_) | Shaped::Whole(_) => {
+            Err(Failure::Malformed("a question without a session").into())
+        }
     }
 }

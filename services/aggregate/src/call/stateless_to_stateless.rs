@@ -12,22 +12,25 @@ use http_body::Frame;
 use vmcp_core::{Body, BoxError, Generation, Rejection};
 use vmcp_wire::{Envelope, Head, Key, Outcome, Splice, Text, head, members, scan, sse, unquote};
 
-use super::answer::{self, Expected, Shaped};
+use super::answer::{self, Continuation, Expected, HeldResults, Shaped};
 use super::session_to_session::event_stream;
 use super::{Call, Target};
+use crate::backend::Link;
 use crate::backend::ask::{Media, media, status};
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
-use crate::seal::Purpose;
+use crate::extensions::{BRIDGED, must_strip, strip};
+use crate::seal::{Purpose, principal};
+use crate::tasks::{self, TASK_CHANGED};
 
 pub(crate) async fn call(
     call: Arc<Call>,
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let message = match unsealed(&call, &target) {
-        Ok(message) => message,
+        Ok(message) => bridged(&call, &target.link, message),
         Err(refusal) => return Ok(Err(refusal)),
     };
     let link = &target.link;
@@ -44,21 +47,45 @@ pub(crate) async fn call(
         client: Generation::Stateless,
         backend: Generation::Stateless,
         cacheable: false,
-        may_ask: target.method != "completion/complete",
+        held: if target.method == "completion/complete" {
+            HeldResults::None
+        } else {
+            HeldResults::Continuations
+        },
         most: call.hub.limits.held_bytes,
     };
     match kind {
-        Media::Json => Ok(Ok(match answer::json(code, body, &expected).await? {
-            Shaped::Ready(response) => response,
-            Shaped::InputRequired(message) => {
-                let message = sealed(&call, &target, message)?;
-                answer::response(StatusCode::OK, Body::from(message))
-            }
-        })),
+        Media::Json => {
+            let shaped = answer::json(code, body, &expected).await?;
+            respond(&call, &target, shaped).map(Ok)
+        }
         Media::Events => Box::pin(begin(call, target, expected, body)).await.map(Ok),
         Media::Other if code.is_success() => Err(Failure::ContentType.into()),
         Media::Other => Err(status(code).into()),
     }
+}
+
+/// The message without the extensions that are not bridged, and with the backend's own id of the task that it is
+/// related to.
+pub(crate) fn bridged(call: &Call, link: &Link, mut message: Bytes) -> Bytes {
+    if must_strip(&call.message, BRIDGED) {
+        message = strip(message, BRIDGED);
+    }
+    if tasks::is_related(&call.message) {
+        message = tasks::map_related(message, link, &call.hub.seal, call.caller.identity());
+    }
+    message
+}
+
+/// The response that a whole answer makes.
+fn respond(call: &Call, target: &Target, shaped: Shaped) -> Result<Response<Body>, BoxError> {
+    let message = match shaped {
+        Shaped::Ready(response) => return Ok(response),
+        Shaped::InputRequired(message) => sealed(call, target, message)?,
+        Shaped::Task(message) => tasks::created(call, target, &message)?,
+        Shaped::Whole(message) => message,
+    };
+    Ok(answer::response(StatusCode::OK, Body::from(message)))
 }
 
 /// Whether a method's target travels in `Mcp-Name`.
@@ -79,19 +106,7 @@ async fn begin(
         None => return Err(Failure::Ended.into()),
     };
     if let Ok(Envelope::Answer { .. }) = scan(&first) {
-        return match answer::whole(StatusCode::OK, first.clone(), &expected)? {
-            Shaped::Ready(mut response) => {
-                if let Some(code) = head(&first).ok().as_ref().and_then(answer::error_code) {
-                    *response.status_mut() =
-                        i32::try_from(code).map_or(StatusCode::OK, answer::status_of);
-                }
-                Ok(response)
-            }
-            Shaped::InputRequired(message) => {
-                let message = sealed(&call, &target, message)?;
-                Ok(answer::response(StatusCode::OK, Body::from(message)))
-            }
-        };
+        return respond(&call, &target, answer::event(first, &expected)?);
     }
     let passing = Passing { call, target, expected, events, first: Some(first), over: false };
     Ok(event_stream(Body::wrap(passing)))
@@ -142,7 +157,11 @@ impl Passing {
     /// What the client gets to see of a message.
     fn pass(&mut self, message: Bytes) -> Option<Bytes> {
         match scan(&message) {
-            Ok(Envelope::Notification { .. }) => Some(message),
+            // For streams of `subscriptions/listen` only.
+            Ok(Envelope::Notification { method, .. }) if method.is(&message, TASK_CHANGED) => None,
+            Ok(Envelope::Notification { params, .. }) => {
+                Some(tasks::remove_related(message, params.get(Key::Meta)))
+            }
             Ok(Envelope::Answer { id, .. }) => {
                 let ours = id.is_none_or(|id| id.of(&message) == self.expected.id);
                 if !ours {
@@ -157,13 +176,14 @@ impl Passing {
     }
 
     fn answer(&mut self, message: Bytes) -> Bytes {
-        let shaped = head(&message).map_err(BoxError::from).and_then(|found: Head| {
-            if answer::asks(&found, &message, &self.expected) {
-                sealed(&self.call, &self.target, message.clone())
-            } else {
-                answer::translate(message, &found, &self.expected)
-            }
-        });
+        let shaped =
+            head(&message).map_err(BoxError::from).and_then(
+                |found: Head| match answer::continuation(&found, &message, &self.expected) {
+                    Some(Continuation::InputRequired) => sealed(&self.call, &self.target, message),
+                    Some(Continuation::Task) => tasks::created(&self.call, &self.target, &message),
+                    None => answer::translate(message, &found, &self.expected),
+                },
+            );
         shaped.unwrap_or_else(|error| self.fail(&error))
     }
 
@@ -227,10 +247,7 @@ fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxErro
 /// A state is good for the same request of the same caller only.
 pub(crate) fn purpose<'a>(call: &'a Call, target: &'a Target) -> Purpose<'a> {
     Purpose {
-        principal: (
-            call.caller.identity().issuer().unwrap_or_default(),
-            call.caller.identity().subject().unwrap_or_default(),
-        ),
+        principal: principal(call.caller.identity()),
         backend: target.link.name(),
         method: target.method,
         target: &target.literal,

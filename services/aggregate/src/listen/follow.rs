@@ -24,11 +24,12 @@ use crate::relay::Relay;
 use crate::session::{Session, Upstream};
 use crate::stream::{Class, Stream};
 
-const PAUSE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-const LARGEST_EVENT: usize = 16 << 20;
+pub(super) const PAUSE: (Duration, Duration) =
+    (Duration::from_millis(100), Duration::from_secs(10));
+pub(super) const LARGEST_EVENT: usize = 16 << 20;
 
 /// A listener of a stateless client asks a backend for nothing but notifications.
-fn listening(caller: &Caller) -> Introduction<'_> {
+pub(super) fn listening(caller: &Caller) -> Introduction<'_> {
     let client = br#"{"name":"vmcp","version":"1"}"#;
     Introduction { caller, capabilities: b"{}", client, cause: None }
 }

@@ -405,6 +405,8 @@ pub(crate) struct Client {
     pub(crate) generation: Generation,
     pub(crate) identity: Identity,
     pub(crate) admission: Option<Admission>,
+    /// What it says in each request, as one without a session.
+    pub(crate) capabilities: Value,
     session: Option<http::HeaderValue>,
 }
 
@@ -419,14 +421,29 @@ pub(crate) struct Said {
 
 impl Client {
     pub(crate) async fn new(gateway: &Gateway, generation: Generation, subject: &str) -> Self {
+        let capabilities = match generation {
+            Generation::Stateful => json!({}),
+            Generation::Stateless => json!({"elicitation": {}}),
+        };
+        Self::declaring(gateway, generation, subject, capabilities).await
+    }
+
+    /// A client with these capabilities.
+    pub(crate) async fn declaring(
+        gateway: &Gateway,
+        generation: Generation,
+        subject: &str,
+        capabilities: Value,
+    ) -> Self {
         let identity = match subject {
             "" => Identity::anonymous(),
             subject => Identity::new("https://idp.test", subject),
         };
         let gateway = gateway.clone();
-        let mut client = Self { gateway, generation, identity, admission: None, session: None };
+        let (admission, session) = (None, None);
+        let mut client = Self { gateway, generation, identity, admission, capabilities, session };
         if generation == Generation::Stateful {
-            let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+            let hello = json!({"protocolVersion": "2025-11-25", "capabilities": client.capabilities,
                                "clientInfo": {"name": "c", "version": "1"}});
             let said = client.ask("initialize", hello).await;
             client.session = said.response.headers.get("mcp-session-id").cloned();
@@ -462,11 +479,10 @@ impl Client {
     pub(crate) async fn send(&self, method: &str, mut params: Value) -> (Response<Body>, Trail) {
         let mut request = Request::post("/mcp").body(()).unwrap();
         if self.generation == Generation::Stateless {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientInfo": {"name": "c", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-            });
+            let meta = &mut params["_meta"];
+            meta["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
+            meta["io.modelcontextprotocol/clientInfo"] = json!({"name": "c", "version": "1"});
+            meta["io.modelcontextprotocol/clientCapabilities"] = self.capabilities.clone();
         }
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let bytes = Bytes::from(message.to_string());

@@ -2,6 +2,8 @@ use http_body_util::StreamBody;
 
 use super::*;
 
+const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
+
 fn expected(backend: Generation) -> Expected {
     let id = Bytes::from_static(b"7");
     Expected {
@@ -10,7 +12,7 @@ fn expected(backend: Generation) -> Expected {
         client: Generation::Stateless,
         backend,
         cacheable: false,
-        may_ask: false,
+        held: HeldResults::None,
         most: 1 << 20,
     }
 }
@@ -54,24 +56,41 @@ fn frames(frames: &[&str]) -> Body {
 }
 
 #[tokio::test]
-async fn holds_input_required_however_it_arrives() {
-    const ASKS: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{},"requestState":"raw"}}"#;
-    for client in [Generation::Stateless, Generation::Stateful] {
-        let expected = Expected { client, may_ask: true, ..expected(Generation::Stateless) };
-        for at in 0..=ASKS.len() {
-            let (first, second) = ASKS.split_at(at);
+async fn holds_continuations_however_they_arrive() {
+    const INPUT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"input_required","inputRequests":{},"requestState":"raw"}}"#;
+    const TASK: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"task","taskId":"raw","status":"working"}}"#;
+    for (client, message) in BOTH.into_iter().flat_map(|client| [(client, INPUT), (client, TASK)]) {
+        let held = HeldResults::Continuations;
+        let expected = Expected { client, held, ..expected(Generation::Stateless) };
+        for at in 0..=message.len() {
+            let (first, second) = message.split_at(at);
             let pieces = [first, second];
             let said: &[&str] = if second.is_empty() { &pieces[..1] } else { &pieces };
             let shaped = json(StatusCode::OK, frames(said), &expected).await.unwrap();
-            let Shaped::InputRequired(message) = shaped else { panic!("{client:?} {at}: passed") };
-            assert_eq!(message, ASKS);
+            match shaped {
+                Shaped::InputRequired(held) if message == INPUT => assert_eq!(held, INPUT),
+                Shaped::Task(held) if message == TASK => assert_eq!(held, TASK),
+                passed => panic!("{client:?} {at}: {passed:?}"),
+            }
         }
     }
     // What is complete still passes before it has come as a whole.
-    let expected = Expected { may_ask: true, ..expected(Generation::Stateless) };
+    let expected = Expected { held: HeldResults::Continuations, ..expected(Generation::Stateless) };
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
     let shaped = json(StatusCode::OK, frames(&[begun, "]}}"]), &expected).await.unwrap();
     let Shaped::Ready(response) = shaped else { panic!("held") };
     let whole = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(whole, format!("{begun}]}}}}"));
+}
+
+#[tokio::test]
+async fn holds_all_results_but_no_errors() {
+    let expected = Expected { held: HeldResults::All, ..expected(Generation::Stateless) };
+    let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","taskId":"raw""#;
+    let shaped = json(StatusCode::OK, frames(&[begun, "}}"]), &expected).await.unwrap();
+    let Shaped::Whole(message) = shaped else { panic!("{shaped:?}") };
+    assert_eq!(message, format!("{begun}}}}}"));
+    let unknown = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"unknown"}}"#;
+    let Shaped::Ready(response) = event(unknown.into(), &expected).unwrap() else { panic!() };
+    assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }

@@ -1,0 +1,230 @@
+//! Extensions of MCP: the ones that the gateway bridges, and what a backend may know of those that a client declares.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use vmcp_core::{McpRequest, Rejection};
+use vmcp_wire::{Envelope, Key, Member, Said, Splice, find, members, scan};
+
+/// Tasks (`io.modelcontextprotocol/tasks`, revision 2026-07-28).
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// MCP Apps (`io.modelcontextprotocol/ui`).
+pub(crate) const UI: &str = "io.modelcontextprotocol/ui";
+
+/// The client capabilities that requests about tasks need.
+pub(crate) const TASKS_REQUIRED: &str = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+
+/// The extensions that are bridged between a stateless client and a stateless backend.
+pub(crate) const BRIDGED: &[&str] = &[TASKS, UI];
+
+/// The extensions that are bridged where the client or the backend has a session.
+pub(crate) const BRIDGED_IN_SESSIONS: &[&str] = &[UI];
+
+/// The capability `tasks` of 2025-11-25, which is not bridged.
+const OLD_TASKS: &str = "tasks";
+
+const EXTENSIONS: &str = "extensions";
+
+/// Returns a client's capabilities without the extensions that are not bridged, and without `tasks` of 2025-11-25.
+///
+/// A backend that learned of such an extension could answer with something that the client cannot follow up through the
+/// gateway. Members that a backend could mistake for one of these, or that appear twice, go too.
+pub(crate) fn bridged<'a>(capabilities: &'a [u8], bridged: &[&str]) -> Cow<'a, [u8]> {
+    let mut extensions = None;
+    let mut kept = true;
+    for member in members(capabilities).filter(is_stripped) {
+        let first = member.key.is(EXTENSIONS) && extensions.is_none();
+        kept &= first && are_bridged(member.value, bridged);
+        extensions = extensions.or(first.then_some(member.value));
+    }
+    if kept {
+        return Cow::Borrowed(capabilities);
+    }
+    let mut out = vec![b'{'];
+    for member in members(capabilities).filter(|member| !is_stripped(member)) {
+        append(&mut out, member.key.raw(), member.value);
+    }
+    let extensions = extensions.map(|extensions| only(extensions, bridged)).unwrap_or_default();
+    if extensions.len() > 2 {
+        append(&mut out, br#""extensions""#, &extensions);
+    }
+    out.push(b'}');
+    Cow::Owned(out)
+}
+
+/// Whether a backend may take a capability for one that can be stripped.
+fn is_stripped(member: &Member<'_>) -> bool {
+    member.key.resembles(EXTENSIONS) || member.key.resembles(OLD_TASKS)
+}
+
+/// Whether all members of `extensions` may stay as they are.
+fn are_bridged(extensions: &[u8], bridged: &[&str]) -> bool {
+    let mut count = 0;
+    let each = members(extensions).all(|member| {
+        count += 1;
+        bridged.iter().any(|name| member.key.is(name))
+    });
+    let distinct = || bridged.iter().filter(|name| find(extensions, name).is_some()).count();
+    extensions.first() == Some(&b'{') && each && (count < 2 || count == distinct())
+}
+
+/// The first member of each of these names, as an object.
+fn only(extensions: &[u8], names: &[&str]) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    for name in names {
+        if let Some(member) = members(extensions).find(|member| member.key.is(name)) {
+            append(&mut out, member.key.raw(), member.value);
+        }
+    }
+    out.push(b'}');
+    out
+}
+
+fn append(object: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    if object.len() > 1 {
+        object.push(b',');
+    }
+    object.extend_from_slice(key);
+    object.push(b':');
+    object.extend_from_slice(value);
+}
+
+/// Returns `message`, a request, with its client's capabilities stripped as by [`bridged`].
+pub(crate) fn strip(message: Bytes, extensions: &[&str]) -> Bytes {
+    let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
+    let Some(span) = params.said(Said::ClientCapabilities) else { return message };
+    let Cow::Owned(capabilities) = bridged(span.of(&message), extensions) else { return message };
+    let mut splice = Splice::new(&message);
+    splice.replace(span, capabilities);
+    splice.finish()
+}
+
+/// Returns a session's request without what is not bridged there: extensions that the request itself declares, and
+/// `task`, by which a request of 2025-11-25 asks to be run as a task. `message` is the request as it goes out.
+pub(crate) fn for_session(request: &McpRequest, message: &Bytes) -> Bytes {
+    let mut message = message.clone();
+    if must_strip(request, BRIDGED_IN_SESSIONS) {
+        message = strip(message, BRIDGED_IN_SESSIONS);
+    }
+    if request.span(Key::Task).is_some() {
+        message = without_task(message);
+    }
+    message
+}
+
+fn without_task(message: Bytes) -> Bytes {
+    let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
+    let Some(object) = params.span else { return message };
+    let mut splice = Splice::new(&message);
+    splice.remove_member(object, Key::Task.name());
+    splice.finish()
+}
+
+/// Whether the capabilities that a request itself declares have to be stripped.
+pub(crate) fn must_strip(request: &McpRequest, extensions: &[&str]) -> bool {
+    let said = request.params().and_then(|params| params.said(Said::ClientCapabilities));
+    said.is_some_and(|said| matches!(bridged(said.of(&request.bytes), extensions), Cow::Owned(_)))
+}
+
+/// Whether a request's client declares an extension.
+pub(crate) fn declares(request: &McpRequest, extension: &str) -> bool {
+    let said = request.params().and_then(|params| params.said(Said::ClientCapabilities));
+    let extensions = said.and_then(|said| find(said.of(&request.bytes), EXTENSIONS));
+    extensions
+        .and_then(|extensions| find(extensions, extension))
+        .is_some_and(|settings| settings.first() == Some(&b'{'))
+}
+
+/// The rejection of a request that needs the tasks extension.
+pub(crate) fn tasks_required() -> Rejection {
+    let message = "tasks need the client capability extensions[\"io.modelcontextprotocol/tasks\"]";
+    Rejection::missing_capability(TASKS_REQUIRED, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use vmcp_core::Generation;
+
+    use super::*;
+
+    fn stripped(capabilities: &str, extensions: &[&str]) -> String {
+        let capabilities = bridged(capabilities.as_bytes(), extensions).into_owned();
+        vmcp_wire::validate(&capabilities).unwrap();
+        String::from_utf8(capabilities).unwrap()
+    }
+
+    #[test]
+    fn keeps_bridged_extensions() {
+        for (capabilities, extensions) in [
+            (r#"{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a"]}}}"#, BRIDGED),
+            (r#"{ "roots" : {}, "extensions" : {"io.modelcontextprotocol\/tasks":{}} }"#, BRIDGED),
+            (r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#, BRIDGED_IN_SESSIONS),
+            (r#"{"extensions":{},"experimental":{"tasks":{},"extensions":{"x":1}}}"#, BRIDGED),
+            ("{}", BRIDGED),
+            ("[]", BRIDGED),
+        ] {
+            let kept = bridged(capabilities.as_bytes(), extensions);
+            assert!(matches!(kept, Cow::Borrowed(_)), "{capabilities}");
+        }
+    }
+
+    #[test]
+    fn strips_unbridged_extensions() {
+        for (capabilities, expected) in [
+            (
+                r#"{"a":1.0,"extensions":{"com.example/x":{},"io.modelcontextprotocol/ui":{"m":[]}}}"#,
+                r#"{"a":1.0,"extensions":{"io.modelcontextprotocol/ui":{"m":[]}}}"#,
+            ),
+            (r#"{"extensions":{"IO.modelcontextprotocol/ui":{}},"b":{}}"#, r#"{"b":{}}"#),
+            (r#"{"extensions":7}"#, "{}"),
+            (r#"{"tasks":{"list":{}},"elicitation":{}}"#, r#"{"elicitation":{}}"#),
+            (r#"{"ta\u0073ks":{},"TASKS":{},"tasks\u0000x":{},"tasksx":{}}"#, r#"{"tasksx":{}}"#),
+            (
+                r#"{"extensions":{"io.modelcontextprotocol/ui":{}},"Extensions":{"x":{}}}"#,
+                r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#,
+            ),
+            (
+                r#"{"extensions":{"io.modelcontextprotocol/ui":{"n":1}},"extensions":{"x":{}}}"#,
+                r#"{"extensions":{"io.modelcontextprotocol/ui":{"n":1}}}"#,
+            ),
+            (
+                r#"{"extensions":{"io.modelcontextprotocol/ui":1,"io.modelcontextprotocol/ui":2}}"#,
+                r#"{"extensions":{"io.modelcontextprotocol/ui":1}}"#,
+            ),
+        ] {
+            assert_eq!(stripped(capabilities, BRIDGED), expected);
+        }
+        let tasks = r#"{"extensions":{"io.modelcontextprotocol/tasks":{}}}"#;
+        assert_eq!(stripped(tasks, BRIDGED_IN_SESSIONS), "{}");
+    }
+
+    fn request(capabilities: &str) -> McpRequest {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"x","_meta":{{"io.modelcontextprotocol/clientCapabilities":{capabilities}}}}}}}"#
+        );
+        let bytes = Bytes::from(text);
+        let envelope = scan(&bytes).unwrap();
+        McpRequest { bytes, envelope, generation: Generation::Stateless }
+    }
+
+    #[test]
+    fn strips_requests_in_place() {
+        let declared = request(r#"{"extensions":{"com.example/x":{}},"roots":{}}"#);
+        assert!(must_strip(&declared, BRIDGED));
+        let expected = request(r#"{"roots":{}}"#);
+        assert!(!must_strip(&expected, BRIDGED));
+        assert_eq!(strip(declared.bytes, BRIDGED), expected.bytes);
+        assert_eq!(strip(expected.bytes.clone(), BRIDGED), expected.bytes);
+    }
+
+    #[test]
+    fn finds_declared_extension() {
+        assert!(declares(&request(TASKS_REQUIRED), TASKS));
+        assert!(!declares(&request(TASKS_REQUIRED), UI));
+        for settings in ["null", "true", "[]"] {
+            let capabilities = TASKS_REQUIRED.replace("{}}}", &format!("{settings}}}}}"));
+            assert!(!declares(&request(&capabilities), TASKS), "{settings}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Tasks that a stateless client listens to (`taskIds` of `subscriptions/listen`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+use vmcp_core::{Generation, Rejection, cause, code};
+use vmcp_timeout::Hold;
+use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
+
+use super::follow::{LARGEST_EVENT, PAUSE, listening};
+use super::{Listener, MOST_RESOURCES};
+use crate::backend::Link;
+use crate::backend::ask::{Media, ask, media};
+use crate::backend::events::Events;
+use crate::backend::failure::Failure;
+use crate::backend::handshake::{self, Introduction};
+use crate::call::Call;
+use crate::catalog::define_literal;
+use crate::extensions::{TASKS, TASKS_REQUIRED, declares, tasks_required};
+use crate::hub::Hub;
+use crate::tasks::{self, TASK_CHANGED, TaskId, translated, visible_tool};
+
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+/// A task that a listener follows.
+#[derive(Debug)]
+pub(super) struct FollowedTask {
+    /// The backend's own id.
+    id: Box<str>,
+    /// The id that the client knows, as it wrote it.
+    pub(super) literal: Bytes,
+    /// What clients call the tool that it comes from.
+    tool: Box<str>,
+    /// The status that the client was told last.
+    status: Option<Box<str>>,
+}
+
+/// The task ids that a listen request names, as the client wrote them.
+pub(super) fn wanted(call: &Call, filter: &[u8]) -> Result<Vec<Bytes>, Rejection> {
+    let Some(ids) = find(filter, "taskIds").filter(|ids| *ids != b"null") else {
+        return Ok(Vec::new());
+    };
+    let mut literals = elements(ids);
+    let strings = literals.clone().all(|id| id.first() == Some(&b'"'));
+    if ids.first() != Some(&b'[') || !strings || literals.clone().nth(MOST_RESOURCES).is_some() {
+        return Err(Rejection::invalid_params(format!(
+            "params.notifications.taskIds must be an array of at most {MOST_RESOURCES} strings"
+        )));
+    }
+    let literals: Vec<Bytes> =
+        literals.by_ref().map(|id| call.message.bytes.slice_ref(id)).collect();
+    if !literals.is_empty() && !declares(&call.message, TASKS) {
+        return Err(tasks_required());
+    }
+    Ok(literals)
+}
+
+/// Finds the tasks by backend. Those that the client may not follow are left out.
+pub(super) async fn find_tasks(
+    call: &Call,
+    literals: Vec<Bytes>,
+) -> Vec<(Arc<Link>, Vec<FollowedTask>)> {
+    let mut found: Vec<(Arc<Link>, Vec<FollowedTask>)> = Vec::new();
+    for literal in literals {
+        // Policies take their time, and there can be many tasks: other requests have their turn in between.
+        tokio::task::yield_now().await;
+        let id = unquote(&literal);
+        let task = id.and_then(|id| TaskId::open(&id, &call.hub.seal, call.caller.identity()));
+        let Some(TaskId { backend, tool, id }) = task else { continue };
+        let mut links = call.snapshot.links.iter();
+        let Some(link) = links.find(|link| *link.name() == *backend) else { continue };
+        let Ok(Some(tool)) = visible_tool(call, link, &tool).await else { continue };
+        if !matches!(call.meet(link).await, Ok(Generation::Stateless)) {
+            continue;
+        }
+        let task = FollowedTask { id, literal, tool, status: None };
+        match found.iter_mut().find(|(known, _)| Arc::ptr_eq(known, link)) {
+            Some((_, tasks)) if tasks.iter().any(|known| known.id == task.id) => {}
+            Some((_, tasks)) => tasks.push(task),
+            None => found.push((Arc::clone(link), vec![task])),
+        }
+    }
+    found
+}
+
+/// Tells a listener of the tasks of one backend, until all are over.
+pub(super) async fn for_listener(
+    hub: Arc<Hub>,
+    listener: Arc<Listener>,
+    link: Arc<Link>,
+    tasks: Vec<FollowedTask>,
+) {
+    let mut follower = Follower { hub, listener, link, tasks };
+    let mut pause = PAUSE.0;
+    while !follower.tasks.is_empty() {
+        match follower.open().await {
+            Some(mut events) => {
+                while let Some(Ok(event)) = events.next().await {
+                    pause = PAUSE.0;
+                    follower.pass(&event.data).await;
+                    if follower.tasks.is_empty() {
+                        return;
+                    }
+                }
+            }
+            // As good as nothing can be heard: it is asked for.
+            None => follower.refetch().await,
+        }
+        sleep(pause).await;
+        pause = PAUSE.1.min(pause * 2);
+    }
+}
+
+struct Follower {
+    hub: Arc<Hub>,
+    listener: Arc<Listener>,
+    link: Arc<Link>,
+    /// Those that are not over, as far as the client knows.
+    tasks: Vec<FollowedTask>,
+}
+
+impl Follower {
+    fn introduction(&self) -> Introduction<'_> {
+        let capabilities = TASKS_REQUIRED.as_bytes();
+        Introduction { capabilities, ..listening(&self.listener.caller) }
+    }
+
+    /// Opens the backend's stream about the tasks.
+    async fn open(&self) -> Option<Events> {
+        let literal =
+            |task: &FollowedTask| String::from_utf8_lossy(&define_literal(&task.id)).into_owned();
+        let ids: Vec<_> = self.tasks.iter().map(literal).collect();
+        let members = format!("\"notifications\":{{\"taskIds\":[{}]}},", ids.join(","));
+        let who = self.introduction();
+        let (mut request, _) =
+            handshake::request(&self.link, "subscriptions/listen", &members, who);
+        let hold = Hold::new();
+        hold.forever();
+        request.extensions_mut().insert(hold);
+        let response = self.link.send(request).await.ok()?;
+        let events = media(response.headers()) == Media::Events;
+        events.then(|| Events::new(response.into_body(), LARGEST_EVENT))
+    }
+
+    /// Passes on what the backend says of a task of this listener.
+    async fn pass(&mut self, message: &Bytes) {
+        let Ok(Envelope::Notification { method, params }) = scan(message) else { return };
+        if method.is(message, ACKNOWLEDGED) {
+            // What has changed before is not told on the stream.
+            return self.refetch().await;
+        }
+        if !method.is(message, TASK_CHANGED) {
+            return;
+        }
+        let id = params.text(message, Key::TaskId).map(|id| id.read(message));
+        let index = self.tasks.iter().position(|task| id.as_deref() == Some(&*task.id));
+        if let (Some(index), Some(params)) = (index, params.span) {
+            self.tell(index, message, params);
+        }
+    }
+
+    /// Asks for the tasks, and tells what the client does not know.
+    async fn refetch(&mut self) {
+        let mut index = 0;
+        while let Some(task) = self.tasks.get(index) {
+            let left = self.tasks.len();
+            let request = tasks::about(&self.link, "tasks/get", &task.id, self.introduction());
+            let Some((request, id)) = request else { return };
+            match ask(&self.link, request, &id).await {
+                Ok(reply) => {
+                    let status = find(&reply.result, "status").and_then(unquote);
+                    let known = task.status.as_deref().unwrap_or("working");
+                    if status.is_some_and(|status| status != known) {
+                        let (message, params) = notification(&reply.result);
+                        self.tell(index, &message, params);
+                    }
+                }
+                Err(error) => match cause::<Failure>(error.as_ref()) {
+                    Some(Failure::Rpc { code, .. }) if *code == i64::from(code::INVALID_PARAMS) => {
+                        self.tasks.remove(index);
+                    }
+                    // It is asked again later.
+                    _ => return,
+                },
+            }
+            if self.tasks.len() == left {
+                index += 1;
+            }
+        }
+    }
+
+    /// Tells the client of a task, if it may still know of the tool that the task comes from. A task that is over is
+    /// followed no longer.
+    fn tell(&mut self, index: usize, message: &Bytes, params: Span) {
+        let Some(task) = self.tasks.get_mut(index) else { return };
+        let caller = self.listener.caller.identity();
+        if self.hub.may_follow(caller, &task.tool)
+            && let Ok(message) = translated(message, params, &task.id, &task.literal)
+        {
+            self.listener.push(&message);
+        }
+        task.status = find(params.of(message), "status").and_then(unquote).map(Into::into);
+        if matches!(task.status.as_deref(), Some("completed" | "failed" | "cancelled")) {
+            self.tasks.remove(index);
+        }
+    }
+}
+
+/// The notification that says what a result of `tasks/get` says, and where its parameters are.
+fn notification(result: &Bytes) -> (Bytes, Span) {
+    let mut splice = Splice::new(result);
+    let whole = Span { start: 0, end: u32::try_from(result.len()).unwrap_or(u32::MAX) };
+    splice.remove_member(whole, "resultType");
+    let params = splice.finish();
+    let start = format!(r#"{{"jsonrpc":"2.0","method":"{TASK_CHANGED}","params":"#);
+    let message = Bytes::from([start.as_bytes(), &params, b"}"].concat());
+    let at = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    let span = Span { start: at(start.len()), end: at(start.len() + params.len()) };
+    (message, span)
+}

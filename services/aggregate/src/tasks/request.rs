@@ -1,0 +1,134 @@
+//! `tasks/get`, `tasks/update` and `tasks/cancel` of stateless clients.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use vmcp_core::{Body, BoxError, Generation, NotSent, Rejection};
+use vmcp_decode::name;
+use vmcp_wire::{Envelope, Key, Outcome, Splice, Text, scan};
+
+use super::{TaskId, translated, visible_tool};
+use crate::backend::Link;
+use crate::backend::ask::{Media, media, status};
+use crate::backend::events::Events;
+use crate::backend::failure::{Failure, rejection_of};
+use crate::backend::handshake::{self, Introduction};
+use crate::backend::request::{NAME, asking, post_stateless};
+use crate::call::answer::{self, Expected, HeldResults, Shaped};
+use crate::call::{Call, bridged};
+use crate::catalog::define_literal;
+use crate::extensions::{TASKS, declares, tasks_required};
+
+/// The longest id of a backend that the gateway asks about, in bytes: it travels in a header.
+const MAX_OWN_ID: usize = 4096;
+
+/// Answers a request about a task. An id that was not given to this caller, and one of a task that the caller may no
+/// longer know of, are answered alike.
+pub(crate) async fn request(
+    call: Arc<Call>,
+    method: &'static str,
+) -> Result<Response<Body>, Rejection> {
+    if !declares(&call.message, TASKS) {
+        return Err(tasks_required());
+    }
+    let Some(text) = call.message.text(Key::TaskId) else {
+        return Err(Rejection::invalid_params(format!("{method} needs params.taskId, a string")));
+    };
+    let given = text.read(&call.message.bytes);
+    let unknown = || Rejection::unknown_name("task", &given);
+    let task = TaskId::open(&given, &call.hub.seal, call.caller.identity()).ok_or_else(unknown)?;
+    let mut links = call.snapshot.links.iter();
+    let link = links.find(|link| *link.name() == *task.backend).ok_or_else(unknown)?;
+    if let Some(trail) = &call.trail {
+        trail.note_backend(&link.backend);
+    }
+    // A client that may no longer know of a tool may still end what it began.
+    if method != "tasks/cancel" && visible_tool(&call, link, &task.tool).await?.is_none() {
+        if let Some(trail) = &call.trail {
+            trail.note_denied("hidden from the caller");
+        }
+        return Err(unknown());
+    }
+    let failed = |error: BoxError| {
+        tracing::debug!(backend = link.name(), %error, "a request about a task failed");
+        link.nudge();
+        rejection_of(link.name(), &error, method != "tasks/update")
+    };
+    let generation = call.meet(link).await.map_err(|error| failed(NotSent::new(error).into()))?;
+    if generation != Generation::Stateless {
+        return Err(unknown());
+    }
+    ask(&call, link, method, text, &task).await.map_err(failed)
+}
+
+/// Asks the backend about a task that the client names in `text`.
+async fn ask(
+    call: &Call,
+    link: &Arc<Link>,
+    method: &'static str,
+    text: Text,
+    task: &TaskId,
+) -> Result<Response<Body>, BoxError> {
+    let mut splice = Splice::new(&call.message.bytes);
+    splice.replace(text.span, define_literal(&task.id));
+    let message = bridged(call, link, splice.finish());
+    let request = post_stateless(link, &call.caller, message, method, Some(&task.id));
+    let response = link.send(asking(request, method, call.cause())).await?;
+    let expected = Expected {
+        id: call.id(),
+        client_id: call.id(),
+        client: Generation::Stateless,
+        backend: Generation::Stateless,
+        cacheable: false,
+        held: HeldResults::All,
+        most: call.hub.limits.held_bytes,
+    };
+    match whole(response, &expected).await? {
+        Shaped::Ready(response) => Ok(response),
+        Shaped::Whole(message) | Shaped::InputRequired(message) | Shaped::Task(message) => {
+            let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message)
+            else {
+                return Err(Failure::Malformed("no JSON-RPC answer").into());
+            };
+            let known = text.span.of(&call.message.bytes);
+            let message = translated(&message, result, &task.id, known)?;
+            Ok(answer::response(StatusCode::OK, Body::from(message)))
+        }
+    }
+}
+
+/// A request of the gateway about a task, and its id; `None` where the task's id fits no header.
+pub(crate) fn about(
+    link: &Link,
+    method: &'static str,
+    id: &str,
+    who: Introduction<'_>,
+) -> Option<(Request<Full<Bytes>>, String)> {
+    let name = name::encode(id).filter(|_| id.len() <= MAX_OWN_ID)?;
+    let literal = String::from_utf8_lossy(&define_literal(id)).into_owned();
+    let (mut request, serial) =
+        handshake::request(link, method, &format!("\"taskId\":{literal},"), who);
+    request.headers_mut().insert(NAME, name);
+    Some((request, serial))
+}
+
+/// The answer, which is held as a whole if it is a result.
+async fn whole(response: Response<Body>, expected: &Expected) -> Result<Shaped, BoxError> {
+    let (parts, body) = response.into_parts();
+    match media(&parts.headers) {
+        Media::Json => answer::json(parts.status, body, expected).await,
+        Media::Events => {
+            let mut events = Events::new(body, expected.most);
+            loop {
+                let message: Bytes = events.next().await.ok_or(Failure::Ended)??.data;
+                if let Ok(Envelope::Answer { .. }) = scan(&message) {
+                    return answer::event(message, expected);
+                }
+            }
+        }
+        Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
+        Media::Other => Err(status(parts.status).into()),
+    }
+}

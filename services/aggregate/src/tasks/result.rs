@@ -1,0 +1,167 @@
+//! What backends say of tasks, with the ids that clients know.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use vmcp_core::BoxError;
+use vmcp_wire::{Envelope, Outcome, Span, Splice, find, scan, unquote};
+
+use super::TaskId;
+use super::related::replace_related;
+use super::request::about;
+use crate::backend::ask::tell;
+use crate::backend::failure::Failure;
+use crate::backend::handshake::Introduction;
+use crate::call::{Call, Target};
+use crate::catalog::define_literal;
+use crate::extensions::{TASKS, TASKS_REQUIRED, declares};
+
+/// The longest lifetime that clients are told: keys that open ids are kept for as long.
+const MAX_TTL_MS: u32 = 7 * 24 * 60 * 60 * 1000;
+
+const UNDECLARED: &str =
+    "answered with a task that the client did not ask for: it did not declare the tasks extension";
+
+/// Cancels a task of a client that did not declare the extension, and returns the failure of its call.
+pub(crate) fn undeclared(call: &Call, target: &Target, message: &[u8]) -> BoxError {
+    if let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(message)
+        && let Some(id) = find(result.of(message), "taskId").and_then(unquote)
+    {
+        abandon(call, target, &id);
+    }
+    Failure::Task(UNDECLARED).into()
+}
+
+/// Returns the answer to a call that became a task, with an id for its owner.
+pub(crate) fn created(call: &Call, target: &Target, message: &Bytes) -> Result<Bytes, BoxError> {
+    let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(message) else {
+        return Err(Failure::Malformed("no JSON-RPC answer").into());
+    };
+    let id = find(result.of(message), "taskId").and_then(unquote).filter(|id| !id.is_empty());
+    let id = id.ok_or(Failure::Malformed("a task without an id"))?;
+    let refuse = |problem: &'static str| {
+        abandon(call, target, &id);
+        Err(Failure::Task(problem).into())
+    };
+    if target.method != "tools/call" {
+        return refuse("answered with a task, which only tools/call may become");
+    }
+    if !declares(&call.message, TASKS) {
+        return refuse(UNDECLARED);
+    }
+    let (backend, tool) = (target.link.name().into(), Box::from(&*target.name()));
+    let task = TaskId { backend, tool, id: Box::from(&*id) };
+    let Some(sealed) = task.seal(&call.hub.seal, call.caller.identity())? else {
+        return refuse("gave a task an id that is too long to pass on");
+    };
+    Ok(translated(message, result, &id, &define_literal(&sealed))?)
+}
+
+/// Returns a message with the id `known` to the client, a JSON string, instead of the backend's `own`; `object` is the
+/// result or the parameters.
+pub(crate) fn translated(
+    message: &[u8],
+    object: Span,
+    own: &str,
+    known: &[u8],
+) -> Result<Bytes, Failure> {
+    let mut splice = Splice::new(message);
+    let said = object.of(message);
+    if let Some(id) = find(said, "taskId") {
+        if unquote(id).is_none_or(|id| id != own) {
+            return Err(Failure::Malformed("what is about another task"));
+        }
+        splice.set_member(object, "taskId", known);
+    }
+    if find(said, "ttlMs").is_some_and(|ttl| !is_short(ttl)) {
+        splice.set_member(object, "ttlMs", MAX_TTL_MS.to_string().as_bytes());
+    }
+    // No client may carry one that was not sealed for it.
+    splice.remove_member(object, "requestState");
+    replace_related(&mut splice, message, object, (own, known));
+    Ok(splice.finish())
+}
+
+/// Whether a lifetime is a number of milliseconds within the limit.
+fn is_short(ttl: &[u8]) -> bool {
+    let ttl = std::str::from_utf8(ttl).ok().and_then(|ttl| ttl.parse::<f64>().ok());
+    ttl.is_some_and(|ttl| (0.0..=f64::from(MAX_TTL_MS)).contains(&ttl))
+}
+
+/// Cancels a task of which the client will never know, in the background.
+fn abandon(call: &Call, target: &Target, id: &str) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    let gateway = call.hub.introduction();
+    let capabilities = TASKS_REQUIRED.as_bytes();
+    let who = Introduction { capabilities, ..gateway.on_behalf_of(&call.caller) };
+    let link = Arc::clone(&target.link);
+    let Some((request, _)) = about(&link, "tasks/cancel", id, who) else { return };
+    runtime.spawn(async move {
+        if let Err(error) = tell(&link, request).await {
+            tracing::debug!(backend = link.name(), %error, "failed to cancel a task");
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The result `object` of a task `raw`, as the client that knows it as `known` gets it.
+    fn translate(object: &str) -> String {
+        let span = Span { start: 0, end: u32::try_from(object.len()).unwrap() };
+        let message = translated(object.as_bytes(), span, "raw", br#""k\u006eown""#).unwrap();
+        String::from_utf8(message.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn repeats_task_id_of_client() {
+        let own = r#"{"taskId":"ra\u0077","x":1.0,"taskId":"raw"}"#;
+        assert_eq!(translate(own), r#"{"taskId":"k\u006eown","x":1.0}"#);
+        assert_eq!(translate(r#"{"resultType":"complete"}"#), r#"{"resultType":"complete"}"#);
+    }
+
+    #[test]
+    fn rejects_answer_about_another_task() {
+        for id in ["\"other\"", "7", "null"] {
+            let object = format!(r#"{{"taskId":{id}}}"#);
+            let span = Span { start: 0, end: u32::try_from(object.len()).unwrap() };
+            assert!(translated(object.as_bytes(), span, "raw", b"\"k\"").is_err(), "{id}");
+        }
+    }
+
+    #[test]
+    fn caps_task_lifetime() {
+        for (own, expected) in [
+            ("0", "0"),
+            ("60000", "60000"),
+            ("1e3", "1e3"),
+            ("604800000", "604800000"),
+            ("604800001", "604800000"),
+            ("null", "604800000"),
+            ("-1", "604800000"),
+            ("1e400", "604800000"),
+            ("\"1\"", "604800000"),
+            (r#"{"days":30}"#, "604800000"),
+        ] {
+            let translated = translate(&format!(r#"{{"ttlMs":{own}}}"#));
+            assert_eq!(translated, format!(r#"{{"ttlMs":{expected}}}"#));
+        }
+    }
+
+    #[test]
+    fn maps_related_task() {
+        let related = |id: &str| {
+            format!(
+                r#"{{"_meta":{{"a":1,"io.modelcontextprotocol/related-task":{{"taskId":{id},"b":2}}}}}}"#
+            )
+        };
+        assert_eq!(translate(&related("\"raw\"")), related(r#""k\u006eown""#));
+        assert_eq!(translate(&related("\"other\"")), r#"{"_meta":{"a":1}}"#);
+        assert_eq!(
+            translate(r#"{"requestState":"s","result":{"requestState":"t"}}"#),
+            r#"{"result":{"requestState":"t"}}"#
+        );
+    }
+}

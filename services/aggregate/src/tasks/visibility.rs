@@ -1,0 +1,90 @@
+//! Whether a caller may know of the tool that a task comes from.
+
+use std::sync::Arc;
+
+use vmcp_core::{Hints, Item, ItemKind, Rejection};
+use vmcp_wire::unquote;
+
+use crate::backend::Link;
+use crate::call::Call;
+use crate::catalog::{Kind, Route, contested, hidden_by, wanted};
+use crate::hub::Everything;
+
+/// Returns what clients call a backend's tool, `own` by its own name, if the caller may know of it.
+///
+/// A backend that has not said what it offers is waited for, and refused as unavailable rather than unknown: no client
+/// is to give a task up because its backend restarts.
+pub(crate) async fn visible_tool(
+    call: &Call,
+    link: &Arc<Link>,
+    own: &str,
+) -> Result<Option<Box<str>>, Rejection> {
+    let generation = call.generation();
+    let known = if call.snapshot.per_caller {
+        call.hub.known_to(&call.snapshot, &call.caller, call.cause())
+    } else {
+        Some(call.snapshot.catalogs())
+    };
+    match known.map_or(Tool::Missing, |all| look(call, link, own, all.of(generation))) {
+        Tool::Visible(name) => return Ok(Some(name)),
+        Tool::Hidden => return Ok(None),
+        Tool::Missing => {}
+    }
+    let (_, seen) = call.seen().await?;
+    match look(call, link, own, seen.catalogs.of(generation)) {
+        Tool::Visible(name) => return Ok(Some(name)),
+        Tool::Hidden => return Ok(None),
+        Tool::Missing => {}
+    }
+    let rules = &call.snapshot.rules;
+    let wanted = wanted(rules, link.name(), Kind::Tools, own);
+    let name = contested(rules, link.name(), wanted);
+    if hidden_by(rules, link.name(), Kind::Tools, wanted).is_some() {
+        return Ok(None);
+    }
+    // A list may change while a task of it goes on.
+    let Some(admission) = &call.admission else { return Ok(Some(name.into())) };
+    let missing = seen.missing.iter().find(|(of, _)| Arc::ptr_eq(of, link));
+    match missing {
+        Some((_, refusal)) => Err(refusal.clone()),
+        None if link.is_silent(generation) => {
+            let problem = "has not said yet what it offers";
+            Err(Rejection::backend_unavailable(link.name(), problem))
+        }
+        None => {
+            // Asked as about what is there, so that the time tells nothing.
+            _ = admission.visible(&item(&name, Hints::default()));
+            Ok(None)
+        }
+    }
+}
+
+/// A backend's tool in a catalog.
+enum Tool {
+    /// By the name that clients know.
+    Visible(Box<str>),
+    Hidden,
+    Missing,
+}
+
+fn look(call: &Call, link: &Arc<Link>, own: &str, all: &Everything) -> Tool {
+    let rules = &call.snapshot.rules;
+    let is = |route: &Route<Arc<Link>>| {
+        Arc::ptr_eq(&route.link, link) && unquote(&route.name).is_some_and(|name| name == own)
+    };
+    let usual = contested(rules, link.name(), wanted(rules, link.name(), Kind::Tools, own));
+    let usual = all.tools.get(&usual).filter(|route| is(route)).map(|route| (&*usual, route));
+    // Under another name than it wanted.
+    let found = usual.or_else(|| all.tools.iter().find(|(_, route)| is(route)));
+    let Some((name, route)) = found else { return Tool::Missing };
+    let visible = route.shown
+        && call
+            .admission
+            .as_ref()
+            .is_none_or(|admission| admission.visible(&item(name, route.hints.get())));
+    if visible { Tool::Visible(name.into()) } else { Tool::Hidden }
+}
+
+fn item(name: &str, hints: Hints) -> Item<'_> {
+    Item { kind: ItemKind::Tool, name, hints }
+}

@@ -1,0 +1,562 @@
+//! Tasks of stateless backends, through the gateway.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use vmcp_aggregate::settings::{BackendService, BackendSettings, Limits, PartialFailure, Rules};
+use vmcp_aggregate::settings::{Override, WorkloadRules};
+use vmcp_aggregate::{Admissions, Gateway, Seal};
+use vmcp_core::{Admission, Admit, Backend, Body, BoxError, Generation, Item, Verdict, ViewKey};
+use vmcp_decode::name;
+
+use crate::fake::{Client, Fake, Said, gateway, heard, settings, with};
+
+const TASKS: &str = "io.modelcontextprotocol/tasks";
+const RELATED: &str = "io.modelcontextprotocol/related-task";
+
+fn declaring() -> Value {
+    json!({"elicitation": {}, "extensions": {TASKS: {}}})
+}
+
+/// A stateless backend whose tool `slow` becomes a task.
+struct TaskBackend {
+    name: &'static str,
+    /// The id of the next task.
+    id: Mutex<String>,
+    /// What its tasks say of themselves besides their id and status, by id.
+    tasks: Mutex<BTreeMap<String, Value>>,
+    /// What the next task says.
+    says: Mutex<Value>,
+    /// Method, `Mcp-Name` and parameters of each request.
+    heard: Mutex<Vec<(String, Option<String>, Value)>>,
+    streams: Mutex<Vec<UnboundedSender<Bytes>>>,
+    /// Whether its answers come as two frames without a length.
+    in_frames: Mutex<bool>,
+    is_away: Mutex<bool>,
+    tools: Mutex<Value>,
+}
+
+struct Frames(UnboundedReceiver<Bytes>);
+
+impl http_body::Body for Frames {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        self.0.poll_recv(cx).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
+    }
+}
+
+impl TaskBackend {
+    fn new(name: &'static str) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            id: Mutex::new(format!("{name}-task")),
+            tasks: Mutex::default(),
+            says: Mutex::new(json!({"status": "working", "ttlMs": 60000, "pollIntervalMs": 10})),
+            heard: Mutex::default(),
+            streams: Mutex::default(),
+            in_frames: Mutex::new(false),
+            is_away: Mutex::new(false),
+            tools: Mutex::new(json!([{"name": "slow"}, {"name": "plain"}])),
+        })
+    }
+
+    fn settings(self: &Arc<Self>) -> BackendSettings {
+        let backend = Arc::clone(self);
+        let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
+            let backend = Arc::clone(&backend);
+            async move { backend.answer(request).await }
+        });
+        let fake = Fake::new(self.name, Generation::Stateless);
+        BackendSettings { service: BackendService::new(service), ..fake.settings() }
+    }
+
+    async fn answer(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError> {
+        if *self.is_away.lock().unwrap() {
+            return Err("connection refused".into());
+        }
+        let named = request.headers().get("mcp-name").and_then(name::decode);
+        let named = named.map(Cow::into_owned);
+        let message = request.into_body().collect().await?.to_bytes();
+        let message: Value = serde_json::from_slice(&message)?;
+        let (id, params) = (&message["id"], &message["params"]);
+        let method = message["method"].as_str().unwrap_or_default();
+        self.heard.lock().unwrap().push((method.to_owned(), named, params.clone()));
+        if method == "subscriptions/listen" {
+            return Ok(self.open(&params["notifications"]));
+        }
+        let answer = match self.result(method, params) {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+        };
+        Ok(self.respond(&answer))
+    }
+
+    fn respond(&self, answer: &Value) -> Response<Body> {
+        let text = answer.to_string();
+        let body = if *self.in_frames.lock().unwrap() {
+            let (sender, receiver) = unbounded_channel();
+            let (head, rest) = text.split_at(text.len() - 3);
+            sender.send(Bytes::copy_from_slice(head.as_bytes())).unwrap();
+            sender.send(Bytes::copy_from_slice(rest.as_bytes())).unwrap();
+            Body::wrap(Frames(receiver))
+        } else {
+            Body::from(Bytes::from(text))
+        };
+        let mut response = Response::new(body);
+        let media = HeaderValue::from_static("application/json");
+        response.headers_mut().insert("content-type", media);
+        response
+    }
+
+    fn open(&self, agreed: &Value) -> Response<Body> {
+        let (sender, receiver) = unbounded_channel();
+        self.streams.lock().unwrap().push(sender);
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            "params": {"notifications": agreed}}));
+        let mut response = Response::new(Body::wrap(Frames(receiver)));
+        let media = HeaderValue::from_static("text/event-stream");
+        response.headers_mut().insert("content-type", media);
+        response
+    }
+
+    /// Says something on its open streams.
+    fn say(&self, message: &Value) {
+        for stream in self.streams.lock().unwrap().iter() {
+            _ = stream.send(format!("data: {message}\n\n").into());
+        }
+    }
+
+    /// Says on its streams how a task is.
+    fn tell(&self, id: &str, task: &Value) {
+        let mut params = task.clone();
+        params["taskId"] = json!(id);
+        params["_meta"] = json!({"io.modelcontextprotocol/subscriptionId": "raw"});
+        self.tasks.lock().unwrap().insert(id.to_owned(), task.clone());
+        self.say(&json!({"jsonrpc": "2.0", "method": "notifications/tasks", "params": params}));
+    }
+
+    fn result(&self, method: &str, params: &Value) -> Result<Value, Value> {
+        let list = |member: &str, list: Value| json!({member: list, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+        Ok(match method {
+            "server/discover" => json!({"supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}, "prompts": {}, "extensions": {TASKS: {}}},
+                "resultType": "complete"}),
+            "tools/list" => list("tools", self.tools.lock().unwrap().clone()),
+            "prompts/list" => list("prompts", json!([{"name": "odd"}])),
+            "tools/call" if params["name"] == "plain" => {
+                json!({"resultType": "complete", "content": [], "asked": params})
+            }
+            "tools/call" | "prompts/get" => {
+                let id = self.id.lock().unwrap().clone();
+                let mut task = self.says.lock().unwrap().clone();
+                self.tasks.lock().unwrap().insert(id.clone(), task.clone());
+                task["resultType"] = json!("task");
+                task["taskId"] = json!(id);
+                task
+            }
+            "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                let id = params["taskId"].as_str().unwrap_or_default();
+                let tasks = self.tasks.lock().unwrap();
+                let Some(task) = tasks.get(id) else {
+                    return Err(json!({"code": -32602, "message": format!("no task {id}")}));
+                };
+                let mut task = if method == "tasks/get" { task.clone() } else { json!({}) };
+                task["resultType"] = json!("complete");
+                if method == "tasks/get" {
+                    task["taskId"] = json!(id);
+                }
+                task
+            }
+            _ => return Err(json!({"code": -32601, "message": "method not found"})),
+        })
+    }
+
+    /// What it was asked so: `Mcp-Name` and the parameters.
+    fn asked(&self, method: &str) -> Vec<(Option<String>, Value)> {
+        let heard = self.heard.lock().unwrap();
+        let asked = heard.iter().filter(|(said, ..)| said == method);
+        asked.map(|(_, name, params)| (name.clone(), params.clone())).collect()
+    }
+}
+
+/// A gateway in front of one backend, and a client that declares tasks.
+async fn cell() -> (Arc<TaskBackend>, Gateway, Client) {
+    let backend = TaskBackend::new("be");
+    let gateway = with(vec![backend.settings()], PartialFailure::BestEffort).await;
+    let client = client(&gateway, "ann").await;
+    (backend, gateway, client)
+}
+
+async fn client(gateway: &Gateway, subject: &str) -> Client {
+    Client::declaring(gateway, Generation::Stateless, subject, declaring()).await
+}
+
+async fn begin(client: &Client) -> String {
+    let said = client.ask("tools/call", json!({"name": "be_slow"})).await;
+    let result = &said.json()["result"];
+    assert_eq!((said.status, &result["resultType"]), (200, &json!("task")), "{said:?}");
+    result["taskId"].as_str().unwrap().to_owned()
+}
+
+async fn about(client: &Client, method: &str, id: &str) -> Said {
+    client.ask(method, json!({"taskId": id})).await
+}
+
+fn code(said: &Said) -> i64 {
+    said.json()["error"]["code"].as_i64().unwrap_or_else(|| panic!("no error: {said:?}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn maps_ids_in_bodies_and_headers() {
+    for in_frames in [false, true] {
+        let (backend, _gateway, client) = cell().await;
+        *backend.in_frames.lock().unwrap() = in_frames;
+        let id = begin(&client).await;
+        assert!(id.len() <= 1024 && !id.contains("be-task"), "{id}");
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            let said = about(&client, method, &id).await;
+            assert_eq!(said.status, 200, "{said:?}");
+            let expected = if method == "tasks/get" { json!(id) } else { Value::Null };
+            assert_eq!(said.json()["result"]["taskId"], expected, "{method}");
+            let (name, params) = backend.asked(method).remove(0);
+            assert_eq!(name.as_deref(), Some("be-task"));
+            assert_eq!(params["taskId"], "be-task");
+            assert_eq!(said.trail.backend().map(Backend::name), Some("be"));
+        }
+        let said = client.ask("tools/call", json!({"name": "be_plain"})).await;
+        assert_eq!(said.json()["result"]["resultType"], "complete");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeats_task_id_of_client() {
+    let (_backend, _gateway, client) = cell().await;
+    let id = begin(&client).await;
+    let again = about(&client, "tasks/get", &id).await.json();
+    assert_eq!(about(&client, "tasks/get", &id).await.json(), again);
+    assert_eq!(again["result"]["taskId"], json!(id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refuses_undeclared_task_requests() {
+    let (backend, gateway, client) = cell().await;
+    let id = begin(&client).await;
+    let undeclared = Client::new(&gateway, Generation::Stateless, "ann").await;
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        for id in [&*id, "unknown"] {
+            let said = about(&undeclared, method, id).await;
+            assert_eq!((said.status, code(&said)), (400, -32021), "{said:?}");
+            let required = &said.json()["error"]["data"]["requiredCapabilities"];
+            assert_eq!(*required, json!({"extensions": {TASKS: {}}}));
+        }
+        assert_eq!(backend.asked(method).len(), 0);
+    }
+    let listen = json!({"notifications": {"taskIds": [id]}});
+    assert_eq!(code(&undeclared.ask("subscriptions/listen", listen).await), -32021);
+    for method in ["tasks/list", "tasks/result"] {
+        assert_eq!(code(&about(&client, method, &id).await), -32601);
+    }
+    assert_eq!(code(&client.ask("tasks/get", json!({"taskId": 7})).await), -32602);
+}
+
+/// Sees what does not have the word in its name.
+struct Without(&'static str);
+
+impl Admit for Without {
+    fn visible(&self, item: &Item<'_>) -> bool {
+        !item.name.contains(self.0)
+    }
+
+    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
+        if self.visible(item) { Verdict::Permitted } else { Verdict::Hidden }
+    }
+
+    fn view(&self) -> ViewKey {
+        ViewKey([self.0.as_bytes()[0]; 16])
+    }
+}
+
+fn without(word: &'static str) -> Admission {
+    Admission::new(Without(word))
+}
+
+#[tokio::test(start_paused = true)]
+async fn refuses_task_of_hidden_tool() {
+    let (backend, _gateway, client) = cell().await;
+    let seeing = client.clone().with(without("nothing"));
+    let id = begin(&seeing).await;
+    assert_eq!(about(&seeing, "tasks/get", &id).await.status, 200);
+    let blind = client.with(without("slow"));
+    for method in ["tasks/get", "tasks/update"] {
+        let said = about(&blind, method, &id).await;
+        assert_eq!((said.status, code(&said)), (400, -32602));
+        assert_eq!(said.trail.denied(), Some("hidden from the caller"));
+    }
+    assert_eq!(backend.asked("tasks/get").len(), 1);
+    assert_eq!(about(&blind, "tasks/cancel", &id).await.status, 200);
+    assert_eq!(backend.asked("tasks/cancel").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_unknown_task_alike() {
+    let (backend, gateway, client) = cell().await;
+    let id = begin(&client).await;
+    let bob = self::client(&gateway, "bob").await;
+    let blind = client.clone().with(without("slow"));
+    let other = TaskBackend::new("other");
+    let without_be = with(vec![other.settings()], PartialFailure::BestEffort).await;
+    let elsewhere = self::client(&without_be, "ann").await;
+    let long = "x".repeat(1025);
+    for (client, id) in [
+        (&bob, &*id),
+        (&blind, &id),
+        (&elsewhere, &id),
+        (&client, "tasks-conformance-nonexistent-12345"),
+        (&client, "be-task"),
+        (&client, &long),
+        (&client, ""),
+    ] {
+        let said = about(client, "tasks/get", id).await;
+        let echo: String = id.chars().take(256).collect();
+        let echo = if id.len() > 256 { echo + "…" } else { echo };
+        let expected = json!({"jsonrpc": "2.0", "id": 1, "error":
+            {"code": -32602, "message": format!("unknown task: {echo}")}});
+        assert_eq!((said.status, said.json()), (400, expected));
+    }
+    assert_eq!(backend.asked("tasks/get").len(), 0);
+    assert_eq!(other.asked("tasks/get").len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejects_overlong_task_id_and_cancels() {
+    let (backend, _gateway, client) = cell().await;
+    let raw = "x".repeat(2000);
+    backend.id.lock().unwrap().clone_from(&raw);
+    let said = client.ask("tools/call", json!({"name": "be_slow"})).await;
+    let error = &said.json()["error"];
+    assert_eq!((said.status, &error["code"]), (200, &json!(-32603)), "{said:?}");
+    assert_eq!(error["data"]["retryable"], false);
+    assert!(error["message"].to_string().contains("too long"), "{error}");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let (name, params) = backend.asked("tasks/cancel").remove(0);
+    assert_eq!((name.as_deref(), &params["taskId"]), (Some(&*raw), &json!(raw)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejects_task_that_was_not_declared() {
+    for generation in [Generation::Stateless, Generation::Stateful] {
+        for (method, name) in [("tools/call", "be_slow"), ("prompts/get", "be_odd")] {
+            for in_frames in [false, true] {
+                let (backend, gateway, declaring) = cell().await;
+                *backend.in_frames.lock().unwrap() = in_frames;
+                let client = match (generation, method) {
+                    // Only tools have tasks, whatever the client declares.
+                    (Generation::Stateless, "prompts/get") => declaring,
+                    _ => Client::new(&gateway, generation, "ann").await,
+                };
+                let said = client.ask(method, json!({"name": name})).await;
+                assert_eq!(code(&said), -32603, "{said:?}");
+                assert!(!String::from_utf8_lossy(&said.body).contains("be-task"));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                let cancelled = backend.asked("tasks/cancel");
+                assert_eq!(cancelled.len(), 1, "{generation:?} {method} {in_frames}");
+                assert_eq!(cancelled[0].1["taskId"], "be-task");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn passes_on_what_tasks_say() {
+    let (backend, _gateway, client) = cell().await;
+    *backend.says.lock().unwrap() =
+        json!({"status": "working", "ttlMs": null, "statusMessage": "s"});
+    let said = client.ask("tools/call", json!({"name": "be_slow"})).await.json();
+    let id = said["result"]["taskId"].as_str().unwrap();
+    assert_eq!(said["result"]["ttlMs"], 604_800_000);
+    assert_eq!(said["result"]["statusMessage"], "s");
+    let result = json!({"content": [{"type": "text", "text": "done"}], "requestState": "own"});
+    let task = json!({"status": "completed", "ttlMs": 1000, "result": result,
+        "requestState": "raw", "_meta": {RELATED: {"taskId": "be-task"}, "a": 1}});
+    backend.tasks.lock().unwrap().insert("be-task".to_owned(), task);
+    let said = about(&client, "tasks/get", id).await.json();
+    let expected = json!({"status": "completed", "ttlMs": 1000, "result": result, "taskId": id,
+        "resultType": "complete", "_meta": {RELATED: {"taskId": id}, "a": 1}});
+    assert_eq!(said["result"], expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn maps_related_task_of_request() {
+    let (backend, gateway, client) = cell().await;
+    let id = begin(&client).await;
+    let related =
+        |id: &str| json!({"name": "be_plain", "_meta": {RELATED: {"taskId": id, "a": 1}}});
+    let bob = self::client(&gateway, "bob").await;
+    for (client, id, expected) in [
+        (&client, &*id, json!({"taskId": "be-task", "a": 1})),
+        (&client, "be-task", Value::Null),
+        (&bob, &id, Value::Null),
+    ] {
+        let said = client.ask("tools/call", related(id)).await.json();
+        assert_eq!(said["result"]["asked"]["_meta"][RELATED], expected);
+    }
+    assert_eq!(backend.asked("tools/call").len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_survives_replica_with_same_keys() {
+    let (backend, _gateway, client) = cell().await;
+    let id = begin(&client).await;
+    for (keys, known) in [([7; 32], true), ([8; 32], false)] {
+        let settings = settings(vec![backend.settings()], PartialFailure::BestEffort, None);
+        let replica = Gateway::new(settings, Limits::default(), Seal::new(&[keys], Duration::ZERO));
+        replica.settled().await;
+        let said = about(&self::client(&replica, "ann").await, "tasks/get", &id).await;
+        assert_eq!(said.status == 200, known, "{said:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_survives_renamed_and_missing_tool() {
+    let (backend, gateway, client) = cell().await;
+    let id = begin(&client).await;
+    let mut settings = settings(vec![backend.settings()], PartialFailure::BestEffort, None);
+    let rename = Override { name: Some("other".to_owned()), ..Override::default() };
+    let overrides = [("slow".to_owned(), rename)].into();
+    let workload = WorkloadRules { overrides, ..WorkloadRules::default() };
+    settings.rules = Rules { workloads: [("be".to_owned(), workload)].into(), ..Rules::default() };
+    gateway.reload(settings.clone()).await;
+    assert_eq!(about(&client, "tasks/get", &id).await.status, 200);
+    // Policies are asked by the name that clients know it by now.
+    let blind = client.clone().with(without("other"));
+    assert_eq!(about(&blind, "tasks/get", &id).await.status, 400);
+    let seeing = client.clone().with(without("slow"));
+    assert_eq!(about(&seeing, "tasks/get", &id).await.status, 200);
+    // A tool that configuration hides has no tasks, but they can be ended.
+    let workload = WorkloadRules { exclude_all: true, ..WorkloadRules::default() };
+    settings.rules = Rules { workloads: [("be".to_owned(), workload)].into(), ..Rules::default() };
+    gateway.reload(settings).await;
+    assert_eq!(about(&client, "tasks/get", &id).await.status, 400);
+    assert_eq!(about(&client, "tasks/cancel", &id).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stateful_backends_have_no_tasks() {
+    let fake = Fake::new("be", Generation::Stateful).offer("*", json!({"tools": [{"name": "x"}]}));
+    let (_backend, _other, client) = cell().await;
+    let id = begin(&client).await;
+    let gateway = gateway(std::slice::from_ref(&fake)).await;
+    let client = self::client(&gateway, "ann").await;
+    assert_eq!(code(&about(&client, "tasks/get", &id).await), -32602);
+    assert_eq!(fake.times("tasks/get", "ann"), 0);
+    let session = Client::new(&gateway, Generation::Stateful, "ann").await;
+    assert_eq!(code(&about(&session, "tasks/get", &id).await), -32601);
+}
+
+/// The messages on a stream within a second.
+async fn messages(stream: &mut Body) -> Vec<Value> {
+    let text = heard(stream).await;
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn follows_tasks_on_listen() {
+    let (backend, gateway, client) = cell().await;
+    let id = begin(&client).await;
+    *backend.id.lock().unwrap() = "second".to_owned();
+    let second = begin(&client).await;
+    *backend.id.lock().unwrap() = "foreign".to_owned();
+    let foreign = begin(&self::client(&gateway, "bob").await).await;
+    let listen = json!({"notifications": {"taskIds": [id, second, foreign, "made up", id]}});
+    let (response, _) = client.send("subscriptions/listen", listen).await;
+    let mut stream = response.into_body();
+    let agreed = messages(&mut stream).await;
+    assert_eq!(agreed.len(), 1, "{agreed:?}");
+    assert_eq!(agreed[0]["params"]["notifications"], json!({"taskIds": [id, second]}));
+    let (_, asked) = backend.asked("subscriptions/listen").pop().unwrap();
+    assert_eq!(asked["notifications"], json!({"taskIds": ["be-task", "second"]}));
+    let capabilities = &asked["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+    assert_eq!(*capabilities, json!({"extensions": {TASKS: {}}}));
+    let task = json!({"status": "input_required", "ttlMs": null, "inputRequests": {"k": {}}});
+    backend.tell("be-task", &task);
+    backend.tell("foreign", &task);
+    backend.tell("unheard", &task);
+    let told = messages(&mut stream).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["method"], "notifications/tasks");
+    let expected = json!({"status": "input_required", "ttlMs": 604_800_000, "taskId": id,
+        "inputRequests": {"k": {}}, "_meta": {"io.modelcontextprotocol/subscriptionId": 1}});
+    assert_eq!(told[0]["params"], expected);
+    for (raw, known) in [("second", &second), ("be-task", &id)] {
+        backend.tell(raw, &json!({"status": "completed", "result": {}}));
+        assert_eq!(messages(&mut stream).await[0]["params"]["taskId"], json!(known));
+    }
+    // All are over: the backend is left alone.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(backend.streams.lock().unwrap().iter().all(UnboundedSender::is_closed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refetches_tasks_after_reconnect() {
+    let (backend, _gateway, client) = cell().await;
+    let id = begin(&client).await;
+    let listen = json!({"notifications": {"taskIds": [id]}});
+    let (response, _) = client.send("subscriptions/listen", listen).await;
+    let mut stream = response.into_body();
+    assert_eq!(messages(&mut stream).await.len(), 1, "acknowledged");
+    *backend.is_away.lock().unwrap() = true;
+    backend.streams.lock().unwrap().clear();
+    assert_eq!(messages(&mut stream).await.len(), 0);
+    let done = json!({"status": "completed", "result": {"content": []}});
+    backend.tasks.lock().unwrap().insert("be-task".to_owned(), done);
+    *backend.is_away.lock().unwrap() = false;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let told = messages(&mut stream).await;
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0]["params"]["taskId"], json!(id));
+    assert_eq!(told[0]["params"]["status"], "completed");
+    assert_eq!(told[0]["params"]["resultType"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn drops_notifications_of_hidden_tools() {
+    let (backend, gateway, client) = cell().await;
+    let id = begin(&client).await;
+    let listen = json!({"notifications": {"taskIds": [id]}});
+    let blind = client.clone().with(without("slow"));
+    let (response, _) = blind.send("subscriptions/listen", listen.clone()).await;
+    let agreed = messages(&mut response.into_body()).await;
+    assert_eq!(agreed[0]["params"]["notifications"], json!({}));
+    let (response, _) = client.send("subscriptions/listen", listen).await;
+    let mut stream = response.into_body();
+    assert_eq!(messages(&mut stream).await.len(), 1);
+    gateway.admit_by(Some(Admissions::new(|_| Some(without("slow")))));
+    backend.tell("be-task", &json!({"status": "completed", "result": {}}));
+    let told = messages(&mut stream).await;
+    assert!(told.iter().all(|it| it["method"] != "notifications/tasks"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn bounds_listened_tasks() {
+    let (_backend, _gateway, client) = cell().await;
+    for ids in [json!(7), json!([7]), json!(vec!["x"; 1025]), json!({"a": "b"})] {
+        let listen = json!({"notifications": {"taskIds": ids}});
+        assert_eq!(code(&client.ask("subscriptions/listen", listen).await), -32602);
+    }
+}
