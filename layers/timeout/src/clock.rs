@@ -19,6 +19,8 @@ pub(crate) struct Clock {
     deadline: Option<Instant>,
     /// How long the time had been stopped when the deadline was set: pauses after that move it.
     paused: Duration,
+    /// Whether the deadline has passed during a pause: the timer is not looked at again before the end of that.
+    ran_out: bool,
     /// Taken when something is awaited for the first time: most frames are there at once.
     sleep: Option<Pin<Box<Sleep>>>,
     /// Where it is taken from.
@@ -27,7 +29,15 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn new(limit: Duration, hold: Option<Hold>, shared: Arc<Shared>) -> Self {
-        Self { limit, hold, deadline: None, paused: Duration::ZERO, sleep: None, shared }
+        Self {
+            limit,
+            hold,
+            deadline: None,
+            paused: Duration::ZERO,
+            ran_out: false,
+            sleep: None,
+            shared,
+        }
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -36,25 +46,29 @@ impl Clock {
 
     /// Something came: the whole time is left again.
     pub(crate) fn restart(&mut self) {
-        self.deadline = None;
+        (self.deadline, self.ran_out) = (None, false);
     }
 
     /// Ready when the time has run out.
     pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let deadline = self.deadline.unwrap_or_else(|| self.start());
-            let sleep = self.sleep.get_or_insert_with(|| self.shared.idle.take(deadline));
-            if sleep.is_elapsed() || sleep.deadline() > deadline {
-                sleep.as_mut().reset(deadline);
-            }
-            if sleep.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            // The timer may stand at an earlier deadline: moving it at each frame would cost more
-            // than one idle wake-up.
-            if Instant::now() < deadline {
-                sleep.as_mut().reset(deadline);
-                continue;
+            if !self.ran_out {
+                let sleep = self.sleep.get_or_insert_with(|| self.shared.idle.take(deadline));
+                if sleep.is_elapsed() || sleep.deadline() > deadline {
+                    sleep.as_mut().reset(deadline);
+                }
+                if sleep.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                // The timer may stand at an earlier deadline: moving it at each frame would cost more
+                // than one idle wake-up.
+                if Instant::now() < deadline {
+                    sleep.as_mut().reset(deadline);
+                    continue;
+                }
+                // A timer that is set to a time in the past wakes at once, again and again.
+                self.ran_out = true;
             }
             let Some(hold) = &self.hold else { return Poll::Ready(()) };
             let Some(paused) = hold.poll_running(cx) else { return Poll::Pending };
@@ -63,6 +77,7 @@ impl Clock {
                 return Poll::Ready(());
             }
             (self.deadline, self.paused) = (Some(deadline + stopped), paused);
+            self.ran_out = false;
         }
     }
 

@@ -1,6 +1,8 @@
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use http_body_util::channel::Channel;
 use tokio::time::Instant;
@@ -64,6 +66,22 @@ async fn leaves_after_a_pause_what_was_left_before() {
         let waited = waited(pauses).await;
         assert!(waited.abs_diff(expected) <= 5, "{pauses:?}: {waited}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn held_clock_wakes_nothing() {
+    let (hold, polls) = (Hold::new(), Arc::new(AtomicUsize::new(0)));
+    hold.forever();
+    let clock = Clock::new(Duration::from_secs(2), Some(hold), Arc::default());
+    let (_sender, body) = Frames::new(1);
+    let mut body = Box::pin(ResponseBody::new(body, Some(clock)));
+    let counter = Arc::clone(&polls);
+    let waiting = std::future::poll_fn(move |cx| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        body.as_mut().poll_frame(cx).map(drop)
+    });
+    assert!(tokio::time::timeout(Duration::from_secs(3600), waiting).await.is_err());
+    assert!(polls.load(Ordering::Relaxed) < 5, "{polls:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,7 +139,8 @@ pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(
                 kinds = signal.changed() => of.refresh(&kinds).await?,
             }
         }
-        last = events.last_id().cloned();
+        // A connection that brought no event leaves it where it was.
+        last = events.last_id().cloned().or(last);
         // A stream that ends at once must not be reopened without end in between.
         sleep(pause).await;
         pause = PAUSE.1.min(pause * 2);
