@@ -9,6 +9,7 @@ mod nesting;
 mod prepared;
 mod reads;
 mod rules;
+mod schema;
 mod slice;
 mod upstream;
 mod value;
@@ -18,4 +19,5 @@ pub use self::{
     cedar::Cedar,
     explain::{Deciding, Explanation},
     fault::{Fault, PolicyFaults},
+    schema::NamedItem,
 };

@@ -8,6 +8,7 @@ use vmcp_core::{Item, ItemKind};
 
 use crate::fault::Fault;
 use crate::reads::{Reads, mentions};
+use crate::schema::Names;
 
 /// The type of principals.
 pub(crate) const CLIENT: &str = "Client";
@@ -16,7 +17,10 @@ pub(crate) const CLIENT: &str = "Client";
 pub(crate) const ITEMS: [&str; 3] = ["Tool", "Prompt", "Resource"];
 
 /// The type of a principal's groups.
-const GROUP: &str = "Group";
+pub(crate) const GROUP: &str = "Group";
+
+/// The type of the server, which everything that it offers is in.
+pub(crate) const SERVER: &str = "MCP";
 
 pub(crate) type Attributes = HashMap<String, RestrictedExpression>;
 
@@ -37,6 +41,8 @@ pub(crate) struct Model {
     actions: [EntityUid; 3],
     server: EntityUid,
     pub(crate) statics: Entities,
+    /// The names in the configured entities.
+    pub(crate) names: Names,
     /// Whether callers are among the configured entities, or referred to by them.
     pub(crate) mentions_clients: bool,
     /// Whether a configured entity has something that can be asked about in an attribute, or is in it
@@ -65,7 +71,7 @@ impl Feature {
     }
 
     /// Type of the resource, id of the action, `operation`, `feature`.
-    fn names(self) -> [&'static str; 4] {
+    pub(crate) fn names(self) -> [&'static str; 4] {
         match self {
             Self::Tool => [ITEMS[0], "call_tool", "call", "tool"],
             Self::Prompt => [ITEMS[1], "get_prompt", "get", "prompt"],
@@ -91,8 +97,9 @@ impl Model {
             client: name(CLIENT)?,
             group: name(GROUP)?,
             types: [name(tool[0])?, name(prompt[0])?, name(resource[0])?],
-            server: uid(&name("MCP")?, server),
+            server: uid(&name(SERVER)?, server),
             statics,
+            names: Names::of(&json),
             mentions_clients: mentions(&json, CLIENT),
             leads_to_items: json.as_array().into_iter().flatten().any(|entity| {
                 let inside = |kind: &&str| ["attrs", "tags"].map(|at| mentions(&entity[at], kind));
@@ -129,6 +136,10 @@ impl Model {
 
     pub(crate) fn kind(&self, feature: Feature) -> &EntityTypeName {
         &self.types[feature as usize]
+    }
+
+    pub(crate) fn server(&self) -> &EntityUid {
+        &self.server
     }
 
     pub(crate) fn client(&self, subject: &str) -> EntityUid {

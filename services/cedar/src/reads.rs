@@ -22,6 +22,8 @@ pub(crate) struct Reads {
     pub(crate) of_context: BTreeSet<String>,
     /// Those that could be asked of something else.
     pub(crate) of_others: BTreeSet<String>,
+    /// The attributes that are asked of a variable, with that.
+    pub(crate) of_variables: BTreeSet<(String, String)>,
     /// The context as a whole.
     pub(crate) context: bool,
     /// Who the principal is, beyond its attributes and groups.
@@ -52,8 +54,17 @@ impl Reads {
     }
 
     pub(crate) fn join(&mut self, other: &Self) {
-        let Self { attributes, of_context, of_others, context, principal, groups, resource } =
-            other;
+        let Self {
+            attributes,
+            of_context,
+            of_others,
+            of_variables,
+            context,
+            principal,
+            groups,
+            resource,
+        } = other;
+        self.of_variables.extend(of_variables.iter().cloned());
         self.attributes.extend(attributes.iter().cloned());
         self.of_context.extend(of_context.iter().cloned());
         self.of_others.extend(of_others.iter().cloned());
@@ -149,6 +160,9 @@ impl Reads {
 
     /// An attribute that is asked of a variable, or of who knows what.
     fn attribute_of(&mut self, variable: Option<&str>, name: &str) {
+        if let Some(variable) = variable {
+            self.of_variables.insert((variable.to_owned(), name.to_owned()));
+        }
         if variable.is_none_or(|variable| variable == "context") {
             self.of_context.insert(name.to_owned());
         }

@@ -38,17 +38,23 @@ pub(crate) fn read(index: usize, text: &str) -> Result<Vec<Rule>, Vec<Fault>> {
         );
         return Err(vec![Fault::policy(index, message)]);
     }
-    let rules = std::thread::scope(|scope| {
-        let reader =
-            std::thread::Builder::new().name("cedar-reader".into()).stack_size(READER_STACK);
-        let reader = reader.spawn_scoped(scope, || parse(index, text));
-        reader.map(std::thread::ScopedJoinHandle::join)
+    on_large_stack("cedar-reader", || parse(index, text))
+        .unwrap_or_else(|message| Err(vec![Fault::policy(index, message)]))
+}
+
+/// Runs what recurses over policies on a stack that the deepest ones do not fill.
+pub(crate) fn on_large_stack<T: Send>(
+    name: &str,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, String> {
+    let done = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(READER_STACK);
+        thread.spawn_scoped(scope, work).map(std::thread::ScopedJoinHandle::join)
     });
-    let failed = |message: String| Err(vec![Fault::policy(index, message)]);
-    match rules {
-        Ok(Ok(rules)) => rules,
-        Ok(Err(_panic)) => failed("the policy cannot be read".into()),
-        Err(error) => failed(format!("failed to start a thread to read the policy: {error}")),
+    match done {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(_panic)) => Err("the policy cannot be read".to_owned()),
+        Err(error) => Err(format!("failed to start a thread to read the policy: {error}")),
     }
 }
 

@@ -18,6 +18,7 @@ mod outcome;
 mod schema;
 mod serve;
 mod table;
+mod unmatched;
 mod validate;
 mod version;
 

@@ -189,8 +189,9 @@ fn front(
     let hosts = own_hosts::own_hosts(&incoming, section.as_ref());
     let converted = section.map(|section| issuer::issuing(name, section, &incoming, egress));
     let mut converted = converted.unwrap_or_default();
-    let (guards, wrong) = guards::guards(name, incoming, is_issuer, egress);
+    let (guards, wrong, warnings) = guards::guards(name, incoming, is_issuer, egress);
     converted.mistakes.extend(wrong);
+    converted.warnings.extend(warnings);
     (guards.map(|guards| guards.with_own_hosts(hosts)), converted)
 }
 

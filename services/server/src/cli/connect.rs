@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use vmcp_aggregate::settings::{Limits, PartialFailure, Settings};
 use vmcp_aggregate::status::{BackendReport, Entry, IdleRule, Report};
 use vmcp_aggregate::{Conflict, Gateway, Seal};
+use vmcp_cedar::NamedItem;
 use vmcp_core::{Generation, LATEST_STATEFUL};
 
 use super::outcome::Failure;
@@ -16,6 +17,8 @@ pub(crate) struct Seen {
     pub(crate) report: Report,
     /// Whether lists fail because of a backend.
     pub(crate) broken: bool,
+    /// What policies name and no backend has.
+    pub(crate) unmatched: Vec<NamedItem>,
 }
 
 const KINDS: [(&str, &str); 4] = [
@@ -28,7 +31,8 @@ const KINDS: [(&str, &str); 4] = [
 /// Starts the service without a listener, waits until every backend has answered or failed, and
 /// stops it again.
 pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
-    let Parts { settings, .. } = parts;
+    let Parts { settings, guards, .. } = parts;
+    let named = guards.judge().named_items();
     // One look is all that there is time for.
     let settings = Settings { checks: None, ..settings.stacked(None) };
     let strict = settings.partial_failure == PartialFailure::Fail;
@@ -39,7 +43,8 @@ pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
     gateway.settled().await;
     let report = gateway.report();
     let broken = strict && report.backends.iter().any(|backend| !backend.offered);
-    Ok(Seen { report, broken })
+    let unmatched = super::unmatched::unmatched(named, &report);
+    Ok(Seen { report, broken, unmatched })
 }
 
 impl Seen {

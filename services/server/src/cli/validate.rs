@@ -14,6 +14,7 @@ use super::config::{ConfigFile, Faults, Loaded, warning};
 use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
+use super::unmatched::{unmatched_name, unmatched_name_json};
 use crate::parts::{Measures, Report};
 use crate::serve::{Exposure, SealKey};
 
@@ -237,6 +238,10 @@ fn found(seen: &Seen) -> String {
         out.push_str(&idle_rule(one));
         out.push('\n');
     }
+    for one in &seen.unmatched {
+        out.push_str(&unmatched_name(one));
+        out.push('\n');
+    }
     for name in &seen.report.odd_names {
         out.push_str(&odd_name(name));
         out.push('\n');
@@ -259,6 +264,7 @@ fn as_json(file: &File, warnings: &[vmcp_config::Warning], seen: Option<&Seen>) 
         out["backends"] = seen.backends_json().into();
         out["conflicts"] = seen.report.conflicts.iter().map(conflict_json).collect();
         out["oddNames"] = seen.report.odd_names.clone().into();
+        out["unmatchedPolicyNames"] = seen.unmatched.iter().map(unmatched_name_json).collect();
         out["idleRules"] = seen.report.idle_rules.iter().map(idle_rule_json).collect();
     }
     out

@@ -12,7 +12,7 @@ use vmcp_authn::{
 };
 use vmcp_authz::{Admitting, AuthorizeLayer};
 use vmcp_cedar::{Cedar, Fault};
-use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc};
+use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc, Warning};
 use vmcp_core::{Clock, Identity};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_jwks::JwksSource;
@@ -59,6 +59,7 @@ struct Converter<'a> {
     egress: &'a Egress,
     held: Held,
     mistakes: Vec<Mistake>,
+    warnings: Vec<Warning>,
 }
 
 /// The guards of the server called `name`, which may be its own issuer, and what is wrong with them.
@@ -67,8 +68,9 @@ pub(super) fn guards(
     incoming: IncomingAuth,
     is_issuer: bool,
     egress: &Egress,
-) -> (Option<Guards>, Vec<Mistake>) {
-    let mut converter = Converter { egress, held: Held::default(), mistakes: Vec::new() };
+) -> (Option<Guards>, Vec<Mistake>, Vec<Warning>) {
+    let mut converter =
+        Converter { egress, held: Held::default(), mistakes: Vec::new(), warnings: Vec::new() };
     let made_of = (name.to_owned(), incoming.clone());
     let IncomingAuth { method, authz } = incoming;
     let mut own = None;
@@ -92,12 +94,12 @@ pub(super) fn guards(
         Authz::None => Some(None),
         Authz::Cedar(cedar) => converter.cedar(name, cedar).map(Some),
     };
-    let Converter { egress: _, held, mistakes } = converter;
+    let Converter { egress: _, held, mistakes, warnings } = converter;
     let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
         let own_hosts = Vec::new();
         Guards { authenticate, resource, authorize, own, held, own_hosts, made_of }
     });
-    (guards, mistakes)
+    (guards, mistakes, warnings)
 }
 
 impl Guards {
@@ -305,6 +307,15 @@ impl Converter<'_> {
         let vmcp_config::Cedar { policies, entities_json, primary_upstream_provider } = cedar;
         match Cedar::new(name, &policies, &entities_json) {
             Ok(parsed) => {
+                for fault in parsed.check_names(&policies) {
+                    let (path, found, message) = told(&fault);
+                    self.refuse(format!("{AT}.{path}"), found, message);
+                }
+                for (index, server) in parsed.foreign_servers() {
+                    let path = format!("{AT}.policies[{index}]");
+                    let message = format!("MCP::\"{server}\" is not this server, MCP::\"{name}\"");
+                    self.warnings.push(Warning { path, message, suggestion: None });
+                }
                 let parsed = match primary_upstream_provider {
                     Some(provider) => parsed.primary_upstream_provider(provider.as_str()),
                     None => parsed,

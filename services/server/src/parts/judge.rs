@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vmcp_cedar::{Cedar, Explanation};
+use vmcp_cedar::{Cedar, Explanation, NamedItem};
 use vmcp_core::{Admission, Admit, Identity, Item, Verdict, ViewKey};
 
 use super::Guards;
@@ -21,6 +21,11 @@ impl Guards {
 }
 
 impl Judge {
+    /// The tools, prompts and resources that policies name.
+    pub(crate) fn named_items(&self) -> Vec<NamedItem> {
+        self.0.as_ref().map_or_else(Vec::new, |cedar| cedar.named_items())
+    }
+
     /// What a caller with these claims may see and do.
     pub(crate) fn admission(&self, identity: &Identity) -> Admission {
         match &self.0 {

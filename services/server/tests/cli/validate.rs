@@ -131,9 +131,9 @@ fn a_backend_that_fails_fails_the_check_only_if_lists_would() {
 #[test]
 fn the_readme_shows_valid_files() {
     let readme = include_str!("../../../../README.md");
-    let variables = [("DOCS_KEY", "a"), ("EXCHANGE_SECRET", "b")];
+    let variables = [("DOCS_KEY", "a"), ("EXCHANGE_SECRET", "b"), ("GITHUB_TOKEN", "c")];
     let examples: Vec<_> = readme.split("```yaml\n").skip(1).collect();
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 4);
     for example in examples {
         let (example, _) = example.split_once("```").unwrap();
         let folder = Folder::new();
@@ -141,7 +141,11 @@ fn the_readme_shows_valid_files() {
             folder.write(name, &"0123456789abcdef".repeat(4));
         }
         folder.write("key.pem", &signing_key());
-        let example = example.replace("/run/secrets/", &folder.path(""));
+        let mut example = example.replace("/run/secrets/", &folder.path(""));
+        if !example.starts_with("name:") {
+            // A part of a file.
+            example.insert_str(0, "name: x\nincomingAuth: {type: anonymous}\n");
+        }
         let file = folder.write("vmcp.yaml", &example);
         let ended = vmcp_with(&["validate", "-c", &file], &variables);
         assert_eq!((ended.code, &*ended.err), (0, ""), "{example}");
@@ -250,4 +254,45 @@ fn what_serve_could_not_do_is_told() {
     }
     let telemetry = format!("{anonymous}telemetry: {{metricsEnabled: true, endpoint: \"a:1\"}}\n");
     assert_eq!(validate(&telemetry, &[]).code, 0);
+}
+
+#[test]
+fn policies_that_name_nothing_are_told() {
+    let one = Backend::start(&["x"]);
+    let file = |policies: &str| {
+        format!(
+            "name: gate\nincomingAuth: {{type: anonymous, authz: {{type: cedar, policies: ['{policies}']}}}}\n\
+             backends: [{{name: one, url: \"{}\", transport: streamable-http}}]\n",
+            one.url()
+        )
+    };
+    for (policy, says) in [
+        (
+            "permit(principal in Grup::\"eng\", action, resource);",
+            "unrecognized entity type `Grup` (did you mean `Group`?)",
+        ),
+        (
+            "permit(principal, action == Action::\"cal_tool\", resource);",
+            "unrecognized action `Action::\"cal_tool\"`",
+        ),
+    ] {
+        let ended = validate(&file(policy), &[]);
+        assert_eq!(ended.code, 1, "{ended:?}");
+        assert!(
+            ended.err.contains("incomingAuth.authz.policies[0]") && ended.err.contains(says),
+            "{ended:?}"
+        );
+    }
+    let policies = "permit(principal, action, resource); forbid(principal, action, resource == Tool::\"x\"); \
+                    forbid(principal, action, resource == Tool::\"one_x\");";
+    let ended = validate(&file(policies), &["--connect"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let line = "incomingAuth.authz.policies[0]: forbids tool x: no backend has it: use the name that clients see";
+    assert_eq!(
+        ended.out.lines().filter(|found| found.contains("forbids tool")).collect::<Vec<_>>(),
+        [line]
+    );
+    let json = as_json(&validate(&file(policies), &["--connect", "-o", "json"]));
+    assert_eq!(json["unmatchedPolicyNames"][0]["name"], "x");
+    assert_eq!(validate(&file(policies), &[]).code, 0);
 }

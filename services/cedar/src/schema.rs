@@ -1,0 +1,353 @@
+//! Names in policies, checked against the entities, actions and attributes that requests have.
+//!
+//! A name that no request has makes a policy that never applies: a forbid that forbids nothing. Types of values are
+//! not checked, since claims and arguments have whichever type they come with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cedar_policy::ffi::DetailedError;
+use cedar_policy::{
+    Effect, EntityUid, PolicyId, Schema, ValidationError, ValidationMode, ValidationWarning,
+    Validator,
+};
+use serde_json::{Map, Value, json};
+use vmcp_core::ItemKind;
+
+use crate::cedar::Cedar;
+use crate::fault::Fault;
+use crate::model::{CLIENT, Feature, GROUP, ITEMS, SERVER};
+use crate::rules;
+
+/// What policies may ask of a variable, besides claims and arguments.
+const RESOURCE: [&str; 8] = [
+    "name",
+    "operation",
+    "feature",
+    "uri",
+    "readOnlyHint",
+    "destructiveHint",
+    "idempotentHint",
+    "openWorldHint",
+];
+
+/// The names in the configured entities.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    types: BTreeSet<String>,
+    /// Ids of actions, by type: actions can be in actions.
+    actions: BTreeSet<(String, String)>,
+    attributes: BTreeSet<String>,
+}
+
+/// A tool, prompt or resource that a policy names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedItem {
+    /// The text of the policy, from 0.
+    pub index: usize,
+    /// Whether the policy forbids.
+    pub is_forbid: bool,
+    /// The kind of item.
+    pub kind: ItemKind,
+    /// Its name, or the URI of a resource.
+    pub name: String,
+}
+
+impl Names {
+    /// Finds the names in entities, which are Cedar's JSON.
+    pub(crate) fn of(entities: &Value) -> Self {
+        let mut names = Self::default();
+        for entity in entities.as_array().into_iter().flatten() {
+            names.uids(entity, 0);
+            let attributes = entity["attrs"].as_object().into_iter().flatten();
+            names.attributes.extend(attributes.map(|(name, _)| name.clone()));
+        }
+        names
+    }
+
+    fn uids(&mut self, value: &Value, depth: usize) {
+        // Cedar read them already, so they nest no deeper than its own reader allows.
+        if depth > 128 {
+            return;
+        }
+        if let (Some(kind), Some(id)) = (value["type"].as_str(), value["id"].as_str()) {
+            if kind == "Action" || kind.ends_with("::Action") {
+                self.actions.insert((kind.to_owned(), id.to_owned()));
+            } else {
+                self.types.insert(kind.to_owned());
+            }
+        }
+        match value {
+            Value::Array(values) => values.iter().for_each(|value| self.uids(value, depth + 1)),
+            Value::Object(members) => {
+                members.values().for_each(|value| self.uids(value, depth + 1));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    /// The schema of requests, with the configured types and actions beside those of the model.
+    fn schema(&self) -> Value {
+        let own = [CLIENT, GROUP, SERVER].into_iter().chain(ITEMS);
+        let all: BTreeSet<&str> = self.types.iter().map(String::as_str).chain(own).collect();
+        // Whatever is not a principal or a resource may be around one.
+        let outer: Vec<_> =
+            all.iter().filter(|kind| **kind != CLIENT && !ITEMS.contains(kind)).collect();
+        let mut spaces: BTreeMap<&str, (Map<String, Value>, Map<String, Value>)> = BTreeMap::new();
+        for kind in &all {
+            let (space, name) = kind.rsplit_once("::").unwrap_or(("", kind));
+            let entity = json!({ "memberOfTypes": outer });
+            spaces.entry(space).or_default().0.insert(name.to_owned(), entity);
+        }
+        for (kind, id) in &self.actions {
+            let space = kind.rsplit_once("::").map_or("", |(space, _)| space);
+            spaces.entry(space).or_default().1.insert(id.clone(), json!({}));
+        }
+        for feature in Feature::ALL {
+            let [kind, action, ..] = feature.names();
+            let applies = json!({ "principalTypes": [CLIENT], "resourceTypes": [kind] });
+            let groups = self.actions.iter().filter(|(kind, id)| kind != "Action" || id != action);
+            let groups: Vec<_> =
+                groups.map(|(kind, id)| json!({ "type": kind, "id": id })).collect();
+            let groups = if groups.len() < self.actions.len() { Vec::new() } else { groups };
+            let action_of = json!({ "appliesTo": applies, "memberOf": groups });
+            spaces.entry("").or_default().1.insert(action.to_owned(), action_of);
+        }
+        let space = |(types, actions)| json!({ "entityTypes": types, "actions": actions });
+        spaces.into_iter().map(|(name, parts)| (name.to_owned(), space(parts))).collect()
+    }
+}
+
+impl Cedar {
+    /// Checks the names in the policies: types of entities, actions and attributes. `policies` are the texts that this
+    /// was made of, for the lines.
+    #[must_use]
+    pub fn check_names<T: AsRef<str>>(&self, policies: &[T]) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let text = |index: usize| policies.get(index).map_or("", AsRef::as_ref);
+        let names = &self.model.names;
+        match Schema::from_json_value(names.schema()) {
+            Ok(schema) => {
+                let validated = rules::on_large_stack("cedar-validator", || {
+                    Validator::new(schema).validate(&self.all, ValidationMode::Strict)
+                });
+                if let Ok(validated) = &validated {
+                    let errors = || validated.validation_errors().filter(|error| is_name(error));
+                    let named: Vec<_> = errors().map(ValidationError::policy_id).collect();
+                    faults.extend(errors().map(|it| fault(it.policy_id(), it.into(), &text)));
+                    // What has an unknown name in it applies to nothing for that reason.
+                    let warnings = validated.validation_warnings().filter(|it| {
+                        matches!(it, ValidationWarning::InvalidActionApplication(_))
+                            && !named.contains(&it.policy_id())
+                    });
+                    faults.extend(warnings.map(|it| fault(it.policy_id(), it.into(), &text)));
+                }
+            }
+            Err(error) => tracing::debug!(%error, "policies are not validated"),
+        }
+        faults.extend(self.unknown_attributes());
+        faults.sort_by_key(|fault| match fault {
+            Fault::Policy { index, line, .. } => (*index, line.unwrap_or_default()),
+            Fault::NoPolicies | Fault::Entities { .. } => (0, 0),
+        });
+        faults.dedup();
+        faults
+    }
+
+    /// The tools, prompts and resources that policies name.
+    #[must_use]
+    pub fn named_items(&self) -> Vec<NamedItem> {
+        let mut named = Vec::new();
+        for rule in &self.rules {
+            let literals = rule.policy.entity_literals();
+            for feature in Feature::ALL {
+                let of_kind = |uid: &&EntityUid| uid.type_name() == self.model.kind(feature);
+                for uid in literals.iter().filter(of_kind) {
+                    let item = NamedItem {
+                        index: index(rule.policy.id()),
+                        is_forbid: rule.policy.effect() == Effect::Forbid,
+                        kind: feature.kind(),
+                        name: uid.id().unescaped().to_owned(),
+                    };
+                    if !named.contains(&item) {
+                        named.push(item);
+                    }
+                }
+            }
+        }
+        named
+    }
+
+    /// The servers that policies name and that are neither this one nor configured entities: what such a policy says does
+    /// not concern this one. Policies that several servers share name them all.
+    #[must_use]
+    pub fn foreign_servers(&self) -> Vec<(usize, String)> {
+        let server = self.model.server();
+        let is_foreign = |uid: &EntityUid| {
+            uid.type_name() == server.type_name()
+                && uid != server
+                && self.model.statics.get(uid).is_none()
+        };
+        let mut found = Vec::new();
+        for rule in &self.rules {
+            for uid in rule.policy.entity_literals().into_iter().filter(is_foreign) {
+                found.push((index(rule.policy.id()), uid.id().unescaped().to_owned()));
+            }
+        }
+        found.dedup();
+        found
+    }
+
+    /// Attributes that neither requests nor configured entities have.
+    fn unknown_attributes(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for rule in &self.rules {
+            for (variable, name) in &rule.reads.of_variables {
+                let known: &[&str] = match variable.as_str() {
+                    "resource" => &RESOURCE,
+                    "action" => &["operation"],
+                    _ => &[],
+                };
+                let prefixes: &[&str] = match variable.as_str() {
+                    "principal" => &["claim_"],
+                    "resource" => &["arg_"],
+                    "context" => &["claim_", "arg_"],
+                    _ => &[],
+                };
+                // A configured entity may be any of them, but the context.
+                let configured =
+                    variable != "context" && self.model.names.attributes.contains(name);
+                let dynamic = prefixes.iter().any(|prefix| name.starts_with(prefix));
+                if configured || dynamic || known.contains(&name.as_str()) {
+                    continue;
+                }
+                let all = prefixes.iter().map(|prefix| format!("{prefix}<name>"));
+                let all: Vec<_> = known.iter().map(ToString::to_string).chain(all).collect();
+                let message =
+                    format!("`{variable}` has no attribute `{name}`: it has {}", all.join(", "));
+                faults.push(Fault::policy(index(rule.policy.id()), message));
+            }
+        }
+        faults
+    }
+}
+
+fn is_name(error: &&ValidationError) -> bool {
+    matches!(
+        error,
+        ValidationError::UnrecognizedEntityType(_)
+            | ValidationError::UnrecognizedActionId(_)
+            | ValidationError::InvalidActionApplication(_)
+    )
+}
+
+fn fault<'a>(id: &PolicyId, error: DetailedError, text: &impl Fn(usize) -> &'a str) -> Fault {
+    let DetailedError { message, help, source_locations, .. } = error;
+    let index = index(id);
+    let start = source_locations.first().map(|label| label.loc.start);
+    let line = start
+        .and_then(|start| text(index).get(..start))
+        .map(|before| before.bytes().filter(|byte| *byte == b'\n').count() + 1);
+    // Cedar's own name of the policy says nothing to people.
+    let message = message.replace(&format!("for policy `{id}`, "), "");
+    let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
+    Fault::Policy { index, line, message: format!("{message}{help}") }
+}
+
+/// The text that a policy is of: `policy3` or `policy3.1`.
+fn index(id: &PolicyId) -> usize {
+    let name: &str = id.as_ref();
+    let place = name.trim_start_matches("policy");
+    place.split('.').next().and_then(|place| place.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTITIES: &str = r#"[
+        {"uid": {"type": "Group", "id": "eng"}, "attrs": {}, "parents": [{"type": "Org::Unit", "id": "all"}]},
+        {"uid": {"type": "Tool", "id": "x"}, "attrs": {"owner": "me"}, "parents": [{"type": "Toolset", "id": "release"}]},
+        {"uid": {"type": "Action", "id": "call_tool"}, "attrs": {}, "parents": [{"type": "Action", "id": "any"}]}
+    ]"#;
+
+    fn faults(policy: &str) -> Vec<String> {
+        let cedar = Cedar::new("gate", &[policy], ENTITIES).unwrap();
+        cedar.check_names(&[policy]).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn names_of_the_model_and_of_entities_are_known() {
+        for policy in [
+            r#"permit(principal, action, resource);"#,
+            r#"permit(principal == Client::"ann", action == Action::"call_tool", resource == Tool::"y");"#,
+            r#"permit(principal in Group::"any", action in Action::"any", resource in MCP::"gate");"#,
+            r#"permit(principal in Org::Unit::"all", action, resource in Toolset::"release");"#,
+            r#"permit(principal, action == Action::"read_resource", resource is Resource) when { resource.uri like "a*" };"#,
+            r#"permit(principal, action, resource) when { principal has claim_email && principal.claim_email == "a" };"#,
+            r#"forbid(principal, action, resource) when { context has arg_n && context.arg_n > 5 && resource.arg_n > 5 };"#,
+            r#"permit(principal, action, resource) when { resource has owner && resource.owner == "me" };"#,
+            r#"permit(principal, action, resource) when { action.operation == "call_tool" && resource.name == "x" };"#,
+        ] {
+            assert_eq!(faults(policy), [""; 0], "{policy}");
+        }
+    }
+
+    #[test]
+    fn names_that_no_request_has_are_reported() {
+        for (policy, words) in [
+            (r#"permit(principal in Grup::"eng", action, resource);"#, "Grup"),
+            (r#"permit(principal, action == Action::"cal_tool", resource);"#, "call_tool"),
+            (r#"permit(principal, action in [Action::"call_tools"], resource);"#, "call_tools"),
+            (r#"forbid(principal, action, resource) when { principal in Grup::"eng" };"#, "Grup"),
+            (r#"forbid(principal, action, resource == Tol::"x");"#, "Tol"),
+            (
+                r#"permit(principal, action == Action::"call_tool", resource == Prompt::"x");"#,
+                "action",
+            ),
+            (
+                r#"permit(principal, action, resource) when { resource has readOnlyHnt };"#,
+                "readOnlyHnt",
+            ),
+            (
+                r#"permit(principal, action, resource) when { context.clam_email == "a" };"#,
+                "clam_email",
+            ),
+        ] {
+            let found = faults(policy);
+            assert_eq!(found.len(), 1, "{policy}: {found:?}");
+            assert!(found[0].contains(words), "{policy}: {found:?}");
+        }
+        let two = "permit(principal, action, resource);\npermit(principal in Grup::\"eng\", action, resource);";
+        assert!(faults(two)[0].starts_with("policies[0], line 2: "), "{:?}", faults(two));
+    }
+
+    #[test]
+    fn other_servers_are_told_apart() {
+        let policies = [
+            r#"permit(principal, action, resource in MCP::"gate");"#,
+            r#"permit(principal, action, resource in MCP::"gat");"#,
+        ];
+        let cedar = Cedar::new("gate", &policies, "").unwrap();
+        assert_eq!(cedar.check_names(&policies), []);
+        assert_eq!(cedar.foreign_servers(), [(1, "gat".to_owned())]);
+    }
+
+    #[test]
+    fn items_in_policies_are_listed_once() {
+        let policies = [
+            r#"forbid(principal, action, resource == Tool::"x") unless { resource == Tool::"x" };"#,
+            r#"permit(principal, action, resource) when { resource in [Tool::"x", Prompt::"p"] };"#,
+        ];
+        let named = Cedar::new("gate", &policies, "").unwrap().named_items();
+        let named: Vec<_> =
+            named.iter().map(|it| (it.index, it.is_forbid, it.kind, &*it.name)).collect();
+        assert_eq!(
+            named,
+            [
+                (0, true, ItemKind::Tool, "x"),
+                (1, false, ItemKind::Tool, "x"),
+                (1, false, ItemKind::Prompt, "p")
+            ]
+        );
+    }
+}
