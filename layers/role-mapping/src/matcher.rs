@@ -101,6 +101,9 @@ pub enum MatcherError {
     /// More than 8 times `+`, which can make large values.
     #[error("the expression has `+` more than 8 times")]
     TooManySums,
+    /// Its value is never true or false, so it would match nobody.
+    #[error("the expression is not a condition: it is never true or false")]
+    NotBoolean,
     /// The pattern of `matches` is no literal, longer than 256 bytes, no regular expression, or one
     /// that is too large.
     #[error("`matches` takes one literal regular expression of up to 256 bytes: {0}")]
@@ -146,7 +149,11 @@ impl Matcher {
         }
         let mut expression = parse(source)?;
         let mut walk = Walk { loops: Vec::new(), depth: 0, seen_loops: 0, seen_sums: 0, patterns };
+        let is_condition = can_be_bool(&expression);
         let Piece { cost, large: _ } = walk.visit(&mut expression)?;
+        if !is_condition {
+            return Err(MatcherError::NotBoolean);
+        }
         Ok(Self { expression, cost })
     }
 
@@ -159,6 +166,34 @@ impl Matcher {
         let evaluate = || Value::resolve(&self.expression, scope);
         let outcome = budget.spend(self.cost, || catch_unwind(AssertUnwindSafe(evaluate)))?;
         Ok(matches!(outcome, Ok(Ok(Value::Bool(true)))))
+    }
+}
+
+/// Whether the value of an expression may be true or false. Of claims, and of the branches of a conditional, that is
+/// only known when it is evaluated.
+fn can_be_bool(node: &IdedExpr) -> bool {
+    const OTHERS: [&str; 12] = [
+        operators::ADD,
+        operators::SUBSTRACT,
+        operators::MULTIPLY,
+        operators::DIVIDE,
+        operators::MODULO,
+        operators::NEGATE,
+        "size",
+        "int",
+        "uint",
+        "double",
+        "string",
+        "type",
+    ];
+    match &node.expr {
+        Expr::Literal(literal) => matches!(literal, LiteralValue::Boolean(_)),
+        Expr::Ident(name) => name != "claims" && !TYPES.contains(&name.as_str()),
+        Expr::List(_) | Expr::Map(_) => false,
+        Expr::Call(call) => !OTHERS.contains(&call.func_name.as_str()),
+        // Of the loops, `filter` alone gathers a list.
+        Expr::Comprehension(it) => !matches!(it.accu_init.expr, Expr::List(_)),
+        Expr::Select(_) | Expr::Struct(_) | Expr::Unspecified => true,
     }
 }
 

@@ -179,6 +179,32 @@ fn what_could_explode_is_refused_when_it_is_made() {
 }
 
 #[test]
+fn expressions_without_a_truth_value_are_refused() {
+    for source in [
+        "'admins'",
+        "1 + 1",
+        "claims",
+        "size(claims.groups)",
+        "[true]",
+        "string(claims.a)",
+        "claims.a.filter(x, true)",
+    ] {
+        let Err(RolesError::Mappings(errors)) = matcher(source) else { panic!("{source}") };
+        assert_eq!(errors[0].problem, MatcherError::NotBoolean, "{source}");
+    }
+    for source in [
+        "true",
+        "claims.admin",
+        "'a' in claims.groups",
+        "has(claims.a)",
+        "claims.a ? true : claims.b",
+        "bool(claims.a)",
+    ] {
+        assert!(matcher(source).is_ok(), "{source}");
+    }
+}
+
+#[test]
 fn nesting_is_refused_before_it_meets_the_stack() {
     for (open, close) in
         [("(", ")"), ("[", "]"), ("{1:", "}"), ("!", ""), ("-", ""), ("claims.a?", ""), ("!(", ")")]
