@@ -201,9 +201,12 @@ impl Snapshot {
 
     /// Refuses a list that would be silently short (seed section 2.9.7, `partialFailureMode: fail`).
     fn complete(&self, generation: Generation) -> Result<(), Rejection> {
+        if self.partial_failure == PartialFailure::BestEffort {
+            return Ok(());
+        }
         self.known_down(generation)?;
         let missing = self.links.iter().find(|link| link.is_silent(generation));
-        match missing.filter(|_| self.partial_failure == PartialFailure::Fail) {
+        match missing {
             None => Ok(()),
             Some(link) => {
                 let problem = "has not said yet what it offers; partialFailureMode is fail";

@@ -134,7 +134,13 @@ async fn watch(hub: &Arc<Hub>, link: &Arc<Link>, round: &Round) -> Result<(), Bo
         return follow_session(stateful, live).await;
     }
     let stateful = pin!(follow_session(stateful, live));
-    let stateless = pin!(follow_listen(stateless, found.as_ref()));
+    // That this stream ends is no reason to begin the session again.
+    let stateless = pin!(async {
+        loop {
+            follow_listen(stateless, found.as_ref()).await?;
+            sleep(PAUSE.1).await;
+        }
+    });
     match select(stateful, stateless).await {
         Either::Left((ended, rest)) => {
             fetch_once(rest, round, Generation::Stateless).await;

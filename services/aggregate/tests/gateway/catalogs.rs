@@ -256,6 +256,24 @@ async fn tells_each_generation_of_its_own_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn streams_that_end_are_opened_in_the_same_session() {
+    let fake = dual(true);
+    *fake.tells.lock().unwrap() = true;
+    let gateway = gateway(&[Arc::clone(&fake)]).await;
+    for _ in 0..10 {
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(fake.open_streams("gateway"), 2, "one for each generation");
+        fake.streams.lock().unwrap().clear();
+    }
+    assert_eq!(fake.times("initialize", "gateway"), 1);
+    let fake = fake.and_stateless(tools(&["newer"]));
+    sleep(Duration::from_secs(10)).await;
+    let stateless = Client::new(&gateway, BOTH[1], "c").await;
+    assert_eq!(stateless.names("tools/list").await, ["be_newer"]);
+    assert_eq!(fake.times("initialize", "gateway"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_generation_is_offered_while_the_other_one_fails() {
     let fake = Fake::new("be", BOTH[0]).offer("*", tools(&["old"])).and_stateless(Value::Null);
     let gateway = gateway(&[Arc::clone(&fake)]).await;

@@ -38,6 +38,8 @@ pub(crate) struct Fake {
     pub(crate) stateless: Mutex<Option<Value>>,
     /// Whether its discovery lists both.
     pub(crate) lists_both: Mutex<bool>,
+    /// Whether it declares that it tells of changes.
+    pub(crate) tells: Mutex<bool>,
     /// Its sessions, if it has any: who opened them, and which are open.
     pub(crate) sessions: Mutex<Option<Sessions>>,
     /// The revision that its handshakes end with.
@@ -131,6 +133,7 @@ impl Fake {
             mood: Mutex::new(Mood::Well),
             stateless: Mutex::default(),
             lists_both: Mutex::new(true),
+            tells: Mutex::default(),
             sessions: Mutex::default(),
             revision: Mutex::new("2025-11-25"),
             streams_begin: Mutex::new(Begins::AtOnce),
@@ -299,7 +302,9 @@ impl Fake {
     ) -> Option<Value> {
         let both = self.stateless.lock().unwrap().is_some() && *self.lists_both.lock().unwrap();
         let versions = if both { &["2026-07-28", "2025-11-25"][..] } else { &["2026-07-28"] };
-        let capabilities = json!({"tools": {}, "prompts": {}, "resources": {}, "completions": {}});
+        let tools = json!({"listChanged": *self.tells.lock().unwrap()});
+        let capabilities =
+            json!({"tools": tools, "prompts": {}, "resources": {}, "completions": {}});
         let list = |member: &str| {
             json!({member: offer.get(member).cloned().unwrap_or_else(|| json!([])),
                    "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})

@@ -12,6 +12,8 @@ use serde_json::{Value, json};
 pub(crate) struct Backend {
     pub(crate) port: u16,
     stateful: bool,
+    /// The tools for clients of the older generation, if it speaks both.
+    older: Option<&'static [&'static str]>,
     requests: Arc<Mutex<Vec<(String, Value)>>>,
     broken: Arc<AtomicBool>,
     refused: Arc<Mutex<Vec<String>>>,
@@ -25,11 +27,24 @@ impl Backend {
 
     /// A backend with tools of these names.
     pub(crate) fn of(stateful: bool, tools: &'static [&'static str]) -> Self {
+        Self::serve(stateful, None, tools)
+    }
+
+    /// A backend of both generations, with tools of these names for the clients of each, the older one's first.
+    pub(crate) fn of_both(older: &'static [&'static str], newer: &'static [&'static str]) -> Self {
+        Self::serve(false, Some(older), newer)
+    }
+
+    fn serve(
+        stateful: bool,
+        older: Option<&'static [&'static str]>,
+        tools: &'static [&'static str],
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::default();
         let (broken, refused) = (Arc::default(), Arc::default());
-        let backend = Self { port, stateful, requests, broken, refused };
+        let backend = Self { port, stateful, older, requests, broken, refused };
         let serving = backend.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -73,12 +88,16 @@ impl Backend {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         let mut stream = stream;
         while let Some((head, body)) = read(&mut reader) {
+            let (stateful, tools) = match self.older {
+                Some(older) if !head.contains("mcp-method: ") => (true, older),
+                _ => (self.stateful, tools),
+            };
             let refused = self.refused.lock().unwrap().iter().any(|token| head.contains(token));
-            let answer = match (self.stateful, body["id"].is_null()) {
+            let answer = match (stateful, body["id"].is_null()) {
                 _ if refused => json!({"error": "invalid_token"}).to_string(),
                 // Nothing is said to a notification, or to what is no message.
                 (true, true) => String::new(),
-                (true, false) => older(&body, tools).to_string(),
+                (true, false) => answer_older(&body, tools).to_string(),
                 (false, _) => answer(&body, tools).to_string(),
             };
             let length = answer.len();
@@ -91,7 +110,7 @@ impl Backend {
                 () => "405 Method Not Allowed",
             };
             self.requests.lock().unwrap().push((head, body));
-            let session = if self.stateful { "\r\nmcp-session-id: s" } else { "" };
+            let session = if stateful { "\r\nmcp-session-id: s" } else { "" };
             let head = format!("HTTP/1.1 {status}\r\ncontent-type: application/json{session}");
             if write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{answer}").is_err() {
                 return;
@@ -134,7 +153,7 @@ fn answer(message: &Value, tools: &[&str]) -> Value {
 }
 
 /// The same of MCP 2025-11-25.
-fn older(message: &Value, tools: &[&str]) -> Value {
+fn answer_older(message: &Value, tools: &[&str]) -> Value {
     let mut answer = answer(message, tools);
     match message["method"].as_str() {
         Some("server/discover") => {

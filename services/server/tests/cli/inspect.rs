@@ -1,7 +1,9 @@
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::backend::Backend;
-use crate::program::{Ended, Folder, vmcp};
+use crate::http::get;
+use crate::mcp::Stateless;
+use crate::program::{Ended, Folder, Running, vmcp};
 
 fn inspect(text: &str, arguments: &[&str]) -> Ended {
     let folder = Folder::new();
@@ -96,6 +98,45 @@ fn as_text_it_is_a_table() {
         line("tool  two_x"),
         "tool two_x two x prefix no: excludeAll of two in aggregation.tools"
     );
+}
+
+#[test]
+fn shows_what_each_generation_is_offered() {
+    let backend = Backend::of_both(&["x", "old"], &["x", "new", "newer"]);
+    let text = format!(
+        "name: x\nincomingAuth: {{type: anonymous}}\n\
+         backends: [{{name: both, url: \"{}\", transport: streamable-http}}]\n",
+        backend.url()
+    );
+    let ended = inspect(&text, &[]);
+    let row = |start: &str| {
+        let line = ended.out.lines().find(|line| line.starts_with(start));
+        line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        row("both "),
+        "both streamable-http 2026-07-28, 2025-11-25 ready tools: 3 (2025-11-25: 2) group=x"
+    );
+    assert_eq!(row("tool  both_new "), "tool both_new both new prefix yes stateless");
+    assert_eq!(row("tool  both_old "), "tool both_old both old prefix yes stateful");
+    assert_eq!(row("tool  both_x "), "tool both_x both x prefix yes all");
+    let shown: Value = serde_json::from_str(&inspect(&text, &["-o", "json"]).out).unwrap();
+    let found = &shown["backends"][0];
+    assert_eq!(found["revisions"], json!(["2026-07-28", "2025-11-25"]), "{found}");
+    assert_eq!(
+        (&found["offers"]["tools"], &found["offersToStateful"]["tools"]),
+        (&json!(3), &json!(2))
+    );
+    let folder = Folder::new();
+    let file = folder.write("vmcp.yaml", &text);
+    let ended = vmcp(&["validate", "--connect", "-c", &file]);
+    assert!(ended.out.contains("3 tools (2025-11-25: 2)"), "{ended:?}");
+    let (_server, port) = Running::serve(&file, &[]);
+    assert_eq!(Stateless(port).tools(), ["both_new", "both_newer", "both_x"]);
+    let status = get(port, "/status");
+    assert_eq!(status["backends"][0]["mcp_revisions"], json!(["2026-07-28", "2025-11-25"]));
+    let counts = (&status["offered"]["tools"], &status["offered_to_stateful"]["tools"]);
+    assert_eq!(counts, (&json!(3), &json!(2)), "{status}");
 }
 
 #[test]
