@@ -186,37 +186,15 @@ impl Fake {
 
     async fn answer(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError> {
         let who = who(request.extensions().get());
-        let mood = *self.mood.lock().unwrap();
-        match mood {
-            Mood::Well => {}
-            Mood::Dead => return Err(NotSent::new("connection refused").into()),
-            Mood::Silent => std::future::pending().await,
-            Mood::Late(late) => tokio::time::sleep(late).await,
-        }
+        self.act_out().await?;
         let both = self.stateless.lock().unwrap().clone();
         let stateful = match both {
             None => *self.generation.lock().unwrap() == Generation::Stateful,
             Some(_) => !request.headers().contains_key("mcp-method"),
         };
-        let begins = *self.streams_begin.lock().unwrap();
-        match begins {
-            Begins::Never if opens_stream(&request) => std::future::pending().await,
-            Begins::Broken if opens_stream(&request) => return Err("connection reset".into()),
-            Begins::Unrouted if opens_stream(&request) => return Ok(status(StatusCode::NOT_FOUND)),
-            Begins::AtOnce | Begins::Never | Begins::Broken | Begins::Unrouted => {}
-        }
-        if stateful && let Some(sessions) = &mut *self.sessions.lock().unwrap() {
-            match sessions.of(&request) {
-                Some(number) if request.method() == Method::DELETE => {
-                    sessions.open.remove(&number);
-                    return Ok(status(StatusCode::NO_CONTENT));
-                }
-                Some(_) => {}
-                None if request.headers().contains_key("mcp-session-id") => {
-                    return Ok(status(StatusCode::NOT_FOUND));
-                }
-                None => {}
-            }
+        self.begin_stream(&request).await?;
+        if let Some(refused) = self.refuse(&request, stateful) {
+            return Ok(refused);
         }
         if request.method() == Method::GET && stateful {
             return Ok(self.open(who, &[]));
@@ -225,7 +203,56 @@ impl Fake {
             return Ok(status(StatusCode::METHOD_NOT_ALLOWED));
         }
         let message = request.into_body().collect().await?.to_bytes();
-        let message: Value = serde_json::from_slice(&message)?;
+        self.respond(&serde_json::from_slice(&message)?, who, both.as_ref(), stateful)
+    }
+
+    /// What its mood has it do before anything else.
+    async fn act_out(&self) -> Result<(), BoxError> {
+        let mood = *self.mood.lock().unwrap();
+        match mood {
+            Mood::Well => {}
+            Mood::Dead => return Err(NotSent::new("connection refused").into()),
+            Mood::Silent => std::future::pending().await,
+            Mood::Late(late) => tokio::time::sleep(late).await,
+        }
+        Ok(())
+    }
+
+    async fn begin_stream(&self, request: &Request<Full<Bytes>>) -> Result<(), BoxError> {
+        let begins = *self.streams_begin.lock().unwrap();
+        match begins {
+            Begins::Never if opens_stream(request) => std::future::pending().await,
+            Begins::Broken if opens_stream(request) => Err("connection reset".into()),
+            Begins::AtOnce | Begins::Never | Begins::Broken | Begins::Unrouted => Ok(()),
+        }
+    }
+
+    /// The answer to what is for no route, for no session, or ends one.
+    fn refuse(&self, request: &Request<Full<Bytes>>, stateful: bool) -> Option<Response<Body>> {
+        if *self.streams_begin.lock().unwrap() == Begins::Unrouted && opens_stream(request) {
+            return Some(status(StatusCode::NOT_FOUND));
+        }
+        let mut sessions = self.sessions.lock().unwrap();
+        let sessions = sessions.as_mut().filter(|_| stateful)?;
+        match sessions.of(request) {
+            Some(number) if request.method() == Method::DELETE => {
+                sessions.open.remove(&number);
+                Some(status(StatusCode::NO_CONTENT))
+            }
+            None if request.headers().contains_key("mcp-session-id") => {
+                Some(status(StatusCode::NOT_FOUND))
+            }
+            Some(_) | None => None,
+        }
+    }
+
+    fn respond(
+        &self,
+        message: &Value,
+        who: String,
+        both: Option<&Value>,
+        stateful: bool,
+    ) -> Result<Response<Body>, BoxError> {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         self.heard.lock().unwrap().push((who.clone(), method.clone(), message["params"].clone()));
         let Some(id) = message.get("id") else { return Ok(status(StatusCode::ACCEPTED)) };
@@ -236,7 +263,7 @@ impl Fake {
             *response.status_mut() = StatusCode::UNAUTHORIZED;
             return Ok(response);
         };
-        let offer = both.as_ref().filter(|_| !stateful).unwrap_or(offer);
+        let offer = both.filter(|_| !stateful).unwrap_or(offer);
         if offer.is_null() && method != "server/discover" {
             return Ok(status(StatusCode::INTERNAL_SERVER_ERROR));
         }
