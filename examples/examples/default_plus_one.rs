@@ -36,6 +36,7 @@ use tokio::net::TcpListener;
 use tower::{Layer, Service};
 use vmcp::guard::{CrowdLayer, HostsLayer};
 use vmcp::parts::Parts;
+use vmcp::request_log::RequestLogLayer;
 use vmcp::stack::Incoming;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
@@ -101,6 +102,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Gateway::new(parts.settings.stacked(None), limits, Seal::ephemeral(limits.parked_for)?);
     let incoming = Incoming {
         telemetry: None,
+        log: RequestLogLayer::default(),
         crowd: CrowdLayer::new(4096),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
         audit: None,

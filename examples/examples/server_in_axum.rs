@@ -27,6 +27,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use vmcp::guard::{CrowdLayer, HostsLayer};
 use vmcp::parts::Parts;
+use vmcp::request_log::RequestLogLayer;
 use vmcp::stack::{Incoming, McpService};
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
@@ -66,6 +67,7 @@ fn gateway(backend: &str) -> Result<McpService, Box<dyn Error>> {
     let seal = Seal::ephemeral(limits.parked_for)?;
     let incoming = Incoming {
         telemetry: None,
+        log: RequestLogLayer::default(),
         crowd: CrowdLayer::new(4096),
         // This application listens on the loopback interface; on a network, `HostsLayer::network`.
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),

@@ -14,7 +14,7 @@ use serde_json::Value;
 const LINES: usize = 400;
 
 /// What the lines of a crate of `layers/` stay below without its tests.
-const LAYER: usize = 1_200;
+const LAYER: usize = 3_000;
 
 /// The crates of `layers/` that may be longer, and why.
 const LONGER: &[(&str, &str)] = &[

@@ -11,6 +11,8 @@ mod pending;
 mod service;
 mod source;
 
+pub use vmcp_core::{Backend, Clock, Identity};
+
 pub use vmcp_audit_event::{
     Client, Data, Details, Event, EventType, Fact, Outcome, Record, Room, Selection, Source,
     Target, Text, UnknownEventType,

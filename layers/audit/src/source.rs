@@ -13,13 +13,25 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The source of a request behind so many trusted proxies.
 pub(crate) fn of<B>(request: &http::Request<B>, trusted_proxies: usize) -> Source {
     let headers = request.headers();
-    let peer = request.extensions().get::<SocketAddr>().map(|peer| peer.ip().to_canonical());
+    let peer = peer(request).map(|peer| peer.ip().to_canonical());
     let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(Text::from);
     Source::Network {
         address: forwarded_for(headers, trusted_proxies).or(peer),
         user_agent: said(USER_AGENT),
         request_id: said(REQUEST_ID),
     }
+}
+
+/// The address of the client's connection: a `SocketAddr` in the extensions, or, with the feature `axum`, what
+/// `axum::serve` puts there for `into_make_service_with_connect_info`.
+fn peer<B>(request: &http::Request<B>) -> Option<SocketAddr> {
+    let peer = request.extensions().get::<SocketAddr>().copied();
+    #[cfg(feature = "axum")]
+    let peer = peer.or_else(|| {
+        let info = request.extensions().get::<axum::extract::ConnectInfo<SocketAddr>>();
+        info.map(|info| info.0)
+    });
+    peer
 }
 
 /// The address that the outermost of so many trusted proxies saw, by `X-Forwarded-For`. Each proxy appends the one that
@@ -56,6 +68,16 @@ mod tests {
             Source::Network { address: Some(address), .. } => address.to_string(),
             other => format!("{other:?}"),
         }
+    }
+
+    #[cfg(feature = "axum")]
+    #[test]
+    fn reads_connect_info_of_axum() {
+        let mut request = Request::new(());
+        let address = SocketAddr::from(([10, 0, 0, 7], 4711));
+        request.extensions_mut().insert(axum::extract::ConnectInfo(address));
+        let Source::Network { address, .. } = of(&request, 0) else { panic!() };
+        assert_eq!(address, Some([10, 0, 0, 7].into()));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{Authenticate, Authenticated, ProtectedResource};
 pub struct AuthenticateLayer<A> {
     authenticate: Arc<A>,
     challenges: Challenges,
+    serves_metadata: bool,
     clock: Clock,
 }
 
@@ -24,6 +25,7 @@ impl<A: Authenticate> AuthenticateLayer<A> {
         Self {
             authenticate: Arc::new(authenticate),
             challenges: Challenges::default(),
+            serves_metadata: false,
             clock: Clock::system(),
         }
     }
@@ -32,6 +34,15 @@ impl<A: Authenticate> AuthenticateLayer<A> {
     #[must_use]
     pub fn resource(mut self, resource: ProtectedResource) -> Self {
         self.challenges.resource = Some(resource);
+        self
+    }
+
+    /// Also answers requests for the RFC 9728 document of the [`resource`](Self::resource), to callers of any kind, at the
+    /// well-known paths. For services without a router; a server that has one serves
+    /// [`ProtectedResource::document`] itself.
+    #[must_use]
+    pub fn serve_metadata(mut self) -> Self {
+        self.serves_metadata = true;
         self
     }
 
@@ -62,8 +73,8 @@ impl<S, A> Layer<S> for AuthenticateLayer<A> {
     type Service = Authenticated<S, A>;
 
     fn layer(&self, inner: S) -> Authenticated<S, A> {
-        let Self { authenticate, challenges, clock } = self.clone();
-        Authenticated::new(inner, Door { authenticate, challenges, clock })
+        let Self { authenticate, challenges, serves_metadata, clock } = self.clone();
+        Authenticated::new(inner, Door { authenticate, challenges, serves_metadata, clock })
     }
 }
 
@@ -72,6 +83,7 @@ impl<A> Clone for AuthenticateLayer<A> {
         Self {
             authenticate: Arc::clone(&self.authenticate),
             challenges: self.challenges.clone(),
+            serves_metadata: self.serves_metadata,
             clock: self.clock.clone(),
         }
     }
@@ -89,5 +101,6 @@ impl<A> fmt::Debug for AuthenticateLayer<A> {
 pub(crate) struct Door<A> {
     pub(crate) authenticate: Arc<A>,
     pub(crate) challenges: Challenges,
+    pub(crate) serves_metadata: bool,
     pub(crate) clock: Clock,
 }

@@ -16,6 +16,8 @@ mod service;
 #[cfg(test)]
 mod testing;
 
+pub use vmcp_core::{Claims, Clock, EndingFuture, Identity, UpstreamTokens};
+
 pub use self::{
     authenticate::{Authenticate, AuthenticateFuture},
     bearer::{Bearer, ByShape, Inspect},

@@ -105,6 +105,10 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let door = Arc::clone(&self.door);
+        if let Some(document) = door.metadata(&request) {
+            let state = State::Refused { response: Some(document) };
+            return ResponseFuture { state, door, until: None };
+        }
         let Some(answer) = door.authenticate.at_once(request.headers()) else {
             let clone = self.inner.clone();
             let inner = std::mem::replace(&mut self.inner, clone);
@@ -144,6 +148,12 @@ where
 }
 
 impl<A> Door<A> {
+    /// The answer to a request for the description of the resource, if the layer serves it.
+    fn metadata<B, R: From<Bytes>>(&self, request: &Request<B>) -> Option<Response<R>> {
+        let resource = self.challenges.resource.as_ref().filter(|_| self.serves_metadata)?;
+        resource.answer(request.method(), request.uri().path())
+    }
+
     /// Makes a request of a known caller ready to go in; answers until when the caller is known.
     fn admit<B>(
         &self,

@@ -7,6 +7,8 @@ mod layer;
 mod policy;
 mod service;
 
+pub use vmcp_core::{Admission, BoxError, Hints, Identity, Item, ItemKind, Rejection, Verdict};
+
 pub use self::{
     layer::AuthorizeLayer,
     policy::{Admitting, Policy, Purpose},

@@ -148,8 +148,12 @@ impl<P: Policy> AuthorizeLayer<P> {
         let extensions = request.extensions();
         let step = match extensions.get::<McpRequest>() {
             Some(message) => self.decide(message, &admission, failure, extensions.get()),
-            // Nobody decoded the message: the stack is put together wrongly.
+            // The stack is put together wrongly.
             None if self.learned().is_some() && request.method() == Method::POST => {
+                tracing::error!(
+                    "AuthorizeLayer found no vmcp_core::McpRequest and answers 500: put vmcp_decode::DecodeLayer, \
+                     or a layer that inserts one, outside of it"
+                );
                 Step::Refuse(Rejection::internal(), None)
             }
             None => Step::Pass,

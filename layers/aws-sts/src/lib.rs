@@ -6,6 +6,10 @@ mod refusal;
 mod service;
 mod subject;
 
+pub use vmcp_core::{
+    BoxError, Caller, Clock, CredentialError, CredentialFault, Identity, UpstreamKind,
+};
+
 pub use self::{
     body::ResponseBody,
     layer::AwsStsLayer,

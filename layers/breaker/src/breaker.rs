@@ -174,9 +174,10 @@ impl Breaker {
 
     /// Does something to the circuit, and tells who looks at it.
     fn change<T>(&self, act: impl FnOnce(&mut Circuit, Duration) -> T) -> T {
-        let Shared { backend: _, gate, circuit: _, born, clock, status } = &*self.0;
+        let Shared { backend, gate, circuit: _, born, clock, status } = &*self.0;
         let mut circuit = self.lock();
-        let before = circuit.changed().zip(Some(circuit.state()));
+        let from = circuit.state();
+        let before = circuit.changed().zip(Some(from));
         let result = act(&mut circuit, born.elapsed());
         let (state, failures) = (circuit.state(), circuit.failures());
         let closed = if state == State::Closed { CLOSED } else { 0 };
@@ -185,12 +186,33 @@ impl Breaker {
         if circuit.changed().zip(Some(state)) != before {
             // Under the lock, so that observers see transitions in their order.
             status.send_replace(Status { state, failures, last_changed: Some(clock.now()) });
+            let retry_in = circuit.retry_in(born.elapsed());
+            drop(circuit);
+            log_change(backend, (from, state), failures, retry_in);
         }
         result
     }
 
     fn lock(&self) -> MutexGuard<'_, Circuit> {
         self.0.circuit.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Logs a transition. A trial that begins is part of an outage, not news.
+fn log_change(
+    backend: &Backend,
+    (from, to): (State, State),
+    failures: u32,
+    retry_in: Option<Duration>,
+) {
+    let (backend, from) = (backend.name(), from.name());
+    match to {
+        State::Closed => tracing::info!(backend, from, to = to.name(), "circuit_changed"),
+        State::HalfOpen => tracing::debug!(backend, from, to = to.name(), "circuit_changed"),
+        State::Open => {
+            let retry_ms = retry_in.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+            tracing::warn!(backend, from, to = to.name(), failures, retry_ms, "circuit_changed");
+        }
     }
 }
 

@@ -9,6 +9,8 @@ mod classify;
 mod layer;
 mod service;
 
+pub use vmcp_core::{Backend, BoxError, Clock};
+
 pub use self::{
     body::ResponseBody,
     breaker::{Breaker, Changes, Open, Permit, Status},

@@ -89,6 +89,18 @@ impl Chain {
     }
 }
 
+impl From<&'static str> for Body {
+    fn from(text: &'static str) -> Self {
+        Self::from(Bytes::from_static(text.as_bytes()))
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self::from(Bytes::from(text))
+    }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
         if bytes.is_empty() { Self(Kind::Empty) } else { Self(Kind::Full(bytes)) }

@@ -44,6 +44,7 @@ pub struct Rejection {
     message: Cow<'static, str>,
     data: Option<Bytes>,
     retry_after: Option<u32>,
+    refused_by: &'static str,
     /// Boxed: few have one, and a refusal is moved through many results.
     challenge: Option<Box<Challenge>>,
 }
@@ -68,14 +69,28 @@ impl Rejection {
             message: message.into(),
             data: None,
             retry_after: None,
+            refused_by: "aggregate",
             challenge: None,
         }
+    }
+
+    /// Names the layer that refuses, for the log: `aggregate` unless set. Clients do not see it.
+    #[must_use]
+    pub fn by(mut self, layer: &'static str) -> Self {
+        self.refused_by = layer;
+        self
+    }
+
+    /// The layer that refused.
+    #[must_use]
+    pub fn refused_by(&self) -> &'static str {
+        self.refused_by
     }
 
     /// The body is no JSON-RPC message. `code` is -32700 or -32600.
     #[must_use]
     pub fn malformed(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, code, message)
+        Self::new(StatusCode::BAD_REQUEST, code, message).by("decode")
     }
 
     /// The parameters do not fit the method.
@@ -106,7 +121,9 @@ impl Rejection {
         let mut data = b"{\"header\":".to_vec();
         quote(header, &mut data);
         data.push(b'}');
-        Self::new(StatusCode::BAD_REQUEST, code::HEADER_MISMATCH, message).with_data(data)
+        Self::new(StatusCode::BAD_REQUEST, code::HEADER_MISMATCH, message)
+            .with_data(data)
+            .by("decode")
     }
 
     /// The client did not declare what answering it needs; `required` is the JSON object of
@@ -144,40 +161,41 @@ impl Rejection {
     /// A Host or Origin that this server does not serve.
     #[must_use]
     pub fn foreign_host(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, code::INVALID_REQUEST, message)
+        Self::new(StatusCode::FORBIDDEN, code::INVALID_REQUEST, message).by("hosts")
     }
 
     /// An `Accept` header that rules out every form the answer can have.
     #[must_use]
     pub fn not_acceptable(message: &'static str) -> Self {
-        Self::new(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, message)
+        Self::new(StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST, message).by("decode")
     }
 
     /// A body that is not `application/json`.
     #[must_use]
     pub fn unsupported_media_type() -> Self {
         let message = "send Content-Type: application/json";
-        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, message)
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST, message).by("decode")
     }
 
     /// A body over the limit, which is in bytes.
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
         let message = format!("the message is larger than {limit} bytes");
-        Self::new(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, message)
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST, message).by("decode")
     }
 
     /// A body that did not arrive in time.
     #[must_use]
     pub fn too_slow() -> Self {
         let message = "the message did not arrive in time";
-        Self::new(StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST, message)
+        Self::new(StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST, message).by("decode")
     }
 
     /// A cap is reached. Retrying after `seconds` can help.
     #[must_use]
     pub fn overloaded(message: impl Into<Cow<'static, str>>, seconds: u32) -> Self {
-        let mut refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL, message);
+        let refusal = Self::new(StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL, message);
+        let mut refusal = refusal.by("limits");
         refusal.retry_after = Some(seconds);
         refusal
     }
@@ -186,7 +204,9 @@ impl Rejection {
     #[must_use]
     pub fn backend_unavailable(backend: &str, problem: &str) -> Self {
         let message = format!("backend {backend} {problem}");
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, true))
+        Self::new(StatusCode::OK, code::INTERNAL, message)
+            .with_data(about(backend, true))
+            .by("backend")
     }
 
     /// A backend that did not answer a request that it may have acted on. Retrying may act twice.
@@ -204,7 +224,9 @@ impl Rejection {
         let message = format!(
             "backend {backend} {problem}: it does not take the credentials that it is shown"
         );
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, false))
+        Self::new(StatusCode::OK, code::INTERNAL, message)
+            .with_data(about(backend, false))
+            .by("backend")
     }
 
     /// A backend that is left alone because it failed too often. Retrying helps after `wait`.
@@ -217,14 +239,16 @@ impl Rejection {
         let mut data = about(backend, true);
         data.pop();
         data.extend_from_slice(format!(",\"retryAfterSeconds\":{seconds}}}").as_bytes());
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(data)
+        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(data).by("breaker")
     }
 
     /// A backend whose credentials could not be had. `problem` says who can help.
     #[must_use]
     pub fn no_credentials(backend: &str, problem: &str, retry: bool) -> Self {
         let message = format!("no credentials for backend {backend}: {problem}");
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, retry))
+        Self::new(StatusCode::OK, code::INTERNAL, message)
+            .with_data(about(backend, retry))
+            .by("credentials")
     }
 
     /// A backend that needs a token which the caller gets by logging in anew.
@@ -241,13 +265,15 @@ impl Rejection {
     #[must_use]
     pub fn denied() -> Self {
         Self::new(StatusCode::FORBIDDEN, code::DENIED, "denied by authorization policy")
+            .by("authorization")
     }
 
     /// Something that needs a token with more scopes.
     #[must_use]
     pub fn needs_scopes(scopes: Vec<Box<str>>) -> Self {
         let message = format!("the token needs the scopes {}", scopes.join(" "));
-        let mut refusal = Self::new(StatusCode::FORBIDDEN, code::DENIED, message);
+        let refusal = Self::new(StatusCode::FORBIDDEN, code::DENIED, message);
+        let mut refusal = refusal.by("authorization");
         refusal.challenge = Some(Box::new(Challenge::InsufficientScope(scopes)));
         refusal
     }

@@ -22,6 +22,7 @@ struct Facts {
     message: OnceLock<McpRequest>,
     backend: OnceLock<Backend>,
     denied: OnceLock<&'static str>,
+    error: OnceLock<i64>,
     watcher: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -74,6 +75,17 @@ impl Trail {
     /// Writes that the caller was denied.
     pub fn note_denied(&self, reason: &'static str) {
         _ = self.0.denied.set(reason);
+    }
+
+    /// The code of the JSON-RPC error that a backend answered with. It may come after the head of the response.
+    #[must_use]
+    pub fn error(&self) -> Option<i64> {
+        self.0.error.get().copied()
+    }
+
+    /// Writes the code of a backend's JSON-RPC error.
+    pub fn note_error(&self, code: i64) {
+        _ = self.0.error.set(code);
     }
 
     /// Has `state` found again, by [`Self::watcher`], at each request to a backend that is made for

@@ -7,6 +7,8 @@ pub mod name;
 mod read;
 mod service;
 
+pub use vmcp_core::{BoxError, Generation, McpRequest, Rejection};
+
 pub use self::{
     layer::DecodeLayer,
     media::{accepts_events, prefers_events},

@@ -6,7 +6,7 @@ mod layer;
 mod service;
 mod static_headers;
 
-pub use vmcp_core::{Once, Resend, Twice};
+pub use vmcp_core::{BoxError, Caller, CredentialError, CredentialFault, Once, Resend, Twice};
 
 pub use self::{
     credential::{Credential, CredentialFuture, Credentials, SecretError},

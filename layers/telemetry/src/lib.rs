@@ -11,6 +11,8 @@ mod recorder;
 mod testing;
 mod watch;
 
+pub use vmcp_core::BoxError;
+
 pub use self::{
     attributes::Route,
     body::ResponseBody,

@@ -7,6 +7,8 @@ mod idle;
 mod layer;
 mod service;
 
+pub use vmcp_core::{Backend, BoxError};
+
 pub use self::{
     body::ResponseBody,
     hold::{Hold, Pause},

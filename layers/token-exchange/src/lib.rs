@@ -14,7 +14,10 @@ pub use self::{
     service::{ResponseFuture, TokenExchange},
     subject::Subject,
 };
-pub use vmcp_core::{Once, Resend, Twice};
+pub use vmcp_core::{
+    BoxError, Clock, CredentialError, CredentialFault, Identity, Once, Resend, Twice, UpstreamKind,
+    UpstreamToken,
+};
 pub use vmcp_token_endpoint::{
     ExchangeFault, IllegalToken, OAuthClient, Outage, Settings, SettingsError, TokenEndpoint,
     TokenType, TokenUrl,

@@ -7,6 +7,7 @@ mod held;
 mod logins;
 mod old_clients;
 pub mod parts;
+pub mod request_log;
 mod routes;
 pub mod serve;
 pub mod stack;

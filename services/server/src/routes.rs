@@ -29,6 +29,7 @@ use crate::held::Held;
 use crate::logins::{Logins, VisitLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
 use crate::parts::{About, Guards, Measures, Recorded, Recording};
+use crate::request_log::RequestLogLayer;
 use crate::serve::{Exposure, Issuer, Quiet, Reloads};
 use crate::stack::{self, McpService, OldService};
 
@@ -60,6 +61,8 @@ pub(crate) struct Fixed {
     pub(crate) telemetry: Option<Telemetry>,
     pub(crate) measures: Option<Measures>,
     pub(crate) crowd: CrowdLayer,
+    /// How failed requests are logged: at one rate for all stacks.
+    pub(crate) log: RequestLogLayer,
     /// Which hosts are served whatever the configuration says.
     pub(crate) hosts: HostsLayer,
     pub(crate) exposure: Exposure,
@@ -102,6 +105,7 @@ impl Fixed {
         let hosts = self.hosts.with_own(guards.own_hosts().to_vec());
         let incoming = stack::Incoming {
             telemetry: self.telemetry.as_ref().map(Telemetry::incoming),
+            log: self.log.clone(),
             crowd: self.crowd.clone(),
             hosts: hosts.clone(),
             audit: recording.as_ref().map(|recording| AuditLayer::new(recording.auditor.clone())),
@@ -117,6 +121,7 @@ impl Fixed {
             });
             let front = stack::Front {
                 telemetry: self.telemetry.as_ref().map(Telemetry::endpoints),
+                log: self.log.clone(),
                 crowd: self.crowd.clone(),
                 hosts: hosts.clone(),
                 visits: VisitLayer(Arc::clone(&self.logins)),

@@ -200,6 +200,7 @@ impl Server {
             old: Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes)),
             gateway,
             logins,
+            log: crate::request_log::RequestLogLayer::default(),
             recorded: options.recorded,
         };
         fixed.gateway.admit_by(guards.admissions());

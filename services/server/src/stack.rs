@@ -35,18 +35,22 @@ pub use self::optional::{Core, Door};
 use crate::guard::{CatchPanic, CatchPanicLayer, Crowd, CrowdLayer, Hosts, HostsLayer};
 use crate::logins::VisitLayer;
 use crate::old_clients::{Clients, OldClients};
+use crate::request_log::{RequestLog, RequestLogLayer};
 
 /// What answers a request to the MCP endpoint.
-pub type McpService = CatchPanic<Either<Erased, Crowd<Hosts<Door<Core>>>>>;
+pub type McpService = CatchPanic<RequestLog<Either<Erased, Crowd<Hosts<Door<Core>>>>>>;
 
 /// What answers clients of the deprecated HTTP+SSE transport.
-pub type OldService = CatchPanic<Either<Erased, Crowd<Hosts<Door<OldClients<CatchPanic<Core>>>>>>>;
+pub type OldService =
+    CatchPanic<RequestLog<Either<Erased, Crowd<Hosts<Door<OldClients<CatchPanic<Core>>>>>>>>;
 
 /// The layers around the aggregating service.
 #[derive(Clone, Debug)]
 pub struct Incoming {
     /// What is measured and traced; `None` is nothing.
     pub telemetry: Option<IncomingLayer>,
+    /// How failed requests are logged.
+    pub log: RequestLogLayer,
     /// How many requests may be under way.
     pub crowd: CrowdLayer,
     /// Which hosts and origins are served.
@@ -66,7 +70,8 @@ impl Incoming {
     #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
         let core = self.core(gateway);
-        let Self { telemetry, crowd, hosts, audit, authenticate, decode: _, authorize: _ } = self;
+        let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
+            self;
         let inner = ServiceBuilder::new()
             // Before anything is read or computed: what is too much is refused at the least cost.
             .layer(crowd)
@@ -77,15 +82,16 @@ impl Incoming {
             // unknown has bytes parsed.
             .service(door(audit, authenticate, core));
         // Outermost: a bug anywhere below is one failed request, not a dead connection. Then what
-        // measures, so that what is refused for being too much is counted too.
-        CatchPanicLayer.layer(watched(telemetry, inner))
+        // logs and measures, so that what is refused for being too much is logged and counted too.
+        CatchPanicLayer.layer(log.layer(watched(telemetry, inner)))
     }
 
     /// The stack for old clients, outermost first. What they post is decoded and authorized as if it
     /// had come to the MCP endpoint.
     pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
         let core = self.core(gateway);
-        let Self { telemetry, crowd, hosts, audit, authenticate, decode: _, authorize: _ } = self;
+        let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
+            self;
         let inner = ServiceBuilder::new()
             // All for the reasons that they have above: these paths read bodies too, and a stream is
             // its opener's.
@@ -96,7 +102,7 @@ impl Incoming {
                 authenticate,
                 OldClients::new(CatchPanicLayer.layer(core), clients),
             ));
-        CatchPanicLayer.layer(watched(telemetry, inner))
+        CatchPanicLayer.layer(log.layer(watched(telemetry, inner)))
     }
 
     /// What only somebody who is let in gets to, outermost first.
@@ -115,6 +121,8 @@ impl Incoming {
 pub(crate) struct Front {
     /// What is measured and traced; `None` is nothing.
     pub(crate) telemetry: Option<IncomingLayer>,
+    /// How failed requests are logged.
+    pub(crate) log: RequestLogLayer,
     /// How many requests may be under way.
     pub(crate) crowd: CrowdLayer,
     /// Which hosts are served.
@@ -126,7 +134,7 @@ pub(crate) struct Front {
 impl Front {
     /// What answers requests to the authorization server, outermost first.
     pub(crate) fn stack(self, pages: axum::Router) -> McpService {
-        let Self { telemetry, crowd, hosts, visits } = self;
+        let Self { telemetry, log, crowd, hosts, visits } = self;
         // Innermost: whoever routes knows which template a path fits, and the path itself is told to nobody.
         let pages = Erased::new(pages.layer(axum::middleware::from_fn(routed)), Body::wrap);
         let inner = ServiceBuilder::new()
@@ -137,10 +145,10 @@ impl Front {
             // Around what happens, so that each event knows its request; not around what is refused before
             // it gets anywhere.
             .service(Erased::new(visits.layer(pages), |body| body));
-        CatchPanicLayer.layer(Either::Left(match telemetry {
+        CatchPanicLayer.layer(log.layer(Either::Left(match telemetry {
             None => Erased::new(inner, |body| body),
             Some(layer) => Erased::new(layer.layer(inner), Body::wrap),
-        }))
+        })))
     }
 }
 

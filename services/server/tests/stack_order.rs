@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tower::ServiceExt;
 use url::Url;
 use vmcp::guard::{CrowdLayer, HostsLayer};
+use vmcp::request_log::RequestLogLayer;
 use vmcp::stack::{Credentials, Incoming, McpService, Outgoing};
 use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Settings};
 use vmcp_aggregate::{Gateway, Seal};
@@ -80,6 +81,7 @@ fn audited(
     let seal = Seal::ephemeral(Duration::from_secs(60)).unwrap();
     let incoming = Incoming {
         telemetry: None,
+        log: RequestLogLayer::default(),
         crowd: CrowdLayer::new(requests),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
         audit,

@@ -54,6 +54,21 @@ fn error_of(response: &Response<ResponseBody<Body>>) -> String {
 }
 
 #[tokio::test]
+async fn serves_metadata_without_a_token_when_asked_to() {
+    let request = |path: &str| Request::get(path).body(()).unwrap();
+    let path = "/.well-known/oauth-protected-resource";
+    let (response, inside) = through(layer().serve_metadata(), request(path)).await;
+    assert_eq!((response.status(), inside.is_none()), (StatusCode::OK, true));
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    let document: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(document["resource"], AUDIENCE);
+    for (layer, path) in [(layer(), path), (layer().serve_metadata(), "/mcp")] {
+        let (response, _) = through(layer, request(path)).await;
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    }
+}
+
+#[tokio::test]
 async fn a_known_caller_goes_in_with_its_identity_and_without_its_token() {
     let mut request = bearer(&token(&claims(&json!({"groups": ["a"]}))));
     let trail = Trail::of(request.extensions_mut());

@@ -127,3 +127,15 @@ async fn any_body_that_is_made_of_bytes_will_do() {
     let answer = layer().layer(service).oneshot(request("ping", "{}")).await.unwrap();
     assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "x");
 }
+
+#[tokio::test]
+async fn logs_a_missing_decoder() {
+    let log = vmcp_log_capture::Log::of_this_thread();
+    let inner = service_fn(|_: Request<()>| {
+        std::future::ready(Ok::<_, std::convert::Infallible>(Response::new(Body::empty())))
+    });
+    let request = Request::post("/mcp").body(()).unwrap();
+    let response = layer().layer(inner).oneshot(request).await.unwrap();
+    assert_eq!(response.status(), 500);
+    assert!(log.text().contains("put vmcp_decode::DecodeLayer"), "{}", log.text());
+}

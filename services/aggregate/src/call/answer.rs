@@ -9,8 +9,8 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use vmcp_core::{Body, BoxError, Generation, code};
-use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, head, scan};
+use vmcp_core::{Body, BoxError, Generation, Trail, code};
+use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, head, may_fail, scan};
 
 use crate::backend::failure::Failure;
 
@@ -31,6 +31,8 @@ pub(crate) struct Expected {
     pub(crate) held: HeldResults,
     /// The most bytes that are held.
     pub(crate) most: usize,
+    /// The record of the request, which an error is noted in.
+    pub(crate) trail: Option<Trail>,
 }
 
 /// The results that are given back as a whole message instead of passing.
@@ -64,6 +66,12 @@ pub(crate) enum Shaped {
 }
 
 impl Expected {
+    fn note(&self, found: &Head) {
+        if let (Some(trail), Some(code)) = (&self.trail, error_code(found)) {
+            trail.note_error(code);
+        }
+    }
+
     /// Whether the bytes of the answer can go out as they are.
     fn untouched(&self) -> bool {
         // What a stateless server says more than a stateful client expects does no harm.
@@ -191,6 +199,7 @@ pub(crate) fn translate(
     found: &Head,
     expected: &Expected,
 ) -> Result<Bytes, BoxError> {
+    expected.note(found);
     let anonymous = found.id.is_none_or(|id| id.of(&message) == b"null");
     if expected.untouched() && !anonymous {
         return Ok(message);
@@ -256,6 +265,16 @@ fn check(found: &Head, message: &[u8], expected: &Expected) -> Result<(), BoxErr
             Ok(())
         }
         Some(_) => Err(Failure::Malformed("the answer to another request").into()),
+    }
+}
+
+/// Notes the error of a message that answers a call, if it is one.
+pub(crate) fn note_error(trail: Option<&Trail>, message: &[u8]) {
+    if let Some(trail) = trail.filter(|_| may_fail(message))
+        && let Ok(found) = head(message)
+        && let Some(code) = error_code(&found)
+    {
+        trail.note_error(code);
     }
 }
 

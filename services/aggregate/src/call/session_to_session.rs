@@ -119,6 +119,7 @@ impl Exchange {
             cacheable: false,
             held: HeldResults::None,
             most: self.call.hub.limits.held_bytes,
+            trail: self.call.trail.clone(),
         }
     }
 
@@ -242,7 +243,8 @@ impl Exchange {
                     }
                 },
             };
-            if relay.pass(message).await == Step::Answered {
+            if relay.pass(message.clone()).await == Step::Answered {
+                answer::note_error(self.call.trail.as_ref(), &message);
                 self.guard.cancellation.disarm();
                 return;
             }

@@ -114,6 +114,7 @@ impl Bridge {
                 HeldResults::None
             },
             most: self.call.hub.limits.held_bytes,
+            trail: self.call.trail.clone(),
         }
     }
 

@@ -120,6 +120,7 @@ impl Crossing {
             cacheable: target.method == "resources/read",
             held: HeldResults::None,
             most: call.hub.limits.held_bytes,
+            trail: call.trail.clone(),
         };
         Ok(Self { live, response, expected, cancellation, hold })
     }
@@ -231,6 +232,7 @@ async fn resume(
         cacheable: target.method == "resources/read",
         held: HeldResults::None,
         most: call.hub.limits.held_bytes,
+        trail: call.trail.clone(),
     };
     respond(&call, &target, outs, expected).await
 }

@@ -53,6 +53,7 @@ pub(crate) async fn call(
             HeldResults::Continuations
         },
         most: call.hub.limits.held_bytes,
+        trail: call.trail.clone(),
     };
     match kind {
         Media::Json => {

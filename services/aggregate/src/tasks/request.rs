@@ -84,6 +84,7 @@ async fn ask(
         cacheable: false,
         held: HeldResults::All,
         most: call.hub.limits.held_bytes,
+        trail: call.trail.clone(),
     };
     match whole(response, &expected).await? {
         Shaped::Ready(response) => Ok(response),

@@ -12,7 +12,7 @@ use vmcp_core::plan_lanes;
 
 use super::arguments::{address, at_least_one, host_name, origin, positive, seal_key, threads};
 use super::config::{ConfigFile, Loaded};
-use super::log;
+use super::log::{self, LogFormat};
 use super::outcome::{Failure, block_on};
 use crate::parts::{About, Recorded};
 use crate::serve::{Options, SealKey, ServeError, Server};
@@ -73,6 +73,10 @@ pub(crate) struct Serve {
     /// server count by.
     #[arg(long, default_value = "0", value_name = "NUMBER")]
     trusted_proxies: usize,
+    /// The format of the log on standard error. The variable RUST_LOG, such as info,vmcp_egress=debug, wins over
+    /// operational.logLevel.
+    #[arg(long, default_value = "auto", value_name = "FORMAT")]
+    log_format: LogFormat,
     /// What becomes of audit events that cannot be written as fast as they come, because the disk is full
     /// for example: they are dropped and counted, or answers wait for them.
     #[arg(long, default_value = "drop", value_name = "WHAT")]
@@ -97,7 +101,9 @@ impl Serve {
 
     async fn serve(self, threads: NonZeroUsize) -> Result<(), Failure> {
         let Loaded { text, named, file: _, parts, warnings, egress } = self.config.require()?;
-        log::start(parts.debug);
+        if let Some(error) = log::start(self.log_format, parts.debug) {
+            tracing::warn!("{error}");
+        }
         super::files::raise_limit(self.max_connections.get());
         for warning in warnings {
             tracing::warn!("{warning}");
@@ -105,11 +111,14 @@ impl Serve {
         let stop = stopped();
         let about = parts.about.clone();
         let (config, options) = self.into_options(threads);
+        let path = config.path().to_owned();
         let server = Server::start(parts, egress, options).await.map_err(|e| refused(&e))?;
         let address = server.address().map_err(|error| Failure::Fault(error.to_string()))?;
         server.watch(config.path().to_owned(), text, named);
         tracing::info!("listening on http://{address}/mcp");
-        let reporting = tokio::spawn(report(server.gateway().clone(), about));
+        let started =
+            Started { endpoint: format!("http://{address}/mcp"), configuration: path, about };
+        let reporting = tokio::spawn(report(server.gateway().clone(), started));
         server.run(stop).await;
         reporting.abort();
         Ok(())
@@ -133,6 +142,7 @@ impl Serve {
             seal_key,
             trusted_proxies,
             audit_overflow,
+            log_format: _,
         } = self;
         let overflow = match audit_overflow {
             AuditOverflow::Drop => Overflow::Drop,
@@ -182,32 +192,28 @@ pub(crate) fn refused(error: &ServeError) -> Failure {
     }
 }
 
-/// Logs how each backend was found, and how each name that several of them want was settled.
-async fn report(gateway: vmcp_aggregate::Gateway, about: About) {
+/// A server that listens.
+struct Started {
+    endpoint: String,
+    configuration: std::path::PathBuf,
+    about: About,
+}
+
+/// Logs each backend that is ready, and then the whole. Backends that are not, and conflicts of names, are logged where
+/// they are found.
+async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
     gateway.settled().await;
+    let Started { endpoint, configuration, about } = started;
     let report = gateway.report();
     for backend in &report.backends {
         let url = about.backends.get(&backend.name).map_or("", |known| &known.url);
-        let status = backend.health().name();
-        let revision = match &backend.revisions[..] {
-            [] => "unknown".to_owned(),
-            revisions => revisions.join(", "),
-        };
-        match &backend.failure {
-            None => tracing::info!(backend = backend.name, url, status, revision, "backend"),
-            Some(reason) => {
-                tracing::warn!(backend = backend.name, url, status, revision, reason, "backend");
-            }
+        if backend.failure.is_none() && backend.offered {
+            let revision = match &backend.revisions[..] {
+                [] => "unknown".to_owned(),
+                revisions => revisions.join(", "),
+            };
+            tracing::info!(backend = backend.name, url, revision, "backend ready");
         }
-    }
-    for conflict in &report.conflicts {
-        tracing::warn!(
-            kind = conflict.kind,
-            name = conflict.name,
-            contenders = conflict.contenders.join(", "),
-            settled = conflict.settled,
-            "name conflict"
-        );
     }
     for rule in &report.idle_rules {
         tracing::warn!("{}", super::connect::idle_rule(rule));
@@ -216,10 +222,14 @@ async fn report(gateway: vmcp_aggregate::Gateway, about: About) {
         // One prefix makes all of them odd.
         tracing::warn!(names = report.odd_names.len(), "{}", super::connect::odd_name(first));
     }
-    let shown = report.entries.iter().filter(|entry| entry.shown).count();
+    let shown = report.entries.iter().filter(|entry| entry.shown);
+    let ready = report.backends.iter().filter(|backend| backend.offered).count();
     tracing::info!(
-        backends = report.backends.len(),
-        offered = shown,
+        version = env!("CARGO_PKG_VERSION"),
+        endpoint,
+        configuration = %configuration.display(),
+        backends = format!("{ready} of {} ready", report.backends.len()),
+        tools = shown.filter(|entry| entry.kind == "tool").count(),
         conflicts = report.conflicts.len(),
         "started"
     );

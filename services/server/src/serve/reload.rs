@@ -1,6 +1,7 @@
 //! Takes over a changed configuration file, or a changed file that it names: parsed and built as a whole
 //! first, swapped only if nothing is wrong with it.
 
+mod changes;
 mod files;
 
 use std::path::PathBuf;
@@ -73,19 +74,21 @@ impl Reloads {
 
     /// Logs and counts what came of a reload. One that is `retried` and fails as it did before is neither news nor one
     /// more refusal.
-    fn report(&self, outcome: Result<(), ReloadError>, retried: bool) {
+    fn report(&self, outcome: Result<String, ReloadError>, retried: bool) {
         let outcome = outcome.map_err(|error| match error {
             ReloadError::File(error) | ReloadError::Passing(error) => error,
         });
         match &outcome {
-            Ok(()) => tracing::info!("took over the changed configuration"),
+            Ok(changes) => tracing::info!(changes, "configuration reloaded"),
             Err(error) if retried && self.is_last(error) => {
-                tracing::debug!("the changed configuration is still not used:\n{error}");
+                tracing::debug!("failed to reload the configuration again:\n{error}");
                 return;
             }
-            Err(error) => tracing::error!("the changed configuration is not used:\n{error}"),
+            Err(error) => tracing::error!(
+                "failed to reload the configuration; the last valid one runs on:\n{error}"
+            ),
         }
-        self.note(outcome);
+        self.note(outcome.map(|_| ()));
     }
 
     /// Whether the last reload failed with this message.
@@ -142,6 +145,7 @@ pub(crate) fn watch(
             if asked {
                 shared.retired_logs().iter().for_each(LogTail::reopen);
             }
+            let before = text.clone();
             let outcome = match tokio::fs::read_to_string(&path).await {
                 // Touched, not changed.
                 Ok(new) if !again && new == text => continue,
@@ -160,9 +164,24 @@ pub(crate) fn watch(
                 Err(ReloadError::Passing(_)) => Some(Retry::after(retry.filter(|_| due))),
                 Ok(()) | Err(ReloadError::File(_)) => None,
             };
-            shared.reloads.report(outcome, due);
+            shared.reloads.report(outcome.map(|()| changed(&before, &text)), due);
         }
     });
+}
+
+/// The difference between two texts of the configuration, in words.
+fn changed(before: &str, after: &str) -> String {
+    let parse = |text| vmcp_config::File::parse(text, vmcp_config::Format::Yaml).ok();
+    let changes = match (parse(before), parse(after)) {
+        (Some(before), Some(after)) => changes::changes(&before, &after),
+        // The text at the start was not valid, so all of it is new.
+        (None, _) | (_, None) => vec!["all sections".to_owned()],
+    };
+    if changes.is_empty() {
+        "no setting; files that it names were read again".to_owned()
+    } else {
+        changes.join(", ")
+    }
 }
 
 async fn hung_up(signal: &mut Option<tokio::signal::unix::Signal>) {

@@ -191,7 +191,7 @@ fn a_file_that_was_rotated_is_opened_anew() {
     let old = folder.path("audit.log.1");
     std::fs::rename(&log, &old).unwrap();
     server.signal("HUP");
-    server.logs("took over");
+    server.logs("configuration reloaded");
     session.ask("ping", &json!({}));
     assert_eq!((events(&log, 1).len(), events(&old, 1).len()), (1, 1));
 }
@@ -296,7 +296,7 @@ fn a_reload_that_changes_what_is_recorded_counts_for_logins_too() {
     let mut client = Client::logged_in(port);
     let only = format!("enabled: true, logFile: \"{log}\", eventTypes: [vmcp_token_refreshed]");
     folder.write("vmcp.yaml", &with(&only));
-    server.logs("took over");
+    server.logs("configuration reloaded");
     assert_eq!(client.refreshes(), 200);
     client.logs_in();
     server.stop();

@@ -194,11 +194,11 @@ fn a_reload_keeps_sessions_rotates_keys_and_refuses_wrong_ones_whole() {
     let kids = || get(port, "/.well-known/jwks.json")["keys"].as_array().unwrap().len();
     assert_eq!(kids(), 1);
     server.signal("HUP");
-    server.logs("took over");
+    server.logs("configuration reloaded");
     assert_eq!(call(port, &client, "a_x").status, 200);
 
     folder.write("vmcp.yaml", &with(&format!("{second}, {first}"), ""));
-    server.logs("took over");
+    server.logs("configuration reloaded");
     assert_eq!(kids(), 2);
     assert_eq!(call(port, &client, "a_x").status, 200);
     let before = client.access.clone();
@@ -212,7 +212,7 @@ fn a_reload_keeps_sessions_rotates_keys_and_refuses_wrong_ones_whole() {
     server.logs("authServer.signingKeySecretRefs[0].file");
     assert_eq!((kids(), call(port, &client, "a_x").status), (2, 200));
     folder.write("two.pem", &signing_key());
-    server.logs("took over");
+    server.logs("configuration reloaded");
     assert_eq!((kids(), call(port, &client, "a_x").status), (2, 401));
     assert_eq!(client.refreshes(), 200);
     assert_eq!(call(port, &client, "a_x").status, 200);

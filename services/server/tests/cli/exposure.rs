@@ -70,7 +70,7 @@ fn the_host_of_the_resource_needs_no_flag() {
         assert_eq!(status(port, host), expected, "{host}");
     }
     folder.write("vmcp.yaml", &section("tools.example.com"));
-    server.logs("took over the changed configuration");
+    server.logs("configuration reloaded");
     for (host, expected) in [("tools.example.com", 200), ("mcp.example.com", 403)] {
         assert_eq!(status(port, host), expected, "{host}");
     }

@@ -159,7 +159,7 @@ fn policies_decide_what_is_seen_and_done_and_a_wrong_one_is_not_taken_over() {
     }
     folder.write("vmcp.yaml", &with("'permit(principal);'"));
     server.signal("HUP");
-    server.logs("is not used");
+    server.logs("failed to reload");
     assert_eq!(list(&alice), ["a_x"]);
     let entities = r#"[{"uid": {"type": "Group", "id": "ops"}, "attrs": {}, "parents":
         [{"type": "Group", "id": "staff"}]}]"#;
@@ -167,7 +167,7 @@ fn policies_decide_what_is_seen_and_done_and_a_wrong_one_is_not_taken_over() {
     let authz = format!("  authz: {{type: cedar, policies: [{staff}{entities}'}}\n");
     folder.write("vmcp.yaml", &file(&backend, &(issuer.section("") + &authz)));
     server.signal("HUP");
-    server.logs("took over");
+    server.logs("configuration reloaded");
     assert_eq!(list(&bob), ["a_x", "a_y"]);
     assert!(list(&alice).is_empty());
 }
@@ -183,7 +183,7 @@ fn policies_that_speak_of_the_server_follow_when_its_name_changes() {
     let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text_of), &[]);
     assert!(Stateful::open(port).tools().is_empty());
     folder.write("vmcp.yaml", &text_of.replacen("name: x", "name: new", 1));
-    server.logs("took over");
+    server.logs("configuration reloaded");
     assert_eq!(Stateful::open(port).tools(), ["a_x"]);
 }
 

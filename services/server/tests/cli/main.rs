@@ -20,6 +20,7 @@ mod init;
 mod inspect;
 mod issuer;
 mod keeper;
+mod log;
 mod login;
 mod mcp;
 mod outgoing;

@@ -31,7 +31,7 @@ fn a_changed_file_is_taken_over_within_two_seconds() {
     assert_eq!(Stateless(port).tools(), ["a_x"]);
     let changed = SystemTime::now();
     folder.write("vmcp.yaml", &configuration(&["a", "bee"], &backend));
-    server.logs("took over the changed configuration");
+    server.logs("configuration reloaded");
     assert!(changed.elapsed().unwrap() < Duration::from_secs(2));
     assert_eq!(Stateless(port).tools(), ["a_x", "bee_x"]);
     assert_eq!(outcome(port)["reloads"], 1);
@@ -43,7 +43,7 @@ fn a_broken_file_is_refused_and_said_in_the_status_until_it_is_mended() {
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = Running::serve(&file, &[]);
     folder.write("vmcp.yaml", "name: x\nbackend: []\n");
-    server.logs("the changed configuration is not used");
+    server.logs("failed to reload the configuration");
     // The log is written first.
     let mut status = outcome(port);
     while status["refused_reloads"] != 1 {
@@ -53,7 +53,7 @@ fn a_broken_file_is_refused_and_said_in_the_status_until_it_is_mended() {
     assert!(error.contains("line 2: backend: found an unknown key"), "{error}");
     assert_eq!(Stateless(port).tools(), ["a_x"]);
     folder.write("vmcp.yaml", &configuration(&["a"], &backend));
-    server.logs("took over the changed configuration");
+    server.logs("configuration reloaded");
     while outcome(port)["last_error"] != Value::Null {}
 }
 
@@ -63,7 +63,7 @@ fn sighup_reloads_without_waiting_for_the_next_look() {
     let file = folder.write("vmcp.yaml", &configuration(&["a"], &backend));
     let (server, port) = Running::serve(&file, &[]);
     server.signal("HUP");
-    server.logs("took over the changed configuration");
+    server.logs("configuration reloaded");
     while outcome(port)["reloads"] != 1 {}
 }
 
@@ -75,11 +75,11 @@ fn retries_reload_that_failed_for_a_passing_reason() {
     let log = folder.path("later/audit.jsonl");
     let audit = format!("audit: {{enabled: true, logFile: \"{log}\"}}\n");
     folder.write("vmcp.yaml", &(configuration(&["a", "bee"], &backend) + &audit));
-    server.logs("the changed configuration is not used");
+    server.logs("failed to reload the configuration");
     assert_eq!(Stateless(port).tools(), ["a_x"]);
     // The file stays as it is.
     std::fs::create_dir(folder.path("later")).unwrap();
-    server.logs("took over the changed configuration");
+    server.logs("configuration reloaded");
     assert_eq!(Stateless(port).tools(), ["a_x", "bee_x"]);
     assert_eq!(outcome(port)["refused_reloads"], 1, "a retry is no further refusal");
 }
@@ -102,7 +102,7 @@ fn a_secret_that_is_changed_in_its_place_is_taken_over_without_a_signal() {
     let (server, port) = Running::serve(&path, &[]);
     let first = kid(port);
     folder.write("key.pem", &signing_key());
-    server.logs("took over the changed configuration");
+    server.logs("configuration reloaded");
     let second = kid(port);
     assert_ne!(first, second);
     // What cannot be a key is refused, and the one that is there stays.
@@ -112,7 +112,7 @@ fn a_secret_that_is_changed_in_its_place_is_taken_over_without_a_signal() {
     std::fs::remove_file(&key).unwrap();
     server.logs("authServer.signingKeySecretRefs[0].file");
     folder.write("key.pem", &signing_key());
-    server.logs("took over the changed configuration");
+    server.logs("configuration reloaded");
     assert_ne!(kid(port), second);
 }
 
@@ -132,6 +132,6 @@ fn a_mounted_secret_that_changes_by_a_swapped_link_is_taken_over() {
     let first = kid(port);
     symlink("..2", at("..data_tmp")).unwrap();
     std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
-    server.logs("took over the changed configuration");
+    server.logs("configuration reloaded");
     assert_ne!(kid(port), first);
 }

@@ -1,0 +1,111 @@
+//! The log: formats, levels, and a line for what an operator has to know.
+
+use serde_json::{Value, json};
+
+use crate::backend::Backend;
+use crate::mcp::{Stateful, Stateless};
+use crate::program::{Folder, Running};
+
+fn configuration(backends: &[(&str, &Backend)], rest: &str) -> String {
+    let one = |(name, backend): &(&str, &Backend)| {
+        format!("- {{name: {name}, url: \"{}\", transport: streamable-http}}\n", backend.url())
+    };
+    let backends: String = backends.iter().map(one).collect();
+    format!("name: x\nincomingAuth: {{type: anonymous}}\nbackends:\n{backends}{rest}")
+}
+
+fn json_line(line: &str) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+}
+
+#[test]
+fn start_says_what_runs_where() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
+    let gone = "- {name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n";
+    let rest = "operational: {failureHandling: {partialFailureMode: best_effort}}\n";
+    let text = configuration(&[("a", &backend)], &format!("{gone}{rest}"));
+    let file = folder.write("vmcp.yaml", &text);
+    let (server, port) = Running::serve(&file, &[]);
+    let line = json_line(&server.logs("\"started\""));
+    assert_eq!(line["endpoint"], format!("http://127.0.0.1:{port}/mcp"));
+    assert_eq!(line["configuration"], file);
+    assert_eq!(line["backends"], "1 of 2 ready");
+    assert_eq!(line["tools"], 2);
+    assert_eq!(line["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn a_failed_call_is_one_line() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let rest = "outgoingAuth: {source: inline, default: {type: header_injection, headerInjection: \
+                {headerName: Authorization, headerValue: Bearer canary}}}\n";
+    let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], rest));
+    let (server, port) = Running::serve(&file, &[]);
+    let session = Stateful::open(port);
+    session.call("a_x", &json!({}));
+    session.call("nothing", &json!({}));
+    backend.refuses("canary");
+    let answer = session.call("a_x", &json!({}));
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    let (_, log) = server.stop();
+    assert!(!log.contains("canary"), "{log}");
+    let lines: Vec<_> =
+        log.lines().filter(|line| line.contains("request failed")).map(json_line).collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    assert_eq!(
+        (&lines[0]["name"], &lines[0]["refused_by"]),
+        (&json!("nothing"), &json!("aggregate"))
+    );
+    assert_eq!((&lines[0]["code"], &lines[0]["level"]), (&json!(-32602), &json!("WARN")));
+    assert_eq!((&lines[1]["name"], &lines[1]["refused_by"]), (&json!("a_x"), &json!("backend")));
+    assert_eq!((&lines[1]["backend"], &lines[1]["method"]), (&json!("a"), &json!("tools/call")));
+    assert!(lines[1]["duration_ms"].is_u64() && lines[1]["error"].is_string(), "{}", lines[1]);
+}
+
+#[test]
+fn an_open_circuit_is_one_line() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let rest = "operational: {failureHandling: {circuitBreaker: {enabled: true, failureThreshold: 2, timeout: 1m}}}\n";
+    let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], rest));
+    let (server, port) = Running::serve(&file, &[]);
+    assert_eq!(Stateless(port).tools(), ["a_x"]);
+    backend.breaks(true);
+    for _ in 0..4 {
+        Stateless(port).ask("tools/call", &json!({"name": "a_x", "arguments": {}}));
+    }
+    let (_, log) = server.stop();
+    let opened: Vec<_> =
+        log.lines().filter(|line| line.contains("circuit_changed")).map(json_line).collect();
+    assert_eq!(opened.len(), 1, "{log}");
+    assert_eq!((&opened[0]["backend"], &opened[0]["to"]), (&json!("a"), &json!("open")));
+    assert!(log.contains("\"refused_by\":\"breaker\""), "{log}");
+}
+
+#[test]
+fn debug_shows_each_request_and_reload_its_changes() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], ""));
+    let (server, port) = Running::serve(&file, &[]);
+    Stateless(port).tools();
+    let debug =
+        configuration(&[("a", &backend), ("b", &backend)], "operational: {logLevel: debug}\n");
+    folder.write("vmcp.yaml", &debug);
+    let line = json_line(&server.logs("configuration reloaded"));
+    assert_eq!(line["changes"], "operational, backend b added");
+    Stateless(port).tools();
+    let line = json_line(&server.logs("\"request\""));
+    assert_eq!((&line["method"], &line["status"]), (&json!("tools/list"), &json!(200)));
+}
+
+#[test]
+fn format_and_filter_are_chosen() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x"]));
+    let file = folder.write("vmcp.yaml", &configuration(&[("a", &backend)], ""));
+    let (server, _) = Running::serve(&file, &["--log-format", "text"]);
+    let line = server.logs("started");
+    assert!(!line.starts_with('{') && !line.contains('\u{1b}') && line.contains("INFO"), "{line}");
+    let debug = [("RUST_LOG", "info,vmcp=debug")];
+    let (server, port) = Running::serve_with(&file, &[], &debug);
+    Stateless(port).tools();
+    server.logs("\"request\"");
+}
