@@ -60,13 +60,13 @@ impl Outcome {
 
     /// Whether a backend that works may answer so: it is told, and no error. What is asked in the gateway's own
     /// name is whether it is there, which a refusal shows. Neither its stream nor the end of a session needs to
-    /// be had (MCP 2025-11-25, Streamable HTTP).
+    /// be had (MCP 2025-11-25, Streamable HTTP). Under an open circuit, the gateway's own attempts are refused by itself.
     #[must_use]
     pub fn is_expected(&self) -> bool {
         match self.fault {
             Fault::Status(405) => self.own || matches!(self.verb, "GET" | "DELETE"),
             Fault::Status(408 | 429) => false,
-            Fault::Status(400..500) | Fault::Code(_) => self.own,
+            Fault::Status(400..500) | Fault::Code(_) | Fault::CIRCUIT_OPEN => self.own,
             _ => false,
         }
     }
@@ -88,6 +88,8 @@ impl Fault {
     pub const TOOL: Self = Self::Word("tool_error");
     /// Whoever asked did not wait for the end.
     pub const CANCELLED: Self = Self::Word("cancelled");
+    /// The circuit to the backend was open: nothing was sent.
+    pub const CIRCUIT_OPEN: Self = Self::Word("circuit_open");
     /// No answer came, or its body broke off.
     pub const BROKEN: Self = Self::Word("broken");
 
@@ -100,5 +102,17 @@ impl Fault {
             Self::Status(status) => Some(status.to_string()),
             Self::Word(word) => Some(word.to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_attempts_under_an_open_circuit_are_expected() {
+        let outcome = |own| Outcome { fault: Fault::CIRCUIT_OPEN, own, ..Outcome::default() };
+        assert!(outcome(true).is_expected());
+        assert!(!outcome(false).is_expected());
     }
 }

@@ -89,7 +89,14 @@ impl Attributes {
         let scheme = uri.scheme_str().unwrap_or("http");
         self.add("http.request.method", "http.method", method.as_str());
         self.add("url.scheme", "http.scheme", scheme);
-        self.add("server.address", "http.host", host);
+        let (address, port) = address_and_port(host);
+        self.add("server.address", "", address);
+        if let Some(port) = port {
+            self.list.push(KeyValue::new("server.port", i64::from(port)));
+        }
+        if self.legacy {
+            self.add("http.host", "", host);
+        }
         self.add("http.route", "", route.unwrap_or_default());
         if mcp {
             self.add("url.path", "http.target", uri.path());
@@ -202,5 +209,33 @@ fn cut(value: &str) -> String {
     match value.char_indices().find(|(at, char)| at + char.len_utf8() > MAX_VALUE) {
         Some((at, _)) => format!("{}...", &value[..at]),
         None => value.to_owned(),
+    }
+}
+
+/// Splits a host into its name or address, an IPv6 one without brackets, and its port.
+fn address_and_port(host: &str) -> (&str, Option<u16>) {
+    let (address, rest) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or((rest, "")),
+        None => host.split_once(':').map_or((host, ""), |(name, _)| (name, &host[name.len()..])),
+    };
+    (address, rest.strip_prefix(':').and_then(|port| port.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_not_part_of_the_address() {
+        for (host, expected) in [
+            ("gateway", ("gateway", None)),
+            ("gateway:4483", ("gateway", Some(4483))),
+            ("[::1]:4483", ("::1", Some(4483))),
+            ("[::1]", ("::1", None)),
+            ("gateway:http", ("gateway", None)),
+            ("", ("", None)),
+        ] {
+            assert_eq!(address_and_port(host), expected, "{host}");
+        }
     }
 }

@@ -29,6 +29,8 @@ pub struct Telemetry(Arc<Inner>);
 struct Inner {
     tracer: Option<SdkTracerProvider>,
     meter: SdkMeterProvider,
+    /// Whether anything reads metrics. Without it, instruments cannot be made.
+    is_read: bool,
     recorder: Recorder,
     service_name: String,
     scrape: Option<Scrape>,
@@ -58,6 +60,7 @@ impl Telemetry {
         Self(Arc::new(Inner {
             tracer: None,
             meter: SdkMeterProvider::default(),
+            is_read: false,
             recorder,
             service_name: String::new(),
             scrape: None,

@@ -49,4 +49,21 @@ async fn no_secret_is_logged_when_a_collector_refuses_or_is_gone() {
     let text = log.text();
     assert!(!text.contains("canary"), "{text}");
     assert!(text.contains("opentelemetry"), "nothing is logged at all: {text}");
+    traces_alone(&log);
+}
+
+/// No instrument can be made where nothing reads metrics: that is no error.
+fn traces_alone(log: &Log) {
+    let client = tower::service_fn(|_: Request<Body>| async {
+        Ok::<_, BoxError>(Response::new(Full::<Bytes>::default()))
+    });
+    let settings = Settings {
+        endpoint: Some(Endpoint::new("otel:4318", false).unwrap()),
+        sampling: Some(SamplingRatio::try_from(1.0).unwrap()),
+        ..Settings::default()
+    };
+    let telemetry = Telemetry::builder(settings).otlp(client).unwrap().build().unwrap();
+    telemetry.observe(&vmcp_metrics::names::EXPORT_FAILURES, || 0);
+    let text = log.text();
+    assert!(!text.contains("InstrumentCreationFailed"), "{text}");
 }

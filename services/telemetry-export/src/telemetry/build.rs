@@ -128,7 +128,7 @@ impl Builder {
             legacy_attributes: settings.legacy_attributes,
         });
         let tracer = tracer.map(|(provider, _)| provider);
-        let inner = Inner { tracer, meter, recorder, service_name, scrape };
+        let inner = Inner { tracer, meter, is_read: metrics_go, recorder, service_name, scrape };
         let telemetry = Telemetry(Arc::new(inner));
         telemetry.observe(&names::EXPORT_FAILURES, move || failures.load(Ordering::Relaxed));
         Ok(telemetry)

@@ -41,6 +41,9 @@ impl Telemetry {
         metric: &Metric,
         read: impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static,
     ) {
+        if !self.0.is_read {
+            return;
+        }
         let meter = self.meter();
         // The meter keeps the callbacks; the instruments' handles have no use.
         match metric.kind {
