@@ -68,6 +68,10 @@ fuzz seconds="60":
 properties cases="5000":
     PROPTEST_CASES={{ cases }} VMCP_TEST_SKIP_REAL=1 cargo test --workspace --lib
 
+# Drive the aggregating service at random for some seconds, and look for what is left without an owner
+soak seconds="600":
+    VMCP_SOAK_SECONDS={{ seconds }} cargo test --release -p vmcp-aggregate --test gateway -- random --nocapture
+
 # Check each crate alone: the layers with each feature and what they show, the others with their own features
 each-crate:
     cargo test -p vmcp-tests --test alone

@@ -20,6 +20,8 @@ mod health;
 mod long;
 #[path = "gateway/own.rs"]
 mod own;
+#[path = "gateway/random.rs"]
+mod random;
 #[path = "gateway/script.rs"]
 mod script;
 #[path = "gateway/tasks.rs"]

@@ -339,6 +339,33 @@ async fn unanswered_question_cancels_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn suspended_call_that_was_answered_is_not_cancelled() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        for returns in [true, false] {
+            let mut pair = paired(STATELESS, wire).await;
+            let response = pair.client.begin(7, "t");
+            let mut pending = pair.calls.recv().await.unwrap();
+            pending.say(&question("q"));
+            let asked = messages(&response.await.unwrap()).pop().unwrap();
+            sleep(Duration::from_secs(60)).await;
+            // The backend does not wait for the user any longer.
+            pending.answer(&done());
+            sleep(Duration::from_secs(1)).await;
+            if returns {
+                let params = json!({"name": "be_t", "arguments": {}, "inputResponses": {},
+                    "requestState": asked["result"]["requestState"]});
+                let said = pair.client.request(&json!(8), "tools/call", params).await;
+                let said = text(said.into_body()).await;
+                assert!(said.contains("\"content\""), "{wire:?}: {said}");
+            }
+            sleep(Duration::from_secs(700)).await;
+            assert_eq!(pair.backend.cancellations(), [""; 0], "{wire:?} {returns}");
+            assert_eq!(pair.gateway.report().parked_calls, 0);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn question_of_vanished_session_client_expires() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let mut pair = paired(STATEFUL, wire).await;

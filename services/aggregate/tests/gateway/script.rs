@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{Around, BackendService, BackendSettings, Sharing, Transport};
@@ -32,6 +33,9 @@ pub(crate) enum Wire {
     Sse,
 }
 
+/// When a call was answered.
+type AnsweredAt = Arc<Mutex<Option<Instant>>>;
+
 /// A backend that answers handshakes and lists by itself, and hands calls to the test.
 pub(crate) struct ScriptedBackend {
     pub(crate) name: &'static str,
@@ -48,6 +52,11 @@ pub(crate) struct ScriptedBackend {
     pub(crate) is_away: AtomicBool,
     calls: UnboundedSender<PendingCall>,
     serial: AtomicU64,
+    began: Instant,
+    /// Each call by session and id, with the time of its answer.
+    record: Mutex<BTreeMap<(String, String), AnsweredAt>>,
+    /// One clone for each request and open stream.
+    in_flight: Arc<()>,
 }
 
 /// A request that waits for the test's answer. Dropped, it is never answered.
@@ -55,6 +64,9 @@ pub(crate) struct PendingCall {
     pub(crate) session: String,
     pub(crate) message: Value,
     reply: Reply,
+    in_flight: Weak<()>,
+    /// When it was answered.
+    answered: AnsweredAt,
 }
 
 enum Reply {
@@ -64,7 +76,7 @@ enum Reply {
 }
 
 /// Frames that a test sends.
-struct Frames(UnboundedReceiver<Bytes>);
+struct Frames(UnboundedReceiver<Bytes>, #[expect(dead_code, reason = "counts")] Option<Arc<()>>);
 
 impl http_body::Body for Frames {
     type Data = Bytes;
@@ -112,14 +124,14 @@ fn whole(message: &Value) -> Response<Body> {
 }
 
 impl PendingCall {
-    /// Sends a message on the call's stream, which the first one opens.
+    /// Sends a message on the call's stream, which the first one opens: whether that is open.
     pub(crate) fn say(&mut self, message: &Value) -> bool {
         let event = event(message);
         match std::mem::replace(&mut self.reply, Reply::Over) {
             Reply::Head(head) => {
                 let (sender, receiver) = unbounded_channel();
                 _ = sender.send(event);
-                let body = Body::wrap(Frames(receiver));
+                let body = Body::wrap(Frames(receiver, self.in_flight.upgrade()));
                 self.reply = Reply::Stream(sender);
                 head.send(respond(200, "text/event-stream", body)).is_ok()
             }
@@ -145,23 +157,37 @@ impl PendingCall {
     /// Answers with a result: as JSON while no stream is open.
     pub(crate) fn answer(mut self, result: &Value) -> bool {
         let message = self.outcome("result", result);
-        match std::mem::replace(&mut self.reply, Reply::Over) {
+        let sent = match std::mem::replace(&mut self.reply, Reply::Over) {
             Reply::Head(head) => head.send(whole(&message)).is_ok(),
             Reply::Stream(stream) => stream.send(event(&message)).is_ok(),
             Reply::Over => false,
+        };
+        self.note_answer(sent);
+        sent
+    }
+
+    fn note_answer(&self, sent: bool) {
+        if sent {
+            *self.answered.lock().unwrap() = Some(Instant::now());
         }
     }
 
     /// Answers with an HTTP status alone.
-    pub(crate) fn refuse(self, code: u16) {
-        let Reply::Head(head) = self.reply else { panic!("the answer has begun") };
-        _ = head.send(respond(code, "text/plain", Body::empty()));
+    pub(crate) fn refuse(mut self, code: u16) {
+        let reply = std::mem::replace(&mut self.reply, Reply::Over);
+        let Reply::Head(head) = reply else { panic!("the answer has begun") };
+        self.note_answer(head.send(respond(code, "text/plain", Body::empty())).is_ok());
     }
 
     /// Answers with this body, of which the length is not told.
     pub(crate) fn respond(self, code: u16, media: &'static str, body: Body) {
         let Reply::Head(head) = self.reply else { panic!("the answer has begun") };
         _ = head.send(respond(code, media, body));
+    }
+
+    /// Whether a stream is open, or the answer is sent.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(self.reply, Reply::Head(_))
     }
 
     /// Whether the gateway has let go of the request.
@@ -181,7 +207,8 @@ impl ScriptedBackend {
     ) -> (Arc<Self>, UnboundedReceiver<PendingCall>) {
         let (calls, pending) = unbounded_channel();
         let offer = json!({"tools": [{"name": "t"}, {"name": "look", "annotations":
-            {"readOnlyHint": true}}], "resources": [{"uri": "x://r", "name": "r"}]});
+            {"readOnlyHint": true}}], "resources": [{"uri": "x://r", "name": "r"},
+            {"uri": format!("x://{name}"), "name": name}]});
         let backend = Self {
             name,
             wire,
@@ -193,6 +220,9 @@ impl ScriptedBackend {
             is_away: AtomicBool::new(false),
             calls,
             serial: AtomicU64::new(1),
+            began: Instant::now(),
+            record: Mutex::default(),
+            in_flight: Arc::default(),
         };
         (Arc::new(backend), pending)
     }
@@ -245,6 +275,18 @@ impl ScriptedBackend {
         sessions.values().flatten().filter(|stream| !stream.is_closed()).count()
     }
 
+    /// What was said in the sessions that nobody has ended.
+    pub(crate) fn said_in_open_sessions(&self) -> String {
+        let sessions = self.sessions.lock().unwrap();
+        let received = self.received.lock().unwrap();
+        let of_open = |it: &&Value| {
+            it["session"].as_str().is_some_and(|session| sessions.contains_key(session))
+        };
+        let said = received.iter().filter(of_open);
+        let said = said.filter(|it| !matches!(it["method"].as_str(), Some("ping" | "tools/list")));
+        said.map(Value::to_string).collect::<Vec<_>>().join("\n")
+    }
+
     /// Sessions that nobody has ended. One of HTTP+SSE ends with its stream.
     pub(crate) fn open_sessions(&self) -> usize {
         let sessions = self.sessions.lock().unwrap();
@@ -252,6 +294,42 @@ impl ScriptedBackend {
             self.wire != Wire::Sse || streams.iter().any(|stream| !stream.is_closed())
         };
         sessions.values().filter(open).count()
+    }
+
+    /// How many requests and streams are open.
+    pub(crate) fn in_flight(&self) -> usize {
+        Arc::strong_count(&self.in_flight) - 1
+    }
+
+    /// Calls with the times of their cancellations, and that of their answer.
+    pub(crate) fn outcomes(&self) -> Vec<(String, Vec<Duration>, Option<Duration>)> {
+        let cancelled = self.messages("notifications/cancelled");
+        let record = self.record.lock().unwrap();
+        let outcome = |((session, id), answered): (&(String, String), &AnsweredAt)| {
+            let cancels = cancelled.iter().filter(|it| {
+                let cancelled = it["params"]["requestId"].to_string();
+                it["session"] == **session && cancelled == *id
+            });
+            let at = |it: &Value| Duration::from_millis(it["at"].as_u64().unwrap());
+            let answered = answered.lock().unwrap().map(|at| at - self.began);
+            (format!("{session} {id}"), cancels.map(at).collect(), answered)
+        };
+        record.iter().map(outcome).collect()
+    }
+
+    /// Whether the question with this id was answered.
+    pub(crate) fn has_answer(&self, id: &str) -> bool {
+        self.received.lock().unwrap().iter().any(|it| it["method"].is_null() && it["id"] == id)
+    }
+
+    /// Forgets all sessions, and closes their streams.
+    pub(crate) fn forget_sessions(&self) {
+        self.sessions.lock().unwrap().clear();
+    }
+
+    /// Closes all streams for what belongs to no request.
+    pub(crate) fn cut_streams(&self) {
+        self.sessions.lock().unwrap().values_mut().for_each(Vec::clear);
     }
 
     /// Sends a message on all streams for what belongs to no request.
@@ -263,13 +341,18 @@ impl ScriptedBackend {
     }
 
     async fn serve(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError> {
-        if self.is_away.load(Ordering::Relaxed) {
-            return Err(NotSent::new("connection refused").into());
-        }
+        let _in_flight = Arc::clone(&self.in_flight);
         let header = request.headers().get("mcp-session-id");
         let header = header.map(|id| id.to_str().unwrap().to_owned());
         let posted = request.uri().query().and_then(|query| query.strip_prefix("s="));
         let session = posted.map(str::to_owned).or(header).unwrap_or_default();
+        if self.is_away.load(Ordering::Relaxed) {
+            if request.method() == Method::DELETE {
+                // More cannot be done for a session.
+                self.sessions.lock().unwrap().remove(&session);
+            }
+            return Err(NotSent::new("connection refused").into());
+        }
         match *request.method() {
             Method::GET => return Ok(self.stand(session)),
             Method::DELETE => {
@@ -281,7 +364,9 @@ impl ScriptedBackend {
             _ => {}
         }
         let bytes = request.into_body().collect().await?.to_bytes();
-        let message: Value = serde_json::from_slice(&bytes).unwrap();
+        let mut message: Value = serde_json::from_slice(&bytes).unwrap();
+        message["session"] = json!(session);
+        message["at"] = json!(u64::try_from(self.began.elapsed().as_millis()).unwrap());
         self.received.lock().unwrap().push(message.clone());
         let opens = message["method"] == "initialize";
         let known = self.sessions.lock().unwrap().contains_key(&session);
@@ -303,7 +388,11 @@ impl ScriptedBackend {
             _ = sender.send(format!("event: endpoint\ndata: /post?s={session}\n\n").into());
         }
         self.sessions.lock().unwrap().entry(session).or_default().push(sender);
-        respond(200, "text/event-stream", Body::wrap(Frames(receiver)))
+        respond(
+            200,
+            "text/event-stream",
+            Body::wrap(Frames(receiver, Some(Arc::clone(&self.in_flight)))),
+        )
     }
 
     /// The stream on which a session of HTTP+SSE is answered.
@@ -331,7 +420,16 @@ impl ScriptedBackend {
                 None => (Reply::Head(head), false),
             };
             let session = session.to_owned();
-            _ = self.calls.send(PendingCall { session, message, reply });
+            let answered = AnsweredAt::default();
+            let key = (session.clone(), message["id"].to_string());
+            self.record.lock().unwrap().insert(key, Arc::clone(&answered));
+            _ = self.calls.send(PendingCall {
+                session,
+                message,
+                reply,
+                answered,
+                in_flight: Arc::downgrade(&self.in_flight),
+            });
             if over {
                 return Ok(respond(202, "text/plain", Body::empty()));
             }

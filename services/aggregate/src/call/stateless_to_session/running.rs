@@ -1,5 +1,7 @@
 //! The call itself, which outlives the responses that it is answered with.
 
+use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep_until, timeout};
 use vmcp_core::{BoxError, Generation, Identity, Rejection, Trail};
 use vmcp_timeout::Hold;
+use vmcp_wire::sse::Event;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
 use super::super::session_to_stateless::needed;
@@ -41,6 +44,8 @@ pub(super) struct RunningCall {
     caller: Identity,
     live: Arc<Live>,
     events: Events,
+    /// Messages that came while the client was asked, and the end of the stream if that came too.
+    early: VecDeque<Result<Bytes, BoxError>>,
     /// The id that the backend was given, which is its progress token too.
     id: Bytes,
     /// The client's own progress token, as JSON.
@@ -86,6 +91,7 @@ impl RunningCall {
             caller: call.caller.identity().clone(),
             live,
             events,
+            early: VecDeque::new(),
             id: expected.id.clone(),
             token: bytes("progressToken"),
             capabilities: bytes(CAPABILITIES).unwrap_or_default(),
@@ -106,12 +112,12 @@ impl RunningCall {
         let mut asked: Vec<Asked> = Vec::new();
         // When the client is asked what has gathered by then.
         let mut round = Instant::now();
-        let mut next = Some(first);
+        self.early.push_back(Ok(first));
         loop {
-            let step = if let Some(message) = next.take() {
-                self.step(message, &outlet).await
-            } else {
-                tokio::select! {
+            let step = match self.early.pop_front() {
+                Some(Ok(message)) => self.step(message, &outlet).await,
+                Some(Err(error)) => Step::Over(Out::Failed(error)),
+                None => tokio::select! {
                     // What has come counts before who has gone.
                     biased;
                     () = sleep_until(round), if !asked.is_empty() => {
@@ -127,7 +133,7 @@ impl RunningCall {
                         None => Step::Over(Out::Failed(Failure::Ended.into())),
                     },
                     () = outlet.closed() => return,
-                }
+                },
             };
             match step {
                 Step::More => {}
@@ -253,9 +259,19 @@ impl RunningCall {
             // Nobody may come back for it once the token has expired that it was begun with.
             let token = left(&self.caller).unwrap_or(Duration::MAX);
             let patience = hub.limits.parked_for.min(token);
-            let resume = tokio::select! {
-                waited = timeout(patience, &mut place.resumed) => waited.ok().and_then(Result::ok),
-                () = ended(&self.caller) => None,
+            let caller = self.caller.clone();
+            let mut waiting = pin!(async {
+                tokio::select! {
+                    waited = timeout(patience, &mut place.resumed) => waited.ok()?.ok(),
+                    () = ended(&caller) => None,
+                }
+            });
+            let mut reads = true;
+            let resume = loop {
+                tokio::select! {
+                    resume = &mut waiting => break resume,
+                    event = self.events.next(), if reads => reads = self.keep_early(event),
+                }
             };
             let Some(resume) = resume else {
                 let expired = left(&self.caller).is_some_and(|left| left.is_zero());
@@ -278,9 +294,53 @@ impl RunningCall {
                     None => open.push(question),
                 }
             }
-            asked = open;
+            // A call that is over needs no more answers.
+            asked = if self.is_over() { Vec::new() } else { open };
         }
         Some(outlet)
+    }
+
+    /// Whether the call ended while the client was asked.
+    fn is_over(&self) -> bool {
+        match self.early.back() {
+            Some(Ok(message)) => matches!(scan(message), Ok(Envelope::Answer { .. })),
+            Some(Err(_)) => true,
+            None => false,
+        }
+    }
+
+    /// Keeps what the backend says while the client is asked. Whether there is more to read now.
+    fn keep_early(&mut self, event: Option<Result<Event, BoxError>>) -> bool {
+        let message = match event {
+            Some(Ok(event)) => event.data,
+            Some(Err(error)) => {
+                self.early.push_back(Err(error));
+                return false;
+            }
+            None => {
+                self.early.push_back(Err(Failure::Ended.into()));
+                return false;
+            }
+        };
+        match scan(&message) {
+            Ok(Envelope::Answer { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
+                // Whether or not the client comes back for it.
+                self.cancellation.disarm();
+                self.early.push_back(Ok(message));
+                false
+            }
+            Ok(Envelope::Notification { method, params }) => {
+                let method = method.read(&message).into_owned();
+                // The client has no stream now.
+                _ = self.notification(&method, &params, message);
+                true
+            }
+            Ok(Envelope::Request { .. }) => {
+                self.early.push_back(Ok(message));
+                self.early.len() < MOST_QUESTIONS
+            }
+            Ok(Envelope::Answer { .. }) | Err(_) => true,
+        }
     }
 
     /// Answers a question of the backend.
