@@ -18,22 +18,22 @@ use crate::settings::PartialFailure;
 /// The member of a list's `_meta` that names the backends which the list has nothing of, though they may have something.
 const INCOMPLETE: &str = "vmcp.dev/incomplete";
 
-/// What is wrong with a backend whose first offer is still on its way.
+/// The reason of a backend whose first offer is still on its way.
 const NOT_SAID: &str = "has not said yet what it offers";
 
 /// A backend that a list has nothing of, though it may have something.
-struct Gap {
+struct MissingBackend {
     backend: String,
     reason: String,
 }
 
-/// What a list is made of.
-struct Offered {
+/// The catalog that a list is cut out of, and the backends that are missing from it.
+struct ListSource {
     catalog: Arc<Everything>,
-    gaps: Vec<Gap>,
+    gaps: Vec<MissingBackend>,
 }
 
-impl Gap {
+impl MissingBackend {
     /// `reason` is in words about the backend, which they may begin with.
     fn new(link: &Link, reason: &str) -> Self {
         let subject = format!("backend {} ", link.name());
@@ -50,7 +50,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
         (Some(_), Some(text)) => Some(text.read(&call.message.bytes)),
         (Some(_), None) => return Err(Rejection::invalid_params("params.cursor must be a string")),
     };
-    let Offered { catalog, gaps } = offered(call).await?;
+    let ListSource { catalog, gaps } = offered(call).await?;
     let whole = catalog.list(kind);
     let page = match &call.admission {
         None => whole.page(kind, cursor.as_deref()),
@@ -70,7 +70,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
 }
 
 /// The answer that a page makes in the client's generation.
-fn framed(call: &Call, kind: Kind, page: Page, gaps: &[Gap]) -> Response<Body> {
+fn framed(call: &Call, kind: Kind, page: Page, gaps: &[MissingBackend]) -> Response<Body> {
     let mut head = Vec::with_capacity(256);
     head.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     head.extend_from_slice(&call.id());
@@ -118,14 +118,14 @@ fn framed(call: &Call, kind: Kind, page: Page, gaps: &[Gap]) -> Response<Body> {
 
 /// Appends the member that says what is missing. Policies judge single items, and those of a backend that is missing are
 /// not known: under policies no backend is named, and several are told like one.
-fn write_gaps(call: &Call, gaps: &[Gap], out: &mut Vec<u8>) {
+fn write_gaps(call: &Call, gaps: &[MissingBackend], out: &mut Vec<u8>) {
     quote(INCOMPLETE, out);
     if call.admission.is_some() {
         out.extend_from_slice(b":[{\"reason\":\"a backend is unavailable\"}]");
         return;
     }
     out.extend_from_slice(b":[");
-    for (index, Gap { backend, reason }) in gaps.iter().enumerate() {
+    for (index, MissingBackend { backend, reason }) in gaps.iter().enumerate() {
         let open: &[u8] = if index == 0 { b"{\"backend\":" } else { b",{\"backend\":" };
         out.extend_from_slice(open);
         quote(backend, out);
@@ -138,7 +138,7 @@ fn write_gaps(call: &Call, gaps: &[Gap], out: &mut Vec<u8>) {
 
 /// The catalog to list. Of a configuration that was replaced while the list waited, nobody fetches
 /// what is missing: the new one is looked at instead.
-async fn offered(call: &Call) -> Result<Offered, Rejection> {
+async fn offered(call: &Call) -> Result<ListSource, Rejection> {
     let (mut snapshot, generation) = (Arc::clone(&call.snapshot), call.generation());
     loop {
         let mut complete = snapshot.known_down(generation);
@@ -156,11 +156,11 @@ async fn offered(call: &Call) -> Result<Offered, Rejection> {
 }
 
 /// What everybody is offered together with what the caller alone is.
-async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<Offered, Rejection> {
+async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<ListSource, Rejection> {
     let generation = call.generation();
     let mut gaps = snapshot.gaps(generation);
     if !snapshot.per_caller {
-        return Ok(Offered { catalog: snapshot.catalog(generation), gaps });
+        return Ok(ListSource { catalog: snapshot.catalog(generation), gaps });
     }
     let seen = call.hub.seen_by(snapshot, &call.caller, call.cause());
     let seen = Box::pin(seen).await;
@@ -169,8 +169,8 @@ async fn own(call: &Call, snapshot: &Arc<Snapshot>) -> Result<Offered, Rejection
     if let Some((_, refusal)) = first {
         return Err(refusal.clone());
     }
-    gaps.extend(missing.iter().map(|(link, refusal)| Gap::new(link, refusal.message())));
-    Ok(Offered { catalog: Arc::clone(catalogs.of(generation)), gaps })
+    gaps.extend(missing.iter().map(|(link, refusal)| MissingBackend::new(link, refusal.message())));
+    Ok(ListSource { catalog: Arc::clone(catalogs.of(generation)), gaps })
 }
 
 /// Line ends in JSON stand between tokens only: a space does as well.
@@ -191,10 +191,10 @@ fn trouble(link: &Link) -> Option<String> {
 
 impl Snapshot {
     /// The backends that are missing from the lists of one generation.
-    fn gaps(&self, generation: Generation) -> Vec<Gap> {
+    fn gaps(&self, generation: Generation) -> Vec<MissingBackend> {
         let silent = self.links.iter().filter(|link| link.is_silent(generation));
         let gap = |link: &Arc<Link>| {
-            Gap::new(link, &trouble(link).unwrap_or_else(|| NOT_SAID.to_owned()))
+            MissingBackend::new(link, &trouble(link).unwrap_or_else(|| NOT_SAID.to_owned()))
         };
         silent.map(gap).collect()
     }

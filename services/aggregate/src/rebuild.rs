@@ -11,16 +11,16 @@ use crate::catalog::Conflict;
 use crate::hub::{FEW, Hub};
 use crate::session::lock;
 
-/// How long further changes are waited for before a catalog is made.
+/// The wait for further changes before a catalog is made.
 const GATHER_TIME: Duration = Duration::from_millis(5);
 
 /// The catalogs that were asked for and made.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuilds {
-    /// Held while a catalog is made or replaced, so that none overtakes a newer one: how many requests the last one that
-    /// was stored has satisfied.
+    /// The number of requests that the last catalog satisfied. Held while a catalog is made or replaced, so that none
+    /// overtakes a newer one.
     stored: tokio::sync::Mutex<u64>,
-    /// How many requests there were.
+    /// The number of requests so far.
     requested: AtomicU64,
     /// When the changes that are gathered now become a catalog: at one time, so that it is one timer.
     gathered: Mutex<Option<Instant>>,
@@ -32,7 +32,7 @@ impl Rebuilds {
         self.stored.lock().await
     }
 
-    /// Until when further changes are waited for.
+    /// Returns the end of the wait for further changes.
     fn gather(&self) -> Instant {
         let mut gathered = lock(&self.gathered);
         let now = Instant::now();

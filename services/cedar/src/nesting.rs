@@ -3,10 +3,10 @@
 /// The deepest nesting of a policy: operators in a row and around brackets, and [`BRACKET`] for each bracket.
 pub(crate) const MAX_NESTING: usize = 200;
 
-/// What a bracket counts: the parser descends through all levels of its grammar for one.
+/// The nesting of one bracket: the parser descends through all levels of its grammar for it.
 const BRACKET: usize = 4;
 
-/// What is between two brackets, as far as it has been read.
+/// The part between two brackets, as far as it has been read.
 #[derive(Default)]
 struct Group {
     /// Operators since the last comma or semicolon. Comparisons are left out: they cannot be chained.
@@ -41,7 +41,7 @@ impl Group {
     }
 }
 
-/// Returns how deeply `policies` nest at most. The text need not be Cedar: what is no policy is the parser's to refuse.
+/// Returns how deeply `policies` nest at most. The text need not be Cedar: the parser refuses other text.
 pub(crate) fn nesting(policies: &str) -> usize {
     let mut open = Vec::new();
     let mut group = Group::default();
@@ -88,7 +88,7 @@ pub(crate) fn nesting(policies: &str) -> usize {
     group.depth()
 }
 
-/// What follows a string, behind whose first quote `text` begins.
+/// Returns the text behind a string, whose first quote comes before `text`.
 fn behind_string(text: &[u8]) -> &[u8] {
     let mut escaped = false;
     let end = text.iter().position(|byte| {

@@ -112,7 +112,7 @@ fn by_generation<L, T: Clone>(
 
 /// Tools or prompts of one generation.
 #[derive(Clone)]
-struct Named<L> {
+struct NamedItems<L> {
     routes: Arc<Routes<L>>,
     list: Arc<List>,
 }
@@ -123,7 +123,7 @@ fn named<L: Clone>(
     rules: &Rules,
     kind: Kind,
     conflicts: &mut Vec<Conflict>,
-) -> ByGeneration<Named<L>> {
+) -> ByGeneration<NamedItems<L>> {
     let mut settling = Settling::new(parts, rules, kind);
     let won = settling.settle_all(conflicts);
     by_generation(parts, kind, |generation| {
@@ -138,7 +138,7 @@ fn named_in<L: Clone>(
     won: &[(Won, bool)],
     (kind, generation): (Kind, Generation),
     conflicts: &mut Vec<Conflict>,
-) -> Named<L> {
+) -> NamedItems<L> {
     let none: Arc<[ParamHeader]> = Arc::default();
     let mut listed = Vec::with_capacity(won.len());
     let mut size = 0;
@@ -171,7 +171,7 @@ fn named_in<L: Clone>(
     let list = List::new(listed.into_iter(), size, |name, (item, change), out| {
         define(item, name, change, out);
     });
-    Named { routes: Arc::new(routes), list: Arc::new(list) }
+    NamedItems { routes: Arc::new(routes), list: Arc::new(list) }
 }
 
 /// The arguments of a tool that travel in headers; `None` if that cannot be made out.
@@ -242,10 +242,10 @@ pub(super) fn prefix(rules: &Rules, backend: &str) -> String {
 }
 
 /// The URIs or templates of one backend, and whether it has them in one generation.
-type Own<'a, L> = (&'a L, Vec<(&'a str, bool)>);
+type OwnedUris<'a, L> = (&'a L, Vec<(&'a str, bool)>);
 
 /// Resources: a URI whose backend lacks it in this generation is not looked for elsewhere.
-fn resources<L: Clone>(all: Vec<Own<'_, L>>) -> HashMap<Box<str>, Option<L>> {
+fn resources<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> HashMap<Box<str>, Option<L>> {
     let mut owners = HashMap::with_capacity(all.iter().map(|(_, own)| own.len()).sum());
     for (link, own) in all {
         owners.extend(own.into_iter().map(|(uri, has)| (uri.into(), has.then(|| link.clone()))));
@@ -254,8 +254,8 @@ fn resources<L: Clone>(all: Vec<Own<'_, L>>) -> HashMap<Box<str>, Option<L>> {
 }
 
 /// Templates, in the order in which they are tried.
-fn templates<L: Clone>(all: Vec<Own<'_, L>>) -> Vec<(L, Vec<Box<str>>)> {
-    let each = |(link, own): Own<'_, L>| {
+fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Vec<(L, Vec<Box<str>>)> {
+    let each = |(link, own): OwnedUris<'_, L>| {
         let own = own.into_iter().filter(|(_, has)| *has);
         (link.clone(), own.map(|(template, _)| template.into()).collect())
     };
@@ -268,7 +268,7 @@ fn located<L, O>(
     parts: &[Part<'_, L>],
     kind: Kind,
     conflicts: &mut Vec<Conflict>,
-    owners: impl Fn(Vec<Own<'_, L>>) -> O,
+    owners: impl Fn(Vec<OwnedUris<'_, L>>) -> O,
 ) -> ByGeneration<(Arc<O>, Arc<List>)> {
     let mut first = BTreeMap::new();
     let mut owned: Vec<Vec<_>> = Vec::with_capacity(parts.len());

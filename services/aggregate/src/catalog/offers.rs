@@ -116,12 +116,12 @@ impl Offers {
         ByGeneration { stateful: of(Generation::Stateful), stateless: of(Generation::Stateless) }
     }
 
-    /// How many items there are.
+    /// The number of items.
     pub(crate) fn len(&self) -> usize {
         self.each().map(Offer::len).sum()
     }
 
-    /// How many bytes they take.
+    /// The number of bytes that they take.
     pub(crate) fn size(&self) -> usize {
         self.each().map(Offer::size).sum()
     }

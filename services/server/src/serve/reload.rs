@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The first and the longest pause before a reload is tried again that failed for a reason outside the file.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 
-/// Why a changed configuration is not used.
+/// The cause of a reload that failed.
 enum ReloadError {
     /// The file has to change.
     File(String),

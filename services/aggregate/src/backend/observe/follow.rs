@@ -22,7 +22,7 @@ use crate::backend::{Link, Status};
 use crate::catalog::{Kind, Offer, Offers};
 use crate::hub::Hub;
 
-/// How long the beginning of a stream is waited for before the first look at what a backend offers.
+/// The wait for the beginning of a stream before the first look at what a backend offers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The largest event of a notification stream, in bytes.
@@ -48,7 +48,7 @@ impl Observation<'_> {
         self.link.signal(self.generation())
     }
 
-    /// What is known of the offer.
+    /// The offer as it is known.
     fn known(&self) -> Offer {
         self.link
             .offers
