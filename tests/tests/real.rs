@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
 
+#[path = "real/apps.rs"]
+mod apps;
 #[path = "real/auth_server.rs"]
 mod auth_server;
 #[path = "real/aws_sts.rs"]

@@ -4,6 +4,7 @@
 //! what the request looks like in the backend's own names.
 
 pub(crate) mod answer;
+mod app;
 mod cancellation;
 mod complete;
 mod route;
@@ -110,11 +111,12 @@ impl Call {
         if let Some(trail) = &self.trail {
             trail.note_backend(&link.backend);
         }
+        let limit = self.hub.limits.held_bytes;
         let answered = match self.meet(link).await {
             Ok(generation) => self.try_both(Arc::clone(&target), generation).await,
             Err(error) => Err(NotSent::new(error).into()),
         };
-        answered.unwrap_or_else(|error| {
+        let response = answered.unwrap_or_else(|error| {
             tracing::debug!(backend = link.name(), %error, "a call failed");
             // The catalog may be another one. A backend that is slow still has the same, and that it answers a list says
             // nothing of its calls.
@@ -122,7 +124,9 @@ impl Call {
                 link.nudge();
             }
             Err(target.rejection(&error))
-        })
+        })?;
+        let Some(known) = &target.alias else { return Ok(response) };
+        Box::pin(app::rename_contents(response, &target, known, limit)).await
     }
 
     /// The generation to speak to a backend in; asked, if nobody has yet.

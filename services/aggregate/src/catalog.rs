@@ -1,6 +1,7 @@
 //! What all backends offer together: an immutable snapshot from which lists are served as bytes and
 //! names are routed.
 
+mod apps;
 mod combine;
 mod define;
 mod hints;
@@ -19,9 +20,11 @@ use std::sync::Arc;
 
 use vmcp_core::{Generation, Hints};
 
+use self::apps::UiResource;
 pub use self::combine::{Conflict, Hides};
 use self::template::matches;
 pub(crate) use self::{
+    apps::SCHEME as UI_SCHEME,
     combine::{Part, combine, contested, could_show, hidden_by, singular, wanted},
     define::literal as define_literal,
     hints::Told,
@@ -43,6 +46,10 @@ pub(crate) struct Catalog<L> {
     pub(crate) resources: Arc<HashMap<Box<str>, Option<L>>>,
     /// Those of each backend, in the order in which they are tried.
     pub(crate) templates: Arc<Vec<(L, Vec<Box<str>>)>>,
+    /// User interfaces of tools, by the URI that clients know. They go before resources and templates.
+    pub(crate) interfaces: Arc<HashMap<Box<str>, UiResource<L>>>,
+    /// What apps may call tools: the names that backends with user interfaces know, and those that clients know.
+    pub(crate) originals: Arc<HashMap<Box<str>, Vec<Box<str>>>>,
     pub(crate) lists: [Arc<List>; 4],
     pub(crate) instructions: Option<String>,
     /// Those of both generations.
@@ -85,6 +92,9 @@ impl<L: Clone> Catalog<L> {
 
     /// The backend that answers for a resource: the one that lists it, else the first that has a template which fits.
     pub(crate) fn resource(&self, uri: &str) -> Option<L> {
+        if let Some(interface) = self.interfaces.get(uri) {
+            return Some(interface.link.clone());
+        }
         if let Some(owner) = self.resources.get(uri) {
             return owner.clone();
         }
@@ -98,9 +108,20 @@ impl<L: Clone> Catalog<L> {
         self.templates.iter().find(|(_, templates)| fits(templates)).map(|(link, _)| link.clone())
     }
 
+    /// The backend's own URI of a user interface that clients know by another one.
+    pub(crate) fn own_uri(&self, uri: &str) -> Option<&str> {
+        self.interfaces.get(uri)?.own.as_deref()
+    }
+
+    /// Whether it is the user interface of a tool.
+    pub(crate) fn is_interface(&self, uri: &str) -> bool {
+        self.interfaces.contains_key(uri)
+    }
+
     /// Whether it is a template as it is listed.
     pub(crate) fn is_template(&self, uri: &str) -> bool {
         !self.resources.contains_key(uri)
+            && !self.is_interface(uri)
             && self.templates.iter().flat_map(|(_, all)| all).any(|template| **template == *uri)
     }
 

@@ -4,6 +4,8 @@
 
 #[path = "gateway/admission.rs"]
 mod admission;
+#[path = "gateway/apps.rs"]
+mod apps;
 #[path = "gateway/catalogs.rs"]
 mod catalogs;
 #[path = "gateway/cells.rs"]

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use vmcp_core::{BoxError, Generation, Hints, Item, ItemKind, Rejection, Verdict};
 use vmcp_wire::{Key, Span, Splice, find, unquote};
 
-use super::Call;
+use super::{Call, app};
 use crate::backend::Link;
 use crate::backend::failure::rejection_of;
-use crate::catalog::{ParamHeader, Route, Routes, Told, check_headers};
+use crate::catalog::{ParamHeader, Route, Routes, Told, UI_SCHEME, check_headers};
 use crate::hub::Everything;
 use crate::settings::Conflicts;
 
@@ -26,6 +26,8 @@ pub(crate) struct Target {
     pub(crate) headers: Arc<[ParamHeader]>,
     /// What a tool's server says that it does.
     hints: Told,
+    /// The URI of a user interface as the client knows it, as a JSON string literal, where the backend has another one.
+    pub(crate) alias: Option<Bytes>,
 }
 
 impl Target {
@@ -79,8 +81,8 @@ impl Target {
 
     fn look(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
         match method {
-            "tools/call" => Self::named(call, method, ItemKind::Tool, &all.tools),
-            "prompts/get" => Self::named(call, method, ItemKind::Prompt, &all.prompts),
+            "tools/call" => Self::named(call, method, ItemKind::Tool, all),
+            "prompts/get" => Self::named(call, method, ItemKind::Prompt, all),
             "completion/complete" => Self::completion(call, method, all),
             _ => Self::located(call, method, all),
         }
@@ -90,9 +92,10 @@ impl Target {
         call: &Call,
         method: &'static str,
         kind: ItemKind,
-        routes: &Routes<Arc<Link>>,
+        all: &Everything,
     ) -> Result<Self, Missing> {
         let message = &call.message;
+        let routes: &Routes<_> = if kind == ItemKind::Tool { &all.tools } else { &all.prompts };
         let Some(text) = message.text(Key::Name) else {
             return Err(refuse(format!("{method} needs params.name, a string")));
         };
@@ -100,16 +103,24 @@ impl Target {
             return Err(refuse("params.arguments must be an object"));
         }
         let name = text.read(&message.bytes);
-        let Some(route) = routes.get(&name).filter(|route| route.shown) else {
-            return Err(missing(call, kind, &name));
+        let route = routes.get(&name).filter(|route| route.shown);
+        let found = match route.map(|route| (&*name, route)) {
+            None if kind == ItemKind::Tool => {
+                app::tool(call, all, &name).map_err(Missing::Refused)?
+            }
+            found => found,
         };
+        let Some((known, route)) = found else { return Err(missing(call, kind, &name)) };
         if call.admission.is_some() {
-            let item = Item { kind, name: &name, hints: route.hints.get() };
+            let item = Item { kind, name: known, hints: route.hints.get() };
             admitted(call, &item, message.param(Key::Arguments))?;
         }
         if call.session.is_none() {
             check_headers(&route.headers, &call.headers, message.param(Key::Arguments))
                 .map_err(Missing::Refused)?;
+        }
+        if route.interface {
+            app::note_opened(call, &route.link);
         }
         Ok(Self::renamed(call, method, text.span, route))
     }
@@ -156,7 +167,17 @@ impl Target {
             .ok_or_else(|| refuse(format!("{method} needs params.uri, a string")))?;
         let uri: Cow<'_, str> = text.read(&message.bytes);
         let link = owner(call, ItemKind::Resource, &uri, all)?;
-        Ok(Self::kept(call, method, link, text.span.of(&message.bytes)))
+        let literal = text.span.of(&message.bytes);
+        if !uri.starts_with(UI_SCHEME) || !all.is_interface(&uri) {
+            return Ok(Self::kept(call, method, link, literal));
+        }
+        app::note_opened(call, &link);
+        let mut target = Self::kept(call, method, link, literal);
+        if let Some(own) = all.own_uri(&uri) {
+            target.alias = Some(target.literal);
+            (target.message, target.literal) = app::with_own_uri(&message.bytes, text.span, own);
+        }
+        Ok(target)
     }
 
     /// The message under the backend's own name.
@@ -176,13 +197,15 @@ impl Target {
             message,
             headers: Arc::clone(&route.headers),
             hints: route.hints.clone(),
+            alias: None,
         }
     }
 
     fn kept(call: &Call, method: &'static str, link: Arc<Link>, literal: &[u8]) -> Self {
         let message = call.message.bytes.clone();
         let literal = message.slice_ref(literal);
-        Self { link, method, literal, message, headers: Arc::default(), hints: Told::default() }
+        let (headers, hints) = (Arc::default(), Told::default());
+        Self { link, method, literal, message, headers, hints, alias: None }
     }
 
     /// What the client is told when the call failed. A tool is only said to be worth another try where it does no harm.

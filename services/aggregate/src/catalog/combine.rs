@@ -4,12 +4,14 @@
 //! conflicts are settled among what is shown; what is hidden takes the names that are left, so that
 //! a hidden tool never costs a shown one its name.
 
+use std::borrow::Cow;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use vmcp_core::{Generation, ItemKind};
 
+use super::apps::{Interfaces, Offered};
 use super::define::define;
 use super::hints::Told;
 use super::settle::{Settling, Won};
@@ -57,10 +59,12 @@ pub(crate) struct Part<'a, L> {
 /// name belongs to the same backend in both, also where that lacks what is called so.
 pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalogs<L> {
     let mut conflicts = Vec::new();
-    let tools = named(parts, rules, Kind::Tools, &mut conflicts);
-    let prompts = named(parts, rules, Kind::Prompts, &mut conflicts);
-    let resources = located(parts, Kind::Resources, &mut conflicts, resources);
-    let templates = located(parts, Kind::Templates, &mut conflicts, templates);
+    let (found, none) = (Interfaces::of(parts, rules, &mut conflicts), Interfaces::default());
+    let tools = named(parts, rules, (Kind::Tools, &found), &mut conflicts);
+    let prompts = named(parts, rules, (Kind::Prompts, &none), &mut conflicts);
+    let resources = located(parts, (Kind::Resources, &found), &mut conflicts, resources);
+    let templates = located(parts, (Kind::Templates, &none), &mut conflicts, templates);
+    let interfaces = Arc::new(found.routes(parts));
     let conflicts: Arc<[_]> = conflicts.into();
     let catalog = |generation| {
         let (tools, prompts) = (tools.of(generation), prompts.of(generation));
@@ -72,6 +76,8 @@ pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalog
             prompts: Arc::clone(&prompts.routes),
             resources: Arc::clone(&resources.0),
             templates: Arc::clone(&templates.0),
+            interfaces: Arc::clone(&interfaces),
+            originals: Arc::clone(&tools.originals),
             lists: lists.map(Arc::clone),
             instructions: instructions(parts, generation),
             conflicts: Arc::clone(&conflicts),
@@ -114,6 +120,7 @@ fn by_generation<L, T: Clone>(
 #[derive(Clone)]
 struct NamedItems<L> {
     routes: Arc<Routes<L>>,
+    originals: Arc<HashMap<Box<str>, Vec<Box<str>>>>,
     list: Arc<List>,
 }
 
@@ -121,13 +128,13 @@ struct NamedItems<L> {
 fn named<L: Clone>(
     parts: &[Part<'_, L>],
     rules: &Rules,
-    kind: Kind,
+    (kind, interfaces): (Kind, &Interfaces),
     conflicts: &mut Vec<Conflict>,
 ) -> ByGeneration<NamedItems<L>> {
     let mut settling = Settling::new(parts, rules, kind);
     let won = settling.settle_all(conflicts);
     by_generation(parts, kind, |generation| {
-        named_in(parts, &settling, &won, (kind, generation), conflicts)
+        named_in(parts, &settling, &won, (kind, generation, interfaces), conflicts)
     })
 }
 
@@ -136,13 +143,13 @@ fn named_in<L: Clone>(
     parts: &[Part<'_, L>],
     settling: &Settling<'_, L>,
     won: &[(Won, bool)],
-    (kind, generation): (Kind, Generation),
+    (kind, generation, interfaces): (Kind, Generation, &Interfaces),
     conflicts: &mut Vec<Conflict>,
 ) -> NamedItems<L> {
     let none: Arc<[ParamHeader]> = Arc::default();
     let mut listed = Vec::with_capacity(won.len());
     let mut size = 0;
-    let mut routes = Routes::with_capacity(won.len());
+    let (mut routes, mut originals) = (Routes::with_capacity(won.len()), HashMap::new());
     for (won, visible) in won {
         let (name, candidate) = (settling.names.get(won.name), &settling.candidates[won.candidate]);
         let Some(item) = *candidate.items.of(generation) else { continue };
@@ -162,16 +169,21 @@ fn named_in<L: Clone>(
         let (link, own) = (part.link.clone(), item.literal());
         if *visible {
             size += item.raw().len() - own.len() + name.len() + 2;
-            listed.push((name, (item, candidate.change)));
+            interfaces.enter_original(&mut originals, (candidate.part, item), name);
+            listed.push((name, (item, candidate)));
         }
         let hints = Told::new(item, candidate.change);
-        routes.add(name, Route { link, name: own, shown: *visible, hints, headers });
+        let interface = interfaces.has(item);
+        let route = Route { link, name: own, shown: *visible, hints, interface, headers };
+        routes.add(name, route);
     }
     routes.shrink_to_fit();
-    let list = List::new(listed.into_iter(), size, |name, (item, change), out| {
-        define(item, name, change, out);
+    let list = List::new(listed.into_iter(), size, |name, (item, candidate), out| {
+        let interface = interfaces.alias(candidate.part, item);
+        define(item, name, candidate.change, interface, out);
     });
-    NamedItems { routes: Arc::new(routes), list: Arc::new(list) }
+    let (routes, originals) = (Arc::new(routes), Arc::new(originals));
+    NamedItems { routes, originals, list: Arc::new(list) }
 }
 
 /// The arguments of a tool that travel in headers; `None` if that cannot be made out.
@@ -241,6 +253,9 @@ pub(super) fn prefix(rules: &Rules, backend: &str) -> String {
     }
 }
 
+/// The backends that have a URI, by that: first the one that answers.
+type Contenders = BTreeMap<String, Vec<String>>;
+
 /// The URIs or templates of one backend, and whether it has them in one generation.
 type OwnedUris<'a, L> = (&'a L, Vec<(&'a str, bool)>);
 
@@ -262,45 +277,60 @@ fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Vec<(L, Vec<Box<str>>)> {
     all.into_iter().map(each).collect()
 }
 
-/// Resources and templates: their URIs stay as they are, the first backend that has one answers. `owners` makes what
-/// says which backend that is.
+/// Resources and templates: their URIs stay as they are but for user interfaces of several backends, the first backend
+/// that has one answers. `owners` makes what says which backend that is.
 fn located<L, O>(
     parts: &[Part<'_, L>],
-    kind: Kind,
+    (kind, interfaces): (Kind, &Interfaces),
     conflicts: &mut Vec<Conflict>,
     owners: impl Fn(Vec<OwnedUris<'_, L>>) -> O,
 ) -> ByGeneration<(Arc<O>, Arc<List>)> {
     let mut first = BTreeMap::new();
     let mut owned: Vec<Vec<_>> = Vec::with_capacity(parts.len());
-    let mut twice: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let (mut twice, mut shown) = (Contenders::new(), Contenders::new());
     for (index, part) in parts.iter().enumerate() {
         let mut own = Vec::new();
-        each_item(part.offers, kind, |key, items| match first.entry(key) {
-            Entry::Vacant(place) => {
-                own.push((place.key().clone(), items));
-                place.insert((index, items));
+        let contend = |all: &mut Contenders, uri: Cow<'_, str>, first: usize| {
+            let first = || vec![parts[first].name.to_owned()];
+            all.entry(uri.into_owned()).or_insert_with(first).push(part.name.to_owned());
+        };
+        each_item(part.offers, kind, |key, items| {
+            let key = match interfaces.offered(index, &key) {
+                Offered::AsItIs => key,
+                Offered::As(alias) => Cow::Owned(alias.to_owned()),
+                Offered::Not(by) => return contend(&mut shown, key, by),
+            };
+            match first.entry(key) {
+                Entry::Vacant(place) => {
+                    own.push((place.key().clone(), items));
+                    place.insert((index, items));
+                }
+                Entry::Occupied(place) => contend(&mut twice, place.key().clone(), place.get().0),
             }
-            Entry::Occupied(place) => twice
-                .entry(place.key().clone().into_owned())
-                .or_insert_with(|| vec![parts[place.get().0].name.to_owned()])
-                .push(part.name.to_owned()),
         });
         owned.push(own);
     }
-    conflicts.extend(twice.into_iter().map(|(name, contenders)| Conflict {
-        kind: singular(kind),
-        name,
-        settled: format!("{} has it: it comes first in backends", contenders[0]),
-        contenders,
-    }));
+    for (all, reason) in [(twice, "it comes first in backends"), (shown, "its tools show it")] {
+        conflicts.extend(all.into_iter().map(|(name, contenders)| Conflict {
+            kind: singular(kind),
+            name,
+            settled: format!("{} has it: {reason}", contenders[0]),
+            contenders,
+        }));
+    }
     by_generation(parts, kind, |generation| {
         let listed: Vec<_> = first
             .iter()
             .filter_map(|(key, (_, items))| Some((&**key, (*items.of(generation))?)))
             .collect();
         let size = listed.iter().map(|(_, item)| item.raw().len()).sum();
-        let list =
-            List::new(listed.into_iter(), size, |_, item, out| out.extend_from_slice(item.raw()));
+        let list = List::new(listed.into_iter(), size, |key, item, out| {
+            if interfaces.is_empty() {
+                out.extend_from_slice(item.raw());
+            } else {
+                define(item, key, None, None, out);
+            }
+        });
         let all = parts.iter().zip(&owned).map(|(part, own)| {
             let own = own.iter().map(|(uri, items)| (&**uri, items.of(generation).is_some()));
             (&part.link, own.collect())

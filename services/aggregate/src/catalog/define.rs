@@ -3,13 +3,20 @@
 
 use vmcp_wire::{Span, Splice, find, members, quote};
 
-use super::Item;
+use super::{Item, apps};
 use crate::settings::Override;
 
-/// Appends an item as it is advertised under `name`.
-pub(crate) fn define(item: Item<'_>, name: &str, change: Option<&Override>, out: &mut Vec<u8>) {
+/// Appends an item as it is advertised under `name`, a tool with the URI of its user interface that clients know, if
+/// that is not its own.
+pub(crate) fn define(
+    item: Item<'_>,
+    name: &str,
+    change: Option<&Override>,
+    interface: Option<&str>,
+    out: &mut Vec<u8>,
+) {
     let (raw, at) = (item.raw(), item.at());
-    let Some(change) = change else {
+    if change.is_none() && interface.is_none() {
         let (before, behind) = (raw.get(..at.start as usize), raw.get(at.end as usize..));
         out.extend_from_slice(before.unwrap_or_default());
         if item.is(name) {
@@ -19,15 +26,18 @@ pub(crate) fn define(item: Item<'_>, name: &str, change: Option<&Override>, out:
         }
         out.extend_from_slice(behind.unwrap_or_default());
         return;
-    };
+    }
     let whole = Span { start: 0, end: u32::try_from(raw.len()).unwrap_or(u32::MAX) };
     let mut splice = Splice::new(raw);
     splice.replace(at, literal(name));
-    if let Some(description) = &change.description {
+    if let Some(description) = change.and_then(|change| change.description.as_ref()) {
         splice.set_member(whole, "description", &literal(description));
     }
-    if !change.annotations.is_empty() {
+    if let Some(change) = change.filter(|change| !change.annotations.is_empty()) {
         splice.set_member(whole, "annotations", &annotations(raw, change));
+    }
+    if let Some(uri) = interface {
+        apps::set_resource(&mut splice, raw, whole, &literal(uri));
     }
     out.extend_from_slice(&splice.finish());
 }
@@ -95,7 +105,7 @@ mod tests {
     fn defined(raw: &str, name: &str, change: Option<&Override>) -> String {
         let items = Items::of(Kind::Tools, &[raw]);
         let mut out = Vec::new();
-        define(items.iter().next().unwrap(), name, change, &mut out);
+        define(items.iter().next().unwrap(), name, change, None, &mut out);
         String::from_utf8(out).unwrap()
     }
 }

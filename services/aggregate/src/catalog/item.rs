@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 use vmcp_core::ItemKind;
 use vmcp_wire::{Entry, Listing, Span};
 
-use super::{hints, params};
+use super::{apps, hints, params};
 
 /// The four kinds of things that are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,6 +38,8 @@ pub(crate) struct Page {
     annotated: bool,
     /// Whether there may be hints in it of what tools do.
     hinted: bool,
+    /// Whether there may be user interfaces in it.
+    interfaces: bool,
 }
 
 /// Everything that one backend offers.
@@ -144,6 +146,11 @@ impl<'a> Item<'a> {
     pub(crate) fn hinted(self) -> bool {
         self.page.hinted
     }
+
+    /// Whether there may be a user interface in it.
+    pub(crate) fn may_have_interface(self) -> bool {
+        self.page.interfaces
+    }
 }
 
 impl Items {
@@ -158,7 +165,8 @@ impl Items {
         let pages = pages.into_iter().map(|listing| {
             let annotated = params::annotated(listing.text());
             let hinted = hints::hinted(listing.text());
-            Page { listing, annotated, hinted }
+            let interfaces = apps::has_interfaces(listing.text());
+            Page { listing, annotated, hinted, interfaces }
         });
         Self(pages.collect())
     }
@@ -170,6 +178,11 @@ impl Items {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Item<'_>> {
         let of = |page| move |entry: &Entry| Item { page, entry: *entry };
         self.0.iter().flat_map(move |page| page.listing.entries().iter().map(of(page)))
+    }
+
+    /// Whether there may be user interfaces in them.
+    pub(crate) fn may_have_interface(&self) -> bool {
+        self.0.iter().any(|page| page.interfaces)
     }
 
     /// Whether these are the same items, not only equal ones. Where there are none, they always are.

@@ -20,6 +20,8 @@ pub(crate) struct Route<L> {
     pub(crate) shown: bool,
     /// What its server says that it does, with what is overridden.
     pub(crate) hints: Told,
+    /// Whether the tool has a user interface.
+    pub(crate) interface: bool,
     /// The arguments that travel in headers too (`x-mcp-header`, MCP 2026-07-28).
     pub(crate) headers: Arc<[ParamHeader]>,
 }
@@ -87,7 +89,7 @@ mod tests {
         for number in 0..100_usize {
             let name = Bytes::from(format!("\"{number}\""));
             let (hints, headers) = (Told::default(), Arc::default());
-            let route = Route { link: number, name, shown: true, hints, headers };
+            let route = Route { link: number, name, shown: true, hints, interface: false, headers };
             routes.add(&format!("be_{number}"), route);
         }
         assert_eq!(routes.get("be_0").map(|route| route.link), Some(0));

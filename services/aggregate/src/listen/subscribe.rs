@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use http::Response;
 use vmcp_core::{Body, Rejection};
-use vmcp_wire::Key;
 
 use super::follow;
 use crate::backend::Speaks;
@@ -22,9 +21,7 @@ pub(crate) async fn subscribe(
     if let Some(trail) = &call.trail {
         trail.note_backend(&target.link.backend);
     }
-    let Some(uri) = call.message.text(Key::Uri).map(|uri| uri.read(&call.message.bytes)) else {
-        return Err(Rejection::invalid_params("params.uri must be a string"));
-    };
+    let uri = target.name();
     let upstream = session.upstream(&target.link);
     let wanted = method == "resources/subscribe";
     if !upstream.subscribe(&uri, wanted) {

@@ -1,5 +1,6 @@
 //! One client session's relation to one stateful backend: a session there, opened at its first use.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub(crate) struct Upstream {
     /// Held while the session is opened, so that it is opened once.
     opening: tokio::sync::Mutex<()>,
     extra: Mutex<Option<Box<Extra>>>,
+    /// Whether the session has opened a user interface of the backend (MCP Apps).
+    pub(crate) has_open_app: AtomicBool,
 }
 
 /// What few sessions need.
@@ -58,6 +61,7 @@ impl Upstream {
             live: ArcSwapOption::empty(),
             opening: tokio::sync::Mutex::const_new(()),
             extra: Mutex::new(None),
+            has_open_app: AtomicBool::new(false),
         }
     }
 

@@ -65,14 +65,17 @@ fn located(catalog: &Everything, kind: Kind) -> Placed<'_> {
     if kind == Kind::Resources {
         let resources = catalog.resources.iter();
         return resources
-            .filter_map(|(uri, link)| Some(place(uri, link.as_ref()?.name())))
+            .filter_map(|(uri, link)| {
+                let own = catalog.own_uri(uri).unwrap_or(uri).to_owned();
+                Some(((link.as_ref()?.name(), own), (&**uri, true)))
+            })
             .collect();
     }
     let templates = catalog.templates.iter();
     templates.flat_map(|(link, own)| own.iter().map(|uri| place(uri, link.name()))).collect()
 }
 
-/// URIs are nobody's to change and never hidden.
+/// URIs of templates stay as they are and are never hidden.
 fn place<'a>(uri: &'a str, backend: &'a str) -> ((&'a str, String), (&'a str, bool)) {
     ((backend, uri.to_owned()), (uri, true))
 }

@@ -291,7 +291,7 @@ impl Admit for Without {
     }
 }
 
-fn without(word: &'static str) -> Admission {
+pub(crate) fn without(word: &'static str) -> Admission {
     Admission::new(Without(word))
 }
 

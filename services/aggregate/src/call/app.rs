@@ -1,0 +1,150 @@
+//! What user interfaces of tools ask for (MCP Apps): an app runs at the client, and its requests look like those of any
+//! other part of the client.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::BodyExt;
+use vmcp_core::{Body, Item, ItemKind, Rejection};
+use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, scan, unquote};
+
+use super::{Call, Target};
+use crate::backend::Link;
+use crate::backend::ask::{Media, media};
+use crate::backend::failure::Failure;
+use crate::catalog::{Route, define_literal};
+use crate::hub::Everything;
+
+/// The most contents of a resource that are looked at.
+const MAX_CONTENTS: usize = 1024;
+
+/// A tool with the name that clients know.
+type Advertised<'a> = (&'a str, &'a Route<Arc<Link>>);
+
+/// Finds the tool that an app means by its backend's own name for it. Where several backends have such a tool, it is that
+/// of the only one whose user interface this session has opened: a guess could run a tool of another backend.
+pub(super) fn tool<'a>(
+    call: &Call,
+    all: &'a Everything,
+    own: &str,
+) -> Result<Option<Advertised<'a>>, Rejection> {
+    let Some(names) = all.originals.get(own) else { return Ok(None) };
+    let admission = call.admission.as_ref();
+    let candidates: Vec<_> = names
+        .iter()
+        .filter_map(|name| Some((&**name, all.tools.get(name)?)))
+        .filter(|(name, route)| {
+            let item = Item { kind: ItemKind::Tool, name, hints: route.hints.get() };
+            admission.is_none_or(|admission| admission.visible(&item))
+        })
+        .collect();
+    if let [] | [_] = candidates[..] {
+        return Ok(candidates.into_iter().next());
+    }
+    let open: Vec<_> =
+        candidates.iter().filter(|(_, route)| has_opened(call, &route.link)).collect();
+    if let [only] = open[..] {
+        return Ok(Some(*only));
+    }
+    let names: Vec<_> = candidates.iter().map(|(name, _)| *name).collect();
+    let own: String = own.chars().take(256).collect();
+    Err(Rejection::invalid_params(format!(
+        "several backends have a tool named {own}: call it {}",
+        names.join(" or ")
+    )))
+}
+
+/// Whether the session has opened a user interface of a backend. Requests without a session may be of several clients.
+fn has_opened(call: &Call, link: &Arc<Link>) -> bool {
+    let upstreams = call.session.as_ref().map(|session| session.upstreams()).unwrap_or_default();
+    let mut upstreams = upstreams.iter().filter(|upstream| Arc::ptr_eq(&upstream.link, link));
+    // Relaxed: no other memory depends on it.
+    upstreams.any(|upstream| upstream.has_open_app.load(Ordering::Relaxed))
+}
+
+/// Notes that a session opens a user interface of a backend: it calls a tool that has one, or reads one.
+pub(super) fn note_opened(call: &Call, link: &Arc<Link>) {
+    if let Some(session) = &call.session {
+        session.upstream(link).has_open_app.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Gives what was read the URI that the client knows, where the backend has another one of its own. What streams passes
+/// as it is.
+pub(super) async fn rename_contents(
+    response: Response<Body>,
+    target: &Target,
+    known: &[u8],
+    limit: usize,
+) -> Result<Response<Body>, Rejection> {
+    if !response.status().is_success() || media(response.headers()) != Media::Json {
+        return Ok(response);
+    }
+    let (parts, body) = response.into_parts();
+    let body = http_body_util::Limited::new(body, limit).collect().await.map_err(|error| {
+        let failure = if error.is::<http_body_util::LengthLimitError>() {
+            Failure::TooLarge { limit }.into()
+        } else {
+            error
+        };
+        target.rejection(&failure)
+    })?;
+    let message = renamed(body.to_bytes(), &target.name(), known);
+    Ok(Response::from_parts(parts, Body::from(message)))
+}
+
+/// The result of `resources/read` with `known`, a JSON string, in the place of each URI that is the backend's `own`.
+fn renamed(message: Bytes, own: &str, known: &[u8]) -> Bytes {
+    let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message) else {
+        return message;
+    };
+    let Some(contents) = find_span(&message, result, "contents") else { return message };
+    let mut splice = Splice::new(&message);
+    let mut all = elements(contents.of(&message));
+    let mut count = 0;
+    while let Some(content) = all.next().filter(|_| count < MAX_CONTENTS) {
+        count += 1;
+        let at = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
+        let start = contents.start + at(all.offset());
+        let content = Span { start, end: start + at(content.len()) };
+        let uri = find_span(&message, content, "uri").map(|uri| (uri, unquote(uri.of(&message))));
+        if let Some((uri, Some(name))) = uri
+            && name == own
+        {
+            splice.replace(uri, Cow::Owned(known.to_vec()));
+        }
+    }
+    splice.finish()
+}
+
+/// The request with the backend's own URI in the place of the one that the client knows, and that URI as JSON.
+pub(super) fn with_own_uri(message: &Bytes, uri: Span, own: &str) -> (Bytes, Bytes) {
+    let own = define_literal(own);
+    let mut splice = Splice::new(message);
+    splice.replace(uri, own.clone());
+    (splice.finish(), own.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renames_contents_of_that_uri_only() {
+        let read = |uri: &str| {
+            format!(
+                r#"{{"jsonrpc":"2.0","id":1,"result":{{"contents":[{{"uri":{uri},"text":"\"ui://own\""}}, {{"uri":"ui://else"}},7,{{"uri":7}}],"uri":"ui://own"}}}}"#
+            )
+        };
+        for own in ["\"ui://own\"", r#""ui:\/\/own""#] {
+            let message = renamed(read(own).into(), "ui://own", b"\"ui://k\\u006eown\"");
+            assert_eq!(message, read("\"ui://k\\u006eown\""));
+        }
+        let error =
+            Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}"#);
+        assert_eq!(renamed(error.clone(), "ui://own", b"\"\""), error);
+    }
+}

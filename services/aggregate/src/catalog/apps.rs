@@ -1,0 +1,244 @@
+//! User interfaces of tools (MCP Apps, `io.modelcontextprotocol/ui`): a `ui://` resource that a tool names is its own
+//! backend's, whatever others offer, and an app calls tools of its backend by the names that the backend knows.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write;
+
+use vmcp_wire::{Span, Splice, elements, find, find_span, unquote};
+
+use super::combine::{hides, singular, wanted};
+use super::{Conflict, Item, Kind, Part, each_item};
+use crate::settings::Rules;
+
+/// The URI scheme of user interfaces.
+pub(crate) const SCHEME: &str = "ui://";
+
+/// The beginning of the URIs that the gateway gives, where several backends have the same.
+const GIVEN: &str = "ui://vmcp/";
+
+/// The member of `_meta` that named a tool's resource before `ui` did.
+const FLAT: &str = "ui/resourceUri";
+
+/// The longest URI of a user interface, in bytes.
+const MAX_URI: usize = 2048;
+
+/// What a tool says of user interfaces.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ToolUi {
+    /// The resource that shows its results.
+    pub(super) resource: Option<String>,
+    /// Whether apps may call it.
+    pub(super) for_apps: bool,
+}
+
+/// A user interface of a backend, by the URI that clients know.
+#[derive(Clone, Debug)]
+pub(crate) struct UiResource<L> {
+    pub(crate) link: L,
+    /// The backend's own URI, where clients know another one.
+    pub(crate) own: Option<Box<str>>,
+}
+
+/// The user interfaces of all backends.
+#[derive(Debug, Default)]
+pub(super) struct Interfaces {
+    /// By the URI that clients know: the part that has it, and its own URI, if that is another one.
+    owners: BTreeMap<Box<str>, (usize, Option<Box<str>>)>,
+    /// By part and its own URI: the URI that clients know, if that is another one.
+    aliases: HashMap<(usize, Box<str>), Box<str>>,
+    /// The parts that have tools with a user interface.
+    parts: BTreeSet<usize>,
+}
+
+/// Under which URI a backend's resource is offered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Offered<'a> {
+    AsItIs,
+    /// Under this one.
+    As(&'a str),
+    /// Not at all: a tool of this part names it.
+    Not(usize),
+}
+
+/// Whether there may be user interfaces on a page of a list.
+pub(super) fn has_interfaces(page: &[u8]) -> bool {
+    // The second one: names can be written with escapes.
+    [&b"\"ui"[..], b"\\u"].iter().any(|sign| memchr::memmem::find(page, sign).is_some())
+}
+
+impl ToolUi {
+    /// Reads what a tool says; `None` if that is nothing.
+    pub(super) fn of(item: Item<'_>) -> Option<Self> {
+        if !item.may_have_interface() {
+            return None;
+        }
+        let meta = find(item.raw(), "_meta")?;
+        let (ui, flat) = (find(meta, "ui").filter(|ui| ui.starts_with(b"{")), find(meta, FLAT));
+        if ui.is_none() && flat.is_none() {
+            return None;
+        }
+        let resource = ui.and_then(|ui| find(ui, "resourceUri")).or(flat).and_then(unquote);
+        let resource = resource.filter(|uri| uri.starts_with(SCHEME) && uri.len() <= MAX_URI);
+        let for_apps = match ui.and_then(|ui| find(ui, "visibility")) {
+            None => true,
+            Some(visible) => elements(visible).filter_map(unquote).any(|by| by == "app"),
+        };
+        Some(Self { resource: resource.map(Into::into), for_apps })
+    }
+}
+
+impl Interfaces {
+    /// Finds the user interfaces of tools that clients may see. A URI that tools of several backends name stays with the
+    /// first of them in the order of the configuration.
+    pub(super) fn of<L>(
+        parts: &[Part<'_, L>],
+        rules: &Rules,
+        conflicts: &mut Vec<Conflict>,
+    ) -> Self {
+        let mut found = Self::default();
+        let mut named: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (index, part) in parts.iter().enumerate() {
+            let offers = [part.offers.stateful, part.offers.stateless];
+            if !offers.iter().any(|offer| offer.tools.may_have_interface()) {
+                continue;
+            }
+            let workload = rules.workloads.get(part.name);
+            each_item(part.offers, Kind::Tools, |own, items| {
+                let name = wanted(rules, part.name, Kind::Tools, &own);
+                if hides(rules, workload, Kind::Tools, name).is_some() {
+                    return;
+                }
+                let items = [items.stateful, items.stateless];
+                for ui in items.into_iter().flatten().filter_map(ToolUi::of) {
+                    let Some(uri) = ui.resource else { continue };
+                    found.parts.insert(index);
+                    let owners = named.entry(uri).or_default();
+                    if owners.last() != Some(&index) {
+                        owners.push(index);
+                    }
+                }
+            });
+        }
+        for (uri, owners) in named {
+            found.enter(parts, &uri, &owners, conflicts);
+        }
+        found
+    }
+
+    fn enter<L>(
+        &mut self,
+        parts: &[Part<'_, L>],
+        uri: &str,
+        owners: &[usize],
+        conflicts: &mut Vec<Conflict>,
+    ) {
+        let is_given = uri.starts_with(GIVEN);
+        for (place, &part) in owners.iter().enumerate() {
+            if place == 0 && !is_given {
+                self.owners.insert(uri.into(), (part, None));
+                continue;
+            }
+            let alias: Box<str> = alias(parts[part].name, uri).into();
+            self.owners.insert(alias.clone(), (part, Some(uri.into())));
+            self.aliases.insert((part, uri.into()), alias);
+        }
+        let contenders: Vec<_> = owners.iter().map(|part| parts[*part].name.to_owned()).collect();
+        let given = alias("<backend>", uri).replace("%3Cbackend%3E", "<backend>");
+        let settled = match &contenders[..] {
+            _ if is_given => format!("offered as {given}: the gateway gives such URIs itself"),
+            [first, _, ..] => format!("{first} has it; others are offered as {given}"),
+            _ => return,
+        };
+        let (kind, name) = (singular(Kind::Resources), uri.to_owned());
+        conflicts.push(Conflict { kind, name, contenders, settled });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+
+    /// Whether a tool has a user interface.
+    pub(super) fn has(&self, item: Item<'_>) -> bool {
+        !self.is_empty() && ToolUi::of(item).is_some_and(|ui| ui.resource.is_some())
+    }
+
+    /// The URI that clients know a tool's user interface by, if it is not the tool's own.
+    pub(super) fn alias(&self, part: usize, item: Item<'_>) -> Option<&str> {
+        if self.aliases.is_empty() {
+            return None;
+        }
+        let uri = ToolUi::of(item)?.resource?;
+        self.aliases.get(&(part, uri.into())).map(|alias| &**alias)
+    }
+
+    /// Under which URI a part's resource is offered.
+    pub(super) fn offered(&self, part: usize, uri: &str) -> Offered<'_> {
+        if !uri.starts_with(SCHEME) || self.is_empty() {
+            return Offered::AsItIs;
+        }
+        if let Some(alias) = self.aliases.get(&(part, uri.into())) {
+            return Offered::As(alias);
+        }
+        match self.owners.get(uri) {
+            Some((owner, None)) if *owner == part => Offered::AsItIs,
+            Some((owner, _)) => Offered::Not(*owner),
+            None => Offered::AsItIs,
+        }
+    }
+
+    /// Enters what an app of the same backend calls a tool.
+    pub(super) fn enter_original(
+        &self,
+        originals: &mut HashMap<Box<str>, Vec<Box<str>>>,
+        (part, item): (usize, Item<'_>),
+        name: &str,
+    ) {
+        let original = !item.is(name) && self.parts.contains(&part);
+        if original && ToolUi::of(item).is_none_or(|ui| ui.for_apps) {
+            originals.entry(item.key().into()).or_default().push(name.into());
+        }
+    }
+
+    /// Where the URIs lead.
+    pub(super) fn routes<L: Clone>(
+        &self,
+        parts: &[Part<'_, L>],
+    ) -> HashMap<Box<str>, UiResource<L>> {
+        let owners = self.owners.iter();
+        let routes = owners.map(|(uri, (part, own))| {
+            let link = parts[*part].link.clone();
+            (uri.clone(), UiResource { link, own: own.clone() })
+        });
+        routes.collect()
+    }
+}
+
+/// Replaces the URI of a tool's user interface, by either member that may name it. `tool` is where its definition is.
+pub(super) fn set_resource(splice: &mut Splice<'_>, raw: &[u8], tool: Span, uri: &[u8]) {
+    let Some(meta) = find_span(raw, tool, "_meta") else { return };
+    for (object, member) in [(find_span(raw, meta, "ui"), "resourceUri"), (Some(meta), FLAT)] {
+        if let Some(object) = object.filter(|object| find_span(raw, *object, member).is_some()) {
+            splice.set_member(object, member, uri);
+        }
+    }
+}
+
+/// The URI that a backend's user interface gets, the same on each replica.
+fn alias(backend: &str, uri: &str) -> String {
+    let mut alias = GIVEN.to_owned();
+    for byte in backend.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                alias.push(byte.into());
+            }
+            // Writing to a string cannot fail.
+            _ => _ = write!(alias, "%{byte:02X}"),
+        }
+    }
+    alias.push('/');
+    alias.push_str(uri.strip_prefix(SCHEME).unwrap_or(uri));
+    alias
+}
+
+#[cfg(test)]
+mod tests;
