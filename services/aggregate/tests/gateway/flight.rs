@@ -366,6 +366,20 @@ async fn suspended_call_that_was_answered_is_not_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn abandoned_question_stops_no_other_calls_clock() {
+    let mut pair = paired(STATELESS, Wire::Sse).await;
+    let other = pair.client.begin(1, "t");
+    let _never = pair.calls.recv().await.unwrap();
+    // A question of a channel may be asked for the sake of any call; it goes to the latest one.
+    let asking = pair.client.begin(2, "t");
+    let mut pending = pair.calls.recv().await.unwrap();
+    pending.say(&question("q"));
+    assert!(asking.await.unwrap().contains("input_required"));
+    sleep(Duration::from_secs(800)).await;
+    assert!(other.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
 async fn question_of_vanished_session_client_expires() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let mut pair = paired(STATEFUL, wire).await;

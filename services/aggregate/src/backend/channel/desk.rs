@@ -31,9 +31,18 @@ pub(crate) struct Desk {
 struct State {
     /// In the order in which they were made.
     waiting: Vec<Entry>,
-    /// By the backend's id: questions that all calls under way may depend on.
-    questions: Vec<(Bytes, Vec<Pause>)>,
+    /// Questions that all calls under way may depend on.
+    questions: Vec<Question>,
     over: bool,
+}
+
+/// A question of the backend that is not answered yet.
+#[derive(Debug)]
+struct Question {
+    id: Bytes,
+    /// Where it went. With the call that it went to, it is over.
+    inbox: Arc<Inbox>,
+    _pauses: Vec<Pause>,
 }
 
 #[derive(Debug)]
@@ -89,7 +98,7 @@ impl Desk {
         let waits = |entry: &Entry| entry.id == id && Arc::ptr_eq(&entry.inbox, inbox);
         let index = state.waiting.iter().position(waits);
         if let Some(index) = index {
-            state.waiting.remove(index);
+            state.remove(index);
         }
     }
 
@@ -97,13 +106,13 @@ impl Desk {
     pub(crate) fn cancelled(&self, id: &[u8]) {
         let mut state = self.lock();
         if let Some(index) = state.waiting.iter().position(|entry| entry.id == id) {
-            state.waiting.remove(index).inbox.end();
+            state.remove(index).end();
         }
     }
 
     /// The backend's question has its answer: the time goes on.
     pub(crate) fn answered(&self, question: &[u8]) {
-        self.lock().questions.retain(|(id, _)| id != question);
+        self.lock().questions.retain(|it| it.id != question);
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -144,7 +153,7 @@ impl Desk {
             None => (state.waiting.len() == 1).then_some(0),
         };
         if let Some(index) = index {
-            state.waiting.remove(index).inbox.finish(message);
+            state.remove(index).finish(message);
         } else {
             tracing::debug!("an answer nobody waits for");
         }
@@ -164,7 +173,7 @@ impl Desk {
             // It withdraws a question, which nobody has to answer any more.
             "notifications/cancelled" => {
                 if let Some(id) = params.get(Key::RequestId) {
-                    state.questions.retain(|(known, _)| known != id.of(&message));
+                    state.questions.retain(|it| it.id != id.of(&message));
                 }
                 self.route(&state).offer(message, Worth::Much)
             }
@@ -187,7 +196,7 @@ impl Desk {
         }
         let pauses: Vec<Pause> = state.askers().filter_map(Entry::pause).collect();
         if inbox.is_read() && !pauses.is_empty() && state.questions.len() < MOST_QUESTIONS {
-            state.questions.push((id, pauses));
+            state.questions.push(Question { id, inbox, _pauses: pauses });
         }
         None
     }
@@ -208,6 +217,13 @@ impl Desk {
 }
 
 impl State {
+    /// Takes a request out, with the questions that were asked for its sake.
+    fn remove(&mut self, index: usize) -> Arc<Inbox> {
+        let inbox = self.waiting.remove(index).inbox;
+        self.questions.retain(|question| !Arc::ptr_eq(&question.inbox, &inbox));
+        inbox
+    }
+
     fn askers(&self) -> impl Iterator<Item = &Entry> {
         self.waiting.iter().filter(|entry| entry.may_ask)
     }

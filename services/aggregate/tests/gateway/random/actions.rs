@@ -123,7 +123,7 @@ impl World {
             while let Some(frame) = body.frame().await {
                 let frame = frame.unwrap().into_data().unwrap();
                 for message in messages(&String::from_utf8_lossy(&frame)) {
-                    reply(&client, &message, &mut random).await;
+                    reply(&client, &message, &mut random);
                 }
             }
         });
@@ -238,12 +238,12 @@ impl Request {
             said += &String::from_utf8_lossy(&frame);
             if !said.starts_with('{') {
                 for message in messages(&std::mem::take(&mut said)) {
-                    self.take(&mut found, message, id).await;
+                    self.take(&mut found, message, id);
                 }
             }
         }
         if !said.is_empty() {
-            self.take(&mut found, serde_json::from_str(&said).unwrap(), id).await;
+            self.take(&mut found, serde_json::from_str(&said).unwrap(), id);
         }
         if found.is_none() {
             // Whether that is right is for the ledger to say.
@@ -252,9 +252,9 @@ impl Request {
         found
     }
 
-    async fn take(&mut self, found: &mut Option<Value>, message: Value, id: &Value) {
+    fn take(&mut self, found: &mut Option<Value>, message: Value, id: &Value) {
         if !answers(&message, id) {
-            return reply(&self.client, &message, &mut self.random).await;
+            return reply(&self.client, &message, &mut self.random);
         }
         assert!(found.is_none(), "a second answer: {message}");
         *found = Some(message);
@@ -262,7 +262,7 @@ impl Request {
 }
 
 /// Answers a question, unless the user has other things to do.
-async fn reply(client: &ScriptedClient, message: &Value, random: &mut Random) {
+fn reply(client: &ScriptedClient, message: &Value, random: &mut Random) {
     if message["method"] != "elicitation/create" || random.one_in(6) {
         return;
     }

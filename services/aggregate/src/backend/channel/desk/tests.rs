@@ -97,6 +97,33 @@ fn a_ping_is_answered_here() {
     assert_eq!(pong, r#"{"jsonrpc":"2.0","id":"x","result":{}}"#);
 }
 
+#[tokio::test]
+async fn question_ends_with_the_call_it_was_asked_for() {
+    let (desk, hold) = (Desk::default(), Hold::new());
+    for end in ["answer", "cancellation", "departure"] {
+        let one = call(&desk, ONE);
+        let _reading = one.read();
+        take(&desk, QUESTION);
+        let two = enter(&desk, TWO, Some(hold.clone())).unwrap();
+        // Asked for the sake of the one, it may be that of the other.
+        let mut state = desk.lock();
+        let question = Question {
+            id: Bytes::from_static(b"\"r\""),
+            inbox: Arc::clone(&one),
+            _pauses: vec![hold.pause()],
+        };
+        state.questions.push(question);
+        drop(state);
+        match end {
+            "answer" => _ = take(&desk, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#),
+            "cancellation" => desk.cancelled(b"1"),
+            _ => desk.leave(b"1", &one),
+        }
+        assert!(desk.lock().questions.is_empty(), "{end}");
+        desk.leave(b"\"1\"", &two);
+    }
+}
+
 #[test]
 fn a_question_nobody_has_room_for_is_refused() {
     let desk = Desk::default();
