@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf};
 
+use rustls::CertificateError;
 use vmcp_core::BoxError;
 
 use crate::Origin;
@@ -76,7 +77,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// The TLS handshake failed.
-    #[error("the TLS handshake with {origin} failed: {source}")]
+    #[error("the TLS handshake with {origin} failed: {source}{}", remedy(source))]
     Tls {
         /// Where the request was to go.
         origin: Origin,
@@ -90,6 +91,35 @@ pub enum Error {
         /// The client's origin.
         origin: Origin,
     },
+}
+
+/// What to change after a failed handshake, where its cause tells.
+fn remedy(source: &BoxError) -> &'static str {
+    let rustls_error = |error: &io::Error| {
+        error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).cloned()
+    };
+    let error = source.downcast_ref::<io::Error>().and_then(rustls_error);
+    let error = error.or_else(|| source.downcast_ref::<rustls::Error>().cloned());
+    match error {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            ": the server answers without TLS, plain HTTP on an https URL; use http:// in the URL"
+        }
+        Some(rustls::Error::InvalidCertificate(error)) => match error {
+            // An authority of the same name with another key signs badly.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                ": no trusted authority has signed the certificate; configure a CA bundle with the certificate of \
+                 its authority, not with its own"
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                ": renew the certificate of the server, or set the clock"
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                ": use a host name in the URL that the certificate is for"
+            }
+            _ => "",
+        },
+        _ => "",
+    }
 }
 
 /// Which step of connecting failed.

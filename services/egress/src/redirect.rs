@@ -187,10 +187,13 @@ fn destination<B>(
         return refuse(None, "its Location is no http or https URL without user info");
     };
     if !keeps_method {
-        return refuse(Some(to), "only 307 and 308 keep the method and the body");
+        return refuse(
+            Some(to),
+            "only 307 and 308 keep the method and the body: configure the URL that it leads to",
+        );
     }
     if to != *origin {
-        return refuse(Some(to), "it leads to another origin");
+        return refuse(Some(to), "it leads to another origin: configure the URL there");
     }
     if followed >= MAX_REDIRECTS {
         return refuse(Some(to), "there are too many");

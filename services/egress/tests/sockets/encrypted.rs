@@ -196,6 +196,26 @@ async fn trusts_the_bundle_and_speaks_http1_where_http2_is_not_offered() {
 }
 
 #[tokio::test]
+async fn failed_handshakes_say_what_to_change() {
+    let (ours, theirs) = (Authority::new("remedy-ours"), Authority::new("remedy-theirs"));
+    let server = theirs.serve("localhost", BOTH).await;
+    let error = exchange(&ours.client(&server), "a").await.unwrap_err().to_string();
+    assert!(
+        error.contains("configure a CA bundle with the certificate of its authority"),
+        "{error}"
+    );
+    let server = ours.serve("elsewhere.test", BOTH).await;
+    let error = exchange(&ours.client(&server), "a").await.unwrap_err().to_string();
+    assert!(error.contains("use a host name in the URL"), "{error}");
+    let plain = start(None).await;
+    let mut url = plain.url.clone();
+    url.set_scheme("https").unwrap();
+    let client = Egress::default().client(&url, Target::allowing_private_addresses()).unwrap();
+    let error = exchange(&client, "a").await.unwrap_err().to_string();
+    assert!(error.contains("plain HTTP on an https URL"), "{error}");
+}
+
+#[tokio::test]
 async fn refuses_a_certificate_of_somebody_else() {
     let (ours, theirs) = (Authority::new("ours"), Authority::new("theirs"));
     let server = theirs.serve("localhost", BOTH).await;
