@@ -30,6 +30,9 @@ const RESOURCE: [&str; 8] = [
     "openWorldHint",
 ];
 
+/// The types of entities and the actions of one namespace.
+type Space = (Map<String, Value>, Map<String, Value>);
+
 /// The names in the configured entities.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
@@ -92,7 +95,7 @@ impl Names {
         // Whatever is not a principal or a resource may be around one.
         let outer: Vec<_> =
             all.iter().filter(|kind| **kind != CLIENT && !ITEMS.contains(kind)).collect();
-        let mut spaces: BTreeMap<&str, (Map<String, Value>, Map<String, Value>)> = BTreeMap::new();
+        let mut spaces: BTreeMap<&str, Space> = BTreeMap::new();
         for kind in &all {
             let (space, name) = kind.rsplit_once("::").unwrap_or(("", kind));
             let entity = json!({ "memberOfTypes": outer });
@@ -131,13 +134,14 @@ impl Cedar {
                     Validator::new(schema).validate(&self.all, ValidationMode::Strict)
                 });
                 if let Ok(validated) = &validated {
-                    let errors = || validated.validation_errors().filter(|error| is_name(error));
-                    let named: Vec<_> = errors().map(ValidationError::policy_id).collect();
+                    let errors =
+                        || validated.validation_errors().filter(|error| is_about_name(error));
+                    let mistaken: Vec<_> = errors().map(ValidationError::policy_id).collect();
                     faults.extend(errors().map(|it| fault(it.policy_id(), it.into(), &text)));
                     // What has an unknown name in it applies to nothing for that reason.
                     let warnings = validated.validation_warnings().filter(|it| {
                         matches!(it, ValidationWarning::InvalidActionApplication(_))
-                            && !named.contains(&it.policy_id())
+                            && !mistaken.contains(&it.policy_id())
                     });
                     faults.extend(warnings.map(|it| fault(it.policy_id(), it.into(), &text)));
                 }
@@ -231,7 +235,7 @@ impl Cedar {
     }
 }
 
-fn is_name(error: &&ValidationError) -> bool {
+fn is_about_name(error: &ValidationError) -> bool {
     matches!(
         error,
         ValidationError::UnrecognizedEntityType(_)
