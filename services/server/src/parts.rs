@@ -74,6 +74,8 @@ pub struct About {
     pub group: String,
     /// `metadata` of the server.
     pub metadata: std::collections::BTreeMap<String, String>,
+    /// Whether lists fail as long as a backend has not answered (`partialFailureMode: fail`).
+    pub is_strict: bool,
     /// By backend: whether it is an entry, and its metadata with the group in it.
     pub backends: std::collections::BTreeMap<String, AboutBackend>,
 }
@@ -142,7 +144,13 @@ impl Parts {
         mistakes.extend(wrong);
         let shown = |backend| backends::about(backend, &group, &strategies);
         let shown = backends.iter().map(shown).collect();
-        let about = About { name: name.clone(), group: group.clone(), metadata, backends: shown };
+        let about = About {
+            name: name.clone(),
+            group: group.clone(),
+            metadata,
+            is_strict: partial_failure == PartialFailure::Fail,
+            backends: shown,
+        };
         let around = Around { waiting: &timeouts, strategies: &strategies, breaking, egress };
         let (backends, wrong) = backends::settings(backends, &around);
         mistakes.extend(wrong);

@@ -316,7 +316,7 @@ impl Shared {
                     "type": if known.entry { "entry" } else { "" },
                     "transport": transport(backend.transport),
                     "status": backend.health().name(),
-                    "message": backend.trouble(),
+                    "message": backend.detail.as_deref().or(backend.trouble()),
                     "auth_type": known.auth,
                     "mcp_revision": backend.revision,
                     "mcp_revisions": backend.revisions,
@@ -326,7 +326,11 @@ impl Shared {
                 })
             })
             .collect();
-        let ready = report.backends.iter().filter(|backend| backend.offered).count();
+        // Whether clients get lists.
+        let mut offered = report.backends.iter().map(|backend| backend.offered);
+        let is_empty = report.backends.is_empty();
+        let is_healthy =
+            if about.is_strict { offered.all(|it| it) } else { is_empty || offered.any(|it| it) };
         let offered = |generation| {
             let shown = |kind| report.shown(kind, generation);
             json!({
@@ -341,7 +345,7 @@ impl Shared {
             "version": env!("CARGO_PKG_VERSION"),
             "group_ref": about.group,
             "metadata": about.metadata,
-            "healthy": ready > 0,
+            "healthy": is_healthy,
             "backends": backends,
             "offered": offered(Generation::Stateless),
             "offered_to_stateful": offered(Generation::Stateful),

@@ -78,7 +78,7 @@ pub(crate) fn because(entry: &Entry) -> Option<String> {
 }
 
 fn as_text(about: &About, issuer: Option<&Report>, seen: &Seen) -> String {
-    let About { name, group, metadata, backends } = about;
+    let About { name, group, metadata, is_strict: _, backends } = about;
     let title = format!("{name} (group {group}) {}", pairs(metadata));
     let mut out = super::table::plain(title.trim_end());
     out.push_str("\n\n");
@@ -161,7 +161,7 @@ fn pairs(metadata: &std::collections::BTreeMap<String, String>) -> String {
 }
 
 fn as_json(about: &About, issuer: Option<&Report>, seen: &Seen) -> Value {
-    let About { name, group, metadata, backends } = about;
+    let About { name, group, metadata, is_strict: _, backends } = about;
     let mut found = seen.backends_json();
     for (backend, report) in found.iter_mut().zip(&seen.report.backends) {
         let known = backends.get(&report.name).cloned().unwrap_or_default();

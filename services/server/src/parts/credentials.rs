@@ -99,7 +99,7 @@ impl Strategies {
 impl Shown {
     fn nothing() -> Self {
         let (credentials, catalog) = (Credentials::None, Sharing::Shared);
-        Self { credentials, name: "unauthenticated", catalog, print: 0, header: None }
+        Self { credentials, name: "none", catalog, print: 0, header: None }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::backend::Backend;
 use crate::http::get;
 use crate::keeper::{Keeper, Mood};
 use crate::mcp::Stateless;
@@ -148,4 +149,30 @@ fn the_interval_of_reports_is_refused_where_nobody_reports() {
     assert_eq!(ended.code, 1, "{ended:?}");
     let said = "statusReportingInterval: not supported by this version: this server reports to no Kubernetes";
     assert!(ended.err.contains(said), "{ended:?}");
+}
+
+#[test]
+fn healthy_says_whether_clients_get_lists() {
+    let (folder, there) = (Folder::new(), Backend::start(&["x"]));
+    for (mode, healthy) in [("fail", false), ("best_effort", true)] {
+        // Nothing listens on port 1.
+        let text = format!(
+            "name: x\nincomingAuth: {{type: anonymous}}\noperational: {{failureHandling: {{partialFailureMode: {mode}}}}}\n\
+             backends:\n- {{name: there, url: \"{}\", transport: streamable-http}}\n\
+             - {{name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}}\n",
+            there.url()
+        );
+        let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+        server.logs("started");
+        let status = get(port, "/status");
+        assert_eq!(status["healthy"], healthy, "{mode}: {status:#}");
+        assert_eq!(status["backends"][0]["auth_type"], "none");
+        assert!(
+            status["backends"][1]["message"].as_str().unwrap().contains("refused"),
+            "{status:#}"
+        );
+        for path in ["/readyz", "/livez"] {
+            get(port, path);
+        }
+    }
 }
