@@ -70,9 +70,14 @@ impl Gateway {
 
     /// Waits until every backend has said what it offers, or that it can't, for at most five seconds.
     pub async fn settled(&self) {
+        self.settled_within(Duration::from_secs(5)).await;
+    }
+
+    /// As [`settled`](Self::settled), for at most `limit`.
+    pub async fn settled_within(&self, limit: Duration) {
         let snapshot = self.0.hub.snapshot();
         for link in &snapshot.links {
-            link.settled(Duration::from_secs(5)).await;
+            link.settled(limit).await;
         }
     }
 

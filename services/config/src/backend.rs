@@ -84,7 +84,10 @@ section! {
         /// Free-form data shown in the status. The key `group` is set by the server.
         metadata: BTreeMap<String, String> = BTreeMap::new();
     }
-    rules [Rule::Variants {
+    rules [Rule::Elsewhere(
+        "command",
+        "url: a server behind stdio needs a bridge to HTTP; vmcp init --from FILE prints its command"
+    ), Rule::Variants {
         tag: "type",
         default: Some(""),
         variants: &[

@@ -103,6 +103,8 @@ section! {
         pub auth_server: Option<AuthServer<SecretFile>>;
     }
     rules [
+        Rule::Elsewhere("mcpServers", "backends; this makes one of a client's file: vmcp init --from FILE"),
+        Rule::Elsewhere("servers", "backends; this makes one of a client's file: vmcp init --from FILE"),
         Rule::Elsewhere("compositeToolRefs", "compositeTools written out: references are resolved by the operator only"),
         Rule::Unique("backends", "name"),
         Rule::Unique("compositeTools", "name"),

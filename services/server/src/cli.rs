@@ -5,6 +5,7 @@
 
 mod arguments;
 mod authz;
+mod call;
 mod completion;
 mod config;
 mod connect;
@@ -13,11 +14,14 @@ mod doctor;
 mod files;
 mod init;
 mod inspect;
+mod list;
 pub mod log;
 mod outcome;
 mod schema;
 mod serve;
+mod session;
 mod table;
+mod target;
 mod unmatched;
 mod validate;
 mod version;
@@ -45,6 +49,10 @@ enum Command {
     Init(init::Init),
     /// Show what a client would see and why.
     Inspect(inspect::Inspect),
+    /// List the tools, prompts and resources of a configuration, or of the server at a URL.
+    List(list::List),
+    /// Call a tool of a configuration, or of the server at a URL.
+    Call(call::Call),
     /// Ask the policies about callers.
     Authz(authz::Authz),
     /// Run the server with built-in example backends.
@@ -74,6 +82,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Validate(validate) => validate.run(),
         Command::Init(init) => init.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::List(list) => list.run(),
+        Command::Call(call) => call.run(),
         Command::Authz(authz) => authz.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),

@@ -42,6 +42,13 @@ pub(super) fn threads(text: &str) -> Result<NonZeroUsize, String> {
     number.ok_or_else(|| format!("must be a number from 1 to {MOST_THREADS}"))
 }
 
+/// A resource attribute: `KEY=VALUE`.
+pub(super) fn attribute(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = pair.ok_or("must be KEY=VALUE, such as deployment.environment=test")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
 /// What a `Host` header can be. One that no request could have would never be served.
 pub(super) fn host_name(text: &str) -> Result<String, String> {
     if is_place(text) {

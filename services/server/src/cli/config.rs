@@ -15,7 +15,7 @@ use crate::serve::NamedFiles;
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
     /// The configuration file.
-    #[arg(short, long, value_name = "FILE", env = "VMCP_CONFIG")]
+    #[arg(short, long, value_name = "FILE", env = "VMCP_CONFIG", default_value = "vmcp.yaml")]
     config: PathBuf,
 }
 
@@ -52,7 +52,9 @@ impl ConfigFile {
         let unreadable = |error: std::io::Error| {
             let path = self.config.display();
             let reason = if error.kind() == std::io::ErrorKind::NotFound {
-                format!("{error}; write a file to begin with: vmcp init --output {path}")
+                format!(
+                    "{error}; name another with --config, or write one: vmcp init --output {path}"
+                )
             } else {
                 error.to_string()
             };

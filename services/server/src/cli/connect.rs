@@ -1,5 +1,7 @@
 //! Asks the backends of a configuration what they offer, as the server would.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 use vmcp_aggregate::settings::{Limits, PartialFailure, Settings};
 use vmcp_aggregate::status::{BackendReport, Entry, IdleRule, Report};
@@ -14,6 +16,7 @@ use crate::routes::transport;
 /// What the backends said.
 #[derive(Debug)]
 pub(crate) struct Seen {
+    timeout: Duration,
     pub(crate) report: Report,
     /// Whether lists fail because of a backend.
     pub(crate) broken: bool,
@@ -28,9 +31,12 @@ const KINDS: [(&str, &str); 4] = [
     ("resource template", "resourceTemplates"),
 ];
 
+/// How long a backend may take to answer unless an option says it.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Starts the service without a listener, waits until every backend has answered or failed, and
 /// stops it again.
-pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
+pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<Seen, Failure> {
     let Parts { settings, guards, .. } = parts;
     let named = guards.judge().named_items();
     // One look is all that there is time for.
@@ -40,11 +46,11 @@ pub(crate) async fn connect(parts: Parts) -> Result<Seen, Failure> {
     let seal =
         Seal::ephemeral(limits.parked_for).map_err(|error| Failure::Fault(error.to_string()))?;
     let gateway = Gateway::new(settings, limits, seal);
-    gateway.settled().await;
+    gateway.settled_within(timeout).await;
     let report = gateway.report();
     let broken = strict && report.backends.iter().any(|backend| !backend.offered);
     let unmatched = super::unmatched::unmatched(named, &report);
-    Ok(Seen { report, broken, unmatched })
+    Ok(Seen { timeout, report, broken, unmatched })
 }
 
 impl Seen {
@@ -95,7 +101,8 @@ impl Seen {
                 transport(backend.transport).to_owned(),
                 backend.revisions.join(", "),
                 backend.health().name().to_owned(),
-                trouble(backend).unwrap_or_else(|| self.offers_in_words(&backend.name)),
+                trouble(backend, self.timeout)
+                    .unwrap_or_else(|| self.offers_in_words(&backend.name)),
             ]
         };
         self.report.backends.iter().map(row).collect()
@@ -115,7 +122,7 @@ impl Seen {
                 "revisions": backend.revisions,
                 "reachable": backend.offered,
                 "status": backend.health().name(),
-                "message": trouble(backend),
+                "message": trouble(backend, self.timeout),
                 "offers": offers(Generation::Stateless),
                 "offersToStateful": offers(Generation::Stateful),
             })
@@ -130,8 +137,8 @@ pub(crate) fn is_offered(entry: &Entry, generation: Generation) -> bool {
 }
 
 /// Why a backend offers nothing.
-fn trouble(backend: &BackendReport) -> Option<String> {
-    let silent = (!backend.offered).then(|| "no answer within 5s".to_owned());
+fn trouble(backend: &BackendReport, timeout: Duration) -> Option<String> {
+    let silent = (!backend.offered).then(|| format!("no answer within {timeout:?}"));
     backend.detail.clone().or_else(|| backend.failure.clone()).or(silent)
 }
 

@@ -15,6 +15,7 @@ use clap::Args;
 
 use self::client_file::ClientFile;
 use self::import::Imported;
+pub(super) use self::starter::quoted;
 use super::outcome::{Failure, complain, print, print_json};
 
 #[derive(Debug, Args)]

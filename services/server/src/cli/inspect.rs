@@ -7,7 +7,9 @@ use vmcp_aggregate::status::{Because, Entry};
 use vmcp_core::Generation;
 
 use super::config::{ConfigFile, Loaded};
-use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
+use super::connect::{
+    Seen, TIMEOUT, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name,
+};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
 use crate::parts::{About, AboutBackend, Found, Report, Stored};
@@ -36,7 +38,7 @@ impl Inspect {
             Some(issuing) => Some(issuing.look().await),
             None => None,
         };
-        let seen = connect(parts).await?;
+        let seen = connect(parts, TIMEOUT).await?;
         match self.printed.form {
             Form::Text => print(&as_text(&about, issuer.as_ref(), &seen)),
             Form::Json => print_json(&as_json(&about, issuer.as_ref(), &seen)),

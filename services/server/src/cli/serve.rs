@@ -10,11 +10,13 @@ use vmcp_audit_log::Overflow;
 use vmcp_config::Duration;
 use vmcp_core::plan_lanes;
 
-use super::arguments::{address, at_least_one, host_name, origin, positive, seal_key, threads};
+use super::arguments::{
+    address, at_least_one, attribute, host_name, origin, positive, seal_key, threads,
+};
 use super::config::{ConfigFile, Loaded};
 use super::log::{self, LogFormat};
 use super::outcome::{Failure, block_on};
-use crate::parts::{About, Recorded};
+use crate::parts::{About, Parts, Recorded};
 use crate::serve::{Options, SealKey, ServeError, Server};
 
 #[derive(Debug, Args)]
@@ -73,6 +75,9 @@ pub(crate) struct Serve {
     /// server count by.
     #[arg(long, default_value = "0", value_name = "NUMBER")]
     trusted_proxies: usize,
+    /// A resource attribute of all telemetry signals, besides telemetry.customAttributes, which it overrides. Repeatable.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = attribute)]
+    telemetry_attribute: Vec<(String, String)>,
     /// The format of the log on standard error. The variable RUST_LOG, such as info,vmcp_egress=debug, wins over
     /// operational.logLevel.
     #[arg(long, default_value = "auto", value_name = "FORMAT")]
@@ -100,7 +105,8 @@ impl Serve {
     }
 
     async fn serve(self, threads: NonZeroUsize) -> Result<(), Failure> {
-        let Loaded { text, named, file: _, parts, warnings, egress } = self.config.require()?;
+        let Loaded { text, named, file: _, mut parts, warnings, egress } = self.config.require()?;
+        self.add_attributes(&mut parts)?;
         if let Some(error) = log::start(self.log_format, parts.debug) {
             tracing::warn!("{error}");
         }
@@ -124,6 +130,19 @@ impl Serve {
         Ok(())
     }
 
+    /// Adds the attributes of the command line to those of the configuration.
+    fn add_attributes(&self, parts: &mut Parts) -> Result<(), Failure> {
+        if self.telemetry_attribute.is_empty() {
+            return Ok(());
+        }
+        let Some(measures) = &mut parts.measures else {
+            let reason = "--telemetry-attribute needs a telemetry section in the configuration";
+            return Err(Failure::Fault(reason.to_owned()));
+        };
+        measures.add_attributes(&self.telemetry_attribute);
+        Ok(())
+    }
+
     fn into_options(self, threads: NonZeroUsize) -> (ConfigFile, Options) {
         let Self {
             config,
@@ -143,6 +162,7 @@ impl Serve {
             trusted_proxies,
             audit_overflow,
             log_format: _,
+            telemetry_attribute: _,
         } = self;
         let overflow = match audit_overflow {
             AuditOverflow::Drop => Overflow::Drop,

@@ -6,9 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use clap::Args;
 use serde_json::{Value, json};
 use vmcp_config::{
-    Authz, ConflictResolution, File, IncomingMethod, Mistake, PartialFailureMode, SessionStorage,
+    Authz, ConflictResolution, Duration, File, IncomingMethod, Mistake, PartialFailureMode,
+    SessionStorage,
 };
 
+use super::arguments::positive;
 use super::arguments::{address, seal_key};
 use super::config::{ConfigFile, Faults, Loaded, warning};
 use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
@@ -25,6 +27,9 @@ pub(crate) struct Validate {
     /// Ask the backends too: whether each answers, and which names collide.
     #[arg(long)]
     connect: bool,
+    /// How long each backend may take to answer, such as 30s.
+    #[arg(long, value_name = "DURATION", default_value = "5s", requires = "connect", value_parser = positive)]
+    timeout: Duration,
     #[command(flatten)]
     listen: Listen,
     #[command(flatten)]
@@ -111,7 +116,7 @@ impl Validate {
             Some(issuing) => Some(issuing.look().await),
             None => None,
         };
-        let seen = connect(parts).await?;
+        let seen = connect(parts, self.timeout.into()).await?;
         self.tell(&file, &warnings, Some(&seen), issuer.as_ref())
     }
 

@@ -96,6 +96,11 @@ impl Measures {
             .build()
     }
 
+    /// Adds resource attributes; they override those of the configuration.
+    pub(crate) fn add_attributes(&mut self, attributes: &[(String, String)]) {
+        self.settings.custom_attributes.extend(attributes.iter().cloned());
+    }
+
     /// Whether `other` comes of the same configuration.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.made_of == other.made_of

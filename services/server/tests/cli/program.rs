@@ -42,10 +42,22 @@ pub(crate) fn vmcp(arguments: &[&str]) -> Ended {
     vmcp_with(arguments, &[])
 }
 
+/// As [`vmcp`], in a folder.
+pub(crate) fn vmcp_in(folder: &str, arguments: &[&str]) -> Ended {
+    let mut command = command(arguments);
+    command.current_dir(folder);
+    ended(command)
+}
+
 /// As [`vmcp`], with variables of the environment.
 pub(crate) fn vmcp_with(arguments: &[&str], variables: &[(&str, &str)]) -> Ended {
     let mut command = command(arguments);
-    let output = command.envs(variables.iter().copied()).output().unwrap();
+    command.envs(variables.iter().copied());
+    ended(command)
+}
+
+fn ended(mut command: Command) -> Ended {
+    let output = command.output().unwrap();
     Ended {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),

@@ -85,7 +85,8 @@ fn traces_and_metrics_reach_the_collector_with_everything_that_they_are_to_carry
          environmentVariables: [STAGE], useLegacyAttributes: true"
     );
     let path = folder.write("vmcp.yaml", &config(&backend, &telemetry));
-    let (server, port) = Running::serve_with(&path, &[], &[("STAGE", "prod-7")]);
+    let attribute = ["--telemetry-attribute", "floor=third"];
+    let (server, port) = Running::serve_with(&path, &attribute, &[("STAGE", "prod-7")]);
     assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
@@ -95,7 +96,9 @@ fn traces_and_metrics_reach_the_collector_with_everything_that_they_are_to_carry
         let to = if got.path == "/v1/traces" { &mut traces } else { &mut metrics };
         to.push_str(&String::from_utf8_lossy(&got.message));
     }
-    for part in ["tools/call a_x", "gate", "cellar", "prod-7", "mcp.method.name", "mcp.tool.name"] {
+    for part in
+        ["tools/call a_x", "gate", "cellar", "third", "prod-7", "mcp.method.name", "mcp.tool.name"]
+    {
         assert!(traces.contains(part), "{part} in {traces:?}");
     }
     assert!(metrics.contains("mcp.server.operation.duration") && metrics.contains("gate"));

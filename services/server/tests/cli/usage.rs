@@ -2,7 +2,8 @@ use std::net::TcpListener;
 
 use serde_json::Value;
 
-use crate::program::{Folder, Running, vmcp, vmcp_with};
+use crate::backend::Backend;
+use crate::program::{Folder, Running, vmcp, vmcp_in, vmcp_with};
 
 const EMPTY: &str = "name: x\nincomingAuth: {type: anonymous}\n";
 
@@ -44,7 +45,6 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
     for (ended, says) in [
         (vmcp(&[]), "Usage: vmcp"),
         (vmcp(&["serv"]), "serve"),
-        (vmcp(&["serve"]), "--config <FILE>"),
         (vmcp(&["validate", "-c", &file, "-o", "xml"]), "possible values: text, json"),
         (serve(&["--session-ttl", "0"]), "must be more than 0"),
         (serve(&["--session-ttl", "0s"]), "must be more than 0"),
@@ -113,4 +113,76 @@ fn serve_ends_with_0_when_it_is_told_to_stop() {
     let (server, _) = Running::serve(&folder.write("vmcp.yaml", EMPTY), &["--drain", "1s"]);
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn lists_and_calls_tools_of_a_configuration_or_a_url() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));
+    let text = format!(
+        "{EMPTY}backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",
+        backend.url()
+    );
+    let file = folder.write("vmcp.yaml", &text);
+    let listed = vmcp(&["list", "-c", &file]);
+    assert_eq!(listed.code, 0, "{listed:?}");
+    assert!(listed.out.starts_with("TOOLS"), "{listed:?}");
+    assert!(listed.out.contains("\na_x") && listed.out.contains("\na_y"), "{listed:?}");
+    let called = vmcp(&["call", "a_x", "--arguments", "{\"n\": 1}", "-c", &file]);
+    assert_eq!((called.code, &*called.out), (0, "done\n"), "{called:?}");
+    let url = backend.url();
+    let header = "Authorization: Bearer ${CANARY}";
+    let direct = ["list", "--url", &url, "--header", header, "-o", "json"];
+    let listed = vmcp_with(&direct, &[("CANARY", "canary")]);
+    let json: Value = serde_json::from_str(&listed.out).unwrap();
+    assert_eq!(json["tools"][0]["name"], "x");
+    assert!(backend.heads().last().unwrap().contains("authorization: bearer canary\r\n"));
+    let unknown = vmcp(&["call", "z", "--url", &url]);
+    assert_eq!((unknown.code, &*unknown.out), (1, ""));
+    assert!(unknown.err.contains("unknown tool: z (-32602)"), "{unknown:?}");
+    let wrong = vmcp(&["call", "x", "--url", &url, "--arguments", "[]"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("must be a JSON object"), "{wrong:?}");
+    let gone = vmcp(&["list", "--url", "http://127.0.0.1:1/mcp"]);
+    assert_eq!(gone.code, 1);
+    assert!(gone.err.contains("backend server offers nothing"), "{gone:?}");
+}
+
+#[test]
+fn finds_vmcp_yaml_in_the_current_folder() {
+    let folder = Folder::new();
+    folder.write("vmcp.yaml", EMPTY);
+    let valid = vmcp_in(&folder.path(""), &["validate"]);
+    assert_eq!(valid.code, 0, "{valid:?}");
+    assert!(valid.out.starts_with("vmcp.yaml is valid"), "{valid:?}");
+    let missing = vmcp_in(&std::env::temp_dir().to_string_lossy(), &["validate"]);
+    assert!(missing.err.contains("vmcp init --output vmcp.yaml"), "{missing:?}");
+}
+
+#[test]
+fn files_of_clients_lead_to_init() {
+    let folder = Folder::new();
+    for text in [
+        format!("{EMPTY}mcpServers: {{}}\n"),
+        format!(
+            "{EMPTY}backends: [{{name: a, command: npx, url: \"http://a\", transport: sse}}]\n"
+        ),
+    ] {
+        let refused = vmcp(&["validate", "-c", &folder.write("x.yaml", &text)]);
+        assert_eq!(refused.code, 1);
+        assert!(refused.err.contains("vmcp init --from FILE"), "{refused:?}");
+    }
+}
+
+#[test]
+fn backends_get_the_time_that_validate_gives_them() {
+    let folder = Folder::new();
+    // It accepts connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/mcp", silent.local_addr().unwrap());
+    let text =
+        format!("{EMPTY}backends: [{{name: a, url: \"{url}\", transport: streamable-http}}]\n");
+    let file = folder.write("vmcp.yaml", &text);
+    let asked = vmcp(&["validate", "-c", &file, "--connect", "--timeout", "100ms"]);
+    assert!(asked.out.contains("no answer within 100ms"), "{asked:?}");
+    assert_eq!(vmcp(&["validate", "-c", &file, "--timeout", "1s"]).code, 2);
 }

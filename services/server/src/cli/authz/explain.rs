@@ -8,7 +8,7 @@ use super::asked::{Asked, What, unseen};
 use super::given::{Given, Who};
 use super::told::{self, Told};
 use crate::cli::config::{ConfigFile, Loaded};
-use crate::cli::connect::{Seen, connect};
+use crate::cli::connect::{Seen, TIMEOUT, connect};
 use crate::cli::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use crate::parts::Judge;
 
@@ -56,7 +56,7 @@ impl Explain {
         let (asked, seen) = if self.offline {
             (self.what.supposed(), None)
         } else {
-            let seen = connect(parts).await?;
+            let seen = connect(parts, TIMEOUT).await?;
             (self.what.among(&seen)?, Some(seen))
         };
         let decided = asked.map(|asked| decided(&judge, &identity, asked, arguments.as_deref()));

@@ -75,12 +75,10 @@ const KNOWN: &[&str] = &[
 
 impl ClientServer {
     pub(super) fn new(name: &str, value: &Value, dialect: Dialect) -> Self {
-        let ignored = match value.as_object() {
-            Some(keys) => {
-                keys.keys().filter(|key| !KNOWN.contains(&key.as_str())).cloned().collect()
-            }
-            None => Vec::new(),
-        };
+        let keys = value.as_object().into_iter().flat_map(Map::keys);
+        let mut ignored: Vec<_> =
+            keys.filter(|key| !KNOWN.contains(&key.as_str())).cloned().collect();
+        ignored.sort();
         Self {
             name: name.to_owned(),
             project: None,

@@ -60,7 +60,7 @@ pub(super) fn head(name: &str) -> String {
 }
 
 /// Text as a YAML scalar: JSON's notation is YAML's too, and says nothing but what it says.
-pub(super) fn quoted(text: &str) -> String {
+pub(in crate::cli) fn quoted(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {

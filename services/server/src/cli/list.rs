@@ -1,0 +1,79 @@
+//! `vmcp list`.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
+use super::session::Session;
+use super::table::table;
+use super::target::Target;
+
+/// The longest description in a table, in characters.
+const MAX_DESCRIPTION: usize = 80;
+
+/// The lists: method, member of the result, member that names an item.
+const LISTS: [(&str, &str, &str); 4] = [
+    ("tools/list", "tools", "name"),
+    ("prompts/list", "prompts", "name"),
+    ("resources/list", "resources", "uri"),
+    ("resources/templates/list", "resourceTemplates", "uriTemplate"),
+];
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    printed: Printed,
+}
+
+impl List {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        block_on(self.list())
+    }
+
+    async fn list(self) -> Result<(), Failure> {
+        let session = Session::start(self.target.load()?.parts).await?;
+        let mut lists = Map::new();
+        for (method, member, _) in LISTS {
+            lists.insert(member.to_owned(), session.list(method, member).await?.into());
+        }
+        let unreachable = session.unreachable();
+        session.close().await;
+        match self.printed.form {
+            Form::Json => print_json(&json!(lists)),
+            Form::Text => print(&as_text(&lists)),
+        }
+        for line in &unreachable {
+            complain(&super::table::plain(line));
+        }
+        if unreachable.is_empty() { Ok(()) } else { Err(Failure::Told) }
+    }
+}
+
+fn as_text(lists: &Map<String, Value>) -> String {
+    let mut out = String::new();
+    for (_, member, key) in LISTS {
+        let items = lists[member].as_array().map(Vec::as_slice).unwrap_or_default();
+        if items.is_empty() {
+            continue;
+        }
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let rows: Vec<_> = items.iter().map(|item| row(item, key)).collect();
+        let heading = [member.to_uppercase(), "DESCRIPTION".to_owned()];
+        out.push_str(&table(&[&heading[0], &heading[1]], &rows));
+    }
+    if out.is_empty() { "nothing is offered\n".to_owned() } else { out }
+}
+
+fn row(item: &Value, key: &str) -> Vec<String> {
+    let text = |key: &str| item[key].as_str().unwrap_or_default();
+    let description = text("description").lines().next().unwrap_or_default();
+    let mut short: String = description.chars().take(MAX_DESCRIPTION).collect();
+    if short.len() < description.len() {
+        short.push_str("...");
+    }
+    vec![text(key).to_owned(), short]
+}

@@ -1,0 +1,80 @@
+//! The servers that `vmcp list` and `vmcp call` are about: those of a configuration, or one at a URL.
+
+use clap::Args;
+use vmcp_config::{HeaderName, Template};
+
+use super::config::{ConfigFile, Loaded, load};
+use super::init::quoted;
+use super::outcome::Failure;
+
+/// Which servers.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// The URL of one MCP server, which is asked instead of those of a configuration.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// A header for that server, such as 'Authorization: Bearer ${TOKEN}'; ${NAME} is an environment variable.
+    /// Repeatable.
+    #[arg(long, value_name = "HEADER", requires = "url", value_parser = header)]
+    header: Vec<(String, String)>,
+    /// The server at the URL speaks the deprecated HTTP+SSE transport.
+    #[arg(long, requires = "url")]
+    sse: bool,
+}
+
+impl Target {
+    /// Reads the configuration, or makes one of the URL.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        let Self { config, url, header, sse } = self;
+        let Some(url) = url else { return config.require() };
+        let transport = if *sse { "sse" } else { "streamable-http" };
+        let mut variables: Vec<&str> = Vec::new();
+        let mut headers = String::new();
+        let templates: Vec<_> =
+            header.iter().map(|(name, value)| (name, Template::new(value))).collect();
+        for (name, template) in &templates {
+            // The parser of the option has read it.
+            let Ok(template) = template else { continue };
+            variables.extend(template.variables().map(vmcp_config::EnvName::as_str));
+            headers += &format!("{}: {}, ", quoted(name), quoted(template.source()));
+        }
+        // Names as the server has them: there is one, so none collide.
+        let text = format!(
+            "name: vmcp\nincomingAuth: {{type: anonymous}}\nvariables: [{}]\nbackends:\n- {{name: server, url: {}, \
+             transport: {transport}, headers: {{{headers}}}}}\naggregation: {{conflictResolution: priority, \
+             conflictResolutionConfig: {{priorityOrder: [server]}}}}\noperational: {{failureHandling: \
+             {{partialFailureMode: best_effort}}}}\n",
+            variables.join(", "),
+            quoted(&url.replace("${", "$${")),
+        );
+        load(text).map_err(|faults| Failure::Fault(faults.describe("--url".as_ref())))
+    }
+}
+
+/// Reads `Name: value`.
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) =
+        text.split_once(':').ok_or("must be a name and a value, such as 'X-Key: v'")?;
+    let (name, value) = (name.trim(), value.trim());
+    if HeaderName::new(name).is_none() {
+        return Err(format!("{name} cannot be the name of a header"));
+    }
+    Template::new(value).map_err(|error| error.to_string())?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_headers_with_placeholders() {
+        let expected = ("X-Key".to_owned(), "a: ${B}".to_owned());
+        assert_eq!(header("X-Key: a: ${B}"), Ok(expected));
+        for wrong in ["X-Key", "a b: c", "X-Key: ${"] {
+            assert!(header(wrong).is_err(), "{wrong}");
+        }
+    }
+}
