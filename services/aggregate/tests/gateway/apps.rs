@@ -82,3 +82,21 @@ async fn hidden_tool_is_no_candidate() {
         assert_eq!(called(&none, "refresh").await, Err(unknown));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn reports_colliding_interfaces() {
+    let report = two_apps(Generation::Stateful).await.report();
+    let conflict = report.conflicts.iter().find(|conflict| conflict.name == "ui://app").unwrap();
+    assert_eq!(
+        (conflict.kind, &conflict.contenders[..]),
+        ("resource", &["a", "b"].map(Into::into)[..])
+    );
+    assert_eq!(conflict.settled, "a has it; others are offered as ui://vmcp/<backend>/app");
+    let resources = report.entries.iter().filter(|entry| entry.kind == "resource");
+    let offered: Vec<_> = resources
+        .map(|entry| (&*entry.name, &*entry.original, &*entry.backend, entry.shown))
+        .collect();
+    let expected =
+        [("ui://app", "ui://app", "a", true), ("ui://vmcp/b/app", "ui://app", "b", true)];
+    assert_eq!(offered, expected);
+}

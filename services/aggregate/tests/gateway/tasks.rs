@@ -456,6 +456,24 @@ async fn task_survives_renamed_and_missing_tool() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn task_of_missing_backend_is_not_unknown() {
+    let (backend, _gateway, client) = cell().await;
+    let id = begin(&client).await;
+    *backend.is_away.lock().unwrap() = true;
+    // A replica that has not heard of the backend's tools yet.
+    let replica = with(vec![backend.settings()], PartialFailure::BestEffort).await;
+    let client = self::client(&replica, "ann").await;
+    for client in [client.clone(), client.with(without("nothing"))] {
+        for method in ["tasks/get", "tasks/cancel"] {
+            let said = about(&client, method, &id).await;
+            let error = &said.json()["error"];
+            assert_eq!((said.status, &error["code"]), (200, &json!(-32603)), "{said:?}");
+            assert_eq!(error["data"]["retryable"], true);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn stateful_backends_have_no_tasks() {
     let fake = Fake::new("be", Generation::Stateful).offer("*", json!({"tools": [{"name": "x"}]}));
     let (_backend, _other, client) = cell().await;
