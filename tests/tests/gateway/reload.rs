@@ -68,7 +68,11 @@ async fn change(gateway: &Gateway, yaml: &str) {
 async fn reload_of_audit_keeps_events_of_calls_under_way() {
     let good = Good::named("good").start().unwrap();
     let gateway = crate::common::gateway(&[&good]).await;
-    let file = |name: &str| gateway.config().with_file_name(name);
+    // The folder is that of other runs too.
+    let file = |name: &str| gateway.config().with_file_name(format!("{name}-{}", gateway.pid()));
+    for name in ["first", "second"] {
+        _ = std::fs::remove_file(file(name));
+    }
     let with = |name: &str| {
         let audit = format!("audit: {{enabled: true, logFile: {:?}}}\n", file(name));
         config([(good.name(), good.url())], &audit)
@@ -76,10 +80,11 @@ async fn reload_of_audit_keeps_events_of_calls_under_way() {
     change(&gateway, &with("first")).await;
     let mut caller = Caller::stateless(gateway.url());
     let call = tokio::spawn(async move {
-        caller.call("good_slow", json!({ "ms": 1500 })).await.unwrap();
+        caller.call("good_slow", json!({ "ms": 4000 })).await.unwrap();
     });
     sleep(Duration::from_millis(300)).await;
     change(&gateway, &with("second")).await;
+    until("the second file is there", async || file("second").exists()).await;
     assert!(!call.is_finished(), "the call is over before the reload");
     call.await.unwrap();
     let calls = || std::fs::read_to_string(file("first")).unwrap().matches("good_slow").count();

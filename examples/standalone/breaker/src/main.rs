@@ -20,8 +20,8 @@ async fn main() -> Result<(), vmcp_core::BoxError> {
             Ok::<_, std::io::Error>(response)
         },
     ));
-    let first = service.clone().oneshot(Request::new(())).await?;
-    let second = service.oneshot(Request::new(())).await.err().ok_or("it is let through")?;
+    let first = service.clone().oneshot(Request::post("/").body(())?).await?;
+    let second = service.oneshot(Request::post("/").body(())?).await.err().ok_or("it is let through")?;
     println!("first {}, then open: {}", first.status().as_u16(), second.is::<Open>());
     Ok(())
 }
