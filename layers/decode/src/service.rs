@@ -69,9 +69,9 @@ where
             let message = match media::check(&parts.headers) {
                 Ok(()) => match read::body(body, &parts.headers, layer).await {
                     Ok(bytes) => decode(&parts.headers, bytes),
-                    Err(refusal) => Err((refusal, None)),
+                    Err(rejection) => Err(Box::new((rejection, None))),
                 },
-                Err(refusal) => Err((refusal, None)),
+                Err(rejection) => Err(Box::new((rejection, None))),
             };
             match message {
                 Ok(message) => {
@@ -82,28 +82,31 @@ where
                     parts.extensions.insert(message);
                     inner.call(Request::from_parts(parts, body)).await
                 }
-                Err((refusal, id)) => Ok(refusal.into_response(id.as_deref())),
+                Err(rejected) => {
+                    let (rejection, id) = *rejected;
+                    Ok(rejection.into_response(id.as_deref()))
+                }
             }
         })
     }
 }
 
+/// A rejection, and the id of the request that it answers. Boxed: messages are moved through the same results.
+type Rejected = Box<(Rejection, Option<Bytes>)>;
+
 /// The message in `bytes`, or why it is none and the id that it had.
-fn decode(
-    headers: &http::HeaderMap,
-    bytes: Bytes,
-) -> Result<McpRequest, (Rejection, Option<Bytes>)> {
+fn decode(headers: &http::HeaderMap, bytes: Bytes) -> Result<McpRequest, Rejected> {
     match scan(&bytes) {
         Ok(envelope) => match classify::generation(headers, &bytes, &envelope) {
             Ok(generation) => Ok(McpRequest { bytes, envelope, generation }),
             Err(refusal) => {
                 let id = classify::id(&envelope).map(|span| span.slice(&bytes));
-                Err((refusal, id))
+                Err(Box::new((refusal, id)))
             }
         },
         Err(refused) => {
             let refusal = Rejection::malformed(refused.fault.code(), refused.fault.to_string());
-            Err((refusal, refused.id.map(|span| span.slice(&bytes))))
+            Err(Box::new((refusal, refused.id.map(|span| span.slice(&bytes)))))
         }
     }
 }
