@@ -60,6 +60,16 @@ pub(crate) fn doubtful(error: &BoxError) -> bool {
     )
 }
 
+/// Notes that a client's request to a backend failed.
+pub(crate) fn failed(link: &Link, error: &BoxError) {
+    tracing::debug!(backend = link.name(), %error, "a call failed");
+    // The catalog may be another one. A backend that is slow still has the same, and that it answers a list says nothing of
+    // its calls.
+    if cause::<Elapsed>(error.as_ref()).is_none() {
+        link.nudge();
+    }
+}
+
 impl Call {
     /// What requests to backends say that they are made for, if anybody wants to know.
     pub(crate) fn cause(&self) -> Option<&Trail> {
@@ -117,12 +127,7 @@ impl Call {
             Err(error) => Err(NotSent::new(error).into()),
         };
         let response = answered.unwrap_or_else(|error| {
-            tracing::debug!(backend = link.name(), %error, "a call failed");
-            // The catalog may be another one. A backend that is slow still has the same, and that it answers a list says
-            // nothing of its calls.
-            if cause::<Elapsed>(error.as_ref()).is_none() {
-                link.nudge();
-            }
+            failed(link, &error);
             Err(target.rejection(&error))
         })?;
         let Some(known) = &target.alias else { return Ok(response) };

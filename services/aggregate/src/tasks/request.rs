@@ -17,7 +17,7 @@ use crate::backend::failure::{Failure, rejection_of};
 use crate::backend::handshake::{self, Introduction};
 use crate::backend::request::{NAME, asking, post_stateless};
 use crate::call::answer::{self, Expected, HeldResults, Shaped};
-use crate::call::{Call, bridged};
+use crate::call::{Call, bridged, failed};
 use crate::catalog::define_literal;
 use crate::extensions::{TASKS, declares, tasks_required};
 
@@ -51,16 +51,16 @@ pub(crate) async fn request(
         }
         return Err(unknown());
     }
-    let failed = |error: BoxError| {
-        tracing::debug!(backend = link.name(), %error, "a request about a task failed");
-        link.nudge();
+    let rejection = |error: BoxError| {
+        failed(link, &error);
         rejection_of(link.name(), &error, method != "tasks/update")
     };
-    let generation = call.meet(link).await.map_err(|error| failed(NotSent::new(error).into()))?;
+    let generation =
+        call.meet(link).await.map_err(|error| rejection(NotSent::new(error).into()))?;
     if generation != Generation::Stateless {
         return Err(unknown());
     }
-    ask(&call, link, method, text, &task).await.map_err(failed)
+    ask(&call, link, method, text, &task).await.map_err(rejection)
 }
 
 /// Asks the backend about a task that the client names in `text`.
