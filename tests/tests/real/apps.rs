@@ -18,11 +18,15 @@ impl Apps {
             ExtensionServer::apps("alpha").await.unwrap(),
             ExtensionServer::apps("beta").await.unwrap(),
         ];
-        let mut yaml = "name: tests\nincomingAuth: {type: anonymous}\nbackends:\n".to_owned();
-        for (name, server) in ["gamma", "alpha", "beta"].iter().zip(&servers) {
-            let url = server.url();
-            yaml += &format!("- {{name: {name}, url: \"{url}\", transport: streamable-http}}\n");
-        }
+        let backend = |(name, server): (&str, &ExtensionServer)| {
+            format!("- {{name: {name}, url: \"{}\", transport: streamable-http}}\n", server.url())
+        };
+        let backends: Vec<_> =
+            ["gamma", "alpha", "beta"].into_iter().zip(&servers).map(backend).collect();
+        let yaml = format!(
+            "name: tests\nincomingAuth: {{type: anonymous}}\nbackends:\n{}",
+            backends.concat()
+        );
         Self { gateway: Gateway::start(&yaml).await.unwrap(), _servers: servers }
     }
 
