@@ -21,7 +21,8 @@ async fn main() -> Result<(), vmcp_core::BoxError> {
         },
     ));
     let first = service.clone().oneshot(Request::post("/").body(())?).await?;
-    let second = service.oneshot(Request::post("/").body(())?).await.err().ok_or("it is let through")?;
+    let second =
+        service.oneshot(Request::post("/").body(())?).await.err().ok_or("it is let through")?;
     println!("first {}, then open: {}", first.status().as_u16(), second.is::<Open>());
     Ok(())
 }
