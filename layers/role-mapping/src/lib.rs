@@ -2,6 +2,7 @@
 
 mod cost;
 mod matcher;
+mod parse;
 mod roles;
 
 pub use self::{

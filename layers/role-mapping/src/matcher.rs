@@ -7,19 +7,16 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators,
 };
 use cel::extractors::This;
-use cel::parser::Parser;
 use cel::{Context, Value};
 use regex_lite::{Regex, RegexBuilder};
 
 use crate::NoRole;
 use crate::cost::{Budget, Cost, charge_round};
+use crate::parse::{brackets, parse};
 
 const LONGEST: usize = 2048;
 const DEEPEST_BRACKETS: usize = 16;
 const DEEPEST: usize = 48;
-/// In bytes. Several times what the worst expressions that were found take without optimisation. Only
-/// what is touched takes memory.
-const PARSER_STACK: usize = 32 << 20;
 const MOST_LOOPS: usize = 8;
 const DEEPEST_LOOPS: usize = 2;
 const MOST_SUMS: usize = 8;
@@ -194,29 +191,6 @@ fn can_be_bool(node: &IdedExpr) -> bool {
         // Of the loops, `filter` alone gathers a list.
         Expr::Comprehension(it) => !matches!(it.accu_init.expr, Expr::List(_)),
         Expr::Select(_) | Expr::Struct(_) | Expr::Unspecified => true,
-    }
-}
-
-/// The parser is generated code that goes through a dozen calls for each bracket, and has not seen
-/// everything yet. So it gets a stack that the deepest allowed brackets don't fill, and a panic is a
-/// bad expression, not the end of the program.
-fn parse(source: &str) -> Result<IdedExpr, MatcherError> {
-    let parsed = std::thread::scope(|scope| {
-        let parser = std::thread::Builder::new().name("cel-parser".into()).stack_size(PARSER_STACK);
-        let parse = || {
-            Parser::default().parse(source).map_err(|errors| {
-                let told = errors.errors.first().map(|error| {
-                    format!("{} (line {}, column {})", error.msg, error.pos.0, error.pos.1)
-                });
-                MatcherError::Syntax(told.unwrap_or_default().into())
-            })
-        };
-        parser.spawn_scoped(scope, parse).map(std::thread::ScopedJoinHandle::join)
-    });
-    match parsed {
-        Ok(Ok(parsed)) => parsed,
-        Ok(Err(_panic)) => Err(MatcherError::Syntax("it cannot be read".into())),
-        Err(none) => Err(MatcherError::Syntax(format!("no thread to read it on: {none}").into())),
     }
 }
 
@@ -409,18 +383,4 @@ fn charged(condition: &mut IdedExpr, cost: Cost) {
     let never = node(Expr::Literal(LiteralValue::Boolean(false.into())));
     let original = std::mem::take(condition);
     *condition = call(operators::CONDITIONAL, vec![round, original, never]);
-}
-
-/// How deep brackets nest at most. Those in texts count too: it is for the parser's stack.
-fn brackets(source: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for byte in source.bytes() {
-        match byte {
-            b'(' | b'[' | b'{' | b'?' => depth += 1,
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    deepest
 }
