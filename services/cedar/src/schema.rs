@@ -282,13 +282,13 @@ mod tests {
     #[test]
     fn names_of_the_model_and_of_entities_are_known() {
         for policy in [
-            r#"permit(principal, action, resource);"#,
+            r"permit(principal, action, resource);",
             r#"permit(principal == Client::"ann", action == Action::"call_tool", resource == Tool::"y");"#,
             r#"permit(principal in Group::"any", action in Action::"any", resource in MCP::"gate");"#,
             r#"permit(principal in Org::Unit::"all", action, resource in Toolset::"release");"#,
             r#"permit(principal, action == Action::"read_resource", resource is Resource) when { resource.uri like "a*" };"#,
             r#"permit(principal, action, resource) when { principal has claim_email && principal.claim_email == "a" };"#,
-            r#"forbid(principal, action, resource) when { context has arg_n && context.arg_n > 5 && resource.arg_n > 5 };"#,
+            r"forbid(principal, action, resource) when { context has arg_n && context.arg_n > 5 && resource.arg_n > 5 };",
             r#"permit(principal, action, resource) when { resource has owner && resource.owner == "me" };"#,
             r#"permit(principal, action, resource) when { action.operation == "call_tool" && resource.name == "x" };"#,
         ] {
@@ -309,7 +309,7 @@ mod tests {
                 "action",
             ),
             (
-                r#"permit(principal, action, resource) when { resource has readOnlyHnt };"#,
+                r"permit(principal, action, resource) when { resource has readOnlyHnt };",
                 "readOnlyHnt",
             ),
             (

@@ -116,7 +116,7 @@ impl Audit {
             self.exclude_event_types.iter().any(|excluded| excluded.as_str() == *kind)
         };
         if self.event_types.is_empty() {
-            return EventType::WORDS.iter().all(|kind| is_excluded(&kind));
+            return EventType::WORDS.iter().all(is_excluded);
         }
         self.event_types.iter().all(|kind| is_excluded(&kind.as_str()))
     }

@@ -19,7 +19,7 @@ mod unsupported;
 
 use std::num::NonZeroU32;
 
-use vmcp_aggregate::settings::{Checks, PartialFailure, Settings};
+use vmcp_aggregate::settings::{Checks, PartialFailure, Rules, Settings};
 use vmcp_breaker::Settings as Breaking;
 use vmcp_config::{
     AuthServer, CircuitBreaker, FailureHandling, File, IncomingAuth, LogLevel, Operational,
@@ -142,13 +142,14 @@ impl Parts {
         mistakes.extend(wrong);
         let (measures, wrong) = measures::measures(&name, telemetry, egress);
         mistakes.extend(wrong);
+        let is_strict = partial_failure == PartialFailure::Fail;
         let shown = |backend| backends::about(backend, &group, &strategies);
         let shown = backends.iter().map(shown).collect();
         let about = About {
             name: name.clone(),
             group: group.clone(),
             metadata,
-            is_strict: partial_failure == PartialFailure::Fail,
+            is_strict,
             backends: shown,
         };
         let around = Around { waiting: &timeouts, strategies: &strategies, breaking, egress };
@@ -156,20 +157,11 @@ impl Parts {
         mistakes.extend(wrong);
         let (records, wrong) = records::records(audit);
         mistakes.extend(wrong);
-        let guards = match guards {
-            Some(guards) if unsupported.is_empty() && mistakes.is_empty() => guards,
-            Some(_) | None => {
-                return Err(PartsError { unsupported, mistakes, ..PartsError::default() });
-            }
+        let is_usable = unsupported.is_empty() && mistakes.is_empty();
+        let Some(guards) = guards.filter(|_| is_usable) else {
+            return Err(PartsError { unsupported, mistakes, ..PartsError::default() });
         };
-        let settings = Settings {
-            name,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            backends: Vec::new(),
-            rules: aggregation::rules(aggregation),
-            partial_failure,
-            checks: Some(checks),
-        };
+        let settings = settings(name, aggregation::rules(aggregation), partial_failure, checks);
         let settings = Unstacked { settings, backends };
         let held = strategies.held;
         Ok(Self {
@@ -183,6 +175,23 @@ impl Parts {
             debug: matches!(log_level, Some(LogLevel::Debug)),
             held,
         })
+    }
+}
+
+/// The settings of the aggregating service, without backends.
+fn settings(
+    name: String,
+    rules: Rules,
+    partial_failure: PartialFailure,
+    checks: Checks,
+) -> Settings {
+    Settings {
+        name,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        backends: Vec::new(),
+        rules,
+        partial_failure,
+        checks: Some(checks),
     }
 }
 

@@ -184,17 +184,11 @@ impl Server {
         let recording = records.map(|it| it.start(options.recorded)).transpose()?;
         let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);
-        let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
-        let hosts = if address.ip().to_canonical().is_loopback() {
-            HostsLayer::loopback(hosts, origins)
-        } else {
-            HostsLayer::network(hosts, origins)
-        };
         let fixed = Fixed {
             telemetry,
             measures,
             crowd: CrowdLayer::new(options.requests),
-            hosts,
+            hosts: hosts(&options),
             exposure,
             decode: DecodeLayer::new().max_bytes(options.message_bytes),
             old: Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes)),
@@ -304,6 +298,16 @@ impl Server {
         {
             tracing::warn!(%error, "the last measurements are lost");
         }
+    }
+}
+
+/// Which hosts are served whatever the configuration says.
+fn hosts(options: &Options) -> HostsLayer {
+    let (hosts, origins) = (options.allowed_hosts.clone(), options.allowed_origins.clone());
+    if options.address.ip().to_canonical().is_loopback() {
+        HostsLayer::loopback(hosts, origins)
+    } else {
+        HostsLayer::network(hosts, origins)
     }
 }
 

@@ -18,7 +18,7 @@ use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_js
 use super::table::table;
 use super::unmatched::{unmatched_name, unmatched_name_json};
 use crate::parts::{Measures, Report};
-use crate::serve::{Exposure, SealKey};
+use crate::serve::{Exposure, ExposureError, SealKey};
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
@@ -65,7 +65,7 @@ impl Listen {
         let address = SocketAddr::new(ip, port.unwrap_or(0));
         let exposure = Exposure { address, allow_anonymous: *allow_anonymous_network };
         let exposed = file.map(|file| exposure.check_method(&file.incoming_auth.method));
-        let exposed = exposed.and_then(Result::err).map(|error| error.to_mistake());
+        let exposed = exposed.and_then(Result::err).map(ExposureError::to_mistake);
         let listened = TcpListener::bind(address).err().map(|error| {
             let option = if port.is_some() { "--port" } else { "--host" };
             Mistake::new(

@@ -1,7 +1,7 @@
 //! The hosts under which clients and browsers reach this server, as far as its configuration names them.
 
 use url::{Host, Url};
-use vmcp_config::{AuthServer, IncomingAuth, IncomingMethod, SecretFile};
+use vmcp_config::{AuthServer, IncomingAuth, IncomingMethod, Issuer, SecretFile};
 
 /// Returns the hosts of the resource, the issuer and the authorization endpoint, without ports: a proxy in front may
 /// listen on another one. The issuer of `incomingAuth` alone is somebody else.
@@ -15,7 +15,7 @@ pub(super) fn own_hosts(
     };
     let issuer = section.map(|section| section.issuer.as_str());
     let base = section.and_then(|section| section.authorization_endpoint_base_url.as_ref());
-    let base = base.map(|base| base.as_str());
+    let base = base.map(Issuer::as_str);
     let mut hosts: Vec<_> =
         [resource, issuer, base].into_iter().flatten().filter_map(host).collect();
     hosts.sort();
