@@ -134,8 +134,7 @@ impl Parts {
         } = file;
         let Operational { log_level, timeouts, failure_handling } = operational;
         let Failures { partial_failure, checks, breaking } = failures(&failure_handling);
-        let first = auth_server.as_ref().and_then(|section| section.upstream_providers.first());
-        let first = first.map(|upstream| upstream.name.as_str());
+        let first = first_provider(auth_server.as_ref());
         let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, first, egress);
         let (guards, Converted { issuing, mistakes: wrong, warnings }) =
             front(&name, incoming_auth, auth_server, egress);
@@ -163,7 +162,6 @@ impl Parts {
         };
         let settings = settings(name, aggregation::rules(aggregation), partial_failure, checks);
         let settings = Unstacked { settings, backends };
-        let held = strategies.held;
         Ok(Self {
             settings,
             guards,
@@ -173,9 +171,14 @@ impl Parts {
             warnings,
             about,
             debug: matches!(log_level, Some(LogLevel::Debug)),
-            held,
+            held: strategies.held,
         })
     }
+}
+
+/// The name of the provider that users log in at first.
+fn first_provider(section: Option<&AuthServer<SecretFile>>) -> Option<&str> {
+    section?.upstream_providers.first().map(|upstream| upstream.name.as_str())
 }
 
 /// The settings of the aggregating service, without backends.

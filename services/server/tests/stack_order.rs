@@ -327,11 +327,16 @@ async fn what_an_open_circuit_refuses_is_measured_too() {
     let telemetry = Telemetry::builder(settings).build().unwrap();
     let (service, _) = measured(&url, Credentials::None, Some(telemetry.outgoing()));
     assert_eq!(send(&service, &url, Caller::Gateway).await.unwrap(), 503);
+    // The gateway's own attempt is no error of the backend; a caller's is.
     assert!(send(&service, &url, Caller::Gateway).await.is_err());
+    assert!(send(&service, &url, Caller::User(Identity::anonymous())).await.is_err());
     let text = telemetry.scrape().unwrap().text();
     let text = std::str::from_utf8(&text).unwrap();
     let errors = text.lines().filter(|line| line.starts_with("vmcp_backend_errors_total"));
-    assert!(errors.clone().any(|line| line.contains("circuit_open")), "{text}");
+    let open: Vec<_> = errors.filter(|line| line.contains("circuit_open")).collect();
+    assert!(matches!(&open[..], [line] if line.ends_with(" 1")), "{text}");
+    let requests = text.lines().find(|line| line.starts_with("vmcp_backend_requests_total"));
+    assert!(requests.unwrap().ends_with(" 3"), "{text}");
 }
 
 #[tokio::test]
