@@ -31,6 +31,9 @@ const EXTENSIONS: &str = "extensions";
 /// A backend that learned of such an extension could answer with something that the client cannot follow up through the
 /// gateway. Members that a backend could mistake for one of these, or that appear twice, go too.
 pub(crate) fn bridged<'a>(capabilities: &'a [u8], bridged: &[&str]) -> Cow<'a, [u8]> {
+    if !may_have(capabilities, &[EXTENSIONS, OLD_TASKS]) {
+        return Cow::Borrowed(capabilities);
+    }
     let mut extensions = None;
     let mut kept = true;
     for member in members(capabilities).filter(is_stripped) {
@@ -51,6 +54,20 @@ pub(crate) fn bridged<'a>(capabilities: &'a [u8], bridged: &[&str]) -> Cow<'a, [
     }
     out.push(b'}');
     Cow::Owned(out)
+}
+
+/// Whether JSON may have members of these names, in any case: cheaper than a walk over its members, which most requests
+/// do not need. Text with escapes or letters beyond ASCII may have any.
+fn may_have(json: &[u8], names: &[&str]) -> bool {
+    let has = |name: &&str| {
+        let name = name.as_bytes();
+        let first = name.first().copied().unwrap_or_default();
+        let mut starts = memchr::memchr2_iter(first, first.to_ascii_uppercase(), json);
+        starts.any(|at| {
+            json.get(at..at + name.len()).is_some_and(|part| part.eq_ignore_ascii_case(name))
+        })
+    };
+    !json.is_ascii() || memchr::memchr(b'\\', json).is_some() || names.iter().any(has)
 }
 
 /// Whether a backend may take a capability for one that can be stripped.
@@ -152,6 +169,16 @@ mod tests {
         let capabilities = bridged(capabilities.as_bytes(), extensions).into_owned();
         vmcp_wire::validate(&capabilities).unwrap();
         String::from_utf8(capabilities).unwrap()
+    }
+
+    #[test]
+    fn looks_closer_where_a_name_may_be_written_otherwise() {
+        for text in [r#"{"Tasks":1}"#, r#"{"ta\u0073ks":1}"#, r#"{"ta\u{17f}ks":1}"#, r#"{"é":1}"#]
+        {
+            let text = text.replace("\\u{17f}", "\u{17f}");
+            assert!(may_have(text.as_bytes(), &[OLD_TASKS]), "{text}");
+        }
+        assert!(!may_have(br#"{"task":1,"elicitation":{}}"#, &[OLD_TASKS]));
     }
 
     #[test]

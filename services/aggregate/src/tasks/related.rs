@@ -16,7 +16,12 @@ pub(super) const RELATED: &str = "io.modelcontextprotocol/related-task";
 
 /// Whether a request says that it is related to a task.
 pub(crate) fn is_related(request: &McpRequest) -> bool {
-    request.param(Key::Meta).is_some_and(|meta| find(meta, RELATED).is_some())
+    // A search for the name is cheaper than a walk over the members, which few requests need.
+    let may_be = |meta: &&[u8]| {
+        memchr::memchr(b'\\', meta).is_some()
+            || memchr::memmem::find(meta, RELATED.as_bytes()).is_some()
+    };
+    request.param(Key::Meta).filter(may_be).is_some_and(|meta| find(meta, RELATED).is_some())
 }
 
 /// Gives the task that a request is related to the backend's own id. A task that is not the caller's, or not the
