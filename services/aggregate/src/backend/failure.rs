@@ -72,7 +72,13 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
             }
             Some(Failure::Task(_)) => Rejection::backend_outcome_unknown(backend, &problem(error)),
             _ if !repeatable && may_have_acted(error) => {
-                Rejection::backend_outcome_unknown(backend, &problem(error))
+                let source: &(dyn std::error::Error + 'static) = error.as_ref();
+                let known =
+                    cause::<Failure>(source).is_some() || cause::<Elapsed>(source).is_some();
+                // It was reached, or its request would be known not to have been sent.
+                let problem =
+                    if known { problem(error) } else { "broke the connection".to_owned() };
+                Rejection::backend_outcome_unknown(backend, &problem)
             }
             _ => Rejection::backend_unavailable(backend, &problem(error)),
         },
@@ -183,6 +189,32 @@ mod tests {
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":false"));
         let told = without(CredentialFault::Unavailable { reason: "timeout" });
         assert!(String::from_utf8_lossy(&told.to_json(None)).contains("\"retryable\":true"));
+    }
+
+    #[test]
+    fn calls_that_may_have_acted_are_not_retryable() {
+        let rejected = |error: BoxError, repeatable| {
+            let rejection = rejection_of("be", &error, repeatable);
+            let json = String::from_utf8_lossy(&rejection.to_json(None)).into_owned();
+            (rejection.message().to_owned(), json.contains("\"retryable\":true"))
+        };
+        let reset = || BoxError::from("connection reset by 10.0.0.7");
+        let unknown = "it may have acted on the request, check before trying again";
+        let message = format!("backend be broke the connection: {unknown}");
+        assert_eq!(rejected(reset(), false), (message, false));
+        let elapsed = Box::new(Elapsed { limit: Duration::from_secs(1) });
+        let message = format!("backend be did not answer in time: {unknown}");
+        assert_eq!(rejected(elapsed, false), (message, false));
+        assert!(rejected(reset(), true).1);
+        let unsent = NotSent::new(reset());
+        let message = "backend be could not be reached".to_owned();
+        assert_eq!(rejected(unsent.into(), false), (message, true));
+        for (status, retryable) in
+            [(500, false), (502, false), (503, true), (504, false), (429, true)]
+        {
+            let failure = Failure::Status(StatusCode::from_u16(status).unwrap());
+            assert_eq!(rejected(failure.into(), false).1, retryable, "{status}");
+        }
     }
 
     #[test]

@@ -191,8 +191,7 @@ impl Passing {
     /// The error that ends the stream.
     fn fail(&mut self, error: &BoxError) -> Bytes {
         self.over = true;
-        let refusal = crate::backend::failure::rejection(self.target.link.name(), error);
-        refusal.to_json(Some(&self.expected.client_id))
+        self.target.rejection(error).to_json(Some(&self.expected.client_id))
     }
 }
 

@@ -168,14 +168,25 @@ async fn timed_out_call_is_retryable_only_when_repeatable() {
         ASKING.into_iter().chain([(STATEFUL, Wire::Stateless), (STATELESS, Wire::Stateless)])
     {
         let mut pair = paired(client, wire).await;
-        for (id, tool, retryable) in [(1, "t", false), (2, "look", true)] {
+        for (id, tool, retryable, streams) in [
+            (1, "t", false, false),
+            (2, "look", true, false),
+            (3, "t", false, true),
+            (4, "look", true, true),
+        ] {
             let call = pair.client.begin(id, tool);
-            let _never = pair.calls.recv().await.unwrap();
+            let mut never = pair.calls.recv().await.unwrap();
+            if streams {
+                let token = never.message["params"]["_meta"]["progressToken"].clone();
+                never.say(&progress(&token));
+            }
             let said = messages(&call.await.unwrap()).pop().unwrap();
             assert_eq!(said["error"]["data"]["retryable"], retryable, "{client:?} {wire:?} {said}");
         }
         // A request that was not sent may be sent again.
         pair.backend.is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+        let said = messages(&pair.client.begin(5, "t").await.unwrap()).pop().unwrap();
+        assert_eq!(said["error"]["data"]["retryable"], true, "{client:?} {wire:?} {said}");
     }
 }
 
