@@ -132,8 +132,8 @@ impl Exchange {
         let (code, kind) = (response.status(), media(response.headers()));
         let body = response.into_body();
         if kind != Media::Events {
-            // The answer has begun, or there will be none.
-            self.guard.cancellation.disarm();
+            // The answer has begun, or there will be none. A call that was cancelled meanwhile is not begun again.
+            self.guard.cancellation.disarm().ok_or(Failure::Cancelled)?;
         }
         if matches!(code, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST) && live.can_end() {
             let refusal = Box::pin(small(body)).await?;

@@ -544,6 +544,26 @@ async fn ended_session_leaves_no_subscription_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn call_is_not_begun_again_after_its_cancellation() {
+    for leaves in [false, true] {
+        let mut pair = paired(STATEFUL, Wire::Stateful).await;
+        let call = pair.client.begin(7, "t");
+        let pending = pair.calls.recv().await.unwrap();
+        if leaves {
+            assert_eq!(pair.client.leave().await, 204);
+        } else {
+            pair.client.notify("notifications/cancelled", json!({"requestId": 7})).await;
+        }
+        // The backend has forgotten the session, for which a call is usually worth another try.
+        pair.backend.sessions.lock().unwrap().remove(&pending.session);
+        pending.refuse(404);
+        call.await.unwrap();
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(pair.backend.messages("tools/call").len(), 1, "leaves: {leaves}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn progress_does_not_starve_a_question() {
     for wire in [Wire::Stateful, Wire::Sse] {
         let mut pair = paired(STATELESS, wire).await;

@@ -327,8 +327,11 @@ impl ScriptedBackend {
         self.sessions.lock().unwrap().clear();
     }
 
-    /// Closes all streams for what belongs to no request.
+    /// Closes all streams for what belongs to no request. A session of HTTP+SSE ends with its stream.
     pub(crate) fn cut_streams(&self) {
+        if self.wire == Wire::Sse {
+            return self.forget_sessions();
+        }
         self.sessions.lock().unwrap().values_mut().for_each(Vec::clear);
     }
 
