@@ -1,8 +1,10 @@
 //! The task that a message says it is related to, in its `_meta`.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
+use memchr::memmem::Finder;
 use vmcp_core::{Identity, McpRequest};
 use vmcp_wire::{Envelope, Key, Span, Splice, find, find_span, scan, unquote};
 
@@ -14,13 +16,14 @@ use crate::seal::Seal;
 /// The member of `_meta`.
 pub(super) const RELATED: &str = "io.modelcontextprotocol/related-task";
 
+/// Made once: that costs more than a search.
+static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(RELATED));
+
 /// Whether a request says that it is related to a task.
 pub(crate) fn is_related(request: &McpRequest) -> bool {
     // A search for the name is cheaper than a walk over the members, which few requests need.
-    let may_be = |meta: &&[u8]| {
-        memchr::memchr(b'\\', meta).is_some()
-            || memchr::memmem::find(meta, RELATED.as_bytes()).is_some()
-    };
+    let may_be =
+        |meta: &&[u8]| memchr::memchr(b'\\', meta).is_some() || FINDER.find(meta).is_some();
     request.param(Key::Meta).filter(may_be).is_some_and(|meta| find(meta, RELATED).is_some())
 }
 

@@ -105,11 +105,14 @@ fn what_cannot_work_does_not_start() {
     assert_eq!(start(baseline, vec![corp()]), Err(StartFault::Baseline("admin".into())));
     let mut elsewhere = settings();
     elsewhere.authorization_base = Some(IssuerUrl::parse("https://login.example").unwrap());
+    assert_eq!(start(elsewhere, vec![corp()]), Ok(()));
+    let mut elsewhere = settings();
+    elsewhere.issuer = IssuerUrl::parse("https://login.example").unwrap();
     let fault = start(elsewhere, vec![corp()]).unwrap_err();
     assert_eq!(
         fault.to_string(),
-        "upstream provider corp sends browsers back to https://as.example, but they leave from \
-         https://login.example: use the same scheme, host and port"
+        "upstream provider corp sends browsers back to https://as.example: use the origin of the authorization \
+         endpoint, https://login.example, or that of the issuer or of a resource"
     );
     assert_eq!(start(settings(), vec![corp()]), Ok(()));
 }
