@@ -65,7 +65,7 @@ fn as_text(result: &Value) -> String {
     for item in content {
         match item["text"].as_str() {
             Some(text) => out.push_str(&printable(text)),
-            None => out.push_str(&format!("[{}]", item["type"].as_str().unwrap_or("content"))),
+            None => out.extend(["[", item["type"].as_str().unwrap_or("content"), "]"]),
         }
         out.push('\n');
     }

@@ -38,7 +38,7 @@ impl Target {
             // The parser of the option has read it.
             let Ok(template) = template else { continue };
             variables.extend(template.variables().map(vmcp_config::EnvName::as_str));
-            headers += &format!("{}: {}, ", quoted(name), quoted(template.source()));
+            headers.extend([&*quoted(name), ": ", &quoted(template.source()), ", "]);
         }
         // Names as the server has them: there is one, so none collide.
         let text = format!(
