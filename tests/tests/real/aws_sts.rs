@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -68,7 +70,9 @@ fn caller(name: &str, groups: &[&str]) -> Caller {
     let Value::Object(claims) = serde_json::json!({ "sub": name, "groups": groups }) else {
         panic!("claims are an object")
     };
-    let token = format!("a.{name}.c").into();
+    // STS is shown this token, and the role follows from its claims.
+    let payload = BASE64_URL_SAFE_NO_PAD.encode(Value::from(claims.clone()).to_string());
+    let token = format!("e30.{payload}.c").into();
     Caller::User(Identity::builder("https://idp.example", name).claims(claims).token(token).build())
 }
 
