@@ -59,6 +59,9 @@ pub(crate) struct Link {
     signals: [ObserverSignal; 2],
     /// Has the observer begin anew: somebody has reason to believe that what is open leads nowhere.
     pub(crate) renew: Notify,
+    /// Held while one generation is fetched: bridges to a process cannot speak both to it at the same time, and answer
+    /// with empty lists.
+    pub(crate) fetching: tokio::sync::Mutex<()>,
     /// The observer's session, while there is one.
     pub(crate) standing: ArcSwapOption<Live>,
     pub(crate) vitals: Vitals,
@@ -156,6 +159,7 @@ impl Link {
             signals: Default::default(),
             retired: watch::Sender::new(false),
             renew: Notify::new(),
+            fetching: tokio::sync::Mutex::default(),
             standing: ArcSwapOption::empty(),
             vitals: Vitals::new(),
             serial: AtomicU64::new(1),

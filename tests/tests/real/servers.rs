@@ -114,9 +114,11 @@ async fn real_servers_answer_through_the_gateway() {
         } else {
             seen
         };
-        for prefix in PREFIXES {
+        // Each generation is listed as the bridge offers it there.
+        let listed = PREFIXES.iter().filter(|prefix| era == Era::Legacy || **prefix != "memory_");
+        for prefix in listed {
             assert!(
-                seen.tools.iter().any(|tool| tool.starts_with(prefix)),
+                seen.tools.iter().any(|tool| tool.starts_with(*prefix)),
                 "{era:?}: {:?}",
                 seen.tools
             );

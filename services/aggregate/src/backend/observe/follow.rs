@@ -59,12 +59,17 @@ impl Observation<'_> {
     }
 
     async fn fetch_all(&self) -> Result<(), BoxError> {
-        self.publish(fetch::offer(self.link, self.speaker, &self.known()).await?).await;
+        let offer = {
+            let _turn = self.link.fetching.lock().await;
+            fetch::offer(self.link, self.speaker, &self.known()).await?
+        };
+        self.publish(offer).await;
         Ok(())
     }
 
     /// Fetches the kinds of lists that the backend says have changed.
     async fn refresh(&self, changed: &[Kind]) -> Result<(), BoxError> {
+        let turn = self.link.fetching.lock().await;
         let mut offer = self.known();
         for kind in Kind::ALL {
             // One notification is about both.
@@ -74,6 +79,7 @@ impl Observation<'_> {
                 offer.set(kind, items);
             }
         }
+        drop(turn);
         self.publish(offer).await;
         Ok(())
     }
