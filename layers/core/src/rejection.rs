@@ -215,7 +215,9 @@ impl Rejection {
         let message = format!(
             "backend {backend} {problem}: it may have acted on the request, check before trying again"
         );
-        Self::new(StatusCode::OK, code::INTERNAL, message).with_data(about(backend, false))
+        Self::new(StatusCode::OK, code::INTERNAL, message)
+            .with_data(about(backend, false))
+            .by("backend")
     }
 
     /// A backend that does not take what it is shown. Retrying does not help: somebody has to change that.
