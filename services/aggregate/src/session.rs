@@ -220,8 +220,8 @@ impl Session {
         }
     }
 
-    /// Lets go of what has ended. A question that the client has not answered for so long is answered with an error:
-    /// the time of the calls that depend on it goes on.
+    /// Lets go of what has ended. A question whose stream has ended, or that the client has not answered for so long, is
+    /// answered with an error: the time of the calls that depend on it goes on.
     pub(crate) fn prune(&self, patience: Duration) {
         for question in self.has_talk().map(|talk| talk.prune(patience)).into_iter().flatten() {
             let Question::Backend { upstream, live, id, .. } = question else { continue };

@@ -32,7 +32,7 @@ use vmcp_core::{Body, BoxError, NotSent, Operation, cause};
 use vmcp_timeout::{Hold, TimeoutLayer};
 use vmcp_wire::{Envelope, Key, Params, Span, scan};
 
-use self::body::{Answer, Events};
+use self::body::{Answer, Events, Standing};
 use self::desk::{Desk, MOST_WAITING, NoPlace};
 use self::outbox::Outbox;
 use super::failure::Failure;
@@ -126,8 +126,8 @@ async fn answer(
             return Ok(plain(StatusCode::NOT_FOUND));
         }
         (Some(Lease(channel)), &Method::GET) => {
-            let standing = Events::standing(channel.desk.standing.read());
-            return Ok(event_stream(Body::wrap(standing)));
+            let standing = Standing::new(&channel.desk);
+            return Ok(event_stream(Body::wrap(Events::standing(standing))));
         }
         (Some(Lease(channel)), &Method::DELETE) => {
             channel.close();

@@ -116,9 +116,6 @@ impl Talk {
     /// `None` when too many are open, or the session is over.
     pub(crate) fn ask(&self, question: Question) -> Option<u64> {
         let mut state = self.lock();
-        if state.questions.len() >= MOST_QUESTIONS {
-            state.questions.retain(|_, (question, _)| question.is_open());
-        }
         if state.questions.len() >= MOST_QUESTIONS || state.ended {
             return None;
         }
@@ -156,7 +153,8 @@ impl Talk {
         state.tasks.push(task);
     }
 
-    /// Lets go of what is over, and gives back the questions that wait for longer than `patience`.
+    /// Lets go of what is over, and gives back the questions whose stream is over or that wait for longer than
+    /// `patience`: the backend may still wait for an answer.
     pub(crate) fn prune(&self, patience: Duration) -> Vec<Question> {
         let mut state = self.lock();
         state.streams.retain(|stream| !stream.is_over());
@@ -164,8 +162,9 @@ impl Talk {
             state.streams.shrink_to_fit();
         }
         state.tasks.retain(|task| !task.is_finished());
-        state.questions.retain(|_, (question, _)| question.is_open());
-        let expired = state.questions.extract_if(|_, (_, asked)| asked.elapsed() >= patience);
+        let expired = state
+            .questions
+            .extract_if(|_, (question, asked)| !question.is_open() || asked.elapsed() >= patience);
         expired.map(|(_, (question, _))| question).collect()
     }
 

@@ -14,7 +14,7 @@ use vmcp_aggregate::settings::PartialFailure;
 use vmcp_breaker::{Breaker, State};
 use vmcp_core::{Backend, Body, Generation};
 
-use crate::fake::with;
+use crate::fake::{settings, with};
 use crate::script::{LIMIT, PendingCall, ScriptedBackend, ScriptedClient, Wire, messages, text};
 
 const STATEFUL: Generation = Generation::Stateful;
@@ -147,11 +147,7 @@ async fn question_on_standing_stream_stops_the_clock() {
     let call = pair.client.begin(2, "t");
     let pending = pair.calls.recv().await.unwrap();
     sleep(Duration::from_secs(20)).await;
-    let stream = {
-        let sessions = pair.backend.sessions.lock().unwrap();
-        sessions[&pending.session].last().unwrap().clone()
-    };
-    stream.send(format!("data: {}\n\n", question("q")).into()).unwrap();
+    pair.backend.announce_in(&pending.session, &question("q"));
     let said = read_for(&mut standing, Duration::from_millis(10)).await;
     let asked = messages(&said).pop().unwrap();
     sleep(Duration::from_secs(60)).await;
@@ -388,6 +384,33 @@ async fn abandoned_question_stops_no_other_calls_clock() {
     assert!(asking.await.unwrap().contains("input_required"));
     sleep(Duration::from_secs(800)).await;
     assert!(other.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn question_of_removed_backend_stops_no_clock() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        let mut pair = paired(STATEFUL, wire).await;
+        let mut standing = pair.client.stand(None).await.into_body();
+        // With two calls under way a question belongs to neither, and comes on the standing stream.
+        let calls = [pair.client.begin(1, "t"), pair.client.begin(2, "t")];
+        let mut pending = pair.calls.recv().await.unwrap();
+        let _other = pair.calls.recv().await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+        if wire == Wire::Sse {
+            pending.say(&question("q"));
+        } else {
+            pair.backend.announce_in(&pending.session, &question("q"));
+        }
+        let said = read_for(&mut standing, Duration::from_millis(10)).await;
+        assert!(said.contains("elicitation/create"), "{wire:?}: {said}");
+        pair.gateway.reload(settings(vec![], PartialFailure::BestEffort, None)).await;
+        sleep(Duration::from_secs(90)).await;
+        for call in &calls {
+            assert!(call.is_finished(), "{wire:?}: its clock stopped for good");
+        }
+        let answers = pair.backend.messages("");
+        assert!(answers.iter().any(|it| it["error"]["code"] == -32603), "{wire:?}: {answers:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -343,6 +343,12 @@ impl ScriptedBackend {
         }
     }
 
+    /// Sends a message on the latest stream of a session for what belongs to no request.
+    pub(crate) fn announce_in(&self, session: &str, message: &Value) {
+        let sessions = self.sessions.lock().unwrap();
+        _ = sessions[session].last().unwrap().send(event(message));
+    }
+
     async fn serve(&self, request: Request<Full<Bytes>>) -> Result<Response<Body>, BoxError> {
         let _in_flight = Arc::clone(&self.in_flight);
         let header = request.headers().get("mcp-session-id");

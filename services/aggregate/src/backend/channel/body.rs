@@ -32,7 +32,27 @@ pub(super) struct Events {
 #[derive(Debug)]
 enum Source {
     Answer(Answer),
-    Standing(Reading),
+    Standing(Standing),
+}
+
+/// What belongs to no request. The questions that came this way are over when this is dropped.
+#[derive(Debug)]
+pub(super) struct Standing {
+    desk: Arc<Desk>,
+    reading: Reading,
+}
+
+impl Standing {
+    pub(super) fn new(desk: &Arc<Desk>) -> Self {
+        Self { desk: Arc::clone(desk), reading: desk.standing.read() }
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        self.reading.leave();
+        self.desk.listener_left();
+    }
 }
 
 impl Answer {
@@ -58,8 +78,8 @@ impl Events {
     }
 
     /// What belongs to no request.
-    pub(super) fn standing(reading: Reading) -> Self {
-        Self { first: None, source: Source::Standing(reading), over: false }
+    pub(super) fn standing(standing: Standing) -> Self {
+        Self { first: None, source: Source::Standing(standing), over: false }
     }
 }
 
@@ -77,7 +97,7 @@ impl http_body::Body for Events {
         }
         let reading = match &mut this.source {
             Source::Answer(answer) => &mut answer.reading,
-            Source::Standing(reading) => reading,
+            Source::Standing(standing) => &mut standing.reading,
         };
         let item = match this.first.take() {
             Some(first) => first,

@@ -115,6 +115,13 @@ impl Desk {
         self.lock().questions.retain(|it| it.id != question);
     }
 
+    /// Drops the questions that went to the listener, if there is none any more: the time goes on.
+    pub(super) fn listener_left(&self) {
+        if !self.standing.is_read() {
+            self.lock().questions.retain(|it| !Arc::ptr_eq(&it.inbox, &self.standing));
+        }
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.lock().over
     }

@@ -147,13 +147,20 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
-    fn drop(&mut self) {
+impl Reading {
+    /// Reads no more, unless there is a newer reader anyway.
+    pub(crate) fn leave(&self) {
         let mut state = self.inbox.lock();
         if state.reader == self.number {
             state.read = false;
             state.waker = None;
         }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

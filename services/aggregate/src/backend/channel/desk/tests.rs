@@ -1,5 +1,6 @@
 use futures_util::FutureExt;
 
+use super::super::body::Standing;
 use super::*;
 
 fn enter(desk: &Desk, message: &'static str, hold: Option<Hold>) -> Result<Arc<Inbox>, NoPlace> {
@@ -122,6 +123,20 @@ async fn question_ends_with_the_call_it_was_asked_for() {
         assert!(desk.lock().questions.is_empty(), "{end}");
         desk.leave(b"\"1\"", &two);
     }
+}
+
+#[test]
+fn question_ends_with_the_standing_reader() {
+    let (desk, hold) = (Arc::new(Desk::default()), Hold::new());
+    for message in [ONE, TWO] {
+        enter(&desk, message, Some(hold.clone())).unwrap();
+    }
+    let (first, second) = (Standing::new(&desk), Standing::new(&desk));
+    take(&desk, QUESTION);
+    drop(first);
+    assert_eq!(desk.lock().questions.len(), 1);
+    drop(second);
+    assert!(desk.lock().questions.is_empty());
 }
 
 #[test]
