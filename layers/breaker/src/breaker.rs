@@ -103,7 +103,7 @@ impl Breaker {
         let gate = self.0.gate.load(Ordering::Acquire);
         let (ticket, trial) = if gate & CLOSED != 0 {
             let era = (gate >> 32) as u32;
-            (Ticket { era }, false)
+            (Ticket::new(era), false)
         } else {
             self.change(|circuit, now| {
                 circuit.admit(now).map(|ticket| (ticket, circuit.state() == State::HalfOpen))
@@ -117,7 +117,7 @@ impl Breaker {
     /// over takes it as its trial; one whose time is not over does not take it in.
     pub fn on_probe(&self, class: Class) {
         if let Ok(permit) = self.admit() {
-            permit.settle(class);
+            permit.background().settle(class);
         }
     }
 
@@ -232,11 +232,19 @@ impl Permit {
         self.breaker.settle(self.ticket, class);
     }
 
+    /// The permit of a request that is no call: see [`Ticket::background`].
+    #[must_use]
+    pub fn background(mut self) -> Self {
+        self.ticket = self.ticket.background();
+        self
+    }
+
     /// Settles it as a success, and gives one for the rest of the same answer, if there is one to be had.
     pub(crate) fn succeed_and_go_on(self) -> Option<Self> {
-        let breaker = self.breaker.clone();
+        let (breaker, ticket) = (self.breaker.clone(), self.ticket);
         self.settle(Class::Success);
-        breaker.admit().ok()
+        let next = breaker.admit().ok()?;
+        Some(if ticket.is_background() { next.background() } else { next })
     }
 
     /// Whether the request decides if the circuit closes.

@@ -52,6 +52,8 @@ pub struct Circuit {
     /// nothing.
     era: u32,
     failures: u32,
+    /// Whether one of these failures was that of a call.
+    calls_fail: bool,
     changed: Option<Duration>,
 }
 
@@ -66,6 +68,28 @@ enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub(crate) era: u32,
+    background: bool,
+}
+
+// === impl Ticket ===
+
+impl Ticket {
+    pub(crate) const fn new(era: u32) -> Self {
+        Self { era, background: false }
+    }
+
+    /// The ticket of a request that is no call, such as a health probe or the fetch of a list.
+    ///
+    /// Its failure counts, and its success closes a half-open circuit. But its success does not reset the count of
+    /// failures that a call is among: a backend that answers probes while its calls fail opens its circuit.
+    #[must_use]
+    pub const fn background(self) -> Self {
+        Self { background: true, ..self }
+    }
+
+    pub(crate) const fn is_background(self) -> bool {
+        self.background
+    }
 }
 
 // === impl Settings ===
@@ -113,7 +137,8 @@ impl Circuit {
     /// A closed circuit.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
-        Self { settings, phase: Phase::Closed, era: 0, failures: 0, changed: None }
+        let phase = Phase::Closed;
+        Self { settings, phase, era: 0, failures: 0, calls_fail: false, changed: None }
     }
 
     /// Lets a request pass, or tells how long to wait.
@@ -132,7 +157,7 @@ impl Circuit {
                 self.era = self.era.wrapping_add(1);
             }
         }
-        Ok(Ticket { era: self.era })
+        Ok(Ticket::new(self.era))
     }
 
     /// Takes a ticket back. One of an earlier time counts for nothing.
@@ -146,12 +171,17 @@ impl Circuit {
                 self.era = self.era.wrapping_add(1);
             }
             (Phase::HalfOpen { .. }, Class::Success) => {
-                self.failures = 0;
+                (self.failures, self.calls_fail) = (0, false);
                 self.enter(Phase::Closed, now);
             }
-            (Phase::Closed, Class::Success) => self.failures = 0,
+            (Phase::Closed, Class::Success) => {
+                if !ticket.background || !self.calls_fail {
+                    (self.failures, self.calls_fail) = (0, false);
+                }
+            }
             (Phase::Closed | Phase::HalfOpen { .. }, Class::Failure) => {
                 self.failures = self.failures.saturating_add(1);
+                self.calls_fail |= !ticket.background;
                 let trial = matches!(self.phase, Phase::HalfOpen { .. });
                 if trial || self.failures >= self.settings.failure_threshold.get() {
                     self.enter(Phase::Open { since: now }, now);

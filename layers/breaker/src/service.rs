@@ -54,10 +54,21 @@ pub(crate) enum Outcome {
     None,
 }
 
+/// Methods of handshakes, probes and lists, by which a backend shows less of its health than by a call.
+const BACKGROUND: [&str; 7] = [
+    "initialize",
+    "server/discover",
+    "ping",
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+];
+
 impl Outcome {
-    fn of<B>(request: &Request<B>) -> Self {
-        match *request.method() {
-            Method::POST => match request.extensions().get::<Operation>().map(Operation::method) {
+    fn of(http: &Method, method: Option<&str>) -> Self {
+        match *http {
+            Method::POST => match method {
                 Some(method) if method.is_empty() || method.starts_with("notifications/") => {
                     Self::None
                 }
@@ -111,8 +122,14 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let outcome = Outcome::of(&request);
+        let method = request.extensions().get::<Operation>().map(Operation::method);
+        let outcome = Outcome::of(request.method(), method);
+        let is_background = method.is_some_and(|method| BACKGROUND.contains(&method));
         let call = match self.breaker.admit() {
+            Ok(permit) if is_background => {
+                let permit = Some(permit.background());
+                Call::Admitted { inner: self.inner.call(request), permit }
+            }
             Ok(permit) => Call::Admitted { inner: self.inner.call(request), permit: Some(permit) },
             Err(open) => Call::Refused { open: Some(open) },
         };

@@ -103,7 +103,8 @@ struct Model {
     trial: Option<(usize, Duration)>,
     /// Tickets, by number, whose results count, and the results so far.
     valid: BTreeSet<usize>,
-    results: Vec<Class>,
+    /// Each with whether it was that of a call.
+    results: Vec<(Class, bool)>,
 }
 
 impl Model {
@@ -133,18 +134,29 @@ impl Model {
         free
     }
 
-    fn settle(&mut self, number: usize, class: Class, now: Duration) {
+    /// Failures since the last success that counts: one of a call, or one with no failed call before it.
+    fn in_a_row(&self) -> usize {
+        let (mut count, mut calls_fail) = (0, false);
+        for (class, is_call) in &self.results {
+            match class {
+                Class::Failure => (count, calls_fail) = (count + 1, calls_fail || *is_call),
+                Class::Success if *is_call || !calls_fail => (count, calls_fail) = (0, false),
+                Class::Success | Class::Neutral => {}
+            }
+        }
+        count
+    }
+
+    fn settle(&mut self, number: usize, (class, is_call): (Class, bool), now: Duration) {
         if !self.valid.remove(&number) {
             return;
         }
-        self.results.push(class);
-        let counted = self.results.iter().rev().filter(|class| **class != Class::Neutral);
-        let in_a_row = counted.take_while(|class| **class == Class::Failure).count();
+        self.results.push((class, is_call));
         match (self.state, class) {
             (State::HalfOpen, Class::Neutral) => self.trial = None,
             (State::HalfOpen, Class::Success) => self.turn(State::Closed, now),
             (State::HalfOpen, Class::Failure) => self.turn(State::Open, now),
-            (State::Closed, _) if in_a_row >= self.threshold => self.turn(State::Open, now),
+            (State::Closed, _) if self.in_a_row() >= self.threshold => self.turn(State::Open, now),
             _ => {}
         }
     }
@@ -154,7 +166,7 @@ impl Model {
 enum Step {
     Wait(u8),
     Admit,
-    Settle(prop::sample::Index, Class),
+    Settle(prop::sample::Index, (Class, bool)),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -166,7 +178,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => (0_u8..8).prop_map(Step::Wait),
         3 => Just(Step::Admit),
-        3 => (any::<prop::sample::Index>(), class).prop_map(|(at, class)| Step::Settle(at, class)),
+        3 => (any::<prop::sample::Index>(), (class, any::<bool>()))
+            .prop_map(|(at, outcome)| Step::Settle(at, outcome)),
     ]
 }
 
@@ -200,10 +213,11 @@ proptest! {
                     }
                 }
                 Step::Settle(_, _) if tickets.is_empty() => {}
-                Step::Settle(at, class) => {
+                Step::Settle(at, (class, is_call)) => {
                     let (number, ticket) = tickets.swap_remove(at.index(tickets.len()));
+                    let ticket = if is_call { ticket } else { ticket.background() };
                     circuit.settle(ticket, class, now);
-                    model.settle(number, class, now);
+                    model.settle(number, (class, is_call), now);
                 }
             }
             prop_assert_eq!(circuit.state(), model.state);

@@ -349,3 +349,25 @@ async fn it_fits_a_stack_of_one_body_type() {
     let body = stack.oneshot(post()).await.unwrap().into_body();
     assert_eq!(body.collect().await.unwrap().to_bytes(), "abc");
 }
+
+#[tokio::test(start_paused = true)]
+async fn lists_do_not_reset_the_failures_of_calls() {
+    let breaker = breaker();
+    let request = |method| {
+        let mut request = post();
+        request.extensions_mut().insert(Operation::new(method));
+        request
+    };
+    let ok = || Ok(answer(200, "application/json", Body::empty()));
+    let unavailable = || Ok(answer(503, "application/json", Body::empty()));
+    call(&breaker, request("tools/list"), unavailable()).await.unwrap();
+    call(&breaker, request("ping"), ok()).await.unwrap();
+    assert_eq!(breaker.failures(), 0, "no call has failed");
+    call(&breaker, request("tools/call"), unavailable()).await.unwrap();
+    for method in super::BACKGROUND {
+        call(&breaker, request(method), ok()).await.unwrap();
+    }
+    assert_eq!(breaker.failures(), 1);
+    call(&breaker, request("tools/call"), ok()).await.unwrap();
+    assert_eq!(breaker.failures(), 0);
+}

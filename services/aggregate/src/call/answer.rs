@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
-use vmcp_core::{Body, BoxError, Generation, Trail, code};
+use vmcp_core::{Body, BoxError, Generation, Trail, cause, code};
 use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, head, may_fail, scan};
 
 use crate::backend::failure::Failure;
@@ -108,11 +108,21 @@ pub(crate) fn event(message: Bytes, expected: &Expected) -> Result<Shaped, BoxEr
     Ok(shaped)
 }
 
-/// Who asks for credentials need not say so in JSON-RPC: an authorization error of OAuth, or nothing, does as
-/// well (RFC 6750 section 3).
+/// The status instead of what is wrong with its body. A server that asks for credentials need not say so in JSON-RPC: an
+/// authorization error of OAuth, or nothing, does as well (RFC 6750 section 3). A proxy in front of a server that is away
+/// has an error document of its own.
 fn or_status(status: StatusCode, shaped: Result<Shaped, BoxError>) -> Result<Shaped, BoxError> {
     match shaped {
         Err(_) if matches!(status.as_u16(), 401 | 403 | 407) => Err(Failure::Status(status).into()),
+        Err(error)
+            if status.is_server_error()
+                && matches!(
+                    cause(error.as_ref()),
+                    Some(Failure::Malformed(_) | Failure::Ended)
+                ) =>
+        {
+            Err(Failure::Status(status).into())
+        }
         shaped => shaped,
     }
 }

@@ -95,3 +95,19 @@ async fn holds_all_results_but_no_errors() {
     let Shaped::Ready(response) = event(unknown.into(), &expected).unwrap() else { panic!() };
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
 }
+
+#[tokio::test]
+async fn error_document_of_a_proxy_is_its_status() {
+    for backend in BOTH {
+        for client in BOTH {
+            for said in [r#"{"error":"upstream down"}"#, "{}", "", r#""down""#, "<html>"] {
+                let expected = Expected { client, ..expected(backend) };
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                let error = json(status, Body::from(said), &expected).await.unwrap_err();
+                let known =
+                    matches!(error.downcast_ref(), Some(Failure::Status(it)) if *it == status);
+                assert!(known, "{backend:?} {client:?} {said}: {error}");
+            }
+        }
+    }
+}
