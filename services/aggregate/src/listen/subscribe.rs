@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use http::Response;
 use vmcp_core::{Body, Rejection};
+use vmcp_wire::{Envelope, Outcome, scan};
 
 use super::follow;
 use crate::backend::Speaks;
+use crate::backend::ask::{Media, media, small};
 use crate::call::{Call, Target, result};
 use crate::session::Session;
 
@@ -24,20 +26,44 @@ pub(crate) async fn subscribe(
     let uri = target.name();
     let upstream = session.upstream(&target.link);
     let wanted = method == "resources/subscribe";
-    if !upstream.subscribe(&uri, wanted) {
+    if wanted && !upstream.may_subscribe(&uri) {
         return Err(Rejection::invalid_params("too many subscriptions of this session"));
     }
     // The client's stream may come later: what is said until then waits for it.
     session.talk().standing();
     if target.link.speaks() == Some(Speaks::Stateless) {
+        upstream.subscribe(&uri, wanted);
         // Another set of resources is another stream.
         upstream.stop_listening();
         follow::follow(&call.hub, &session, &upstream);
         return Ok(result(&call.id(), b"{}"));
     }
-    let answer = Arc::clone(&call).forward(method).await;
-    if answer.as_ref().is_ok_and(|response| response.status().is_success()) {
+    if !wanted {
+        upstream.subscribe(&uri, false);
+    }
+    let (response, accepted) = accepted(Arc::clone(&call).forward(method).await?).await?;
+    if accepted {
+        // Remembered only now: a session that the request opens would subscribe to it by itself.
+        if wanted {
+            upstream.subscribe(&uri, true);
+        }
         follow::follow(&call.hub, &session, &upstream);
     }
-    answer
+    Ok(response)
+}
+
+/// The response, and whether the backend has accepted the request.
+async fn accepted(response: Response<Body>) -> Result<(Response<Body>, bool), Rejection> {
+    // The answer that ends a stream is the client's to read.
+    if media(response.headers()) != Media::Json {
+        return Ok((response, true));
+    }
+    let (parts, body) = response.into_parts();
+    let message = small(body).await.map_err(|error| {
+        tracing::debug!(%error, "an answer to a subscription did not arrive");
+        Rejection::internal()
+    })?;
+    let is_error =
+        matches!(scan(&message), Ok(Envelope::Answer { outcome: Outcome::Error(_), .. }));
+    Ok((Response::from_parts(parts, Body::from(message)), !is_error))
 }

@@ -154,19 +154,22 @@ impl Upstream {
         ask(&self.link, asking(request, method, cause), &id).await.map(drop)
     }
 
-    /// Remembers that the client wants to hear of a resource, or no longer does. `false` when there
-    /// are too many.
-    pub(crate) fn subscribe(&self, uri: &str, wanted: bool) -> bool {
+    /// Whether there is room to remember one more subscription, or it is known.
+    pub(crate) fn may_subscribe(&self, uri: &str) -> bool {
+        lock(&self.extra).as_ref().is_none_or(|extra| {
+            let known = &extra.subscriptions;
+            known.len() < MOST_SUBSCRIPTIONS || known.iter().any(|known| **known == *uri)
+        })
+    }
+
+    /// Remembers that the client wants to hear of a resource, or no longer does. Beyond the limit nothing is remembered.
+    pub(crate) fn subscribe(&self, uri: &str, wanted: bool) {
         let mut extra = lock(&self.extra);
         let subscriptions = &mut extra.get_or_insert_default().subscriptions;
         subscriptions.retain(|known| **known != *uri);
-        if wanted {
-            if subscriptions.len() >= MOST_SUBSCRIPTIONS {
-                return false;
-            }
+        if wanted && subscriptions.len() < MOST_SUBSCRIPTIONS {
             subscriptions.push(uri.into());
         }
-        true
     }
 
     pub(crate) fn subscriptions(&self) -> Vec<Box<str>> {
