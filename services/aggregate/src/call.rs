@@ -89,6 +89,14 @@ impl Call {
         self.message.id().map(|id| self.message.bytes.slice_ref(id)).unwrap_or_default()
     }
 
+    /// The message that ends the stream of a call that failed. Its code is noted in the record of the request.
+    pub(crate) fn failure(&self, rejection: &Rejection) -> Bytes {
+        if let Some(trail) = &self.trail {
+            trail.note_error(rejection.code().into());
+        }
+        rejection.to_json(Some(&self.id()))
+    }
+
     /// The generation that the client speaks.
     pub(crate) fn generation(&self) -> Generation {
         self.message.generation

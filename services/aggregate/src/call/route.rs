@@ -217,6 +217,11 @@ impl Target {
         rejection_of(self.link.name(), error, repeatable)
     }
 
+    /// The same as the message that ends the stream of `call`.
+    pub(crate) fn failure(&self, call: &Call, error: &BoxError) -> Bytes {
+        call.failure(&self.rejection(error))
+    }
+
     /// The backend's own name, or the URI.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         unquote(&self.literal).unwrap_or_default()

@@ -250,7 +250,7 @@ impl Exchange {
             }
         };
         self.guard.cancellation.failed(&failure);
-        stream.finish(self.target.rejection(&failure).to_json(Some(&self.guard.id)));
+        stream.finish(self.target.failure(&self.call, &failure));
     }
 
     /// Reads on where the backend's stream ended, if it said how.

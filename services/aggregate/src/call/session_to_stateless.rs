@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use http::{Response, StatusCode};
 use tokio::sync::oneshot;
 use vmcp_core::{Body, BoxError, Generation, Rejection};
-use vmcp_wire::{Envelope, Key, Outcome, Span, Splice, find, members, scan};
+use vmcp_wire::{Envelope, Key, Outcome, Params, Span, Splice, find, members, scan};
 
 use super::answer::{self, Expected, HeldResults, Shaped};
 use super::session_to_session::answering_stream;
@@ -56,6 +56,33 @@ struct Bridge {
     session: Arc<Session>,
     target: Arc<Target>,
     guard: RunningGuard,
+}
+
+/// The progress that the client was told. It has to increase over all rounds (MCP 2025-11-25, Progress), and a backend
+/// that is asked again begins from zero.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    told: Option<f64>,
+    told_in_earlier_rounds: Option<f64>,
+}
+
+impl Progress {
+    fn next_round(&mut self) {
+        self.told_in_earlier_rounds = self.told;
+    }
+
+    /// Whether the client is told of this progress.
+    fn admit(&mut self, message: &[u8], params: &Params) -> bool {
+        let progress = params.span.and_then(|params| find(params.of(message), "progress"));
+        let progress = progress.and_then(|it| std::str::from_utf8(it).ok()?.parse::<f64>().ok());
+        // What has no progress is the backend's mistake, and the client's to see.
+        let Some(progress) = progress else { return true };
+        if self.told_in_earlier_rounds.is_some_and(|told| progress <= told) {
+            return false;
+        }
+        self.told = Some(self.told.map_or(progress, |told| told.max(progress)));
+        true
+    }
 }
 
 /// How a request stands.
@@ -163,7 +190,7 @@ impl Bridge {
             tokio::select! {
                 outcome = self.feed(state, &stream) => {
                     stream.finish(outcome.unwrap_or_else(|error| {
-                        self.target.rejection(&error).to_json(Some(&self.guard.id))
+                        self.target.failure(&self.call, &error)
                     }));
                 }
                 // Who cancels wants no answer.
@@ -177,19 +204,22 @@ impl Bridge {
 
     /// Goes on until there is an answer.
     async fn feed(&self, mut state: State, stream: &Stream) -> Result<Bytes, BoxError> {
-        let mut rounds = 0;
+        let (mut rounds, mut progress) = (0, Progress::default());
         loop {
             state = match state {
                 State::Ready(response) => {
                     let body = response.into_body();
                     return Ok(http_body_util::BodyExt::collect(body).await?.to_bytes());
                 }
-                State::Streams(events, first) => self.read(events, first, stream).await?,
+                State::Streams(events, first) => {
+                    self.read(events, first, stream, &mut progress).await?
+                }
                 State::Asked(message) => {
                     rounds += 1;
                     if rounds > MOST_ROUNDS {
                         return Err(Failure::Question("asked the client too often").into());
                     }
+                    progress.next_round();
                     let next = self.round(&message, stream).await?;
                     self.send(next).await?
                 }
@@ -203,6 +233,7 @@ impl Bridge {
         mut events: Events,
         mut first: Option<Bytes>,
         stream: &Stream,
+        progress: &mut Progress,
     ) -> Result<State, BoxError> {
         let expected = self.expected();
         loop {
@@ -214,13 +245,16 @@ impl Bridge {
                 Ok(Envelope::Answer { .. }) => {
                     return self.state(answer::whole(StatusCode::OK, message, &expected)?);
                 }
-                Ok(Envelope::Notification { method, .. }) => {
+                Ok(Envelope::Notification { method, params }) => {
                     if let Some(kind) = kind_of_change(&message) {
                         self.list_changed(kind);
                         continue;
                     }
-                    let class = Class::of_notification(&method.read(&message));
-                    stream.push(message, class);
+                    let is_progress = method.is(&message, "notifications/progress");
+                    if !is_progress || progress.admit(&message, &params) {
+                        let class = Class::of_notification(&method.read(&message));
+                        stream.push(message, class);
+                    }
                 }
                 Ok(_) | Err(_) => {}
             }

@@ -338,8 +338,7 @@ impl http_body::Body for Streaming {
                 last => {
                     this.over = true;
                     let ended = this.ending.message(last).map(|(_, message)| message);
-                    let id = &this.ending.expected.client_id;
-                    ended.unwrap_or_else(|refusal| refusal.to_json(Some(id)))
+                    ended.unwrap_or_else(|refusal| this.ending.call.failure(&refusal))
                 }
             },
         };

@@ -191,7 +191,7 @@ impl Passing {
     /// The error that ends the stream.
     fn fail(&mut self, error: &BoxError) -> Bytes {
         self.over = true;
-        self.target.rejection(error).to_json(Some(&self.expected.client_id))
+        self.target.failure(&self.call, error)
     }
 }
 

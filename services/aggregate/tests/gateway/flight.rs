@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::PartialFailure;
 use vmcp_breaker::{Breaker, State};
-use vmcp_core::{Backend, Body, Generation};
+use vmcp_core::{Backend, Body, Generation, Trail};
 
 use crate::fake::{settings, with};
 use crate::script::{LIMIT, PendingCall, ScriptedBackend, ScriptedClient, Wire, messages, text};
@@ -605,6 +605,80 @@ async fn progress_does_not_starve_a_question() {
         }
         assert!(began.elapsed() < Duration::from_millis(100), "{wire:?}");
         assert!(reading.await.unwrap().contains("input_required"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_increases_over_rounds() {
+    let mut pair = paired(STATEFUL, Wire::Stateless).await;
+    let client = pair.client.clone();
+    let call = tokio::spawn(async move { client.call(1, "t").await });
+    let mut pending = pair.calls.recv().await.unwrap();
+    pending.say(&progress(&json!(1)));
+    let mut body = call.await.unwrap().into_body();
+    let mut said = String::new();
+    for round in [0, 1] {
+        for progress in 2 - round..=3 + round {
+            pending.say(&json!({"jsonrpc": "2.0", "method": "notifications/progress", "params":
+                {"progressToken": 1, "progress": progress}}));
+        }
+        if round == 1 {
+            pending.answer(&done());
+            break;
+        }
+        let asked = json!({"resultType": "input_required", "requestState": "s",
+            "inputRequests": {"q": {"method": "elicitation/create", "params": {"message": "?",
+            "requestedSchema": {"type": "object", "properties": {}}}}}});
+        pending.answer(&asked);
+        said = read_for(&mut body, Duration::from_millis(5)).await;
+        let question = messages(&said).pop().unwrap();
+        pair.client.reply(&question["id"], json!({"action": "accept"})).await;
+        pending = pair.calls.recv().await.unwrap();
+    }
+    said += &text(body).await;
+    let told = messages(&said);
+    let told = told.iter().filter_map(|it| it["params"]["progress"].as_u64());
+    assert_eq!(told.collect::<Vec<_>>(), [1, 2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscription_reaches_backend_once() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    let subscribe = |uri| json!({"uri": uri});
+    pair.client.request(&json!(1), "resources/subscribe", subscribe("x://r")).await;
+    assert_eq!(pair.backend.messages("resources/subscribe").len(), 1);
+    // What the backend refuses is not asked for again in another session.
+    pair.backend.by_hand.lock().unwrap().push("resources/subscribe");
+    let client = pair.client.clone();
+    let refused = tokio::spawn(async move {
+        client.request(&json!(2), "resources/subscribe", subscribe("x://be")).await
+    });
+    pair.calls.recv().await.unwrap().refuse_with(-32602);
+    assert!(text(refused.await.unwrap().into_body()).await.contains("-32602"));
+    pair.backend.by_hand.lock().unwrap().clear();
+    pair.backend.received.lock().unwrap().clear();
+    pair.backend.forget_sessions();
+    let call = pair.client.begin(3, "t");
+    pair.calls.recv().await.unwrap().answer(&done());
+    call.await.unwrap();
+    let subscribed = pair.backend.messages("resources/subscribe");
+    let uris: Vec<_> = subscribed.iter().map(|it| it["params"]["uri"].clone()).collect();
+    assert_eq!(uris, ["x://r"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failure_on_a_stream_is_noted() {
+    for (client, wire) in ASKING.into_iter().chain(CLIENTS.map(|it| (it, Wire::Stateless))) {
+        let mut pair = paired(client, wire).await;
+        let trail = Trail::default();
+        pair.client.trail = Some(trail.clone());
+        let call = pair.client.begin(1, "t");
+        let mut pending = pair.calls.recv().await.unwrap();
+        let token = pending.message["params"]["_meta"]["progressToken"].clone();
+        pending.say(&progress(&token));
+        let said = call.await.unwrap();
+        let last = messages(&said).pop().unwrap();
+        assert_eq!(last["error"]["code"].as_i64(), trail.error(), "{client:?} {wire:?}: {said}");
     }
 }
 

@@ -19,7 +19,7 @@ use tower::{Layer, ServiceExt};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{Around, BackendService, BackendSettings, Sharing, Transport};
 use vmcp_breaker::{Breaker, BreakerLayer};
-use vmcp_core::{Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent};
+use vmcp_core::{Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent, Trail};
 use vmcp_timeout::TimeoutLayer;
 
 /// How long the gateway waits for a backend's next message.
@@ -170,6 +170,14 @@ impl PendingCall {
         if sent {
             *self.answered.lock().unwrap() = Some(Instant::now());
         }
+    }
+
+    /// Answers with an error.
+    pub(crate) fn refuse_with(mut self, code: i64) {
+        let message = self.outcome("error", &json!({"code": code, "message": "no"}));
+        let reply = std::mem::replace(&mut self.reply, Reply::Over);
+        let Reply::Head(head) = reply else { panic!("the answer has begun") };
+        self.note_answer(head.send(whole(&message)).is_ok());
     }
 
     /// Answers with an HTTP status alone.
@@ -505,12 +513,15 @@ pub(crate) struct ScriptedClient {
     pub(crate) generation: Generation,
     pub(crate) identity: Identity,
     pub(crate) session: Option<HeaderValue>,
+    /// The record that goes with its requests.
+    pub(crate) trail: Option<Trail>,
 }
 
 impl ScriptedClient {
     pub(crate) async fn new(gateway: &Gateway, generation: Generation, subject: &str) -> Self {
         let identity = Identity::new("https://idp.test", subject);
-        let mut client = Self { gateway: gateway.clone(), generation, identity, session: None };
+        let mut client =
+            Self { gateway: gateway.clone(), generation, identity, session: None, trail: None };
         if generation == Generation::Stateful {
             let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
                                "clientInfo": {"name": "c", "version": "1"}});
@@ -589,6 +600,9 @@ impl ScriptedClient {
 
     async fn send(&self, mut request: Request<()>) -> Response<Body> {
         request.extensions_mut().insert(self.identity.clone());
+        if let Some(trail) = &self.trail {
+            request.extensions_mut().insert(trail.clone());
+        }
         if let Some(session) = &self.session {
             request.headers_mut().insert("mcp-session-id", session.clone());
         }
