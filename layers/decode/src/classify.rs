@@ -56,7 +56,7 @@ fn request(
     }
     let said = |said| params.said(said).map(|span| span.of(bytes));
     let signal = header.is_some_and(|version| version == STATELESS)
-        || Said::ALL.iter().any(|member| params.said(*member).is_some());
+        || Said::HANDSHAKE.iter().any(|member| params.said(*member).is_some());
     if !signal && !method.is(bytes, "server/discover") {
         return stateful(header);
     }

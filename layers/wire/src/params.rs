@@ -57,7 +57,7 @@ pub enum Key {
     Task,
 }
 
-/// A member of `params._meta` by which each request of revision 2026-07-28 says what older ones said once, in the handshake.
+/// A member of `params._meta` that routing or rewriting reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Said {
@@ -67,6 +67,8 @@ pub enum Said {
     ClientInfo,
     /// What the client can do.
     ClientCapabilities,
+    /// The task that the message is related to (`io.modelcontextprotocol/tasks`).
+    RelatedTask,
 }
 
 /// The members of `ref` that say what is completed.
@@ -90,7 +92,7 @@ pub struct Params {
     /// By [`Key`]; an empty span means absent, since no JSON value is empty.
     values: [Span; 18],
     /// By [`Said`]; likewise.
-    said: [Span; 3],
+    said: [Span; 4],
     /// One bit per [`Key`] whose value is a string with escapes.
     escaped: u32,
     members: u8,
@@ -147,7 +149,12 @@ impl Key {
 
 impl Said {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 3] = [Self::ProtocolVersion, Self::ClientInfo, Self::ClientCapabilities];
+    pub const ALL: [Self; 4] =
+        [Self::ProtocolVersion, Self::ClientInfo, Self::ClientCapabilities, Self::RelatedTask];
+
+    /// Those by which each request of revision 2026-07-28 says what older ones said once, in the handshake.
+    pub const HANDSHAKE: [Self; 3] =
+        [Self::ProtocolVersion, Self::ClientInfo, Self::ClientCapabilities];
 
     /// The member's name as MCP spells it.
     #[must_use]
@@ -156,6 +163,7 @@ impl Said {
             Self::ProtocolVersion => "io.modelcontextprotocol/protocolVersion",
             Self::ClientInfo => "io.modelcontextprotocol/clientInfo",
             Self::ClientCapabilities => "io.modelcontextprotocol/clientCapabilities",
+            Self::RelatedTask => "io.modelcontextprotocol/related-task",
         }
     }
 }
@@ -254,7 +262,7 @@ impl Params {
     pub(crate) const ABSENT: Self = Self {
         span: None,
         values: [Span { start: 0, end: 0 }; 18],
-        said: [Span { start: 0, end: 0 }; 3],
+        said: [Span { start: 0, end: 0 }; 4],
         escaped: 0,
         members: 0,
     };

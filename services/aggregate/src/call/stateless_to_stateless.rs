@@ -161,7 +161,7 @@ impl Passing {
             // For streams of `subscriptions/listen` only.
             Ok(Envelope::Notification { method, .. }) if method.is(&message, TASK_CHANGED) => None,
             Ok(Envelope::Notification { params, .. }) => {
-                Some(tasks::remove_related(message, params.get(Key::Meta)))
+                Some(tasks::remove_related(message, &params))
             }
             Ok(Envelope::Answer { id, .. }) => {
                 let ours = id.is_none_or(|id| id.of(&message) == self.expected.id);

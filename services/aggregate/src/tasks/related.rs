@@ -1,12 +1,10 @@
 //! The task that a message says it is related to, in its `_meta`.
 
 use std::borrow::Cow;
-use std::sync::LazyLock;
 
 use bytes::Bytes;
-use memchr::memmem::Finder;
 use vmcp_core::{Identity, McpRequest};
-use vmcp_wire::{Envelope, Key, Span, Splice, find, find_span, scan, unquote};
+use vmcp_wire::{Envelope, Key, Params, Said, Span, Splice, find, find_span, scan, unquote};
 
 use super::TaskId;
 use crate::backend::Link;
@@ -14,25 +12,21 @@ use crate::catalog::define_literal;
 use crate::seal::Seal;
 
 /// The member of `_meta`.
-pub(super) const RELATED: &str = "io.modelcontextprotocol/related-task";
-
-/// Made once: that costs more than a search.
-static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(RELATED));
+const RELATED: &str = Said::RelatedTask.name();
 
 /// Whether a request says that it is related to a task.
 pub(crate) fn is_related(request: &McpRequest) -> bool {
-    // A search for the name is cheaper than a walk over the members, which few requests need.
-    let may_be =
-        |meta: &&[u8]| memchr::memchr(b'\\', meta).is_some() || FINDER.find(meta).is_some();
-    request.param(Key::Meta).filter(may_be).is_some_and(|meta| find(meta, RELATED).is_some())
+    request.params().is_some_and(|params| params.said(Said::RelatedTask).is_some())
 }
 
 /// Gives the task that a request is related to the backend's own id. A task that is not the caller's, or not the
 /// backend's, is left out.
 pub(crate) fn map_related(message: Bytes, link: &Link, seal: &Seal, caller: &Identity) -> Bytes {
     let Ok(Envelope::Request { params, .. }) = scan(&message) else { return message };
-    let Some(meta) = params.get(Key::Meta) else { return message };
-    let Some(related) = find_span(&message, meta, RELATED) else { return message };
+    let (Some(meta), Some(related)) = (params.get(Key::Meta), params.said(Said::RelatedTask))
+    else {
+        return message;
+    };
     let id = find(related.of(&message), "taskId").and_then(unquote);
     let task = id.and_then(|id| TaskId::open(&id, seal, caller));
     let task = task.filter(|task| *task.backend == *link.name());
@@ -45,8 +39,8 @@ pub(crate) fn map_related(message: Bytes, link: &Link, seal: &Seal, caller: &Ide
 }
 
 /// Returns a notification without the task that it is related to: a backend's own id leads nowhere here.
-pub(crate) fn remove_related(message: Bytes, meta: Option<Span>) -> Bytes {
-    let related = meta.filter(|meta| find(meta.of(&message), RELATED).is_some());
+pub(crate) fn remove_related(message: Bytes, params: &Params) -> Bytes {
+    let related = params.said(Said::RelatedTask).and_then(|_| params.get(Key::Meta));
     let Some(meta) = related else { return message };
     let mut splice = Splice::new(&message);
     splice.remove_member(meta, RELATED);
