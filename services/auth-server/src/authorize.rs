@@ -111,13 +111,14 @@ impl Inner {
         }
     }
 
-    /// Whether a person may be sent back before they decided anything. Anybody can register a site: it would get
-    /// whoever follows an address that begins with this server's, by a request that is wrong on purpose (RFC 9700
-    /// section 4.11.2). So to a site only who allowed it something before.
+    /// Returns whether the browser may be sent back before the person decided anything. Anyone can register a
+    /// client: a request that is wrong on purpose would lead from an address of this server to a site, to a port of
+    /// the person's own machine, or into an application (RFC 9700 section 4.11.2). So the browser is sent only to a
+    /// client that the person allowed something before.
     async fn may_send(&self, headers: &HeaderMap, trusted: &Trusted) -> bool {
         let Trusted { client, redirect, .. } = trusted;
-        if redirect.kind() != RedirectKind::Web {
-            return true;
+        if is_anyone(client, redirect) {
+            return false;
         }
         let Some(cookie) = BrowserCookie::sent(headers, &self.settings) else { return false };
         let known = self.store.browser(&cookie.digest()).await.ok().flatten();
@@ -280,9 +281,7 @@ impl Inner {
         })
     }
 
-    /// The person who uses this browser, if they consented to the same before. Anybody can pass for a client that
-    /// is known by a document and answers on loopback, so for such a one they are asked each time (RFC 8252
-    /// section 8.6).
+    /// The person who uses this browser, if they consented to the same before.
     async fn who_consented(
         &self,
         trusted: &Trusted,
@@ -290,9 +289,7 @@ impl Inner {
         cookie: &BrowserCookie,
     ) -> Result<Option<UserId>, Stop> {
         let Trusted { client, redirect, .. } = trusted;
-        let anybody =
-            is_document_url(client.id.as_str()) && redirect.kind() == RedirectKind::Loopback;
-        if cookie.is_fresh() || anybody {
+        if cookie.is_fresh() || is_anyone(client, redirect) {
             return Ok(None);
         }
         let known = self.store.browser(&cookie.digest()).await;
@@ -343,6 +340,12 @@ impl Inner {
             base: self.settings.front().path(),
         }))
     }
+}
+
+/// Whether any program can pass for this client: it is known by a document and answers on loopback. A consent to
+/// such a client is never relied on (RFC 8252 section 8.6).
+fn is_anyone(client: &Client, redirect: &RedirectUri) -> bool {
+    is_document_url(client.id.as_str()) && redirect.kind() == RedirectKind::Loopback
 }
 
 /// Whether a consent was given to this client at this place.

@@ -12,7 +12,7 @@ use crate::flow::consent_key;
 use crate::intake::{BrowserCookie, form, peer};
 use crate::page::Trouble;
 use crate::params::Params;
-use crate::redirect::{RedirectKind, RedirectUri};
+use crate::redirect::RedirectUri;
 use crate::server::{Asked, Inner};
 
 /// `POST` of the consent page.
@@ -65,12 +65,9 @@ impl Inner {
                 let login = self.end(&key).await?;
                 self.tell(Event::of_login(&login, Happened::ConsentDenied));
                 let (to, place) = self.back(&login, &fault)?;
-                // Who does not trust a site is not sent there (RFC 9700 section 4.11.2).
-                return Ok(if place.kind() == RedirectKind::Web {
-                    self.pages.way_back(Trouble::DENIED, &fault, &to, place.place())
-                } else {
-                    self.pages.leave(&to, place.place())
-                });
+                // A person who does not trust a client is not sent to it, of whatever kind it is (RFC 9700
+                // section 4.11.2).
+                return Ok(self.pages.way_back(Trouble::DENIED, &fault, &to, place.place()));
             }
             _ => return Err(Trouble::MALFORMED),
         }

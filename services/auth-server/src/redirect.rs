@@ -54,6 +54,9 @@ pub enum RedirectFault {
         "an application's scheme must be a domain name of its own in reverse, such as com.example.app"
     )]
     Scheme,
+    /// A link at which an application acts, such as `vscode:mcp/install`, and no place that takes an answer.
+    #[error("a link that installs an MCP server in an application is not a redirect URI")]
+    DeepLink,
 }
 
 /// A loopback URI taken apart.
@@ -90,6 +93,9 @@ impl RedirectUri {
             scheme if is_app(scheme) => RedirectKind::App,
             _ => return Err(RedirectFault::Scheme),
         };
+        if is_deep_link(text, kind) {
+            return Err(RedirectFault::DeepLink);
+        }
         Ok(Self { text: text.into(), kind })
     }
 
@@ -198,6 +204,23 @@ fn is_written_as_read(text: &str, url: &Url) -> bool {
         _ => authority,
     };
     url.host_str().is_some_and(|read| read.eq_ignore_ascii_case(host))
+}
+
+/// Whether an application acts on the link itself: editors install an MCP server at `…/mcp/install`, and Visual Studio
+/// Code does so at whatever begins with `vscode:mcp/`. Also where a site passes such a link on.
+fn is_deep_link(text: &str, kind: RedirectKind) -> bool {
+    let decode = |text: &str| {
+        let pairs = form_urlencoded::parse(text.as_bytes());
+        pairs.map(|(name, value)| format!("{name}/{value}/")).collect::<String>()
+    };
+    let rest = text.split_once(':').map_or("", |(_, rest)| rest);
+    // What was encoded twice is decoded twice where a site passes it on.
+    let decoded = decode(&decode(rest)).to_ascii_lowercase();
+    let parts = decoded.split(['/', '\\', '?', ':']).filter(|part| !["", "."].contains(part));
+    let parts: Vec<_> = parts.collect();
+    let first = parts.first().is_some_and(|first| *first == "mcp");
+    kind == RedirectKind::App && (first || parts.contains(&".."))
+        || parts.windows(2).any(|pair| pair == ["mcp", "install"])
 }
 
 /// A reverse domain name, or one of the applications that are known.

@@ -67,6 +67,43 @@ fn whatever_could_lead_elsewhere_is_refused() {
 }
 
 #[test]
+fn refuses_links_that_install_servers() {
+    for text in [
+        "vscode:mcp/install?%7B%22name%22%3A%22x%22%7D",
+        "vscode:mcp/by-name/x",
+        "vscode:/mcp/install",
+        "vscode://mcp/x",
+        "vscode:MCP/x",
+        "vscode:%6dcp/x",
+        "vscode:./mcp/x",
+        "vscode:x/../mcp/x",
+        "vscode-insiders:mcp/install",
+        "cursor://anysphere.cursor-deeplink/mcp/install?name=x&config=y",
+        "cursor://anysphere.cursor-deeplink//mcp//install",
+        "cursor://anysphere.cursor-deeplink/mcp%2finstall",
+        "cursor://anysphere.cursor-deeplink/x/%2e%2e/mcp/install",
+        "com.example.app:/mcp/install",
+        "https://insiders.vscode.dev/redirect/mcp/install?name=x",
+        "https://vscode.dev/redirect?url=vscode%3Amcp%2Finstall%3Fx",
+        "https://vscode.dev/redirect?url=vscode%253Amcp%252Finstall",
+        "https://cursor.com/mcp/install",
+    ] {
+        assert_eq!(RedirectUri::parse(text), Err(RedirectFault::DeepLink), "{text}");
+    }
+    for text in [
+        "cursor://anysphere.cursor-mcp/oauth/callback",
+        "cursor://anysphere.cursor-retrieval/oauth/user-mcp/callback",
+        "vscode://vscode.github-authentication/did-authenticate",
+        "https://vscode.dev/redirect",
+        "https://claude.ai/api/mcp/auth_callback",
+        "http://127.0.0.1/mcp/callback",
+        "https://app.example/mcp/installed",
+    ] {
+        uri(text);
+    }
+}
+
+#[test]
 fn only_the_port_of_a_loopback_uri_is_free() {
     for (registered, asked, covered) in [
         ("http://127.0.0.1/cb", "http://127.0.0.1:51234/cb", true),

@@ -100,27 +100,32 @@ async fn the_client_is_told_what_else_is_wrong_and_by_whom() {
     }
 }
 
-/// Anybody can register a site and make people follow an address that begins with this server's (RFC 9700
+/// Anyone can register a client and make people follow an address that begins with this server's (RFC 9700
 /// section 4.11.2).
 #[tokio::test]
-async fn nobody_is_sent_to_a_site_that_they_never_allowed_anything() {
+async fn never_redirects_to_clients_without_consent() {
     let world = World::new();
-    let client = world.client().await;
+    let deep_link = "com.example.editor://authorized/cb";
+    let document = serde_json::json!({ "redirect_uris": [APP, LOOPBACK, deep_link] });
+    let client = world.register(document).await.json()["client_id"].as_str().unwrap().to_owned();
     let wrong = [("scope", "admin"), ("prompt", "none"), ("response_type", "token")];
     let mut browser = Browser::default();
+    let kinds = [(APP, "app.example"), (LOOPBACK, "127.0.0.1"), (deep_link, "com.example.editor")];
     for changed in wrong {
-        let came = browser.get(&world, &World::authorize(&client, &[changed])).await;
-        assert_eq!(came.status, 400, "{changed:?}");
-        assert!(came.text.contains("Go back to <bdi>app.example</bdi>"), "{}", came.text);
-        // A program on their own machine is told at once.
-        let loopback = [changed, ("redirect_uri", LOOPBACK)];
-        let came = browser.get(&world, &World::authorize(&client, &loopback)).await;
-        assert_eq!(came.status, 303, "{changed:?}");
+        for (uri, place) in kinds {
+            let asked = World::authorize(&client, &[changed, ("redirect_uri", uri)]);
+            let came = browser.get(&world, &asked).await;
+            assert_eq!(came.status, 400, "{changed:?} {uri}");
+            assert!(came.text.contains(&format!("Go back to <bdi>{place}</bdi>")), "{}", came.text);
+            assert!(!came.text.contains("http-equiv"), "{}", came.text);
+        }
     }
-    let page = browser.get(&world, &World::authorize(&client, &[])).await;
-    let denied = browser.send(&world, World::decision(&page.text, "deny")).await;
-    assert!(denied.text.contains("You did not allow it"), "{}", denied.text);
-    assert_eq!(denied.error(), "access_denied");
+    for (uri, _) in kinds {
+        let page = browser.get(&world, &World::authorize(&client, &[("redirect_uri", uri)])).await;
+        let denied = browser.send(&world, World::decision(&page.text, "deny")).await;
+        assert!(denied.text.contains("You did not allow it"), "{}", denied.text);
+        assert_eq!(denied.error(), "access_denied");
+    }
 
     world.log_in_at(&mut browser, &World::authorize(&client, &[])).await;
     for changed in wrong {
