@@ -234,6 +234,7 @@ impl RedisStore {
         let mut arguments = self.arguments();
         for index in [
             "clients",
+            "new-clients",
             "logins",
             "codes",
             "grants",
@@ -246,7 +247,7 @@ impl RedisStore {
         }
         let mut counts = self.step(&self.scripts().counts, arguments, Again::Yes).await?;
         Ok(Counts {
-            clients: counts.need()?,
+            clients: counts.need::<usize>()? + counts.need::<usize>()?,
             logins: counts.need()?,
             codes: counts.need()?,
             grants: counts.need()?,

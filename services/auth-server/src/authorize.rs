@@ -2,6 +2,7 @@
 
 mod parameter;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -21,7 +22,7 @@ use crate::client::{Unknown, redirect_uris};
 use crate::error::{Code, Fault};
 use crate::event::{Event, Happened};
 use crate::flow::{STEP, Stop, consent_key};
-use crate::intake::{BrowserCookie, form, peer};
+use crate::intake::{BrowserCookie, form, origin, peer};
 use crate::opaque::{nonce, random};
 use crate::page::{Ask, Trouble, redirect};
 use crate::params::Params;
@@ -68,7 +69,8 @@ pub(crate) async fn authorize(State(server): State<Arc<Inner>>, request: Request
 impl Inner {
     async fn authorize(&self, request: Request) -> Result<Response, Trouble> {
         let stopped = |trouble| self.stopped(None, trouble);
-        let admitted = self.admit(Asked::Page, peer(&request));
+        let address = peer(&request);
+        let admitted = self.admit(Asked::Page, address);
         admitted.map_err(|fault| stopped(Trouble::from(&fault)))?;
         let headers = request.headers().clone();
         let text = if request.method() == Method::POST {
@@ -92,7 +94,7 @@ impl Inner {
             let what = Happened::LoginFailed { provider: None, refusal };
             self.tell(Event::of(params.get("client_id"), what));
         })?;
-        match self.begin(&headers, &params, &trusted).await {
+        match self.begin(&headers, &params, (&trusted, address)).await {
             Ok(response) => Ok(response),
             Err(Stop::Person(trouble)) => Err(stopped(trouble)),
             Err(Stop::Client(fault)) => {
@@ -160,12 +162,13 @@ impl Inner {
         &self,
         headers: &HeaderMap,
         params: &Params<'_>,
-        trusted: &Trusted,
+        (trusted, address): (&Trusted, IpAddr),
     ) -> Result<Response, Stop> {
         let checked = self.check(params, trusted).map_err(Stop::Client)?;
         let cookie = BrowserCookie::sent_or_new(headers, &self.settings)
             .map_err(|error| Stop::Client(error.into()))?;
         let login = self.login(trusted, &checked, &cookie).map_err(Stop::Client)?;
+        let login = Login { origin: Some(origin(address)), ..login };
         let remembered =
             if checked.ask { None } else { self.who_consented(trusted, &checked, &cookie).await? };
         let (session, is_remembered) = (login.session, remembered.is_some());
@@ -278,6 +281,7 @@ impl Inner {
             profile: Profile::default(),
             authenticated: None,
             created: self.now(),
+            origin: None,
         })
     }
 

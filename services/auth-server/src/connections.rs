@@ -8,13 +8,13 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
 use vmcp_auth_store::{
-    Aim, Client, Login, Profile, ProviderName, Session, SessionId, Stage, Timestamp, UserId,
+    Aim, Client, Digest, Login, Profile, ProviderName, Session, SessionId, Stage, Timestamp, UserId,
 };
 
 use crate::consent::is_own_form;
 use crate::error::Fault;
 use crate::event::{Event, Happened, Revoker};
-use crate::intake::{BrowserCookie, form, peer};
+use crate::intake::{BrowserCookie, form, origin, peer};
 use crate::metadata::path;
 use crate::page::{Connection, Link, Linked, Overview, Trouble};
 use crate::params::Params;
@@ -62,7 +62,8 @@ impl Inner {
     }
 
     async fn change(&self, request: Request) -> Result<Response, Trouble> {
-        self.admit(Asked::Page, peer(&request)).map_err(|fault| Trouble::from(&fault))?;
+        let address = peer(&request);
+        self.admit(Asked::Page, address).map_err(|fault| Trouble::from(&fault))?;
         if !is_own_form(&request) {
             return Err(Trouble::OTHER_BROWSER);
         }
@@ -99,7 +100,9 @@ impl Inner {
                 self.tell(Event::of_session(&session.head, what));
             }
             (Some("unlink"), Some(leg)) => self.unlink(&session, leg).await?,
-            (Some("link"), Some(leg)) => return self.relink(&session, leg, &cookie).await,
+            (Some("link"), Some(leg)) => {
+                return self.relink(&session, leg, (&cookie, origin(address))).await;
+            }
             _ => return Err(Trouble::MALFORMED),
         }
         Ok(self.pages.leave(&self.page(path::CONNECTIONS), "your connections"))
@@ -160,7 +163,7 @@ impl Inner {
         &self,
         session: &Session,
         leg: &Leg,
-        cookie: &BrowserCookie,
+        (cookie, origin): (&BrowserCookie, Digest),
     ) -> Result<Response, Trouble> {
         let provider: ProviderName = leg.name.clone();
         let login = Login {
@@ -173,6 +176,7 @@ impl Inner {
             profile: Profile::default(),
             authenticated: None,
             created: self.now(),
+            origin: Some(origin),
         };
         let to = self.go_on(login, leg, None).await.map_err(|fault| Trouble::from(&fault))?;
         let to = to.ok_or(Trouble::EXPIRED)?;

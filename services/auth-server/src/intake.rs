@@ -12,6 +12,7 @@ use vmcp_auth_store::Digest;
 
 use crate::Settings;
 use crate::error::Fault;
+use crate::limit::subnet;
 use crate::opaque::{NoRandomness, nonce};
 
 /// The largest body that is read, in bytes.
@@ -39,6 +40,11 @@ pub(crate) fn peer<B>(request: &Request<B>) -> IpAddr {
     let plain = request.extensions().get::<SocketAddr>();
     let connected = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|info| &info.0);
     plain.or(connected).map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), SocketAddr::ip)
+}
+
+/// The network that a request comes from, as logins are counted by it.
+pub(crate) fn origin(address: IpAddr) -> Digest {
+    Digest::of(["origin\0", &subnet(address).to_string()].concat())
 }
 
 /// The body of a request with this content type.

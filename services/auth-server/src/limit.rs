@@ -99,7 +99,7 @@ impl Limiter {
 }
 
 /// What one customer of a network has: an IPv4 address, or a /64 of IPv6.
-fn subnet(address: IpAddr) -> IpAddr {
+pub(crate) fn subnet(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & (!0 << 64)).into()),
         v4 @ IpAddr::V4(_) => v4,

@@ -1,6 +1,7 @@
 //! A server, its providers, and a browser, for tests.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -79,6 +80,8 @@ pub(crate) struct World {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Browser {
     pub(crate) cookie: Option<String>,
+    /// Where it is; all that do not say are at one address.
+    pub(crate) address: Option<SocketAddr>,
 }
 
 /// What came back.
@@ -399,6 +402,10 @@ impl World {
 }
 
 impl Browser {
+    pub(crate) fn at(address: &str) -> Self {
+        Self { cookie: None, address: Some(SocketAddr::new(address.parse().unwrap(), 443)) }
+    }
+
     pub(crate) async fn get(&mut self, world: &World, address: &str) -> Came {
         self.send(world, Request::get(address).body(Body::empty()).unwrap()).await
     }
@@ -406,6 +413,9 @@ impl Browser {
     pub(crate) async fn send(&mut self, world: &World, mut request: Request<Body>) -> Came {
         if let Some(cookie) = &self.cookie {
             request.headers_mut().insert("cookie", cookie.parse().unwrap());
+        }
+        if let Some(address) = self.address {
+            request.extensions_mut().insert(address);
         }
         let came = world.send(request).await;
         if let Some(set) = came.headers.get("set-cookie") {

@@ -7,17 +7,22 @@ use std::time::Duration;
 /// its description says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Registered clients. When there are so many, the one that was unused for longest makes room
+    /// Clients that redeemed a code. When there are so many, the one that was unused for longest makes room
     /// if that is longer than [`client_at_rest`](Self::client_at_rest).
     pub clients: usize,
+    /// Registered clients that never redeemed a code. The one that expires first makes room; a client that
+    /// redeemed a code never does.
+    pub new_clients: usize,
+    /// Lifetime of a registered client that never redeemed a code. A login or a code of the client prolongs it.
+    pub new_client_lifetime: Duration,
     /// How long a client stays that nobody uses.
     pub client_lifetime: Duration,
     /// How long a client has to be unused before another one may take its place.
     pub client_at_rest: Duration,
-    /// Logins under way.
+    /// Logins under way. The oldest makes room.
     pub logins: usize,
-    /// Logins under way of one client.
-    pub logins_per_client: usize,
+    /// Logins under way that began at one network address. The oldest of that address makes room.
+    pub logins_per_origin: usize,
     /// Codes, the taken ones included.
     pub codes: usize,
     /// How long it is known of a code that it was taken. At least a code's lifetime.
@@ -54,10 +59,12 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 10_000,
+            new_clients: 2_000,
+            new_client_lifetime: HOUR / 4,
             client_lifetime: DAY * 30,
             client_at_rest: HOUR,
             logins: 10_000,
-            logins_per_client: 200,
+            logins_per_origin: 200,
             codes: 20_000,
             taken_code: HOUR / 2,
             grants: 200_000,

@@ -74,7 +74,7 @@ impl Memory {
 
 impl Store for Memory {
     fn client<'a>(&'a self, id: &'a ClientId) -> Answer<'a, Option<Client>> {
-        self.step(move |state, _| Ok(state.clients.get(id).cloned()))
+        self.step(move |state, _| Ok(state.client(id)))
     }
 
     fn register<'a>(&'a self, client: &'a Client) -> Answer<'a, ()> {

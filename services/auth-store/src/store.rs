@@ -57,17 +57,15 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// A registered client.
     fn client<'a>(&'a self, id: &'a ClientId) -> Answer<'a, Option<Client>>;
 
-    /// Registers a client for [`Limits::client_lifetime`](crate::Limits::client_lifetime), which
-    /// begins anew with each code and refresh token of its own that it presents.
-    ///
-    /// # Errors
-    /// [`StoreError::Full`] if no other client was unused for long enough to make room.
+    /// Registers a client for [`Limits::new_client_lifetime`](crate::Limits::new_client_lifetime). With the first
+    /// code of its own that it presents, it stays for
+    /// [`Limits::client_lifetime`](crate::Limits::client_lifetime), which begins again with each code and refresh
+    /// token, unless there are [`Limits::clients`](crate::Limits::clients) and none was unused for long enough to
+    /// make room.
     fn register<'a>(&'a self, client: &'a Client) -> Answer<'a, ()>;
 
-    /// Keeps a login for so long.
-    ///
-    /// # Errors
-    /// [`StoreError::Full`] if the client has too many under way, or all together do.
+    /// Keeps a login for so long, and its client for at least as long. The oldest login of the same origin, or of
+    /// all, makes room.
     fn put_login<'a>(&'a self, key: &'a Digest, login: &'a Login, ttl: Duration) -> Answer<'a, ()>;
 
     /// A login, to show where it stands.
@@ -98,7 +96,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// What is known of a person.
     fn account<'a>(&'a self, user: &'a UserId) -> Answer<'a, Option<User>>;
 
-    /// Keeps a code for so long, and its session for at least as long. `false` if the session ended
+    /// Keeps a code for so long, and its session and its client for at least as long. `false` if the session ended
     /// meanwhile; then nothing is stored.
     fn put_code<'a>(&'a self, code: &'a Digest, seed: &'a Seed, ttl: Duration) -> Answer<'a, bool>;
 

@@ -70,6 +70,7 @@ fn login(client: &ClientId, session: SessionId) -> Login {
         profile: Profile::default(),
         authenticated: None,
         created: Timestamp::default(),
+        origin: Some(Digest::of("192.0.2.1")),
     }
 }
 

@@ -50,8 +50,34 @@ local function client(name)
   return alive(P .. 'client:' .. name) and call('HGET', P .. 'client:' .. name, 'd')
 end
 
-local function renew(name, lifetime)
-  if alive(P .. 'client:' .. name) then move('client:', 'clients', name, now + lifetime) end
+-- A client that presents something of its own: a new one moves to those that a flood of registrations cannot
+-- evict, if there is room.
+local function renew(name, lifetime, cap, rest)
+  if not alive(P .. 'client:' .. name) then return end
+  local at = now + lifetime
+  if full('clients', name, cap) then
+    -- Each expires so long after its last use: the first to expire was unused for longest.
+    local first = call('ZRANGE', P .. 'clients', 0, 0, 'WITHSCORES')
+    if not first[1] or tonumber(first[2]) > at - rest then return end
+    erase('client:', 'clients', first[1])
+  end
+  call('ZREM', P .. 'new-clients', name)
+  move('client:', 'clients', name, at)
+end
+
+-- Keeps a new client at least until then.
+local function hold(name, at)
+  local x = call('ZSCORE', P .. 'new-clients', name)
+  if x and tonumber(x) < at and alive(P .. 'client:' .. name) then
+    move('client:', 'new-clients', name, at)
+  end
+end
+
+-- The members of an index that go when one more comes: the first to expire.
+local function beyond(index, cap)
+  call('ZREMRANGEBYSCORE', P .. index, '-inf', now)
+  local extra = call('ZCARD', P .. index) - math.max(1, tonumber(cap)) + 1
+  return extra > 0 and call('ZRANGE', P .. index, 0, extra - 1) or {}
 end
 
 -- Lets a session last until then or later. Whether there is one.

@@ -1,7 +1,15 @@
 local function take(name)
-  local d, x, c = unpack(call('HMGET', P .. 'login:' .. name, 'd', 'x', 'c'))
+  local d, x, o = unpack(call('HMGET', P .. 'login:' .. name, 'd', 'x', 'o'))
   if not d then return false end
   erase('login:', 'logins', name)
-  if c ~= '' then call('ZREM', P .. 'logins-of:' .. c, name) end
+  if o and o ~= '' then call('ZREM', P .. 'logins-of:' .. o, name) end
   return tonumber(x) > now and d
+end
+
+-- Lets one more login begin: the oldest make room.
+local function make_room(index, cap)
+  for _, name in ipairs(beyond(index, cap)) do
+    take(name)
+    call('ZREM', P .. index, name)
+  end
 end

@@ -1,5 +1,5 @@
 local grant, presented, generation, successor = A[1], A[2], tonumber(A[3]), A[4]
-local grace, lifetime = tonumber(A[5]), tonumber(A[6])
+local grace, lifetime, cap, rest = tonumber(A[5]), tonumber(A[6]), A[7], tonumber(A[8])
 local key = P .. 'grant:' .. grant
 local current, n, previous, rotated, session, owner, ends, access, idle =
   unpack(call('HMGET', key, 'k', 'n', 'p', 'pr', 'i', 'c', 'e', 'l', 'idle'))
@@ -12,7 +12,7 @@ if current == presented or tonumber(n) < generation then
   call('HSET', key, 'p', presented, 'pr', now, 'k', successor, 'n', generation + 1, 'ie', at)
   move('grant:', 'grants', grant, at)
   keep(session, math.max(at, now + tonumber(access)))
-  renew(owner, lifetime)
+  renew(owner, lifetime, cap, rest)
   return record('rotated')
 end
 if previous == presented and now - tonumber(rotated) <= grace then return record('repeated') end

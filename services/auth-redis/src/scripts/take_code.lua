@@ -1,5 +1,6 @@
 local code, presenter, challenge = A[1], A[2], A[3]
-local tombstone, lifetime, redeeming = tonumber(A[4]), tonumber(A[5]), tonumber(A[6])
+local tombstone, redeeming = tonumber(A[4]), tonumber(A[5])
+local lifetime, cap, rest = tonumber(A[6]), A[7], tonumber(A[8])
 local key = P .. 'code:' .. code
 local known = client(presenter)
 if not alive(key) then return { 'unknown', '', known } end
@@ -10,7 +11,7 @@ if state == 'waiting' then
   call('HDEL', key, 'd')
   move('code:', 'codes', code, math.max(tonumber(x), now + tombstone))
   keep(session, now + redeeming)
-  if owner == presenter then renew(owner, lifetime) end
+  if owner == presenter then renew(owner, lifetime, cap, rest) end
   return { 'fresh', seed, known }
 end
 if state == 'redeeming' and taker == presenter and answered == challenge then

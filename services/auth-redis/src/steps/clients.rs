@@ -15,20 +15,14 @@ impl RedisStore {
     }
 
     pub(super) async fn register_client(&self, client: &Client) -> Result<(), StoreError> {
-        let (now, limits) = (self.now(), self.limits());
-        let rested = limits.client_lifetime.saturating_sub(limits.client_at_rest);
+        let limits = self.limits();
         let arguments = self
             .arguments()
             .text(client.id.as_str())
             .record(client)?
-            .time(now + limits.client_lifetime)
-            .number(limits.clients as u64)
-            .time(now + rested);
-        let mut reply = self.step(&self.scripts().register, arguments, Again::Yes).await?;
-        match &*reply.word()? {
-            "ok" => Ok(()),
-            _ => Err(StoreError::Full { what: "clients" }),
-        }
+            .time(self.now() + limits.new_client_lifetime)
+            .number(limits.new_clients as u64);
+        self.step(&self.scripts().register, arguments, Again::Yes).await.map(|_| ())
     }
 
     /// Keeps a login, in the place of another one if there is one.
@@ -46,17 +40,13 @@ impl RedisStore {
             .text(to.to_text())
             .record(login)?
             .time(self.now() + ttl)
+            .text(login.origin.map(|origin| origin.to_text()).unwrap_or_default())
             .text(login.client().map(ClientId::as_str).unwrap_or_default())
             .number(limits.logins as u64)
-            .number(limits.logins_per_client as u64);
+            .number(limits.logins_per_origin as u64);
         let again = if from.is_some() { Again::No } else { Again::Yes };
         let mut reply = self.step(&self.scripts().put_login, arguments, again).await?;
-        match &*reply.word()? {
-            "ok" => Ok(true),
-            "gone" => Ok(false),
-            "full of" => Err(StoreError::Full { what: "logins of this client" }),
-            _ => Err(StoreError::Full { what: "logins" }),
-        }
+        Ok(reply.word()? == "ok")
     }
 
     pub(super) async fn get_login(&self, key: &Digest) -> Result<Option<Login>, StoreError> {

@@ -52,8 +52,10 @@ impl RedisStore {
             .text(client.as_str())
             .text(challenge.to_text())
             .duration(limits.taken_code)
+            .duration(REDEEMING)
             .duration(limits.client_lifetime)
-            .duration(REDEEMING);
+            .number(limits.clients as u64)
+            .duration(limits.client_at_rest);
         let mut reply = self.step(&self.scripts().take_code, arguments, Again::No).await?;
         let corrupt = StoreError::Corrupt { what: "code" };
         let taken = match &*reply.word()? {
@@ -131,14 +133,17 @@ impl RedisStore {
         next: &Digest,
     ) -> Result<Rotation, StoreError> {
         let Presented { digest, generation } = presented;
+        let limits = self.limits();
         let arguments = self
             .arguments()
             .text(id.to_text())
             .text(digest.to_text())
             .number(u64::from(*generation))
             .text(next.to_text())
-            .duration(self.limits().grace)
-            .duration(self.limits().client_lifetime);
+            .duration(limits.grace)
+            .duration(limits.client_lifetime)
+            .number(limits.clients as u64)
+            .duration(limits.client_at_rest);
         // Once more is the same as before: the answer is then `Repeated`.
         let mut reply = self.step(&self.scripts().rotate, arguments, Again::Yes).await?;
         let word = reply.word()?;

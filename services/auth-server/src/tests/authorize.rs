@@ -258,16 +258,21 @@ async fn an_address_that_asks_too_often_waits() {
 }
 
 #[tokio::test]
-async fn a_client_with_too_many_logins_under_way_is_told_to_wait() {
-    let world = World::with(settings(), Limits { logins_per_client: 2, ..Limits::default() });
+async fn logins_before_consent_take_nothing_from_others() {
+    let world = World::with(settings(), Limits { logins_per_origin: 2, ..Limits::default() });
     let client = world.client().await;
     let address = World::authorize(&client, &[]);
-    for _ in 0..2 {
-        assert_eq!(page(&world, &address).await.0, 200);
+    let (mut own, mut other) = (Browser::at("192.0.2.1"), Browser::at("192.0.2.2"));
+    let page = own.get(&world, &address).await;
+    let mut first = other.clone();
+    let flooded = first.get(&world, &address).await;
+    for _ in 0..50 {
+        assert_eq!(other.get(&world, &address).await.status, 200);
     }
-    let came = Browser::default().get(&world, &address).await;
-    assert_eq!(came.error(), "temporarily_unavailable");
-    // Others are not concerned.
-    let other = world.client().await;
-    assert_eq!(page(&world, &World::authorize(&other, &[])).await.0, 200);
+    // Neither another address nor the client's id is concerned: the oldest of the same address made room.
+    let came = own.send(&world, World::decision(&page.text, "allow")).await;
+    assert!(came.refresh_target().starts_with("https://corp.example/"), "{}", came.text);
+    let came = first.send(&world, World::decision(&flooded.text, "allow")).await;
+    assert!(came.text.contains("This login is over"), "{}", came.text);
+    assert_eq!(world.store.counts().await.unwrap().logins, 3);
 }

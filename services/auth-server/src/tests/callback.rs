@@ -287,10 +287,11 @@ async fn a_failed_leg_tells_the_client_and_leaves_nothing() {
     let came = browser.get(&world, &World::at_provider(&corp)).await;
     assert_eq!(came.error(), "temporarily_unavailable");
     world.corp.set(|script| script.begin = Some(Fault::Misfit("x")));
-    let page = Browser { cookie: None }.get(&world, &World::authorize(&client, &[])).await;
+    let page = Browser::default().get(&world, &World::authorize(&client, &[])).await;
     let cookie = page.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
-    let left =
-        Browser { cookie: Some(cookie) }.send(&world, World::decision(&page.text, "allow")).await;
+    let left = Browser { cookie: Some(cookie), address: None }
+        .send(&world, World::decision(&page.text, "allow"))
+        .await;
     assert!(left.refresh_target().contains("error=server_error"));
 }
 

@@ -44,8 +44,10 @@ async fn a_person_sees_what_is_linked_with_which_scopes_and_until_when() {
         assert!(page.text.contains(part), "{part}\n{}", page.text);
     }
     assert!(!page.text.contains("canary"));
-    for mut other in [Browser::default(), Browser { cookie: Some("__Host-vmcp-browser=x".into()) }]
-    {
+    for mut other in [
+        Browser::default(),
+        Browser { cookie: Some("__Host-vmcp-browser=x".into()), address: None },
+    ] {
         assert_eq!(other.get(&world, "/oauth/connections").await.status, 403);
     }
 }

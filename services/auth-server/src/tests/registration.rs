@@ -144,12 +144,14 @@ async fn a_flood_of_registrations_is_held_up_and_never_pushes_a_used_client_out(
         assert_eq!(came.status.as_u16(), status);
         assert_eq!(came.headers.contains_key("retry-after"), status == 429);
     }
-    let world = World::with(settings(), Limits { clients: 3, ..Limits::default() });
-    for status in [201, 201, 201, 503] {
-        let came = world.register(json!({"redirect_uris": [APP]})).await;
-        assert_eq!(came.status.as_u16(), status);
-        assert_eq!(came.headers.contains_key("retry-after"), status == 503);
+    let world = World::with(settings(), Limits { new_clients: 3, ..Limits::default() });
+    let used = world.client().await;
+    let got = world.tokens(&used).await;
+    for _ in 0..100 {
+        assert_eq!(world.register(json!({"redirect_uris": [APP]})).await.status, 201);
     }
-    world.clock.advance(std::time::Duration::from_secs(3601));
-    assert_eq!(world.register(json!({"redirect_uris": [APP]})).await.status, 201);
+    assert_eq!(world.store.counts().await.unwrap().clients, 4);
+    world.clock.advance(std::time::Duration::from_secs(3600));
+    assert_eq!(world.refresh(&used, &got.refresh).await.status, 200);
+    assert_eq!(world.store.counts().await.unwrap().clients, 1);
 }

@@ -50,6 +50,7 @@ fn login(stage: Stage) -> Login {
         profile: profile(),
         authenticated: None,
         created: Timestamp::from_millis(NOW * 1000),
+        origin: None,
     }
 }
 

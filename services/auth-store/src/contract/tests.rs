@@ -35,13 +35,15 @@ macro_rules! tests {
 
 tests! { $
     clients:
-        a_registered_client_is_found_until_nobody_used_it_for_its_lifetime
+        a_registered_client_that_nobody_uses_goes_within_minutes
+        a_client_that_redeemed_a_code_is_found_until_nobody_used_it_for_its_lifetime
+        a_flood_of_registrations_evicts_its_own_kind
         when_full_a_client_at_rest_makes_room_and_no_other
         a_login_is_taken_once_however_many_ask
         a_login_that_waited_too_long_is_not_there
         a_login_advances_once_however_many_ask
-        logins_are_capped_per_client_and_make_room_when_they_end
-        logins_are_capped_together
+        the_oldest_login_of_an_address_makes_room
+        logins_are_capped_together_and_the_oldest_makes_room
         the_first_registration_upstream_stays_until_it_is_dropped;
     codes:
         a_code_redeemed_a_hundred_times_in_parallel_is_fresh_once

@@ -6,22 +6,43 @@ use super::state::State;
 use crate::{Client, ClientId, Digest, Login, Sealed, StoreError, Timestamp};
 
 impl State {
-    pub(super) fn register(&mut self, client: &Client, now: Timestamp) -> Result<(), StoreError> {
-        if self.clients.is_full() && self.clients.get(&client.id).is_none() {
-            // Each expires so long after its last use: who expires first was unused for longest.
-            let rested = self.limits.client_lifetime.saturating_sub(self.limits.client_at_rest);
-            let oldest = self.clients.first().filter(|(_, expires)| *expires <= now + rested);
-            let Some((oldest, _)) = oldest else { return Err(self.clients.full()) };
-            let oldest = oldest.clone();
-            self.clients.remove(&oldest);
-        }
-        let expires = now + self.limits.client_lifetime;
-        self.clients.insert(client.id.clone(), client.clone(), expires)
+    pub(super) fn client(&self, id: &ClientId) -> Option<Client> {
+        self.clients.get(id).or_else(|| self.new_clients.get(id)).cloned()
     }
 
-    /// A client that presents something of its own.
+    pub(super) fn register(&mut self, client: &Client, now: Timestamp) -> Result<(), StoreError> {
+        self.clients.remove(&client.id);
+        if self.new_clients.get(&client.id).is_none() && self.new_clients.is_full() {
+            self.new_clients.remove_first();
+        }
+        let expires = now + self.limits.new_client_lifetime;
+        self.new_clients.insert(client.id.clone(), client.clone(), expires)
+    }
+
+    /// A client that presents something of its own: a new one moves to those that a flood of registrations cannot
+    /// evict.
     pub(super) fn used_client(&mut self, id: &ClientId, now: Timestamp) {
-        self.clients.expire_at(id, now + self.limits.client_lifetime);
+        let expires = now + self.limits.client_lifetime;
+        if self.clients.expire_at(id, expires) || self.new_clients.get(id).is_none() {
+            return;
+        }
+        if self.clients.is_full() {
+            // Each expires so long after its last use: the first to expire was unused for longest.
+            let rested = self.limits.client_lifetime.saturating_sub(self.limits.client_at_rest);
+            if self.clients.first().is_none_or(|(_, at)| at > now + rested) {
+                return;
+            }
+            self.clients.remove_first();
+        }
+        if let Some(client) = self.new_clients.remove(id) {
+            // There is room.
+            let _ = self.clients.insert(id.clone(), client, expires);
+        }
+    }
+
+    /// Keeps a new client at least until then.
+    pub(super) fn hold_client(&mut self, id: &ClientId, until: Timestamp) {
+        self.new_clients.keep_until(id, until);
     }
 
     pub(super) fn put_login(
@@ -31,22 +52,37 @@ impl State {
         expires: Timestamp,
     ) -> Result<(), StoreError> {
         self.take_login(key);
-        if let Some(client) = login.client() {
-            let under_way = self.logins_of.get(client).copied().unwrap_or_default();
-            if under_way >= self.limits.logins_per_client {
-                return Err(StoreError::Full { what: "logins of this client" });
-            }
+        if let Some(origin) = &login.origin {
+            self.make_room_at(origin);
+        }
+        if self.logins.is_full()
+            && let Some(oldest) = self.logins.first().map(|(oldest, _)| *oldest)
+        {
+            self.take_login(&oldest);
         }
         self.logins.insert(*key, login.clone(), expires)?;
+        if let Some(origin) = login.origin {
+            self.logins_of.entry(origin).or_default().push_back(*key);
+        }
         if let Some(client) = login.client() {
-            *self.logins_of.entry(client.clone()).or_default() += 1;
+            self.hold_client(client, expires);
         }
         Ok(())
     }
 
+    /// Lets one more login begin at this address.
+    fn make_room_at(&mut self, origin: &Digest) {
+        while let Some(of) = self.logins_of.get(origin)
+            && of.len() >= self.limits.logins_per_origin.max(1)
+            && let Some(oldest) = of.front().copied()
+        {
+            self.take_login(&oldest);
+        }
+    }
+
     pub(super) fn take_login(&mut self, key: &Digest) -> Option<Login> {
         let login = self.logins.remove(key)?;
-        self.forget_login(&login);
+        self.forget_login(key, &login);
         Some(login)
     }
 

@@ -21,6 +21,7 @@ impl State {
         if !self.sessions.keep_until(&seed.session, expires) {
             return Ok(false);
         }
+        self.hold_client(&seed.client, expires);
         self.codes.insert(*code, Code::Waiting(Box::new(seed.clone())), expires)?;
         Ok(true)
     }
@@ -32,7 +33,7 @@ impl State {
         now: Timestamp,
     ) -> CodeAnswer {
         let taken = self.taken(code, (client, challenge), now);
-        CodeAnswer { taken, client: self.clients.get(client).cloned() }
+        CodeAnswer { taken, client: self.client(client) }
     }
 
     fn taken(
@@ -122,10 +123,7 @@ impl State {
     }
 
     pub(super) fn grant(&self, id: &GrantId, client: &ClientId) -> GrantAnswer {
-        GrantAnswer {
-            grant: self.grants.get(id).cloned(),
-            client: self.clients.get(client).cloned(),
-        }
+        GrantAnswer { grant: self.grants.get(id).cloned(), client: self.client(client) }
     }
 
     pub(super) fn rotate(

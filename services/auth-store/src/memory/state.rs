@@ -17,9 +17,13 @@ const BEHIND: usize = 1024;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) limits: Limits,
+    /// Those that redeemed a code.
     pub(super) clients: Table<ClientId, Client>,
+    /// Those that did not.
+    pub(super) new_clients: Table<ClientId, Client>,
     pub(super) logins: Table<Digest, Login>,
-    pub(super) logins_of: HashMap<ClientId, usize>,
+    /// By the address that they began at, the oldest first.
+    pub(super) logins_of: HashMap<Digest, VecDeque<Digest>>,
     pub(super) codes: Table<Digest, Code>,
     pub(super) grants: Table<GrantId, Grant>,
     pub(super) sessions: Table<SessionId, Live>,
@@ -62,6 +66,7 @@ impl State {
         let Limits { clients, logins, codes, grants, sessions, users, browsers, .. } = limits;
         Self {
             clients: Table::new("clients", clients),
+            new_clients: Table::new("new clients", limits.new_clients),
             logins: Table::new("logins", logins),
             logins_of: HashMap::new(),
             codes: Table::new("codes", codes),
@@ -84,8 +89,9 @@ impl State {
     /// Clears away what expired, so that no step has to look at the time of what it finds.
     pub(super) fn sweep(&mut self, now: Timestamp) {
         while self.clients.pop_expired(now).is_some() {}
-        while let Some((_, login)) = self.logins.pop_expired(now) {
-            self.forget_login(&login);
+        while self.new_clients.pop_expired(now).is_some() {}
+        while let Some((key, login)) = self.logins.pop_expired(now) {
+            self.forget_login(&key, &login);
         }
         while self.codes.pop_expired(now).is_some() {}
         while self.grants.pop_expired(now).is_some() {}
@@ -102,12 +108,12 @@ impl State {
         while self.revoked.pop_expired(now).is_some() {}
     }
 
-    pub(super) fn forget_login(&mut self, login: &Login) {
-        let Some(client) = login.client() else { return };
-        if let Some(under_way) = self.logins_of.get_mut(client) {
-            *under_way -= 1;
-            if *under_way == 0 {
-                self.logins_of.remove(client);
+    pub(super) fn forget_login(&mut self, key: &Digest, login: &Login) {
+        let Some(origin) = &login.origin else { return };
+        if let Some(of) = self.logins_of.get_mut(origin) {
+            of.retain(|kept| kept != key);
+            if of.is_empty() {
+                self.logins_of.remove(origin);
             }
         }
     }
@@ -128,7 +134,7 @@ impl State {
 
     pub(super) fn counts(&self) -> Counts {
         Counts {
-            clients: self.clients.len(),
+            clients: self.clients.len() + self.new_clients.len(),
             logins: self.logins.len(),
             codes: self.codes.len(),
             grants: self.grants.len(),

@@ -86,6 +86,12 @@ impl<K: Eq + Hash + Clone, V> Table<K, V> {
         self.order.first_key_value().map(|((expires, _), key)| (key, *expires))
     }
 
+    /// Takes out the entry that expires first.
+    pub(super) fn remove_first(&mut self) -> Option<V> {
+        let key = self.first()?.0.clone();
+        self.remove(&key)
+    }
+
     /// Takes out an entry that expired.
     pub(super) fn pop_expired(&mut self, now: Timestamp) -> Option<(K, V)> {
         let (key, expires) = self.first()?;

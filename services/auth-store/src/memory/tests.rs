@@ -51,6 +51,7 @@ fn relink(clock: &Clock) -> Login {
         profile: Profile::default(),
         authenticated: None,
         created: clock.now().into(),
+        origin: Some(Digest::of("192.0.2.1")),
     }
 }
 

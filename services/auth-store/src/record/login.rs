@@ -29,6 +29,10 @@ pub struct Login {
     pub authenticated: Option<Timestamp>,
     /// When it began.
     pub created: Timestamp,
+    /// Digest of the network address that it began at. Logins are counted by it, not by the client: anyone can
+    /// begin a login with the id of a client, which is public.
+    #[serde(default)]
+    pub origin: Option<Digest>,
 }
 
 /// What a login is for.

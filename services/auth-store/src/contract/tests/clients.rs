@@ -1,10 +1,13 @@
 use std::time::Duration;
 
-use super::given::{DAY, HOUR, MINUTE, at_once, client, client_id, digest, login};
+use super::given::{
+    DAY, HOUR, MINUTE, at_once, client, client_id, digest, given_code_of, given_known_client,
+    login, login_at,
+};
 use crate::contract::World;
 use crate::{Aim, Limits, Login, Sealed, StoreError};
 
-pub async fn a_registered_client_is_found_until_nobody_used_it_for_its_lifetime(
+pub async fn a_registered_client_that_nobody_uses_goes_within_minutes(
     fresh: impl AsyncFn(Limits) -> World,
 ) {
     let World { store, replica, clock } = fresh(Limits::default()).await;
@@ -12,27 +15,72 @@ pub async fn a_registered_client_is_found_until_nobody_used_it_for_its_lifetime(
     assert_eq!(store.client(&id).await, Ok(None));
     store.register(&alpha).await.unwrap();
     assert_eq!(replica.client(&id).await, Ok(Some(alpha)));
-    clock.advance(DAY * 30 - MINUTE);
+    clock.advance(MINUTE * 14);
     assert!(store.client(&id).await.unwrap().is_some());
+    // A login and a code of the client prolong it, as long as they last.
+    store.put_login(&digest("state"), &login("alpha"), MINUTE * 10).await.unwrap();
+    clock.advance(MINUTE * 9);
+    assert!(replica.client(&id).await.unwrap().is_some());
+    given_code_of(&*store, 1, ("alpha", &clock)).await;
+    clock.advance(MINUTE * 9);
+    assert!(replica.client(&id).await.unwrap().is_some());
     clock.advance(MINUTE);
     assert_eq!(store.client(&id).await, Ok(None));
+}
+
+pub async fn a_client_that_redeemed_a_code_is_found_until_nobody_used_it_for_its_lifetime(
+    fresh: impl AsyncFn(Limits) -> World,
+) {
+    let World { store, replica, clock } = fresh(Limits::default()).await;
+    given_known_client(&*store, 1, ("alpha", &clock)).await;
+    clock.advance(DAY * 30 - MINUTE);
+    assert!(replica.client(&client_id("alpha")).await.unwrap().is_some());
+    assert_eq!(store.counts().await.unwrap().clients, 1);
+    clock.advance(MINUTE);
+    assert_eq!(replica.client(&client_id("alpha")).await, Ok(None));
+}
+
+pub async fn a_flood_of_registrations_evicts_its_own_kind(fresh: impl AsyncFn(Limits) -> World) {
+    let limits = Limits { clients: 2, new_clients: 3, ..Limits::default() };
+    let World { store, clock, .. } = fresh(limits).await;
+    given_known_client(&*store, 1, ("alpha", &clock)).await;
+    clock.advance(DAY);
+    store.register(&client("beta")).await.unwrap();
+    store.put_login(&digest("state"), &login("beta"), MINUTE * 20).await.unwrap();
+    for number in 0..50 {
+        clock.advance(Duration::from_millis(1));
+        store.register(&client(&format!("flood {number}"))).await.unwrap();
+    }
+    assert!(store.client(&client_id("alpha")).await.unwrap().is_some());
+    // A login that lasts longer than the flood's registrations keeps its client.
+    assert!(store.client(&client_id("beta")).await.unwrap().is_some());
+    assert_eq!(store.client(&client_id("flood 47")).await, Ok(None));
+    assert!(store.client(&client_id("flood 48")).await.unwrap().is_some());
+    assert!(store.client(&client_id("flood 49")).await.unwrap().is_some());
+    assert_eq!(store.counts().await.unwrap().clients, 4);
+    // One of those that are there takes no more room.
+    store.register(&client("flood 48")).await.unwrap();
+    assert_eq!(store.counts().await.unwrap().clients, 4);
+    assert!(store.client(&client_id("flood 49")).await.unwrap().is_some());
 }
 
 pub async fn when_full_a_client_at_rest_makes_room_and_no_other(
     fresh: impl AsyncFn(Limits) -> World,
 ) {
     let World { store, clock, .. } = fresh(Limits { clients: 2, ..Limits::default() }).await;
-    store.register(&client("one")).await.unwrap();
+    given_known_client(&*store, 1, ("one", &clock)).await;
     clock.advance(MINUTE);
-    store.register(&client("two")).await.unwrap();
-    assert_eq!(store.register(&client("three")).await, Err(StoreError::Full { what: "clients" }));
-    // One of those that are there takes no room.
-    store.register(&client("two")).await.unwrap();
+    given_known_client(&*store, 2, ("two", &clock)).await;
+    // Both were used lately: a third one is not kept for longer than a new one.
+    given_known_client(&*store, 3, ("three", &clock)).await;
     clock.advance(HOUR - MINUTE);
-    store.register(&client("three")).await.unwrap();
+    assert_eq!(store.client(&client_id("three")).await, Ok(None));
+    given_known_client(&*store, 4, ("four", &clock)).await;
     assert_eq!(store.client(&client_id("one")).await, Ok(None));
-    assert!(store.client(&client_id("two")).await.unwrap().is_some());
-    assert_eq!(store.register(&client("four")).await, Err(StoreError::Full { what: "clients" }));
+    clock.advance(HOUR);
+    for known in ["two", "four"] {
+        assert!(store.client(&client_id(known)).await.unwrap().is_some(), "{known}");
+    }
 }
 
 pub async fn a_login_is_taken_once_however_many_ask(fresh: impl AsyncFn(Limits) -> World) {
@@ -59,7 +107,7 @@ pub async fn a_login_that_waited_too_long_is_not_there(fresh: impl AsyncFn(Limit
 }
 
 pub async fn a_login_advances_once_however_many_ask(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, .. } = fresh(Limits { logins_per_client: 1, ..Limits::default() }).await;
+    let World { store, .. } = fresh(Limits { logins_per_origin: 1, ..Limits::default() }).await;
     let from = digest("consent");
     store.put_login(&from, &login("alpha"), MINUTE * 10).await.unwrap();
     let advanced = at_once(50, |number| {
@@ -74,40 +122,46 @@ pub async fn a_login_advances_once_however_many_ask(fresh: impl AsyncFn(Limits) 
     assert_eq!(store.counts().await.unwrap().logins, 1);
 }
 
-pub async fn logins_are_capped_per_client_and_make_room_when_they_end(
-    fresh: impl AsyncFn(Limits) -> World,
-) {
-    let limits = Limits { logins_per_client: 2, ..Limits::default() };
-    let World { store, clock, .. } = fresh(limits).await;
-    let full = Err(StoreError::Full { what: "logins of this client" });
-    let put = async |key: &str, client: &str| {
-        store.put_login(&digest(key), &login(client), MINUTE * 10).await
+pub async fn the_oldest_login_of_an_address_makes_room(fresh: impl AsyncFn(Limits) -> World) {
+    let limits = Limits { logins_per_origin: 2, ..Limits::default() };
+    let World { store, replica, clock } = fresh(limits).await;
+    let put = async |key: &str, login: &Login| {
+        clock.advance(Duration::from_millis(1));
+        store.put_login(&digest(key), login, MINUTE * 10).await.unwrap();
     };
-    put("1", "alpha").await.unwrap();
-    put("2", "alpha").await.unwrap();
-    assert_eq!(put("3", "alpha").await, full);
-    put("3", "beta").await.unwrap();
-    store.take_login(&digest("1")).await.unwrap().unwrap();
-    put("4", "alpha").await.unwrap();
-    assert_eq!(put("5", "alpha").await, full);
-    // Who links a provider anew is no client.
-    let relink = Login { aim: Aim::Relink, ..login("alpha") };
-    store.put_login(&digest("6"), &relink, MINUTE * 10).await.unwrap();
-    clock.advance(MINUTE * 10);
-    put("7", "alpha").await.unwrap();
+    put("own", &login_at("192.0.2.1", "alpha")).await;
+    // Neither the client's id nor a client that the same address registered has a share that runs out.
+    for number in 0..50 {
+        let client = if number % 2 == 0 { "alpha" } else { "beta" };
+        put(&format!("flood {number}"), &login_at("192.0.2.2", client)).await;
+    }
+    let relink = Login { aim: Aim::Relink, ..login_at("192.0.2.2", "alpha") };
+    put("relink", &relink).await;
+    assert!(replica.login(&digest("own")).await.unwrap().is_some());
+    assert_eq!(replica.login(&digest("flood 48")).await, Ok(None));
+    assert!(replica.login(&digest("flood 49")).await.unwrap().is_some());
+    assert!(replica.login(&digest("relink")).await.unwrap().is_some());
+    assert_eq!(store.counts().await.unwrap().logins, 3);
+    // One that ended makes room.
+    store.take_login(&digest("relink")).await.unwrap().unwrap();
+    put("last", &relink).await;
+    assert!(replica.login(&digest("flood 49")).await.unwrap().is_some());
 }
 
-pub async fn logins_are_capped_together(fresh: impl AsyncFn(Limits) -> World) {
+pub async fn logins_are_capped_together_and_the_oldest_makes_room(
+    fresh: impl AsyncFn(Limits) -> World,
+) {
     let World { store, clock, .. } = fresh(Limits { logins: 3, ..Limits::default() }).await;
-    for number in 0..3 {
-        let (key, client) = (digest(&number.to_string()), format!("client {number}"));
-        store.put_login(&key, &login(&client), MINUTE).await.unwrap();
+    for number in 0..4 {
+        clock.advance(Duration::from_millis(1));
+        let login = login_at(&format!("192.0.2.{number}"), "alpha");
+        store.put_login(&digest(&number.to_string()), &login, MINUTE).await.unwrap();
     }
-    let another = store.put_login(&digest("3"), &login("client 3"), MINUTE).await;
-    assert_eq!(another, Err(StoreError::Full { what: "logins" }));
-    assert_eq!(store.login(&digest("3")).await, Ok(None));
-    clock.advance(MINUTE);
-    store.put_login(&digest("3"), &login("client 3"), MINUTE).await.unwrap();
+    assert_eq!(store.login(&digest("0")).await, Ok(None));
+    for number in 1..4 {
+        assert!(store.login(&digest(&number.to_string())).await.unwrap().is_some());
+    }
+    assert_eq!(store.counts().await.unwrap().logins, 3);
 }
 
 pub async fn the_first_registration_upstream_stays_until_it_is_dropped(

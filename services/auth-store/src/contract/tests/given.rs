@@ -81,7 +81,13 @@ pub(super) fn login(client: &str) -> Login {
         profile: Profile::default(),
         authenticated: Some(Timestamp::from_millis(2)),
         created: Timestamp::from_millis(1),
+        origin: Some(digest("192.0.2.1")),
     }
+}
+
+/// A login that began at an address.
+pub(super) fn login_at(origin: &str, client: &str) -> Login {
+    Login { origin: Some(digest(origin)), ..login(client) }
 }
 
 pub(super) fn head(number: u8, person: &str) -> SessionHead {
@@ -153,6 +159,32 @@ pub(super) async fn given_code(store: &dyn Store, number: u8, clock: &Clock) -> 
     let code = digest(&format!("code {number}"));
     assert!(store.put_code(&code, &seed(number), MINUTE * 10).await.unwrap());
     code
+}
+
+/// A code of this client.
+pub(super) async fn given_code_of(
+    store: &dyn Store,
+    number: u8,
+    (client, clock): (&str, &Clock),
+) -> Digest {
+    given_session(store, number, clock).await;
+    let code = digest(&format!("code {number}"));
+    let seed = Seed { client: client_id(client), ..seed(number) };
+    assert!(store.put_code(&code, &seed, MINUTE * 10).await.unwrap());
+    code
+}
+
+/// A client that registered and redeemed a code.
+pub(super) async fn given_known_client(
+    store: &dyn Store,
+    number: u8,
+    (name, clock): (&str, &Clock),
+) {
+    store.register(&client(name)).await.unwrap();
+    let code = given_code_of(store, number, (name, clock)).await;
+    let answer = store.take_code(&code, &client_id(name), &verifier("verifier")).await.unwrap();
+    assert_eq!(answer.client, Some(client(name)));
+    assert!(matches!(answer.taken, Taken::Fresh(_)), "{answer:?}");
 }
 
 /// A session and what its code gave.
