@@ -1,6 +1,8 @@
 //! Keyed single flight: of many that want the same thing at once, one fetches it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::convert::Infallible;
 use std::fmt;
 use std::hash::Hash;
 use std::pin::Pin;
@@ -39,11 +41,26 @@ impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> Flights<K, T> {
     where
         F: Future<Output = T> + Send + 'static,
     {
-        let flight =
-            self.lock().entry(key.clone()).or_insert_with(|| fetch().boxed().shared()).clone();
+        let Ok(outcome) = self.try_join(key, || Ok::<_, Infallible>(fetch())).await;
+        outcome
+    }
+
+    /// The outcome of the fetch for `key` that is under way, or else of `fetch`, which may decline to begin one:
+    /// only the caller that asked for it learns of that. `fetch` is called under a lock, so it must be quick.
+    ///
+    /// # Errors
+    /// None is under way, and `fetch` declined.
+    pub async fn try_join<F, E>(&self, key: K, fetch: impl FnOnce() -> Result<F, E>) -> Result<T, E>
+    where
+        F: Future<Output = T> + Send + 'static,
+    {
+        let flight = match self.lock().entry(key.clone()) {
+            Entry::Occupied(flight) => flight.get().clone(),
+            Entry::Vacant(place) => place.insert(fetch()?.boxed().shared()).clone(),
+        };
         let waiting = flight.clone();
         let _leaving = Leaving { flights: self, key: &key, flight };
-        waiting.await
+        Ok(waiting.await)
     }
 
     /// How many fetches are under way: a gauge.
@@ -139,6 +156,23 @@ mod tests {
         first.abort();
         assert_eq!(second.await.unwrap(), 7);
         assert!(flights.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn declined_fetch_joins_one_under_way() {
+        let flights = Arc::new(Flights::<_, u8>::new());
+        let decline = || Err::<std::future::Ready<u8>, _>("declined");
+        assert_eq!(flights.try_join("key", decline).await, Err("declined"));
+        assert!(flights.is_empty());
+        let slow = || async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            7
+        };
+        let (first, second) = tokio::join!(
+            flights.try_join("key", || Ok::<_, &str>(slow())),
+            flights.try_join("key", decline),
+        );
+        assert_eq!((first, second), (Ok(7), Ok(7)));
     }
 
     #[tokio::test(start_paused = true)]

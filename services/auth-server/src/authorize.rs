@@ -89,7 +89,7 @@ impl Inner {
             Bytes::copy_from_slice(request.uri().query().unwrap_or_default().as_bytes())
         };
         let params = Params::parse(&text).map_err(|_| stopped(Trouble::MALFORMED))?;
-        let trusted = self.trust(&params).await.inspect_err(|trouble| {
+        let trusted = self.trust(&params, address).await.inspect_err(|trouble| {
             let refusal = (*trouble).into();
             let what = Happened::LoginFailed { provider: None, refusal };
             self.tell(Event::of(params.get("client_id"), what));
@@ -132,12 +132,12 @@ impl Inner {
 
     /// Finds out who asks, and whether the answer may go where they say. As long as that is open, nobody is
     /// redirected.
-    async fn trust(&self, params: &Params<'_>) -> Result<Trusted, Trouble> {
+    async fn trust(&self, params: &Params<'_>, address: IpAddr) -> Result<Trusted, Trouble> {
         if params.is_twice("client_id") || params.is_twice("redirect_uri") {
             return Err(Trouble::MALFORMED);
         }
         let id = params.get("client_id").ok_or(Trouble::CLIENT)?;
-        let client = self.client(id).await.map_err(|unknown| match unknown {
+        let client = self.client(id, address).await.map_err(|unknown| match unknown {
             Unknown::NotRegistered => Trouble::CLIENT,
             Unknown::Document(_) => Trouble::DOCUMENT,
             Unknown::Unavailable(fault) => Trouble::from(&fault),

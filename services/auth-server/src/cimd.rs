@@ -1,6 +1,9 @@
 //! Clients that are known by the URL of their metadata document (CIMD), which is fetched.
 
+mod slots;
+
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,6 +15,7 @@ use url::{Host, Url};
 use vmcp_auth_store::{ApplicationType, Client, ClientAuth, ClientId};
 use vmcp_core::{Body, Cache, Flights, HttpClient};
 
+use self::slots::FetchSlots;
 use crate::redirect::{RedirectKind, RedirectUri};
 use crate::register::is_name;
 use crate::server::Inner;
@@ -39,16 +43,20 @@ const FAILED: Duration = Duration::from_secs(10);
 /// How many documents are kept, and how many failures.
 const DOCUMENTS: usize = 256;
 
-/// How many fetches may be under way.
-const FETCHES: usize = 16;
-
 type Outcome = Result<Arc<Client>, CimdFault>;
 
 /// Fetches and keeps metadata documents of clients.
 pub(crate) struct Cimd {
     http: HttpClient,
-    kept: Arc<Cache<ClientId, Outcome>>,
+    kept: Arc<Kept>,
     flights: Flights<ClientId, Outcome>,
+    slots: FetchSlots,
+}
+
+/// What came of fetches. Failures, which anyone can cause, are apart: no number of them evicts a document.
+struct Kept {
+    documents: Cache<ClientId, Arc<Client>>,
+    failures: Cache<ClientId, CimdFault>,
 }
 
 /// Why a client's metadata document is not usable.
@@ -97,7 +105,8 @@ pub(crate) fn is_document_url(id: &str) -> bool {
 impl Cimd {
     /// Fetches with `http`, which must follow no redirects and reach no private addresses.
     pub(crate) fn new(http: HttpClient) -> Self {
-        Self { http, kept: Arc::new(Cache::new(DOCUMENTS)), flights: Flights::new() }
+        let kept = Kept { documents: Cache::new(DOCUMENTS), failures: Cache::new(DOCUMENTS) };
+        Self { http, kept: Arc::new(kept), flights: Flights::new(), slots: FetchSlots::default() }
     }
 
     /// How many documents and failures are kept.
@@ -105,20 +114,26 @@ impl Cimd {
         self.kept.len()
     }
 
-    /// The client of this document.
-    pub(crate) async fn client(&self, id: &ClientId, server: &Inner) -> Result<Client, CimdFault> {
-        let now = server.clock.now();
-        if let Some(kept) = self.kept.get(id, now) {
+    /// The client of this document, for a request from this address.
+    pub(crate) async fn client(
+        &self,
+        id: &ClientId,
+        address: IpAddr,
+        server: &Inner,
+    ) -> Result<Client, CimdFault> {
+        if let Some(kept) = self.kept.get(id, server.clock.now()) {
             return kept.map(Arc::unwrap_or_clone);
         }
-        if self.flights.len() >= FETCHES {
-            return Err(CimdFault::Busy);
-        }
+        // Whether there is room matters to a new fetch only: one that is under way is joined first.
         let fetch = || {
-            let http = self.http.clone();
-            let (id, kept, clock) = (id.clone(), Arc::clone(&self.kept), server.clock.clone());
+            let url = Url::parse(id.as_str()).ok();
+            let host = url.as_ref().and_then(Url::host_str).ok_or(CimdFault::Unreachable)?;
+            let permit = self.slots.acquire(host, address).ok_or(CimdFault::Busy)?;
+            let (http, kept) = (self.http.clone(), Arc::clone(&self.kept));
+            let (id, clock) = (id.clone(), server.clock.clone());
             let allowed = Allowed::of(&server.settings);
-            async move {
+            Ok(async move {
+                let _permit = permit;
                 let fetched = match tokio::time::timeout(TIME, get(http, &id)).await {
                     Ok(fetched) => fetched,
                     Err(_) => Err(CimdFault::Slow),
@@ -128,18 +143,40 @@ impl Cimd {
                     let client = read(&id, &bytes, &allowed, now)?;
                     Ok((Arc::new(client), freshness(&headers)))
                 });
-                let (outcome, time) = match outcome {
-                    Ok((client, time)) => (Ok(client), time),
-                    Err(fault) => {
-                        tracing::info!(client = %id, %fault, "a client's metadata document is not usable");
-                        (Err(fault), FAILED)
-                    }
-                };
-                kept.insert(id, outcome.clone(), now + time, now);
-                outcome
-            }
+                kept.keep(id, outcome, now)
+            })
         };
-        self.flights.join(id.clone(), fetch).await.map(Arc::unwrap_or_clone)
+        self.flights.try_join(id.clone(), fetch).await?.map(Arc::unwrap_or_clone)
+    }
+}
+
+impl Kept {
+    fn get(&self, id: &ClientId, now: SystemTime) -> Option<Outcome> {
+        let failure = || self.failures.get(id, now).map(Err);
+        self.documents.get(id, now).map(Ok).or_else(failure)
+    }
+
+    fn keep(
+        &self,
+        id: ClientId,
+        outcome: Result<(Arc<Client>, Duration), CimdFault>,
+        now: SystemTime,
+    ) -> Outcome {
+        match outcome {
+            Ok((client, time)) => {
+                self.documents.insert(id, Arc::clone(&client), now + time, now);
+                Ok(client)
+            }
+            Err(fault) => {
+                tracing::info!(client = %id, %fault, "a client's metadata document is not usable");
+                self.failures.insert(id, fault, now + FAILED, now);
+                Err(fault)
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.documents.len() + self.failures.len()
     }
 }
 

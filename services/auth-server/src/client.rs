@@ -1,5 +1,7 @@
 //! Which client it is: found by its identifier, and authenticated.
 
+use std::net::IpAddr;
+
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -35,11 +37,11 @@ pub(crate) enum Unknown {
 }
 
 impl Inner {
-    /// The client of this identifier.
-    pub(crate) async fn client(&self, id: &str) -> Result<Client, Unknown> {
+    /// The client of this identifier, for a request from this address.
+    pub(crate) async fn client(&self, id: &str, address: IpAddr) -> Result<Client, Unknown> {
         let name = ClientId::new(id).map_err(|_| Unknown::NotRegistered)?;
         if let Some(cimd) = self.cimd.as_ref().filter(|_| is_document_url(id)) {
-            return cimd.client(&name, self).await.map_err(Unknown::Document);
+            return cimd.client(&name, address, self).await.map_err(Unknown::Document);
         }
         let found =
             self.store.client(&name).await.map_err(|error| Unknown::Unavailable(error.into()))?;

@@ -197,3 +197,72 @@ async fn a_slow_document_is_given_up_and_a_flood_of_them_held_up() {
     assert!(statuses.iter().all(|status| *status == 400));
     assert!(began.elapsed() < Duration::from_secs(6));
 }
+
+/// Hosts below `slow.example` never answer; others have their document after a second.
+fn world_with_slow_hosts() -> World {
+    let http = tower::service_fn(|request: Request<Body>| async move {
+        if request.uri().host().is_some_and(|host| host.ends_with("slow.example")) {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut document = document();
+        document["client_id"] = json!(request.uri().to_string());
+        Ok::<_, BoxError>(good(document.to_string()).map(Body::from))
+    });
+    let mut world = World::new();
+    let server = std::mem::replace(&mut world.server, World::new().server);
+    world.server = server.client_documents(http);
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_hosts_leave_other_clients_alone() {
+    let world = world_with_slow_hosts();
+    let get = async |address: &str, url: &str| {
+        Browser::at(address).get(&world, &World::authorize(url, &[])).await.status.as_u16()
+    };
+    // One address asks for documents of many hosts, and many addresses for those of one host.
+    let mut urls: Vec<_> = (0..200)
+        .map(|at| ("192.0.2.1".to_owned(), format!("https://{at}.slow.example/client.json")))
+        .collect();
+    urls.extend(
+        (0..100).map(|at| (format!("198.51.100.{at}"), format!("https://slow.example/{at}.json"))),
+    );
+    let flood = urls.iter().map(|(address, url)| get(address, url));
+    let others = async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let own = get("192.0.2.2", URL);
+        // The address that is at its limit joins what is under way.
+        let joined = async {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            get("192.0.2.1", URL).await
+        };
+        tokio::join!(own, joined)
+    };
+    let (flooded, others) = tokio::join!(futures_util::future::join_all(flood), others);
+    assert!(flooded.iter().all(|status| *status == 400));
+    assert_eq!(others, (200, 200));
+}
+
+#[tokio::test]
+async fn failures_evict_no_document() {
+    let fetched = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&fetched);
+    let http = tower::service_fn(move |request: Request<Body>| {
+        let found = request.uri().to_string() == URL;
+        count.fetch_add(usize::from(found), Ordering::SeqCst);
+        let response =
+            if found { good(document().to_string()) } else { answer(404, "", String::new()) };
+        async move { Ok::<_, BoxError>(response.map(Body::from)) }
+    });
+    let mut world = World::new();
+    let server = std::mem::replace(&mut world.server, World::new().server);
+    world.server = server.client_documents(http);
+    assert_eq!(world.get(&World::authorize(URL, &[])).await.status, 200);
+    for at in 0..5000 {
+        let url = format!("https://app.example/{at}.json");
+        assert_eq!(world.get(&World::authorize(&url, &[])).await.status, 400);
+    }
+    assert_eq!(world.get(&World::authorize(URL, &[])).await.status, 200);
+    assert_eq!(fetched.load(Ordering::SeqCst), 1);
+}
