@@ -111,11 +111,7 @@ impl Introspection {
             return Err(IntrospectionError::Inactive);
         }
         let mut claims = claims.without("active");
-        // A token that is bound to a key has another type than `Bearer`.
-        let kind = claims.text("token_type");
-        if kind.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
-            return Err(TokenFault::Bound.into());
-        }
+        check_type(&claims)?;
         if !claims.has("iss") {
             let mut object = Map::from(claims);
             object.insert("iss".to_owned(), self.rules.issuer().into());
@@ -151,6 +147,20 @@ impl fmt::Debug for Introspection {
             .field("host", &self.endpoint.host())
             .field("rules", &self.rules)
             .finish_non_exhaustive()
+    }
+}
+
+/// Checks `token_type` (RFC 7662 section 2.2), where it is there. Some servers say by it that a token is a refresh
+/// token; a token that is bound to a key has another type than `Bearer`. What else tells refresh tokens apart, the
+/// [`Rules`] check.
+fn check_type(claims: &Claims) -> Result<(), TokenFault> {
+    let Some(claim) = claims.get("token_type") else { return Ok(()) };
+    let is = |kind: &str, known: &[&str]| known.iter().any(|it| it.eq_ignore_ascii_case(kind));
+    match claim.text().as_deref() {
+        Some(kind) if is(kind, &["bearer", "access_token"]) => Ok(()),
+        Some(kind) if is(kind, &["dpop", "pop", "mac"]) => Err(TokenFault::Bound),
+        _ if claim.json() == "null" => Ok(()),
+        _ => Err(TokenFault::Type),
     }
 }
 

@@ -16,6 +16,13 @@ const FUTURE: Duration = Duration::from_secs(300);
 /// Seconds since 1970 at the end of the year 9999: what is beyond is no date.
 const LAST_DATE: u64 = 253_402_300_799;
 
+/// What the claims `token_use` (Amazon Cognito, Ory Hydra) and `typ` (Keycloak) say of access tokens, in any case.
+const ACCESS_TOKEN: [&str; 6] =
+    ["access", "access_token", "at+jwt", "application/at+jwt", "bearer", "jwt"];
+
+/// What they say of id tokens.
+const ID_TOKEN: [&str; 2] = ["id", "id_token"];
+
 /// Whose tokens are accepted, and what they must say (RFC 7519 section 4.1, RFC 9068 section 4).
 #[derive(Clone, Debug)]
 pub struct Rules {
@@ -40,6 +47,8 @@ struct Checked<'a> {
     event: bool,
     /// There is what only id tokens have.
     id_token: bool,
+    /// It says that it is neither an access token nor an id token: a refresh token, for one.
+    other_kind: bool,
 }
 
 impl Rules {
@@ -113,7 +122,7 @@ impl Rules {
             return Err(TokenFault::Bound);
         }
         // Security events (RFC 8417), logout tokens among them.
-        if claims.event || (claims.id_token && !self.id_tokens) {
+        if claims.event || claims.other_kind || (claims.id_token && !self.id_tokens) {
             return Err(TokenFault::Type);
         }
         Ok(())
@@ -155,11 +164,20 @@ impl<'a> Checked<'a> {
                 "cnf" => checked.bound = true,
                 "events" => checked.event = true,
                 "nonce" | "at_hash" => checked.id_token = true,
+                "token_use" | "typ" => match value.text().as_deref() {
+                    Some(kind) if is_one_of(kind, &ACCESS_TOKEN) => {}
+                    Some(kind) if is_one_of(kind, &ID_TOKEN) => checked.id_token = true,
+                    _ => checked.other_kind = true,
+                },
                 _ => {}
             }
         }
         checked
     }
+}
+
+fn is_one_of(kind: &str, kinds: &[&str]) -> bool {
+    kinds.iter().any(|known| known.eq_ignore_ascii_case(kind))
 }
 
 /// A `NumericDate`: seconds since 1970, which may have a fraction (RFC 7519 section 2).

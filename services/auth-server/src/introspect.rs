@@ -55,6 +55,7 @@ impl Inner {
                 let mut answer = found.claims.object().clone();
                 answer.insert("active".into(), true.into());
                 answer.insert("token_type".into(), "Bearer".into());
+                answer.insert("token_use".into(), "access_token".into());
                 Ok(Some(answer))
             }
             Some(Known::Refresh(id, digest)) => {
@@ -72,6 +73,8 @@ impl Inner {
                     "active": true, "iss": self.issuer(), "sub": grant.user.as_str(),
                     "aud": grant.audience, "client_id": grant.client.as_str(),
                     "scope": grant.scopes.join(" "), "exp": refresh.idle_end.unix(),
+                    // A resource server that asks must not take it for an access token.
+                    "token_use": "refresh_token",
                 });
                 Ok(answer.as_object().cloned())
             }

@@ -112,11 +112,30 @@ async fn claims_that_are_not_for_us_are_refused() {
         json!({"nbf": NOW + 3600}),
         json!({"cnf": {"jkt": "x"}}),
         json!({"token_type": "DPoP"}),
+        json!({"token_type": "refresh_token"}),
+        json!({"token_type": ["Bearer"]}),
+        json!({"token_use": "refresh_token", "token_type": "Bearer"}),
+        json!({"token_use": "refresh"}),
+        json!({"token_use": "id"}),
+        json!({"token_use": true}),
+        json!({"typ": "Refresh"}),
+        json!({"typ": "Offline"}),
+        json!({"typ": "ID"}),
     ] {
         let answer = answered(&active(&wrong)).await;
         assert!(is_invalid(&answer), "{wrong}: {answer:?}");
     }
-    assert!(answered(&active(&json!({"iss": ISSUER, "token_type": "bearer"}))).await.is_ok());
+    for access in [
+        json!({"iss": ISSUER, "token_type": "bearer"}),
+        json!({"token_use": "access_token", "token_type": "Bearer"}),
+        json!({"token_use": "access"}),
+        json!({"typ": "Bearer", "token_type": "Bearer"}),
+        json!({"token_type": "access_token"}),
+        json!({"token_type": null}),
+    ] {
+        let answer = answered(&active(&access)).await;
+        assert!(answer.is_ok(), "{access}: {answer:?}");
+    }
 }
 
 #[tokio::test]

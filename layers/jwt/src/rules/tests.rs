@@ -90,8 +90,20 @@ fn what_is_no_access_token_is_refused() {
     for name in ["nonce", "at_hash", "events"] {
         assert_eq!(check(name, json!("x")), Err(TokenFault::Type), "{name}");
     }
+    for name in ["token_use", "typ"] {
+        for other in ["id", "ID", "refresh", "Refresh", "Offline", "refresh_token", "Logout", ""] {
+            assert_eq!(check(name, json!(other)), Err(TokenFault::Type), "{name} {other}");
+        }
+        assert_eq!(check(name, json!(["access"])), Err(TokenFault::Type), "{name}");
+        for access in ["access", "access_token", "Bearer", "at+jwt", "JWT"] {
+            assert!(check(name, json!(access)).is_ok(), "{name} {access}");
+        }
+    }
     assert_eq!(check("cnf", json!({"jkt": "x"})), Err(TokenFault::Bound));
     let id_token = claims_with("nonce", json!("x"));
     let rules = Rules::new(ISSUER, AUDIENCE).accept_id_tokens();
     assert!(rules.check(&said(&id_token), now()).is_ok());
+    assert!(rules.check(&said(&claims_with("token_use", json!("id"))), now()).is_ok());
+    let refresh = said(&claims_with("token_use", json!("refresh")));
+    assert_eq!(rules.check(&refresh, now()), Err(TokenFault::Type));
 }

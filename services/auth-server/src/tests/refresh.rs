@@ -245,7 +245,12 @@ async fn introspection_is_for_clients_with_a_secret_and_their_own_tokens() {
     let access = ask(&got.access).await;
     assert_eq!((&access["active"], &access["client_id"]), (&json!(true), &json!(id)));
     assert!(access.get("tsid").is_none());
-    assert_eq!(ask(&got.refresh).await["active"], true);
+    assert_eq!(access["token_use"], "access_token");
+    let refresh = ask(&got.refresh).await;
+    assert_eq!(
+        (&refresh["active"], &refresh["token_use"]),
+        (&json!(true), &json!("refresh_token"))
+    );
     let form = [
         ("grant_type", "refresh_token"),
         ("client_id", &id),
