@@ -43,11 +43,10 @@ struct Checked<'a> {
     issued: Option<Claim<'a>>,
     /// There is a `cnf`.
     bound: bool,
-    /// There are `events`.
-    event: bool,
     /// There is what only id tokens have.
     id_token: bool,
-    /// It says that it is neither an access token nor an id token: a refresh token, for one.
+    /// It is neither an access token nor an id token: it says so, as refresh tokens do, or it has `events` (RFC 8417),
+    /// as logout tokens do.
     other_kind: bool,
 }
 
@@ -121,8 +120,7 @@ impl Rules {
         if claims.bound {
             return Err(TokenFault::Bound);
         }
-        // Security events (RFC 8417), logout tokens among them.
-        if claims.event || claims.other_kind || (claims.id_token && !self.id_tokens) {
+        if claims.other_kind || (claims.id_token && !self.id_tokens) {
             return Err(TokenFault::Type);
         }
         Ok(())
@@ -162,7 +160,7 @@ impl<'a> Checked<'a> {
                 "nbf" => checked.begins = Some(value),
                 "iat" => checked.issued = Some(value),
                 "cnf" => checked.bound = true,
-                "events" => checked.event = true,
+                "events" => checked.other_kind = true,
                 "nonce" | "at_hash" => checked.id_token = true,
                 "token_use" | "typ" => match value.text().as_deref() {
                     Some(kind) if is_one_of(kind, &ACCESS_TOKEN) => {}

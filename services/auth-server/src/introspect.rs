@@ -50,7 +50,7 @@ impl Inner {
             let words = "introspection is for clients with a secret";
             return Err(Fault::new(Code::UnauthorizedClient, words));
         }
-        match self.known(token, &credentials.id) {
+        match self.known(token, &credentials.id)? {
             Some(Known::Access(found)) => {
                 let mut answer = found.claims.object().clone();
                 answer.insert("active".into(), true.into());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use vmcp_auth_store::SessionId;
 use vmcp_core::{Claims, Clock};
 use vmcp_jwt::{KeySet, Rules, TokenFault, Verifier};
@@ -49,6 +49,12 @@ pub enum OwnFault {
     /// Its session was ended.
     #[error("the token was revoked")]
     Revoked,
+    /// The store has not told yet what was revoked before this server started ([`AuthServer::watch`]): trying again
+    /// later helps.
+    ///
+    /// [`AuthServer::watch`]: crate::AuthServer::watch
+    #[error("the store has not been read yet: the token may have been revoked")]
+    Unread,
 }
 
 /// One verifier for each of the server's audiences, in order.
@@ -111,6 +117,9 @@ impl Inner {
         if self.revoked.contains(session) {
             return Err(OwnFault::Revoked);
         }
+        if !self.revoked.is_complete() {
+            return Err(OwnFault::Unread);
+        }
         let subject = found.claims.text("sub").unwrap_or_default().to_owned();
         let claims = found.claims.without(SESSION_CLAIM);
         Ok(OwnToken { subject, claims, expires_at: found.expires_at, session })
@@ -122,6 +131,11 @@ pub(crate) async fn watch(server: &Inner) {
     loop {
         match server.store.revocations().await {
             Ok(mut revocations) => {
+                // What is at hand was revoked before; afterwards the stream waits.
+                while let Some(Some(revocation)) = revocations.next().now_or_never() {
+                    server.forget(revocation.session);
+                }
+                server.revoked.end_reading();
                 while let Some(revocation) = revocations.next().await {
                     server.forget(revocation.session);
                 }

@@ -7,9 +7,8 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::header::CACHE_CONTROL;
 use http::{HeaderMap, HeaderValue};
-use vmcp_auth_store::{ClientId, Digest, GrantId};
+use vmcp_auth_store::{ClientId, Digest, GrantId, StoreError};
 
-use crate::OwnToken;
 use crate::client::Credentials;
 use crate::error::Fault;
 use crate::event::{Event, Happened, Revoker};
@@ -17,6 +16,7 @@ use crate::intake::{form, peer};
 use crate::params::Params;
 use crate::server::{Asked, Inner};
 use crate::token::read;
+use crate::{OwnFault, OwnToken};
 
 /// `POST` of the revocation endpoint. A token that is not known is as good as revoked, so the answer is the same.
 pub(crate) async fn revoke(State(server): State<Arc<Inner>>, request: Request) -> Response {
@@ -50,7 +50,7 @@ impl Inner {
         let what = Happened::TokenRevoked { by: Revoker::Client };
         let credentials = Credentials::read(headers, params)?;
         let token = params.get("token").ok_or(Fault::request("token is missing"))?;
-        match self.known(token, &credentials.id) {
+        match self.known(token, &credentials.id)? {
             Some(Known::Refresh(id, _)) => {
                 let known = self.store.grant(&id, &credentials.id).await?;
                 credentials.check(known.client.as_ref())?;
@@ -75,12 +75,21 @@ impl Inner {
     }
 
     /// What a token is, if this server made it; an access token only if it is the client's.
-    pub(crate) fn known(&self, token: &str, client: &ClientId) -> Option<Known> {
+    ///
+    /// # Errors
+    /// The store has not told yet what was revoked.
+    pub(crate) fn known(&self, token: &str, client: &ClientId) -> Result<Option<Known>, Fault> {
         if let Some(refresh) = self.settings.hmac.open_refresh(token) {
-            return Some(Known::Refresh(GrantId::from_bytes(refresh.grant), refresh.digest()));
+            let grant = GrantId::from_bytes(refresh.grant);
+            return Ok(Some(Known::Refresh(grant, refresh.digest())));
         }
-        let found = self.verify_any(token).ok()?;
-        let own = found.claims.text("client_id") == Some(client.as_str());
-        own.then_some(Known::Access(found))
+        match self.verify_any(token) {
+            Err(OwnFault::Unread) => Err(Fault::from(StoreError::Unavailable)),
+            Err(_) => Ok(None),
+            Ok(found) => {
+                let own = found.claims.text("client_id") == Some(client.as_str());
+                Ok(own.then_some(Known::Access(found)))
+            }
+        }
     }
 }

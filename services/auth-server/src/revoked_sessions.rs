@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::watch;
 use vmcp_auth_store::SessionId;
 
 use crate::settings::MAX_ACCESS_LIFESPAN;
@@ -25,6 +26,19 @@ pub(crate) struct RevokedSessions {
     count: AtomicUsize,
     entries: RwLock<Entries>,
     hooks: RwLock<Vec<Hook>>,
+    history: watch::Sender<History>,
+}
+
+/// Whether the set has what was revoked before this process began to listen. It only ever advances.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum History {
+    /// Nothing listens to the store: this process is the only one that revokes.
+    #[default]
+    Own,
+    /// The store has not been read yet: any session may have been revoked.
+    Unread,
+    /// The store was read. Servers that share the set need not read it again first.
+    Read,
 }
 
 /// Both hold the same sessions.
@@ -80,6 +94,38 @@ impl RevokedSessions {
         self.count.load(Ordering::Acquire)
     }
 
+    /// Begins to listen to the store: until [`end_reading`](Self::end_reading), nothing is known for certain.
+    pub(crate) fn begin_reading(&self) {
+        self.advance(History::Unread);
+    }
+
+    /// Everything that the store had when it was asked is in the set.
+    pub(crate) fn end_reading(&self) {
+        self.advance(History::Read);
+    }
+
+    /// Whether a session that is not in the set has not been revoked, as far as the store told.
+    pub(crate) fn is_complete(&self) -> bool {
+        *self.history.borrow() != History::Unread
+    }
+
+    /// Waits until the set is complete.
+    pub(crate) async fn completed(&self) {
+        let mut history = self.history.subscribe();
+        // The sender is here, so it does not fail.
+        let _ = history.wait_for(|history| *history != History::Unread).await;
+    }
+
+    fn advance(&self, to: History) {
+        self.history.send_if_modified(|history| {
+            let is_later = to > *history;
+            if is_later {
+                *history = to;
+            }
+            is_later
+        });
+    }
+
     /// Calls `hook` with each session that ends from now on.
     pub(crate) fn subscribe(&self, hook: Hook) {
         self.hooks.write().unwrap_or_else(PoisonError::into_inner).push(hook);
@@ -125,6 +171,17 @@ mod tests {
         revoked.insert(session(1_001), now + REMEMBERED);
         assert_eq!(revoked.len(), 2);
         assert!(revoked.contains(session(1_000)) && !revoked.contains(session(0)));
+    }
+
+    #[test]
+    fn a_set_that_was_read_stays_complete() {
+        let revoked = RevokedSessions::default();
+        assert!(revoked.is_complete(), "nothing listens to the store");
+        revoked.begin_reading();
+        assert!(!revoked.is_complete());
+        revoked.end_reading();
+        revoked.begin_reading();
+        assert!(revoked.is_complete(), "a server that shares the set knows what it has");
     }
 
     #[test]

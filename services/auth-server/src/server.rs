@@ -170,9 +170,17 @@ impl AuthServer {
         Arc::new(SessionTokens::new(Arc::clone(&self.0), session))
     }
 
-    /// Hears of what was revoked on other replicas, for as long as it is polled. To be spawned once.
-    pub async fn watch(self) {
-        crate::own::watch(&self.0).await;
+    /// Hears of what was revoked on other replicas, for as long as the future is polled. To be spawned once, before
+    /// requests are answered: from this call on, tokens are refused as [`OwnFault::Unread`](crate::OwnFault::Unread)
+    /// until the store was read, unless a server did that whose revocations are [shared](Self::sharing_revocations_with).
+    pub fn watch(self) -> impl Future<Output = ()> + Send {
+        self.0.revoked.begin_reading();
+        async move { crate::own::watch(&self.0).await }
+    }
+
+    /// Waits until the store was read that [`watch`](Self::watch) listens to. Ready at once where nothing does.
+    pub async fn revocations_read(&self) {
+        self.0.revoked.completed().await;
     }
 
     /// Ends a session: its refresh token, its access tokens and its upstream tokens.

@@ -7,12 +7,13 @@ use axum::response::Response;
 use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
+use vmcp_auth_store::StoreError;
 
-use crate::Scopes;
 use crate::error::{Code, Fault, json};
 use crate::intake::peer;
 use crate::scope::OPENID;
 use crate::server::{Asked, Inner};
+use crate::{OwnFault, Scopes};
 
 #[derive(Serialize)]
 struct UserInfo<'a> {
@@ -30,6 +31,7 @@ pub(crate) async fn userinfo(State(server): State<Arc<Inner>>, request: Request)
     }
     match server.userinfo(request.headers()) {
         Ok(response) => response,
+        Err(Some(fault)) if fault.status() == StatusCode::SERVICE_UNAVAILABLE => fault.respond(),
         Err(None) => challenge(json(StatusCode::UNAUTHORIZED, &serde_json::Map::new()), "Bearer"),
         Err(Some(fault)) => {
             let (error, words) = (fault.code.name(), fault.description);
@@ -53,7 +55,12 @@ impl Inner {
         }
         let token = self.verify_any(token.trim()).map_err(|fault| {
             tracing::debug!(%fault, "an access token is refused at the userinfo endpoint");
-            Some(Fault::new(Code::InvalidToken, "the access token is not valid"))
+            Some(match fault {
+                OwnFault::Unread => Fault::from(StoreError::Unavailable),
+                OwnFault::Token(_) | OwnFault::NoSession | OwnFault::Revoked => {
+                    Fault::new(Code::InvalidToken, "the access token is not valid")
+                }
+            })
         })?;
         let scopes =
             Scopes::parse(token.claims.text("scope").unwrap_or_default()).unwrap_or_default();

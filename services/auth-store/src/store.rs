@@ -236,7 +236,8 @@ pub trait Store: Debug + Send + Sync + 'static {
 
     /// What was revoked: first what was lately, as far back as
     /// [`Limits::revocations`](crate::Limits::revocations); then each as it happens, on any
-    /// replica. The answer comes when the recent ones are at hand. One may be told several times.
+    /// replica. The answer comes when the recent ones are at hand: the stream has all of them before it is pending for
+    /// the first time. One may be told several times.
     fn revocations(&self) -> Answer<'_, BoxStream<'static, Revocation>>;
 
     /// Whether the store answers: for readiness.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::OwnFault;
 use crate::testing::{Browser, PEM, Watched, World, param, settings};
 
 /// A replica over the store of another one, which dies at its `dies_at`th step.
@@ -139,4 +140,77 @@ async fn each_endpoint_takes_as_many_round_trips_as_it_says() {
     assert_eq!(store.steps(), ["grant", "revoke"]);
     world.register(serde_json::json!({"redirect_uris": [crate::testing::APP]})).await;
     assert_eq!(store.steps(), ["register"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refuses_tokens_until_revocations_were_read() {
+    let world = World::new();
+    let client = world.client().await;
+    let (one, _) = dying(&world, usize::MAX, false);
+    let [revoked, good] = [one.tokens(&client).await, one.tokens(&client).await];
+    one.post("/oauth/revoke", &[("client_id", &client), ("token", &revoked.refresh)]).await;
+    // A replica starts while the store is away.
+    let (two, store) = dying(&world, 0, false);
+    let watching = tokio::spawn(two.server.clone().watch());
+    let verifier = two.server.verifier(crate::testing::RESOURCE).unwrap();
+    let verify = |token: &str| verifier.verify(token).map(|_| ());
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    for token in [&revoked.access, &good.access] {
+        assert_eq!(verify(token), Err(OwnFault::Unread));
+        let request = http::Request::get("/oauth/userinfo")
+            .header("authorization", format!("Bearer {token}"))
+            .body(axum::body::Body::empty());
+        let came = two.send(request.unwrap()).await;
+        assert_eq!((came.status.as_u16(), came.error().as_str()), (503, "temporarily_unavailable"));
+        assert!(
+            came.headers.contains_key("retry-after")
+                && !came.headers.contains_key("www-authenticate")
+        );
+        // A token that is not revoked although its client wants that is not called revoked.
+        let form = [("client_id", client.as_str()), ("token", token)];
+        assert_eq!(two.post("/oauth/revoke", &form).await.status, 503);
+    }
+    // A reload meanwhile knows no more.
+    let (after, _) = dying(&world, 0, false);
+    let reloaded = after.server.sharing_revocations_with(&two.server);
+    let reloaded = reloaded.verifier(crate::testing::RESOURCE).unwrap();
+    assert_eq!(reloaded.verify(&good.access).map(|_| ()), Err(OwnFault::Unread));
+    let waiting = tokio::spawn({
+        let server = two.server.clone();
+        async move { server.revocations_read().await }
+    });
+    store.revive();
+    waiting.await.unwrap();
+    assert_eq!((verify(&revoked.access), verify(&good.access)), (Err(OwnFault::Revoked), Ok(())));
+    watching.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeps_revocations_over_reloads_without_store() {
+    let world = World::new();
+    let client = world.client().await;
+    let (before, store) = dying(&world, usize::MAX, false);
+    let watching = tokio::spawn(before.server.clone().watch());
+    let [revoked, good] = [before.tokens(&client).await, before.tokens(&client).await];
+    before.post("/oauth/revoke", &[("client_id", &client), ("token", &revoked.refresh)]).await;
+    store.die();
+    // The access lifespan is shortened, and much less than it passes.
+    let mut settings = settings();
+    settings.keys = crate::Keys::new(&[PEM]).unwrap();
+    let hour = Duration::from_secs(3600);
+    settings.lifespans =
+        crate::Lifespans::new(hour / 60, 168 * hour, Duration::from_secs(600)).unwrap();
+    let after = World::over(settings, store.clone(), world.clock.clone());
+    let server = after.server.sharing_revocations_with(&before.server);
+    let again = tokio::spawn(server.clone().watch());
+    watching.abort();
+    for minutes in [0, 10, 30, 40] {
+        world.clock.advance(Duration::from_secs(minutes * 20));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let verifier = server.verifier(crate::testing::RESOURCE).unwrap();
+        let verify = |token: &str| verifier.verify(token).map(|_| ());
+        assert_eq!(verify(&revoked.access), Err(OwnFault::Revoked), "{minutes}");
+        assert_eq!(verify(&good.access), Ok(()), "{minutes}");
+    }
+    again.abort();
 }

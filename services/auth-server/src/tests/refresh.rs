@@ -209,6 +209,7 @@ async fn what_one_replica_revokes_the_others_refuse() {
     let two = World::over(settings, world.store.clone(), world.clock.clone());
     drop(got);
     let watching = tokio::spawn(two.server.clone().watch());
+    two.server.revocations_read().await;
     let got = one.tokens(&client).await;
     let verifier = two.server.verifier(RESOURCE).unwrap();
     let session = verifier.verify(&got.access).unwrap().session;

@@ -29,6 +29,16 @@ impl Watched {
         std::mem::take(&mut *self.steps.lock().unwrap())
     }
 
+    /// From now on nothing answers.
+    pub(crate) fn die(&self) {
+        self.dies_at.store(0, Ordering::SeqCst);
+    }
+
+    /// From now on it answers again.
+    pub(crate) fn revive(&self) {
+        self.dies_at.store(usize::MAX, Ordering::SeqCst);
+    }
+
     /// Whether it has come to the end.
     pub(crate) fn is_dead(&self) -> bool {
         self.dies_at.load(Ordering::SeqCst) == 0
@@ -123,6 +133,6 @@ impl Store for Watched {
     }
 
     fn revocations(&self) -> Answer<'_, BoxStream<'static, Revocation>> {
-        self.inner.revocations()
+        self.step("revocations", || self.inner.revocations())
     }
 }

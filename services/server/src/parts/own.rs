@@ -113,6 +113,7 @@ impl Own {
             tracing::debug!(%fault, "a token is refused");
             match fault {
                 OwnFault::Token(fault) => fault.into(),
+                OwnFault::Unread => Refusal::unavailable(),
                 other @ (OwnFault::NoSession | OwnFault::Revoked) => {
                     Refusal::InvalidToken(other.to_string().into())
                 }

@@ -4,9 +4,11 @@ mod upkeep;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use serde_json::Value;
+use tokio::time::timeout;
 use vmcp_auth_server::{AuthServer, Observer, Sizes, StartFault};
 use vmcp_auth_store::{Counts, Store};
 
@@ -40,6 +42,9 @@ struct Kept {
     _watching: Task,
 }
 
+/// Time to wait at start until the store has told which sessions were revoked.
+const FIRST_READ: Duration = Duration::from_secs(5);
+
 /// Why it cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerError {
@@ -70,7 +75,15 @@ impl Issuer {
         let (server, upstreams) = issuing.serve(Arc::clone(&store), None, Arc::clone(&observer))?;
         let sessions = Sessions::new(&server);
         let kept = Kept::new(observer, &store);
-        Ok(Self::run(issuing, (server, upstreams), store, sessions, kept))
+        let issuer = Self::run(issuing, (server, upstreams), store, sessions, kept);
+        // Until then its tokens are refused with 503, so few clients should come sooner.
+        if timeout(FIRST_READ, issuer.0.server.revocations_read()).await.is_err() {
+            tracing::error!(
+                seconds = FIRST_READ.as_secs(),
+                "failed to read revoked sessions from the store: tokens are refused until it answers"
+            );
+        }
+        Ok(issuer)
     }
 
     /// The same one if nothing has changed, else one with the same state.
