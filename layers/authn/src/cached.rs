@@ -1,12 +1,13 @@
 //! Tokens that were inspected are not inspected again for a while.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
 use secrecy::{ExposeSecret, SecretString};
-use vmcp_core::{Cache, Clock, Flights, Identity, Seen};
+use tokio::time::Instant;
+use vmcp_core::{Cache, Clock, Ending, EndingFuture, Flights, Identity, Seen};
 
 use crate::{AuthenticateFuture, Inspect, Refusal};
 
@@ -19,6 +20,9 @@ const VERIFIED: Duration = Duration::from_secs(300);
 
 /// How long an introspected token is remembered.
 const INTROSPECTED: Duration = Duration::from_secs(60);
+
+/// How long what an introspected token opened may go on while the endpoint cannot be asked.
+const UNCHECKED: Duration = Duration::from_secs(600);
 
 /// How long a refusal by introspection is remembered.
 const REFUSED: Duration = Duration::from_secs(5);
@@ -38,6 +42,8 @@ struct Memory<I> {
     clock: Clock,
     accepted_for: Duration,
     refused_for: Option<Duration>,
+    /// How often a token is inspected again while something is open that was opened with it.
+    recheck: Option<Duration>,
     /// Those that came once, where that is not enough.
     seen: Option<Seen>,
     known: Cache<Digest, Known>,
@@ -64,11 +70,18 @@ impl<I: Inspect> Cached<I> {
         cached
     }
 
-    /// For inspecting that asks somebody: what is accepted is remembered for a minute, what is
+    /// For inspecting that asks an authorization server: what is accepted is remembered for a minute, what is
     /// refused for 5 s. 10,000 tokens.
+    ///
+    /// A token may be revoked, and may have no expiry: what was opened with it is over ([`Identity::ended`]) once it
+    /// is refused, which is looked at every minute while that is open, or could not be asked about for 10 minutes.
     #[must_use]
     pub fn introspected(inspect: I, clock: Clock) -> Self {
-        Self::new(inspect, clock, INTROSPECTED, Some(REFUSED), CAPACITY)
+        let mut cached = Self::new(inspect, clock, INTROSPECTED, Some(REFUSED), CAPACITY);
+        if let Some(memory) = Arc::get_mut(&mut cached.0) {
+            memory.recheck = Some(INTROSPECTED);
+        }
+        cached
     }
 
     /// Remembers about `capacity` tokens, accepted ones for `accepted_for`, refused ones for
@@ -81,8 +94,18 @@ impl<I: Inspect> Cached<I> {
         refused_for: Option<Duration>,
         capacity: usize,
     ) -> Self {
-        let (seen, known, flights) = (None, Cache::new(capacity), Flights::new());
-        Self(Arc::new(Memory { inspect, clock, accepted_for, refused_for, seen, known, flights }))
+        let (recheck, seen) = (None, None);
+        let (known, flights) = (Cache::new(capacity), Flights::new());
+        Self(Arc::new(Memory {
+            inspect,
+            clock,
+            accepted_for,
+            refused_for,
+            recheck,
+            seen,
+            known,
+            flights,
+        }))
     }
 
     /// How many tokens are remembered: a gauge.
@@ -126,6 +149,10 @@ impl<I: Inspect> Inspect for Cached<I> {
                 async move {
                     let before = memory.inspect.epoch();
                     let answer = memory.inspect.inspect(token.expose_secret()).await;
+                    let answer = match memory.recheck {
+                        Some(every) => answer.map(|it| Recheck::of(it, &memory, token, every)),
+                        None => answer,
+                    };
                     // If the keys changed meanwhile, it is not known which ones the answer is by:
                     // then the next request inspects again.
                     if memory.inspect.epoch() == before {
@@ -140,6 +167,49 @@ impl<I: Inspect> Inspect for Cached<I> {
 
     fn epoch(&self) -> u64 {
         self.0.inspect.epoch()
+    }
+}
+
+/// Inspects a token again, for as long as something that was opened with it is.
+struct Recheck<I> {
+    /// Gone with the layer that it belongs to, such as after a reload.
+    memory: Weak<Memory<I>>,
+    token: SecretString,
+    every: Duration,
+}
+
+impl<I: Inspect> Recheck<I> {
+    /// The caller, whose session ends with the token.
+    fn of(
+        caller: Identity,
+        memory: &Arc<Memory<I>>,
+        token: SecretString,
+        every: Duration,
+    ) -> Identity {
+        let memory = Arc::downgrade(memory);
+        caller.with_ending(Arc::new(Self { memory, token, every }))
+    }
+}
+
+impl<I: Inspect> Ending for Recheck<I> {
+    fn ended(&self) -> EndingFuture {
+        let (memory, token, every) = (Weak::clone(&self.memory), self.token.clone(), self.every);
+        Box::pin(async move {
+            let mut checked = Instant::now();
+            loop {
+                tokio::time::sleep(every).await;
+                let Some(cached) = memory.upgrade().map(Cached) else { return };
+                let answer = match cached.at_once(token.expose_secret()) {
+                    Some(answer) => answer,
+                    None => cached.inspect(token.expose_secret()).await,
+                };
+                match answer {
+                    Ok(_) => checked = Instant::now(),
+                    Err(Refusal::Unavailable { .. }) if checked.elapsed() < UNCHECKED => {}
+                    Err(_) => return,
+                }
+            }
+        })
     }
 }
 

@@ -32,6 +32,10 @@ impl Challenges {
                 scopes = format!("the token needs the scopes {}", needed.join(" "));
                 (StatusCode::FORBIDDEN, "insufficient_scope", scopes.as_str())
             }
+            Refusal::TooManyAttempts { .. } => {
+                let wait = "too many invalid tokens came from this address: wait";
+                (StatusCode::TOO_MANY_REQUESTS, "too_many_requests", wait)
+            }
             Refusal::Unavailable { .. } => {
                 let wait = "the identity provider cannot be reached: try again";
                 (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", wait)
@@ -47,7 +51,7 @@ impl Challenges {
                 self.header(problem, self.advertised())
             }
             Refusal::InsufficientScope(needed) => self.header(problem, needed),
-            Refusal::Unavailable { retry_after } => {
+            Refusal::TooManyAttempts { retry_after } | Refusal::Unavailable { retry_after } => {
                 headers.insert(RETRY_AFTER, (*retry_after).into());
                 None
             }

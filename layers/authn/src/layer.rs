@@ -4,17 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use tower_layer::Layer;
-use vmcp_core::Clock;
+use vmcp_core::{Clock, Rate, RateLimiter};
 
 use crate::challenge::Challenges;
 use crate::scopes::enforced;
 use crate::{Authenticate, Authenticated, ProtectedResource};
+
+/// The rate of invalid tokens of one address, unless set.
+const ATTEMPTS: Rate = Rate { burst: 100, per_second: 5 };
 
 /// Lets in whom `A` knows. See the [crate docs](crate) for an example.
 pub struct AuthenticateLayer<A> {
     authenticate: Arc<A>,
     challenges: Challenges,
     serves_metadata: bool,
+    attempts: Arc<RateLimiter>,
     clock: Clock,
 }
 
@@ -26,8 +30,18 @@ impl<A: Authenticate> AuthenticateLayer<A> {
             authenticate: Arc::new(authenticate),
             challenges: Challenges::default(),
             serves_metadata: false,
+            attempts: Arc::new(RateLimiter::new(ATTEMPTS)),
             clock: Clock::system(),
         }
+    }
+
+    /// How many tokens one address may present that are not known yet and turn out not to be valid: 100 at once and 5 a
+    /// second unless set. Beyond, such tokens are refused without being inspected, which spares the introspection
+    /// endpoint. The address is a `SocketAddr` in the request's extensions; without one, nothing is counted.
+    #[must_use]
+    pub fn invalid_token_rate(mut self, rate: Rate) -> Self {
+        self.attempts = Arc::new(RateLimiter::new(rate));
+        self
     }
 
     /// Challenges tell where `resource` is described and which scopes to ask for.
@@ -73,8 +87,9 @@ impl<S, A> Layer<S> for AuthenticateLayer<A> {
     type Service = Authenticated<S, A>;
 
     fn layer(&self, inner: S) -> Authenticated<S, A> {
-        let Self { authenticate, challenges, serves_metadata, clock } = self.clone();
-        Authenticated::new(inner, Door { authenticate, challenges, serves_metadata, clock })
+        let Self { authenticate, challenges, serves_metadata, attempts, clock } = self.clone();
+        let door = Door { authenticate, challenges, serves_metadata, attempts, clock };
+        Authenticated::new(inner, door)
     }
 }
 
@@ -84,6 +99,7 @@ impl<A> Clone for AuthenticateLayer<A> {
             authenticate: Arc::clone(&self.authenticate),
             challenges: self.challenges.clone(),
             serves_metadata: self.serves_metadata,
+            attempts: Arc::clone(&self.attempts),
             clock: self.clock.clone(),
         }
     }
@@ -102,5 +118,7 @@ pub(crate) struct Door<A> {
     pub(crate) authenticate: Arc<A>,
     pub(crate) challenges: Challenges,
     pub(crate) serves_metadata: bool,
+    /// Counts tokens that took an inspection and are not valid.
+    pub(crate) attempts: Arc<RateLimiter>,
     pub(crate) clock: Clock,
 }

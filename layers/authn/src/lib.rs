@@ -16,7 +16,7 @@ mod service;
 #[cfg(test)]
 mod testing;
 
-pub use vmcp_core::{Claims, Clock, EndingFuture, Identity, UpstreamTokens};
+pub use vmcp_core::{Claims, Clock, EndingFuture, Identity, Rate, UpstreamTokens};
 
 pub use self::{
     authenticate::{Authenticate, AuthenticateFuture},

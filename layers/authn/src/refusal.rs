@@ -14,6 +14,7 @@ use vmcp_protected_resource::BearerFault;
 /// | [`InvalidRequest`](Refusal::InvalidRequest) | 401 | `invalid_request` | the same |
 /// | [`InvalidToken`](Refusal::InvalidToken) | 401 | `invalid_token` | the same |
 /// | [`InsufficientScope`](Refusal::InsufficientScope) | 403 | `insufficient_scope` | the same |
+/// | [`TooManyAttempts`](Refusal::TooManyAttempts) | 429 and `Retry-After` | no challenge | `too_many_requests` |
 /// | [`Unavailable`](Refusal::Unavailable) | 503 and `Retry-After` | no challenge | `temporarily_unavailable` |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -25,6 +26,11 @@ pub enum Refusal {
     InvalidToken(Cow<'static, str>),
     /// The token is good, but for less. These are all the scopes that are needed.
     InsufficientScope(Vec<Box<str>>),
+    /// The address has presented too many tokens that are not valid.
+    TooManyAttempts {
+        /// When trying again may help, in seconds.
+        retry_after: u32,
+    },
     /// Nobody can tell at the moment: the identity provider does not answer.
     Unavailable {
         /// When trying again may help, in seconds.
@@ -50,6 +56,7 @@ impl Refusal {
             Self::InvalidRequest(_) => "malformed credentials",
             Self::InvalidToken(_) => "invalid token",
             Self::InsufficientScope(_) => "insufficient scope",
+            Self::TooManyAttempts { .. } => "too many invalid tokens",
             Self::Unavailable { .. } => "identity provider unavailable",
         }
     }

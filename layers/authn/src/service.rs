@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::request::Parts;
 use http::{Extensions, Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -139,7 +141,7 @@ where
     R: From<Bytes>,
 {
     let (head, body) = request.into_parts();
-    let answer = door.authenticate.authenticate(&head.headers).await;
+    let answer = door.inspect(&head).await;
     let mut request = Request::from_parts(head, body);
     match door.admit(answer, &mut request) {
         Ok(until) => Ok((inner.call(request), until)),
@@ -152,6 +154,28 @@ impl<A> Door<A> {
     fn metadata<B, R: From<Bytes>>(&self, request: &Request<B>) -> Option<Response<R>> {
         let resource = self.challenges.resource.as_ref().filter(|_| self.serves_metadata)?;
         resource.answer(request.method(), request.uri().path())
+    }
+
+    /// Authenticates where that takes waiting, unless the address has presented too many invalid tokens.
+    async fn inspect(&self, head: &Parts) -> Result<Identity, Refusal>
+    where
+        A: Authenticate,
+    {
+        let address = head.extensions.get::<SocketAddr>().map(SocketAddr::ip);
+        if let Some(address) = address {
+            // Counted before it is asked about: many may come at once.
+            self.attempts.admit(address, self.clock.now()).map_err(|wait| {
+                let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX);
+                Refusal::TooManyAttempts { retry_after: seconds.max(1) }
+            })?;
+        }
+        let answer = self.authenticate.authenticate(&head.headers).await;
+        if let Some(address) = address
+            && !matches!(answer, Err(Refusal::InvalidToken(_)))
+        {
+            self.attempts.give_back(address, self.clock.now());
+        }
+        answer
     }
 
     /// Makes a request of a known caller ready to go in; answers until when the caller is known.

@@ -75,6 +75,14 @@ impl Identity {
         })
     }
 
+    /// The same caller, whose session is over when `ending` says so. The anonymous caller has no session.
+    #[must_use]
+    pub fn with_ending(self, ending: Arc<dyn Ending>) -> Self {
+        let Some(known) = self.0 else { return self };
+        let known = Arc::try_unwrap(known).unwrap_or_else(|shared| shared.copy());
+        Self(Some(Arc::new(Known { ending: Some(ending), ..known })))
+    }
+
     /// Whether it is the caller without a name.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
@@ -155,6 +163,23 @@ impl Identity {
         // Somebody may have come first: then it is theirs.
         _ = known.kept.set(Kept::new(keeper, what.clone()));
         what
+    }
+}
+
+impl Known {
+    /// A copy, without what was worked out of it.
+    fn copy(&self) -> Self {
+        let Self { issuer, subject, claims, token, expires_at, upstream, ending, kept: _ } = self;
+        Self {
+            issuer: issuer.clone(),
+            subject: subject.clone(),
+            claims: claims.clone(),
+            token: token.clone(),
+            expires_at: *expires_at,
+            upstream: upstream.clone(),
+            ending: ending.clone(),
+            kept: OnceLock::new(),
+        }
     }
 }
 

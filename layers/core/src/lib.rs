@@ -18,6 +18,7 @@ mod keeper;
 mod lane;
 mod mcp;
 mod operation;
+mod rate;
 mod rejection;
 mod resend;
 mod seen;
@@ -43,6 +44,7 @@ pub use self::{
     lane::{PerLane, enter_lane, plan_lanes},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
     operation::Operation,
+    rate::{Rate, RateLimiter, network},
     rejection::{Challenge, Rejection},
     resend::{Once, Resend, Twice},
     seen::Seen,

@@ -12,7 +12,6 @@ use vmcp_auth_store::Digest;
 
 use crate::Settings;
 use crate::error::Fault;
-use crate::limit::subnet;
 use crate::opaque::{NoRandomness, nonce};
 
 /// The largest body that is read, in bytes.
@@ -44,7 +43,7 @@ pub(crate) fn peer<B>(request: &Request<B>) -> IpAddr {
 
 /// The network that a request comes from, as logins are counted by it.
 pub(crate) fn origin(address: IpAddr) -> Digest {
-    Digest::of(["origin\0", &subnet(address).to_string()].concat())
+    Digest::of(["origin\0", &vmcp_core::network(address).to_string()].concat())
 }
 
 /// The body of a request with this content type.

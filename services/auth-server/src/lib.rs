@@ -45,7 +45,7 @@ pub use self::{
     event::{Event, Happened, Lost, Observer, Refusal, Reused, Revoker},
     intake::MAX_BODY,
     keys::{Keys, MAX_SIGNING_KEYS, SigningKeyFault},
-    limit::{Rate, Rates},
+    limit::Rates,
     opaque::{HmacFault, HmacRing, MIN_HMAC_SECRET},
     own::{OwnFault, OwnToken, OwnTokens},
     redirect::{MAX_REDIRECT_URI, RedirectFault, RedirectKind, RedirectUri},
@@ -57,3 +57,4 @@ pub use self::{
     settings::{IssuerFault, IssuerUrl, LifespanFault, Lifespans, Settings, StartFault},
     upstream::Upstream,
 };
+pub use vmcp_core::Rate;

@@ -1,26 +1,6 @@
 //! How often one address may ask.
 
-use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
-
-use vmcp_core::Cache;
-
-/// How many addresses are watched at once. When there are more, those that asked longest ago are forgotten.
-const ADDRESSES: usize = 16 * 1024;
-
-/// How much longer than its share an entry stays, in milliseconds.
-const SPARE: u64 = 60_000;
-
-/// So many requests at once, and then so many a second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// How many may come at once.
-    pub burst: u32,
-    /// How many a second after that.
-    pub per_second: u32,
-}
+use vmcp_core::Rate;
 
 /// How often one address may ask each endpoint: an IPv4 address, or 64 bits of an IPv6 one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,23 +13,6 @@ pub struct Rates {
     pub registration: Rate,
 }
 
-/// Watches one rate.
-#[derive(Debug)]
-pub(crate) struct Limiter {
-    rate: Rate,
-    /// An entry outlives its share: without it, the address would have its whole burst again.
-    used: Cache<IpAddr, Arc<Share>>,
-}
-
-/// The share that one address has used. All times are milliseconds since 1970.
-#[derive(Debug, Default)]
-struct Share {
-    /// Until when it is used up (generic cell rate algorithm).
-    used_until: AtomicU64,
-    /// When the cache forgets the entry. Only a later time replaces it.
-    expires: AtomicU64,
-}
-
 impl Default for Rates {
     /// What many people behind one address, or one proxy that doesn't tell its clients apart, still get by
     /// with.
@@ -59,103 +22,5 @@ impl Default for Rates {
             tokens: Rate { burst: 200, per_second: 50 },
             registration: Rate { burst: 20, per_second: 1 },
         }
-    }
-}
-
-impl Limiter {
-    pub(crate) fn new(rate: Rate) -> Self {
-        Self { rate, used: Cache::new(ADDRESSES) }
-    }
-
-    /// How many addresses are watched.
-    pub(crate) fn len(&self) -> usize {
-        self.used.len()
-    }
-
-    /// Lets one request through, or says how long to wait.
-    pub(crate) fn admit(&self, address: IpAddr, now: SystemTime) -> Result<(), Duration> {
-        let millis = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
-        let at = u64::try_from(millis).unwrap_or(u64::MAX);
-        let step = 1000 / u64::from(self.rate.per_second.clamp(1, 1000));
-        let room = step * u64::from(self.rate.burst.max(1));
-        let address = subnet(address);
-        let share = self.used.get(&address, now).unwrap_or_default();
-        // No share lasts longer than `room` from now. An entry is put in again at most once in `SPARE`.
-        if share.expires.load(Ordering::Relaxed) < at.saturating_add(room) {
-            let expires = at.saturating_add(room).saturating_add(SPARE);
-            share.expires.fetch_max(expires, Ordering::Relaxed);
-            let expires = SystemTime::UNIX_EPOCH + Duration::from_millis(expires);
-            self.used.insert(address, Arc::clone(&share), expires, now);
-        }
-        let next = |until: u64| {
-            let until = until.max(at) + step;
-            (until <= at + room).then_some(until)
-        };
-        match share.used_until.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) {
-            Ok(_) => Ok(()),
-            Err(until) => Err(Duration::from_millis((until + step).saturating_sub(at + room))),
-        }
-    }
-}
-
-/// What one customer of a network has: an IPv4 address, or a /64 of IPv6.
-pub(crate) fn subnet(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() & (!0 << 64)).into()),
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(millis: u64) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000) + Duration::from_millis(millis)
-    }
-
-    #[test]
-    fn a_burst_passes_and_then_so_many_a_second() {
-        let limiter = Limiter::new(Rate { burst: 3, per_second: 2 });
-        let one: IpAddr = "192.0.2.1".parse().unwrap();
-        assert!((0..3).all(|_| limiter.admit(one, at(0)).is_ok()));
-        assert_eq!(limiter.admit(one, at(0)), Err(Duration::from_millis(500)));
-        assert_eq!(limiter.admit(one, at(499)), Err(Duration::from_millis(1)));
-        assert!(limiter.admit(one, at(500)).is_ok());
-        assert!(limiter.admit(one, at(501)).is_err());
-        assert!(limiter.admit("192.0.2.2".parse().unwrap(), at(501)).is_ok());
-    }
-
-    #[test]
-    fn an_address_that_keeps_asking_has_no_second_burst() {
-        let limiter = Limiter::new(Rate { burst: 20, per_second: 1 });
-        let one: IpAddr = "192.0.2.1".parse().unwrap();
-        assert!((0..20).all(|_| limiter.admit(one, at(0)).is_ok()));
-        for second in 1..1_000_u64 {
-            let admitted = (0..20).filter(|_| limiter.admit(one, at(second * 1000)).is_ok());
-            assert_eq!(admitted.count(), 1, "after {second} s");
-        }
-    }
-
-    #[test]
-    fn an_ipv6_network_is_one_and_a_mapped_address_is_itself() {
-        for (one, two, same) in [
-            ("2001:db8::1", "2001:db8::ffff:1", true),
-            ("2001:db8::1", "2001:db8:0:1::1", false),
-            ("::ffff:192.0.2.1", "192.0.2.1", true),
-            ("192.0.2.1", "192.0.2.2", false),
-        ] {
-            let [one, two] = [one, two].map(|text| subnet(text.parse().unwrap()));
-            assert_eq!(one == two, same, "{one} {two}");
-        }
-    }
-
-    #[test]
-    fn a_flood_of_addresses_takes_no_more_room() {
-        let limiter = Limiter::new(Rate { burst: 1, per_second: 1 });
-        for address in 0..100_000_u32 {
-            let _ = limiter.admit(IpAddr::V4(address.into()), at(0));
-        }
-        assert!(limiter.used.len() <= ADDRESSES);
     }
 }

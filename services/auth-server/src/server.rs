@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use vmcp_auth_store::{ProviderName, SessionId, Store, Timestamp};
-use vmcp_core::{Clock, HttpClient, UpstreamTokens};
+use vmcp_core::{Clock, HttpClient, RateLimiter, UpstreamTokens};
 use vmcp_jwt::{KeySet, Verifier};
 
 use crate::cimd::Cimd;
 use crate::error::Fault;
-use crate::limit::Limiter;
 use crate::metadata::Documents;
 use crate::own::OwnTokens;
 use crate::page::Pages;
@@ -73,9 +72,9 @@ pub(crate) struct Leg {
 /// Who asks too often.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    pages: Limiter,
-    tokens: Limiter,
-    registration: Limiter,
+    pages: RateLimiter,
+    tokens: RateLimiter,
+    registration: RateLimiter,
 }
 
 /// What kind of endpoint is asked.
@@ -105,9 +104,9 @@ impl AuthServer {
             documents: Documents::new(&settings, false),
             pages: Pages::new(&settings.display_name),
             limits: Limits {
-                pages: Limiter::new(rates.pages),
-                tokens: Limiter::new(rates.tokens),
-                registration: Limiter::new(rates.registration),
+                pages: RateLimiter::new(rates.pages),
+                tokens: RateLimiter::new(rates.tokens),
+                registration: RateLimiter::new(rates.registration),
             },
             revoked: Arc::default(),
             rows: Rows::new(),
@@ -217,7 +216,7 @@ impl AuthServer {
         let Limits { pages, tokens, registration } = limits;
         Sizes {
             documents: cimd.as_ref().map_or(0, Cimd::len),
-            addresses: [pages, tokens, registration].map(Limiter::len).iter().sum(),
+            addresses: [pages, tokens, registration].map(RateLimiter::len).iter().sum(),
             revoked: revoked.len(),
             rows: rows.len(),
             left_alone: rows.left_alone(),

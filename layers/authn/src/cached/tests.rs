@@ -255,3 +255,50 @@ async fn a_session_that_ends_takes_its_own_token_along_and_nobody_elses() {
     assert!(ask(&cached, "499").await.is_err());
     assert_eq!(sessions.inspected(), inspected + 1);
 }
+
+/// A clock that goes with the timers of a test.
+fn ticking() -> Clock {
+    let clock = clock();
+    let moved = clock.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            moved.advance(Duration::from_secs(1));
+        }
+    });
+    clock
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_streams_once_introspection_refuses() {
+    let slow = Slow::new(Ok(alice()));
+    let cached = Arc::new(Cached::introspected(Arc::clone(&slow), ticking()));
+    let caller = ask(&*cached, "token").await.unwrap();
+    assert_eq!(caller.expires_at(), None);
+    let began = Instant::now();
+    let ended = tokio::spawn(caller.ended().unwrap());
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!(!ended.is_finished());
+    *slow.answer.lock().unwrap() = Err(Refusal::InvalidToken("revoked".into()));
+    ended.await.unwrap();
+    let late = began.elapsed() - Duration::from_secs(3600);
+    assert!(late < Duration::from_secs(125), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_streams_when_nothing_checks_tokens() {
+    // The endpoint is silent: a while is bridged.
+    let slow = Slow::new(Ok(alice()));
+    let cached = Arc::new(Cached::introspected(Arc::clone(&slow), ticking()));
+    let caller = ask(&*cached, "token").await.unwrap();
+    *slow.answer.lock().unwrap() = Err(Refusal::unavailable());
+    let (began, ended) = (Instant::now(), caller.ended().unwrap());
+    ended.await;
+    let after = began.elapsed();
+    assert!((UNCHECKED..UNCHECKED + Duration::from_secs(125)).contains(&after), "{after:?}");
+    // The layer is gone, as after a reload.
+    *slow.answer.lock().unwrap() = Ok(alice());
+    let ended = caller.ended().unwrap();
+    drop(cached);
+    tokio::time::timeout(Duration::from_secs(61), ended).await.unwrap();
+}

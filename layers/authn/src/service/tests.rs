@@ -343,3 +343,55 @@ async fn no_token_is_in_a_log_an_answer_or_a_debug_form() {
         assert!(!said.contains(secret), "{said}");
     }
 }
+
+/// Knows one token, and counts how often it is asked.
+#[derive(Clone, Default)]
+struct Endpoint(Arc<std::sync::atomic::AtomicUsize>);
+
+impl crate::Inspect for Endpoint {
+    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let known = token.starts_with("good");
+        Box::pin(ready(if known {
+            Ok(Identity::new(ISSUER, token))
+        } else {
+            Err(Refusal::InvalidToken("the token is not active".into()))
+        }))
+    }
+}
+
+#[tokio::test]
+async fn limits_invalid_opaque_tokens_by_address() {
+    let clock = clock();
+    let endpoint = Endpoint::default();
+    let cached = Cached::introspected(endpoint.clone(), clock.clone());
+    let layer = AuthenticateLayer::new(Bearer::new(cached)).clock(clock.clone());
+    let send = async |address: [u8; 4], token: &str| {
+        let mut request = bearer(token);
+        request.extensions_mut().insert(SocketAddr::from((address, 4711)));
+        through(layer.clone(), request).await.0
+    };
+    let (own, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+    assert_eq!(send(own, "good").await.status(), 200);
+    // Valid tokens count for nothing.
+    for number in 0..500 {
+        assert_eq!(send(own, &format!("good {number}").replace(' ', "-")).await.status(), 200);
+    }
+    let asked = || endpoint.0.load(std::sync::atomic::Ordering::Relaxed);
+    let before = asked();
+    let mut statuses = Vec::new();
+    for number in 0..1000 {
+        statuses.push(send(own, &format!("random-{number}")).await.status().as_u16());
+    }
+    assert_eq!(asked() - before, 100);
+    assert_eq!((statuses[99], statuses[100], statuses[999]), (401, 429, 429));
+    let refused = send(own, "random").await;
+    assert_eq!(refused.headers()["retry-after"], "1");
+    assert!(!refused.headers().contains_key(WWW_AUTHENTICATE));
+    // Who is known already, and other addresses, are not concerned.
+    assert_eq!(send(own, "good").await.status(), 200);
+    assert_eq!(send(other, "good-one").await.status(), 200);
+    assert_eq!(send(other, "random").await.status(), 401);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(send(own, "good-later").await.status(), 200);
+}

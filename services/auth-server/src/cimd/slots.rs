@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::limit::subnet;
+use vmcp_core::network;
 
 /// The most fetches under way.
 const MAX_FETCHES: usize = 128;
@@ -38,7 +38,7 @@ pub(super) struct FetchPermit {
 impl FetchSlots {
     /// Returns a permit, or `None` where a limit is reached.
     pub(super) fn acquire(&self, host: &str, address: IpAddr) -> Option<FetchPermit> {
-        let address = subnet(address);
+        let address = network(address);
         let mut counts = self.lock();
         let Counts { all, hosts, addresses } = &mut *counts;
         let of_host = hosts.get(host).copied().unwrap_or_default();
