@@ -11,6 +11,7 @@ pub mod request_log;
 mod routes;
 pub mod serve;
 pub mod stack;
+mod stream_scope;
 
 /// What the project's README shows compiles and runs.
 #[cfg(doctest)]

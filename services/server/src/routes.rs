@@ -1,12 +1,11 @@
 //! What is answered at which path.
 
+mod answering;
 mod backends;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,6 +23,7 @@ use vmcp_core::{Body, Generation};
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
 
+pub(crate) use self::answering::Answering;
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::held::Held;
 use crate::logins::{Logins, VisitLayer};
@@ -32,6 +32,7 @@ use crate::parts::{About, Guards, Measures, Recorded, Recording};
 use crate::request_log::RequestLogLayer;
 use crate::serve::{Exposure, Issuer, Quiet, Reloads};
 use crate::stack::{self, McpService, OldService};
+use crate::stream_scope::StreamScope;
 
 /// Everything that a connection needs to answer requests.
 #[derive(Clone, Debug)]
@@ -83,6 +84,8 @@ pub(crate) struct Stacks {
     hosts: HostsLayer,
     pub(crate) guards: Guards,
     pub(crate) recording: Option<Recording>,
+    /// Ends the streams that were opened here, where a later configuration does not let them go on.
+    pub(crate) streams: StreamScope,
     /// The authorization server and what is in front of it.
     issuer: Option<(Issuer, McpService)>,
 }
@@ -100,6 +103,7 @@ impl Fixed {
         guards: Guards,
         recording: Option<Recording>,
         issuer: Option<Issuer>,
+        streams: StreamScope,
     ) -> Stacks {
         self.logins.go_to(recording.as_ref().map(|recording| &recording.auditor));
         let hosts = self.hosts.with_own(guards.own_hosts().to_vec());
@@ -128,7 +132,8 @@ impl Fixed {
             };
             (issuer, front.stack(pages))
         });
-        Stacks { mcp: incoming.stack(self.gateway.clone()), old, hosts, guards, recording, issuer }
+        let mcp = incoming.stack(self.gateway.clone());
+        Stacks { mcp, old, hosts, guards, recording, streams, issuer }
     }
 }
 
@@ -160,38 +165,19 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
         if matches!(kind, Kind::Issuer(_)) {
             let source = self.source(request.headers());
             request.extensions_mut().insert(source);
+        } else if stacks.guards.introspects() {
+            let source = self.source(request.headers());
+            request.extensions_mut().insert(source);
         } else if stacks.recording.is_some() {
             request.extensions_mut().insert(self.peer);
         }
-        Answering::Mcp(match kind {
-            Kind::Mcp => stacks.mcp.clone().call(request),
-            Kind::Old => stacks.old.clone().call(request),
-            Kind::Issuer(stack) => stack.clone().call(request),
-        })
-    }
-}
-
-/// The MCP service's future, or an answer that is there.
-pub(crate) enum Answering {
-    /// From the MCP endpoint, or one of those for old clients: both have this type.
-    Mcp(<McpService as Service<Request<Quiet<Incoming>>>>::Future),
-    /// From one of the others.
-    Done(Option<Response<Body>>),
-}
-
-impl Future for Answering {
-    type Output = Result<Response<Body>, Infallible>;
-
-    fn poll(
-        mut self: Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Self::Output> {
-        match &mut *self {
-            Self::Mcp(future) => Pin::new(future).poll(cx),
-            Self::Done(response) => response
-                .take()
-                .map_or(std::task::Poll::Pending, |response| std::task::Poll::Ready(Ok(response))),
-        }
+        let is_get = request.method() == http::Method::GET;
+        let (future, scope) = match kind {
+            Kind::Mcp => (stacks.mcp.clone().call(request), Some(stacks.streams.clone())),
+            Kind::Old => (stacks.old.clone().call(request), Some(stacks.streams.clone())),
+            Kind::Issuer(stack) => (stack.clone().call(request), None),
+        };
+        Answering::Mcp { future, scope, is_get }
     }
 }
 

@@ -45,6 +45,7 @@ use crate::logins::Logins;
 use crate::old_clients::Clients;
 use crate::parts::{Measures, Parts, Recorded};
 use crate::routes::{Fixed, Routes, Shared};
+use crate::stream_scope::StreamScope;
 
 /// How a server listens and what bounds it. Everything else is in its configuration.
 #[derive(Clone, Debug)]
@@ -200,7 +201,12 @@ impl Server {
         fixed.gateway.admit_by(guards.admissions());
         held.take_over(guards.held());
         let shared = Arc::new(Shared {
-            stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(guards, recording, issuer)),
+            stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(
+                guards,
+                recording,
+                issuer,
+                StreamScope::default(),
+            )),
             fixed,
             about: arc_swap::ArcSwap::from_pointee(about),
             reloads: Reloads::default(),

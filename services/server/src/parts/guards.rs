@@ -1,5 +1,7 @@
 //! `incomingAuth`: who is let in, and what they may see and do.
 
+mod policies;
+
 use std::future::{Ready, ready};
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use vmcp_authn::{
     ProtectedResource, Refusal, ResourceError, ResourceRules,
 };
 use vmcp_authz::{Admitting, AuthorizeLayer};
-use vmcp_cedar::{Cedar, Fault};
+use vmcp_cedar::Cedar;
 use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc, Warning};
 use vmcp_core::{Clock, Identity};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
@@ -36,6 +38,8 @@ pub struct Guards {
     pub authorize: Option<AuthorizeLayer<Cedar>>,
     /// Tokens of the embedded authorization server are taken, once it is there; until then nobody is let in.
     own: Option<OwnDoor>,
+    /// Whether an endpoint is asked about tokens, as often as one address may cause that.
+    introspects: bool,
     held: Held,
     own_hosts: Vec<String>,
     /// What all of it was made of, the server's name among it, which policies speak of: the same again
@@ -73,6 +77,10 @@ pub(super) fn guards(
         Converter { egress, held: Held::default(), mistakes: Vec::new(), warnings: Vec::new() };
     let made_of = (name.to_owned(), incoming.clone());
     let IncomingAuth { method, authz } = incoming;
+    let introspects = match &method {
+        IncomingMethod::Oidc(oidc) => !is_issuer && oidc.introspection_url.is_some(),
+        IncomingMethod::Anonymous | IncomingMethod::Local => false,
+    };
     let mut own = None;
     let authenticated = match method {
         IncomingMethod::Anonymous => Some((None, None)),
@@ -97,7 +105,7 @@ pub(super) fn guards(
     let Converter { egress: _, held, mistakes, warnings } = converter;
     let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
         let own_hosts = Vec::new();
-        Guards { authenticate, resource, authorize, own, held, own_hosts, made_of }
+        Guards { authenticate, resource, authorize, own, introspects, held, own_hosts, made_of }
     });
     (guards, mistakes, warnings)
 }
@@ -109,7 +117,8 @@ impl Guards {
         let made_of = (String::new(), IncomingAuth::anonymous());
         let (held, own_hosts) = (Held::default(), Vec::new());
         let (authenticate, resource, authorize, own) = (None, None, None, None);
-        Self { authenticate, resource, authorize, own, held, own_hosts, made_of }
+        let introspects = false;
+        Self { authenticate, resource, authorize, own, introspects, held, own_hosts, made_of }
     }
 
     /// Lets in whoever has a token of the server that knows these sessions, if that is who is asked for.
@@ -135,7 +144,8 @@ impl Guards {
         let authorize = self.authorize.clone()?;
         Some(Admissions::new(move |identity| match authorize.admission(identity) {
             Admitting::Ready(admission) => Some(admission),
-            // Nobody waits for a provider before each message: what was admitted at first holds.
+            // Nothing waits for a provider before each message: what was admitted at first holds until a reload
+            // changes the policies, which ends the stream.
             Admitting::Later(_) => None,
         }))
     }
@@ -147,6 +157,26 @@ impl Guards {
     /// The hosts under which the configuration knows this server.
     pub(crate) fn own_hosts(&self) -> &[String] {
         &self.own_hosts
+    }
+
+    /// Whether the client's address matters to authentication.
+    pub(crate) fn introspects(&self) -> bool {
+        self.introspects
+    }
+
+    /// Whether streams that were opened under `before` may go on. Under another authentication their callers are not
+    /// known; and where policies read claims of an upstream provider, nothing waits for those before each message, so
+    /// changed policies reach a stream only when it is opened again.
+    pub(crate) fn keep_streams_of(&self, before: &Self) -> bool {
+        let (_, now) = &self.made_of;
+        let (_, then) = &before.made_of;
+        let reads_provider = |incoming: &IncomingAuth| match &incoming.authz {
+            Authz::Cedar(cedar) => cedar.primary_upstream_provider.is_some(),
+            Authz::None => false,
+        };
+        let is_judged_the_same =
+            now.authz == then.authz || !(reads_provider(now) || reads_provider(then));
+        now.method == then.method && is_judged_the_same
     }
 
     /// How callers are let in.
@@ -302,40 +332,6 @@ impl Converter<'_> {
         }
     }
 
-    fn cedar(&mut self, name: &str, cedar: vmcp_config::Cedar) -> Option<AuthorizeLayer<Cedar>> {
-        const AT: &str = "incomingAuth.authz";
-        let vmcp_config::Cedar { policies, entities_json, primary_upstream_provider } = cedar;
-        match Cedar::new(name, &policies, &entities_json) {
-            Ok(parsed) => {
-                for fault in parsed.check_names(&policies) {
-                    let (path, found, message) = told(&fault);
-                    self.refuse(format!("{AT}.{path}"), found, message);
-                }
-                for (index, server) in parsed.foreign_servers() {
-                    let path = format!("{AT}.policies[{index}]");
-                    let message = format!("MCP::\"{server}\" is not this server, MCP::\"{name}\"");
-                    self.warnings.push(Warning { path, message, suggestion: None });
-                }
-                let parsed = match primary_upstream_provider {
-                    Some(provider) => parsed.primary_upstream_provider(provider.as_str()),
-                    None => parsed,
-                };
-                // The gateway asks it wherever it lists and routes.
-                let layer = AuthorizeLayer::new(parsed).handing_inward();
-                let cedar = Arc::downgrade(layer.policy());
-                self.held.add("policy_decisions", move || cedar.upgrade().map(|it| it.kept()));
-                Some(layer)
-            }
-            Err(faults) => {
-                for fault in faults.faults() {
-                    let (path, found, message) = told(fault);
-                    self.refuse(format!("{AT}.{path}"), found, message);
-                }
-                None
-            }
-        }
-    }
-
     fn refuse(&mut self, path: String, found: String, allowed: String) {
         self.mistakes.push(Mistake::new(path, found, allowed));
     }
@@ -370,24 +366,6 @@ fn opened(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
 
 fn bearer(inspect: impl Inspect) -> Arc<dyn Authenticate> {
     Arc::new(Bearer::new(inspect))
-}
-
-/// Where a mistake in the policies is, what is there and what is wrong with it.
-fn told(fault: &Fault) -> (String, String, String) {
-    match fault {
-        Fault::NoPolicies => {
-            ("policies".to_owned(), "none".to_owned(), "at least one policy".to_owned())
-        }
-        Fault::Policy { index, line, message } => {
-            let line = line.map(|line| format!("in line {line} of it, ")).unwrap_or_default();
-            let found = "what is no usable policy".to_owned();
-            (format!("policies[{index}]"), found, format!("Cedar ({line}{message})"))
-        }
-        Fault::Entities { message } => {
-            let found = "what are no entities".to_owned();
-            ("entitiesJson".to_owned(), found, format!("an array of Cedar entities ({message})"))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use super::issuer::{Issuer, IssuerError};
 use crate::logins::Logins;
 use crate::parts::{Issuing, Measures, Parts, Records};
 use crate::routes::Shared;
+use crate::stream_scope::StreamScope;
 
 /// How often the files are looked at. A mounted ConfigMap changes by a swapped link, which file events
 /// miss and a look does not.
@@ -237,7 +238,12 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), Reload
     shared.hold(held);
     if !guarded || !recorded {
         shared.hold(guards.held());
-        shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording, issuer)));
+        let keeps_streams = guards.keep_streams_of(&current.guards);
+        let streams = if keeps_streams { current.streams.clone() } else { StreamScope::default() };
+        shared.stacks.store(Arc::new(shared.fixed.stacks(guards, recording, issuer, streams)));
+        if !keeps_streams {
+            current.streams.end();
+        }
     }
     if !recorded && let Some(ended) = &current.recording {
         // Not closed: the events of requests under way belong there. It closes with the last of them.

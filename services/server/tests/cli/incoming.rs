@@ -131,6 +131,34 @@ fn a_session_and_an_old_clients_stream_are_their_owners() {
 }
 
 #[test]
+fn ends_anonymous_streams_when_authentication_begins() {
+    let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x"]), Issuer::start());
+    let path = folder.write("vmcp.yaml", &file(&backend, "incomingAuth: {type: anonymous}\n"));
+    let (server, port) = Running::serve(&path, &[]);
+    let client = Stateful::open(port);
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let sse = [("accept", "text/event-stream")];
+    let open = || {
+        let old = request(port, "GET", "/sse", &sse, "");
+        [client.listen(), old, ask(port, None, "subscriptions/listen", &filter)]
+    };
+    let streams = open();
+    for stream in &streams {
+        assert_eq!(stream.status, 200);
+        assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+    }
+    folder.write("vmcp.yaml", &file(&backend, &issuer.section("")));
+    server.logs("configuration reloaded");
+    for stream in streams {
+        // A stream that goes on would be waited for in vain.
+        stream.read(&mut String::new());
+    }
+    for stream in open() {
+        assert_eq!(stream.status, 401);
+    }
+}
+
+#[test]
 fn policies_decide_what_is_seen_and_done_and_a_wrong_one_is_not_taken_over() {
     let (folder, backend, issuer) = (Folder::new(), Backend::start(&["x", "y"]), Issuer::start());
     let with = |policies: &str| {

@@ -1,0 +1,67 @@
+//! `incomingAuth.authz`: what callers may see and do.
+
+use std::sync::Arc;
+
+use vmcp_authz::AuthorizeLayer;
+use vmcp_cedar::{Cedar, Fault};
+use vmcp_config::Warning;
+
+use super::Converter;
+
+impl Converter<'_> {
+    pub(super) fn cedar(
+        &mut self,
+        name: &str,
+        cedar: vmcp_config::Cedar,
+    ) -> Option<AuthorizeLayer<Cedar>> {
+        const AT: &str = "incomingAuth.authz";
+        let vmcp_config::Cedar { policies, entities_json, primary_upstream_provider } = cedar;
+        match Cedar::new(name, &policies, &entities_json) {
+            Ok(parsed) => {
+                for fault in parsed.check_names(&policies) {
+                    let (path, found, message) = told(&fault);
+                    self.refuse(format!("{AT}.{path}"), found, message);
+                }
+                for (index, server) in parsed.foreign_servers() {
+                    let path = format!("{AT}.policies[{index}]");
+                    let message = format!("MCP::\"{server}\" is not this server, MCP::\"{name}\"");
+                    self.warnings.push(Warning { path, message, suggestion: None });
+                }
+                let parsed = match primary_upstream_provider {
+                    Some(provider) => parsed.primary_upstream_provider(provider.as_str()),
+                    None => parsed,
+                };
+                // The gateway asks it wherever it lists and routes.
+                let layer = AuthorizeLayer::new(parsed).handing_inward();
+                let cedar = Arc::downgrade(layer.policy());
+                self.held.add("policy_decisions", move || cedar.upgrade().map(|it| it.kept()));
+                Some(layer)
+            }
+            Err(faults) => {
+                for fault in faults.faults() {
+                    let (path, found, message) = told(fault);
+                    self.refuse(format!("{AT}.{path}"), found, message);
+                }
+                None
+            }
+        }
+    }
+}
+
+/// Where a mistake in the policies is, what is there and what is wrong with it.
+fn told(fault: &Fault) -> (String, String, String) {
+    match fault {
+        Fault::NoPolicies => {
+            ("policies".to_owned(), "none".to_owned(), "at least one policy".to_owned())
+        }
+        Fault::Policy { index, line, message } => {
+            let line = line.map(|line| format!("in line {line} of it, ")).unwrap_or_default();
+            let found = "what is no usable policy".to_owned();
+            (format!("policies[{index}]"), found, format!("Cedar ({line}{message})"))
+        }
+        Fault::Entities { message } => {
+            let found = "what are no entities".to_owned();
+            ("entitiesJson".to_owned(), found, format!("an array of Cedar entities ({message})"))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Limit on how long event streams may last: as long as the authentication that they were opened under.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http::header::CONTENT_TYPE;
+use http_body::{Frame, SizeHint};
+use tokio::sync::watch;
+use vmcp_core::{Body, BoxError, EndingFuture, Standing};
+
+/// How much longer the answer to a request may go on: cut off, it would be lost although what was done is done.
+const ANSWER: Duration = Duration::from_secs(600);
+
+/// Event streams that were opened under one configuration. A clone is the same scope.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamScope(watch::Sender<bool>);
+
+/// Body of an event stream, which ends without an error when its scope does: the client opens it again.
+struct ScopedBody {
+    inner: Body,
+    ended: EndingFuture,
+    is_over: bool,
+}
+
+impl StreamScope {
+    /// Ends the streams.
+    pub(crate) fn end(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Binds the stream of a response to the scope. Other responses are as they were.
+    pub(crate) fn bound(&self, response: Response<Body>, is_get: bool) -> Response<Body> {
+        if !is_event_stream(&response) {
+            return response;
+        }
+        let is_standing = is_get || response.extensions().get::<Standing>().is_some();
+        let more = if is_standing { Duration::ZERO } else { ANSWER };
+        let mut scope = self.0.subscribe();
+        response.map(|inner| {
+            let ended = async move {
+                if scope.wait_for(|is_over| *is_over).await.is_err() {
+                    // A configuration that is gone without having been ended was replaced by one that keeps the
+                    // streams, which holds the same scope; so this is the end of the process.
+                    std::future::pending::<()>().await;
+                }
+                tokio::time::sleep(more).await;
+            };
+            Body::wrap(ScopedBody { inner, ended: Box::pin(ended), is_over: false })
+        })
+    }
+}
+
+impl http_body::Body for ScopedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if !self.is_over && self.ended.as_mut().poll(cx).is_ready() {
+            self.is_over = true;
+            // What is behind it ends now rather than with the connection.
+            self.inner = Body::empty();
+        }
+        if self.is_over { Poll::Ready(None) } else { Pin::new(&mut self.inner).poll_frame(cx) }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over || self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        if self.is_over { SizeHint::with_exact(0) } else { SizeHint::default() }
+    }
+}
+
+fn is_event_stream(response: &Response<Body>) -> bool {
+    const EVENT_STREAM: &[u8] = b"text/event-stream";
+    let media = response.headers().get(CONTENT_TYPE);
+    media.is_some_and(|media| media.as_bytes().starts_with(EVENT_STREAM))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use http_body_util::channel::Channel;
+
+    use super::*;
+
+    fn stream(media: &str) -> (http_body_util::channel::Sender<Bytes, BoxError>, Response<Body>) {
+        let (sender, body) = Channel::<Bytes, BoxError>::new(1);
+        let response = Response::builder().header(CONTENT_TYPE, media);
+        (sender, response.body(Body::wrap(body)).unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ends_streams_with_their_scope() {
+        let scope = StreamScope::default();
+        let (_sender, response) = stream("text/event-stream");
+        let mut get = scope.bound(response, true).into_body();
+        let (_sender, mut response) = stream("text/event-stream");
+        response.extensions_mut().insert(Standing);
+        let mut listen = scope.bound(response, false).into_body();
+        let (mut sender, response) = stream("text/event-stream");
+        let mut answer = scope.bound(response, false).into_body();
+        let began = tokio::time::Instant::now();
+        let still = tokio::time::timeout(Duration::from_secs(3600), get.frame()).await;
+        assert!(still.is_err());
+        scope.end();
+        assert!(get.frame().await.is_none() && listen.frame().await.is_none());
+        sender.send_data(Bytes::from_static(b"data: 1\n\n")).await.unwrap();
+        assert!(answer.frame().await.unwrap().is_ok(), "an answer goes on for a while");
+        assert!(answer.frame().await.is_none());
+        assert_eq!(began.elapsed(), Duration::from_secs(3600) + ANSWER);
+        // Begun before and answered after the end of the scope.
+        let (_sender, response) = stream("text/event-stream");
+        assert!(scope.bound(response, true).into_body().frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leaves_other_responses_alone() {
+        let scope = StreamScope::default();
+        scope.end();
+        let (mut sender, response) = stream("application/json");
+        let mut body = scope.bound(response, true).into_body();
+        sender.send_data(Bytes::from_static(b"{}")).await.unwrap();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "{}");
+    }
+}
