@@ -10,6 +10,8 @@ mod contract;
 mod failover;
 #[path = "redis/given.rs"]
 mod given;
+#[path = "redis/issuers.rs"]
+mod issuers;
 #[path = "redis/settings.rs"]
 mod settings;
 #[path = "redis/trips.rs"]

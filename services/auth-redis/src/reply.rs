@@ -53,7 +53,7 @@ impl Reply {
     }
 
     pub(crate) fn row(&mut self) -> Result<Option<Row>, StoreError> {
-        self.get::<String>()?.map(|text| row(&text)).transpose()
+        Ok(self.get::<String>()?.and_then(|text| row_or_none(&text)))
     }
 
     /// The remaining parts.
@@ -104,8 +104,14 @@ pub(crate) fn name<T: FromStr>(text: &str, what: &'static str) -> Result<T, Stor
     text.parse().map_err(|_| StoreError::Corrupt { what })
 }
 
+/// A row, unless it cannot be read: such as one of a version that did not know whose tokens it has.
+pub(crate) fn row_or_none(text: &str) -> Option<Row> {
+    let read = row(text);
+    read.inspect_err(|error| tracing::warn!(%error, "an upstream link is not used")).ok()
+}
+
 /// A row: its version, when it was written, and the record.
-pub(crate) fn row(text: &str) -> Result<Row, StoreError> {
+fn row(text: &str) -> Result<Row, StoreError> {
     let corrupt = StoreError::Corrupt { what: "row" };
     let mut parts = text.splitn(3, ' ');
     let version = parts.next().and_then(|version| version.parse().ok()).ok_or(corrupt)?;

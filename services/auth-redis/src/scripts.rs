@@ -41,6 +41,7 @@ scripts! {
     keep_session;
     last_row with ROWS;
     lock_row with ROWS;
+    other_issuers;
     probe;
     put_code;
     put_login with LOGIN;

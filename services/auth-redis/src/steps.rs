@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_util::stream::BoxStream;
 use vmcp_auth_store::{
     Answer, Browser, Challenge, Client, ClientId, CodeAnswer, Consent, Counts, Digest, Grant,
-    GrantAnswer, GrantId, LockOwner, Login, Presented, Profile, ProviderName, Revocation, Rotation,
-    Row, RowLock, Sealed, Seed, Session, SessionHead, SessionId, Started, Store, StoreError,
-    Subject, User, UserId,
+    GrantAnswer, GrantId, LockOwner, Login, Presented, Profile, ProviderIssuer, ProviderName,
+    Revocation, Rotation, Row, RowLock, Sealed, Seed, Session, SessionHead, SessionId, Started,
+    Store, StoreError, Subject, User, UserId,
 };
 use vmcp_redis::{Again, cmd};
 
@@ -47,6 +47,13 @@ impl Store for RedisStore {
         ttl: Duration,
     ) -> Answer<'a, bool> {
         Box::pin(self.set_login(Some(from), to, login, ttl))
+    }
+
+    fn other_issuers<'a>(
+        &'a self,
+        providers: &'a [(ProviderName, ProviderIssuer)],
+    ) -> Answer<'a, Vec<(ProviderName, ProviderIssuer)>> {
+        Box::pin(self.compare_issuers(providers))
     }
 
     fn user<'a>(

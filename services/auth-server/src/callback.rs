@@ -8,8 +8,8 @@ use axum::response::Response;
 use http::HeaderMap;
 use secrecy::ExposeSecret;
 use vmcp_auth_store::{
-    Aim, Consent, Fresh, Label, Login, Profile, Row, Seed, SessionHead, Stage, Subject,
-    SubjectName, Timestamp, UserId,
+    Aim, Consent, Fresh, Login, Profile, Row, Seed, SessionHead, Stage, Subject, SubjectName,
+    Timestamp, UserId,
 };
 use vmcp_upstream::{Answer, AnswerFault, Declined, Exposed, Tokens};
 
@@ -27,6 +27,10 @@ use crate::server::{Asked, Inner, Leg};
 
 /// How far a provider's clock may be from this one.
 const SLACK: Duration = Duration::from_secs(60);
+
+/// What a client is told of a login that the configuration has changed under.
+const CHANGED: Fault =
+    Fault::new(Code::AccessDenied, "the identity provider changed meanwhile: try again");
 
 /// `GET` of a callback.
 pub(crate) async fn callback(State(server): State<Arc<Inner>>, request: Request) -> Response {
@@ -139,9 +143,10 @@ impl Inner {
             return Err(Stop::Client(upstream_fault(&fault).at(at)));
         }
         let answer = Answer { outcome, iss: iss.map(str::to_owned) };
-        let kept = self
-            .open("leg", login.session, provider, sealed)
-            .map_err(|error| Stop::Client(error.into()))?;
+        let kept = self.open("leg", login.session, leg, sealed).map_err(|error| {
+            tracing::warn!(provider = %leg.name, %error, "a login was begun at another provider or with another secret");
+            Stop::Client(CHANGED)
+        })?;
         let came = leg.provider.finish(&kept, answer).await.map_err(|fault| {
             tracing::warn!(provider = %leg.name, %fault, "a login failed at an upstream provider");
             Stop::Client(upstream_fault(&fault).at(at))
@@ -214,7 +219,8 @@ impl Inner {
             UserId::new(&*came.subject).map_err(server)?
         } else {
             let name = SubjectName::new(&*came.subject).map_err(server)?;
-            let subject = Subject { provider: leg.name.clone(), name };
+            let (provider, issuer) = (leg.name.clone(), leg.issuer.clone());
+            let subject = Subject { provider, issuer, name };
             let proposed = user_id().map_err(|error| Stop::Client(error.into()))?;
             let found = self.store.user(&subject, &proposed, &profile).await;
             found.map_err(|error| Stop::Client(error.into()))?
@@ -281,13 +287,12 @@ impl Inner {
         leg: &Leg,
         tokens: &Tokens,
     ) -> Result<Row, Fault> {
-        let session = session.to_text();
         let text = serde_json::to_vec(&Exposed(tokens)).map_err(|_| Fault::server())?;
         let text = secrecy::SecretSlice::from(text);
-        let names = [session.as_str(), leg.name.as_str()];
         Ok(Row {
             version: 0,
-            sealed: self.vault().seal(Label::new("row", &names), text.expose_secret())?,
+            issuer: leg.issuer.clone(),
+            sealed: self.seal("row", session, leg, text.expose_secret())?,
             expires: tokens.expires_at.map(Timestamp::from),
             scopes: tokens.scopes.iter().map(str::to_owned).collect(),
             written: self.now(),
@@ -301,7 +306,11 @@ impl Inner {
         leg: &Leg,
         row: &Row,
     ) -> Result<Tokens, Fault> {
-        let text = self.open("row", session, &leg.name, &row.sealed)?;
+        if row.issuer != leg.issuer {
+            tracing::info!(provider = %leg.name, "upstream tokens of another issuer are not used");
+            return Err(Fault::server());
+        }
+        let text = self.open("row", session, leg, &row.sealed)?;
         let tokens: Exposed<Tokens> =
             serde_json::from_slice(text.expose_secret()).map_err(|_| Fault::server())?;
         Ok(tokens.0)

@@ -119,7 +119,7 @@ impl Inner {
         let client = self.store.client(&session.head.client).await.ok().flatten();
         let name = client.and_then(|Client { name, .. }| name);
         let linked = self.upstreams.iter().map(|leg| {
-            let row = session.rows.get(&leg.name);
+            let row = session.rows.get(&leg.name).filter(|row| row.issuer == leg.issuer);
             let link = row.map(|row| Link {
                 scopes: row.scopes.join(" "),
                 until: until(row.expires, self.renews(&session, leg)),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::response::Response;
 use http::{StatusCode, Uri};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretSlice};
 use vmcp_auth_store::{
-    Aim, Digest, Fresh, Label, Login, ProviderName, Request, SessionId, Stage, VaultError,
+    Aim, Digest, Fresh, Label, Login, Request, Sealed, SessionId, Stage, VaultError,
 };
 use vmcp_upstream::{Declined, Freshness};
 
@@ -60,9 +60,7 @@ impl Inner {
             tracing::warn!(provider = %leg.name, %fault, "a login cannot be begun at an upstream provider");
             upstream_fault(&fault).at(leg.at)
         })?;
-        let session = login.session.to_text();
-        let label = [session.as_str(), leg.name.as_str()];
-        let sealed = self.vault().seal(Label::new("leg", &label), kept.expose_secret())?;
+        let sealed = self.seal("leg", login.session, leg, kept.expose_secret())?;
         let login = Login {
             stage: Stage::AwaitUpstream { provider: leg.name.clone(), leg: sealed },
             ..login
@@ -77,16 +75,28 @@ impl Inner {
         Ok(stored.then_some(to))
     }
 
-    /// What the vault has of a session and a provider.
+    /// Encrypts what belongs to a session and a provider: to the issuer that has the name now, and to no other.
+    pub(crate) fn seal(
+        &self,
+        kind: &'static str,
+        session: SessionId,
+        leg: &Leg,
+        text: &[u8],
+    ) -> Result<Sealed, VaultError> {
+        let (session, names) = (session.to_text(), [leg.name.as_str(), leg.issuer.as_str()]);
+        self.vault().seal(Label::new(kind, &[&session, names[0], names[1]]), text)
+    }
+
+    /// Decrypts the same.
     pub(crate) fn open(
         &self,
         kind: &'static str,
         session: SessionId,
-        provider: &ProviderName,
-        sealed: &vmcp_auth_store::Sealed,
-    ) -> Result<secrecy::SecretSlice<u8>, VaultError> {
-        let session = session.to_text();
-        self.vault().open(Label::new(kind, &[&session, provider.as_str()]), sealed)
+        leg: &Leg,
+        sealed: &Sealed,
+    ) -> Result<SecretSlice<u8>, VaultError> {
+        let (session, names) = (session.to_text(), [leg.name.as_str(), leg.issuer.as_str()]);
+        self.vault().open(Label::new(kind, &[&session, names[0], names[1]]), sealed)
     }
 
     pub(crate) fn vault(&self) -> &vmcp_auth_store::Vault {

@@ -54,7 +54,9 @@ pub use self::{
     resource::{Audience, AudienceFault, Audiences},
     scope::{MAX_SCOPES, ScopeFault, Scopes},
     server::{AuthServer, Sizes},
-    settings::{IssuerFault, IssuerUrl, LifespanFault, Lifespans, Settings, StartFault},
+    settings::{
+        IssuerFault, IssuerUrl, LifespanFault, Lifespans, ProviderFault, Settings, StartFault,
+    },
     upstream::Upstream,
 };
 pub use vmcp_core::Rate;

@@ -101,9 +101,9 @@ impl fmt::Debug for StoredRegistrations {
     }
 }
 
-fn names(key: &RegistrationKey) -> [&str; 4] {
-    let RegistrationKey { issuer, provider, redirect_uri, scopes } = key;
-    [issuer, provider, redirect_uri, scopes]
+fn names(key: &RegistrationKey) -> [&str; 5] {
+    let RegistrationKey { issuer, issuer_id, provider, redirect_uri, scopes } = key;
+    [issuer, issuer_id, provider, redirect_uri, scopes]
 }
 
 /// What a registration is found by: no two keys have the same.

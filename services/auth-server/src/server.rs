@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use vmcp_auth_store::{ProviderName, SessionId, Store, Timestamp};
 use vmcp_core::{Clock, HttpClient, RateLimiter, UpstreamTokens};
+use vmcp_auth_store::{ProviderIssuer, ProviderName, SessionId, Store, Timestamp};
 use vmcp_jwt::{KeySet, Verifier};
 
 use crate::cimd::Cimd;
@@ -17,7 +17,7 @@ use crate::own::OwnTokens;
 use crate::page::Pages;
 use crate::revoked_sessions::RevokedSessions;
 use crate::rows::{Rows, SessionTokens};
-use crate::{Observer, Settings, StartFault, Upstream};
+use crate::{Observer, ProviderFault, Settings, StartFault, Upstream};
 
 /// An OAuth 2.1 and OpenID Connect issuer that lets its users in through upstream identity providers. A clone is
 /// the same server.
@@ -63,6 +63,8 @@ pub(crate) struct Leg {
     /// Its place in the order.
     pub(crate) at: usize,
     pub(crate) name: ProviderName,
+    /// The provider itself, whatever its name.
+    pub(crate) issuer: ProviderIssuer,
     pub(crate) provider: Arc<dyn Upstream>,
     /// Whether browsers come back to another origin than that of the authorization endpoint, which alone their
     /// cookie is sent to.
@@ -148,6 +150,22 @@ impl AuthServer {
             inner.revoked = Arc::clone(&before.0.revoked);
         }
         self
+    }
+
+    /// Refuses providers whose names stand for other ones in the store. To be called before the server is used:
+    /// people and tokens that are kept under the other issuers stay there, out of reach.
+    ///
+    /// # Errors
+    /// The store cannot be asked, or it has people or tokens of another provider of the same name.
+    pub async fn check_providers(&self) -> Result<(), ProviderFault> {
+        let legs = &self.0.upstreams;
+        let wanted: Vec<_> =
+            legs.iter().map(|leg| (leg.name.clone(), leg.issuer.clone())).collect();
+        let others = self.0.store.other_issuers(&wanted).await?;
+        let Some((provider, known)) = others.into_iter().next() else { return Ok(()) };
+        let wanted = wanted.into_iter().find(|(name, _)| *name == provider);
+        let configured = wanted.map_or_else(|| known.clone(), |(_, issuer)| issuer);
+        Err(ProviderFault::Changed { provider, known, configured })
     }
 
     /// The endpoints, at the paths that the issuer's address and the providers' redirect URIs say. The address
@@ -301,6 +319,8 @@ fn legs(settings: &Settings, upstreams: Vec<Arc<dyn Upstream>>) -> Result<Vec<Le
         if legs.iter().any(|leg| leg.name == name) {
             return Err(StartFault::Twice(called));
         }
+        let issuer = ProviderIssuer::new(provider.issuer_id());
+        let issuer = issuer.map_err(|_| StartFault::Issuer(called.clone()))?;
         let uri = provider.redirect_uri();
         let callback =
             url::Url::parse(&uri.to_string()).map(|url| url.origin().ascii_serialization());
@@ -316,7 +336,7 @@ fn legs(settings: &Settings, upstreams: Vec<Arc<dyn Upstream>>) -> Result<Vec<Le
             return Err(StartFault::Path { provider: called, path: here.into() });
         }
         let is_elsewhere = callback != leaves;
-        legs.push(Leg { at: legs.len(), name, provider, is_elsewhere });
+        legs.push(Leg { at: legs.len(), name, issuer, provider, is_elsewhere });
     }
     if legs.is_empty() { Err(StartFault::NoUpstream) } else { Ok(legs) }
 }

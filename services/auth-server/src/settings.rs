@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use url::Url;
+use vmcp_auth_store::{ProviderIssuer, ProviderName, StoreError};
 
 use crate::metadata::path;
 use crate::{Audiences, HmacRing, Keys, Rates, Scopes};
@@ -94,6 +95,9 @@ pub enum StartFault {
     /// A name that is empty or too long.
     #[error("{0} is no name of an upstream provider")]
     Name(Box<str>),
+    /// An identity of a provider that is empty or too long.
+    #[error("the issuer or the endpoints of upstream provider {0} have more than 2000 characters")]
+    Issuer(Box<str>),
     /// A baseline scope that is not a supported one.
     #[error("the baseline client scope {0} is none of the supported scopes")]
     Baseline(Box<str>),
@@ -120,6 +124,27 @@ pub enum StartFault {
         provider: Box<str>,
         /// The path.
         path: Box<str>,
+    },
+}
+
+/// Why an authorization server must not let users in through its providers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderFault {
+    /// The store cannot be asked.
+    #[error("failed to compare the upstream providers with the stored ones: {0}")]
+    Store(#[from] StoreError),
+    /// People and tokens of another provider are stored under this name.
+    #[error(
+        "failed to use upstream provider {provider}: people and tokens of {known} are stored under this name, and the \
+         configuration says {configured}; give {configured} another name, or change the provider back"
+    )]
+    Changed {
+        /// The provider's name.
+        provider: ProviderName,
+        /// Its issuer before, or token endpoint and fingerprint.
+        known: ProviderIssuer,
+        /// Those that are configured now.
+        configured: ProviderIssuer,
     },
 }
 

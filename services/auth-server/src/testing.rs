@@ -42,6 +42,7 @@ pub(crate) const PEM: &str = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEI
 /// A provider that gives what it is told to.
 pub(crate) struct Fake {
     name: String,
+    issuer: String,
     redirect_uri: Uri,
     pub(crate) script: Mutex<Script>,
     pub(crate) refreshes: AtomicUsize,
@@ -101,8 +102,14 @@ pub(crate) struct Got {
 
 impl Fake {
     fn new(name: &str, clock: &Clock) -> Arc<Self> {
+        Self::of(name, &format!("https://{name}.example"), clock)
+    }
+
+    /// One that stands for this issuer, whatever its name.
+    pub(crate) fn of(name: &str, issuer: &str, clock: &Clock) -> Arc<Self> {
         Arc::new(Self {
             name: name.into(),
+            issuer: issuer.into(),
             redirect_uri: Uri::from_static("https://as.example/oauth/callback"),
             script: Mutex::new(Script {
                 subject: "alice",
@@ -140,6 +147,7 @@ impl Fake {
             id: Some(format!("{}-id-canary", self.name).into()),
             expires_at: script.expires_in.map(|seconds| now + Duration::from_secs(seconds)),
             scopes: UpstreamScopes::new(["read"]).unwrap(),
+            issuer: self.issuer.clone().into(),
             subject: script.subject.into(),
             client_id: script.client_id.into(),
         }
@@ -163,6 +171,10 @@ impl Upstream for Fake {
 
     fn issuer(&self) -> Option<&str> {
         None
+    }
+
+    fn issuer_id(&self) -> &str {
+        &self.issuer
     }
 
     fn may_be(&self, _: &str) -> bool {

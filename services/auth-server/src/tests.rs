@@ -8,6 +8,7 @@ mod documents;
 mod events;
 mod faults;
 mod freshness;
+mod issuers;
 mod machine;
 mod mix_up;
 mod refresh;

@@ -22,6 +22,10 @@ pub trait Upstream: Debug + Send + Sync {
     /// defence against mix-up.
     fn issuer(&self) -> Option<&str>;
 
+    /// Identifies the provider, under whichever name: users are known and tokens are kept under it. No default
+    /// either: two providers that share it share their people.
+    fn issuer_id(&self) -> &str;
+
     /// Whether an answer of this provider may name `issuer` in its `iss`, as far as that is known without asking.
     fn may_be(&self, issuer: &str) -> bool;
 
@@ -71,6 +75,10 @@ impl Upstream for Provider {
 
     fn issuer(&self) -> Option<&str> {
         self.issuer()
+    }
+
+    fn issuer_id(&self) -> &str {
+        self.issuer_id()
     }
 
     fn may_be(&self, issuer: &str) -> bool {

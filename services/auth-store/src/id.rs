@@ -197,7 +197,13 @@ text_id!(
     ProviderName, 253
 );
 
-shown!(ClientId, UserId, ProviderName);
+text_id!(
+    /// The issuer of an upstream provider's users and tokens; a fingerprint of its endpoints where
+    /// it has no issuer. Another one under the same [`ProviderName`] is another provider.
+    ProviderIssuer, 2048
+);
+
+shown!(ClientId, UserId, ProviderName, ProviderIssuer);
 
 impl fmt::Debug for SubjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

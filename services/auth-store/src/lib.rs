@@ -13,8 +13,8 @@ mod time;
 mod vault;
 
 pub use id::{
-    Challenge, ClientId, Digest, GrantId, InvalidId, LockOwner, ProviderName, SessionId,
-    SubjectName, UserId,
+    Challenge, ClientId, Digest, GrantId, InvalidId, LockOwner, ProviderIssuer, ProviderName,
+    SessionId, SubjectName, UserId,
 };
 pub use limits::Limits;
 pub use memory::Memory;

@@ -20,9 +20,9 @@ use vmcp_core::Clock;
 use self::state::State;
 use crate::{
     Answer, Browser, Challenge, Client, ClientId, CodeAnswer, Consent, Counts, Digest, Grant,
-    GrantAnswer, GrantId, Limits, LockOwner, Login, Presented, Profile, ProviderName, Revocation,
-    Rotation, Row, RowLock, Sealed, Seed, Session, SessionHead, SessionId, Started, Store,
-    StoreError, Subject, Timestamp, User, UserId,
+    GrantAnswer, GrantId, Limits, LockOwner, Login, Presented, Profile, ProviderIssuer,
+    ProviderName, Revocation, Rotation, Row, RowLock, Sealed, Seed, Session, SessionHead,
+    SessionId, Started, Store, StoreError, Subject, Timestamp, User, UserId,
 };
 
 /// A store in the process. A clone is the same store.
@@ -103,6 +103,13 @@ impl Store for Memory {
         self.step(move |state, now| state.advance_login(from, (to, login), now + ttl))
     }
 
+    fn other_issuers<'a>(
+        &'a self,
+        providers: &'a [(ProviderName, ProviderIssuer)],
+    ) -> Answer<'a, Vec<(ProviderName, ProviderIssuer)>> {
+        self.step(move |state, now| Ok(state.other_issuers(providers, now)))
+    }
+
     fn user<'a>(
         &'a self,
         subject: &'a Subject,
@@ -113,7 +120,7 @@ impl Store for Memory {
     }
 
     fn account<'a>(&'a self, user: &'a UserId) -> Answer<'a, Option<User>> {
-        self.step(move |state, _| Ok(state.users.get(user).cloned()))
+        self.step(move |state, _| Ok(state.users.get(user).map(|(_, user)| user.clone())))
     }
 
     fn put_code<'a>(&'a self, code: &'a Digest, seed: &'a Seed, ttl: Duration) -> Answer<'a, bool> {

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Browser, Challenge, Client, ClientId, CodeAnswer, Consent, Digest, Grant, GrantAnswer, GrantId,
-    LockOwner, Login, Presented, Profile, ProviderName, Rotation, Row, RowLock, Sealed, Seed,
-    Session, SessionHead, SessionId, Started, Subject, Timestamp, User, UserId,
+    LockOwner, Login, Presented, Profile, ProviderIssuer, ProviderName, Rotation, Row, RowLock,
+    Sealed, Seed, Session, SessionHead, SessionId, Started, Subject, Timestamp, User, UserId,
 };
 
 /// The answer of a step.
@@ -83,6 +83,15 @@ pub trait Store: Debug + Send + Sync + 'static {
         login: &'a Login,
         ttl: Duration,
     ) -> Answer<'a, bool>;
+
+    /// Compares providers with those whose people and tokens are kept under their names, and
+    /// returns the names that stand for another issuer, with that issuer. A name belongs to the
+    /// issuer of the first row that was put under it, for
+    /// [`Limits::user_lifetime`](crate::Limits::user_lifetime) after the last row or comparison.
+    fn other_issuers<'a>(
+        &'a self,
+        providers: &'a [(ProviderName, ProviderIssuer)],
+    ) -> Answer<'a, Vec<(ProviderName, ProviderIssuer)>>;
 
     /// Who an upstream provider's subject is: `proposed` if they never came before. Keeps the
     /// profile, in the place of an older one.

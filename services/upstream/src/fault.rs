@@ -130,6 +130,9 @@ pub enum AnswerFault {
     /// The login was begun too long ago.
     #[error("the login took too long")]
     TooLate,
+    /// The login was begun at the provider that had this name before.
+    #[error("the login was begun at another provider of this name")]
+    OtherProvider,
     /// The login was begun as a client that this server no longer is.
     #[error("the login was begun as a client that is no more")]
     OtherClient,

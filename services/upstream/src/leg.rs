@@ -19,6 +19,8 @@ pub struct Leg {
     pub(crate) verifier: SecretString,
     /// The nonce that the id token has to repeat (OpenID Connect Core 1.0 section 3.1.2.1).
     pub(crate) nonce: Option<SecretString>,
+    /// The provider that it was begun at: [`Provider::issuer_id`](crate::Provider::issuer_id).
+    pub(crate) issuer_id: Box<str>,
     /// Whose answer is expected, where that is known (RFC 9207).
     pub(crate) issuer: Option<Box<str>>,
     /// Whether that issuer says of itself in each of its answers who it is.

@@ -35,6 +35,7 @@ pub struct Provider(Arc<Inner>);
 
 struct Inner {
     name: Box<str>,
+    issuer_id: Box<str>,
     redirect_uri: Endpoint,
     scopes: Scopes,
     params: Params,
@@ -77,10 +78,12 @@ impl Provider {
         let webs = Webs { configured: Web::new(configured), supplied: Web::new(supplied) };
         let configured = webs.configured.clone();
         let speaks = Speaks::new(&settings, webs, registrations, clock.clone())?;
-        let Settings { name, kind: _, redirect_uri, scopes, params, client_name: _ } = settings;
+        let Settings { name, kind, redirect_uri, scopes, params, client_name: _ } = settings;
+        let issuer_id = kind.issuer_id();
         let in_body = AtomicBool::new(false);
         Ok(Self(Arc::new(Inner {
             name,
+            issuer_id,
             redirect_uri,
             scopes,
             params,
@@ -117,6 +120,14 @@ impl Provider {
             Speaks::Oidc(oidc) => Some(oidc.issuer.as_str()),
             Speaks::Oauth2(_) => None,
         }
+    }
+
+    /// Identifies the provider, under whichever name: its issuer or, where the configuration names none,
+    /// its token endpoint with a fingerprint of both endpoints. Users are known and tokens are kept under
+    /// it: the same name with another one is another provider, that neither may be handed to.
+    #[must_use]
+    pub fn issuer_id(&self) -> &str {
+        &self.0.issuer_id
     }
 
     /// Whether an answer of this provider may name `issuer`, as far as the configuration says: one that is
@@ -241,6 +252,7 @@ impl Inner {
         let leg = Leg {
             verifier: random().ok_or(Fault::Random)?,
             nonce,
+            issuer_id: self.issuer_id.clone(),
             issuer: issuer.map(|(name, _)| name.into()),
             issuer_in_answer: issuer.is_some_and(|(_, says_so)| says_so),
             client_id,

@@ -83,6 +83,7 @@ impl Registrar {
         };
         let key = RegistrationKey {
             issuer: issuer.into(),
+            issuer_id: settings.kind.issuer_id(),
             provider: settings.name.clone(),
             redirect_uri: settings.redirect_uri.uri().to_string().into(),
             scopes: digest_of(&settings.scopes),

@@ -38,12 +38,14 @@ pub struct InProcess;
 pub type RegistrationsFuture<'a, T> =
     Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send + 'a>>;
 
-/// What a registration is kept under: another issuer, provider, redirect URI or set of scopes needs
-/// another registration.
+/// What a registration is kept under: another issuer, provider, redirect URI or set of scopes, or other
+/// endpoints, need another registration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RegistrationKey {
     /// The provider's issuer; without discovery, its registration endpoint.
     pub issuer: Box<str>,
+    /// Where the client is used: [`Provider::issuer_id`](crate::Provider::issuer_id).
+    pub issuer_id: Box<str>,
     /// The provider's name here.
     pub provider: Box<str>,
     /// Where the provider sends users back to.

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
 use crate::{Dynamic, Endpoint, Fixed, Issuer, TokenMapping, UserInfo};
 
 /// An identity provider, and what it is asked for.
@@ -112,6 +116,31 @@ pub enum SettingsError {
     /// The URL is no place of a discovery document (RFC 8414 section 3).
     #[error("the URL has no /.well-known/ path of a discovery document")]
     NoDiscovery,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The issuer, or what the endpoints amount to.
+    pub(crate) fn issuer_id(&self) -> Box<str> {
+        match self {
+            Self::Oidc(oidc) => oidc.issuer.as_str().into(),
+            Self::Oauth2(oauth2) => oauth2.endpoints_id(),
+        }
+    }
+}
+
+// === impl Oauth2 ===
+
+impl Oauth2 {
+    /// The token endpoint, and a fingerprint of both endpoints with their queries. Issuers have no fragment,
+    /// so it is never one.
+    pub(crate) fn endpoints_id(&self) -> Box<str> {
+        let both = [&self.authorization_endpoint, &self.token_endpoint];
+        let both = both.map(|endpoint| endpoint.uri().to_string());
+        let digest = digest::digest(&digest::SHA256, both.join("\n").as_bytes());
+        format!("{}#{}", self.token_endpoint, URL_SAFE_NO_PAD.encode(digest)).into()
+    }
 }
 
 // === impl Scopes ===

@@ -40,6 +40,8 @@ pub struct Tokens {
     pub expires_at: Option<SystemTime>,
     /// What was granted; what was asked for, where the provider doesn't say.
     pub scopes: Scopes,
+    /// The provider that gave them: [`Provider::issuer_id`](crate::Provider::issuer_id).
+    pub issuer: Box<str>,
     /// Whose they are: [`Login::subject`].
     pub subject: Box<str>,
     /// The client that got them: no other can refresh them.
@@ -60,6 +62,7 @@ struct TokensOut<'a> {
     id: Option<&'a str>,
     expires_at: Option<u64>,
     scopes: Vec<&'a str>,
+    issuer: &'a str,
     subject: &'a str,
     client_id: &'a str,
 }
@@ -71,6 +74,7 @@ struct TokensIn {
     id: Option<SecretString>,
     expires_at: Option<u64>,
     scopes: Vec<String>,
+    issuer: Box<str>,
     subject: Box<str>,
     client_id: Box<str>,
 }
@@ -79,6 +83,7 @@ struct TokensIn {
 struct LegOut<'a> {
     verifier: &'a str,
     nonce: Option<&'a str>,
+    issuer_id: &'a str,
     issuer: Option<&'a str>,
     issuer_in_answer: bool,
     client_id: &'a str,
@@ -90,6 +95,7 @@ struct LegOut<'a> {
 struct LegIn {
     verifier: SecretString,
     nonce: Option<SecretString>,
+    issuer_id: Box<str>,
     issuer: Option<Box<str>>,
     issuer_in_answer: bool,
     client_id: Box<str>,
@@ -101,13 +107,14 @@ struct LegIn {
 
 impl Serialize for Exposed<&Tokens> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Tokens { access, refresh, id, expires_at, scopes, subject, client_id } = self.0;
+        let Tokens { access, refresh, id, expires_at, scopes, issuer, subject, client_id } = self.0;
         let out = TokensOut {
             access: access.expose_secret(),
             refresh: refresh.as_ref().map(ExposeSecret::expose_secret),
             id: id.as_ref().map(ExposeSecret::expose_secret),
             expires_at: expires_at.map(seconds),
             scopes: scopes.iter().collect(),
+            issuer,
             subject,
             client_id,
         };
@@ -117,20 +124,22 @@ impl Serialize for Exposed<&Tokens> {
 
 impl<'de> Deserialize<'de> for Exposed<Tokens> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let TokensIn { access, refresh, id, expires_at, scopes, subject, client_id } =
+        let TokensIn { access, refresh, id, expires_at, scopes, issuer, subject, client_id } =
             TokensIn::deserialize(from)?;
         let scopes = Scopes::new(scopes).map_err(serde::de::Error::custom)?;
         let expires_at = expires_at.map(time).transpose().map_err(serde::de::Error::custom)?;
-        Ok(Self(Tokens { access, refresh, id, expires_at, scopes, subject, client_id }))
+        Ok(Self(Tokens { access, refresh, id, expires_at, scopes, issuer, subject, client_id }))
     }
 }
 
 impl Serialize for Exposed<&Leg> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Leg { verifier, nonce, issuer, issuer_in_answer, client_id, scopes, begun } = self.0;
+        let Leg { verifier, nonce, issuer_id, issuer, issuer_in_answer, client_id, scopes, begun } =
+            self.0;
         let out = LegOut {
             verifier: verifier.expose_secret(),
             nonce: nonce.as_ref().map(ExposeSecret::expose_secret),
+            issuer_id,
             issuer: issuer.as_deref(),
             issuer_in_answer: *issuer_in_answer,
             client_id,
@@ -143,11 +152,28 @@ impl Serialize for Exposed<&Leg> {
 
 impl<'de> Deserialize<'de> for Exposed<Leg> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let LegIn { verifier, nonce, issuer, issuer_in_answer, client_id, scopes, begun } =
-            LegIn::deserialize(from)?;
+        let LegIn {
+            verifier,
+            nonce,
+            issuer_id,
+            issuer,
+            issuer_in_answer,
+            client_id,
+            scopes,
+            begun,
+        } = LegIn::deserialize(from)?;
         let scopes = Scopes::new(scopes).map_err(serde::de::Error::custom)?;
         let begun = time(begun).map_err(serde::de::Error::custom)?;
-        Ok(Self(Leg { verifier, nonce, issuer, issuer_in_answer, client_id, scopes, begun }))
+        Ok(Self(Leg {
+            verifier,
+            nonce,
+            issuer_id,
+            issuer,
+            issuer_in_answer,
+            client_id,
+            scopes,
+            begun,
+        }))
     }
 }
 

@@ -11,9 +11,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 use vmcp_auth_store::contract::World;
 use vmcp_auth_store::{
-    Challenge, ClientId, Digest, Grant, GrantId, Limits, Presented, Profile, ProviderName, Refresh,
-    Rotation, Row, Sealed, Seed, SessionHead, SessionId, Started, Store, StoreError, Taken,
-    Timestamp, UserId,
+    Challenge, ClientId, Digest, Grant, GrantId, Limits, Presented, Profile, ProviderIssuer,
+    ProviderName, Refresh, Rotation, Row, Sealed, Seed, SessionHead, SessionId, Started, Store,
+    StoreError, Taken, Timestamp, UserId,
 };
 use vmcp_core::Clock;
 use vmcp_redis::{
@@ -64,7 +64,8 @@ fn grant(clock: &Clock) -> Grant {
 async fn login(store: &dyn Store, clock: &Clock) -> Digest {
     let (head, now) = (head(), SystemTime::into(clock.now()));
     let sealed = Sealed::from_bytes(*b"tokens");
-    let row = Row { version: 0, sealed, expires: None, scopes: vec![], written: now };
+    let issuer = ProviderIssuer::new("https://github.example").unwrap();
+    let row = Row { version: 0, issuer, sealed, expires: None, scopes: vec![], written: now };
     store.put_row(&head, &ProviderName::new("github").unwrap(), &row, WEEK).await.unwrap();
     let seed = Seed {
         client: head.client,

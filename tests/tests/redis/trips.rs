@@ -9,8 +9,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use vmcp_auth_store::contract::World;
 use vmcp_auth_store::{
     Aim, ApplicationType, Challenge, Client, ClientAuth, ClientId, Digest, Grant, GrantId, Limits,
-    LockOwner, Login, Presented, Profile, ProviderName, Refresh, Request, Row, Sealed, Seed,
-    SessionHead, SessionId, Stage, Started, Subject, SubjectName, Taken, Timestamp, UserId,
+    LockOwner, Login, Presented, Profile, ProviderIssuer, ProviderName, Refresh, Request, Row,
+    Sealed, Seed, SessionHead, SessionId, Stage, Started, Subject, SubjectName, Taken, Timestamp,
+    UserId,
 };
 use vmcp_tests::counterparts::{Redis, skipped};
 
@@ -104,6 +105,22 @@ fn seed(head: &SessionHead) -> Seed {
     }
 }
 
+fn row(sealed: &Sealed, now: Timestamp) -> Row {
+    Row {
+        version: 0,
+        issuer: ProviderIssuer::new("https://github.example").unwrap(),
+        sealed: sealed.clone(),
+        expires: None,
+        scopes: vec![],
+        written: now,
+    }
+}
+
+fn subject((provider, issuer): &(ProviderName, ProviderIssuer)) -> Subject {
+    let name = SubjectName::new("1").unwrap();
+    Subject { provider: provider.clone(), issuer: issuer.clone(), name }
+}
+
 fn grant(head: &SessionHead, now: Timestamp) -> Grant {
     let week = Duration::from_secs(7 * 24 * 3600);
     Grant {
@@ -157,12 +174,11 @@ async fn each_step_is_one_command() {
     };
     let (github, owner) = (ProviderName::new("github").unwrap(), LockOwner::from_bytes([1; 16]));
     let sealed = Sealed::from_bytes(*b"tokens");
-    let row =
-        Row { version: 0, sealed: sealed.clone(), expires: None, scopes: vec![], written: now };
+    let row = row(&sealed, now);
     let [one, two] = [Digest::of("one"), Digest::of("two")];
     let cookie = Digest::of("cookie");
-    let name = SubjectName::new("1").unwrap();
-    let subject = Subject { provider: github.clone(), name };
+    let providers = [(github.clone(), row.issuer.clone())];
+    let subject = subject(&providers[0]);
     let profile = Profile::default();
     costs!(monitor, "register", store.register(&client(&id)));
     costs!(monitor, "client", store.client(&id));
@@ -171,6 +187,7 @@ async fn each_step_is_one_command() {
     costs!(monitor, "login", store.login(&one));
     costs!(monitor, "advance_login", store.advance_login(&one, &two, &login(&id, head.id), minute));
     costs!(monitor, "take_login", store.take_login(&two));
+    costs!(monitor, "other_issuers", store.other_issuers(&providers));
     costs!(monitor, "user", store.user(&subject, &head.user, &profile));
     costs!(monitor, "account", store.account(&head.user));
     costs!(monitor, "put_row", store.put_row(&head, &github, &row, minute));
@@ -219,13 +236,7 @@ async fn a_token_costs_two_commands_and_its_verification_none() {
             client: ClientId::new("client").unwrap(),
         };
         let minute = Duration::from_secs(60);
-        let row = Row {
-            version: 0,
-            sealed: Sealed::from_bytes([]),
-            expires: None,
-            scopes: vec![],
-            written: now,
-        };
+        let row = row(&Sealed::from_bytes([]), now);
         store.put_row(&head, &ProviderName::new("p").unwrap(), &row, minute).await.unwrap();
         let code = Digest::of([round]);
         assert!(store.put_code(&code, &seed(&head), minute).await.unwrap());

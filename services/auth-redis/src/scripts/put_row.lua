@@ -1,5 +1,6 @@
 local session, user, head, provider, written, record, at = A[1], A[2], A[3], A[4], A[5], A[6], tonumber(A[7])
 local cap, cap_of, most = A[8], tonumber(A[9]), tonumber(A[10])
+local issuer, lifetime = A[11], tonumber(A[12])
 local key = P .. 'session:' .. session
 if not keep(session, at) then
   local mine = P .. 'sessions-of:' .. user
@@ -19,4 +20,8 @@ if call('HEXISTS', key, 'r:' .. provider) == 0 then
   end
   if rows >= most then return { 'full of' } end
 end
+if call('HEXISTS', P .. 'providers', provider) == 0 then
+  call('HSET', P .. 'providers', provider, issuer)
+end
+call('PEXPIRE', P .. 'providers', lifetime)
 return { 'ok', store(session, provider, written, record) }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use vmcp_auth_store::{
-    Browser, ClientId, Consent, Digest, Profile, StoreError, Subject, Timestamp, User, UserId,
+    Browser, ClientId, Consent, Digest, Profile, ProviderIssuer, ProviderName, StoreError, Subject,
+    Timestamp, User, UserId,
 };
 use vmcp_redis::{Again, from_redis_value};
 
@@ -12,6 +13,23 @@ use crate::reply::{Fields, name, read};
 use crate::store::RedisStore;
 
 impl RedisStore {
+    pub(super) async fn compare_issuers(
+        &self,
+        providers: &[(ProviderName, ProviderIssuer)],
+    ) -> Result<Vec<(ProviderName, ProviderIssuer)>, StoreError> {
+        let arguments = self.arguments().duration(self.limits().user_lifetime);
+        let arguments = providers.iter().fold(arguments, |arguments, (provider, issuer)| {
+            arguments.text(provider.as_str()).text(issuer.as_str())
+        });
+        let mut reply = self.step(&self.scripts().other_issuers, arguments, Again::Yes).await?;
+        let mut others = Vec::new();
+        while let Some(provider) = reply.get::<String>()? {
+            let issuer = reply.need::<String>()?;
+            others.push((name(&provider, "provider")?, name(&issuer, "provider")?));
+        }
+        Ok(others)
+    }
+
     pub(super) async fn person(
         &self,
         subject: &Subject,
@@ -21,12 +39,15 @@ impl RedisStore {
         let limits = self.limits();
         let arguments = self
             .arguments()
-            .text(joined(&[subject.provider.as_str(), subject.name.as_str()]))
+            // Three parts, where the keys of versions that did not know issuers have two.
+            .text(joined(&["issuer", subject.issuer.as_str(), subject.name.as_str()]))
             .text(proposed.as_str())
             .record(profile)?
             .time(self.now() + limits.user_lifetime)
             .number(limits.users as u64)
-            .record(subject)?;
+            .text(subject.provider.as_str())
+            .text(subject.issuer.as_str())
+            .text(joined(&[subject.provider.as_str(), subject.name.as_str()]));
         let mut reply = self.step(&self.scripts().user, arguments, Again::Yes).await?;
         match &*reply.word()? {
             "ok" => name(&reply.need::<String>()?, "user"),
@@ -40,7 +61,6 @@ impl RedisStore {
         let Some(fields) = Fields::all(fields, now)? else { return Ok(None) };
         Ok(Some(User {
             id: id.clone(),
-            subject: fields.record("s", "user")?,
             profile: fields.record("p", "user")?,
             created: Timestamp::from_millis(fields.number("c")?),
         }))

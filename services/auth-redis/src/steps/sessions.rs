@@ -9,7 +9,7 @@ use vmcp_auth_store::{
 };
 use vmcp_redis::Again;
 
-use crate::reply::{Fields, name, row};
+use crate::reply::{Fields, name, row_or_none};
 use crate::store::RedisStore;
 
 impl RedisStore {
@@ -32,7 +32,9 @@ impl RedisStore {
             .time(self.now() + ttl)
             .number(limits.sessions as u64)
             .number(limits.sessions_per_user as u64)
-            .number(limits.rows as u64);
+            .number(limits.rows as u64)
+            .text(row.issuer.as_str())
+            .duration(limits.user_lifetime);
         let mut reply = self.step(&self.scripts().put_row, arguments, Again::Yes).await?;
         match &*reply.word()? {
             "ok" => reply.need(),
@@ -158,7 +160,9 @@ fn read_session(fields: &Fields) -> Result<Session, StoreError> {
     let mut rows = BTreeMap::new();
     for (field, value) in fields.iter() {
         if let Some(provider) = field.strip_prefix("r:") {
-            rows.insert(name(provider, "row")?, row(value)?);
+            // One that cannot be read is as good as none: its provider is linked again.
+            let Some(row) = row_or_none(value) else { continue };
+            rows.insert(name(provider, "row")?, row);
         }
     }
     Ok(Session {

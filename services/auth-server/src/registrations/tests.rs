@@ -11,6 +11,7 @@ fn ring(byte: u8) -> HmacRing {
 
 fn key(provider: &str) -> RegistrationKey {
     RegistrationKey {
+        issuer_id: "https://id.example".into(),
         issuer: "https://id.example".into(),
         provider: provider.into(),
         redirect_uri: "https://mcp.example/oauth/callback".into(),

@@ -35,9 +35,13 @@ fn profile() -> Profile {
     Profile { name: Some(MARK.into()), email: Some(format!("{MARK}@example.com")) }
 }
 
+fn issuer() -> ProviderIssuer {
+    ProviderIssuer::new("https://corp.example").unwrap()
+}
+
 fn subject() -> Subject {
     let name = SubjectName::new(format!("{MARK}@example.com")).unwrap();
-    Subject { provider: ProviderName::new("corp").unwrap(), name }
+    Subject { provider: ProviderName::new("corp").unwrap(), issuer: issuer(), name }
 }
 
 fn login(stage: Stage) -> Login {
@@ -98,6 +102,7 @@ fn session() -> Session {
     let at = Timestamp::from_millis(NOW * 1000);
     let row = Row {
         version: 1,
+        issuer: issuer(),
         sealed: Sealed::from_bytes(*MARKS.1),
         expires: Some(at),
         scopes: vec!["read".into()],
@@ -131,7 +136,6 @@ fn no_record_of_the_store_shows_what_is_secret_or_somebody_s_own() {
     let provider = ProviderName::new("corp").unwrap();
     let user = User {
         id: UserId::new("alice").unwrap(),
-        subject: subject(),
         profile: profile(),
         created: Timestamp::from_millis(NOW * 1000),
     };
@@ -163,7 +167,7 @@ fn no_record_of_the_store_shows_what_is_secret_or_somebody_s_own() {
 #[test]
 fn nothing_that_a_provider_gave_is_shown() {
     let leg = json!({
-        "verifier": MARK, "nonce": MARK, "issuer": "https://id.example", "issuer_in_answer": true,
+        "verifier": MARK, "nonce": MARK, "issuer_id": "https://id.example", "issuer": "https://id.example", "issuer_in_answer": true,
         "client_id": "us", "scopes": ["openid"], "begun": NOW,
     });
     let leg: Exposed<vmcp_upstream::Leg> = serde_json::from_value(leg).unwrap();
@@ -173,6 +177,7 @@ fn nothing_that_a_provider_gave_is_shown() {
         id: Some(MARK.into()),
         expires_at: None,
         scopes: vmcp_upstream::Scopes::default(),
+        issuer: "https://id.example".into(),
         subject: MARK.into(),
         client_id: "us".into(),
     };

@@ -96,6 +96,7 @@ impl Store for Watched {
         login(key: &'a Digest) -> Option<Login>;
         take_login(key: &'a Digest) -> Option<Login>;
         advance_login(from: &'a Digest, to: &'a Digest, login: &'a Login, ttl: Duration) -> bool;
+        other_issuers(providers: &'a [(ProviderName, ProviderIssuer)]) -> Vec<(ProviderName, ProviderIssuer)>;
         user(subject: &'a Subject, proposed: &'a UserId, profile: &'a Profile) -> UserId;
         account(user: &'a UserId) -> Option<User>;
         put_code(code: &'a Digest, seed: &'a Seed, ttl: Duration) -> bool;

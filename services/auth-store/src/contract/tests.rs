@@ -76,6 +76,8 @@ tests! { $
     people:
         a_subject_is_one_person_however_many_ask
         subjects_that_look_alike_are_apart
+        separates_people_of_issuers_with_one_provider_name
+        reports_other_issuer_of_known_provider_name
         a_profile_follows_its_provider
         a_browser_knows_who_uses_it_and_their_consents
         the_oldest_consent_makes_room

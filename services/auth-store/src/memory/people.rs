@@ -4,10 +4,39 @@ use std::time::Duration;
 
 use super::state::State;
 use crate::{
-    Browser, ClientId, Consent, Digest, Profile, StoreError, Subject, Timestamp, User, UserId,
+    Browser, ClientId, Consent, Digest, Profile, ProviderIssuer, ProviderName, StoreError, Subject,
+    Timestamp, User, UserId,
 };
 
 impl State {
+    pub(super) fn other_issuers(
+        &mut self,
+        providers: &[(ProviderName, ProviderIssuer)],
+        now: Timestamp,
+    ) -> Vec<(ProviderName, ProviderIssuer)> {
+        let until = now + self.limits.user_lifetime;
+        let other = |(name, issuer): &(ProviderName, ProviderIssuer)| {
+            self.issuers.keep_until(name, until);
+            let known = self.issuers.get(name).filter(|known| *known != issuer)?;
+            Some((name.clone(), known.clone()))
+        };
+        providers.iter().filter_map(other).collect()
+    }
+
+    /// Notes whose people and tokens are kept under a provider's name.
+    pub(super) fn bind(
+        &mut self,
+        name: &ProviderName,
+        issuer: &ProviderIssuer,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let until = now + self.limits.user_lifetime;
+        if self.issuers.keep_until(name, until) {
+            return Ok(());
+        }
+        self.issuers.insert(name.clone(), issuer.clone(), until)
+    }
+
     pub(super) fn user(
         &mut self,
         subject: &Subject,
@@ -15,21 +44,17 @@ impl State {
         now: Timestamp,
     ) -> Result<UserId, StoreError> {
         let until = now + self.limits.user_lifetime;
-        if let Some(id) = self.subjects.get(subject)
-            && let Some(user) = self.users.get_mut(id)
+        let person = (subject.issuer.clone(), subject.name.clone());
+        if let Some(id) = self.subjects.get(&person)
+            && let Some((_, user)) = self.users.get_mut(id)
         {
             user.profile = profile.clone();
             self.users.expire_at(id, until);
             return Ok(id.clone());
         }
-        let user = User {
-            id: proposed.clone(),
-            subject: subject.clone(),
-            profile: profile.clone(),
-            created: now,
-        };
-        self.users.insert(proposed.clone(), user, until)?;
-        self.subjects.insert(subject.clone(), proposed.clone());
+        let user = User { id: proposed.clone(), profile: profile.clone(), created: now };
+        self.users.insert(proposed.clone(), (person.clone(), user), until)?;
+        self.subjects.insert(person, proposed.clone());
         Ok(proposed.clone())
     }
 

@@ -18,6 +18,7 @@ impl State {
         if !self.sessions.keep_until(&head.id, now + ttl) {
             self.open(head, now, now + ttl)?;
         }
+        self.bind(provider, &row.issuer, now)?;
         let (full, most) = (self.sessions.full(), self.limits.rows);
         let live = self.sessions.get_mut(&head.id).ok_or(full)?;
         if live.rows.len() >= most && !live.rows.contains_key(provider) {

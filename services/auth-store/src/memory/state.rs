@@ -7,8 +7,8 @@ use tokio::sync::broadcast;
 use super::table::Table;
 use crate::{
     Challenge, Client, ClientId, Consent, Counts, Digest, Grant, GrantId, Limits, LockOwner, Login,
-    ProviderName, Revocation, Row, Sealed, Seed, SessionHead, SessionId, Subject, Timestamp, User,
-    UserId,
+    ProviderIssuer, ProviderName, Revocation, Row, Sealed, Seed, SessionHead, SessionId,
+    SubjectName, Timestamp, User, UserId,
 };
 
 /// How many revocations a slow listener may be behind before it is told all of them anew.
@@ -29,14 +29,19 @@ pub(super) struct State {
     pub(super) sessions: Table<SessionId, Live>,
     pub(super) sessions_of: HashMap<UserId, Vec<SessionId>>,
     pub(super) locks: Table<(SessionId, ProviderName), LockOwner>,
-    pub(super) users: Table<UserId, User>,
-    pub(super) subjects: HashMap<Subject, UserId>,
+    /// The issuer of the people and tokens that are kept under a provider's name.
+    pub(super) issuers: Table<ProviderName, ProviderIssuer>,
+    pub(super) users: Table<UserId, (Person, User)>,
+    pub(super) subjects: HashMap<Person, UserId>,
     pub(super) browsers: Table<Digest, UserId>,
     pub(super) consents: Table<UserId, Vec<Consent>>,
     pub(super) registrations: Table<Digest, Sealed>,
     pub(super) revoked: Table<SessionId, Revocation>,
     pub(super) news: broadcast::Sender<Revocation>,
 }
+
+/// A person, as their issuer knows them.
+pub(super) type Person = (ProviderIssuer, SubjectName);
 
 /// A code and what became of it.
 #[derive(Debug)]
@@ -74,6 +79,8 @@ impl State {
             sessions: Table::new("sessions", sessions),
             sessions_of: HashMap::new(),
             locks: Table::new("locks", sessions),
+            // Each name is one of a configuration.
+            issuers: Table::new("providers", usize::MAX),
             users: Table::new("people", users),
             subjects: HashMap::new(),
             browsers: Table::new("browsers", browsers),
@@ -99,8 +106,9 @@ impl State {
             self.forget_session(&id, &live);
         }
         while self.locks.pop_expired(now).is_some() {}
-        while let Some((_, user)) = self.users.pop_expired(now) {
-            self.subjects.remove(&user.subject);
+        while self.issuers.pop_expired(now).is_some() {}
+        while let Some((_, (person, _))) = self.users.pop_expired(now) {
+            self.subjects.remove(&person);
         }
         while self.browsers.pop_expired(now).is_some() {}
         while self.consents.pop_expired(now).is_some() {}

@@ -5,8 +5,8 @@ use vmcp_core::Clock;
 
 use crate::contract::World;
 use crate::{
-    Aim, ClientId, Counts, Digest, Limits, LockOwner, Login, Memory, Profile, ProviderName, Row,
-    Sealed, SessionHead, SessionId, Stage, Store, UserId,
+    Aim, ClientId, Counts, Digest, Limits, LockOwner, Login, Memory, Profile, ProviderIssuer,
+    ProviderName, Row, Sealed, SessionHead, SessionId, Stage, Store, UserId,
 };
 
 async fn fresh(limits: Limits) -> World {
@@ -57,5 +57,13 @@ fn relink(clock: &Clock) -> Login {
 
 fn row(clock: &Clock) -> Row {
     let written = clock.now().into();
-    Row { version: 0, sealed: Sealed::from_bytes([]), expires: None, scopes: vec![], written }
+    let issuer = ProviderIssuer::new("https://github.example").unwrap();
+    Row {
+        version: 0,
+        issuer,
+        sealed: Sealed::from_bytes([]),
+        expires: None,
+        scopes: vec![],
+        written,
+    }
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientId, GrantId, ProviderName, Sealed, SessionId, Timestamp, UserId};
+use crate::{
+    ClientId, GrantId, ProviderIssuer, ProviderName, Sealed, SessionId, Timestamp, UserId,
+};
 
 /// Whose session it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +39,8 @@ pub struct Session {
 pub struct Row {
     /// Which writing this is. The store counts, within a session; whatever is handed in is replaced.
     pub version: u64,
+    /// Whose tokens they are: no other issuer may get them, whatever its name.
+    pub issuer: ProviderIssuer,
     /// The tokens.
     pub sealed: Sealed,
     /// When the access token ends; `None` where the provider doesn't say.

@@ -4,13 +4,16 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientId, ProviderName, SubjectName, Timestamp, UserId};
+use crate::{ClientId, ProviderIssuer, ProviderName, SubjectName, Timestamp, UserId};
 
-/// How an upstream provider names a person.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// How an upstream provider names a person. Issuer and name are what counts: another issuer's
+/// person of the same name is another person, under whichever name that issuer is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
-    /// The provider.
+    /// The provider, as the configuration names it.
     pub provider: ProviderName,
+    /// The provider itself.
+    pub issuer: ProviderIssuer,
     /// Its name for them.
     pub name: SubjectName,
 }
@@ -29,8 +32,6 @@ pub struct Profile {
 pub struct User {
     /// How tokens name them.
     pub id: UserId,
-    /// How their provider does.
-    pub subject: Subject,
     /// What it last said of them.
     pub profile: Profile,
     /// When they first came.

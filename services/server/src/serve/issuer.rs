@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use serde_json::Value;
 use tokio::time::timeout;
-use vmcp_auth_server::{AuthServer, Observer, Sizes, StartFault};
+use vmcp_auth_server::{AuthServer, Observer, ProviderFault, Sizes, StartFault};
 use vmcp_auth_store::{Counts, Store};
 
 use self::upkeep::{Seen, Task};
@@ -54,6 +54,9 @@ pub enum IssuerError {
     /// What it was told cannot work together.
     #[error("authServer: {0}")]
     Start(#[from] StartFault),
+    /// A provider is another one than before.
+    #[error("authServer.upstreamProviders: {0}")]
+    Provider(#[from] ProviderFault),
     /// It would be another one.
     #[error(
         "authServer.{0}: changes are taken over at a restart only: restart the server, or undo them"
@@ -73,6 +76,7 @@ impl Issuer {
         let store = issuing.storage.open().await?;
         let observer: Arc<dyn Observer> = Arc::new(Recorder::new(issuing.issuer(), logins));
         let (server, upstreams) = issuing.serve(Arc::clone(&store), None, Arc::clone(&observer))?;
+        server.check_providers().await?;
         let sessions = Sessions::new(&server);
         let kept = Kept::new(observer, &store);
         let issuer = Self::run(issuing, (server, upstreams), store, sessions, kept);
@@ -111,6 +115,7 @@ impl Issuer {
             (store, kept)
         };
         let served = issuing.serve(Arc::clone(&store), Some(&running.server), observer)?;
+        served.0.check_providers().await?;
         Ok(Self::run(issuing, served, store, running.sessions.clone(), kept))
     }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::backend::Backend;
 use crate::http::get;
-use crate::login::{Provider, sections, signing_key};
+use crate::login::{Client, Provider, sections, signing_key};
 use crate::mcp::Stateless;
 use crate::program::{Folder, Running};
 
@@ -88,6 +88,31 @@ fn retries_reload_that_failed_for_a_passing_reason() {
 fn signed_with(corp: &Provider, key: &str) -> String {
     let secrets = format!("  signingKeySecretRefs: [{{file: \"{key}\"}}]\n");
     format!("name: x\n{}", sections(&[corp], &secrets))
+}
+
+#[test]
+fn refuses_other_provider_under_known_name() {
+    let [corp, elsewhere] = [(); 2].map(|()| Provider::start("corp", 3600));
+    let folder = Folder::new();
+    let key = folder.write("key.pem", &signing_key());
+    let path = folder.write("vmcp.yaml", &signed_with(&corp, &key));
+    let (server, port) = Running::serve(&path, &[]);
+    let mut client = Client::logged_in(port);
+    folder.write("vmcp.yaml", &signed_with(&elsewhere, &key));
+    server.logs("failed to use upstream provider corp");
+    let mut status = outcome(port);
+    while status["refused_reloads"] != 1 {
+        status = outcome(port);
+    }
+    let error = status["last_error"].as_str().unwrap();
+    for part in ["authServer.upstreamProviders: ", &elsewhere.token_url(), "another name"] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    // The last valid configuration runs on.
+    assert_eq!(client.refreshes(), 200);
+    folder.write("vmcp.yaml", &signed_with(&corp, &key));
+    server.logs("configuration reloaded");
+    assert!(elsewhere.forms().is_empty(), "{:?}", elsewhere.forms());
 }
 
 fn kid(port: u16) -> String {

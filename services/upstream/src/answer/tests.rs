@@ -160,6 +160,7 @@ proptest! {
                 id: granted.id,
                 expires_at: granted.expires_at,
                 scopes: granted.scopes.unwrap_or_default(),
+                issuer: "https://id.example".into(),
                 subject: "alice".into(),
                 client_id: "gateway".into(),
             };

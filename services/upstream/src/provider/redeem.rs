@@ -37,6 +37,9 @@ const DEAD: [&str; 5] = [
 impl Inner {
     pub(super) async fn finish(&self, leg: &Leg, answer: Answer) -> Result<Login, Fault> {
         let Answer { outcome, iss } = answer;
+        if leg.issuer_id != self.issuer_id {
+            return Err(AnswerFault::OtherProvider.into());
+        }
         leg.expects(iss.as_deref())?;
         let code = outcome.map_err(Fault::Declined)?;
         // A clock that went back makes no login too old.
@@ -65,6 +68,7 @@ impl Inner {
             id: id.filter(|_| matches!(ground, Ground::Oidc(..))),
             expires_at,
             scopes: scopes.unwrap_or_else(|| leg.scopes.clone()),
+            issuer: self.issuer_id.clone(),
             subject: user.subject.clone(),
             client_id: leg.client_id.clone(),
         };
@@ -74,7 +78,9 @@ impl Inner {
     }
 
     pub(super) async fn refresh(&self, old: &Tokens) -> Result<Tokens, RefreshFault> {
-        let Some(refresh) = &old.refresh else { return Err(RefreshFault::Dead) };
+        // Another provider must not get it, though it has the same name by now.
+        let refresh = old.refresh.as_ref().filter(|_| old.issuer == self.issuer_id);
+        let Some(refresh) = refresh else { return Err(RefreshFault::Dead) };
         let ground = self.speaks.ground().await.map_err(RefreshFault::Temporary)?;
         let pairs = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose_secret())];
         let granted = self.ask_for_tokens(&ground, &old.client_id, &pairs).await;
@@ -92,6 +98,7 @@ impl Inner {
             id: id.or_else(|| old.id.clone()),
             expires_at,
             scopes: scopes.unwrap_or_else(|| old.scopes.clone()),
+            issuer: old.issuer.clone(),
             subject: old.subject.clone(),
             client_id: old.client_id.clone(),
         })
@@ -122,6 +129,9 @@ impl Inner {
     }
 
     pub(super) async fn revoke(&self, tokens: &Tokens) -> Result<Revocation, Fault> {
+        if tokens.issuer != self.issuer_id {
+            return Ok(Revocation::NotOffered);
+        }
         let ground = self.speaks.ground().await?;
         let Some((endpoint, web)) = ground.revocation() else {
             return Ok(Revocation::NotOffered);

@@ -6,8 +6,8 @@ use vmcp_core::Clock;
 
 use crate::{
     Aim, ApplicationType, Challenge, Client, ClientAuth, ClientId, Digest, Fresh, Grant, GrantId,
-    Login, Presented, Profile, ProviderName, Refresh, Request, Row, Sealed, Seed, SessionHead,
-    SessionId, Stage, Started, Store, Taken, Timestamp, UserId,
+    Login, Presented, Profile, ProviderIssuer, ProviderName, Refresh, Request, Row, Sealed, Seed,
+    SessionHead, SessionId, Stage, Started, Store, Taken, Timestamp, UserId,
 };
 
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
@@ -42,6 +42,10 @@ pub(super) fn user(name: &str) -> UserId {
 
 pub(super) fn provider(name: &str) -> ProviderName {
     ProviderName::new(name).unwrap()
+}
+
+pub(super) fn issuer(name: &str) -> ProviderIssuer {
+    ProviderIssuer::new(format!("https://{name}.example")).unwrap()
 }
 
 pub(super) fn client(name: &str) -> Client {
@@ -97,6 +101,7 @@ pub(super) fn head(number: u8, person: &str) -> SessionHead {
 pub(super) fn row(text: &str, clock: &Clock) -> Row {
     Row {
         version: 0,
+        issuer: issuer("github"),
         sealed: Sealed::from_bytes(text.as_bytes()),
         expires: Some(now(clock) + HOUR),
         scopes: vec!["repo".to_owned()],

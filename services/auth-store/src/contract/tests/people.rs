@@ -1,9 +1,19 @@
-use super::given::{DAY, HOUR, MINUTE, at_once, client_id, digest, now, provider, user};
+use super::given::{
+    DAY, HOUR, MINUTE, at_once, client_id, digest, given_session, head, issuer, now, provider, row,
+    user,
+};
 use crate::contract::World;
-use crate::{Browser, Consent, Limits, Profile, StoreError, Subject, SubjectName, Timestamp, User};
+use crate::{
+    Browser, Consent, Limits, Profile, ProviderIssuer, Row, StoreError, Subject, SubjectName,
+    Timestamp, User,
+};
 
 fn subject(name: &str, of: &str) -> Subject {
-    Subject { provider: provider(of), name: SubjectName::new(name).unwrap() }
+    Subject {
+        provider: provider("idp"),
+        issuer: ProviderIssuer::new(of).unwrap(),
+        name: SubjectName::new(name).unwrap(),
+    }
 }
 
 fn profile(name: &str) -> Profile {
@@ -61,18 +71,44 @@ pub async fn subjects_that_look_alike_are_apart(fresh: impl AsyncFn(Limits) -> W
     }
 }
 
+pub async fn separates_people_of_issuers_with_one_provider_name(
+    fresh: impl AsyncFn(Limits) -> World,
+) {
+    let World { store, replica, .. } = fresh(Limits::default()).await;
+    let (profile, [old, new]) = (Profile::default(), ["https://old", "https://new"]);
+    let (alice, bob) = (user("alice"), user("bob"));
+    assert_eq!(store.user(&subject("1", old), &alice, &profile).await, Ok(alice.clone()));
+    assert_eq!(replica.user(&subject("1", new), &bob, &profile).await, Ok(bob));
+    // The same issuer under another name has the same people.
+    let renamed = Subject { provider: provider("renamed"), ..subject("1", old) };
+    assert_eq!(store.user(&renamed, &user("another"), &profile).await, Ok(alice));
+}
+
+pub async fn reports_other_issuer_of_known_provider_name(fresh: impl AsyncFn(Limits) -> World) {
+    let World { store, replica, clock } = fresh(Limits::default()).await;
+    let named = |name: &str, of: &str| (provider(name), issuer(of));
+    let moved = [named("github", "elsewhere"), named("corp", "corp")];
+    // As long as nothing is kept of a provider, it may be any.
+    assert_eq!(store.other_issuers(&moved).await, Ok(vec![]));
+    given_session(&*store, 1, &clock).await;
+    let other = vec![named("github", "github")];
+    assert_eq!(replica.other_issuers(&moved).await, Ok(other.clone()));
+    assert_eq!(replica.other_issuers(&other).await, Ok(vec![]));
+    // What a replica with another configuration keeps changes nothing about it.
+    let foreign = Row { issuer: issuer("elsewhere"), ..row("tokens", &clock) };
+    replica.put_row(&head(2, "bob"), &provider("github"), &foreign, MINUTE).await.unwrap();
+    assert_eq!(store.other_issuers(&moved).await, Ok(other));
+    let rows = store.session(&head(2, "bob").id).await.unwrap().unwrap().rows;
+    assert_eq!(rows[&provider("github")].issuer, issuer("elsewhere"));
+}
+
 pub async fn a_profile_follows_its_provider(fresh: impl AsyncFn(Limits) -> World) {
     let World { store, clock, .. } = fresh(Limits::default()).await;
     let created = now(&clock);
     store.user(&subject("1", "github"), &user("alice"), &profile("Alice")).await.unwrap();
     clock.advance(HOUR);
     store.user(&subject("1", "github"), &user("bob"), &profile("Alice B.")).await.unwrap();
-    let account = User {
-        id: user("alice"),
-        subject: subject("1", "github"),
-        profile: profile("Alice B."),
-        created,
-    };
+    let account = User { id: user("alice"), profile: profile("Alice B."), created };
     assert_eq!(store.account(&user("alice")).await, Ok(Some(account)));
     assert_eq!(store.account(&user("bob")).await, Ok(None));
 }

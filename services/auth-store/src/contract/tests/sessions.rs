@@ -1,6 +1,6 @@
 use super::given::{
     DAY, HOUR, MINUTE, at_once, client, client_id, digest, given_code, given_grant, given_session,
-    grant_id, head, login, now, provider, row, session, user,
+    grant_id, head, issuer, login, now, provider, row, session, user,
 };
 use crate::contract::World;
 use crate::{
@@ -223,7 +223,11 @@ pub async fn what_is_stored_is_counted(fresh: impl AsyncFn(Limits) -> World) {
     store.put_login(&digest("state"), &login("client"), MINUTE).await.unwrap();
     given_code(&*store, 1, &clock).await;
     given_grant(&*store, 2, &clock).await;
-    let subject = Subject { provider: provider("github"), name: SubjectName::new("1").unwrap() };
+    let subject = Subject {
+        provider: provider("github"),
+        issuer: issuer("github"),
+        name: SubjectName::new("1").unwrap(),
+    };
     store.user(&subject, &user("alice"), &Profile::default()).await.unwrap();
     store.remember(&digest("cookie"), &user("alice"), None, DAY).await.unwrap();
     let sealed = Sealed::from_bytes(*b"registration");

@@ -106,6 +106,10 @@ impl Upstream for Asked {
         self.provider.issuer()
     }
 
+    fn issuer_id(&self) -> &str {
+        self.provider.issuer_id()
+    }
+
     fn may_be(&self, issuer: &str) -> bool {
         self.provider.may_be(issuer)
     }

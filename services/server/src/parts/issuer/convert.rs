@@ -204,7 +204,10 @@ impl Converter {
             at.map_or_else(|| AT.to_owned(), |(_, at)| format!("{at}.redirectUri"))
         };
         let (path, found, allowed) = match fault {
-            StartFault::NoUpstream | StartFault::Twice(_) | StartFault::Name(_) => {
+            StartFault::NoUpstream
+            | StartFault::Twice(_)
+            | StartFault::Name(_)
+            | StartFault::Issuer(_) => {
                 let path = format!("{AT}.upstreamProviders");
                 (path, "what cannot work".to_owned(), fault.to_string())
             }

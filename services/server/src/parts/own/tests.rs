@@ -27,6 +27,10 @@ impl Upstream for Closed {
         None
     }
 
+    fn issuer_id(&self) -> &'static str {
+        "https://closed.example"
+    }
+
     fn may_be(&self, _: &str) -> bool {
         true
     }

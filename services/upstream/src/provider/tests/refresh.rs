@@ -162,6 +162,43 @@ async fn a_provider_without_a_revocation_endpoint_says_so() {
     assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::NotOffered));
 }
 
+/// The provider of the same name that is known by other addresses.
+fn moved(kind: &str) -> Settings {
+    match kind {
+        "oidc" => {
+            let issuer = Issuer::new("https://other.example").unwrap();
+            settings(Kind::Oidc(Box::new(Oidc { issuer, client: fixed(), user_info: None })))
+        }
+        "authorization" => plain(Oauth2 {
+            authorization_endpoint: endpoint("https://id.example/authorize?tenant=2"),
+            ..oauth2(Client::Fixed(fixed()))
+        }),
+        _ => plain(Oauth2 {
+            token_endpoint: endpoint("https://id.example/other"),
+            ..oauth2(Client::Fixed(fixed()))
+        }),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hands_no_token_to_other_provider_of_same_name() {
+    for (kind, before) in
+        [("oidc", oidc()), ("authorization", fixed_oauth2()), ("token", fixed_oauth2())]
+    {
+        let (fake, provider, tokens) = logged_in(before).await;
+        let other = fake.provider(moved(kind), &clock());
+        assert_ne!(provider.issuer_id(), other.issuer_id(), "{kind}");
+        let seen = fake.state().seen.len();
+        assert_eq!(other.refresh(&tokens).await.unwrap_err(), RefreshFault::Dead, "{kind}");
+        assert_eq!(other.revoke(&tokens).await, Ok(Revocation::NotOffered), "{kind}");
+        let (_, leg) = provider.begin("state").await.unwrap();
+        let answer = Answer { outcome: Ok("code".into()), iss: None };
+        let fault = other.finish(&leg, answer).await.unwrap_err();
+        assert_eq!(fault, AnswerFault::OtherProvider.into(), "{kind}");
+        assert_eq!(fake.state().seen.len(), seen, "{kind}");
+    }
+}
+
 #[test]
 fn kept_tokens_come_back_as_they_were_or_not_at_all() {
     let tokens = Tokens {
@@ -170,6 +207,7 @@ fn kept_tokens_come_back_as_they_were_or_not_at_all() {
         id: Some("id".into()),
         expires_at: Some(now() + Duration::from_secs(7)),
         scopes: Scopes::new(["a", "b"]).unwrap(),
+        issuer: ISSUER.into(),
         subject: "alice".into(),
         client_id: CLIENT.into(),
     };
