@@ -164,6 +164,8 @@ pub enum Revoker {
     Client,
     /// The person, on the page of connections.
     Person,
+    /// The first upstream provider, which refused the person.
+    Provider,
 }
 
 // === impl Observer ===
@@ -265,6 +267,7 @@ impl Revoker {
         match self {
             Self::Client => "client",
             Self::Person => "person",
+            Self::Provider => "provider",
         }
     }
 }

@@ -1,23 +1,26 @@
 //! The upstream tokens of a session: loaded when one is wanted, refreshed before they expire, by one replica.
 
+mod check;
+mod want;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use secrecy::{ExposeSecret, SecretString};
-use vmcp_auth_store::{Digest, LockOwner, ProviderName, Row, RowLock, SessionId, StoreError};
+use vmcp_auth_store::{
+    Digest, LockOwner, ProviderName, Row, RowLock, SessionId, StoreError, Timestamp,
+};
 use vmcp_core::{
     Cache, Flights, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens,
 };
 use vmcp_upstream::{RefreshFault, Tokens};
 
+use self::want::Want;
 use crate::error::Fault;
 use crate::event::Lost;
 use crate::opaque::random;
 use crate::server::{Inner, Leg};
-
-/// A token that expires sooner than this is refreshed before it is used.
-const MARGIN: Duration = Duration::from_secs(45);
 
 /// How long a row that was read is taken for what the store has.
 const READ: Duration = Duration::from_secs(30);
@@ -47,11 +50,18 @@ const RENEWED: Duration = Duration::from_secs(30);
 const ROWS: usize = 16 * 1024;
 
 type Key = (SessionId, ProviderName);
-type Outcome = Result<Arc<Tokens>, UpstreamError>;
+type Outcome = Result<Arc<Stored>, UpstreamError>;
+
+/// Tokens as they are stored.
+struct Stored {
+    tokens: Tokens,
+    /// When the provider last said that they are good.
+    written: Timestamp,
+}
 
 /// What this process knows of rows.
 pub(crate) struct Rows {
-    read: Cache<Key, Arc<Tokens>>,
+    read: Cache<Key, Arc<Stored>>,
     flights: Flights<(Key, Want), Outcome>,
     /// Whose tokens were renewed lately because they were not taken.
     renewed: Cache<Key, ()>,
@@ -63,17 +73,6 @@ pub(crate) struct Rows {
 pub(crate) struct SessionTokens {
     server: Arc<Inner>,
     session: SessionId,
-}
-
-/// What tokens are wanted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Want {
-    /// The access token, for a while.
-    Access,
-    /// The id token. It is good for what it says even when the access token is over.
-    Id,
-    /// Another one than that of this digest, which somebody did not take.
-    Other(UpstreamKind, Digest),
 }
 
 /// What became of a row under its lock.
@@ -120,9 +119,9 @@ impl SessionTokens {
     ) -> Result<UpstreamToken, UpstreamError> {
         let leg = self.server.upstreams.iter().find(|leg| leg.name.as_str() == provider);
         let leg = leg.ok_or(UpstreamError::Absent)?;
-        let tokens = self.server.upstream_tokens(self.session, leg, want).await?;
-        let expires_at = tokens.expires_at.filter(|_| kind == UpstreamKind::Access);
-        let value = token(&tokens, kind).ok_or(UpstreamError::Absent)?.clone();
+        let stored = self.server.upstream_tokens(self.session, leg, want).await?;
+        let expires_at = stored.tokens.expires_at.filter(|_| kind == UpstreamKind::Access);
+        let value = want::token(&stored.tokens, kind).ok_or(UpstreamError::Absent)?.clone();
         Ok(UpstreamToken { value, expires_at })
     }
 }
@@ -158,7 +157,7 @@ impl Rows {
         self.failed.remove(&key);
     }
 
-    fn keep(&self, key: &Key, tokens: &Arc<Tokens>, now: SystemTime) {
+    fn keep(&self, key: &Key, tokens: &Arc<Stored>, now: SystemTime) {
         self.failed.remove(key);
         self.read.insert(key.clone(), Arc::clone(tokens), now + READ, now);
     }
@@ -211,7 +210,7 @@ impl Inner {
             self.rows.keep(&key, &tokens, now);
             return Ok(tokens);
         }
-        if tokens.refresh.is_none() {
+        if tokens.tokens.refresh.is_none() {
             // What was not taken may be good for somebody else.
             let fault =
                 if want.is_another() { UpstreamError::Unavailable } else { UpstreamError::Absent };
@@ -235,11 +234,12 @@ impl Inner {
 
     fn read_tokens(&self, session: SessionId, leg: &Leg, row: &Row) -> Outcome {
         let opened = self.open_row(session, leg, row);
-        opened.map(Arc::new).map_err(|_| UpstreamError::Absent)
+        let stored = |tokens| Arc::new(Stored { tokens, written: row.written });
+        opened.map(stored).map_err(|_| UpstreamError::Absent)
     }
 
     /// Refreshes a row under its lock, or waits for whoever does.
-    async fn refresh_row(&self, key: &Key, leg: &Leg, want: Want) -> Outcome {
+    async fn refresh_row(self: &Arc<Self>, key: &Key, leg: &Leg, want: Want) -> Outcome {
         let owner = random().map(LockOwner::from_bytes).map_err(|_| UpstreamError::Unavailable)?;
         for _ in 0..LOOKS {
             match self.refresh_locked(key, leg, want, &owner).await {
@@ -259,7 +259,13 @@ impl Inner {
         Err(UpstreamError::Unavailable)
     }
 
-    async fn refresh_locked(&self, key: &Key, leg: &Leg, want: Want, owner: &LockOwner) -> Step {
+    async fn refresh_locked(
+        self: &Arc<Self>,
+        key: &Key,
+        leg: &Leg,
+        want: Want,
+        owner: &LockOwner,
+    ) -> Step {
         let (session, provider) = key;
         let row = match self.store.lock_row(session, provider, owner, LOCK).await {
             Ok(RowLock::Held) => return Step::Wait,
@@ -275,7 +281,13 @@ impl Inner {
         Step::Done(outcome)
     }
 
-    async fn refresh_as_owner(&self, key: &Key, leg: &Leg, want: Want, row: &Row) -> Outcome {
+    async fn refresh_as_owner(
+        self: &Arc<Self>,
+        key: &Key,
+        leg: &Leg,
+        want: Want,
+        row: &Row,
+    ) -> Outcome {
         let tokens = self.read_tokens(key.0, leg, row)?;
         let now = self.clock.now();
         if want.is_met(&tokens, now) {
@@ -285,9 +297,9 @@ impl Inner {
         if want.is_another() {
             self.rows.renewed.insert(key.clone(), (), now + RENEWED, now);
         }
-        match tokio::time::timeout(REFRESH, leg.provider.refresh(&tokens)).await {
+        match tokio::time::timeout(REFRESH, leg.provider.refresh(&tokens.tokens)).await {
             Ok(Ok(fresh)) => {
-                let fresh = self.replace(key, leg, row, Arc::new(fresh)).await?;
+                let fresh = self.replace(key, leg, row, fresh).await?;
                 // Some providers give the same one until it expires.
                 if want.is_refused(&fresh) { Err(UpstreamError::Unavailable) } else { Ok(fresh) }
             }
@@ -297,6 +309,9 @@ impl Inner {
                 let dead = fault == RefreshFault::Dead;
                 let lost = if dead { Lost::Dead } else { Lost::SubjectChanged };
                 self.lost(key.0, leg.name.as_str(), lost).await;
+                if leg.at == 0 {
+                    self.end_refused(key.0, want.is_of_others()).await;
+                }
                 Err(UpstreamError::Absent)
             }
             Ok(Err(RefreshFault::Temporary(fault))) => {
@@ -314,10 +329,11 @@ impl Inner {
 
     /// Keeps new tokens. If that fails, the old ones may be dead already, so the row goes rather than being tried
     /// again with a refresh token that was used.
-    async fn replace(&self, key: &Key, leg: &Leg, row: &Row, fresh: Arc<Tokens>) -> Outcome {
+    async fn replace(&self, key: &Key, leg: &Leg, row: &Row, fresh: Tokens) -> Outcome {
         let (session, provider) = key;
         let sealed =
             self.seal_row(*session, leg, &fresh).map_err(|_: Fault| UpstreamError::Unavailable)?;
+        let fresh = Arc::new(Stored { tokens: fresh, written: sealed.written });
         for attempt in 0..KEEPS {
             if attempt > 0 {
                 tokio::time::sleep(KEEP_AGAIN).await;
@@ -345,49 +361,6 @@ impl Inner {
         if let Err(error) = self.store.drop_row(session, provider, Some(row.version)).await {
             tracing::warn!(%provider, %error, "a dead upstream row stays until it ends");
         }
-    }
-}
-
-// === impl Want ===
-
-impl Want {
-    /// Whether these will do, without the provider being asked.
-    fn is_met(self, tokens: &Tokens, now: SystemTime) -> bool {
-        match self {
-            Self::Access => !is_due(tokens, now),
-            Self::Id => true,
-            Self::Other(UpstreamKind::Access, _) => {
-                !self.is_refused(tokens) && !is_due(tokens, now)
-            }
-            Self::Other(UpstreamKind::Id, _) => !self.is_refused(tokens),
-        }
-    }
-
-    fn is_another(self) -> bool {
-        matches!(self, Self::Other(..))
-    }
-
-    /// Whether it is these that somebody did not take.
-    fn is_refused(self, tokens: &Tokens) -> bool {
-        let Self::Other(kind, refused) = self else { return false };
-        token(tokens, kind).is_some_and(|own| Digest::of(own.expose_secret()) == refused)
-    }
-
-    /// What is used as long as nothing fresher can be had.
-    fn fallback(self, tokens: Arc<Tokens>, now: SystemTime) -> Option<Arc<Tokens>> {
-        let is_good = tokens.expires_at.is_none_or(|at| at > now) && !self.is_refused(&tokens);
-        is_good.then_some(tokens)
-    }
-}
-
-fn is_due(tokens: &Tokens, now: SystemTime) -> bool {
-    tokens.expires_at.is_some_and(|at| at <= now + MARGIN)
-}
-
-fn token(tokens: &Tokens, kind: UpstreamKind) -> Option<&SecretString> {
-    match kind {
-        UpstreamKind::Access => Some(&tokens.access),
-        UpstreamKind::Id => tokens.id.as_ref(),
     }
 }
 

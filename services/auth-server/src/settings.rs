@@ -26,6 +26,8 @@ pub struct Settings {
     pub baseline_scopes: Scopes,
     /// How long what is issued holds.
     pub lifespans: Lifespans,
+    /// How often the first upstream provider is asked at a refresh whether it still knows the user.
+    pub upstream_check_interval: Duration,
     /// What tokens are signed with.
     pub keys: Keys,
     /// What codes and refresh tokens are made with.
@@ -162,6 +164,7 @@ impl Settings {
             scopes: scopes.unwrap_or_default(),
             baseline_scopes: Scopes::default(),
             lifespans: Lifespans::default(),
+            upstream_check_interval: Duration::from_secs(3600),
             keys,
             hmac,
             display_name: "vmcp".to_owned(),

@@ -63,6 +63,8 @@ pub(crate) struct Script {
     pub(crate) begin: Option<Fault>,
     pub(crate) finish: Option<Fault>,
     pub(crate) refresh: Option<RefreshFault>,
+    /// The beginning of refresh tokens that are dead.
+    pub(crate) dead: Option<&'static str>,
     pub(crate) refresh_takes: Duration,
     pub(crate) refresh_token: Option<&'static str>,
     pub(crate) expires_in: Option<u64>,
@@ -119,6 +121,7 @@ impl Fake {
                 begin: None,
                 finish: None,
                 refresh: None,
+                dead: None,
                 refresh_takes: Duration::ZERO,
                 refresh_token: Some("upstream-refresh-canary"),
                 expires_in: Some(3600),
@@ -232,6 +235,10 @@ impl Upstream for Fake {
             let count = self.refreshes.fetch_add(1, Ordering::SeqCst) + 1;
             let script = self.script();
             tokio::time::sleep(script.refresh_takes).await;
+            let old = tokens.refresh.as_ref().map(ExposeSecret::expose_secret);
+            if script.dead.is_some_and(|dead| old.is_some_and(|old| old.starts_with(dead))) {
+                return Err(RefreshFault::Dead);
+            }
             script.refresh.map_or_else(|| Ok(self.tokens(count)), Err)
         })
     }

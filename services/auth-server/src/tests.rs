@@ -12,6 +12,7 @@ mod issuers;
 mod machine;
 mod mix_up;
 mod refresh;
+mod refused;
 mod registration;
 mod rows;
 mod secrets;

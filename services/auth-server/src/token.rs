@@ -44,7 +44,7 @@ pub(crate) async fn token(State(server): State<Arc<Inner>>, request: Request) ->
 }
 
 impl Inner {
-    async fn token(&self, request: Request) -> Result<Response, Fault> {
+    async fn token(self: &Arc<Self>, request: Request) -> Result<Response, Fault> {
         self.admit(Asked::Token, peer(&request))?;
         let headers = request.headers().clone();
         let text = form(request).await?;
@@ -182,7 +182,11 @@ impl Inner {
 
     /// Refreshes (RFC 6749 section 6). Every refresh token is good once; its successor follows from it, so that
     /// an answer that was lost can be given again for a moment (RFC 9700 section 4.14.2).
-    async fn refresh(&self, headers: &HeaderMap, params: &Params<'_>) -> Result<Response, Fault> {
+    async fn refresh(
+        self: &Arc<Self>,
+        headers: &HeaderMap,
+        params: &Params<'_>,
+    ) -> Result<Response, Fault> {
         let credentials = Credentials::read(headers, params)?;
         let text = params.get("refresh_token").ok_or(Fault::request("refresh_token is missing"))?;
         let unknown =
@@ -197,6 +201,7 @@ impl Inner {
             known.grant.filter(|grant| grant.client == credentials.id).ok_or(unknown.clone())?;
         let scopes = narrowed(&grant, params)?;
         self.same_audience(&grant, params)?;
+        self.check_person(&grant).await?;
         let presented = Presented { digest: token.digest(), generation: token.generation };
         let rotation = self.store.rotate(&id, &presented, &next.digest()).await?;
         let repeated = matches!(rotation, Rotation::Repeated(_));

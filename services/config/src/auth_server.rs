@@ -45,6 +45,9 @@ section! {
         pub storage: Storage<S> = Storage::Memory;
         /// How long what is issued is valid.
         pub token_lifespans: TokenLifespans = TokenLifespans::default();
+        /// How often the first upstream provider is asked, when a client refreshes, whether it still knows the user. Its
+        /// refusal ends the user's sessions.
+        pub upstream_check_interval: Duration = Duration::from_secs(3600), [Limit::Positive];
         /// Identity providers that users log in at, at least one.
         pub upstream_providers: Vec<Upstream<S>>, [Limit::MinItems(1)];
     }

@@ -113,7 +113,7 @@ async fn each_endpoint_takes_as_many_round_trips_as_it_says() {
     let got = world.redeem(&client, &code, &[]).await.tokens();
     assert_eq!(store.steps(), ["take_code", "start_grant"]);
     let got = world.refresh(&client, &got.refresh).await.tokens();
-    assert_eq!(store.steps(), ["grant", "rotate"]);
+    assert_eq!(store.steps(), ["grant", "session", "rotate"]);
 
     // Verifying costs nothing, and neither does userinfo.
     let token =

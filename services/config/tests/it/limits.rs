@@ -189,6 +189,7 @@ fn no_length_of_time_that_something_waits_for_is_zero() {
         "/authServer/tokenLifespans/accessTokenLifespan",
         "/authServer/tokenLifespans/authCodeLifespan",
         "/authServer/tokenLifespans/refreshTokenLifespan",
+        "/authServer/upstreamCheckInterval",
         "/authServer/storage/redis/dialTimeout",
         "/authServer/storage/redis/readTimeout",
         "/authServer/storage/redis/writeTimeout",

@@ -38,6 +38,7 @@ impl Converter {
             signing_key_secret_refs,
             storage,
             token_lifespans,
+            upstream_check_interval,
             upstream_providers,
         } = section;
         format!("{storage:?}").hash(&mut self.files.print);
@@ -66,6 +67,7 @@ impl Converter {
             scopes: scopes?,
             baseline_scopes: baseline?,
             lifespans: lifespans?,
+            upstream_check_interval: upstream_check_interval.into(),
             display_name: name.to_owned(),
             ..Settings::new(issuer?, audiences?, keys?, hmac?)
         };

@@ -56,7 +56,7 @@ fn the_section_becomes_settings() {
     let issuing = issuing_of(&format!(
         "  authorizationEndpointBaseUrl: \"https://a.test/pages\"\n  baselineClientScopes: [openid]\n  \
          hmacSecretRefs: [{}]\n  tokenLifespans: {{accessTokenLifespan: 2m, authCodeLifespan: 1m, \
-         refreshTokenLifespan: 2h}}\n{PLAIN}",
+         refreshTokenLifespan: 2h}}\n  upstreamCheckInterval: 5m\n{PLAIN}",
         secret.secret()
     ));
     let Settings { issuer, authorization_base, audiences, scopes, baseline_scopes, .. } =
@@ -70,6 +70,7 @@ fn the_section_becomes_settings() {
     assert_eq!(lifespans.access(), Duration::from_secs(120));
     assert_eq!(lifespans.code(), Duration::from_secs(60));
     assert_eq!(lifespans.refresh(), Duration::from_secs(7200));
+    assert_eq!(issuing.settings.upstream_check_interval, Duration::from_secs(300));
     assert!(keys.is_ephemeral() && !hmac.is_ephemeral());
     assert_eq!(display_name, "tools");
     assert!(matches!(issuing.storage, Storage::Memory));
