@@ -214,7 +214,8 @@ impl Inner {
             return Ok((user, login.profile.clone()));
         }
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
-        let profile = Profile { name: text(&came.name), email: text(&came.email) };
+        let (name, email) = (text(&came.name), text(&came.email));
+        let profile = Profile { name, email, email_verified: came.email_verified };
         let user = if came.synthesized {
             UserId::new(&*came.subject).map_err(server)?
         } else {

@@ -210,7 +210,7 @@ impl<'a> Event<'a> {
     }
 
     fn by(self, user: Option<&'a UserId>, profile: &'a Profile) -> Self {
-        let Profile { name, email } = profile;
+        let Profile { name, email, email_verified: _ } = profile;
         let user = user.map(UserId::as_str);
         Self { user, name: name.as_deref(), email: email.as_deref(), ..self }
     }

@@ -57,7 +57,7 @@ struct OpenId {
     userinfo_endpoint: String,
     subject_types_supported: [&'static str; 1],
     id_token_signing_alg_values_supported: [&'static str; 1],
-    claims_supported: [&'static str; 10],
+    claims_supported: [&'static str; 11],
 }
 
 /// Both documents.
@@ -86,6 +86,7 @@ impl Documents {
                 "at_hash",
                 "name",
                 "email",
+                "email_verified",
             ],
         };
         Self {

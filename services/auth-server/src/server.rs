@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use vmcp_core::{Clock, HttpClient, RateLimiter, UpstreamTokens};
 use vmcp_auth_store::{ProviderIssuer, ProviderName, SessionId, Store, Timestamp};
+use vmcp_core::{Clock, HttpClient, RateLimiter, UpstreamTokens};
 use vmcp_jwt::{KeySet, Verifier};
 
 use crate::cimd::Cimd;

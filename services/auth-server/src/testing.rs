@@ -58,6 +58,7 @@ pub(crate) struct Script {
     pub(crate) subject: &'static str,
     pub(crate) client_id: &'static str,
     pub(crate) synthesized: bool,
+    pub(crate) email_verified: Option<bool>,
     /// When the user proved who they are, in seconds before now.
     pub(crate) authenticated: Option<u64>,
     pub(crate) begin: Option<Fault>,
@@ -117,6 +118,7 @@ impl Fake {
                 subject: "alice",
                 client_id: "us",
                 synthesized: false,
+                email_verified: Some(true),
                 authenticated: None,
                 begin: None,
                 finish: None,
@@ -220,6 +222,7 @@ impl Upstream for Fake {
                 subject: script.subject.into(),
                 name: Some("Alice".into()),
                 email: Some("alice@example.com".into()),
+                email_verified: script.email_verified,
                 authenticated: script
                     .authenticated
                     .map(|seconds| self.clock.now() - Duration::from_secs(seconds)),

@@ -31,6 +31,8 @@ struct Access<'a> {
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     email: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_verified: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -48,6 +50,8 @@ struct Id<'a> {
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     email: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_verified: Option<bool>,
 }
 
 /// What a token is issued by, for which grant, for what, and when.
@@ -63,6 +67,11 @@ pub(crate) struct Issue<'a> {
 }
 
 impl Issue<'_> {
+    /// What is said of the user, if its scope was granted (OpenID Connect Core 1.0 section 5.4).
+    fn told<T>(&self, scope: &str, value: Option<T>) -> Option<T> {
+        value.filter(|_| self.scopes.contains(scope))
+    }
+
     /// The access token.
     pub(crate) fn access(&self, keys: &Keys) -> Result<String, SignError> {
         let Self { issuer, grant, scopes, now, ends, id } = self;
@@ -78,8 +87,9 @@ impl Issue<'_> {
             scp: scopes.iter().collect(),
             tsid: SessionId::to_text(grant.session),
             auth_time: grant.authenticated.unix(),
-            name: grant.profile.name.as_deref(),
-            email: grant.profile.email.as_deref(),
+            name: self.told("profile", grant.profile.name.as_deref()),
+            email: self.told("email", grant.profile.email.as_deref()),
+            email_verified: self.told("email", grant.profile.email_verified),
         };
         keys.sign("at+jwt", &claims)
     }
@@ -95,7 +105,6 @@ impl Issue<'_> {
         if !scopes.contains(OPENID) {
             return Ok(None);
         }
-        let told = |scope, value| Option::filter(value, |_| scopes.contains(scope));
         let claims = Id {
             iss: issuer,
             sub: grant.user.as_str(),
@@ -105,8 +114,9 @@ impl Issue<'_> {
             auth_time: grant.authenticated.unix(),
             at_hash: at_hash(keys.algorithm(), access),
             nonce,
-            name: told("profile", grant.profile.name.as_deref()),
-            email: told("email", grant.profile.email.as_deref()),
+            name: self.told("profile", grant.profile.name.as_deref()),
+            email: self.told("email", grant.profile.email.as_deref()),
+            email_verified: self.told("email", grant.profile.email_verified),
         };
         keys.sign("JWT", &claims).map(Some)
     }

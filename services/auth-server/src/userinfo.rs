@@ -22,6 +22,8 @@ struct UserInfo<'a> {
     name: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     email: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email_verified: Option<bool>,
 }
 
 /// `GET` and `POST` of the userinfo endpoint: what the access token says of its user, as far as its scopes go.
@@ -67,6 +69,7 @@ impl Inner {
         if !scopes.contains(OPENID) {
             return Err(Some(Fault::new(Code::InsufficientScope, "the scope openid is needed")));
         }
+        let verified = token.claims.get("email_verified").and_then(|claim| claim.value().as_bool());
         let told = |scope, claim| token.claims.text(claim).filter(|_| scopes.contains(scope));
         Ok(json(
             StatusCode::OK,
@@ -74,6 +77,7 @@ impl Inner {
                 sub: &token.subject,
                 name: told("profile", "name"),
                 email: told("email", "email"),
+                email_verified: verified.filter(|_| scopes.contains("email")),
             },
         ))
     }

@@ -19,6 +19,8 @@ pub struct Login {
     /// The user's address, 256 characters at most; not one of which the provider says that it isn't
     /// verified.
     pub email: Option<Box<str>>,
+    /// Whether the provider verified the address, where it says so. With `false` there is no address.
+    pub email_verified: Option<bool>,
     /// When the user proved it to the provider, where that says so (`auth_time`, OpenID Connect Core 1.0 section 2).
     pub authenticated: Option<SystemTime>,
     /// Whether the subject was made up from the access token, so that nobody can be recognised by it.

@@ -26,6 +26,8 @@ pub(crate) struct User {
     pub(crate) subject: Box<str>,
     pub(crate) name: Option<Box<str>>,
     pub(crate) email: Option<Box<str>>,
+    /// Whether the provider verified the address, where it says so.
+    pub(crate) email_verified: Option<bool>,
     /// When they proved it, as far as an id token says.
     pub(crate) authenticated: Option<SystemTime>,
 }
@@ -36,11 +38,15 @@ impl User {
         let subject = fields.subject(answer).filter(|subject| {
             subject.len() <= MAX_SUBJECT && !subject.contains(|one: char| one.is_control())
         });
-        let unverified = says_unverified(answer);
+        let verified = says_verified(answer);
         Ok(Self {
             subject: subject.ok_or(IdentityFault::NoSubject)?.into(),
             name: fields.name(answer).and_then(|name| shown(&name)),
-            email: fields.email(answer).filter(|_| !unverified).and_then(|email| shown(&email)),
+            email: fields
+                .email(answer)
+                .filter(|_| verified != Some(false))
+                .and_then(|email| shown(&email)),
+            email_verified: verified,
             authenticated: None,
         })
     }
@@ -57,7 +63,13 @@ impl User {
         let hash = digest::digest(&digest::SHA256, access.expose_secret().as_bytes());
         let hex = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
         let subject = ["tk-".to_owned()].into_iter().chain(hex).collect::<String>();
-        Self { subject: subject.into(), name: None, email: None, authenticated: None }
+        Self {
+            subject: subject.into(),
+            name: None,
+            email: None,
+            email_verified: None,
+            authenticated: None,
+        }
     }
 
     /// What the id token says of the user, completed by what the userinfo answer says of the same user.
@@ -75,23 +87,36 @@ impl User {
             _ => return Err(IdentityFault::OtherUser.into()),
         }
         let said = Self::of(answer, fields)?;
-        let before = self.email.filter(|_| !says_unverified(answer));
+        let (email, email_verified) = match (self.email_verified, said.email_verified) {
+            // What the id token says is signed: no other answer makes the address a verified one.
+            (Some(false), _) | (_, Some(false)) => (None, Some(false)),
+            // Each speaks of its own address.
+            (own, theirs) => match (self.email, said.email) {
+                (Some(own_email), Some(email)) if own_email == email => {
+                    (Some(email), theirs.or(own))
+                }
+                (_, Some(email)) => (Some(email), theirs),
+                (own_email, None) => (own_email, own),
+            },
+        };
         Ok(Self {
             subject: said.subject,
             name: said.name.or(self.name),
-            email: said.email.or(before),
+            email,
+            email_verified,
             authenticated: self.authenticated,
         })
     }
 }
 
-/// Whether the address is one that nobody verified (OpenID Connect Core 1.0 section 5.1); some providers write
-/// `false` as a string.
-fn says_unverified(answer: &Map<String, Value>) -> bool {
-    match answer.get("email_verified") {
-        Some(Value::Bool(verified)) => !verified,
-        Some(Value::String(text)) => text.eq_ignore_ascii_case("false"),
-        _ => false,
+/// Whether the address is a verified one, where the answer says so (OpenID Connect Core 1.0 section 5.1); some
+/// providers write a string.
+fn says_verified(answer: &Map<String, Value>) -> Option<bool> {
+    match answer.get("email_verified")? {
+        Value::Bool(verified) => Some(*verified),
+        Value::String(text) if text.eq_ignore_ascii_case("true") => Some(true),
+        Value::String(text) if text.eq_ignore_ascii_case("false") => Some(false),
+        _ => None,
     }
 }
 

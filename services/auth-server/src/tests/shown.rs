@@ -32,7 +32,8 @@ fn request() -> Request {
 }
 
 fn profile() -> Profile {
-    Profile { name: Some(MARK.into()), email: Some(format!("{MARK}@example.com")) }
+    let email = Some(format!("{MARK}@example.com"));
+    Profile { name: Some(MARK.into()), email, email_verified: Some(true) }
 }
 
 fn issuer() -> ProviderIssuer {
@@ -186,6 +187,7 @@ fn nothing_that_a_provider_gave_is_shown() {
         subject: MARK.into(),
         name: Some(MARK.into()),
         email: Some(MARK.into()),
+        email_verified: Some(true),
         authenticated: None,
         synthesized: false,
         tokens: tokens.clone(),

@@ -87,6 +87,50 @@ async fn an_id_token_is_for_the_client_and_no_access_token() {
     assert!(got.get("id_token").is_none());
 }
 
+/// The claims of access token, id token and userinfo answer after a login with these scopes.
+async fn said(world: &World, client: &str, scope: &str) -> [Value; 3] {
+    let address = World::authorize(client, &[("scope", scope)]);
+    let answer = world.log_in_at(&mut Browser::default(), &address).await;
+    let got = world.redeem(client, &param(&answer, "code").unwrap(), &[]).await.json();
+    let access = got["access_token"].as_str().unwrap();
+    let request =
+        http::Request::get("/oauth/userinfo").header("authorization", format!("Bearer {access}"));
+    let user = world.send(request.body(axum::body::Body::empty()).unwrap()).await.json();
+    [part(access, 1), part(got["id_token"].as_str().unwrap(), 1), user]
+}
+
+#[tokio::test]
+async fn address_goes_with_whether_it_is_verified() {
+    let world = World::new();
+    let client = world.client().await;
+    for verified in [Some(true), Some(false), None] {
+        world.corp.set(|script| script.email_verified = verified);
+        for claims in said(&world, &client, "openid email").await {
+            assert_eq!(claims.get("email_verified").and_then(Value::as_bool), verified, "{claims}");
+        }
+        for claims in said(&world, &client, "openid profile").await {
+            assert!(claims.get("email_verified").is_none(), "{claims}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn name_and_address_are_in_tokens_for_their_scopes_only() {
+    let world = World::new();
+    let client = world.client().await;
+    let cases = [
+        ("openid", [false; 2]),
+        ("openid profile", [true, false]),
+        ("openid email", [false, true]),
+    ];
+    for (scope, wanted) in cases {
+        for claims in said(&world, &client, scope).await {
+            let found = ["name", "email"].map(|claim| claims.get(claim).is_some());
+            assert_eq!(found, wanted, "{scope}: {claims}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn userinfo_says_what_the_scopes_allow() {
     let world = World::new();

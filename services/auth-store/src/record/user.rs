@@ -25,6 +25,9 @@ pub struct Profile {
     pub name: Option<String>,
     /// The claim `email`.
     pub email: Option<String>,
+    /// The claim `email_verified`.
+    #[serde(default)]
+    pub email_verified: Option<bool>,
 }
 
 /// A person.
@@ -66,10 +69,11 @@ pub struct Consent {
 
 impl fmt::Debug for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, email } = self;
+        let Self { name, email, email_verified } = self;
         f.debug_struct("Profile")
             .field("name", &name.is_some())
             .field("email", &email.is_some())
+            .field("email_verified", email_verified)
             .finish()
     }
 }

@@ -72,9 +72,9 @@ impl Inner {
             subject: user.subject.clone(),
             client_id: leg.client_id.clone(),
         };
-        let User { subject, name, email, authenticated } = user;
+        let User { subject, name, email, email_verified, authenticated } = user;
         let synthesized = self.synthesizes();
-        Ok(Login { subject, name, email, authenticated, synthesized, tokens })
+        Ok(Login { subject, name, email, email_verified, authenticated, synthesized, tokens })
     }
 
     pub(super) async fn refresh(&self, old: &Tokens) -> Result<Tokens, RefreshFault> {

@@ -39,6 +39,44 @@ fn an_address_that_is_not_verified_is_none() {
 }
 
 #[test]
+fn address_goes_with_whether_it_is_verified() {
+    let standard = FieldMapping::default();
+    let own = |said: Value| {
+        let base = json!({"sub": "a", "email": "a@example.com"});
+        of(crate::testing::over(base, &said)).ok().unwrap()
+    };
+    for (said, verified) in [
+        (json!({"email_verified": true}), Some(true)),
+        (json!({"email_verified": "TRUE"}), Some(true)),
+        (json!({"email_verified": false}), Some(false)),
+        (json!({"email_verified": 1}), None),
+        (json!({}), None),
+    ] {
+        assert_eq!(own(said.clone()).email_verified, verified, "{said}");
+    }
+    let both = |id: Value, info: Value| {
+        let info = crate::testing::over(json!({"sub": "a"}), &info);
+        let user = own(id).completed(&object(info), &standard).ok().unwrap();
+        (user.email.as_deref().map(str::to_owned), user.email_verified)
+    };
+    let some = |email: &str| Some(email.to_owned());
+    let (no, yes) = (json!({"email_verified": false}), json!({"email_verified": true}));
+    // The id token's refusal is final, whatever address the other answer has.
+    for info in [json!({}), yes.clone(), json!({"email": "b@example.com", "email_verified": true})]
+    {
+        assert_eq!(both(no.clone(), info.clone()), (None, Some(false)), "{info}");
+    }
+    assert_eq!(both(yes.clone(), no), (None, Some(false)));
+    assert_eq!(both(yes.clone(), json!({})), (some("a@example.com"), Some(true)));
+    // What is said of one address says nothing of another one.
+    let other = json!({"email": "b@example.com"});
+    assert_eq!(both(yes, other.clone()), (some("b@example.com"), None));
+    let same = json!({"email": "a@example.com", "email_verified": true});
+    assert_eq!(both(json!({}), same), (some("a@example.com"), Some(true)));
+    assert_eq!(both(json!({}), other), (some("b@example.com"), None));
+}
+
+#[test]
 fn names_lose_what_cannot_be_shown() {
     assert_eq!(shown_of(json!({"sub": "a", "name": " A\u{1b}[1m\n "})).0.as_deref(), Some("A[1m"));
     assert_eq!(shown_of(json!({"sub": "a", "name": "\u{7}"})).0, None);

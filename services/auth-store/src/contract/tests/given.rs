@@ -120,7 +120,7 @@ pub(super) fn seed(number: u8) -> Seed {
         refresh: true,
         session: session(number),
         user: user("alice"),
-        profile: Profile { name: Some("Alice".to_owned()), email: None },
+        profile: Profile { name: Some("Alice".to_owned()), ..Profile::default() },
         authenticated: Timestamp::from_millis(1),
     }
 }
@@ -131,7 +131,7 @@ pub(super) fn grant(number: u8, clock: &Clock) -> Grant {
         id: grant_id(number),
         client: client_id("client"),
         user: user("alice"),
-        profile: Profile { name: Some("Alice".to_owned()), email: None },
+        profile: Profile { name: Some("Alice".to_owned()), ..Profile::default() },
         session: session(number),
         scopes: vec!["openid".to_owned()],
         audience: vec!["https://mcp.example/mcp".to_owned()],

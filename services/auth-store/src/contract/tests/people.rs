@@ -17,7 +17,11 @@ fn subject(name: &str, of: &str) -> Subject {
 }
 
 fn profile(name: &str) -> Profile {
-    Profile { name: Some(name.to_owned()), email: Some(format!("{name}@example.com")) }
+    Profile {
+        name: Some(name.to_owned()),
+        email: Some(format!("{name}@example.com")),
+        email_verified: Some(true),
+    }
 }
 
 fn consent(client: &str, redirect_uri: &str, given: Timestamp) -> Consent {
