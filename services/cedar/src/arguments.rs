@@ -23,7 +23,11 @@ pub(crate) struct Wanted {
 /// `arg_<name>` for each scalar and `arg_<name>_present` for each object or array, of those that
 /// policies look at.
 #[derive(Debug, Default)]
-pub(crate) struct Arguments(pub(crate) Vec<(String, RestrictedExpression)>);
+pub(crate) struct Arguments {
+    pub(crate) values: Vec<(String, RestrictedExpression)>,
+    /// Names of those that are there without a scalar value: objects, arrays and null.
+    pub(crate) without_scalar: Vec<String>,
+}
 
 /// Arguments that the policies could understand otherwise than the backend does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +56,7 @@ impl Arguments {
     /// The arguments in `raw`, an object that was checked.
     pub(crate) fn read(raw: Option<&[u8]>, wanted: &Wanted) -> Result<Self, Unclear> {
         let mut found = Vec::new();
+        let mut without_scalar = Vec::new();
         let mut present = Vec::new();
         let mut seen = HashSet::new();
         for member in members(raw.unwrap_or_default()) {
@@ -61,7 +66,7 @@ impl Arguments {
                 continue;
             }
             // Some servers read names whatever their case, and the last of several.
-            let exact = wanted.all || wanted.names.contains(&*name);
+            let exact = wanted.names.contains(&*name) || wanted.all && !name.contains('\0');
             if !exact || !seen.insert(folded.into_owned()) {
                 return Err(Unclear::Twice);
             }
@@ -73,20 +78,28 @@ impl Arguments {
                 Argument::Nested => {
                     let there = RestrictedExpression::new_bool(true);
                     present.push((format!("arg_{name}_present"), there));
+                    without_scalar.push(name.into_owned());
                 }
-                Argument::Null => {}
+                Argument::Null => without_scalar.push(name.into_owned()),
                 Argument::Unclear => return Err(Unclear::Number),
             }
         }
         // What is there wins over an argument whose own name ends in `_present`.
         found.retain(|(name, _)| present.iter().all(|(there, _)| there != name));
         found.append(&mut present);
-        Ok(Self(found))
+        Ok(Self { values: found, without_scalar })
     }
 }
 
-/// A name whatever its case.
+/// The names of arguments that a policy reads as scalars only: one with another value would slip by a comparison.
+pub(crate) fn scalars_only(reads: &Reads) -> impl Iterator<Item = &str> {
+    let names = reads.attributes.iter().filter_map(|name| name.strip_prefix("arg_"));
+    names.filter(|name| !reads.attribute(&format!("arg_{name}_present")))
+}
+
+/// A name whatever its case, up to a NUL, where some servers end it.
 fn folded(name: &str) -> Cow<'_, str> {
+    let name = name.split('\0').next().unwrap_or_default();
     if name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
         Cow::Owned(name.to_lowercase())
     } else {

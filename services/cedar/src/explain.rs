@@ -78,6 +78,13 @@ impl Cedar {
                 .push("the caller or the item cannot be made a Cedar entity".to_owned());
             return explained;
         };
+        let open = view.open(self, item);
+        if let Some(name) = open.as_ref().and_then(|open| open.refused(&arguments)) {
+            explained.errors.push(format!(
+                "argument {name} has no scalar value, and a policy that reads context.arg_{name} does not read \
+                 context.arg_{name}_present"
+            ));
+        }
         let response = self.authorizer.is_authorized(&request, &self.all, &entities);
         let errors = response.diagnostics().errors();
         explained.errors.extend(

@@ -41,6 +41,13 @@ pub(crate) struct Open {
     entities: Entities,
 }
 
+impl Open {
+    /// An argument that is denied whatever the policies say of the others.
+    pub(crate) fn refused<'a>(&self, arguments: &'a Arguments) -> Option<&'a str> {
+        self.slice.refused(arguments)
+    }
+}
+
 impl Prepared {
     pub(crate) fn new(cedar: &Cedar, facts: &Facts) -> Option<Self> {
         let (mut attributes, mut claims) = (Attributes::new(), Vec::new());
@@ -118,6 +125,13 @@ impl Prepared {
         open: &Open,
         arguments: &Arguments,
     ) -> Option<Granted> {
+        if let Some(name) = open.slice.refused(arguments) {
+            tracing::debug!(
+                argument = name,
+                "denied: it has no scalar value, and a policy reads one"
+            );
+            return None;
+        }
         let more = if cedar.reads.arguments_in_entities() {
             let (request, entities) = self.request(cedar, item, arguments)?;
             open.slice.open(cedar, &request, &entities)?
@@ -136,7 +150,7 @@ impl Prepared {
         item: &Item<'_>,
         arguments: &Arguments,
     ) -> Option<(Request, Entities)> {
-        let attributes = arguments.0.iter().cloned().collect();
+        let attributes = arguments.values.iter().cloned().collect();
         let resource = cedar.model.resource(item, &cedar.reads, attributes)?;
         let entities = with(&self.entities, resource)?;
         let request = self.about(cedar, item, cedar.model.uid(item), arguments)?;
@@ -150,10 +164,10 @@ impl Prepared {
         resource: EntityUid,
         arguments: &Arguments,
     ) -> Option<Request> {
-        let context = if arguments.0.is_empty() {
+        let context = if arguments.values.is_empty() {
             self.context.clone()
         } else {
-            Context::from_pairs(self.claims.iter().chain(&arguments.0).cloned()).ok()?
+            Context::from_pairs(self.claims.iter().chain(&arguments.values).cloned()).ok()?
         };
         let action = cedar.model.action(Feature::of(item.kind)).clone();
         Request::new(self.principal.clone(), action, resource, context, None).ok()

@@ -1,16 +1,18 @@
 //! Policies that are evaluated together, and what they say.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cedar_policy::{AuthorizationError, Decision, Entities, EvaluationError, PolicySet, Request};
 
+use crate::arguments::{Arguments, scalars_only};
 use crate::cedar::Cedar;
 
 /// Scopes that a permit asks of the token, all of them.
 pub(crate) type Scopes = Arc<[Box<str>]>;
 
 /// The policies that can concern a caller and a thing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Slice {
     /// Those that look at no arguments.
     fixed: PolicySet,
@@ -18,6 +20,8 @@ pub(crate) struct Slice {
     open: PolicySet,
     /// What of the permits among these has to hold whatever the arguments are.
     possible: PolicySet,
+    /// The names of arguments that one of them reads as scalars only.
+    scalars: HashSet<String>,
 }
 
 /// The permits that hold, where nothing forbids.
@@ -32,10 +36,10 @@ pub(crate) struct Granted {
 impl Slice {
     /// Those at `places` among all.
     pub(crate) fn new(cedar: &Cedar, places: &[usize]) -> Self {
-        let mut slice =
-            Self { fixed: PolicySet::new(), open: PolicySet::new(), possible: PolicySet::new() };
+        let mut slice = Self::default();
         for rule in places.iter().filter_map(|&place| cedar.rules.get(place)) {
-            let Self { fixed, open, possible } = &mut slice;
+            let Self { fixed, open, possible, scalars } = &mut slice;
+            scalars.extend(scalars_only(&rule.reads).map(str::to_owned));
             let set = if rule.reads.arguments() { open } else { fixed };
             // Their names differ: that was found out when all were put together.
             _ = set.add(rule.policy.clone());
@@ -49,6 +53,13 @@ impl Slice {
     /// Whether arguments could matter.
     pub(crate) fn is_open(&self) -> bool {
         !self.open.is_empty()
+    }
+
+    /// The first argument without a scalar value of which a policy reads that alone: it would slip by a forbid, so it is
+    /// denied.
+    pub(crate) fn refused<'a>(&self, arguments: &'a Arguments) -> Option<&'a str> {
+        let mut names = arguments.without_scalar.iter();
+        names.find(|name| self.scalars.contains(*name)).map(String::as_str)
     }
 
     /// What those say that look at no arguments. `None` is a forbid, or an error in any.

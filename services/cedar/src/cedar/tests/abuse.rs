@@ -60,10 +60,67 @@ fn a_number_that_cedar_cannot_hold_is_not_passed_over() {
         let arguments = format!(r#"{{"amount":{amount}}}"#);
         assert_eq!(call(&cedar, &alice(), "pay", &arguments), Verdict::Denied, "{amount}");
     }
-    for amount in ["1", "1.0", "1e2", "null"] {
+    for amount in ["1", "1.0", "1e2"] {
         let arguments = format!(r#"{{"amount":{amount},"other":1e400}}"#);
         assert_eq!(call(&cedar, &alice(), "pay", &arguments), Verdict::Permitted, "{amount}");
     }
+}
+
+const FORBID_RM: &str = r#"forbid(principal, action, resource) when { context has arg_cmd && context.arg_cmd == "rm" };"#;
+
+#[test]
+fn denies_wrapped_arguments_that_policies_read() {
+    let cedar = cedar(&[EVERYTHING, FORBID_RM]);
+    for arguments in [
+        r#"{"cmd":"rm"}"#,
+        r#"{"cmd":["rm"]}"#,
+        r#"{"cmd":{"0":"rm"}}"#,
+        r#"{"cmd":{}}"#,
+        r#"{"cmd":null}"#,
+        r#"{"cmd\u0000":"rm"}"#,
+        r#"{"cmd\u0000x":"rm"}"#,
+        r#"{"CMD\u0000":"rm"}"#,
+        r#"{"cmd":"ls","cmd\u0000":"rm"}"#,
+        r#"{"cmd_present":true,"cmd":["rm"]}"#,
+    ] {
+        assert_eq!(call(&cedar, &alice(), "sh", arguments), Verdict::Denied, "{arguments}");
+    }
+    for arguments in [r#"{"cmd":"ls"}"#, "{}", r#"{"other":["rm"],"other\u0000":null}"#] {
+        assert_eq!(call(&cedar, &alice(), "sh", arguments), Verdict::Permitted, "{arguments}");
+    }
+}
+
+#[test]
+fn leaves_wrapped_arguments_to_policies_that_read_presence() {
+    let both = r#"forbid(principal, action, resource)
+        when { context has arg_cmd_present && context.arg_cmd_present && resource.name == "sh" }
+        when { !(context has arg_cmd) || context.arg_cmd != "ls" };"#;
+    let cedar = cedar(&[EVERYTHING, both]);
+    assert_eq!(call(&cedar, &alice(), "sh", r#"{"cmd":["rm"]}"#), Verdict::Denied);
+    assert_eq!(call(&cedar, &alice(), "other", r#"{"cmd":["rm"]}"#), Verdict::Permitted);
+    assert_eq!(call(&cedar, &alice(), "sh", r#"{"cmd":null}"#), Verdict::Permitted);
+    // Another policy that compares it is no less slipped by.
+    let cedar = self::cedar(&[EVERYTHING, both, FORBID_RM]);
+    assert_eq!(call(&cedar, &alice(), "other", r#"{"cmd":["rm"]}"#), Verdict::Denied);
+}
+
+#[test]
+fn denies_wrapped_arguments_only_where_policies_concern_the_tool() {
+    let of_sh = r#"forbid(principal, action, resource == Tool::"sh") when { context has arg_cmd && context.arg_cmd == "rm" };"#;
+    let of_cp = r#"forbid(principal, action, resource == Tool::"cp") when { context has arg_to && context.arg_to == "/" };"#;
+    let cedar = cedar(&[EVERYTHING, of_sh, of_cp]);
+    assert_eq!(call(&cedar, &alice(), "sh", r#"{"cmd":["rm"]}"#), Verdict::Denied);
+    assert_eq!(call(&cedar, &alice(), "cp", r#"{"cmd":["rm"]}"#), Verdict::Permitted);
+    assert_eq!(call(&cedar, &alice(), "cp", r#"{"to":["/"]}"#), Verdict::Denied);
+}
+
+#[test]
+fn denies_wrapped_arguments_read_of_the_resource() {
+    let cedar = cedar(&[
+        r#"permit(principal, action, resource) unless { resource has arg_cmd && resource.arg_cmd == "rm" };"#,
+    ]);
+    assert_eq!(call(&cedar, &alice(), "sh", r#"{"cmd":["rm"]}"#), Verdict::Denied);
+    assert_eq!(call(&cedar, &alice(), "sh", r#"{"cmd":"ls"}"#), Verdict::Permitted);
 }
 
 #[test]
@@ -108,10 +165,15 @@ fn a_policy_on_the_whole_context_sees_all_arguments_or_none_is_permitted() {
 
 #[test]
 fn deeply_nested_arguments_are_only_there() {
-    let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
+    let there = "forbid(principal, action, resource) when { context has arg_there_present };";
+    let cedar = cedar(&[EVERYTHING, FORBID_LARGE, there]);
     let nested = format!("{}1{}", r#"{"a":"#.repeat(50), "}".repeat(50));
-    let arguments = format!(r#"{{"amount":{nested}}}"#);
-    assert_eq!(call(&cedar, &alice(), "pay", &arguments), Verdict::Permitted);
+    for (name, verdict) in
+        [("other", Verdict::Permitted), ("there", Verdict::Denied), ("amount", Verdict::Denied)]
+    {
+        let arguments = format!(r#"{{"{name}":{nested}}}"#);
+        assert_eq!(call(&cedar, &alice(), "pay", &arguments), verdict, "{name}");
+    }
 }
 
 #[test]

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
+use crate::arguments::scalars_only;
 use crate::model::{Attributes, Feature, with};
+use crate::rules::Rule;
 use crate::value;
 
 const POLICIES: [&str; 28] = [
@@ -106,10 +108,10 @@ fn plainly(cedar: &Cedar, who: &Identity, item: &Item<'_>, arguments: &str) -> (
     let arguments = Arguments::read(Some(arguments.as_bytes()), &Wanted::of(&everything)).unwrap();
     let (model, principal) = (&cedar.model, cedar.model.client(subject.name));
     let caller = model.principal(principal.clone(), claims.clone(), groups.into_iter()).unwrap();
-    let attributes = arguments.0.iter().cloned().collect();
+    let attributes = arguments.values.iter().cloned().collect();
     let thing = model.resource(item, &everything, attributes).unwrap();
     let entities = with(&with(&model.statics, caller).unwrap(), thing).unwrap();
-    let context = Context::from_pairs(claims.into_iter().chain(arguments.0)).unwrap();
+    let context = Context::from_pairs(claims.into_iter().chain(arguments.values)).unwrap();
     let action = model.action(Feature::of(item.kind)).clone();
     let request = Request::new(principal, action, model.uid(item), context, None).unwrap();
     (request, entities)
@@ -145,7 +147,14 @@ proptest! {
             let clean = response.diagnostics().errors().next().is_none();
             let expected = clean && response.decision() == Decision::Allow;
             let permitted = !matches!(verdict, Verdict::Hidden | Verdict::Denied);
-            prop_assert_eq!(permitted, expected, "{:?} {:?}", &item, arguments);
+            // Denied beyond what Cedar says, where one of the policies could be slipped by.
+            let is_wrapped = arguments.contains("[1]") || arguments.contains("null");
+            let read = |rule: &Rule| scalars_only(&rule.reads).any(|name| name == "k");
+            if is_wrapped && cedar.rules.iter().any(read) {
+                prop_assert!(!permitted || expected, "{:?} {:?}", &item, arguments);
+            } else {
+                prop_assert_eq!(permitted, expected, "{:?} {:?}", &item, arguments);
+            }
             prop_assert!(visible || !expected, "permitted but not shown: {:?}", &item);
             prop_assert_eq!(verdict == Verdict::Hidden, !visible);
         }
