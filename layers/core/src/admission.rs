@@ -7,6 +7,7 @@ use std::sync::Arc;
 use http::StatusCode;
 use vmcp_wire::quote;
 
+use crate::dot_segments::has_dot_segments;
 use crate::{Generation, Rejection, code};
 
 /// What the caller of one request may see and do. Authorization puts it into the request's extensions;
@@ -15,6 +16,8 @@ use crate::{Generation, Rejection, code};
 /// Whoever lists shows what is [`visible`](Admission::visible); whoever routes asks
 /// [`admit`](Admission::admit) with the very bytes that will go out. A name that is not visible is
 /// answered exactly like one that does not exist.
+///
+/// A URI with dot segments, plain or encoded, is never visible: its server may read it as another one than policies do.
 #[derive(Clone)]
 pub struct Admission(Arc<dyn Admit>);
 
@@ -105,12 +108,15 @@ impl Admission {
     /// Whether the caller may know of `item`.
     #[must_use]
     pub fn visible(&self, item: &Item<'_>) -> bool {
-        self.0.visible(item)
+        !item.is_ambiguous() && self.0.visible(item)
     }
 
     /// Whether the caller may use `item` with `arguments`.
     #[must_use]
     pub fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
+        if item.is_ambiguous() {
+            return Verdict::Hidden;
+        }
         self.0.admit(item, arguments)
     }
 
@@ -118,6 +124,14 @@ impl Admission {
     #[must_use]
     pub fn view(&self) -> ViewKey {
         self.0.view()
+    }
+}
+
+impl Item<'_> {
+    /// Whether its server may take it for something else than its name says.
+    fn is_ambiguous(&self) -> bool {
+        matches!(self.kind, ItemKind::Resource | ItemKind::ResourceTemplate)
+            && has_dot_segments(self.name)
     }
 }
 

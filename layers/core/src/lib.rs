@@ -8,6 +8,7 @@ mod claims;
 mod clock;
 mod credential;
 mod digest;
+mod dot_segments;
 mod ending;
 mod error;
 mod flight;

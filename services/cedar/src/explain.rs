@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cedar_policy::{AuthorizationError, Effect};
-use vmcp_core::{Admission, Admit, Identity, Item, Verdict};
+use vmcp_core::{Admission, Identity, Item, Verdict};
 
 use crate::arguments::Arguments;
 use crate::cedar::{Caller, Cedar};
@@ -61,7 +61,8 @@ impl Cedar {
         arguments: Option<&[u8]>,
     ) -> Explanation {
         let view = self.seen(identity);
-        let caller = Caller::new(self, Arc::clone(&view), identity);
+        // Also what is refused before a decision.
+        let caller = Admission::new(Caller::new(self, Arc::clone(&view), identity));
         let (visible, verdict) = (caller.visible(item), caller.admit(item, arguments));
         let mut explained =
             Explanation { visible, verdict, deciding: Vec::new(), errors: Vec::new() };

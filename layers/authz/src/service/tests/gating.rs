@@ -179,3 +179,33 @@ async fn a_tool_of_which_nothing_is_known_counts_as_the_worst() {
     assert_eq!(ask(&harmless, call(), passed).await.0, 200);
     assert_eq!(ask(&harmless, request("tools/call", r#"{"name":"d"}"#), passed).await.0, 400);
 }
+
+#[tokio::test]
+async fn refuses_dot_segments_before_policies_decide() {
+    let everything =
+        AuthorizeLayer::new(|_: &Identity, _: &Item<'_>, _: Purpose<'_>| Verdict::Permitted);
+    let send = async |method: &str, params: String| {
+        let json = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
+        ask(&everything, message(&json, Generation::Stateless), passed).await.0
+    };
+    for (uri, status) in [
+        ("file:///public/a.txt", 200),
+        ("file:///public/../secret", 400),
+        ("file:///public/%2e%2E/secret", 400),
+        ("file:///public/..%2fsecret", 400),
+    ] {
+        for method in ["resources/read", "resources/subscribe", "resources/unsubscribe"] {
+            assert_eq!(
+                send(method, format!(r#"{{"uri":"{uri}"}}"#)).await,
+                status,
+                "{method} {uri}"
+            );
+        }
+        let listen = format!(r#"{{"notifications":{{"resourceSubscriptions":["{uri}"]}}}}"#);
+        assert_eq!(send("subscriptions/listen", listen).await, status, "{uri}");
+        let complete = format!(r#"{{"ref":{{"type":"ref/resource","uri":"{uri}"}}}}"#);
+        assert_eq!(send("completion/complete", complete).await, status, "{uri}");
+    }
+    // Names of tools and prompts are not resolved.
+    assert_eq!(send("tools/call", r#"{"name":"..","arguments":{}}"#.into()).await, 200);
+}

@@ -66,6 +66,24 @@ fn a_number_that_cedar_cannot_hold_is_not_passed_over() {
     }
 }
 
+#[test]
+fn hides_uris_with_dot_segments() {
+    let cedar = cedar(&[
+        r#"permit(principal, action, resource) when { resource has uri && resource.uri like "file:///public/*" };"#,
+    ]);
+    let admission = admission(&cedar, &alice());
+    let verdict = |uri| {
+        let item = Item { kind: ItemKind::Resource, name: uri, hints: Hints::default() };
+        (admission.visible(&item), admission.admit(&item, None))
+    };
+    assert_eq!(verdict("file:///public/a"), (true, Verdict::Permitted));
+    for uri in
+        ["file:///public/../secret", "file:///public/%2e%2e/secret", "file:///public/%252e./x"]
+    {
+        assert_eq!(verdict(uri), (false, Verdict::Hidden), "{uri}");
+    }
+}
+
 const FORBID_RM: &str = r#"forbid(principal, action, resource) when { context has arg_cmd && context.arg_cmd == "rm" };"#;
 
 #[test]

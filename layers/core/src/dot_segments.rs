@@ -1,0 +1,108 @@
+//! Segments of a URI that servers resolve away.
+
+/// How often a URI is decoded: some servers do so twice.
+const MAX_DECODINGS: usize = 3;
+
+/// Whether a URI has a segment `.` or `..`, plain or percent-encoded, with `/` or `\`, encoded or not, around it.
+///
+/// A server may resolve it (RFC 3986 section 5.2.4), and then reads something else than a policy judged by the text.
+pub(crate) fn has_dot_segments(uri: &str) -> bool {
+    // Most URIs are decided here or at the first look.
+    if !uri.bytes().any(|byte| byte == b'.' || byte == b'%') {
+        return false;
+    }
+    if has_plain(uri.as_bytes()) {
+        return true;
+    }
+    let mut decoded = uri.as_bytes().to_vec();
+    for _ in 0..MAX_DECODINGS {
+        if !decode(&mut decoded) {
+            return false;
+        }
+        if has_plain(&decoded) {
+            return true;
+        }
+    }
+    // Encoded more often than any server has reason to decode.
+    decode(&mut decoded)
+}
+
+fn has_plain(uri: &[u8]) -> bool {
+    // The query too: servers have paths there. `;` begins parameters of a segment, which some servers cut off.
+    let segments = uri.split(|byte| b"/\\?#&=:".contains(byte));
+    segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default()).any(
+        |segment| {
+            // Some servers pass over what they trim.
+            let segment = segment.trim_ascii();
+            segment == b"." || segment == b".."
+        },
+    )
+}
+
+/// Decodes once, in place. Whether anything was encoded.
+fn decode(text: &mut Vec<u8>) -> bool {
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let (mut from, mut decoded) = (0, Vec::with_capacity(text.len()));
+    while let Some(&byte) = text.get(from) {
+        let pair = digit(text.get(from + 1)).zip(digit(text.get(from + 2)));
+        match pair.filter(|_| byte == b'%') {
+            Some((high, low)) => {
+                decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
+                from += 3;
+            }
+            None => {
+                decoded.push(byte);
+                from += 1;
+            }
+        }
+    }
+    let was_encoded = decoded.len() < text.len();
+    *text = decoded;
+    was_encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_dot_segments_however_they_are_written() {
+        for uri in [
+            "file:///public/../secret",
+            "file:///public/./x",
+            "file:///public/..",
+            "file:..",
+            "../x",
+            "file:///public/%2e%2e/secret",
+            "file:///public/.%2E/secret",
+            "file:///public/%2e/x",
+            "file:///public%2f..%2fsecret",
+            "file:///public/..%5csecret",
+            "file:///public\\..\\secret",
+            "file:///public/%252e%252e/secret",
+            "file:///public/%25252e./secret",
+            "file:///public/..;x=1/secret",
+            "file:///public/..%3b/secret",
+            "file:///public/%20../secret",
+            "db://x?path=public/../secret",
+            "db://x?path=..",
+            "x://a/%2525252e%2525252e/b",
+        ] {
+            assert!(has_dot_segments(uri), "{uri}");
+        }
+        for uri in [
+            "file:///public/a.txt",
+            "file:///public/.hidden",
+            "file:///public/...",
+            "file:///public/a..b",
+            "file:///public/%2ehidden",
+            "https://example.com/v1.2/x?y=1.5",
+            "note://100%",
+            "note://a%20b%zz",
+            "ui://a/b",
+            "",
+        ] {
+            assert!(!has_dot_segments(uri), "{uri}");
+        }
+    }
+}
