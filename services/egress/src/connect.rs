@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use rustls::CertificateError;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpStream, lookup_host},
@@ -14,6 +15,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 use url::Host;
+use vmcp_core::BoxError;
 
 use crate::{
     AddressPolicy, ConnectCause, Error, Origin, Settings, Versions,
@@ -42,7 +44,11 @@ pub(crate) async fn connect(
     let tcp = tcp(origin, policy, settings).await?;
     let Some(trust) = trust else { return Ok(Stream::plain(tcp)) };
 
-    let failed = |source| Error::Tls { origin: origin.clone(), source };
+    let has_leaf = trust.holds_leaf();
+    let failed = |source: BoxError| {
+        let source = if origin.is_hidden() { without_names(source) } else { source };
+        Error::Tls { origin: origin.clone(), source, has_leaf }
+    };
     let mut config = trust.config(shared).await.map_err(failed)?;
     if versions == Versions::Http2 {
         Arc::make_mut(&mut config).alpn_protocols.retain(|protocol| protocol == tls::HTTP2);
@@ -52,6 +58,23 @@ pub(crate) async fn connect(
         Ok(Ok(stream)) => Ok(Stream::tls(stream)),
         Ok(Err(error)) => Err(failed(error.into())),
         Err(_elapsed) => Err(Error::ConnectTimeout { origin: origin.clone() }),
+    }
+}
+
+/// The error without the names that a certificate was checked against.
+fn without_names(error: BoxError) -> BoxError {
+    let named = |error: &rustls::Error| {
+        matches!(
+            error,
+            rustls::Error::InvalidCertificate(CertificateError::NotValidForNameContext { .. })
+        )
+    };
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    match inner.and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(found) if named(found) => {
+            rustls::Error::InvalidCertificate(CertificateError::NotValidForName).into()
+        }
+        _ => error,
     }
 }
 

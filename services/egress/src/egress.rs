@@ -35,6 +35,8 @@ pub struct Target {
     pub addresses: AddressPolicy,
     /// Which versions of HTTP are spoken.
     pub versions: Versions,
+    /// What messages call the backend's origin; `None` shows the origin itself.
+    pub shown_origin: Option<Arc<str>>,
 }
 
 /// Which versions of HTTP a client speaks.
@@ -94,8 +96,11 @@ impl Egress {
     /// The URL isn't `http` or `https`, has no host or has user info, or the CA bundle can't be
     /// used. Messages about the bundle name the file.
     pub fn client(&self, url: &Url, target: Target) -> Result<Client, ConfigError> {
-        let Target { ca_bundle, addresses, versions } = target;
-        let origin = Origin::of(url)?;
+        let Target { ca_bundle, addresses, versions, shown_origin } = target;
+        let mut origin = Origin::of(url)?;
+        if let Some(label) = shown_origin {
+            origin = origin.shown_as(label);
+        }
         // Read also where it isn't used: a mistake in it must not wait for the day the URL becomes
         // `https`.
         let trust = Trust::new(ca_bundle.as_deref())?;
@@ -155,7 +160,13 @@ impl Target {
     }
 
     fn reaching(addresses: AddressPolicy) -> Self {
-        Self { ca_bundle: None, addresses, versions: Versions::default() }
+        Self { ca_bundle: None, addresses, versions: Versions::default(), shown_origin: None }
+    }
+
+    /// Calls the origin `label` in messages: for URLs whose host may be a secret.
+    #[must_use]
+    pub fn with_shown_origin(self, label: impl Into<Arc<str>>) -> Self {
+        Self { shown_origin: Some(label.into()), ..self }
     }
 
     /// Speaks these versions of HTTP.

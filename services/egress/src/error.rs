@@ -77,13 +77,15 @@ pub enum Error {
         reason: &'static str,
     },
     /// The TLS handshake failed.
-    #[error("the TLS handshake with {origin} failed: {source}{}", remedy(source))]
+    #[error("the TLS handshake with {origin} failed: {source}{}", remedy(source, *.has_leaf))]
     Tls {
         /// Where the request was to go.
         origin: Origin,
         /// What was wrong: the certificate, the protocol version, or the peer is no TLS server.
         #[source]
         source: BoxError,
+        /// Whether the CA bundle holds a certificate that cannot sign others.
+        has_leaf: bool,
     },
     /// The request was given to a client of another origin. A mistake of the caller.
     #[error("this client sends to {origin} only")]
@@ -94,7 +96,7 @@ pub enum Error {
 }
 
 /// What to change after a failed handshake, where its cause tells.
-fn remedy(source: &BoxError) -> &'static str {
+fn remedy(source: &BoxError, has_leaf: bool) -> &'static str {
     let rustls_error = |error: &io::Error| {
         error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).cloned()
     };
@@ -105,6 +107,10 @@ fn remedy(source: &BoxError) -> &'static str {
             ": the server answers without TLS, plain HTTP on an https URL; use http:// in the URL"
         }
         Some(rustls::Error::InvalidCertificate(error)) => match error {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature if has_leaf => {
+                ": the CA bundle holds an end-entity certificate, which signs no other; put the certificate of the \
+                 authority that has signed the server's into it"
+            }
             // An authority of the same name with another key signs badly.
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 ": no trusted authority has signed the certificate; configure a CA bundle with the certificate of \
@@ -115,6 +121,11 @@ fn remedy(source: &BoxError) -> &'static str {
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 ": use a host name in the URL that the certificate is for"
+            }
+            // What the library has no variant for: a server that shows the certificate of an authority as its own.
+            CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
+                ": the server uses the certificate of an authority as its own; give it a certificate that an authority \
+                 has signed"
             }
             _ => "",
         },

@@ -222,9 +222,10 @@ impl Shared {
             clients.push(client.clone());
             return Ok(client);
         }
-        let url = Url::parse(&origin.to_string()).map_err(|_| FetchError::Malformed)?;
+        let url = Url::parse(&origin.url()).map_err(|_| FetchError::Malformed)?;
         let FetchPolicy { ca_bundle, versions, .. } = &self.policy;
-        let target = Target { ca_bundle: ca_bundle.clone(), addresses, versions: *versions };
+        let ca_bundle = ca_bundle.clone();
+        let target = Target { ca_bundle, addresses, versions: *versions, shown_origin: None };
         let client = self.egress.client(&url, target)?.with_max_body(self.policy.max_body as u64);
         if clients.len() == MAX_ORIGINS {
             clients.remove(0);

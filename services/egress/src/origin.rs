@@ -1,18 +1,25 @@
 //! Where a client connects: scheme, host and port (RFC 6454), and nothing else of a URL.
 
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
 use http::{HeaderValue, Uri, header::InvalidHeaderValue};
 use url::{Host, Url};
 
 use crate::ConfigError;
 
-/// Scheme, host and port of a URL. Its `Display` never shows user info, path or query.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// Scheme, host and port of a URL. Its `Display` never shows user info, path or query, and with
+/// [`shown_as`](Self::shown_as) nothing of the URL.
+#[derive(Clone)]
 pub struct Origin {
     secure: bool,
     host: Host,
     port: u16,
+    /// Text for messages in place of the origin. No part of its identity.
+    label: Option<Arc<str>>,
 }
 
 impl Origin {
@@ -33,7 +40,18 @@ impl Origin {
         }
         let host = url.host().ok_or(ConfigError::NoHost)?.to_owned();
         let port = url.port_or_known_default().ok_or(ConfigError::NoHost)?;
-        Ok(Self { secure, host, port })
+        Ok(Self { secure, host, port, label: None })
+    }
+
+    /// The same origin, which messages call `label`: for one whose host may be a secret.
+    #[must_use]
+    pub fn shown_as(self, label: impl Into<Arc<str>>) -> Self {
+        Self { label: Some(label.into()), ..self }
+    }
+
+    /// Whether messages must not show the origin itself.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.label.is_some()
     }
 
     /// Whether connections to it use TLS.
@@ -54,6 +72,12 @@ impl Origin {
         self.port
     }
 
+    /// The URL of the origin itself, which is not for messages.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority())
+    }
+
     pub(crate) fn authority(&self) -> Authority<'_> {
         Authority(self)
     }
@@ -70,8 +94,23 @@ impl Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.secure { "https" } else { "http" };
-        write!(f, "{scheme}://{}", self.authority())
+        f.write_str(self.label.as_deref().unwrap_or(&self.url()))
+    }
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { secure, host, port, label: _ } = self;
+        (*secure, host, *port) == (other.secure, &other.host, other.port)
+    }
+}
+
+impl Eq for Origin {}
+
+impl Hash for Origin {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { secure, host, port, label: _ } = self;
+        (secure, host, port).hash(state);
     }
 }
 
@@ -86,7 +125,7 @@ pub(crate) struct Authority<'a>(&'a Origin);
 
 impl fmt::Display for Authority<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Origin { secure, host, port } = self.0;
+        let Origin { secure, host, port, label: _ } = self.0;
         if *port == if *secure { 443 } else { 80 } {
             write!(f, "{host}")
         } else {

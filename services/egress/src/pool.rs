@@ -168,7 +168,7 @@ impl Pool {
         let chosen = stream.speaks_http2();
         if *versions == Versions::Http2 && trust.is_some() && !chosen {
             let source = "the server does not choose HTTP/2".into();
-            return Err(Error::Tls { origin: origin.clone(), source });
+            return Err(Error::Tls { origin: origin.clone(), source, has_leaf: false });
         }
         if *versions == Versions::Negotiated && !chosen {
             self.one_by_one.store(true, Ordering::Relaxed);

@@ -173,13 +173,18 @@ fn destination<B>(
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND | StatusCode::SEE_OTHER => false,
         _ => return Ok(None),
     };
-    let refuse = |to, reason| Err(Error::Redirected { to, reason });
+    // Of a hidden origin another one tells too much: most redirects lead to the same host.
+    let refuse = |to: Option<Origin>, reason| {
+        Err(Error::Redirected { to: to.filter(|_| !origin.is_hidden()), reason })
+    };
     let path = asked.path_and_query().map_or("/", |path| path.as_str());
     let target = response
         .headers()
         .get(header::LOCATION)
         .and_then(|location| location.to_str().ok())
-        .and_then(|location| Url::parse(&format!("{origin}{path}")).ok()?.join(location).ok());
+        .and_then(|location| {
+            Url::parse(&format!("{}{path}", origin.url())).ok()?.join(location).ok()
+        });
     let Some(target) = target else {
         return refuse(None, "it has no valid Location");
     };

@@ -11,6 +11,7 @@ use rustls::{
 use tokio::sync::OnceCell;
 use url::Host;
 use vmcp_core::BoxError;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer};
 
 use crate::{ConfigError, egress::Shared};
 
@@ -41,6 +42,12 @@ impl Trust {
         Ok(Self { bundle, config: OnceCell::new() })
     }
 
+    /// Whether the bundle holds a certificate that is neither an authority's nor signed by itself: none that a server
+    /// shows is signed by it. Read after a failure alone.
+    pub(crate) fn holds_leaf(&self) -> bool {
+        self.bundle.iter().any(is_leaf)
+    }
+
     pub(crate) async fn config(&self, shared: &Shared) -> Result<Arc<ClientConfig>, BoxError> {
         let roots = &shared.roots;
         let cell = if self.bundle.is_empty() { &roots.plain } else { &self.config };
@@ -60,6 +67,11 @@ pub(crate) fn server_name(host: &Host) -> Result<ServerName<'static>, InvalidDns
         Host::Ipv4(v4) => Ok(ServerName::from(IpAddr::from(*v4))),
         Host::Ipv6(v6) => Ok(ServerName::from(IpAddr::from(*v6))),
     }
+}
+
+fn is_leaf(certificate: &CertificateDer<'_>) -> bool {
+    X509Certificate::from_der(certificate)
+        .is_ok_and(|(_, it)| !it.is_ca() && it.subject() != it.issuer())
 }
 
 async fn load_system_roots() -> Result<RootCertStore, BoxError> {

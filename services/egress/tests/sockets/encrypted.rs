@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Version};
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{body::Frame, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use rustls::{
     ALL_VERSIONS, ServerConfig, SupportedProtocolVersion, pki_types::PrivateKeyDer, version::TLS12,
 };
@@ -213,6 +213,55 @@ async fn failed_handshakes_say_what_to_change() {
     let client = Egress::default().client(&url, Target::allowing_private_addresses()).unwrap();
     let error = exchange(&client, "a").await.unwrap_err().to_string();
     assert!(error.contains("plain HTTP on an https URL"), "{error}");
+}
+
+#[tokio::test]
+async fn names_end_entity_certificates_in_bundles() {
+    let authority = Authority::new("leaf");
+    let server = authority.serve("localhost", BOTH).await;
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "server");
+    let leaf = params.signed_by(&KeyPair::generate().unwrap(), &authority.issuer).unwrap();
+    let bundle = authority.file.with_extension("leaf.crt");
+    std::fs::write(&bundle, leaf.pem()).unwrap();
+    let target = Target::allowing_private_addresses().with_ca_bundle(&bundle);
+    let client = Egress::default().client(&server.url, target).unwrap();
+    let error = exchange(&client, "a").await.unwrap_err().to_string();
+    assert!(error.contains("the CA bundle holds an end-entity certificate"), "{error}");
+
+    // Beside its authority's, it does no harm.
+    std::fs::write(&bundle, leaf.pem() + &authority.issuer.pem()).unwrap();
+    let target = Target::allowing_private_addresses().with_ca_bundle(&bundle);
+    let client = Egress::default().client(&server.url, target).unwrap();
+    exchange(&client, "a").await.unwrap();
+    std::fs::remove_file(bundle).unwrap();
+}
+
+#[tokio::test]
+async fn hidden_origins_show_in_no_error() {
+    let authority = Authority::new("hidden");
+    let hidden = || authority.target().with_shown_origin("https://${HOST}");
+    let shows = |error: Error, host: &str| {
+        let mut text = format!("{error} {error:?}");
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            text = format!("{text} {cause} {cause:?}");
+            source = cause.source();
+        }
+        assert!(text.contains("${HOST}") && !text.contains(host), "{text}");
+    };
+    // A certificate for another name, nobody who listens, and no such name.
+    let server = authority.serve("elsewhere.test", BOTH).await;
+    let port = server.url.port().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    for (url, host) in [
+        (format!("https://localhost:{port}/"), "localhost"),
+        (format!("https://localhost:{free}/"), "localhost"),
+        ("https://canary.invalid/".to_owned(), "canary"),
+    ] {
+        let client = Egress::default().client(&Url::parse(&url).unwrap(), hidden()).unwrap();
+        shows(exchange(&client, "a").await.unwrap_err(), host);
+    }
 }
 
 #[tokio::test]

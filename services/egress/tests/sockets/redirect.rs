@@ -138,3 +138,23 @@ async fn follows_around_a_real_client_on_one_connection() {
     assert_eq!(server.connections(), 1);
     assert_eq!(server.requests().len(), 4);
 }
+
+#[tokio::test]
+async fn redirects_of_hidden_origins_name_no_host() {
+    let inner = service_fn(|request: Request<Full<Bytes>>| async move {
+        let mut response = Response::new(());
+        let next = match request.uri().path() {
+            "/mcp" => "/next",
+            "/next" => "https://canary.test/mcp",
+            path => panic!("{path}"),
+        };
+        *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+        response.headers_mut().insert(header::LOCATION, next.parse().unwrap());
+        Ok::<_, BoxError>(response)
+    });
+    let origin = Origin::of(&Url::parse("http://canary.test").unwrap()).unwrap();
+    let layer = RedirectLayer::new(origin.shown_as("http://${HOST}"));
+    let error = layer.layer(inner).oneshot(post("body")).await.unwrap_err();
+    let text = format!("{error} {error:?}");
+    assert!(text.contains("leads to another origin") && !text.contains("canary"), "{text}");
+}
