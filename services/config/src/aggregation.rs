@@ -284,6 +284,10 @@ impl fmt::Display for PrefixFormat {
 }
 
 impl Shape for PrefixFormat {
+    fn is_free_text() -> bool {
+        true
+    }
+
     fn read(node: &Node, cx: &mut Context) -> Option<Self> {
         let text = crate::shape::values::text(node, false, cx)?;
         if !patterns::PREFIX_FORMAT.matches(text) {

@@ -48,7 +48,13 @@ pub trait Shape: Serialize + JsonSchema + Sized {
         false
     }
 
-    /// Whether `""` says the same as leaving the key out.
+    /// Whether it is any text, rather than a word, number or address in text: then `""` says the same as leaving the key
+    /// out where the field has a default.
+    fn is_free_text() -> bool {
+        false
+    }
+
+    /// Whether `""` says the same as leaving the key out, also without a default.
     fn empty_is_absent() -> bool {
         false
     }

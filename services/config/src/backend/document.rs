@@ -101,6 +101,33 @@ impl BackendUrl {
         }
     }
 
+    /// The origin with its placeholders, where one is in it: its value may be a secret, and is not for messages.
+    #[must_use]
+    pub fn hidden_origin(&self) -> Option<&str> {
+        let Self::Template(template) = self else { return None };
+        let source = template.source();
+        let (mut depth, mut slashes, mut has_variable) = (false, 0, false);
+        let mut end = source.len();
+        for (at, c) in source.char_indices() {
+            match c {
+                '{' if source[..at].ends_with('$') && !depth => {
+                    (depth, has_variable) = (true, true);
+                }
+                '}' => depth = false,
+                _ if depth => {}
+                '/' => slashes += 1,
+                _ => {}
+            }
+            // The third one begins the path, unless a variable holds the scheme too.
+            let begins_path = slashes == if source.starts_with("${") { 1 } else { 3 };
+            if begins_path || (!depth && matches!(c, '?' | '#')) {
+                end = at;
+                break;
+            }
+        }
+        has_variable.then(|| &source[..end])
+    }
+
     /// The URL as the document has it, with its placeholders.
     #[must_use]
     pub fn as_str(&self) -> &str {

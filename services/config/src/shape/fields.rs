@@ -48,7 +48,7 @@ impl<'a> Fields<'a> {
     ) -> Option<T> {
         let key = camel(field);
         let given = self.node.get(&key);
-        if T::empty_is_absent() && given.and_then(Node::text) == Some("") {
+        if empty_is_absent(default.as_ref()) && given.and_then(Node::text) == Some("") {
             self.blank.push(key.clone());
             self.known.push(key);
             return default.or_else(T::absent);
@@ -113,6 +113,11 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Whether `""` says the same as leaving the key out: for text that may be left out.
+fn empty_is_absent<T: Shape>(default: Option<&T>) -> bool {
+    T::empty_is_absent() || (T::is_free_text() && default.is_some())
+}
+
 /// Reads a value that keeps to its limits.
 fn limited<T: Shape>(value: &Node, limits: &[Limit], cx: &mut Context) -> Option<T> {
     let range = limits.iter().find_map(|limit| match limit {
@@ -156,7 +161,7 @@ impl ObjectSchema {
         }
         // Plain text takes `""` anyway.
         let is_plain = object.len() == 1 && object.get("type") == Some(&json!("string"));
-        if T::empty_is_absent() && !is_plain {
+        if empty_is_absent(default.as_ref()) && !is_plain {
             let inner = Value::Object(std::mem::take(object));
             object.insert("anyOf".to_owned(), json!([inner, { "const": "" }]));
         }

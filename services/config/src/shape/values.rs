@@ -110,6 +110,10 @@ impl Shape for String {
         text(node, false, cx).map(ToOwned::to_owned)
     }
 
+    fn is_free_text() -> bool {
+        true
+    }
+
     fn is_text() -> bool {
         true
     }

@@ -32,8 +32,7 @@ fn the_prefix_replaces_every_workload_placeholder_and_nothing_else() {
         let ConflictResolution::Prefix { format } = resolution(&text) else { panic!("prefix") };
         assert_eq!(format.prefix("a"), prefix);
     }
-    for bad in ["", "{tool}_", "{workload", "workload}", "{}", "{{workload}}", "{Workload}_", "a b"]
-    {
+    for bad in ["{tool}_", "{workload", "workload}", "{}", "{{workload}}", "{Workload}_", "a b"] {
         one(
             &format!("aggregation: {{conflictResolutionConfig: {{prefixFormat: '{bad}'}}}}\n"),
             "aggregation.conflictResolutionConfig.prefixFormat",

@@ -351,6 +351,9 @@ fn empty_optional_text_is_left_out() {
         "operational: {logLevel: ''}\naudit: {logFile: '', component: ''}\n",
         "telemetry: {endpoint: '', caCertPath: '', serviceName: '', serviceVersion: ''}\n",
         "sessionStorage: {provider: memory, address: '', keyPrefix: ''}\n",
+        "aggregation: {conflictResolutionConfig: {prefixFormat: ''}}\n",
+        "outgoingAuth: {source: inline, default: {type: aws_sts, awsSts: {region: eu-west-1, fallbackRoleArn: \
+         'arn:aws:iam::123456789012:role/a', roleClaim: '', service: '', sessionNameClaim: ''}}}\n",
     ] {
         let file = crate::support::file(more);
         let written = file.to_yaml().unwrap();
