@@ -84,7 +84,7 @@ fn imports_servers_without_their_secrets() {
         (
             &claude,
             "4",
-            "4 of 4 servers taken over; start 1 with the command in the comments; then set MCP_KEY_X_KEY, MCP_KEY_X_ORG",
+            "4 of 4 servers taken over; start 1 with the command in the comments; then set MCP_KEY_X_KEY; then check",
         ),
         (&code, "1", "1 of 1 servers taken over; start 1"),
     ] {
@@ -97,7 +97,7 @@ fn imports_servers_without_their_secrets() {
         assert!(text.contains("create_proxy"), "{text}");
         let validated = vmcp_with(
             &["validate", "-c", &imported, "-o", "json"],
-            &[("MCP_KEY_X_KEY", "hunter2"), ("MCP_KEY_X_ORG", "a")],
+            &[("MCP_KEY_X_KEY", "hunter2")],
         );
         assert_eq!(validated.code, 0, "{validated:?}");
         let json: serde_json::Value = serde_json::from_str(&validated.out).unwrap();

@@ -20,6 +20,8 @@ pub(super) struct ClientFile {
     pub(super) servers: Vec<ClientServer>,
     /// The descriptions of VS Code's inputs, by the variables that stand in for them.
     pub(super) inputs: BTreeMap<String, String>,
+    /// The ids of those inputs that no server reads.
+    pub(super) unused_inputs: Vec<String>,
 }
 
 /// The keys that lead to servers: Claude, Cursor, Windsurf, Gemini; VS Code; VS Code's settings; Zed; Codex.
@@ -63,7 +65,8 @@ impl ClientFile {
                 .to_owned());
         }
         let folders = Folders::of(&path);
-        Ok(Self { path, folders, servers, inputs: inputs(&document) })
+        let unused_inputs = unused_inputs(&document);
+        Ok(Self { path, folders, servers, inputs: inputs(&document), unused_inputs })
     }
 }
 
@@ -113,9 +116,24 @@ fn lists(settings: &Value, key: &str, name: &str) -> bool {
     list.is_some_and(|list| list.iter().any(|value| value == name))
 }
 
-fn inputs(document: &Value) -> BTreeMap<String, String> {
+/// The inputs of VS Code.
+fn each_input(document: &Value) -> impl Iterator<Item = &Value> {
     let inputs = document.get("inputs").or_else(|| document.pointer("/mcp/inputs"));
-    let inputs = inputs.and_then(Value::as_array).into_iter().flatten();
+    inputs.and_then(Value::as_array).into_iter().flatten()
+}
+
+fn unused_inputs(document: &Value) -> Vec<String> {
+    let mut ids = each_input(document).filter_map(|input| input["id"].as_str()).peekable();
+    if ids.peek().is_none() {
+        return Vec::new();
+    }
+    let text = document.to_string();
+    let is_unused = |id: &&str| !text.contains(&format!("${{input:{id}}}"));
+    ids.filter(is_unused).map(str::to_owned).collect()
+}
+
+fn inputs(document: &Value) -> BTreeMap<String, String> {
+    let inputs = each_input(document);
     let describe = |input: &Map<String, Value>| {
         let description = input.get("description")?.as_str()?;
         Some((variable_name(input.get("id")?.as_str()?), description.to_owned()))

@@ -1,7 +1,7 @@
 //! A configuration from a client's file.
 //!
-//! Each server becomes a backend, or a comment that says what to do. Values of `env` and `headers` are never copied:
-//! environment variables stand in for them.
+//! Each server becomes a backend, or a comment that says what to do. Values of `env`, and of `headers` that may be secret,
+//! are never copied: environment variables stand in for them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use super::bridge;
 use super::client_file::ClientFile;
 use super::client_server::{ClientServer, Connection};
 use super::placeholder::{Folders, PlaceholderError, to_template, variable_name};
-use super::secrets::{SecretFreeUrl, without_secrets};
+use super::secrets::{SecretFreeUrl, is_harmless, without_secrets};
 use super::starter::{head, quoted};
 
 /// The port of the first bridge; the next one has the next.
@@ -78,6 +78,10 @@ pub(super) fn import(file: &ClientFile, name: &str) -> Imported {
     }
     text += if backends.is_empty() { "backends: []\n" } else { "backends:\n" };
     text += &(backends + &comments);
+    if !file.unused_inputs.is_empty() {
+        let inputs = one_line(&file.unused_inputs.join(", "));
+        _ = writeln!(text, "  # not taken over: inputs that no server reads: {inputs}");
+    }
     if !filters.is_empty() {
         text += "\naggregation:\n  tools:\n";
         text += &filters;
@@ -244,6 +248,9 @@ impl Remote {
             Ok((template, variables)) if !variables.is_empty() => {
                 self.headers.insert(header.to_owned(), template);
                 self.add_variables(variables, &format!("in the header {header}"));
+            }
+            Ok((template, _)) if is_harmless(header, value) => {
+                self.headers.insert(header.to_owned(), template);
             }
             Ok(_) | Err(_) => {
                 let variable = variable_name(&format!("{prefix}_{header}"));

@@ -13,6 +13,29 @@ const MIN_TOKEN: usize = 20;
 const SECRET_NAMES: &[&str] =
     &["auth", "code", "credential", "key", "pass", "secret", "sig", "token"];
 
+/// Last words of the names of headers whose values are no secrets.
+const HARMLESS_NAMES: &[&str] = &[
+    "env",
+    "environment",
+    "language",
+    "locale",
+    "mode",
+    "org",
+    "organization",
+    "project",
+    "readonly",
+    "region",
+    "team",
+    "tenant",
+    "toolsets",
+    "version",
+    "workspace",
+    "zone",
+];
+
+/// The longest value of a header that is copied.
+const MAX_HARMLESS: usize = 32;
+
 /// A URL as a template of the configuration, without its secrets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SecretFreeUrl {
@@ -69,6 +92,19 @@ pub(super) fn without_secrets(url: &str, prefix: &str) -> SecretFreeUrl {
     found
 }
 
+/// Whether a header is certainly no secret, by its name and by its value.
+pub(super) fn is_harmless(header: &str, value: &str) -> bool {
+    let name = header.to_ascii_lowercase();
+    let last = name.rsplit(['-', '_']).next().unwrap_or_default();
+    let is_named = HARMLESS_NAMES.contains(&last)
+        && !SECRET_NAMES.iter().chain(&["cookie", "session"]).any(|secret| name.contains(secret));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ',');
+    is_named
+        && (1..=MAX_HARMLESS).contains(&value.len())
+        && value.chars().all(is_plain)
+        && !is_token(value)
+}
+
 /// Whether a text looks like a token: long, of letters and digits.
 fn is_token(text: &str) -> bool {
     let of = |kind: fn(&char) -> bool| text.chars().filter(kind).count();
@@ -104,6 +140,33 @@ mod tests {
             ("https://me:pw@a.test/mcp", "https://a.test/mcp"),
         ] {
             assert_eq!(template(url), expected);
+        }
+    }
+
+    #[test]
+    fn copies_headers_that_are_no_secrets_alone() {
+        for (header, value) in [
+            ("X-Org", "acme"),
+            ("x-aws-region", "eu-west-1"),
+            ("X-MCP-Toolsets", "repos,issues"),
+            ("Api-Version", "2025-01-01"),
+        ] {
+            assert!(is_harmless(header, value), "{header}");
+        }
+        for (header, value) in [
+            ("Authorization", "a"),
+            ("X-Api-Key", "a"),
+            ("X-Key-Version", "a"),
+            ("X-Org-Token", "a"),
+            ("Cookie", "a"),
+            ("X-Session-Mode", "a"),
+            ("X-Other", "a"),
+            ("X-Org", "Bearer a"),
+            ("X-Org", "NjY2ZGM0ZDUtYjM5NS00"),
+            ("X-Org", "0123456789012345678901234567890123"),
+            ("X-Org", ""),
+        ] {
+            assert!(!is_harmless(header, value), "{header}: {value}");
         }
     }
 

@@ -74,16 +74,17 @@ fn secrets_become_variables() {
         "user": {"url": "https://me:hunter2@a.test/mcp"},
         "base": {"url": "${BASE:-https://a.test}/mcp"},
         "input": {"url": "https://a.test/mcp", "headers": {"X-Key": "${input:my key}"}},
-    }, "inputs": [{"id": "my key", "description": "Key of\nthe team"}]}));
+    }, "inputs": [{"id": "my key", "description": "Key of\nthe team"}, {"id": "old\nkey"}, {"id": "older"}]}));
     assert!(!text.contains("hunter2"), "{text}");
     for says in [
         "\"Authorization\": \"${MCP_DOCS_AUTHORIZATION}\"",
-        "\"X-Org\": \"${MCP_DOCS_X_ORG}\"",
+        "\"X-Org\": \"acme\"",
         "\"Authorization\": \"Bearer ${DOCS_TOKEN}\"",
         "url: \"https://a.test/mcp?api_key=${MCP_QUERY_API_KEY}\"",
         "\"Authorization\": \"${MCP_USER_AUTHORIZATION}\"",
         "url: \"${BASE:-https://a.test}/mcp\"",
         "- MY_KEY # Key of\u{fffd}the team",
+        "# not taken over: inputs that no server reads: old\u{fffd}key, older\n",
         "- MCP_QUERY_API_KEY # the parameter api_key of its URL (query)",
     ] {
         assert!(text.contains(says), "{says}: {text}");
