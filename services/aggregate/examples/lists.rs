@@ -12,8 +12,8 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing,
-    Transport,
+    Advice, Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings,
+    Sharing, Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -122,6 +122,7 @@ async fn gateway(catalog: Sharing) -> Gateway {
         service: BackendService::new(service),
         around: Around::default(),
         breaker: None,
+        advice: Advice::default(),
         answer_within: Duration::from_secs(10),
         fingerprint: 0,
         tuning: 0,

@@ -3,6 +3,7 @@
 pub(crate) mod ask;
 pub(crate) mod channel;
 pub(crate) mod check;
+pub(crate) mod diagnose;
 pub(crate) mod events;
 pub(crate) mod failure;
 pub(crate) mod fetch;
@@ -34,7 +35,7 @@ use self::own::Owns;
 use self::signal::ObserverSignal;
 use self::vitals::Vitals;
 use crate::catalog::Offers;
-use crate::settings::{BackendService, BackendSettings, Sending, Sharing, Transport};
+use crate::settings::{Advice, BackendService, BackendSettings, Sending, Sharing, Transport};
 
 /// A backend and everything that is remembered of it. It survives reloads that leave it as it is.
 pub(crate) struct Link {
@@ -44,6 +45,8 @@ pub(crate) struct Link {
     pub(crate) fingerprint: u64,
     /// A reload may bring another one.
     reach: ArcSwap<Reach>,
+    /// A reload may bring another one, whatever else it changes.
+    advice: ArcSwap<Advice>,
     /// One bit for each generation that it is known to speak.
     speaks: AtomicU8,
     /// The last good ones, if they are for all callers.
@@ -72,6 +75,8 @@ pub(crate) struct Link {
 /// How a backend is reached.
 struct Reach {
     service: BackendService,
+    /// The same without the adapter of HTTP+SSE.
+    bare: BackendService,
     breaker: Option<Breaker>,
     tuning: u64,
 }
@@ -98,6 +103,10 @@ pub(crate) enum Status {
         reason: String,
         /// With addresses, for who runs the gateway.
         detail: Option<String>,
+        /// What to change, where that was found out.
+        remedy: Option<String>,
+        /// Whether it refused the gateway's credentials.
+        is_unauthorized: bool,
     },
 }
 
@@ -137,9 +146,10 @@ impl Link {
             uri,
             transport,
             catalog,
-            service: _,
+            service: bare,
             around: _,
             breaker,
+            advice,
             answer_within: _,
             fingerprint,
             tuning,
@@ -150,7 +160,8 @@ impl Link {
             uri,
             transport,
             fingerprint,
-            reach: ArcSwap::from_pointee(Reach { service: adapted, breaker, tuning }),
+            reach: ArcSwap::from_pointee(Reach { service: adapted, bare, breaker, tuning }),
+            advice: ArcSwap::from_pointee(advice),
             speaks: AtomicU8::new(speaks),
             offers: ArcSwap::default(),
             own: (catalog == Sharing::PerCaller).then(Owns::new),
@@ -168,9 +179,11 @@ impl Link {
 
     /// Takes over what a reload says of how it is reached.
     pub(crate) fn retune(&self, settings: &BackendSettings) {
+        self.advice.store(Arc::new(settings.advice.clone()));
         if self.reach.load().tuning != settings.tuning {
             let (breaker, tuning) = (settings.breaker.clone(), settings.tuning);
-            self.reach.store(Arc::new(Reach { service: adapted(settings), breaker, tuning }));
+            let (service, bare) = (adapted(settings), settings.service.clone());
+            self.reach.store(Arc::new(Reach { service, bare, breaker, tuning }));
         }
     }
 
@@ -264,6 +277,17 @@ impl Link {
         self.reach.load().service.send(request)
     }
 
+    /// Begins to send a request as it is, whatever the transport.
+    pub(crate) fn begin_bare(&self, mut request: Request<Full<Bytes>>) -> Sending {
+        request.extensions_mut().insert(self.backend.clone());
+        self.reach.load().bare.send(request)
+    }
+
+    /// What to tell the operator when it refuses the gateway's credentials.
+    pub(crate) fn advice(&self) -> Arc<Advice> {
+        self.advice.load_full()
+    }
+
     /// An id for a request of the gateway itself.
     pub(crate) fn serial(&self) -> u64 {
         self.serial.fetch_add(1, Ordering::Relaxed)
@@ -281,7 +305,8 @@ impl Link {
     pub(crate) fn retire(&self) {
         self.retired.send_replace(true);
         let reason = format!("backend {} is no longer configured", self.name());
-        self.set_status(Status::Failed { reason, detail: None });
+        let (detail, remedy) = (None, None);
+        self.set_status(Status::Failed { reason, detail, remedy, is_unauthorized: false });
     }
 
     pub(crate) fn is_retired(&self) -> bool {

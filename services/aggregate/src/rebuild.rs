@@ -114,8 +114,8 @@ mod tests {
     use crate::catalog::{Items, Kind, Offer, Offers};
     use crate::seal::Seal;
     use crate::settings::{
-        Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings, Sharing,
-        Transport,
+        Advice, Around, BackendService, BackendSettings, Limits, PartialFailure, Rules, Settings,
+        Sharing, Transport,
     };
 
     fn hub() -> Arc<Hub> {
@@ -130,6 +130,7 @@ mod tests {
             service: BackendService::new(silent),
             around: Around::default(),
             breaker: None,
+            advice: Advice::default(),
             answer_within: Duration::from_secs(1),
             fingerprint: 0,
             tuning: 0,

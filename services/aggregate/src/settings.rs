@@ -1,6 +1,7 @@
 //! What the service is told: backends, how their names are brought together, limits. Plain data that
 //! whoever assembles the server fills from its configuration.
 
+mod advice;
 mod checks;
 mod service;
 
@@ -11,6 +12,7 @@ use http::Uri;
 use vmcp_breaker::Breaker;
 use vmcp_core::Backend;
 
+pub use self::advice::Advice;
 pub use self::checks::{Checks, Spread};
 pub use self::service::{Around, BackendService, Sending};
 
@@ -32,6 +34,8 @@ pub struct BackendSettings {
     /// The breaker in that service, if it has one. With [`Transport::Sse`] the service has none: this one is put where the
     /// answers are seen, which come on another stream than the responses to the requests.
     pub breaker: Option<Breaker>,
+    /// What to tell the operator when it refuses the gateway's credentials.
+    pub advice: Advice,
     /// How long to wait for each message of an answer that does not come as the response to the
     /// request: with [`Transport::Sse`], where `service` cannot bound it. Else it is not used.
     pub answer_within: Duration,

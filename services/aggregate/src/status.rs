@@ -81,11 +81,12 @@ pub struct BackendReport {
     pub offered: bool,
     /// Whose its offer is. The entries show what is offered to everybody only.
     pub catalog: Sharing,
-    /// Whether it asks the gateway itself for a caller's credentials: it is there, and nothing is wrong.
+    /// Whether it refuses the gateway's own credentials, or asks it for a caller's: with [`Sharing::PerCaller`] nothing
+    /// is wrong.
     pub unauthenticated: bool,
     /// Why it could not be asked the last time, if it could not.
     pub failure: Option<String>,
-    /// The same with addresses and causes, if there is more to say: for who runs the gateway, not for its clients.
+    /// The same with addresses, causes and the remedy, if there is more to say: for who runs the gateway, not for its clients.
     pub detail: Option<String>,
     /// Whether its first answer is still awaited.
     pub pending: bool,
@@ -120,6 +121,17 @@ pub struct Entry {
 }
 
 impl Report {
+    /// Whether clients get lists: from all backends if `is_strict`, else from any, if there are any.
+    #[must_use]
+    pub fn serves_lists(&self, is_strict: bool) -> bool {
+        let mut offered = self.backends.iter().map(|backend| backend.offered);
+        if is_strict {
+            offered.all(|it| it)
+        } else {
+            self.backends.is_empty() || offered.any(|it| it)
+        }
+    }
+
     /// Counts the entries of one kind that clients of one generation see.
     #[must_use]
     pub fn shown(&self, kind: &str, generation: Generation) -> usize {
@@ -175,9 +187,16 @@ pub(crate) fn kept(hub: &Hub) -> Kept {
 pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
     let report = |link: &Arc<Link>| {
         let status = link.status();
-        let (failure, detail) = match &status {
-            Status::Failed { reason, detail } => (Some(reason.clone()), detail.clone()),
-            Status::Fetching { .. } | Status::Ready => (None, None),
+        let (failure, detail, unauthenticated) = match &status {
+            Status::Failed { reason, detail, remedy, is_unauthorized } => {
+                let more = detail.clone().or_else(|| remedy.as_ref().map(|_| reason.clone()));
+                let detail = more.map(|detail| match remedy {
+                    Some(remedy) => format!("{detail}: {remedy}"),
+                    None => detail,
+                });
+                (Some(reason.clone()), detail, *is_unauthorized)
+            }
+            Status::Fetching { .. } | Status::Ready => (None, None, link.asks_for_caller()),
         };
         BackendReport {
             name: link.name().to_owned(),
@@ -194,7 +213,7 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
             },
             offered: link.has_answered(),
             catalog: if link.shared() { Sharing::Shared } else { Sharing::PerCaller },
-            unauthenticated: link.asks_for_caller(),
+            unauthenticated,
             pending: matches!(status, Status::Fetching { .. }),
             breaker: link.breaker(),
             checked: link.vitals.report(),

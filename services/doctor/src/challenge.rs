@@ -3,15 +3,18 @@
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 
-/// What a challenge for a bearer token tells.
+/// Parameters of a challenge for a bearer token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bearer {
-    pub(crate) resource_metadata: Option<String>,
-    pub(crate) scope: Option<String>,
+pub struct Bearer {
+    /// The URL of the resource's metadata (RFC 9728).
+    pub resource_metadata: Option<String>,
+    /// The scopes that are needed (RFC 6750).
+    pub scope: Option<String>,
 }
 
-/// The first challenge for a bearer token.
-pub(crate) fn bearer(headers: &HeaderMap) -> Option<Bearer> {
+/// Returns the first challenge for a bearer token in a response's headers.
+#[must_use]
+pub fn bearer(headers: &HeaderMap) -> Option<Bearer> {
     let lines = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(split).find_map(|parts| {
         let mut parts = parts.into_iter();

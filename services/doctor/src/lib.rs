@@ -9,6 +9,7 @@ mod report;
 mod resource;
 mod web;
 
+pub use self::challenge::{Bearer, bearer};
 pub use self::client::Client;
 pub use self::examine::examine;
 pub use self::report::{Outcome, Report, Step};

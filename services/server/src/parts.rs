@@ -1,6 +1,7 @@
 //! From configuration to the parts of the server. Every conversion takes its section apart without
 //! `..`, so that a new field fails to compile until it is wired.
 
+mod advice;
 mod aggregation;
 mod backends;
 mod credentials;
@@ -18,6 +19,7 @@ mod unstacked;
 mod unsupported;
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use vmcp_aggregate::settings::{Checks, PartialFailure, Rules, Settings};
 use vmcp_breaker::Settings as Breaking;
@@ -27,6 +29,7 @@ use vmcp_config::{
 };
 use vmcp_egress::Egress;
 
+use self::advice::Issuers;
 use self::backends::Around;
 pub use self::error::PartsError;
 pub use self::guards::Guards;
@@ -136,22 +139,22 @@ impl Parts {
         let Failures { partial_failure, checks, breaking } = failures(&failure_handling);
         let first = first_provider(auth_server.as_ref());
         let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, first, egress);
+        let issuers = Arc::new(Issuers::new(&incoming_auth, auth_server.as_ref()));
         let (guards, Converted { issuing, mistakes: wrong, warnings }) =
             front(&name, incoming_auth, auth_server, egress);
         mistakes.extend(wrong);
         let (measures, wrong) = measures::measures(&name, telemetry, egress);
         mistakes.extend(wrong);
-        let is_strict = partial_failure == PartialFailure::Fail;
         let shown = |backend| backends::about(backend, &group, &strategies);
-        let shown = backends.iter().map(shown).collect();
         let about = About {
             name: name.clone(),
             group: group.clone(),
             metadata,
-            is_strict,
-            backends: shown,
+            is_strict: partial_failure == PartialFailure::Fail,
+            backends: backends.iter().map(shown).collect(),
         };
-        let around = Around { waiting: &timeouts, strategies: &strategies, breaking, egress };
+        let around =
+            Around { waiting: &timeouts, strategies: &strategies, breaking, issuers, egress };
         let (backends, wrong) = backends::settings(backends, &around);
         mistakes.extend(wrong);
         let (records, wrong) = records::records(audit);

@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) about: arc_swap::ArcSwap<About>,
     pub(crate) reloads: Reloads,
     pub(crate) draining: AtomicBool,
+    /// Whether each backend of the first configuration has answered or failed, or had the time to. Set once.
+    pub(crate) settled: Arc<AtomicBool>,
     pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
     pub(crate) held: Mutex<Held>,
     /// Audit logs of earlier configurations, to which requests under way still write.
@@ -208,6 +210,9 @@ impl Routes {
             "/readyz" if shared.draining.load(Ordering::Acquire) => {
                 document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}))
             }
+            "/readyz" if !shared.settled.load(Ordering::Acquire) => {
+                document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "starting"}))
+            }
             "/readyz" => document(StatusCode::OK, &json!({"status": "ready", "mode": "static"})),
             "/status" => match hosts.check(request.uri(), request.headers()) {
                 Ok(_) => document(StatusCode::OK, &shared.status()),
@@ -313,10 +318,7 @@ impl Shared {
             })
             .collect();
         // Whether clients get lists.
-        let mut offered = report.backends.iter().map(|backend| backend.offered);
-        let is_empty = report.backends.is_empty();
-        let is_healthy =
-            if about.is_strict { offered.all(|it| it) } else { is_empty || offered.any(|it| it) };
+        let is_healthy = report.serves_lists(about.is_strict);
         let offered = |generation| {
             let shown = |kind| report.shown(kind, generation);
             json!({

@@ -43,7 +43,7 @@ pub use self::seal_key::{SealKey, SealKeyError};
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::logins::Logins;
 use crate::old_clients::Clients;
-use crate::parts::{Measures, Parts, Recorded};
+use crate::parts::{Issuing, Measures, Parts, Recorded};
 use crate::routes::{Fixed, Routes, Shared};
 use crate::stream_scope::StreamScope;
 
@@ -175,10 +175,7 @@ impl Server {
             mut held,
         } = parts;
         let logins = Arc::<Logins>::default();
-        let issuer = match &issuing {
-            Some(issuing) => Some(Issuer::start(issuing, &logins).await?),
-            None => None,
-        };
+        let issuer = start_issuer(issuing.as_ref(), &logins).await?;
         let guards = guards.for_sessions(issuer.as_ref().map(Issuer::sessions));
         let telemetry = measures.clone().map(Measures::start).transpose()?;
         let settings = settings.stacked(telemetry.as_ref());
@@ -201,12 +198,9 @@ impl Server {
         fixed.gateway.admit_by(guards.admissions());
         held.take_over(guards.held());
         let shared = Arc::new(Shared {
-            stacks: arc_swap::ArcSwap::from_pointee(fixed.stacks(
-                guards,
-                recording,
-                issuer,
-                StreamScope::default(),
-            )),
+            settled: settled(fixed.gateway.clone()),
+            stacks: Arc::new(fixed.stacks(guards, recording, issuer, StreamScope::default()))
+                .into(),
             fixed,
             about: arc_swap::ArcSwap::from_pointee(about),
             reloads: Reloads::default(),
@@ -305,6 +299,27 @@ impl Server {
             tracing::warn!(%error, "the last measurements are lost");
         }
     }
+}
+
+async fn start_issuer(
+    issuing: Option<&Issuing>,
+    logins: &Arc<Logins>,
+) -> Result<Option<Issuer>, IssuerError> {
+    match issuing {
+        Some(issuing) => Issuer::start(issuing, logins).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Turns true when each backend has answered or failed, or had the time to.
+fn settled(gateway: Gateway) -> Arc<AtomicBool> {
+    let settled = Arc::<AtomicBool>::default();
+    let setting = Arc::clone(&settled);
+    tokio::spawn(async move {
+        gateway.settled().await;
+        setting.store(true, Ordering::Release);
+    });
+    settled
 }
 
 /// Which hosts are served whatever the configuration says.

@@ -102,9 +102,12 @@ pub(crate) fn offers(result: &[u8], capability: &str) -> bool {
 /// An answer that says no is a refusal of the handshake; the rest are failures like any other.
 fn refused(error: BoxError) -> BoxError {
     match cause::<Failure>(error.as_ref()) {
-        Some(Failure::Rpc { .. } | Failure::SessionGone) => {
-            Failure::Handshake { reason: error.to_string() }.into()
+        // There is no session yet that could be gone.
+        Some(Failure::SessionGone) => {
+            let reason = Failure::Status(http::StatusCode::NOT_FOUND).to_string();
+            Failure::Handshake { reason }.into()
         }
+        Some(Failure::Rpc { .. }) => Failure::Handshake { reason: error.to_string() }.into(),
         Some(Failure::Status(status))
             if status.is_client_error() && !asks_for_credentials(&error) =>
         {

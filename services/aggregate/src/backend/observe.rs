@@ -15,10 +15,11 @@ use vmcp_core::{BoxError, Generation};
 pub(crate) use self::follow::kind_of_change;
 use self::follow::{Observation, follow_listen, follow_session};
 use super::check::first_sight;
+use super::diagnose;
 use super::fetch::Speaker;
 use super::handshake::{self, Live};
 use super::reach::reach;
-use super::{Link, Speaks, Status};
+use super::{Link, Speaks, Status, asks_for_credentials};
 use crate::call::doubtful;
 use crate::catalog::ByGeneration;
 use crate::hub::Hub;
@@ -74,7 +75,7 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
             () = link.renew.notified() => Ok(()),
         };
         if let Err(error) = ended {
-            failed(&link, &error);
+            failed(&hub, &link, &error).await;
         }
         // What ends as soon as it has begun must not begin again without a growing pause.
         if round.is_finished() && begun.elapsed() >= PAUSE.1 {
@@ -89,17 +90,33 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
 }
 
 /// Notes why it cannot be observed, and says so once.
-fn failed(link: &Link, error: &BoxError) {
+async fn failed(hub: &Hub, link: &Link, error: &BoxError) {
     link.meet(|| first_sight(link, error));
     let reason = super::failure::problem(error);
-    match link.status() {
-        Status::Failed { reason: known, .. } if known == reason => {
+    let status = |remedy| {
+        let detail = Some(error.to_string()).filter(|detail| *detail != reason);
+        let is_unauthorized = asks_for_credentials(error);
+        Status::Failed { reason: reason.clone(), detail, remedy, is_unauthorized }
+    };
+    let remedy = match link.status() {
+        Status::Failed { reason: known, remedy, .. } if known == reason => {
             tracing::debug!(backend = link.name(), %error, "still cannot observe the backend");
+            remedy
         }
-        _ => tracing::warn!(backend = link.name(), %error, "cannot observe the backend"),
+        before => {
+            if !matches!(before, Status::Fetching { .. }) {
+                // The first attempt ends with the remedy; later ones must not wait for it.
+                link.set_status(status(None));
+            }
+            let remedy = diagnose::remedy(hub, link, error).await;
+            let (backend, remedy_shown) = (link.name(), remedy.as_deref());
+            tracing::warn!(backend, %error, remedy = remedy_shown, "cannot observe the backend");
+            remedy
+        }
+    };
+    if !link.is_retired() {
+        link.set_status(status(remedy));
     }
-    let detail = Some(error.to_string()).filter(|detail| *detail != reason);
-    link.set_status(Status::Failed { reason, detail });
 }
 
 /// Fetches, then follows changes until something breaks.

@@ -50,7 +50,7 @@ impl BackendReport {
             _ => {}
         }
         match (self.offered, &self.failure) {
-            (_, None) if self.unauthenticated => Health::Unauthenticated,
+            _ if self.unauthenticated => Health::Unauthenticated,
             (true, None) if checked == Some(Health::Degraded) => Health::Degraded,
             (true, None) => Health::Ready,
             (true, Some(_)) => Health::Degraded,

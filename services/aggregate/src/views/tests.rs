@@ -5,7 +5,7 @@ use vmcp_core::{Admit, Backend, BoxError, Generation, Hints, Verdict};
 use super::*;
 use crate::backend::Link;
 use crate::catalog::{ByGeneration, Items, Offer, Part, combine};
-use crate::settings::{Around, BackendService, BackendSettings, Rules, Sharing, Transport};
+use crate::settings::{Advice, Around, BackendService, BackendSettings, Rules, Sharing, Transport};
 
 /// Sees the names that end in one of these; counts how often it was asked.
 struct Sees(&'static str, Arc<AtomicUsize>);
@@ -47,6 +47,7 @@ fn catalog(count: usize) -> Arc<Everything> {
         service: BackendService::new(tower::service_fn(stack)),
         around: Around::default(),
         breaker: None,
+        advice: Advice::default(),
         answer_within: std::time::Duration::MAX,
         fingerprint: 0,
         tuning: 0,

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
 use vmcp_aggregate::settings::{
-    Around, BackendService, BackendSettings, Checks, Limits, PartialFailure, Rules, Settings,
-    Sharing, Transport,
+    Advice, Around, BackendService, BackendSettings, Checks, Limits, PartialFailure, Rules,
+    Settings, Sharing, Transport,
 };
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_core::{
@@ -167,6 +167,7 @@ impl Fake {
             service: BackendService::new(service),
             around: Around::default(),
             breaker: None,
+            advice: Advice::default(),
             answer_within: Duration::from_secs(10),
             fingerprint: 0,
             tuning: 0,

@@ -17,7 +17,9 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tower::{Layer, ServiceExt};
 use vmcp_aggregate::Gateway;
-use vmcp_aggregate::settings::{Around, BackendService, BackendSettings, Sharing, Transport};
+use vmcp_aggregate::settings::{
+    Advice, Around, BackendService, BackendSettings, Sharing, Transport,
+};
 use vmcp_breaker::{Breaker, BreakerLayer};
 use vmcp_core::{Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent, Trail};
 use vmcp_timeout::TimeoutLayer;
@@ -258,6 +260,7 @@ impl ScriptedBackend {
             service,
             around: Around::default(),
             breaker,
+            advice: Advice::default(),
             answer_within: LIMIT,
             fingerprint: 0,
             tuning: 0,

@@ -18,8 +18,8 @@ use crate::routes::transport;
 pub(crate) struct Seen {
     timeout: Duration,
     pub(crate) report: Report,
-    /// Whether lists fail because of a backend.
-    pub(crate) broken: bool,
+    /// Why clients would get no lists, if they would not.
+    pub(crate) broken: Option<&'static str>,
     /// What policies name and no backend has.
     pub(crate) unmatched: Vec<NamedItem>,
 }
@@ -48,9 +48,19 @@ pub(crate) async fn connect(parts: Parts, timeout: Duration) -> Result<Seen, Fai
     let gateway = Gateway::new(settings, limits, seal);
     gateway.settled_within(timeout).await;
     let report = gateway.report();
-    let broken = strict && report.backends.iter().any(|backend| !backend.offered);
+    let broken = no_lists(&report, strict);
     let unmatched = super::unmatched::unmatched(named, &report);
     Ok(Seen { timeout, report, broken, unmatched })
+}
+
+/// Why clients would get no lists, if they would not: then `validate --connect`, `inspect` and `list` fail.
+pub(crate) fn no_lists(report: &Report, is_strict: bool) -> Option<&'static str> {
+    (!report.serves_lists(is_strict)).then_some(if is_strict {
+        "not every backend answers, and lists fail as long as that is so \
+         (operational.failureHandling.partialFailureMode: fail)"
+    } else {
+        "no backend answers"
+    })
 }
 
 impl Seen {

@@ -43,14 +43,7 @@ impl Inspect {
             Form::Text => print(&as_text(&about, issuer.as_ref(), &seen)),
             Form::Json => print_json(&as_json(&about, issuer.as_ref(), &seen)),
         }
-        if seen.broken {
-            return Err(Failure::Fault(
-                "clients get an error instead of lists until every backend answers \
-                 (operational.failureHandling.partialFailureMode: fail)"
-                    .to_owned(),
-            ));
-        }
-        Ok(())
+        seen.broken.map_or(Ok(()), |reason| Err(Failure::Fault(reason.to_owned())))
     }
 }
 

@@ -38,7 +38,7 @@ impl List {
         for (method, member, _) in LISTS {
             lists.insert(member.to_owned(), session.list(method, member).await?.into());
         }
-        let unreachable = session.unreachable();
+        let (unreachable, no_lists) = (session.unreachable(), session.no_lists());
         session.close().await;
         match self.printed.form {
             Form::Json => print_json(&json!(lists)),
@@ -47,7 +47,7 @@ impl List {
         for line in &unreachable {
             complain(&super::table::plain(line));
         }
-        if unreachable.is_empty() { Ok(()) } else { Err(Failure::Told) }
+        no_lists.map_or(Ok(()), |reason| Err(Failure::Fault(reason.to_owned())))
     }
 }
 

@@ -242,14 +242,16 @@ async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
         // One prefix makes all of them odd.
         tracing::warn!(names = report.odd_names.len(), "{}", super::connect::odd_name(first));
     }
-    let shown = report.entries.iter().filter(|entry| entry.shown);
+    // One name for both generations is one tool.
+    let shown = report.entries.iter().filter(|entry| entry.shown && entry.kind == "tool");
+    let tools: std::collections::HashSet<_> = shown.map(|entry| &entry.name).collect();
     let ready = report.backends.iter().filter(|backend| backend.offered).count();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         endpoint,
         configuration = %configuration.display(),
         backends = format!("{ready} of {} ready", report.backends.len()),
-        tools = shown.filter(|entry| entry.kind == "tool").count(),
+        tools = tools.len(),
         conflicts = report.conflicts.len(),
         "started"
     );

@@ -22,19 +22,26 @@ const MAX_EVENT: usize = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct Session {
     gateway: Gateway,
+    /// Whether lists fail as long as a backend has not answered.
+    is_strict: bool,
 }
 
 impl Session {
     /// Starts the service and waits until every backend has answered or failed.
     pub(crate) async fn start(parts: Parts) -> Result<Self, Failure> {
-        let Parts { settings, .. } = parts;
+        let Parts { settings, about, .. } = parts;
         let settings = Settings { checks: None, ..settings.stacked(None) };
         let limits = Limits::default();
         let seal = Seal::ephemeral(limits.parked_for)
             .map_err(|error| Failure::Fault(error.to_string()))?;
         let gateway = Gateway::new(settings, limits, seal);
         gateway.settled().await;
-        Ok(Self { gateway })
+        Ok(Self { gateway, is_strict: about.is_strict })
+    }
+
+    /// Why clients would get no lists, if they would not.
+    pub(crate) fn no_lists(&self) -> Option<&'static str> {
+        super::connect::no_lists(&self.gateway.report(), self.is_strict)
     }
 
     /// The backends that could not be reached, with the reason.
@@ -42,7 +49,11 @@ impl Session {
         let backends = self.gateway.report().backends;
         let failed = backends.iter().filter(|backend| !backend.offered);
         let describe = |backend: &vmcp_aggregate::status::BackendReport| {
-            let reason = backend.failure.as_deref().unwrap_or("no answer within 5s");
+            let reason = backend
+                .detail
+                .as_deref()
+                .or(backend.failure.as_deref())
+                .unwrap_or("no answer within 5s");
             format!("backend {} offers nothing: {reason}", backend.name)
         };
         failed.map(describe).collect()

@@ -159,14 +159,10 @@ impl Validate {
             let is_text = self.printed.form == Form::Text;
             return Err(if is_text { Failure::Fault(message) } else { Failure::Told });
         }
-        match seen {
-            Some(seen) if seen.broken && self.printed.form == Form::Json => Err(Failure::Told),
-            Some(seen) if seen.broken => Err(Failure::Fault(
-                "not every backend answers, and lists fail as long as that is so \
-                 (operational.failureHandling.partialFailureMode: fail)"
-                    .to_owned(),
-            )),
-            _ => Ok(()),
+        match seen.and_then(|seen| seen.broken) {
+            Some(_) if self.printed.form == Form::Json => Err(Failure::Told),
+            Some(reason) => Err(Failure::Fault(reason.to_owned())),
+            None => Ok(()),
         }
     }
 }
@@ -265,7 +261,7 @@ fn as_json(file: &File, warnings: &[vmcp_config::Warning], seen: Option<&Seen>) 
         "warnings": warnings.iter().map(warning).collect::<Vec<_>>(),
     });
     if let Some(seen) = seen {
-        out["valid"] = (!seen.broken).into();
+        out["valid"] = seen.broken.is_none().into();
         out["backends"] = seen.backends_json().into();
         out["conflicts"] = seen.report.conflicts.iter().map(conflict_json).collect();
         out["oddNames"] = seen.report.odd_names.clone().into();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time;
 
 use http::Uri;
@@ -12,6 +13,7 @@ use vmcp_config::{Backend, BackendKind, BackendUrl, Mistake, Timeouts, Transport
 use vmcp_egress::{ConfigError, Egress, Target};
 use vmcp_timeout::TimeoutLayer;
 
+use super::advice::{Issuers, Refusing};
 use super::credentials::Strategies;
 use super::unstacked::Unreached;
 use super::{AboutBackend, environment, headers};
@@ -22,6 +24,7 @@ pub(super) struct Around<'a> {
     pub(super) waiting: &'a Timeouts,
     pub(super) strategies: &'a Strategies,
     pub(super) breaking: Option<Breaking>,
+    pub(super) issuers: Arc<Issuers>,
     pub(super) egress: &'a Egress,
 }
 
@@ -48,7 +51,7 @@ fn one(
     timeouts: &TimeoutLayer,
     index: usize,
 ) -> Result<Unreached, Vec<Mistake>> {
-    let Around { waiting, strategies, breaking, egress } = around;
+    let Around { waiting, strategies, breaking, issuers, egress } = around;
     let mut print = DefaultHasher::new();
     let Backend { name, url: source, transport, kind, headers, metadata: _ } = backend;
     let shown = strategies.of(&name);
@@ -63,22 +66,22 @@ fn one(
         }
     };
     (url.as_str(), &name).hash(&mut print);
-    // Backends are the operator's own choice, and usually on private addresses.
-    let mut target = Target::allowing_private_addresses();
-    if let BackendKind::Entry { ca_bundle_path: Some(path) } = kind {
-        // A bundle that was renewed under the same name is another one.
-        std::fs::read(path.as_path()).unwrap_or_default().hash(&mut print);
-        target = target.with_ca_bundle(path.as_path());
-    }
+    let target = target(&source, kind, &mut print);
+    let refusing = Refusing {
+        name: name.clone(),
+        url: url.clone(),
+        is_hidden: target.shown_origin.is_some(),
+        ca_bundle: target.ca_bundle.clone(),
+        strategy: shown.name,
+        issuers: Arc::clone(issuers),
+        egress: (*egress).clone(),
+    };
     let client =
         egress.client(&url, target).map_err(|error| vec![refused(index, &source, &error)])?;
     let uri: Uri = url.as_str().parse().map_err(|error: InvalidUri| {
         vec![mistake(index, "url", shown_url(&source), format!("a usable URL ({error})"))]
     })?;
-    let transport = match transport {
-        Spoken::Sse => Transport::Sse,
-        Spoken::StreamableHttp => Transport::StreamableHttp,
-    };
+    let transport = spoken(transport);
     transport.hash(&mut print);
     // What was opened for one credential is not for another.
     shown.print.hash(&mut print);
@@ -102,11 +105,34 @@ fn one(
         uri,
         transport,
         catalog: shown.catalog,
+        advice: refusing.advice(),
         answer_within,
         fingerprint,
         tuning,
         outgoing,
     })
+}
+
+fn spoken(transport: Spoken) -> Transport {
+    match transport {
+        Spoken::Sse => Transport::Sse,
+        Spoken::StreamableHttp => Transport::StreamableHttp,
+    }
+}
+
+/// How a backend is found and trusted.
+fn target(url: &BackendUrl, kind: BackendKind, print: &mut DefaultHasher) -> Target {
+    // Backends are the operator's own choice, and usually on private addresses.
+    let mut target = Target::allowing_private_addresses();
+    if let Some(origin) = url.hidden_origin() {
+        target = target.with_shown_origin(origin);
+    }
+    if let BackendKind::Entry { ca_bundle_path: Some(path) } = kind {
+        // A bundle that was renewed under the same name is another one.
+        std::fs::read(path.as_path()).unwrap_or_default().hash(print);
+        target = target.with_ca_bundle(path.as_path());
+    }
+    target
 }
 
 /// One time for each backend that has its own, and one for the others.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::Uri;
-use vmcp_aggregate::settings::{Around, BackendSettings, Settings, Sharing, Transport};
+use vmcp_aggregate::settings::{Advice, Around, BackendSettings, Settings, Sharing, Transport};
 use vmcp_core::Backend;
 use vmcp_telemetry::OutgoingLayer;
 use vmcp_telemetry_export::Telemetry;
@@ -26,6 +26,7 @@ pub(super) struct Unreached {
     pub(super) uri: Uri,
     pub(super) transport: Transport,
     pub(super) catalog: Sharing,
+    pub(super) advice: Advice,
     pub(super) answer_within: Duration,
     pub(super) fingerprint: u64,
     pub(super) tuning: u64,
@@ -44,8 +45,17 @@ impl Unstacked {
 
 impl Unreached {
     fn stacked(self, telemetry: Option<OutgoingLayer>) -> BackendSettings {
-        let Self { backend, uri, transport, catalog, answer_within, fingerprint, tuning, outgoing } =
-            self;
+        let Self {
+            backend,
+            uri,
+            transport,
+            catalog,
+            advice,
+            answer_within,
+            fingerprint,
+            tuning,
+            outgoing,
+        } = self;
         let breaker = outgoing.breaker.clone();
         let (telemetry, around) = match (transport, telemetry) {
             // A post of HTTP+SSE says nothing of the answer, which comes by the stream.
@@ -66,6 +76,7 @@ impl Unreached {
             service,
             around,
             breaker,
+            advice,
             answer_within,
             fingerprint,
             tuning,

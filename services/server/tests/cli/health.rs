@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
-use crate::http::get;
+use crate::http::{get, request};
 use crate::keeper::{Keeper, Mood};
 use crate::mcp::Stateless;
 use crate::program::{Folder, Running, vmcp};
@@ -149,6 +149,30 @@ fn the_interval_of_reports_is_refused_where_nobody_reports() {
     assert_eq!(ended.code, 1, "{ended:?}");
     let said = "statusReportingInterval: not supported by this version: this server reports to no Kubernetes";
     assert!(ended.err.contains(said), "{ended:?}");
+}
+
+#[test]
+fn is_ready_when_the_state_of_backends_is_known() {
+    // It takes requests and does not answer them.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = format!(
+        "name: x\nincomingAuth: {{type: anonymous}}\n\
+         backends: [{{name: a, url: \"http://{}/mcp\", transport: streamable-http}}]\n",
+        silent.local_addr().unwrap()
+    );
+    let folder = Folder::new();
+    let (server, port) = Running::serve(&folder.write("vmcp.yaml", &text), &[]);
+    let starting = request(port, "GET", "/readyz", &[], "");
+    assert_eq!(starting.status, 503);
+    assert_eq!(starting.message()["status"], "starting");
+    get(port, "/livez");
+    // It breaks the connection: now the state is known.
+    drop(silent.accept().unwrap());
+    drop(silent);
+    server.logs("started");
+    let status = get(port, "/status");
+    assert!(status["backends"][0]["message"].is_string(), "{status:#}");
+    get(port, "/readyz");
 }
 
 #[test]

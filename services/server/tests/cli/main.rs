@@ -10,6 +10,7 @@ mod backend;
 mod collector;
 mod configuration;
 mod demo;
+mod diagnose;
 mod doctor;
 mod effects;
 mod exposure;

@@ -115,6 +115,29 @@ fn serve_ends_with_0_when_it_is_told_to_stop() {
     assert_eq!(code, Some(0), "{log}");
 }
 
+/// The rule of `healthy` in `/status`.
+#[test]
+fn commands_fail_where_clients_get_no_lists() {
+    let (folder, there) = (Folder::new(), Backend::start(&["x"]));
+    // Nothing listens on port 1.
+    let gone = "- {name: gone, url: \"http://127.0.0.1:1/mcp\", transport: streamable-http}\n";
+    let there = format!("- {{name: a, url: \"{}\", transport: streamable-http}}\n", there.url());
+    for (mode, backends, code) in [
+        ("fail", format!("{there}{gone}"), 1),
+        ("best_effort", format!("{there}{gone}"), 0),
+        ("best_effort", gone.to_owned(), 1),
+    ] {
+        let failing = format!("operational: {{failureHandling: {{partialFailureMode: {mode}}}}}\n");
+        let text =
+            format!("name: x\nincomingAuth: {{type: anonymous}}\n{failing}backends:\n{backends}");
+        let file = folder.write("vmcp.yaml", &text);
+        for command in [&["validate", "--connect"][..], &["inspect"], &["list"]] {
+            let ended = vmcp(&[command, &["-c", &file]].concat());
+            assert_eq!(ended.code, code, "{mode} {command:?}: {ended:?}");
+        }
+    }
+}
+
 #[test]
 fn lists_and_calls_tools_of_a_configuration_or_a_url() {
     let (folder, backend) = (Folder::new(), Backend::start(&["x", "y"]));

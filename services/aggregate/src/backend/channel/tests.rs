@@ -10,7 +10,7 @@ use super::*;
 use crate::backend::Link;
 use crate::backend::ask::{Media, media};
 use crate::backend::request::asking;
-use crate::settings::{Around, BackendSettings, Sharing, Transport};
+use crate::settings::{Advice, Around, BackendSettings, Sharing, Transport};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
@@ -336,6 +336,7 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
         service: fake.bare.clone(),
         around,
         breaker: None,
+        advice: Advice::default(),
         answer_within: PATIENCE,
         fingerprint: 0,
         tuning: 0,

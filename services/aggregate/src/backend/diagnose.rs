@@ -1,0 +1,214 @@
+//! The remedy for a backend that could not be observed: another transport, another path, or credentials. Runs once for
+//! each new reason, outside of all requests of clients.
+
+use std::time::Duration;
+
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::Full;
+use tokio::time::timeout;
+use vmcp_core::{Body, BoxError, cause};
+use vmcp_timeout::Elapsed;
+use vmcp_wire::{Envelope, scan};
+
+use super::ask::{Media, media, small};
+use super::events::Events;
+use super::failure::Failure;
+use super::request::listen;
+use super::{Link, handshake};
+use crate::hub::Hub;
+use crate::settings::Transport;
+
+/// How long all of it may take. Those who wait for the first attempt wait for this too, and for 5 s at most.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// How long the first events of a stream are waited for. A stream may be silent for good reason.
+const FIRST_EVENTS: Duration = Duration::from_secs(1);
+
+/// The most events of a stream that are read.
+const MAX_EVENTS: usize = 16;
+
+/// The largest event that is read, in bytes.
+const MAX_EVENT: usize = 64 << 10;
+
+/// A kind of failure whose remedy can be found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Suspect {
+    Credentials,
+    Endpoint,
+}
+
+/// One response of the backend.
+struct Probe {
+    status: StatusCode,
+    headers: HeaderMap,
+    found: Found,
+}
+
+/// The content of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// An answer of JSON-RPC.
+    Mcp,
+    /// The first event of HTTP+SSE.
+    Endpoint,
+    Html,
+    Other,
+}
+
+/// Returns what to change in the configuration after `error`, if the backend's behavior tells.
+pub(super) async fn remedy(hub: &Hub, link: &Link, error: &BoxError) -> Option<String> {
+    let suspect = suspect(link.transport, error)?;
+    let finding = async {
+        match suspect {
+            Suspect::Credentials => {
+                let probe = own(hub, link).await?;
+                link.advice().of(probe.headers).await
+            }
+            Suspect::Endpoint => endpoint(hub, link).await,
+        }
+    };
+    timeout(LIMIT, finding).await.ok().flatten()
+}
+
+fn suspect(transport: Transport, error: &BoxError) -> Option<Suspect> {
+    let error: &(dyn std::error::Error + 'static) = error.as_ref();
+    match cause::<Failure>(error) {
+        // A stream that names no endpoint.
+        None if transport == Transport::Sse && cause::<Elapsed>(error).is_some() => {
+            Some(Suspect::Endpoint)
+        }
+        Some(Failure::Status(status)) => match status.as_u16() {
+            401 | 403 | 407 => Some(Suspect::Credentials),
+            408 | 429 => None,
+            400..=499 => Some(Suspect::Endpoint),
+            _ => None,
+        },
+        Some(
+            Failure::SessionGone
+            | Failure::ContentType
+            | Failure::Malformed(_)
+            | Failure::Ended
+            | Failure::Handshake { .. }
+            | Failure::Generation,
+        ) => Some(Suspect::Endpoint),
+        None
+        | Some(
+            Failure::Rpc { .. }
+            | Failure::TooLarge { .. }
+            | Failure::Revision
+            | Failure::Busy
+            | Failure::Cancelled
+            | Failure::Question(_)
+            | Failure::Task(_),
+        ) => None,
+    }
+}
+
+async fn endpoint(hub: &Hub, link: &Link) -> Option<String> {
+    let own = own(hub, link).await?;
+    let (speaks, other) = match link.transport {
+        Transport::StreamableHttp => (Found::Mcp, Found::Endpoint),
+        Transport::Sse => (Found::Endpoint, Found::Mcp),
+    };
+    if own.found == speaks || own.status.is_server_error() {
+        // The transport and the path are right.
+        return None;
+    }
+    // A server that takes no GET may answer it with an error of JSON-RPC, which says that it is there.
+    let turned = match link.transport {
+        Transport::StreamableHttp => get(hub, link).await,
+        Transport::Sse => post(hub, link).await,
+    };
+    if turned.is_some_and(|turned| turned.found == other) {
+        let remedy = match link.transport {
+            Transport::StreamableHttp => "the server speaks HTTP+SSE: set transport: sse",
+            Transport::Sse => "the server speaks streamable HTTP: set transport: streamable-http",
+        };
+        return Some(remedy.to_owned());
+    }
+    Some(format!("{}; {}", answers(&own), path(link)))
+}
+
+/// What the server answers, in words.
+fn answers(probe: &Probe) -> String {
+    let Probe { status, headers: _, found } = probe;
+    match found {
+        Found::Html => "the server answers HTML, a page for people".to_owned(),
+        _ if status.is_success() => "the server answers something else than MCP".to_owned(),
+        _ => format!("the server answers HTTP {}", status.as_u16()),
+    }
+}
+
+/// What to do about the path.
+fn path(link: &Link) -> String {
+    let usual = match link.transport {
+        Transport::StreamableHttp => "/mcp",
+        Transport::Sse => "/sse",
+    };
+    if link.uri.path().trim_end_matches('/').ends_with(usual) {
+        "check host, port and path of the URL".to_owned()
+    } else {
+        format!("the MCP endpoint is probably {usual}: check the path of the URL")
+    }
+}
+
+/// Asks as the transport says.
+async fn own(hub: &Hub, link: &Link) -> Option<Probe> {
+    match link.transport {
+        Transport::StreamableHttp => post(hub, link).await,
+        Transport::Sse => get(hub, link).await,
+    }
+}
+
+async fn post(hub: &Hub, link: &Link) -> Option<Probe> {
+    let who = hub.introduction();
+    probe(link, handshake::request(link, "server/discover", "", who.get()).0).await
+}
+
+async fn get(hub: &Hub, link: &Link) -> Option<Probe> {
+    let who = hub.introduction();
+    probe(link, listen(link, who.get().caller, None)).await
+}
+
+async fn probe(link: &Link, request: Request<Full<bytes::Bytes>>) -> Option<Probe> {
+    let (parts, body) = link.begin_bare(request).await.ok()?.into_parts();
+    let http::response::Parts { status, headers, .. } = parts;
+    let found = match media(&headers) {
+        Media::Json => match small(body).await {
+            Ok(message) if is_answer(&message) => Found::Mcp,
+            _ => Found::Other,
+        },
+        Media::Events => {
+            let reading = timeout(FIRST_EVENTS, first_event(body)).await;
+            reading.ok().flatten().unwrap_or(Found::Other)
+        }
+        Media::Other if is_html(&headers) => Found::Html,
+        Media::Other => Found::Other,
+    };
+    Some(Probe { status, headers, found })
+}
+
+/// The first event that tells a transport.
+async fn first_event(body: Body) -> Option<Found> {
+    let mut events = Events::new(body, MAX_EVENT);
+    for _ in 0..MAX_EVENTS {
+        let event = events.next().await?.ok()?;
+        if event.event.as_deref() == Some(b"endpoint") {
+            return Some(Found::Endpoint);
+        }
+        if is_answer(&event.data) {
+            return Some(Found::Mcp);
+        }
+    }
+    None
+}
+
+fn is_answer(message: &[u8]) -> bool {
+    matches!(scan(message), Ok(Envelope::Answer { .. }))
+}
+
+fn is_html(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
+    media.get(..9).is_some_and(|essence| essence.eq_ignore_ascii_case(b"text/html"))
+}

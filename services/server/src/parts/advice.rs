@@ -1,0 +1,265 @@
+//! What to tell the operator about a backend that refuses the gateway's credentials: the issuer that it wants tokens of
+//! (RFC 9728), and the section of the configuration that provides them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tokio::time::timeout;
+use tower::ServiceExt;
+use url::Url;
+use vmcp_aggregate::settings::Advice;
+use vmcp_config::auth_server::{Upstream, UpstreamKind};
+use vmcp_config::{AuthServer, IncomingAuth, IncomingMethod, SecretFile};
+use vmcp_core::Body;
+use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
+
+/// How long the look-up may take. A list of clients may wait for it.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// The largest metadata that is read, in bytes.
+const MAX_METADATA: usize = 64 << 10;
+
+/// The most issuers and scopes that are shown.
+const MAX_SHOWN: usize = 5;
+
+/// The longest issuer or scope that is shown, in bytes.
+const MAX_LENGTH: usize = 200;
+
+const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
+
+/// Issuers whose tokens the configuration can provide.
+#[derive(Debug, Default)]
+pub(super) struct Issuers {
+    /// Of the tokens that callers present.
+    callers: Option<String>,
+    /// Upstream providers by name: the issuer, or the authorization endpoint where the configuration has no issuer.
+    upstreams: Vec<(String, String)>,
+}
+
+/// A backend whose credentials may be refused.
+pub(super) struct Refusing {
+    pub(super) name: String,
+    pub(super) url: Url,
+    /// Whether its host may be a secret.
+    pub(super) is_hidden: bool,
+    pub(super) ca_bundle: Option<PathBuf>,
+    /// The type of its credentials in the configuration.
+    pub(super) strategy: &'static str,
+    pub(super) issuers: Arc<Issuers>,
+    pub(super) egress: Egress,
+}
+
+/// What a backend's metadata says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    issuers: Vec<String>,
+    scopes: Vec<String>,
+}
+
+impl Issuers {
+    pub(super) fn new(incoming: &IncomingAuth, server: Option<&AuthServer<SecretFile>>) -> Self {
+        let callers = match &incoming.method {
+            IncomingMethod::Oidc(oidc) => Some(oidc.issuer.clone()),
+            IncomingMethod::Anonymous | IncomingMethod::Local => None,
+        };
+        let providers = server.into_iter().flat_map(|server| &server.upstream_providers);
+        let upstream = |provider: &Upstream<SecretFile>| {
+            let at = match &provider.kind {
+                UpstreamKind::Oidc(oidc) => oidc.issuer_url.as_str().to_owned(),
+                UpstreamKind::Oauth2(oauth) => oauth.authorization_endpoint.to_string(),
+            };
+            (provider.name.as_str().to_owned(), at)
+        };
+        Self { callers, upstreams: providers.map(upstream).collect() }
+    }
+
+    /// What to change to show `backend` tokens of `issuer`.
+    fn remedy(&self, issuer: &str, backend: &str) -> Option<String> {
+        let is = |known: &str| known.trim_end_matches('/') == issuer.trim_end_matches('/');
+        let below = |known: &str| {
+            known.strip_prefix(issuer.trim_end_matches('/')).is_some_and(|it| it.starts_with('/'))
+        };
+        let section = format!("outgoingAuth.backends.{backend}");
+        let upstream = self.upstreams.iter().find(|(_, known)| is(known) || below(known));
+        if let Some((name, _)) = upstream {
+            return Some(format!(
+                "{name} in authServer.upstreamProviders is that issuer: set {section} to type upstream_inject with \
+                 providerName {name}"
+            ));
+        }
+        self.callers.as_deref().is_some_and(is).then(|| {
+            format!("callers' tokens are of that issuer: set {section} to type token_exchange with its token endpoint")
+        })
+    }
+}
+
+impl Refusing {
+    pub(super) fn advice(self) -> Advice {
+        let this = Arc::new(self);
+        Advice::new(move |headers| {
+            let this = Arc::clone(&this);
+            async move { Some(this.advise(&headers).await) }
+        })
+    }
+
+    async fn advise(&self, headers: &HeaderMap) -> String {
+        let wanted = timeout(LIMIT, self.look_up(headers)).await.ok().flatten();
+        let Self { name, strategy, issuers, is_hidden, url, .. } = self;
+        let section = format!("outgoingAuth.backends.{name}");
+        let Some(Wanted { issuers: wanted, scopes }) = wanted else {
+            return match *strategy {
+                "none" => format!(
+                    "the server wants credentials and says not whose: set {section}, or headers of the backend"
+                ),
+                known => format!(
+                    "the server refuses the credentials of outgoingAuth (type {known}): change {section}"
+                ),
+            };
+        };
+        // An issuer at the host itself tells the host.
+        let shown = |issuer: &&String| {
+            !*is_hidden || Url::parse(issuer).is_ok_and(|it| it.host_str() != url.host_str())
+        };
+        let named: Vec<_> = wanted.iter().filter(shown).map(String::as_str).collect();
+        let named = if named.is_empty() { "its own issuer".to_owned() } else { named.join(" or ") };
+        let scopes = if scopes.is_empty() {
+            String::new()
+        } else {
+            format!(" with scopes {}", scopes.join(" "))
+        };
+        let remedy = wanted.iter().find_map(|issuer| issuers.remedy(issuer, name));
+        let remedy = remedy.unwrap_or_else(|| {
+            format!(
+                "add it to authServer.upstreamProviders and set {section} to type upstream_inject, or to type \
+                 token_exchange or header_injection"
+            )
+        });
+        format!("the server wants tokens of {named}{scopes}: {remedy}")
+    }
+
+    /// Reads the metadata that the challenge names, or else what is at the well-known places (RFC 9728, 3.1 and 5.1).
+    async fn look_up(&self, headers: &HeaderMap) -> Option<Wanted> {
+        let challenge = vmcp_doctor::bearer(headers).unwrap_or_default();
+        let named = challenge.resource_metadata.as_deref();
+        let places = match named.and_then(|named| Url::parse(named).ok()) {
+            Some(named) => vec![named],
+            None => self.well_known(),
+        };
+        for place in places {
+            let Some(metadata) = self.fetch(&place).await else { continue };
+            let mut wanted = Wanted::read(&metadata)?;
+            if let Some(scope) = &challenge.scope {
+                wanted.scopes = harmless(scope.split(' '));
+            }
+            return Some(wanted);
+        }
+        None
+    }
+
+    fn well_known(&self) -> Vec<Url> {
+        let at = |path: &str| {
+            let mut place = self.url.clone();
+            place.set_query(None);
+            place.set_path(&format!("{WELL_KNOWN}{}", path.trim_end_matches('/')));
+            place
+        };
+        let mut places = vec![at(self.url.path()), at("")];
+        places.dedup();
+        places
+    }
+
+    async fn fetch(&self, place: &Url) -> Option<Value> {
+        let Self { url, ca_bundle, egress, .. } = self;
+        let bounded = FetchPolicy {
+            deadline: LIMIT,
+            max_body: MAX_METADATA,
+            redirects: false,
+            ..FetchPolicy::supplied()
+        };
+        // The operator named the backend's origin, on whichever network that is. All else is the backend's choice.
+        let policy = if place.origin() == url.origin() {
+            let (addresses, ca_bundle) = (FetchAddresses::Any, ca_bundle.clone());
+            FetchPolicy { addresses, http: true, ca_bundle, ..bounded }
+        } else {
+            bounded
+        };
+        let fetcher = Fetcher::new(egress.clone(), policy).ok()?;
+        let request = Request::get(place.as_str()).header("accept", "application/json");
+        let response = fetcher.oneshot(request.body(Body::default()).ok()?).await.ok()?;
+        if response.status() != StatusCode::OK {
+            return None;
+        }
+        let body = response.into_body().collect().await.ok()?.to_bytes();
+        serde_json::from_slice(&body).ok()
+    }
+}
+
+impl Wanted {
+    fn read(metadata: &Value) -> Option<Self> {
+        let texts = |member: &str| {
+            let values = metadata[member].as_array().map(Vec::as_slice).unwrap_or_default();
+            harmless(values.iter().filter_map(Value::as_str))
+        };
+        let mut issuers = texts("authorization_servers");
+        issuers.retain(|issuer| is_issuer(issuer));
+        (!issuers.is_empty()).then(|| Self { issuers, scopes: texts("scopes_supported") })
+    }
+}
+
+/// A URL without user info, query and fragment.
+fn is_issuer(text: &str) -> bool {
+    Url::parse(text).is_ok_and(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && (url.username(), url.password(), url.query(), url.fragment())
+                == ("", None, None, None)
+    })
+}
+
+/// The first short texts of visible ASCII: what a backend says ends up in logs and on terminals.
+fn harmless<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let is_harmless = |text: &&str| {
+        (1..=MAX_LENGTH).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    texts.filter(is_harmless).take(MAX_SHOWN).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_the_section_for_an_issuer() {
+        let issuers = Issuers {
+            callers: Some("https://login.test".to_owned()),
+            upstreams: vec![
+                ("idp".to_owned(), "https://idp.test/".to_owned()),
+                ("hub".to_owned(), "https://hub.test/login/oauth/authorize".to_owned()),
+            ],
+        };
+        let remedy = |issuer| issuers.remedy(issuer, "be").unwrap_or_default();
+        assert!(remedy("https://idp.test").contains("upstream_inject with providerName idp"));
+        assert!(remedy("https://hub.test/login/oauth").contains("providerName hub"));
+        assert!(remedy("https://login.test/").contains("be to type token_exchange"));
+        for other in ["https://idp.test.evil", "https://hub.test/login/o", "https://other.test"] {
+            assert_eq!(remedy(other), "", "{other}");
+        }
+    }
+
+    #[test]
+    fn shows_no_harmful_text_of_metadata() {
+        let metadata = json!({
+            "authorization_servers": ["https://me:pw@idp.test", "https://a.test\u{1b}", 1, "x", "https://a.test"],
+            "scopes_supported": ["a", "b c", "\u{202e}", "d"],
+        });
+        let issuers = vec!["https://a.test".to_owned()];
+        let scopes = vec!["a".to_owned(), "d".to_owned()];
+        assert_eq!(Wanted::read(&metadata), Some(Wanted { issuers, scopes }));
+        assert_eq!(Wanted::read(&json!({"authorization_servers": ["javascript:0"]})), None);
+    }
+}
