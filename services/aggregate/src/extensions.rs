@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use memchr::{memchr, memchr2_iter};
 use vmcp_core::{McpRequest, Rejection};
 use vmcp_wire::{Envelope, Key, Member, Said, Splice, find, members, scan};
 
@@ -59,16 +60,18 @@ pub(crate) fn bridged<'a>(capabilities: &'a [u8], bridged: &[&str]) -> Cow<'a, [
 /// Whether capabilities may have a member that can be stripped: cheaper than a walk over the members, which most requests
 /// do not need. Text with escapes or letters beyond ASCII may have one under another spelling.
 fn may_be_stripped(capabilities: &[u8]) -> bool {
-    let begins = |at: usize, name: &str| {
-        let part = capabilities.get(at..at + name.len());
-        part.is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()))
+    // Each name is looked for by its rarest letter.
+    let has = |name: &str, letter: u8, place: usize| {
+        memchr2_iter(letter, letter.to_ascii_uppercase(), capabilities).any(|at| {
+            let start = at.checked_sub(place);
+            let part = start.and_then(|start| capabilities.get(start..start + name.len()));
+            part.is_some_and(|part| part.eq_ignore_ascii_case(name.as_bytes()))
+        })
     };
-    capabilities.iter().enumerate().any(|(at, byte)| match byte {
-        b'\\' | 0x80.. => true,
-        b'e' | b'E' => begins(at, EXTENSIONS),
-        b't' | b'T' => begins(at, OLD_TASKS),
-        _ => false,
-    })
+    !capabilities.is_ascii()
+        || memchr(b'\\', capabilities).is_some()
+        || has(EXTENSIONS, b'x', 1)
+        || has(OLD_TASKS, b'k', 3)
 }
 
 /// Whether a backend may take a capability for one that can be stripped.
