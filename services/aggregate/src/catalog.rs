@@ -13,6 +13,7 @@ mod routes;
 mod serial;
 mod settle;
 mod template;
+mod templates;
 mod texts;
 
 use std::collections::HashMap;
@@ -22,7 +23,6 @@ use vmcp_core::{Generation, Hints};
 
 use self::apps::UiResource;
 pub use self::combine::{Conflict, Hides};
-use self::template::matches;
 pub(crate) use self::{
     apps::SCHEME as UI_SCHEME,
     combine::{Part, combine, contested, could_show, hidden_by, singular, wanted},
@@ -34,6 +34,7 @@ pub(crate) use self::{
     params::{ParamHeader, add as add_headers, check as check_headers},
     routes::{Route, Routes},
     serial::{Serial, SerialRef},
+    templates::Templates,
 };
 
 /// A snapshot of everything on offer to clients of one generation. What both generations are offered is kept once.
@@ -44,8 +45,7 @@ pub(crate) struct Catalog<L> {
     pub(crate) prompts: Arc<Routes<L>>,
     /// By their URI. `None` is a resource that its backend lacks in this generation.
     pub(crate) resources: Arc<HashMap<Box<str>, Option<L>>>,
-    /// Those of each backend, in the order in which they are tried.
-    pub(crate) templates: Arc<Vec<(L, Vec<Box<str>>)>>,
+    pub(crate) templates: Arc<Templates<L>>,
     /// User interfaces of tools, by the URI that clients know. They go before resources and templates.
     pub(crate) interfaces: Arc<HashMap<Box<str>, UiResource<L>>>,
     /// What apps may call tools: the names that backends with user interfaces know, and those that clients know.
@@ -90,22 +90,16 @@ impl<L: Clone> Catalog<L> {
         &self.lists[kind as usize]
     }
 
-    /// The backend that answers for a resource: the one that lists it, else the first that has a template which fits.
+    /// The backend that answers for a resource: the one that lists it, else the one with the most specific template that
+    /// fits.
     pub(crate) fn resource(&self, uri: &str) -> Option<L> {
         if let Some(interface) = self.interfaces.get(uri) {
             return Some(interface.link.clone());
         }
-        if let Some(owner) = self.resources.get(uri) {
-            return owner.clone();
+        match self.resources.get(uri) {
+            Some(owner) => owner.clone(),
+            None => self.templates.find(uri).cloned(),
         }
-        let fits = |templates: &[Box<str>]| {
-            // Each backend has its own, so that none takes them from another one.
-            let mut steps = template::MAX_STEPS;
-            templates
-                .iter()
-                .any(|template| **template == *uri || matches(template, uri, &mut steps))
-        };
-        self.templates.iter().find(|(_, templates)| fits(templates)).map(|(link, _)| link.clone())
     }
 
     /// The backend's own URI of a user interface that clients know by another one.
@@ -122,7 +116,7 @@ impl<L: Clone> Catalog<L> {
     pub(crate) fn is_template(&self, uri: &str) -> bool {
         !self.resources.contains_key(uri)
             && !self.is_interface(uri)
-            && self.templates.iter().flat_map(|(_, all)| all).any(|template| **template == *uri)
+            && self.templates.is_template(uri)
     }
 
     /// What the server of a listed item says that it does.

@@ -113,7 +113,7 @@ impl Snapshot {
             }
         };
         let links: Vec<_> = backends.into_iter().map(link).collect();
-        let none = combine(&[], &rules);
+        let none = combine(&[], &[], &rules);
         let snapshot = Self {
             name,
             version,
@@ -192,7 +192,8 @@ impl Snapshot {
                 Some(Part { name: link.name(), link: Arc::clone(link), offers })
             })
             .collect();
-        combine(&parts, &self.rules)
+        let backends: Vec<_> = self.links.iter().map(|link| link.name()).collect();
+        combine(&parts, &backends, &self.rules)
     }
 }
 

@@ -192,6 +192,7 @@ fn odd_prefixes<D: BackendDocument>(
             suggestion: None,
         });
     }
+    nested_prefixes(backends, &format.to_string(), to);
     let mut warn = |path: String| {
         to.push(Warning {
             path,
@@ -214,6 +215,30 @@ fn odd_prefixes<D: BackendDocument>(
             .take(KEPT)
         {
             warn(format!("backends[{index}].name"));
+        }
+    }
+}
+
+/// Names of one backend that look like those of another are left out.
+fn nested_prefixes<D: BackendDocument>(
+    backends: &[Backend<D>],
+    format: &str,
+    to: &mut Vec<Warning>,
+) {
+    let prefix = |backend: &Backend<D>| format.replace("{workload}", &backend.name);
+    let prefixes: Vec<_> = backends.iter().map(prefix).collect();
+    for (index, longer) in prefixes.iter().enumerate() {
+        let within =
+            |shorter: &&String| longer.len() > shorter.len() && longer.starts_with(&***shorter);
+        if let Some(shorter) = prefixes.iter().find(within).filter(|_| to.len() < KEPT) {
+            to.push(Warning {
+                path: format!("backends[{index}].name"),
+                message: format!(
+                    "its prefix {longer} begins with the prefix {shorter} of another backend, whose tools and prompts of \
+                     such names are left out"
+                ),
+                suggestion: None,
+            });
         }
     }
 }

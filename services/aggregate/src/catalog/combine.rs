@@ -14,7 +14,8 @@ use vmcp_core::{Generation, ItemKind};
 use super::apps::{Interfaces, Offered};
 use super::define::define;
 use super::hints::Told;
-use super::settle::{Settling, Won};
+use super::settle::{Prefixes, Settling, Won};
+use super::templates::{Templates, unfit};
 use super::{
     ByGeneration, Catalog, Catalogs, Item, Kind, List, Offer, ParamHeader, Route, Routes, Serial,
     each_item, params,
@@ -23,6 +24,9 @@ use crate::settings::{Conflicts, Rules, WorkloadRules};
 
 /// The longest instructions that are taken of one backend, in bytes.
 const LONGEST_INSTRUCTIONS: usize = 16 << 10;
+
+/// The most templates that are reported as left out.
+const MAX_LEFT_OUT: usize = 100;
 
 /// A name that several backends wanted, and how that was settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +59,18 @@ pub(crate) struct Part<'a, L> {
     pub(crate) offers: ByGeneration<&'a Offer>,
 }
 
-/// The catalogs of `parts`, which are in the order of the configuration. Names are given once over both generations: a
+/// The catalogs of `parts`, which are in the order of the configuration; `backends` are all that are configured. Names are given once over both generations: a
 /// name belongs to the same backend in both, also where that lacks what is called so.
-pub(crate) fn combine<L: Clone>(parts: &[Part<'_, L>], rules: &Rules) -> Catalogs<L> {
+pub(crate) fn combine<L: Clone>(
+    parts: &[Part<'_, L>],
+    backends: &[&str],
+    rules: &Rules,
+) -> Catalogs<L> {
     let mut conflicts = Vec::new();
+    let prefixes = Prefixes::new(rules, backends);
     let (found, none) = (Interfaces::of(parts, rules, &mut conflicts), Interfaces::default());
-    let tools = named(parts, rules, (Kind::Tools, &found), &mut conflicts);
-    let prompts = named(parts, rules, (Kind::Prompts, &none), &mut conflicts);
+    let tools = named(parts, &prefixes, (Kind::Tools, &found), &mut conflicts);
+    let prompts = named(parts, &prefixes, (Kind::Prompts, &none), &mut conflicts);
     let resources = located(parts, (Kind::Resources, &found), &mut conflicts, resources);
     let templates = located(parts, (Kind::Templates, &none), &mut conflicts, templates);
     let interfaces = Arc::new(found.routes(parts));
@@ -127,11 +136,11 @@ struct NamedItems<L> {
 /// Tools and prompts: things with names that can be changed.
 fn named<L: Clone>(
     parts: &[Part<'_, L>],
-    rules: &Rules,
+    prefixes: &Prefixes<'_>,
     (kind, interfaces): (Kind, &Interfaces),
     conflicts: &mut Vec<Conflict>,
 ) -> ByGeneration<NamedItems<L>> {
-    let mut settling = Settling::new(parts, rules, kind);
+    let mut settling = Settling::new(parts, prefixes, kind, conflicts);
     let won = settling.settle_all(conflicts);
     by_generation(parts, kind, |generation| {
         named_in(parts, &settling, &won, (kind, generation, interfaces), conflicts)
@@ -268,13 +277,12 @@ fn resources<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> HashMap<Box<str>, Option<L
     owners
 }
 
-/// Templates, in the order in which they are tried.
-fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Vec<(L, Vec<Box<str>>)> {
-    let each = |(link, own): OwnedUris<'_, L>| {
+/// Templates that the generation has.
+fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Templates<L> {
+    Templates::new(all.into_iter().map(|(link, own)| {
         let own = own.into_iter().filter(|(_, has)| *has);
-        (link.clone(), own.map(|(template, _)| template.into()).collect())
-    };
-    all.into_iter().map(each).collect()
+        (link.clone(), own.map(|(template, _)| template).collect())
+    }))
 }
 
 /// Resources and templates: their URIs stay as they are but for user interfaces of several backends, the first backend
@@ -288,6 +296,7 @@ fn located<L, O>(
     let mut first = BTreeMap::new();
     let mut owned: Vec<Vec<_>> = Vec::with_capacity(parts.len());
     let (mut twice, mut shown) = (Contenders::new(), Contenders::new());
+    let mut left_out = Vec::new();
     for (index, part) in parts.iter().enumerate() {
         let mut own = Vec::new();
         let contend = |all: &mut Contenders, uri: Cow<'_, str>, first: usize| {
@@ -295,6 +304,17 @@ fn located<L, O>(
             all.entry(uri.into_owned()).or_insert_with(first).push(part.name.to_owned());
         };
         each_item(part.offers, kind, |key, items| {
+            if kind == Kind::Templates
+                && let Some(settled) = unfit(&key, own.len())
+            {
+                left_out.push(Conflict {
+                    kind: singular(kind),
+                    name: key.into_owned(),
+                    contenders: vec![part.name.to_owned()],
+                    settled,
+                });
+                return;
+            }
             let key = match interfaces.offered(index, &key) {
                 Offered::AsItIs => key,
                 Offered::As(alias) => Cow::Owned(alias.to_owned()),
@@ -310,6 +330,8 @@ fn located<L, O>(
         });
         owned.push(own);
     }
+    left_out.truncate(MAX_LEFT_OUT);
+    conflicts.append(&mut left_out);
     for (all, reason) in [(twice, "it comes first in backends"), (shown, "its tools show it")] {
         conflicts.extend(all.into_iter().map(|(name, contenders)| Conflict {
             kind: singular(kind),

@@ -191,7 +191,7 @@ impl Items {
     }
 
     /// How many bytes the answers take that they came in.
-    fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         self.0.iter().map(|page| page.listing.text().len()).sum()
     }
 

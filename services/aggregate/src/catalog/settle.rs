@@ -43,22 +43,71 @@ pub(super) struct Won {
     pub(super) candidate: usize,
 }
 
+/// What stands before the names of all configured backends, also of those that are away: a backend must not take names
+/// that look like another's.
+pub(super) struct Prefixes<'a> {
+    rules: &'a Rules,
+    /// With the backends, the longest first. Empty where names stay bare.
+    all: Vec<(String, &'a str)>,
+}
+
+impl<'a> Prefixes<'a> {
+    pub(super) fn new(rules: &'a Rules, backends: &[&'a str]) -> Self {
+        let mut all = Vec::new();
+        if matches!(rules.conflicts, Conflicts::Prefix(_)) {
+            all.extend(backends.iter().map(|backend| (prefix(rules, backend), *backend)));
+            all.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        }
+        Self { rules, all }
+    }
+
+    /// The backends whose prefixes begin with this one and are longer.
+    fn within(&self, prefix: &str) -> Vec<&(String, &'a str)> {
+        let longer = |other: &str| other.len() > prefix.len() && other.starts_with(prefix);
+        self.all.iter().filter(|(other, _)| longer(other)).collect()
+    }
+}
+
 impl<'a, L> Settling<'a, L> {
-    pub(super) fn new(parts: &'a [Part<'a, L>], rules: &'a Rules, kind: Kind) -> Self {
+    /// Everything of one kind that may want a name. What would have the name of another backend's is left out.
+    pub(super) fn new(
+        parts: &'a [Part<'a, L>],
+        prefixes: &Prefixes<'a>,
+        kind: Kind,
+        conflicts: &mut Vec<Conflict>,
+    ) -> Self {
+        let rules = prefixes.rules;
         let count = parts.iter().map(|part| part.offers.stateful.of(kind).len()).sum();
         let mut candidates = Vec::with_capacity(count);
         let mut names = Texts::with_capacity(count);
         for (index, part) in parts.iter().enumerate() {
             let workload = rules.workloads.get(part.name).filter(|_| kind == Kind::Tools);
             let prefix = prefix(rules, part.name);
+            let within = prefixes.within(&prefix);
+            let mut taken = Vec::new();
             each_item(part.offers, kind, |own, items| {
                 let change = workload.and_then(|workload| workload.overrides.get(&*own));
                 let renamed = change.and_then(|change| change.name.as_deref());
                 let wanted = renamed.map_or(own, Cow::Borrowed);
                 let visible = hides(rules, workload, kind, &wanted).is_none();
+                let owner = within.iter().filter(|_| renamed.is_none()).find(|(longer, _)| {
+                    longer.strip_prefix(&*prefix).is_some_and(|rest| wanted.starts_with(rest))
+                });
+                if let Some((_, owner)) = owner {
+                    // What nobody sees is no news.
+                    taken.extend(visible.then(|| (format!("{prefix}{wanted}"), *owner)));
+                    return;
+                }
                 names.push(&prefix, &wanted);
                 candidates.push(Candidate { part: index, items, change, wanted, visible });
             });
+            taken.sort();
+            conflicts.extend(taken.into_iter().map(|(name, owner)| Conflict {
+                kind: singular(kind),
+                name,
+                contenders: vec![part.name.to_owned(), owner.to_owned()],
+                settled: left_out(kind, owner),
+            }));
         }
         Self { parts, rules, kind, candidates, names }
     }
@@ -149,6 +198,15 @@ impl<'a, L> Settling<'a, L> {
             _ => won.extend(all.first().map(|one| Won { name: *one, candidate: *one })),
         }
     }
+}
+
+/// What became of a name that looks like one of `owner`, in words.
+fn left_out(kind: Kind, owner: &str) -> String {
+    let remedy = match kind {
+        Kind::Tools => "give it another name in aggregation.tools[].overrides",
+        _ => "give one of the two backends another name",
+    };
+    format!("left out: names that begin so are those of {owner}; {remedy}")
 }
 
 /// What became of a name, in words. The first contender wins where one does; `own` is what its backend calls it.

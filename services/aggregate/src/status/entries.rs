@@ -71,8 +71,7 @@ fn located(catalog: &Everything, kind: Kind) -> Placed<'_> {
             })
             .collect();
     }
-    let templates = catalog.templates.iter();
-    templates.flat_map(|(link, own)| own.iter().map(|uri| place(uri, link.name()))).collect()
+    catalog.templates.iter().map(|(uri, link)| place(uri, link.name())).collect()
 }
 
 /// URIs of templates stay as they are and are never hidden.

@@ -53,7 +53,7 @@ fn catalog(count: usize) -> Arc<Everything> {
         tuning: 0,
     });
     let offers = ByGeneration::both(&offer);
-    let catalogs = combine(&[Part { name: "be", link, offers }], &Rules::default());
+    let catalogs = combine(&[Part { name: "be", link, offers }], &[], &Rules::default());
     Arc::clone(catalogs.of(Generation::Stateless))
 }
 

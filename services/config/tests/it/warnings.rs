@@ -89,6 +89,22 @@ fn prefixes_that_make_odd_names_of_tools_are_reported() {
 }
 
 #[test]
+fn prefixes_within_other_prefixes_are_reported() {
+    let backends = |names: [&str; 2], more: &str| {
+        let each = names.map(|name| format!("{{name: {name}, url: 'http://a', transport: sse}}"));
+        let text = format!("backends: [{}]\n{more}", each.join(", "));
+        file(&text).warnings().into_iter().map(|it| it.path).collect::<Vec<_>>()
+    };
+    assert_eq!(backends(["a", "a_b"], ""), ["backends[1].name"]);
+    assert_eq!(backends(["a_b", "a"], ""), ["backends[0].name"]);
+    assert_eq!(backends(["a", "ab"], ""), [""; 0]);
+    let dotted = "aggregation: {conflictResolutionConfig: {prefixFormat: '{workload}.'}}\n";
+    assert_eq!(backends(["a", "a_b"], dotted), [""; 0]);
+    let bare = "aggregation: {conflictResolution: priority, conflictResolutionConfig: {priorityOrder: [a]}}\n";
+    assert_eq!(backends(["a", "a_b"], bare), [""; 0]);
+}
+
+#[test]
 fn checks_in_quick_succession_are_reported() {
     let checks = |interval, timeout| {
         warnings(&format!(

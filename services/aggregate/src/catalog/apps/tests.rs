@@ -41,7 +41,7 @@ fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> std::sync::Arc<Catalog<St
         (name, &*Box::leak(Box::new(offer.clone())))
     });
     let parts: Vec<_> = offers.map(|offer| part(&offer)).collect();
-    std::sync::Arc::clone(combine(&parts, rules).of(Generation::Stateless))
+    std::sync::Arc::clone(combine(&parts, &[], rules).of(Generation::Stateless))
 }
 
 /// The backend that a URI leads to, and what it calls it, if that is another URI.

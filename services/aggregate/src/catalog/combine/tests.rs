@@ -12,6 +12,14 @@ fn offer(tools: &[&str]) -> Offer {
 }
 
 fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> Arc<Catalog<String>> {
+    catalog_among(&[], offers, rules)
+}
+
+fn catalog_among(
+    backends: &[&str],
+    offers: &[(&str, Offer)],
+    rules: &Rules,
+) -> Arc<Catalog<String>> {
     let parts: Vec<_> = offers
         .iter()
         .map(|(name, offer)| Part {
@@ -20,7 +28,7 @@ fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> Arc<Catalog<String>> {
             offers: ByGeneration::both(offer),
         })
         .collect();
-    Arc::clone(combine(&parts, rules).of(Generation::Stateless))
+    Arc::clone(combine(&parts, backends, rules).of(Generation::Stateless))
 }
 
 fn names(catalog: &Catalog<String>) -> Vec<&str> {
@@ -46,11 +54,53 @@ fn every_name_gets_its_backends_prefix_even_without_a_conflict() {
 
 #[test]
 fn equal_names_after_prefixing_go_to_the_first_backend() {
-    let offers = [("a_b", offer(&["c"])), ("a", offer(&["b_c"]))];
-    let catalog = catalog(&offers, &Rules::default());
-    assert_eq!(names(&catalog), ["a_b_c"]);
-    assert_eq!(target(&catalog, "a_b_c").0, "a_b");
-    assert_eq!(catalog.conflicts[0].contenders, ["a_b", "a"]);
+    let offers = [("b", offer(&["c"])), ("a", offer(&["c"]))];
+    let catalog = catalog(&offers, &with(Conflicts::Prefix("all_".to_owned())));
+    assert_eq!(names(&catalog), ["all_c"]);
+    assert_eq!(target(&catalog, "all_c").0, "b");
+    assert_eq!(catalog.conflicts[0].contenders, ["b", "a"]);
+}
+
+#[test]
+fn names_of_a_longer_prefix_belong_to_its_backend() {
+    let mut rules = Rules::default();
+    let rename = Override { name: Some("b_own".to_owned()), ..Override::default() };
+    let overrides = [("named".to_owned(), rename)].into();
+    let workload = WorkloadRules { overrides, ..WorkloadRules::default() };
+    rules.workloads.insert("a".to_owned(), workload);
+    let prompts = Items::of(Kind::Prompts, &[r#"{"name":"b_p"}"#, r#"{"name":"bp"}"#]);
+    let offers = [("a", Offer { prompts, ..offer(&["b_c", "b_", "bc", "b_x_y", "named"]) })];
+    // The backends of the longer prefixes are away.
+    let catalog = catalog_among(&["a", "a_b", "a_b_x", "other"], &offers, &rules);
+    assert_eq!(names(&catalog), ["a_b_own", "a_bc"]);
+    assert_eq!(catalog.list(Kind::Prompts).keys().collect::<Vec<_>>(), ["a_bp"]);
+    let told: Vec<_> = catalog.conflicts.iter().map(|it| (&*it.name, &*it.settled)).collect();
+    let tool = |backend| {
+        format!(
+            "left out: names that begin so are those of {backend}; \
+             give it another name in aggregation.tools[].overrides"
+        )
+    };
+    let prompt =
+        "left out: names that begin so are those of a_b; give one of the two backends another name";
+    let expected = [
+        ("a_b_", &*tool("a_b")),
+        ("a_b_c", &*tool("a_b")),
+        ("a_b_x_y", &*tool("a_b_x")),
+        ("a_b_p", prompt),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(catalog.conflicts[1].contenders, ["a", "a_b"]);
+    // Without the prefix nobody owns the beginning of a name.
+    let bare = catalog_among(&["a", "a_b"], &offers, &with(Conflicts::Priority(Vec::new())));
+    assert_eq!(*bare.conflicts, []);
+}
+
+#[test]
+fn prefixes_of_equal_length_share_their_names() {
+    let rules = with(Conflicts::Prefix("x_".to_owned()));
+    let offers = [("a", offer(&["t"])), ("b", offer(&["t"]))];
+    assert_eq!(target(&catalog(&offers, &rules), "x_t").0, "a");
 }
 
 #[test]
@@ -196,7 +246,7 @@ fn catalogs(offers: &[(&str, [&[&str]; 2])], rules: &Rules) -> Catalogs<String> 
             offers: offers.known(&none).unwrap(),
         })
         .collect();
-    combine(&parts, rules)
+    combine(&parts, &[], rules)
 }
 
 fn names_by_generation(catalogs: &Catalogs<String>) -> [Vec<&str>; 2] {
@@ -256,7 +306,7 @@ fn a_uri_belongs_to_one_backend_in_both_generations() {
         link: name.to_owned(),
         offers: offers.known(&none).unwrap(),
     });
-    let catalogs = combine(&parts, &Rules::default());
+    let catalogs = combine(&parts, &[], &Rules::default());
     let [stateful, stateless] =
         [Generation::Stateful, Generation::Stateless].map(|generation| catalogs.of(generation));
     let owner = |catalog: &Catalog<String>, uri| catalog.resource(uri);

@@ -1,0 +1,155 @@
+//! The backend that answers for a URI which is an expansion of a template.
+
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
+use super::template::{expressions, literals, matches};
+
+/// The most work of one lookup, in steps of a nanosecond or two, and the share of it that one backend's templates can take:
+/// a backend cannot keep another one's from being found.
+const MAX_STEPS: usize = 100_000;
+const MAX_STEPS_OF_BACKEND: usize = MAX_STEPS / 4;
+
+/// The most templates of one backend, and the most expressions of one template.
+const MAX_TEMPLATES: usize = 1000;
+const MAX_EXPRESSIONS: usize = 64;
+
+/// The templates of all backends. `L` is the handle of a backend.
+#[derive(Debug)]
+pub(crate) struct Templates<L> {
+    /// By the template itself.
+    exact: HashMap<Box<str>, L>,
+    /// By the text before the first expression; under the same text the most specific first.
+    by_head: HashMap<Box<str>, Vec<Template<L>>>,
+    /// The lengths of these texts, the longest first.
+    lengths: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Template<L> {
+    text: Box<str>,
+    /// The number of its backend.
+    part: usize,
+    link: L,
+}
+
+impl<L: Clone> Templates<L> {
+    /// The templates of each backend, in the order of the configuration.
+    pub(super) fn new<'a>(all: impl Iterator<Item = (L, Vec<&'a str>)>) -> Self {
+        let (mut exact, mut by_head) = (HashMap::new(), HashMap::<Box<str>, Vec<_>>::new());
+        for (part, (link, templates)) in all.enumerate() {
+            for text in templates {
+                exact.entry(text.into()).or_insert_with(|| link.clone());
+                if let Some((head, _)) = text.split_once('{') {
+                    let template = Template { text: text.into(), part, link: link.clone() };
+                    by_head.entry(head.into()).or_default().push(template);
+                }
+            }
+        }
+        for templates in by_head.values_mut() {
+            // Stable: equally specific ones stay in the order of the configuration.
+            templates.sort_by_key(|template| Reverse(literals(&template.text)));
+        }
+        let lengths: HashSet<usize> = by_head.keys().map(|head| head.len()).collect();
+        let mut lengths: Vec<_> = lengths.into_iter().collect();
+        lengths.sort_by_key(|length| Reverse(*length));
+        Self { exact, by_head, lengths }
+    }
+
+    /// The backend with the most specific template that `uri` can be an expansion of: the one with the longest text
+    /// before its first expression, then the one with the most text.
+    pub(crate) fn find(&self, uri: &str) -> Option<&L> {
+        if let Some(link) = self.exact.get(uri) {
+            return Some(link);
+        }
+        let mut left = MAX_STEPS;
+        let mut spent: HashMap<usize, usize> = HashMap::new();
+        for length in &self.lengths {
+            let Some(head) = uri.get(..*length) else { continue };
+            left = left.checked_sub(1 + length / 16)?;
+            for template in self.by_head.get(head).into_iter().flatten() {
+                let spent = spent.entry(template.part).or_default();
+                let share = left.min(MAX_STEPS_OF_BACKEND.saturating_sub(*spent));
+                let mut steps = share;
+                if matches(&template.text, uri, &mut steps) {
+                    return Some(&template.link);
+                }
+                let taken = share - steps;
+                *spent += taken;
+                left -= taken;
+            }
+        }
+        None
+    }
+
+    /// Each template with its backend.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &L)> {
+        self.exact.iter().map(|(text, link)| (&**text, link))
+    }
+
+    /// Whether it is a template as it is listed.
+    pub(crate) fn is_template(&self, text: &str) -> bool {
+        self.exact.contains_key(text)
+    }
+}
+
+/// Why the template of a backend that has `count` before it is left out, if it is.
+pub(super) fn unfit(template: &str, count: usize) -> Option<String> {
+    if count >= MAX_TEMPLATES {
+        return Some(format!("left out: its backend has more than {MAX_TEMPLATES} templates"));
+    }
+    (expressions(template) > MAX_EXPRESSIONS)
+        .then(|| format!("left out: it has more than {MAX_EXPRESSIONS} expressions"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found<'a>(all: &[(&'a str, &[&'a str])], uri: &str) -> Option<&'a str> {
+        let templates = all.iter().map(|(backend, texts)| (*backend, texts.to_vec()));
+        Templates::new(templates).find(uri).copied()
+    }
+
+    #[test]
+    fn most_specific_template_answers() {
+        let all: &[(&str, &[&str])] = &[
+            ("all", &["{+everything}"]),
+            ("files", &["file:///{+path}"]),
+            ("logs", &["file:///logs/{name}", "file:///{a}/{b}/raw"]),
+            ("same", &["file:///{+other}"]),
+        ];
+        for (uri, backend) in [
+            ("file:///logs/x", "logs"),
+            ("file:///x/y/raw", "logs"),
+            ("file:///x", "files"),
+            ("db://x", "all"),
+            ("file:///logs/{name}", "logs"),
+        ] {
+            assert_eq!(found(all, uri), Some(backend), "{uri}");
+        }
+        assert_eq!(found(&all[1..], "db://x"), None);
+        assert_eq!(found(&all[1..], "fil\u{e9}"), None);
+    }
+
+    #[test]
+    fn hostile_templates_keep_no_other_from_being_found() {
+        let many: Vec<String> =
+            (0..MAX_TEMPLATES).map(|n| format!("x://{}!{n}", "{+a}a".repeat(60))).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let uri = format!("x://{}", "a".repeat(400));
+        let all: &[(&str, &[&str])] = &[("bad", &many), ("good", &["x://{id}"])];
+        let began = std::time::Instant::now();
+        assert_eq!(found(all, &uri), Some("good"));
+        assert!(began.elapsed() < std::time::Duration::from_secs(5));
+        let long = format!("x://{}", "a".repeat(1 << 22));
+        assert_eq!(found(all, &long), None);
+    }
+
+    #[test]
+    fn templates_are_limited() {
+        assert_eq!(unfit(&"{a}".repeat(64), 999), None);
+        assert!(unfit(&"{a}".repeat(65), 0).is_some());
+        assert!(unfit("{a}", 1000).is_some());
+    }
+}
