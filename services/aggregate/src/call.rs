@@ -32,6 +32,7 @@ pub(crate) use self::session_to_session::event_stream;
 pub(crate) use self::stateless_to_stateless::bridged;
 use crate::backend::failure::Failure;
 use crate::backend::{Link, handshake};
+use crate::catalog::{ByGeneration, Kind};
 use crate::hub::{Everything, Hub, Snapshot};
 use crate::mixed::Seen;
 use crate::session::Session;
@@ -81,6 +82,18 @@ impl Call {
         if let Some(trail) = self.cause() {
             let operation = Operation::new(target.method).named(target.literal.clone());
             request.extensions_mut().insert(operation.caused_by(trail.clone()));
+        }
+    }
+
+    /// Passes on that a stateless backend has another list: to all clients, when the catalog has it.
+    fn list_changed(&self, target: &Target, kind: Kind) {
+        let caller = self.caller.identity();
+        match &target.link.own {
+            Some(owns) => {
+                owns.changed(caller);
+                self.hub.tell_caller(caller, &ByGeneration::both(vec![kind]));
+            }
+            None => target.link.list_changed(kind, Generation::Stateless),
         }
     }
 

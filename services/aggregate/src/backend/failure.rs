@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     /// The answer, or one of its events, is larger than what is held.
     #[error("answered with more than {limit} bytes")]
     TooLarge { limit: usize },
+    /// Its lists are larger than what is kept of one backend.
+    #[error("offers more than {limit} bytes of tools, prompts and resources")]
+    OfferTooLarge { limit: usize },
     /// It refuses the generation that it was spoken to in, and has done nothing.
     #[error("does not speak the generation of MCP that it was spoken to in")]
     Generation,
@@ -102,6 +105,7 @@ fn may_have_acted(error: &BoxError) -> bool {
             | Failure::Handshake { .. }
             | Failure::Generation
             | Failure::Revision
+            | Failure::OfferTooLarge { .. }
             | Failure::Busy,
         ) => false,
         None

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http::Request;
@@ -22,6 +23,27 @@ const MOST_PAGES: usize = 1000;
 
 /// The most items that are kept of one list.
 const MOST_ITEMS: usize = 100_000;
+
+/// The most bytes that a backend's lists take, over all pages, kinds and generations.
+const MAX_OFFER: usize = 32 << 20;
+
+/// The bytes that a backend's lists may still take.
+#[derive(Debug)]
+pub(crate) struct Budget(AtomicUsize);
+
+impl Budget {
+    /// The budget of a backend of which `kept` bytes stay.
+    pub(crate) fn beside(kept: usize) -> Self {
+        Self(AtomicUsize::new(MAX_OFFER.saturating_sub(kept)))
+    }
+
+    fn take(&self, page: &Listing) -> Result<(), Failure> {
+        let size = page.text().len();
+        let taken =
+            self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(size));
+        taken.map(drop).map_err(|_| Failure::OfferTooLarge { limit: MAX_OFFER })
+    }
+}
 
 /// How the lists are asked for.
 #[derive(Clone, Copy, Debug)]
@@ -92,10 +114,11 @@ pub(crate) async fn offer(
     link: &Link,
     speaker: Speaker<'_>,
     before: &Offer,
+    budget: &Budget,
 ) -> Result<Offer, BoxError> {
     let mut offer = Offer { instructions: speaker.instructions(), ..Offer::default() };
     for kind in Kind::ALL {
-        offer.set(kind, list(link, speaker, kind, before.of(kind)).await?);
+        offer.set(kind, list(link, speaker, (kind, before.of(kind)), budget).await?);
     }
     Ok(offer)
 }
@@ -105,8 +128,8 @@ pub(crate) async fn offer(
 pub(crate) async fn list(
     link: &Link,
     speaker: Speaker<'_>,
-    kind: Kind,
-    before: &Items,
+    (kind, before): (Kind, &Items),
+    budget: &Budget,
 ) -> Result<Items, BoxError> {
     if !speaker.offers(kind) {
         return Ok(Items::default());
@@ -126,6 +149,7 @@ pub(crate) async fn list(
                 _ => return Err(error),
             },
         };
+        budget.take(&page)?;
         count += page.entries().len();
         cursor = page.next_cursor().map(Cow::into_owned);
         pages.push(page);

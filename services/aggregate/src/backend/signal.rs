@@ -1,17 +1,22 @@
 //! Reasons to look at a backend again, for the tasks that observe it.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use vmcp_core::Generation;
 
 use super::Link;
 use crate::catalog::{Kind, other};
+use crate::session::lock;
 
 /// The interval between two looks at a backend that doesn't tell of changes.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The shortest interval between two looks at a backend that says again and again that its lists have changed.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reasons to look at one generation of a backend again. Each wakes its observer at once or, while that is busy, as soon
 /// as it waits.
@@ -22,10 +27,13 @@ pub(crate) struct ObserverSignal {
     /// The kinds of lists that have changed, one bit each. Set before `changed` is notified, so the observer that it
     /// wakes finds them.
     kinds: AtomicU8,
+    /// The time of the last look that one of these was the reason for.
+    looked: Mutex<Option<Instant>>,
 }
 
 impl ObserverSignal {
-    fn set_changed(&self, kind: Kind) {
+    /// Has a list looked at again.
+    pub(super) fn set_changed(&self, kind: Kind) {
         self.kinds.fetch_or(1 << kind as u8, Ordering::AcqRel);
         self.changed.notify_one();
     }
@@ -35,15 +43,23 @@ impl ObserverSignal {
         Kind::ALL.into_iter().filter(|kind| kinds >> *kind as u8 & 1 == 1).collect()
     }
 
-    /// Waits until the backend has said, outside the observer's stream, that lists have changed.
+    /// Waits until the backend has said that lists have changed, and [`MIN_INTERVAL`] from the last look. What it says
+    /// meanwhile is one change. Dropping the future loses nothing.
     pub(crate) async fn changed(&self) -> Vec<Kind> {
-        loop {
+        while self.kinds.load(Ordering::Acquire) == 0 {
             self.changed.notified().await;
-            let kinds = self.take();
-            if !kinds.is_empty() {
-                return kinds;
-            }
         }
+        self.rest().await;
+        self.take()
+    }
+
+    /// Waits for the end of [`MIN_INTERVAL`] from the last look, and begins another one.
+    async fn rest(&self) {
+        let last = *lock(&self.looked);
+        if let Some(last) = last {
+            sleep_until(last + MIN_INTERVAL).await;
+        }
+        *lock(&self.looked) = Some(Instant::now());
     }
 
     /// Waits for a reason to look at everything again: the interval, a doubt or a change.
@@ -53,6 +69,7 @@ impl ObserverSignal {
             () = self.doubt.notified() => {}
             () = self.changed.notified() => {}
         }
+        self.rest().await;
         self.take();
     }
 }

@@ -113,6 +113,7 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
             | Failure::Rpc { .. }
             | Failure::Handshake { .. }
             | Failure::TooLarge { .. }
+            | Failure::OfferTooLarge { .. }
             | Failure::Generation
             | Failure::Revision
             | Failure::Busy

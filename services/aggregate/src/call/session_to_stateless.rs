@@ -20,7 +20,7 @@ use crate::backend::failure::Failure;
 use crate::backend::handshake::meta_members;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
-use crate::catalog::{ByGeneration, Kind, add_headers, define_literal};
+use crate::catalog::{add_headers, define_literal};
 use crate::session::{Question, Running, RunningGuard, Session};
 use crate::stream::{Class, Stream};
 use crate::tasks;
@@ -247,7 +247,7 @@ impl Bridge {
                 }
                 Ok(Envelope::Notification { method, params }) => {
                     if let Some(kind) = kind_of_change(&message) {
-                        self.list_changed(kind);
+                        self.call.list_changed(&self.target, kind);
                         continue;
                     }
                     let is_progress = method.is(&message, "notifications/progress");
@@ -258,18 +258,6 @@ impl Bridge {
                 }
                 Ok(_) | Err(_) => {}
             }
-        }
-    }
-
-    /// Passes on that the backend has another list: to all clients, when the catalog has it.
-    fn list_changed(&self, kind: Kind) {
-        let (link, caller) = (&self.target.link, self.call.caller.identity());
-        match &link.own {
-            Some(owns) => {
-                owns.changed(caller);
-                self.call.hub.tell_caller(caller, &ByGeneration::both(vec![kind]));
-            }
-            None => link.list_changed(kind, Generation::Stateless),
         }
     }
 

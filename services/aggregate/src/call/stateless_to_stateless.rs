@@ -19,6 +19,7 @@ use crate::backend::Link;
 use crate::backend::ask::{Media, media, status};
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
+use crate::backend::observe::kind_of_change;
 use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
 use crate::extensions::{BRIDGED, must_strip, strip};
@@ -161,6 +162,10 @@ impl Passing {
             // For streams of `subscriptions/listen` only.
             Ok(Envelope::Notification { method, .. }) if method.is(&message, TASK_CHANGED) => None,
             Ok(Envelope::Notification { params, .. }) => {
+                if let Some(kind) = kind_of_change(&message) {
+                    self.call.list_changed(&self.target, kind);
+                    return None;
+                }
                 Some(tasks::remove_related(message, &params))
             }
             Ok(Envelope::Answer { id, .. }) => {

@@ -9,6 +9,7 @@ use vmcp_aggregate::settings::PartialFailure;
 use vmcp_core::{Admission, Admit, Generation, Item, Verdict, ViewKey};
 
 use crate::fake::{Begins, Client, Fake, Mood, Sessions, gateway, heard, settings, with};
+use crate::script::{ScriptedBackend, ScriptedClient, Wire, text as text_of};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -75,10 +76,7 @@ async fn fetches_list_that_changed_during_a_call() {
         client.ask("tools/call", json!({"name": "be_touch", "arguments": {}})).await;
         sleep(Duration::from_secs(1)).await;
         let names = client.names("tools/list").await;
-        // A stateless backend's stream belongs to a stateless client as it is.
-        if (backend, client.generation) != (BOTH[1], BOTH[1]) {
-            assert_eq!(names, ["be_new", "be_touch"], "{backend:?} {:?}", client.generation);
-        }
+        assert_eq!(names, ["be_new", "be_touch"], "{backend:?} {:?}", client.generation);
         assert_eq!(fake.open_streams("gateway"), usize::from(backend == BOTH[0]));
     }
 }
@@ -321,5 +319,83 @@ impl Admit for Careful {
 
     fn view(&self) -> ViewKey {
         ViewKey([1; 16])
+    }
+}
+
+fn names_of(offer: &ScriptedBackend) -> usize {
+    offer.messages("tools/list").len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn storm_of_changes_costs_one_fetch_a_second() {
+    for wire in [Wire::Stateful, Wire::Stateless] {
+        let (backend, _calls) = ScriptedBackend::new("be", wire);
+        let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
+        sleep(Duration::from_secs(5)).await;
+        let client = ScriptedClient::new(&gateway, BOTH[1], "alice").await;
+        let before = names_of(&backend);
+        let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        for _ in 0..1000 {
+            backend.announce(&changed);
+            if wire == Wire::Stateless {
+                // It has no stream of its own: each failed call is a reason to look.
+                let call = client.begin(1, "missing");
+                _ = call.await;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        sleep(Duration::from_secs(5)).await;
+        let fetched = names_of(&backend) - before;
+        assert!((wire == Wire::Stateless || fetched > 5) && fetched < 15, "{wire:?}: {fetched}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn offer_has_one_byte_budget() {
+    let text = "x".repeat(12 << 20);
+    for (kinds, fits) in [(2, true), (3, false)] {
+        let (backend, _calls) = ScriptedBackend::new("be", Wire::Stateful);
+        {
+            let mut offer = backend.offer.lock().unwrap();
+            let lists =
+                [("tools", "name"), ("resources", "uri"), ("resourceTemplates", "uriTemplate")];
+            for (list, key) in lists.into_iter().take(kinds) {
+                offer[list] = json!([{key: "x://t", "name": "t", "description": text}]);
+            }
+        }
+        let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
+        sleep(Duration::from_secs(5)).await;
+        let client = ScriptedClient::new(&gateway, BOTH[1], "alice").await;
+        let response = client.request(&json!(1), "tools/list", json!({})).await;
+        let listed = text_of(response.into_body()).await.contains("be_");
+        assert_eq!(listed, fits, "{kinds} lists of 12 MiB");
+        let report = format!("{:?}", gateway.report());
+        assert_eq!(report.contains("offers more than 33554432 bytes"), !fits, "{report:.2000}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn name_of_an_absent_backend_is_not_taken() {
+    for absent in [true, false] {
+        let (greedy, mut greedy_calls) = ScriptedBackend::new("a", Wire::Stateful);
+        let (other, mut other_calls) = ScriptedBackend::new("a_b", Wire::Stateful);
+        greedy.offer.lock().unwrap()["tools"] = json!([{"name": "b_c"}, {"name": "t"}]);
+        other.offer.lock().unwrap()["tools"] = json!([{"name": "c"}]);
+        other.is_away.store(absent, std::sync::atomic::Ordering::Relaxed);
+        let all = vec![greedy.settings(None), other.settings(None)];
+        let gateway = with(all, PartialFailure::BestEffort).await;
+        sleep(Duration::from_secs(5)).await;
+        let client = ScriptedClient::new(&gateway, BOTH[0], "alice").await;
+        let call = tokio::spawn(async move {
+            let params = json!({"name": "a_b_c", "arguments": {}});
+            text_of(client.request(&json!(1), "tools/call", params).await.into_body()).await
+        });
+        sleep(Duration::from_secs(3)).await;
+        assert!(greedy_calls.try_recv().is_err(), "it got the arguments of another one's tool");
+        if let Ok(pending) = other_calls.try_recv() {
+            pending.answer(&json!({"content": []}));
+        }
+        let said = call.await.unwrap();
+        assert_eq!(said.contains("\"result\""), !absent, "{said}");
     }
 }

@@ -14,12 +14,12 @@ use vmcp_wire::{Envelope, find, scan};
 use super::{PAUSE, Round};
 use crate::backend::ask::{Media, media, tell};
 use crate::backend::events::Events;
-use crate::backend::fetch::{self, Speaker};
+use crate::backend::fetch::{self, Budget, Speaker};
 use crate::backend::handshake::{self, Live};
 use crate::backend::request::{listen, post};
 use crate::backend::signal::ObserverSignal;
 use crate::backend::{Link, Status};
-use crate::catalog::{Kind, Offer, Offers};
+use crate::catalog::{Kind, Offer, Offers, other};
 use crate::hub::Hub;
 
 /// The wait for the beginning of a stream before the first look at what a backend offers.
@@ -58,10 +58,18 @@ impl Observation<'_> {
             .unwrap_or_default()
     }
 
+    /// The bytes that the backend offers in the other generation.
+    fn kept(&self) -> usize {
+        let offers = self.link.offers.load();
+        let kept = offers.of(other(self.generation())).filter(|_| !self.alone);
+        kept.map(|offer| offer.size()).unwrap_or_default()
+    }
+
     async fn fetch_all(&self) -> Result<(), BoxError> {
         let offer = {
             let _turn = self.link.fetching.lock().await;
-            fetch::offer(self.link, self.speaker, &self.known()).await?
+            let budget = Budget::beside(self.kept());
+            fetch::offer(self.link, self.speaker, &self.known(), &budget).await?
         };
         self.publish(offer).await;
         Ok(())
@@ -75,8 +83,10 @@ impl Observation<'_> {
             // One notification is about both.
             let listed = if kind == Kind::Templates { Kind::Resources } else { kind };
             if changed.contains(&listed) {
-                let items = fetch::list(self.link, self.speaker, kind, offer.of(kind)).await?;
-                offer.set(kind, items);
+                let before = offer.of(kind).clone();
+                let budget = Budget::beside(self.kept() + offer.size() - before.size());
+                let list = fetch::list(self.link, self.speaker, (kind, &before), &budget);
+                offer.set(kind, list.await?);
             }
         }
         drop(turn);
@@ -208,10 +218,7 @@ pub(super) async fn follow_listen(
         };
         let Some(event) = event.transpose()? else { return Ok(()) };
         match kind_of_change(&event.data) {
-            Some(kind) => {
-                link.other_changed(of.generation());
-                of.refresh(&[kind]).await?;
-            }
+            Some(kind) => link.list_changed(kind, of.generation()),
             // What changed before the acknowledgement may not have been told.
             None if !acknowledged => {
                 acknowledged = true;
@@ -243,8 +250,8 @@ fn filter(found: Option<&Bytes>) -> String {
 async fn heard(of: &Observation<'_>, live: &Live, message: &Bytes) -> Result<(), BoxError> {
     let link = of.link;
     if let Some(kind) = kind_of_change(message) {
-        link.other_changed(of.generation());
-        return of.refresh(&[kind]).await;
+        link.list_changed(kind, of.generation());
+        return Ok(());
     }
     let Ok(Envelope::Request { id, method, .. }) = scan(message) else { return Ok(()) };
     let id = String::from_utf8_lossy(id.of(message)).into_owned();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::try_join;
 use vmcp_core::{BoxError, Caller, Generation, Trail};
 
-use crate::backend::fetch::{self, Speaker};
+use crate::backend::fetch::{self, Budget, Speaker};
 use crate::backend::handshake::{self, Introduction};
 use crate::backend::{Link, Speaks};
 use crate::call::doubtful;
@@ -36,11 +36,12 @@ pub(super) async fn fetch(
         link.learn(speaks);
         found = discovered;
     }
+    let budget = Budget::beside(0);
     let stateless = async {
         let speaker = Speaker::Stateless(found.as_ref(), who);
-        fetch::offer(link, speaker, before(Generation::Stateless)).await
+        fetch::offer(link, speaker, before(Generation::Stateless), &budget).await
     };
-    let stateful = stateful(link, who, before(Generation::Stateful));
+    let stateful = stateful(link, who, before(Generation::Stateful), &budget);
     match link.speaks() {
         Some(Speaks::Stateless) => Ok(Offers::same(stateless.await?)),
         Some(Speaks::Stateful) | None => Ok(Offers::same(stateful.await?)),
@@ -55,6 +56,7 @@ async fn stateful(
     link: &Arc<Link>,
     who: Introduction<'_>,
     before: &Offer,
+    budget: &Budget,
 ) -> Result<Offer, BoxError> {
     let (closing, welcome) = match handshake::open(link, who).await {
         Ok(opened) => opened,
@@ -66,5 +68,6 @@ async fn stateful(
             return Err(error);
         }
     };
-    fetch::offer(link, Speaker::Stateful(closing.live(), &welcome, who.cause), before).await
+    let speaker = Speaker::Stateful(closing.live(), &welcome, who.cause);
+    fetch::offer(link, speaker, before, budget).await
 }
