@@ -1,7 +1,7 @@
 //! The tasks that listen to backends on behalf of one client.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -75,7 +75,7 @@ async fn for_session(
     upstream: Arc<Upstream>,
     stream: Arc<Stream>,
 ) {
-    let mut pause = PAUSE.0;
+    let mut reading = Reading::default();
     let level = || session.level();
     loop {
         let round = async {
@@ -92,7 +92,7 @@ async fn for_session(
                 asker: Arc::default(),
                 cause: None,
             };
-            read(&upstream, &live, &mut pause, |message| {
+            read(&upstream, &live, &mut reading, |message| {
                 let relay = relay.clone();
                 async move { _ = relay.pass(message).await }
             })
@@ -101,8 +101,7 @@ async fn for_session(
         if round.await.is_ok_and(|said| said == Said::Never) {
             return;
         }
-        sleep(pause).await;
-        pause = PAUSE.1.min(pause * 2);
+        reading.rest().await;
     }
 }
 
@@ -113,15 +112,46 @@ enum Said {
     Never,
 }
 
-/// Reads one connection of a stateful backend's standing stream to its end.
+/// How a standing stream is read again after its end.
+struct Reading {
+    pause: Duration,
+    /// The session that it is of, and the last event that came.
+    last: Option<(Weak<Live>, Bytes)>,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        Self { pause: PAUSE.0, last: None }
+    }
+}
+
+impl Reading {
+    /// Takes the event to resume behind, if the session is still the same. A backend that refuses to is not asked again.
+    fn take_last(&mut self, live: &Arc<Live>) -> Option<Bytes> {
+        let (of, last) = self.last.take()?;
+        std::ptr::eq(of.as_ptr(), Arc::as_ptr(live)).then_some(last)
+    }
+
+    fn set_last(&mut self, live: &Arc<Live>, last: Option<Bytes>) {
+        self.last = last.map(|last| (Arc::downgrade(live), last));
+    }
+
+    async fn rest(&mut self) {
+        sleep(self.pause).await;
+        self.pause = PAUSE.1.min(self.pause * 2);
+    }
+}
+
+/// Reads one connection of a stateful backend's standing stream to its end, from behind the last event.
 async fn read<F: Future<Output = ()>>(
     upstream: &Upstream,
     live: &Arc<Live>,
-    pause: &mut Duration,
+    reading: &mut Reading,
     mut each: impl FnMut(Bytes) -> F,
 ) -> Result<Said, BoxError> {
     let link = &upstream.link;
-    let response = link.send(live.sign(listen(link, &live.caller(), None))).await?;
+    let last = reading.take_last(live);
+    let response = link.send(live.sign(listen(link, &live.caller(), last.as_ref()))).await?;
     let status = response.status().as_u16();
     match status {
         // A server without this route answers like one that has forgotten the session: only the session itself tells.
@@ -129,16 +159,22 @@ async fn read<F: Future<Output = ()>>(
             upstream.gone(live);
             return Ok(Said::Something);
         }
+        400..=499 if last.is_some() => return Ok(Said::Something),
         404 | 405 => return Ok(Said::Never),
         _ => {}
     }
     if media(response.headers()) != Media::Events {
         return Ok(Said::Something);
     }
-    *pause = PAUSE.0;
+    reading.pause = PAUSE.0;
+    reading.set_last(live, last);
     let mut events = Events::new(response.into_body(), LARGEST_EVENT);
     while let Some(event) = events.next().await {
-        each(event?.data).await;
+        let event = event?;
+        if let Some(last) = events.last_id() {
+            reading.set_last(live, Some(last.clone()));
+        }
+        each(event.data).await;
     }
     Ok(Said::Something)
 }
@@ -187,12 +223,12 @@ pub(super) async fn for_listener(
         upstream.subscribe(uri, true);
     }
     let closing = Closing(Arc::clone(&upstream));
-    let mut pause = PAUSE.0;
+    let mut reading = Reading::default();
     loop {
         let round = async {
             let live = upstream.live(listening(&listener.caller), &|| None).await?;
             let refuse = |message: Bytes| refuse(Arc::clone(&link), Arc::clone(&live), message);
-            read(&upstream, &live, &mut pause, |message| {
+            read(&upstream, &live, &mut reading, |message| {
                 let updated = is_update(&message);
                 if updated {
                     tell(&message);
@@ -209,8 +245,7 @@ pub(super) async fn for_listener(
         if round.await.is_ok_and(|said| said == Said::Never) {
             break;
         }
-        sleep(pause).await;
-        pause = PAUSE.1.min(pause * 2);
+        reading.rest().await;
     }
     drop(closing);
 }

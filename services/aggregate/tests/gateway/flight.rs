@@ -775,6 +775,32 @@ async fn resumed_stream_without_events_is_resumed_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn standing_stream_is_resumed_behind_its_last_event() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    let _standing = pair.client.stand(None).await;
+    let warm = pair.client.begin(1, "t");
+    let pending = pair.calls.recv().await.unwrap();
+    let session = pending.session.clone();
+    pending.answer(&done());
+    warm.await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    pair.backend.received.lock().unwrap().clear();
+    let said = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {}});
+    // The third connection brings nothing, and leaves the place where it was.
+    for event in ["id: e1\n", ""] {
+        let stream = pair.backend.sessions.lock().unwrap().get_mut(&session).unwrap().pop();
+        let stream = stream.unwrap();
+        if !event.is_empty() {
+            stream.send(format!("{event}data: {said}\n\n").into()).unwrap();
+        }
+        drop(stream);
+        sleep(Duration::from_secs(1)).await;
+    }
+    let places: Vec<_> = pair.backend.messages("GET").iter().map(|it| it["last"].clone()).collect();
+    assert_eq!(places, ["e1", "e1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn error_without_id_gets_one_despite_trailing_space() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let call = pair.client.begin(7, "t");

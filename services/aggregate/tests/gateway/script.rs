@@ -374,7 +374,12 @@ impl ScriptedBackend {
             return Err(NotSent::new("connection refused").into());
         }
         match *request.method() {
-            Method::GET => return Ok(self.stand(session)),
+            Method::GET => {
+                let last = request.headers().get("last-event-id");
+                let last = last.map(|last| last.to_str().unwrap().to_owned());
+                self.received.lock().unwrap().push(json!({"method": "GET", "last": last}));
+                return Ok(self.stand(session));
+            }
             Method::DELETE => {
                 let message = json!({"method": "DELETE"});
                 self.received.lock().unwrap().push(message);
