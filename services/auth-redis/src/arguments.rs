@@ -4,6 +4,9 @@ use serde::Serialize;
 use vmcp_auth_store::{Limits, StoreError, Timestamp};
 use vmcp_redis::{RedisWrite, ToRedisArgs};
 
+/// The largest whole number that Lua keeps as it is: as a time, some 280,000 years.
+const LARGEST: u64 = (1 << 53) - 1;
+
 /// Arguments, after what all scripts are told: the time, and how long revocations are remembered.
 pub(crate) struct Arguments(Vec<Vec<u8>>);
 
@@ -18,7 +21,7 @@ impl Arguments {
     }
 
     pub(crate) fn number(self, number: u64) -> Self {
-        self.text(number.to_string())
+        self.text(number.min(LARGEST).to_string())
     }
 
     pub(crate) fn time(self, time: Timestamp) -> Self {

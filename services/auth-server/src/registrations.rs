@@ -11,7 +11,7 @@ use vmcp_upstream::{Exposed, Registration, RegistrationKey, Registrations, Regis
 
 use crate::HmacRing;
 
-/// How long a registration is kept whose secret does not expire.
+/// How long a registration is kept whose secret does not expire, or later.
 const KEPT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What a registration is sealed as.
@@ -57,7 +57,7 @@ impl StoredRegistrations {
         let sealed = self.vault.seal(Label::new(KIND, &names(key)), text.expose_secret())?;
         let now = self.clock.now();
         let left = registration.expires_at.map(|at| at.duration_since(now).unwrap_or_default());
-        let (id, ttl) = (digest(key), left.unwrap_or(KEPT));
+        let (id, ttl) = (digest(key), left.map_or(KEPT, |left| left.min(KEPT)));
         // What is in the way may be gone by the time it is to be dropped, and another one be there.
         for _ in 0..3 {
             let kept = self.store.put_registration(&id, &sealed, ttl).await?;

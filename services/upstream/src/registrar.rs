@@ -27,6 +27,9 @@ const MARGIN: Duration = Duration::from_secs(3600);
 /// How long a failed registration is not repeated: whoever begins a login must not make a provider busy.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// How long a registration is used at most, whatever the provider says: a number that no date can hold is a mistake.
+const LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
 /// Knows the client that this server is at a provider, or becomes one. A clone is the same.
 #[derive(Clone)]
 pub(crate) struct Registrar(Arc<Inner>);
@@ -207,7 +210,8 @@ impl Inner {
             }
         };
         let reply = web.ask(Place::Registration, self.request(endpoint, method)?).await?;
-        let registration = read(&reply.object(Place::Registration)?, method)?;
+        let now = self.clock.now();
+        let registration = read(&reply.object(Place::Registration)?, method, now)?;
         tracing::info!(provider = %self.key.provider, "registered at an identity provider");
         Ok(registration)
     }
@@ -271,7 +275,11 @@ impl Known {
 }
 
 /// RFC 7591 section 3.2.1: what the provider made of the request counts.
-fn read(answer: &Map<String, Value>, asked: AuthMethod) -> Result<Registration, Fault> {
+fn read(
+    answer: &Map<String, Value>,
+    asked: AuthMethod,
+    now: SystemTime,
+) -> Result<Registration, Fault> {
     let malformed = Fault::at(Place::Registration, Outage::Malformed);
     let text = |name: &str| match answer.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -291,7 +299,9 @@ fn read(answer: &Map<String, Value>, asked: AuthMethod) -> Result<Registration, 
         return Err(Fault::Misfit("it registered a client without the secret that it needs"));
     }
     let expires = answer.get("client_secret_expires_at").and_then(Value::as_u64).unwrap_or(0);
+    let last = now + LIFETIME;
     let expires_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(expires));
+    let expires_at = Some(expires_at.map_or(last, |at| at.min(last)));
     Ok(Registration {
         client_id: client_id.into(),
         secret: secret.filter(|_| method != AuthMethod::None).map(Into::into),

@@ -71,6 +71,16 @@ async fn one_that_the_provider_forgot_makes_room_once() {
 }
 
 #[tokio::test]
+async fn lifetime_beyond_all_dates_is_clamped() {
+    let (store, clock, registrations) = kept();
+    let never = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 60);
+    registrations.put(&key("git"), &client("one", Some(never)), None).await.unwrap();
+    assert_eq!(name(&registrations, "git").await.as_deref(), Some("one"));
+    clock.advance(KEPT);
+    assert_eq!(store.counts().await.unwrap().registrations, 0);
+}
+
+#[tokio::test]
 async fn one_that_is_of_no_use_makes_room() {
     let (store, clock, registrations) = kept();
     let soon = clock.now() + Duration::from_secs(60);

@@ -44,7 +44,8 @@ tests! { $
         a_login_advances_once_however_many_ask
         the_oldest_login_of_an_address_makes_room
         logins_are_capped_together_and_the_oldest_makes_room
-        the_first_registration_upstream_stays_until_it_is_dropped;
+        the_first_registration_upstream_stays_until_it_is_dropped
+        a_registration_may_outlive_all_dates;
     codes:
         a_code_redeemed_a_hundred_times_in_parallel_is_fresh_once
         a_code_comes_with_the_client_that_presents_it

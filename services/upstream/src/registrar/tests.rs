@@ -134,6 +134,18 @@ async fn what_the_provider_made_of_the_request_counts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn clamps_expiry_beyond_all_dates() {
+    let fake = Fake::new();
+    let most = crate::tokens::seconds(now() + LIFETIME);
+    for seconds in [u64::MAX, 1 << 60, 1 << 40, most + 1, most] {
+        fake.state().registered = json!({"client_secret_expires_at": seconds});
+        let registrar = registrar(&fake, at_endpoint(), &Arc::default(), &clock());
+        let expires = registrar.current().await.ok().unwrap().expires_at;
+        assert_eq!(expires, Some(now() + LIFETIME), "{seconds}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn refuses_registrations_that_cannot_be_used() {
     let fake = Fake::new();
     for odd in

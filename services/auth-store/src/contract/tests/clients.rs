@@ -185,3 +185,14 @@ pub async fn the_first_registration_upstream_stays_until_it_is_dropped(
     clock.advance(lifetime);
     assert_eq!(store.registration(&key).await, Ok(None));
 }
+
+pub async fn a_registration_may_outlive_all_dates(fresh: impl AsyncFn(Limits) -> World) {
+    let World { store, replica, clock } = fresh(Limits::default()).await;
+    let (key, sealed) = (digest("key"), Sealed::from_bytes(*b"registration"));
+    for ttl in [Duration::from_secs(1 << 40), Duration::MAX] {
+        assert_eq!(store.put_registration(&key, &sealed, ttl).await, Ok(sealed.clone()));
+        clock.advance(DAY * 400);
+        assert_eq!(replica.registration(&key).await, Ok(Some(sealed.clone())));
+        store.drop_registration(&key, &sealed).await.unwrap();
+    }
+}
