@@ -195,15 +195,15 @@ impl FieldMapping {
     }
 
     pub(crate) fn subject(&self, answer: &Map<String, Value>) -> Option<String> {
-        first(&self.subject, answer)
+        first(&self.subject, answer, subject)
     }
 
     pub(crate) fn name(&self, answer: &Map<String, Value>) -> Option<String> {
-        first(&self.name, answer)
+        first(&self.name, answer, text)
     }
 
     pub(crate) fn email(&self, answer: &Map<String, Value>) -> Option<String> {
-        first(&self.email, answer)
+        first(&self.email, answer, text)
     }
 
     /// Whether the subject is something else than OpenID's `sub`.
@@ -230,11 +230,25 @@ fn names<T: AsRef<str>>(
     names.into_iter().map(name).collect()
 }
 
-fn first(names: &[Box<str>], answer: &Map<String, Value>) -> Option<String> {
+fn first(
+    names: &[Box<str>],
+    answer: &Map<String, Value>,
+    read: fn(&Value) -> Option<String>,
+) -> Option<String> {
     names.iter().find_map(|name| {
         let value = answer.get(&**name).or_else(|| descend(answer, name))?;
-        text(value).filter(|text| !text.is_empty())
+        read(value).filter(|text| !text.trim().is_empty())
     })
+}
+
+/// A subject as it is told apart: a string by its characters, with `#` before one that begins so; a number as
+/// its digits after `#`. So no two values are one subject, the number 1 and the string `1` neither.
+pub(crate) fn subject(value: &Value) -> Option<String> {
+    match value {
+        Value::String(name) if name.starts_with('#') => Some(format!("#{name}")),
+        Value::String(name) => Some(name.clone()),
+        number => text(number).map(|digits| format!("#{digits}")),
+    }
 }
 
 /// A string, or a whole number as its digits: identifiers are often numbers. A number that JSON readers

@@ -11,7 +11,8 @@ use crate::{Leg, Scopes};
 /// Who logged in, and what this server may do at the provider in that user's name.
 #[derive(Clone)]
 pub struct Login {
-    /// Who the user is at the provider: stable, 255 bytes at most, without control characters. With
+    /// Who the user is at the provider: stable, 256 bytes at most, without control characters. A string as the
+    /// provider has it, a number as `#` and its digits, a string that begins with `#` with another one. With
     /// [`synthesized`](Self::synthesized) `tk-` and 32 hexadecimal digits.
     pub subject: Box<str>,
     /// What the user is called, 256 characters at most.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use vmcp_core::Body;
 
 use crate::form::bearer;
+use crate::mapping::subject;
 use crate::web::Web;
 use crate::{Fault, FieldMapping, IdentityFault, Method, Outage, Place, UserInfo};
 
@@ -36,7 +37,9 @@ impl User {
     /// Who an id token's claims or a userinfo answer speak of.
     pub(crate) fn of(answer: &Map<String, Value>, fields: &FieldMapping) -> Result<Self, Fault> {
         let subject = fields.subject(answer).filter(|subject| {
-            subject.len() <= MAX_SUBJECT && !subject.contains(|one: char| one.is_control())
+            // One more for the sign that tells kinds of subjects apart.
+            subject.len() <= MAX_SUBJECT + usize::from(subject.starts_with('#'))
+                && !subject.contains(|one: char| one.is_control())
         });
         let verified = says_verified(answer);
         Ok(Self {
@@ -82,7 +85,7 @@ impl User {
         fields: &FieldMapping,
     ) -> Result<Self, Fault> {
         match answer.get("sub") {
-            Some(sub) if sub.as_str() == Some(&self.subject) => {}
+            Some(sub) if subject(sub).as_deref() == Some(&self.subject) => {}
             None if fields.renames_subject() => {}
             _ => return Err(IdentityFault::OtherUser.into()),
         }

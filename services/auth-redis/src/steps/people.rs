@@ -47,7 +47,7 @@ impl RedisStore {
             .number(limits.users as u64)
             .text(subject.provider.as_str())
             .text(subject.issuer.as_str())
-            .text(joined(&[subject.provider.as_str(), subject.name.as_str()]));
+            .text(joined(&[subject.provider.as_str(), name_before(subject)]));
         let mut reply = self.step(&self.scripts().user, arguments, Again::Yes).await?;
         match &*reply.word()? {
             "ok" => name(&reply.need::<String>()?, "user"),
@@ -102,12 +102,12 @@ impl RedisStore {
         let arguments = self.arguments().text(cookie.to_text());
         let mut reply = self.step(&self.scripts().browser, arguments, Again::Yes).await?;
         let Some(user) = reply.get::<String>()? else { return Ok(None) };
-        let corrupt = StoreError::Corrupt { what: "consent" };
-        let consents = reply.rest().map(|consent| {
-            let text: String = from_redis_value(consent).map_err(|_| corrupt)?;
-            read(&text, "consent")
+        // The person is asked once more for one that cannot be read.
+        let consents = reply.rest().filter_map(|consent| {
+            let text: String = from_redis_value(consent).ok()?;
+            read(&text, "consent").ok()
         });
-        let consents = consents.collect::<Result<_, _>>()?;
+        let consents = consents.collect();
         Ok(Some(Browser { user: name(&user, "browser")?, consents }))
     }
 
@@ -124,4 +124,10 @@ impl RedisStore {
         let arguments = self.arguments().text(user.as_str()).text(joined(&[client.as_str()]));
         self.step(&self.scripts().forget_consents, arguments, Again::Yes).await.map(|_| ())
     }
+}
+
+/// How versions that did not know issuers kept a subject: without the sign that tells numbers from strings.
+fn name_before(subject: &Subject) -> &str {
+    let name = subject.name.as_str();
+    name.strip_prefix('#').unwrap_or(name)
 }

@@ -28,7 +28,7 @@ fn the_first_field_that_is_not_empty_counts() {
     let subject = |answer: Value| fields.subject(&object(answer));
     assert_eq!(subject(json!({"id": "a", "sub": "b"})).as_deref(), Some("a"));
     assert_eq!(subject(json!({"id": " ", "sub": "b"})).as_deref(), Some("b"));
-    assert_eq!(subject(json!({"id": null, "user": {"id": 7}})).as_deref(), Some("7"));
+    assert_eq!(subject(json!({"id": null, "user": {"id": 7}})).as_deref(), Some("#7"));
     assert_eq!(subject(json!({"user.id": "top", "user": {"id": 7}})).as_deref(), Some("top"));
     assert_eq!(subject(json!({"id": true, "sub": ["b"]})), None);
     assert_eq!(fields.email(&object(json!({"email": "a@example.com"}))), None);

@@ -12,6 +12,7 @@ use super::{Inner, Revocation};
 use crate::answer::Granted;
 use crate::client::is_printable;
 use crate::discovery::Metadata;
+use crate::mapping::subject;
 use crate::user::User;
 use crate::{
     Answer, AnswerFault, Fault, IdentityFault, Leg, Login, Place, RefreshFault, Tokens, form,
@@ -179,10 +180,10 @@ fn is_same(
     before: Option<&Map<String, Value>>,
     tokens: &Tokens,
 ) -> bool {
-    let subject = claims.get("sub").and_then(Value::as_str);
+    let subject = claims.get("sub").and_then(subject);
     let Some(before) = before else {
         let renamed = oidc.user_info.as_ref().is_some_and(|info| info.fields.renames_subject());
-        return renamed || subject == Some(&tokens.subject);
+        return renamed || subject.as_deref() == Some(&*tokens.subject);
     };
     let other_nonce = claims.contains_key("nonce") && claims.get("nonce") != before.get("nonce");
     subject.is_some() && claims.get("sub") == before.get("sub") && !other_nonce

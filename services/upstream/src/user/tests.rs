@@ -23,6 +23,27 @@ fn a_subject_is_short_and_plain() {
 }
 
 #[test]
+fn subjects_that_differ_stay_apart() {
+    let all =
+        [json!(1), json!("1"), json!("#1"), json!("##1"), json!(" 1"), json!("1 "), json!(-1)];
+    let subject = |sub: &Value| of(json!({"sub": sub})).ok().unwrap().subject;
+    let subjects: std::collections::HashSet<_> = all.iter().map(subject).collect();
+    assert_eq!(subjects.len(), all.len(), "{subjects:?}");
+    assert!(of(json!({"sub": " "})).is_err());
+    // The userinfo answer has to be of the very same one.
+    let standard = FieldMapping::default();
+    for (id, info, is_same) in [
+        (json!("1"), json!(1), false),
+        (json!(" 1"), json!("1"), false),
+        (json!("#1"), json!("#1"), true),
+    ] {
+        let user = of(json!({"sub": id})).ok().unwrap();
+        let completed = user.completed(&object(json!({"sub": info})), &standard);
+        assert_eq!(completed.is_ok(), is_same, "{id} {info}");
+    }
+}
+
+#[test]
 fn an_address_that_is_not_verified_is_none() {
     let email = |verified: Value| {
         shown_of(json!({"sub": "a", "email": "a@example.com", "email_verified": verified})).1

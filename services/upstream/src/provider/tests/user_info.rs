@@ -35,7 +35,7 @@ async fn it_is_asked_as_configured_with_the_access_token() {
         ..info()
     };
     let login = login(&fake, oauth2_with(info)).await.unwrap();
-    assert_eq!((&*login.subject, login.synthesized), ("583231", false));
+    assert_eq!((&*login.subject, login.synthesized), ("#583231", false));
     assert_eq!(login.name.as_deref(), Some("octocat"));
     assert_eq!(login.email.as_deref(), Some("o@example.com"));
     let asked = &fake.asked("/me")[0];
