@@ -16,3 +16,5 @@ mod issuers;
 mod settings;
 #[path = "redis/trips.rs"]
 mod trips;
+#[path = "redis/unreadable.rs"]
+mod unreadable;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use vmcp_auth_store::{Revocation, StoreError};
-use vmcp_redis::{Again, Event, Subscription, cmd};
+use vmcp_redis::{Again, Event, Subscription, cmd, from_redis_value};
 
 use crate::reply::{Reply, revocation};
 use crate::store::{RedisStore, unavailable};
@@ -31,12 +31,16 @@ impl RedisStore {
         let now = self.now().millis();
         command.arg(self.key("revoked", "")).arg(format!("({now}")).arg("+inf");
         let answer = self.redis().call(self.prefix(), &command, Again::Yes).await;
-        let mut recent = VecDeque::new();
-        let mut reply = Reply::new(answer.map_err(|fault| unavailable(&fault))?)?;
-        while let Some(revocation) = reply.revocation()? {
-            recent.push_back(revocation);
-        }
-        Ok(recent)
+        let members = Reply::new(answer.map_err(|fault| unavailable(&fault))?)?.rest();
+        // One that cannot be read must not keep the others from being heard.
+        let read = |member| match from_redis_value::<Vec<u8>>(member) {
+            Ok(member) => heard(&member),
+            Err(error) => {
+                tracing::error!(%error, "failed to read a revocation: it is ignored");
+                None
+            }
+        };
+        Ok(members.filter_map(read).collect())
     }
 }
 
@@ -49,10 +53,8 @@ impl Listener {
             match self.subscription.next().await {
                 Event::Joined => self.look().await,
                 Event::Message(message) => {
-                    let text = String::from_utf8_lossy(&message);
-                    match revocation(&text) {
-                        Ok(revocation) => return Some((revocation, self)),
-                        Err(error) => tracing::warn!(%error, "a message is no revocation"),
+                    if let Some(revocation) = heard(&message) {
+                        return Some((revocation, self));
                     }
                 }
             }
@@ -67,4 +69,13 @@ impl Listener {
             Err(_) => self.subscription.leave().await,
         }
     }
+}
+
+/// A revocation, if it can be read.
+fn heard(text: &[u8]) -> Option<Revocation> {
+    let read = revocation(&String::from_utf8_lossy(text));
+    read.inspect_err(|error| {
+        tracing::error!(%error, "failed to read a revocation: it is ignored");
+    })
+    .ok()
 }

@@ -135,8 +135,12 @@ impl RedisStore {
         let reply = self.step(&self.scripts().sessions_of, arguments, Again::Yes).await?;
         let mut sessions = Vec::new();
         for fields in reply.rest() {
-            if let Some(fields) = Fields::all(fields, now)? {
-                sessions.push(read_session(&fields)?);
+            // One that cannot be read must not hide the others.
+            let session = Fields::all(fields, now)
+                .and_then(|fields| fields.as_ref().map(read_session).transpose());
+            match session {
+                Ok(session) => sessions.extend(session),
+                Err(error) => tracing::warn!(%error, "failed to read a session"),
             }
         }
         sessions.sort_by_key(|session| std::cmp::Reverse(session.created));
@@ -161,8 +165,10 @@ fn read_session(fields: &Fields) -> Result<Session, StoreError> {
     for (field, value) in fields.iter() {
         if let Some(provider) = field.strip_prefix("r:") {
             // One that cannot be read is as good as none: its provider is linked again.
-            let Some(row) = row_or_none(value) else { continue };
-            rows.insert(name(provider, "row")?, row);
+            let (Ok(provider), Some(row)) = (name(provider, "row"), row_or_none(value)) else {
+                continue;
+            };
+            rows.insert(provider, row);
         }
     }
     Ok(Session {
