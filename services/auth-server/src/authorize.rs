@@ -173,9 +173,8 @@ impl Inner {
             if checked.ask { None } else { self.who_consented(trusted, &checked, &cookie).await? };
         let (session, is_remembered) = (login.session, remembered.is_some());
         let mut response = if let Some(user) = remembered {
-            // Who logs in now has to be the one who consented then; made-up names are new each time.
-            let user = Some(user).filter(|user| !user.is_made_up());
-            let login = Login { user, ..login };
+            // Who logs in now has to be the one who consented then.
+            let login = Login { user: Some(user), ..login };
             redirect(&self.first_leg(login).await.map_err(Stop::Client)?.to_string())
         } else {
             self.ask(login, trusted, &checked).await.map_err(Stop::Client)?
@@ -308,7 +307,8 @@ impl Inner {
                 && consent.expires > now
                 && asked.is_subset(&Scopes::stored(&consent.scopes))
         });
-        Ok(consented.then_some(user))
+        // Made-up names are new each time: another person could use this browser by now.
+        Ok(Some(user).filter(|user| consented && !user.is_made_up()))
     }
 
     async fn first_leg(&self, login: Login) -> Result<Uri, Fault> {

@@ -353,9 +353,9 @@ impl Inner {
             expires: now + BROWSER,
         };
         // The login is done either way: without it, the person is asked again next time.
-        if let Err(error) =
-            self.store.remember(&cookie.digest(), user, Some(&consent), BROWSER).await
-        {
+        // Made-up names are new each time, so nobody could be told from the next one to use this browser.
+        let consent = Some(&consent).filter(|_| !user.is_made_up());
+        if let Err(error) = self.store.remember(&cookie.digest(), user, consent, BROWSER).await {
             tracing::warn!(%error, "a consent is not remembered");
         }
         let (scopes, resource) = (&*request.scopes, request.resource.as_deref());

@@ -1,6 +1,6 @@
 //! Consent, the way to the providers, and the way back.
 
-use vmcp_auth_store::{Limits, ProviderName};
+use vmcp_auth_store::{ClientId, Consent, Digest, Limits, ProviderName};
 use vmcp_upstream::{AnswerFault, Fault, Outage, Place};
 
 use crate::IssuerUrl;
@@ -351,14 +351,35 @@ async fn a_made_up_subject_is_the_token_s_own() {
     let token = world.server.verifier(crate::testing::RESOURCE).unwrap().verify(&access).unwrap();
     assert_eq!(token.subject, "tk-0123456789abcdef0123456789abcdef");
     assert_eq!(world.store.counts().await.unwrap().users, 0);
-    // It is another one each time, which is no other person.
+}
+
+#[tokio::test]
+async fn asks_next_person_of_shared_browser_if_subjects_are_made_up() {
+    let world = World::new();
+    let client = world.client().await;
+    world.corp.set(|script| (script.subject, script.synthesized) = ("tk-0123", true));
     let mut browser = Browser::default();
     let address = World::authorize(&client, &[]);
     world.log_in_at(&mut browser, &address).await;
-    world.corp.set(|script| script.subject = "tk-f123456789abcdef0123456789abcdef");
-    assert_eq!(browser.get(&world, &address).await.status, 303);
+    world.corp.set(|script| script.subject = "tk-4567");
+    assert_eq!(browser.get(&world, &address).await.status, 200, "another person may use it now");
     let answer = world.log_in_at(&mut browser, &address).await;
     assert!(param(&answer, "code").is_some(), "{answer}");
+    // A consent that an earlier version remembered counts for nobody either.
+    let cookie = browser.cookie.as_deref().unwrap().split_once('=').unwrap().1;
+    let cookie = Digest::of(["browser\0", cookie].concat());
+    let user = world.store.browser(&cookie).await.unwrap().unwrap().user;
+    let now = world.clock.now().into();
+    let day = std::time::Duration::from_secs(24 * 3600);
+    let consent = Consent {
+        client: ClientId::new(&*client).unwrap(),
+        redirect_uri: APP.into(),
+        scopes: ["openid", "profile", "email", "offline_access"].map(str::to_owned).into(),
+        given: now,
+        expires: now + day,
+    };
+    world.store.remember(&cookie, &user, Some(&consent), day).await.unwrap();
+    assert_eq!(browser.get(&world, &address).await.status, 200);
 }
 
 #[tokio::test]
