@@ -22,8 +22,9 @@ use crate::event::Lost;
 use crate::opaque::random;
 use crate::server::{Inner, Leg};
 
-/// How long a row that was read is taken for what the store has.
-const READ: Duration = Duration::from_secs(30);
+/// How long a row that was read is taken for what the store has: a token that was unlinked on any replica is not used
+/// for longer.
+const READ: Duration = Duration::from_millis(900);
 
 /// How long a refresh may take, whoever still waits for it.
 const REFRESH: Duration = Duration::from_secs(30);

@@ -40,6 +40,20 @@ impl Session {
     }
 }
 
+#[tokio::test]
+async fn uses_no_unlinked_token_for_longer_than_a_second() {
+    let session = Session::new().await;
+    let world = &session.world;
+    let replica = World::over(settings(), world.store.clone(), world.clock.clone());
+    let there = replica.server.tokens(session.id);
+    let first = access(&*there, "git").await.unwrap();
+    let git = ProviderName::new("git").unwrap();
+    assert!(world.store.drop_row(&session.id, &git, None).await.unwrap());
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(access(&*there, "git").await, Err(UpstreamError::Absent));
+    assert_eq!(other(&*there, &first).await, Err(UpstreamError::Absent));
+}
+
 /// Another token than the one that a backend did not take.
 async fn other(tokens: &dyn UpstreamTokens, refused: &str) -> Result<String, UpstreamError> {
     let token = tokens.renewed("git", UpstreamKind::Access, &refused.into()).await?;
