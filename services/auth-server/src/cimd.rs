@@ -62,6 +62,9 @@ struct Kept {
 /// Why a client's metadata document is not usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CimdFault {
+    /// It is not there any more: status 404 or 410.
+    #[error("the client's metadata document is gone")]
+    Gone,
     /// It cannot be had: no connection, an address that may not be reached, a redirect, another status.
     #[error("the client's metadata document cannot be fetched")]
     Unreachable,
@@ -204,8 +207,10 @@ async fn get(http: HttpClient, id: &ClientId) -> Result<(HeaderMap, Bytes), Cimd
         .body(Body::empty())
         .map_err(|_| CimdFault::Unreachable)?;
     let response = http.send(request).await.map_err(|_| CimdFault::Unreachable)?;
-    if response.status() != StatusCode::OK {
-        return Err(CimdFault::Unreachable);
+    match response.status() {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND | StatusCode::GONE => return Err(CimdFault::Gone),
+        _ => return Err(CimdFault::Unreachable),
     }
     let (parts, body) = response.into_parts();
     let media = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());

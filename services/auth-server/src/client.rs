@@ -8,10 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use secrecy::{ExposeSecret, SecretString};
-use vmcp_auth_store::{Client, ClientAuth, ClientId, Digest};
+use vmcp_auth_store::{Client, ClientAuth, ClientId, Digest, Grant};
 
 use crate::cimd::{CimdFault, is_document_url};
 use crate::error::{Code, Fault};
+use crate::event::{Event, Happened, Revoker};
 use crate::params::Params;
 use crate::redirect::RedirectUri;
 use crate::server::Inner;
@@ -46,6 +47,43 @@ impl Inner {
         let found =
             self.store.client(&name).await.map_err(|error| Unknown::Unavailable(error.into()))?;
         found.ok_or(Unknown::NotRegistered)
+    }
+}
+
+impl Inner {
+    /// Whether a grant's client may refresh: one that is known by a metadata document may as long as that is there and
+    /// says so. A document that cannot be fetched at the moment, or is kept for a while, takes nothing away.
+    ///
+    /// # Errors
+    /// The document is gone: then the session is ended. Or it is not usable any more.
+    pub(crate) async fn check_document(&self, grant: &Grant, address: IpAddr) -> Result<(), Fault> {
+        let id = &grant.client;
+        let Some(cimd) = self.cimd.as_ref().filter(|_| is_document_url(id.as_str())) else {
+            return Ok(());
+        };
+        match cimd.client(id, address, self).await {
+            Ok(client) if client.refresh => Ok(()),
+            Ok(_) => {
+                let words = "the client's metadata document does not list refresh_token";
+                Err(Fault::new(Code::UnauthorizedClient, words))
+            }
+            Err(CimdFault::Gone) => {
+                tracing::warn!(client = %id, "a client's metadata document is gone: its grant is ended");
+                self.end_session(grant.session).await?;
+                self.tell(Event::of_grant(grant, Happened::TokenRevoked { by: Revoker::Client }));
+                Err(Fault::grant("the client withdrew its metadata document"))
+            }
+            Err(CimdFault::Unreachable | CimdFault::Slow | CimdFault::Busy) => Ok(()),
+            Err(
+                CimdFault::TooLarge
+                | CimdFault::NotJson
+                | CimdFault::OtherClient
+                | CimdFault::Content(_),
+            ) => {
+                let words = "the client's metadata document is not usable any more";
+                Err(Fault::new(Code::InvalidClient, words))
+            }
+        }
     }
 }
 

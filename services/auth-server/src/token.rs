@@ -1,5 +1,6 @@
 //! The token endpoint (RFC 6749 section 3.2).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -45,13 +46,14 @@ pub(crate) async fn token(State(server): State<Arc<Inner>>, request: Request) ->
 
 impl Inner {
     async fn token(self: &Arc<Self>, request: Request) -> Result<Response, Fault> {
-        self.admit(Asked::Token, peer(&request))?;
+        let address = peer(&request);
+        self.admit(Asked::Token, address)?;
         let headers = request.headers().clone();
         let text = form(request).await?;
         let params = read(&text)?;
         let answer = match params.get("grant_type") {
             Some("authorization_code") => self.redeem(&headers, &params).await,
-            Some("refresh_token") => self.refresh(&headers, &params).await,
+            Some("refresh_token") => self.refresh(&headers, &params, address).await,
             Some(_) => {
                 let words = "grant_type must be authorization_code or refresh_token";
                 Err(Fault::new(Code::UnsupportedGrantType, words))
@@ -186,6 +188,7 @@ impl Inner {
         self: &Arc<Self>,
         headers: &HeaderMap,
         params: &Params<'_>,
+        address: IpAddr,
     ) -> Result<Response, Fault> {
         let credentials = Credentials::read(headers, params)?;
         let text = params.get("refresh_token").ok_or(Fault::request("refresh_token is missing"))?;
@@ -201,6 +204,7 @@ impl Inner {
             known.grant.filter(|grant| grant.client == credentials.id).ok_or(unknown.clone())?;
         let scopes = narrowed(&grant, params)?;
         self.same_audience(&grant, params)?;
+        self.check_document(&grant, address).await?;
         self.check_person(&grant).await?;
         let presented = Presented { digest: token.digest(), generation: token.generation };
         let rotation = self.store.rotate(&id, &presented, &next.digest()).await?;

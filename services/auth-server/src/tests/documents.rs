@@ -266,3 +266,37 @@ async fn failures_evict_no_document() {
     assert_eq!(world.get(&World::authorize(URL, &[])).await.status, 200);
     assert_eq!(fetched.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test]
+async fn withdrawn_document_ends_grants_at_next_refresh() {
+    let without = json!({"grant_types": ["authorization_code"]});
+    let mut quiet = document();
+    quiet["grant_types"] = without["grant_types"].clone();
+    let mut other = document();
+    other["client_id"] = json!("https://app.example/other.json");
+    let json = "application/json";
+    for (then, error, ends) in [
+        (answer(404, "text/html", String::new()), "invalid_grant", true),
+        (answer(410, "text/html", String::new()), "invalid_grant", true),
+        (answer(200, json, quiet.to_string()), "unauthorized_client", false),
+        (answer(200, json, other.to_string()), "invalid_client", false),
+        // What may pass takes nothing away.
+        (answer(503, "text/html", String::new()), "", false),
+        (answer(302, "text/html", String::new()), "", false),
+    ] {
+        let now = Arc::new(std::sync::Mutex::new(good(document().to_string())));
+        let served = Arc::clone(&now);
+        let (world, _) = serving(move || served.lock().unwrap().clone());
+        let got = world.tokens(URL).await;
+        *now.lock().unwrap() = then.clone();
+        // Kept for a while.
+        let got = world.refresh(URL, &got.refresh).await.tokens();
+        world.clock.advance(Duration::from_secs(301));
+        let came = world.refresh(URL, &got.refresh).await;
+        assert_eq!(came.error(), error, "{then:?}");
+        let sessions = world.store.counts().await.unwrap().sessions;
+        assert_eq!(sessions, usize::from(!ends), "{then:?}");
+        let verifier = world.server.verifier(crate::testing::RESOURCE).unwrap();
+        assert_eq!(verifier.verify(&got.access).is_err(), ends, "{then:?}");
+    }
+}
