@@ -144,6 +144,26 @@ impl Login {
         if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
     }
 
+    /// Unlinks a provider, on the page of connections of this origin.
+    ///
+    /// # Errors
+    /// When that is not done.
+    pub async fn unlinks(&mut self, origin: &str, provider: &str) -> Result<(), Fault> {
+        let page = format!("{origin}/oauth/connections");
+        let shown = self.person.opens(&page).await?;
+        let html = String::from_utf8_lossy(&shown.body);
+        let field = |name: &str| {
+            let value = html.split_once(&format!("name=\"{name}\" value=\""))?.1;
+            Some(value.split_once('"')?.0.to_owned())
+        };
+        let (Some(csrf), Some(session)) = (field("csrf"), field("session")) else {
+            return Err(format!("no connection: {}: {html}", shown.status).into());
+        };
+        let form = format!("csrf={csrf}&session={session}&provider={provider}&action=unlink");
+        let reply = self.person.sends(&page, &form).await?;
+        if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
+    }
+
     async fn registers(&mut self) -> Result<Taken, Fault> {
         let document = json!({ "client_name": "Tests", "redirect_uris": [BACK],
             "token_endpoint_auth_method": "none",

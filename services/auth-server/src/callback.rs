@@ -1,5 +1,7 @@
 //! Where upstream providers send browsers back to (RFC 6749 section 4.1.2).
 
+mod link;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,19 +10,18 @@ use axum::response::Response;
 use http::HeaderMap;
 use secrecy::ExposeSecret;
 use vmcp_auth_store::{
-    Aim, Consent, Fresh, Login, Profile, Row, Seed, SessionHead, Stage, Subject, SubjectName,
-    Timestamp, UserId,
+    Aim, Consent, Fresh, Login, Profile, Seed, Stage, Subject, SubjectName, Timestamp, UserId,
 };
-use vmcp_upstream::{Answer, AnswerFault, Declined, Exposed, Tokens};
+use vmcp_upstream::{Answer, AnswerFault, Declined};
 
 use crate::Scopes;
 use crate::error::{Code, Fault};
 use crate::event::{Event, Happened};
-use crate::flow::{STEP, Stop, state_key, upstream_fault};
+use crate::flow::{Stop, state_key, upstream_fault};
 use crate::intake::{BROWSER, BrowserCookie, peer};
 use crate::metadata::path;
 use crate::opaque::{NoRandomness, random};
-use crate::page::{Trouble, redirect};
+use crate::page::{OtherAccount, Trouble, redirect};
 use crate::params::Params;
 use crate::redirect::RedirectUri;
 use crate::server::{Asked, Inner, Leg};
@@ -153,6 +154,15 @@ impl Inner {
         })?;
         let (user, profile) = self.who(login, at, leg, &came).await?;
         let mut login = Login { user: Some(user.clone()), profile, ..login.clone() };
+        if at > 0 && self.is_other_account(&login, leg, &came).await.map_err(Stop::Client)? {
+            return Ok(self.pages.other_account(&OtherAccount {
+                provider: leg.name.as_str(),
+                who: came.email.as_deref().or(came.name.as_deref()),
+                session: &login.session.to_text(),
+                csrf: &cookie.form_token(),
+                base: self.settings.front().path(),
+            }));
+        }
         if at == 0 {
             login.authenticated = self.authenticated(&login, &came).map_err(Stop::Client)?;
         }
@@ -237,84 +247,12 @@ impl Inner {
                 Err(Stop::Client(Fault::new(Code::AccessDenied, words)))
             }
             // Made-up subjects are new each time, so that nobody can be told from another by them.
-            (Aim::Relink, Some(known)) if *known != user && !came.synthesized => {
+            (Aim::Relink | Aim::LinkOther, Some(known)) if *known != user && !came.synthesized => {
                 Err(Stop::Person(Trouble::OTHER_ACCOUNT))
             }
-            (Aim::Relink, Some(known)) => Ok((known.clone(), profile)),
-            (Aim::Authorize(_) | Aim::Relink, _) => Ok((user, profile)),
+            (Aim::Relink | Aim::LinkOther, Some(known)) => Ok((known.clone(), profile)),
+            (Aim::Authorize(_) | Aim::Relink | Aim::LinkOther, _) => Ok((user, profile)),
         }
-    }
-
-    /// Keeps the tokens of a provider. A half-done login's end by themselves after a while.
-    async fn link(&self, login: &Login, leg: &Leg, tokens: Tokens) -> Result<(), Fault> {
-        let user = login.user.clone().ok_or(Fault::server())?;
-        let tokens = self.carry(&user, leg, tokens).await?;
-        let row = self.seal_row(login.session, leg, &tokens)?;
-        let head = match &login.aim {
-            Aim::Authorize(request) => {
-                SessionHead { id: login.session, user, client: request.client.clone() }
-            }
-            // What ended meanwhile is not begun anew.
-            Aim::Relink => {
-                let session = self.store.session(&login.session).await?;
-                let words = "the session ended meanwhile";
-                session.ok_or(Fault::new(Code::AccessDenied, words))?.head
-            }
-        };
-        self.store.put_row(&head, &leg.name, &row, STEP).await?;
-        let what = Happened::UpstreamLinked { provider: leg.name.as_str(), scopes: &row.scopes };
-        self.tell(Event::of_login(login, what).of_client(&head.client));
-        self.rows.forget(login.session, &leg.name);
-        Ok(())
-    }
-
-    /// The refresh token of an earlier login, where the provider gives one at the first login only.
-    async fn carry(&self, user: &UserId, leg: &Leg, tokens: Tokens) -> Result<Tokens, Fault> {
-        if tokens.refresh.is_some() || tokens.expires_at.is_none() || user.is_made_up() {
-            return Ok(tokens);
-        }
-        let Some((session, row)) = self.store.last_row(user, &leg.name).await? else {
-            return Ok(tokens);
-        };
-        let Ok(before) = self.open_row(session, leg, &row) else { return Ok(tokens) };
-        let same = before.subject == tokens.subject && before.client_id == tokens.client_id;
-        Ok(if same { Tokens { refresh: before.refresh, ..tokens } } else { tokens })
-    }
-
-    /// A row of these tokens.
-    pub(crate) fn seal_row(
-        &self,
-        session: vmcp_auth_store::SessionId,
-        leg: &Leg,
-        tokens: &Tokens,
-    ) -> Result<Row, Fault> {
-        let text = serde_json::to_vec(&Exposed(tokens)).map_err(|_| Fault::server())?;
-        let text = secrecy::SecretSlice::from(text);
-        Ok(Row {
-            version: 0,
-            issuer: leg.issuer.clone(),
-            sealed: self.seal("row", session, leg, text.expose_secret())?,
-            expires: tokens.expires_at.map(Timestamp::from),
-            scopes: tokens.scopes.iter().map(str::to_owned).collect(),
-            written: self.now(),
-        })
-    }
-
-    /// The tokens of a row.
-    pub(crate) fn open_row(
-        &self,
-        session: vmcp_auth_store::SessionId,
-        leg: &Leg,
-        row: &Row,
-    ) -> Result<Tokens, Fault> {
-        if row.issuer != leg.issuer {
-            tracing::info!(provider = %leg.name, "upstream tokens of another issuer are not used");
-            return Err(Fault::server());
-        }
-        let text = self.open("row", session, leg, &row.sealed)?;
-        let tokens: Exposed<Tokens> =
-            serde_json::from_slice(text.expose_secret()).map_err(|_| Fault::server())?;
-        Ok(tokens.0)
     }
 
     /// Gives the client its code, and remembers what was consented to.

@@ -101,7 +101,10 @@ impl Inner {
             }
             (Some("unlink"), Some(leg)) => self.unlink(&session, leg).await?,
             (Some("link"), Some(leg)) => {
-                return self.relink(&session, leg, (&cookie, origin(address))).await;
+                // Another account than before only after the page that asks. Of the first provider, never.
+                let other = params.get("other") == Some("yes") && leg.at > 0;
+                let aim = if other { Aim::LinkOther } else { Aim::Relink };
+                return self.relink(&session, leg, aim, (&cookie, origin(address))).await;
             }
             _ => return Err(Trouble::MALFORMED),
         }
@@ -163,11 +166,12 @@ impl Inner {
         &self,
         session: &Session,
         leg: &Leg,
+        aim: Aim,
         (cookie, origin): (&BrowserCookie, Digest),
     ) -> Result<Response, Trouble> {
         let provider: ProviderName = leg.name.clone();
         let login = Login {
-            aim: Aim::Relink,
+            aim,
             session: session.head.id,
             browser: cookie.digest(),
             // Replaced when the provider is asked.

@@ -137,7 +137,7 @@ fn freshness(login: &Login, leg: &Leg) -> Freshness {
             let Fresh { login, select_account, max_age } = request.fresh;
             Freshness { login, select_account, max_age }
         }
-        Aim::Authorize(_) | Aim::Relink => Freshness::default(),
+        Aim::Authorize(_) | Aim::Relink | Aim::LinkOther => Freshness::default(),
     }
 }
 

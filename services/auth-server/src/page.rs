@@ -17,7 +17,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::error::Fault;
 
-pub(crate) use self::connections::{Connection, Link, Linked, Overview};
+pub(crate) use self::connections::{Connection, Link, Linked, OtherAccount, Overview};
 pub(crate) use self::consent::Ask;
 
 const STYLE: &str = include_str!("page/style.css");

@@ -40,7 +40,42 @@ pub(crate) struct Link {
     pub(crate) until: String,
 }
 
+/// An account at a provider that is another one than is linked.
+pub(crate) struct OtherAccount<'a> {
+    pub(crate) provider: &'a str,
+    /// What its owner is called, if the provider says.
+    pub(crate) who: Option<&'a str>,
+    /// Names the session.
+    pub(crate) session: &'a str,
+    pub(crate) csrf: &'a str,
+    /// The path that the forms go to.
+    pub(crate) base: &'a str,
+}
+
 impl Pages {
+    /// The page that asks whether another account is to be linked.
+    pub(crate) fn other_account(&self, other: &OtherAccount<'_>) -> Response {
+        let OtherAccount { provider, who, session, csrf, base } = other;
+        let content = html! {
+            h1 { "This is another account" }
+            p {
+                "You logged in at " bdi { (provider) }
+                @if let Some(who) = who { " as " strong { bdi { (who) } } }
+                ", which is another account than the one that is linked. Nothing was changed."
+            }
+            p { a href={ (base) (path::CONNECTIONS) } { "Keep the account that is linked" } }
+            form method="post" action={ (base) (path::CONNECTIONS) } {
+                input type="hidden" name="csrf" value=(csrf);
+                input type="hidden" name="session" value=(session);
+                input type="hidden" name="provider" value=(provider);
+                input type="hidden" name="other" value="yes";
+                p { "If you link this one, you log in there once more." }
+                button type="submit" name="action" value="link" { "Link this account instead" }
+            }
+        };
+        self.page(StatusCode::OK, "This is another account", None, &content)
+    }
+
     /// The page with what is linked.
     pub(crate) fn connections(&self, overview: &Overview<'_>) -> Response {
         let content = html! {

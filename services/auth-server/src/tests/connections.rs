@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use vmcp_auth_store::ProviderName;
 use vmcp_core::{UpstreamError, UpstreamKind};
 
 use crate::testing::{Browser, Came, Got, RESOURCE, World, form_request, param};
@@ -88,6 +89,46 @@ async fn the_first_provider_is_linked_again_by_the_same_person_alone() {
     assert!(back.text.contains("another account"));
     let token = world.server.verifier(RESOURCE).unwrap().verify(&got.access).unwrap();
     assert!(world.server.tokens(token.session).token("corp", UpstreamKind::Access).await.is_ok());
+}
+
+#[tokio::test]
+async fn links_another_account_only_if_person_confirms() {
+    let world = World::new();
+    let client = world.client().await;
+    let (mut browser, got) = visitor(&world, &client).await;
+    let session = world.server.verifier(RESOURCE).unwrap().verify(&got.access).unwrap().session;
+    let git = ProviderName::new("git").unwrap();
+    let version = async || world.store.session(&session).await.unwrap().unwrap().rows[&git].version;
+    let before = version().await;
+
+    let to = act(&world, &mut browser, "link", Some("git")).await.refresh_target();
+    world.git.set(|script| script.subject = "mallory");
+    let asked = browser.get(&world, &World::at_provider(&to)).await;
+    assert_eq!(asked.status, 200);
+    assert!(asked.text.contains("This is another account"), "{}", asked.text);
+    assert!(!asked.text.contains("canary"));
+    assert_eq!(version().await, before, "nothing was changed");
+
+    // The form counts in its own browser, with its own token.
+    let fields = ["csrf", "session", "provider", "other"].map(|name| (name, field(&asked, name)));
+    let mut form: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    form.push(("action", "link"));
+    let foreign = world.send(form_request("/oauth/connections", &form)).await;
+    assert_eq!(foreign.status, 403);
+    let to = browser.send(&world, form_request("/oauth/connections", &form)).await.refresh_target();
+    let back = browser.get(&world, &World::at_provider(&to)).await;
+    assert_eq!(back.location(), "https://as.example/oauth/connections");
+    assert!(version().await > before);
+
+    // The same account is not asked about.
+    let to = act(&world, &mut browser, "link", Some("git")).await.refresh_target();
+    let back = browser.get(&world, &World::at_provider(&to)).await;
+    assert_eq!(back.location(), "https://as.example/oauth/connections");
+    // The first provider says who the person is: another one cannot be confirmed.
+    form[2] = ("provider", "corp");
+    let to = browser.send(&world, form_request("/oauth/connections", &form)).await.refresh_target();
+    world.corp.set(|script| script.subject = "bob");
+    assert_eq!(browser.get(&world, &World::at_provider(&to)).await.status, 403);
 }
 
 #[tokio::test]

@@ -43,6 +43,8 @@ pub enum Aim {
     Authorize(Request),
     /// A person links a provider anew to a session that there is.
     Relink,
+    /// The same, with whichever account: the person confirmed that it is another one than before.
+    LinkOther,
 }
 
 /// What a client asked for (RFC 6749 section 4.1.1), checked already. `state` and `nonce` are between the
@@ -108,7 +110,7 @@ impl Login {
     pub fn client(&self) -> Option<&ClientId> {
         match &self.aim {
             Aim::Authorize(request) => Some(&request.client),
-            Aim::Relink => None,
+            Aim::Relink | Aim::LinkOther => None,
         }
     }
 }

@@ -1,0 +1,101 @@
+//! What a provider gave, kept for a session.
+
+use secrecy::ExposeSecret;
+use vmcp_auth_store::{Aim, Login, Row, SessionHead, SessionId, Timestamp, UserId};
+use vmcp_upstream::{Exposed, Tokens};
+
+use crate::error::{Code, Fault};
+use crate::event::{Event, Happened};
+use crate::flow::STEP;
+use crate::server::{Inner, Leg};
+
+impl Inner {
+    /// Whether a person who links a provider anew came with another account than is linked, and did not confirm that.
+    /// Made-up subjects are new each time.
+    pub(super) async fn is_other_account(
+        &self,
+        login: &Login,
+        leg: &Leg,
+        came: &vmcp_upstream::Login,
+    ) -> Result<bool, Fault> {
+        if login.aim != Aim::Relink || came.synthesized {
+            return Ok(false);
+        }
+        let session = self.store.session(&login.session).await?;
+        let linked = session.and_then(|mut session| session.rows.remove(&leg.name));
+        let linked = linked.and_then(|row| self.open_row(login.session, leg, &row).ok());
+        Ok(linked.is_some_and(|linked| linked.subject != came.tokens.subject))
+    }
+
+    /// Keeps the tokens of a provider. A half-done login's end by themselves after a while.
+    pub(super) async fn link(&self, login: &Login, leg: &Leg, tokens: Tokens) -> Result<(), Fault> {
+        let user = login.user.clone().ok_or(Fault::server())?;
+        let tokens = self.carry(&user, leg, tokens).await?;
+        let row = self.seal_row(login.session, leg, &tokens)?;
+        let head = match &login.aim {
+            Aim::Authorize(request) => {
+                SessionHead { id: login.session, user, client: request.client.clone() }
+            }
+            // What ended meanwhile is not begun anew.
+            Aim::Relink | Aim::LinkOther => {
+                let session = self.store.session(&login.session).await?;
+                let words = "the session ended meanwhile";
+                session.ok_or(Fault::new(Code::AccessDenied, words))?.head
+            }
+        };
+        self.store.put_row(&head, &leg.name, &row, STEP).await?;
+        let what = Happened::UpstreamLinked { provider: leg.name.as_str(), scopes: &row.scopes };
+        self.tell(Event::of_login(login, what).of_client(&head.client));
+        self.rows.forget(login.session, &leg.name);
+        Ok(())
+    }
+
+    /// The refresh token of an earlier login, where the provider gives one at the first login only.
+    async fn carry(&self, user: &UserId, leg: &Leg, tokens: Tokens) -> Result<Tokens, Fault> {
+        if tokens.refresh.is_some() || tokens.expires_at.is_none() || user.is_made_up() {
+            return Ok(tokens);
+        }
+        let Some((session, row)) = self.store.last_row(user, &leg.name).await? else {
+            return Ok(tokens);
+        };
+        let Ok(before) = self.open_row(session, leg, &row) else { return Ok(tokens) };
+        let same = before.subject == tokens.subject && before.client_id == tokens.client_id;
+        Ok(if same { Tokens { refresh: before.refresh, ..tokens } } else { tokens })
+    }
+
+    /// A row of these tokens.
+    pub(crate) fn seal_row(
+        &self,
+        session: SessionId,
+        leg: &Leg,
+        tokens: &Tokens,
+    ) -> Result<Row, Fault> {
+        let text = serde_json::to_vec(&Exposed(tokens)).map_err(|_| Fault::server())?;
+        let text = secrecy::SecretSlice::from(text);
+        Ok(Row {
+            version: 0,
+            issuer: leg.issuer.clone(),
+            sealed: self.seal("row", session, leg, text.expose_secret())?,
+            expires: tokens.expires_at.map(Timestamp::from),
+            scopes: tokens.scopes.iter().map(str::to_owned).collect(),
+            written: self.now(),
+        })
+    }
+
+    /// The tokens of a row.
+    pub(crate) fn open_row(
+        &self,
+        session: SessionId,
+        leg: &Leg,
+        row: &Row,
+    ) -> Result<Tokens, Fault> {
+        if row.issuer != leg.issuer {
+            tracing::info!(provider = %leg.name, "upstream tokens of another issuer are not used");
+            return Err(Fault::server());
+        }
+        let text = self.open("row", session, leg, &row.sealed)?;
+        let tokens: Exposed<Tokens> =
+            serde_json::from_slice(text.expose_secret()).map_err(|_| Fault::server())?;
+        Ok(tokens.0)
+    }
+}
