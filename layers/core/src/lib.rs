@@ -15,6 +15,7 @@ mod flight;
 mod freshness;
 mod http_client;
 mod identity;
+mod invisible;
 mod keeper;
 mod lane;
 mod mcp;
@@ -41,6 +42,7 @@ pub use self::{
     freshness::freshness,
     http_client::{HttpClient, HttpFuture},
     identity::{Caller, Identity, IdentityBuilder},
+    invisible::{escape_invisible, is_invisible},
     keeper::Keeper,
     lane::{PerLane, enter_lane, plan_lanes},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},

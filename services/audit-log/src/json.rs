@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::net::IpAddr;
 
+use vmcp_core::is_invisible;
 use vmcp_wire::quote;
 
 /// An object that is being written. A member without a value is left out.
@@ -37,7 +38,11 @@ impl<'a> Object<'a> {
     pub(crate) fn text<'t>(&mut self, name: &str, value: impl Into<Option<&'t str>>) {
         if let Some(value) = value.into() {
             self.name(name);
+            let begin = self.out.len();
             quote(value, self.out);
+            if !value.is_ascii() {
+                escape_from(begin, self.out);
+            }
         }
     }
 
@@ -90,6 +95,29 @@ impl<'a> Object<'a> {
     }
 }
 
+/// Writes characters that people do not see as JSON escapes, in the text that `out` ends with: a log is read in
+/// terminals too. Programs read the same text.
+fn escape_from(begin: usize, out: &mut Vec<u8>) {
+    let Some(text) = out.get(begin..).and_then(|text| std::str::from_utf8(text).ok()) else {
+        return;
+    };
+    if !text.chars().any(is_invisible) {
+        return;
+    }
+    let text = text.to_owned();
+    out.truncate(begin);
+    for character in text.chars() {
+        if is_invisible(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing into memory does not fail.
+                _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+}
+
 fn digits(mut number: u64, out: &mut Vec<u8>) {
     // As many as the largest one has.
     let mut room = [b'0'; 20];
@@ -115,6 +143,17 @@ mod tests {
         Object::write(&mut words, |members| members.word("a", "b c"));
         Object::write(&mut texts, |members| members.text("a", "b c"));
         assert_eq!(words, texts);
+    }
+
+    #[test]
+    fn escapes_invisible_characters() {
+        let text = "a\u{202e}b\u{200b}é\u{e0041}\n\"";
+        let mut out = Vec::new();
+        Object::write(&mut out, |members| members.text("n", text));
+        let line = String::from_utf8(out).unwrap();
+        assert_eq!(line, r#"{"n":"a\u202eb\u200bé\udb40\udc41\n\""}"#);
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["n"], text);
     }
 
     #[test]

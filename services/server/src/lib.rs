@@ -2,6 +2,7 @@
 
 pub mod cli;
 mod demo;
+mod file_mode;
 pub mod guard;
 mod held;
 mod logins;

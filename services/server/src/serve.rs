@@ -337,6 +337,12 @@ fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::NoRandom> {
     if options.seal_keys.is_empty() {
         return Seal::ephemeral(lifetime);
     }
+    for file in options.seal_keys.iter().filter_map(SealKey::exposed) {
+        tracing::warn!(
+            file,
+            "every user of this machine may read a seal key: restrict it, such as with chmod 600"
+        );
+    }
     let keys: Vec<_> = options.seal_keys.iter().map(SealKey::bytes).collect();
     Ok(Seal::new(&keys, lifetime))
 }

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use http::StatusCode;
 use maud::{Markup, html};
+use vmcp_core::escape_invisible;
 
 use crate::Pages;
 use crate::metadata::path;
@@ -80,13 +81,13 @@ impl Pages {
     pub(crate) fn connections(&self, overview: &Overview<'_>) -> Response {
         let content = html! {
             h1 { "Your connections" }
-            @if let Some(who) = &overview.who { p { "You are " strong { bdi { (who) } } "." } }
+            @if let Some(who) = &overview.who { p { "You are " strong { bdi { (escape_invisible(who)) } } "." } }
             @if overview.connections.is_empty() {
                 p { "Nothing is connected. Log in from an application, and it shows up here." }
             }
             @for connection in overview.connections {
                 section aria-label=(connection.client) {
-                    h2 { bdi { (connection.client) } }
+                    h2 { bdi { (escape_invisible(&connection.client)) } }
                     p { "Logged in since " (connection.since) }
                     @for linked in &connection.linked { (provider(overview, connection, linked)) }
                     div.buttons { (button(overview, connection, None, "end", "Log out")) }

@@ -3,6 +3,7 @@
 use axum::response::Response;
 use http::StatusCode;
 use maud::html;
+use vmcp_core::escape_invisible;
 
 use crate::metadata::path;
 use crate::redirect::{RedirectKind, RedirectUri};
@@ -31,6 +32,7 @@ impl Pages {
     /// The page that asks.
     pub(crate) fn consent(&self, ask: &Ask<'_>) -> Response {
         let Ask { client, known_by, redirect, scopes, resource, providers, id, csrf, base } = ask;
+        let (client, resource) = (&*escape_invisible(client), &*escape_invisible(resource));
         let place = redirect.place();
         let content = html! {
             h1 { "Allow " bdi { (client) } " to use " (self.name) " for you?" }

@@ -60,6 +60,15 @@ async fn what_a_client_calls_itself_stays_text() {
 }
 
 #[tokio::test]
+async fn shows_invisible_characters_of_names() {
+    let redirect = RedirectUri::parse("https://app.example/cb").unwrap();
+    let name = "Claude\u{202e}edualC\u{200b}\u{ad}";
+    let page = text(Pages::new("Tools").consent(&ask(name, &redirect, &Scopes::default()))).await;
+    assert!(page.contains(r"<bdi>Claude\u{202e}edualC\u{200b}\u{ad}</bdi>"), "{page}");
+    assert!(!page.contains(['\u{202e}', '\u{200b}', '\u{ad}']));
+}
+
+#[tokio::test]
 async fn nobody_frames_keeps_or_feeds_a_page() {
     let trouble = Trouble { status: StatusCode::BAD_REQUEST, title: "a", text: "b", help: "c" };
     let response = Pages::new("Tools").trouble(trouble);

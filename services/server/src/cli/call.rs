@@ -79,7 +79,7 @@ fn as_text(result: &Value) -> String {
 
 /// Text without control characters but line breaks and tabs: a backend must not move the cursor.
 fn printable(text: &str) -> String {
-    let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
+    let is_harmful = |c: char| vmcp_core::is_invisible(c) && c != '\n' && c != '\t';
     text.chars().map(|c| if is_harmful(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 

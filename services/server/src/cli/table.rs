@@ -31,7 +31,9 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 
 /// Text without control characters.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    text.chars()
+        .map(|c| if vmcp_core::is_invisible(c) { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
 }
 
 #[cfg(test)]

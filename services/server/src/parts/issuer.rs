@@ -7,6 +7,7 @@ mod files;
 mod report;
 mod storage;
 mod upstreams;
+mod weak_secret;
 
 use std::fmt;
 use std::sync::Arc;

@@ -3,9 +3,15 @@
 use std::fmt;
 use std::path::Path;
 
+use crate::file_mode::is_readable_by_others;
+
 /// A key of 256 bits.
 #[derive(Clone)]
-pub struct SealKey([u8; 32]);
+pub struct SealKey {
+    key: [u8; 32],
+    /// The file, if every user of the machine may read it.
+    exposed: Option<Box<str>>,
+}
 
 /// Why a file holds no key.
 #[derive(Debug, thiserror::Error)]
@@ -35,11 +41,18 @@ impl SealKey {
         let name = || path.display().to_string();
         let text = std::fs::read_to_string(path)
             .map_err(|source| SealKeyError::Unreadable { path: name(), source })?;
-        parse(text.trim()).ok_or_else(|| SealKeyError::NoKey { path: name() })
+        let key = parse(text.trim()).ok_or_else(|| SealKeyError::NoKey { path: name() })?;
+        let exposed = is_readable_by_others(path).then(|| name().into());
+        Ok(Self { exposed, ..key })
+    }
+
+    /// The file that it was read from, if every user of the machine may read that.
+    pub(crate) fn exposed(&self) -> Option<&str> {
+        self.exposed.as_deref()
     }
 
     pub(crate) fn bytes(&self) -> [u8; 32] {
-        self.0
+        self.key
     }
 }
 
@@ -51,7 +64,7 @@ fn parse(text: &str) -> Option<SealKey> {
     for (byte, at) in key.iter_mut().zip((0..64).step_by(2)) {
         *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
     }
-    Some(SealKey(key))
+    Some(SealKey { key, exposed: None })
 }
 
 impl fmt::Debug for SealKey {

@@ -1,6 +1,8 @@
 //! Runs the built program.
 
+use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -194,6 +196,8 @@ impl Folder {
         // In one step, as editors and mounted ConfigMaps do it.
         let aside = self.path("aside");
         std::fs::write(&aside, text).unwrap();
+        // Some are secrets.
+        std::fs::set_permissions(&aside, Permissions::from_mode(0o600)).unwrap();
         std::fs::rename(aside, &path).unwrap();
         path
     }

@@ -138,7 +138,7 @@ fn the_readme_shows_valid_files() {
         let (example, _) = example.split_once("```").unwrap();
         let folder = Folder::new();
         for name in ["hmac", "redis", "corp", "code"] {
-            folder.write(name, &"0123456789abcdef".repeat(4));
+            folder.write(name, "n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=");
         }
         folder.write("key.pem", &signing_key());
         let mut example = example.replace("/run/secrets/", &folder.path(""));

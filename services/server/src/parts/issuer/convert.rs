@@ -11,6 +11,7 @@ use vmcp_config::auth_server::{TokenLifespans, Upstream, UpstreamKind};
 use vmcp_config::{AuthServer as Section, Mistake, Oidc, SecretFile, Warning};
 use vmcp_egress::Egress;
 
+use super::weak_secret::is_weak;
 use super::{Converter, Fetchers, Issuing};
 use crate::routes::is_own_path;
 
@@ -71,6 +72,12 @@ impl Converter {
             display_name: name.to_owned(),
             ..Settings::new(issuer?, audiences?, keys?, hmac?)
         };
+        for (at, file) in std::mem::take(&mut self.files.exposed) {
+            let message = format!(
+                "every user of this machine may read \"{file}\": restrict it, such as with chmod 600"
+            );
+            self.warn(&at, &message);
+        }
         let issuing = Issuing {
             settings,
             upstreams: upstreams.into_iter().collect::<Option<_>>()?,
@@ -135,6 +142,11 @@ impl Converter {
             self.warn(&at, message);
         }
         let secrets = self.contents(&at, refs)?;
+        for (index, _) in secrets.iter().enumerate().filter(|(_, secret)| is_weak(secret)) {
+            let message = "the secret looks guessable, and codes, refresh tokens and the store's encryption rest on \
+                           it: use random bytes, such as `openssl rand 32` prints";
+            self.warn(&format!("{at}[{index}].file"), message);
+        }
         let ring = HmacRing::new(&secrets).map_err(|(index, fault)| {
             let found = named(refs, index);
             self.refuse(format!("{at}[{index}].file"), found, format!("a secret ({fault})"));

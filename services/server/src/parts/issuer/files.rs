@@ -8,6 +8,8 @@ use std::path::Path;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use vmcp_config::{Mistake, SecretFile};
 
+use crate::file_mode::is_readable_by_others;
+
 /// The largest file that is taken for a secret, in bytes.
 const LARGEST: u64 = 64 << 10;
 
@@ -15,6 +17,8 @@ const LARGEST: u64 = 64 << 10;
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) mistakes: Vec<Mistake>,
+    /// Paths of the configuration and of files that others than the owner and the group may read.
+    pub(super) exposed: Vec<(String, String)>,
     /// Of everything that was read.
     pub(super) print: DefaultHasher,
 }
@@ -25,6 +29,10 @@ impl Files {
         let SecretFile { file } = secret;
         match read(file.as_path()) {
             Ok(bytes) => {
+                if is_readable_by_others(file.as_path()) {
+                    let file = file.as_path().display().to_string();
+                    self.exposed.push((format!("{at}.file"), file));
+                }
                 bytes.hash(&mut self.print);
                 Some(bytes.into())
             }

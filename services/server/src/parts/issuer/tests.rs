@@ -250,3 +250,27 @@ fn another_password_of_the_same_place_is_told_from_another_place() {
     assert_eq!(one.place_print, rotated.place_print);
     assert_ne!(one.storage_print, rotated.storage_print);
 }
+
+#[test]
+fn warns_of_weak_secrets_and_files_others_may_read() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = Folder::new();
+    let path = folder.0.join("secret");
+    let section = format!("  hmacSecretRefs: [{}]\n{PLAIN}", folder.secret());
+    let warnings = |secret: &[u8], mode: u32| {
+        std::fs::write(&path, secret).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let found = converted(&section).warnings.into_iter();
+        let of_secret = found.filter(|it| it.path == "authServer.hmacSecretRefs[0].file");
+        of_secret.map(|it| it.message).collect::<Vec<_>>()
+    };
+    let mut random = [0; 32];
+    getrandom::fill(&mut random).unwrap();
+    assert!(warnings(&random, 0o640).is_empty());
+    let exposed = warnings(&random, 0o644);
+    assert!(exposed.len() == 1 && exposed[0].contains("every user of this machine"), "{exposed:?}");
+    let weak = warnings(b"change-me-change-me-change-me-12", 0o600);
+    assert!(weak.len() == 1 && weak[0].contains("guessable"), "{weak:?}");
+    assert!(!weak[0].contains("change-me"));
+}
