@@ -45,15 +45,12 @@ fn decode(text: &mut Vec<u8>) -> bool {
     let (mut from, mut decoded) = (0, Vec::with_capacity(text.len()));
     while let Some(&byte) = text.get(from) {
         let pair = digit(text.get(from + 1)).zip(digit(text.get(from + 2)));
-        match pair.filter(|_| byte == b'%') {
-            Some((high, low)) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
-                from += 3;
-            }
-            None => {
-                decoded.push(byte);
-                from += 1;
-            }
+        if let Some((high, low)) = pair.filter(|_| byte == b'%') {
+            decoded.push(u8::try_from(high * 16 + low).unwrap_or_default());
+            from += 3;
+        } else {
+            decoded.push(byte);
+            from += 1;
         }
     }
     let was_encoded = decoded.len() < text.len();

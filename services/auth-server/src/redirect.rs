@@ -210,8 +210,8 @@ fn is_written_as_read(text: &str, url: &Url) -> bool {
 /// Code does so at whatever begins with `vscode:mcp/`. Also where a site passes such a link on.
 fn is_deep_link(text: &str, kind: RedirectKind) -> bool {
     let decode = |text: &str| {
-        let pairs = form_urlencoded::parse(text.as_bytes());
-        pairs.map(|(name, value)| format!("{name}/{value}/")).collect::<String>()
+        form_urlencoded::parse(text.as_bytes())
+            .fold(String::new(), |decoded, (name, value)| decoded + &name + "/" + &value + "/")
     };
     let rest = text.split_once(':').map_or("", |(_, rest)| rest);
     // What was encoded twice is decoded twice where a site passes it on.

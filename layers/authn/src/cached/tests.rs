@@ -281,8 +281,8 @@ async fn ends_streams_once_introspection_refuses() {
     assert!(!ended.is_finished());
     *slow.answer.lock().unwrap() = Err(Refusal::InvalidToken("revoked".into()));
     ended.await.unwrap();
-    let late = began.elapsed() - Duration::from_secs(3600);
-    assert!(late < Duration::from_secs(125), "{late:?}");
+    let after = began.elapsed();
+    assert!(after < Duration::from_secs(3725), "{after:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,7 +40,7 @@ impl RedisStore {
             .text(to.to_text())
             .record(login)?
             .time(self.now() + ttl)
-            .text(login.origin.map(|origin| origin.to_text()).unwrap_or_default())
+            .text(login.origin.map(Digest::to_text).unwrap_or_default())
             .text(login.client().map(ClientId::as_str).unwrap_or_default())
             .number(limits.logins as u64)
             .number(limits.logins_per_origin as u64);

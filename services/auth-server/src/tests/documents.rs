@@ -249,7 +249,7 @@ async fn failures_evict_no_document() {
     let fetched = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&fetched);
     let http = tower::service_fn(move |request: Request<Body>| {
-        let found = request.uri().to_string() == URL;
+        let found = *request.uri() == URL;
         count.fetch_add(usize::from(found), Ordering::SeqCst);
         let response =
             if found { good(document().to_string()) } else { answer(404, "", String::new()) };
