@@ -211,6 +211,7 @@ impl<A: AssumeRole> Settings<A> {
             .session(&claims, &self.session_name_claim)
             .ok_or_else(|| refused("the token has no claim that names the session"))?;
         let holder = presented.holder(&claims);
+        let holder = holder.each_ref().map(AsRef::as_ref);
         Ok(Arc::new(Assumption::new(role.clone(), session, self.duration, &holder)))
     }
 

@@ -1,6 +1,7 @@
 //! Which of a caller's tokens is presented, and what it says.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -123,19 +124,33 @@ impl<'a> Presented<'a> {
     }
 
     /// What tells the token's holder from every other, and stays when the token is refreshed: the
-    /// caller, and the account at the provider. A token that doesn't say whose it is stands for
-    /// itself.
-    pub(crate) fn holder<'b>(&'b self, claims: &'b Claims) -> [&'b str; 5] {
-        let caller = [self.provider, self.issuer, self.subject];
-        let [provider, issuer, subject] = caller;
-        if provider.is_empty() {
-            return [provider, issuer, subject, "", ""];
-        }
-        match (claims.text("iss"), claims.text("sub")) {
-            (Some(theirs), Some(them)) => [provider, issuer, subject, theirs, them],
-            _ => [provider, issuer, subject, "", self.token.expose_secret()],
+    /// caller, and all that the token says but for what changes with each token. The trust policy of
+    /// a role may look at any of it, such as `aud`, `azp`, `amr` and session tags. A token that
+    /// doesn't say whose it is stands for itself.
+    pub(crate) fn holder<'b>(&'b self, claims: &Claims) -> [Cow<'b, str>; 5] {
+        let [provider, issuer, subject] =
+            [self.provider, self.issuer, self.subject].map(Cow::Borrowed);
+        let is_own = self.provider.is_empty();
+        let names_holder = claims.text("iss").is_some() && claims.text("sub").is_some();
+        let lasting = if is_own || names_holder { lasting(claims) } else { None };
+        match lasting {
+            Some(lasting) => [provider, issuer, subject, Cow::Owned(lasting), Cow::Borrowed("")],
+            None => {
+                let token = Cow::Borrowed(self.token.expose_secret());
+                [provider, issuer, subject, Cow::Borrowed(""), token]
+            }
         }
     }
+}
+
+/// Claims that differ between two tokens of the same kind, and that no policy of AWS can look at.
+const OF_ONE_TOKEN: [&str; 6] = ["at_hash", "exp", "iat", "jti", "nbf", "nonce"];
+
+/// The other claims, in one order whatever theirs is.
+fn lasting(claims: &Claims) -> Option<String> {
+    let lasting = claims.object().iter();
+    let lasting = lasting.filter(|(name, _)| !OF_ONE_TOKEN.contains(&name.as_str()));
+    serde_json::to_string(&lasting.collect::<BTreeMap<_, _>>()).ok()
 }
 
 /// Whether STS says that it is the token's fault (`AssumeRoleWithWebIdentity`, errors).

@@ -236,6 +236,53 @@ async fn a_refreshed_token_of_the_same_caller_keeps_its_credentials() {
 }
 
 #[tokio::test]
+async fn tokens_that_sts_tells_apart_never_share_credentials() {
+    let base = json!({"sub": "ada", "iss": "https://issuer", "aud": "one", "jti": "1", "exp": 10});
+    let tags = |value: &str| json!({"principal_tags": {"team": [value]}});
+    let others = [
+        json!({}),
+        json!({"aud": "two"}),
+        json!({"aud": ["one", "two"]}),
+        json!({"azp": "app"}),
+        json!({"amr": ["pwd"]}),
+        json!({"amr": ["pwd", "mfa"]}),
+        json!({"https://aws.amazon.com/tags": tags("a")}),
+        json!({"https://aws.amazon.com/tags": tags("b")}),
+        json!({"https://aws.amazon.com/source_identity": "ada"}),
+        json!({"repository": "own/secrets"}),
+        json!({"iss": "https://other"}),
+    ];
+    let token = |other: &Value, jti: &str| {
+        let mut claims = base.clone();
+        claims.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+        claims["jti"] = json!(jti);
+        claims["exp"] = json!(jti.len());
+        claims
+    };
+    let (assume, calls) = sts();
+    let own = layer(Cached::new(assume, 64, clock()));
+    // Refreshed tokens of the same kind share.
+    for jti in ["1", "22", "333"] {
+        for other in &others {
+            let caller = identity("ada", token(other, jti));
+            exchange(&own, by(caller), fine).await.0.unwrap();
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), others.len());
+    }
+    let (assume, calls) = sts();
+    let theirs = layer(Cached::new(assume, 64, clock())).subject(Subject::Upstream("corp".into()));
+    for jti in ["1", "22", "333"] {
+        for other in &others {
+            let presented: &'static str = jwt(&token(other, jti)).leak();
+            let caller = Identity::builder("https://issuer", "ada").token("own".into());
+            let caller = caller.upstream(Arc::new(Upstream(Ok(presented)))).build();
+            exchange(&theirs, by(caller), fine).await.0.unwrap();
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), others.len());
+    }
+}
+
+#[tokio::test]
 async fn a_role_follows_a_token_with_other_claims_at_once() {
     let (assume, _) = sts();
     let layer = layer(Cached::new(assume, 64, clock()));
