@@ -69,6 +69,11 @@ impl ClientMetrics {
         }
     }
 
+    /// Has names of tools and prompts summed up from now on.
+    pub fn hide_names(&self) {
+        self.budget.close();
+    }
+
     /// Where requests to `backend` are recorded.
     pub fn backend(&self, backend: &Backend) -> Arc<BackendMetrics> {
         let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);

@@ -5,7 +5,7 @@
 //! labels only when they are known to exist, so that nobody fills the labels with names made up; at
 //! most [`MAX_NAMES`] of them, and [`OTHER`] for those beyond.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use hashbrown::HashMap;
@@ -14,7 +14,7 @@ use crate::Outcome;
 use crate::names::OTHER;
 
 /// How many names of tools and prompts become labels.
-pub const MAX_NAMES: usize = 2000;
+pub const MAX_NAMES: usize = 200;
 
 /// The longest name that becomes a label, in bytes.
 pub const MAX_NAME: usize = 128;
@@ -77,7 +77,11 @@ pub(crate) struct Table<S> {
 
 /// How many more names become labels.
 #[derive(Debug)]
-pub(crate) struct Budget(AtomicUsize);
+pub(crate) struct Budget {
+    left: AtomicUsize,
+    /// Whether no name is a label from now on.
+    is_closed: AtomicBool,
+}
 
 type Names<S> = RwLock<HashMap<Box<str>, Arc<Slot<S>>>>;
 
@@ -141,6 +145,7 @@ impl<S> Table<S> {
             _ => return self.method(method),
         };
         let Some(name) = name else { return self.method(method) };
+        let name = if self.budget.is_closed() { OTHER } else { name };
         let read = names.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = read.get(name) {
             return Arc::clone(slot);
@@ -154,6 +159,10 @@ impl<S> Table<S> {
         let name = if fits { name } else { OTHER };
         let slot = || Arc::new(Slot::new(self.method(method).method, Some(name)));
         Arc::clone(names.entry(name.into()).or_insert_with(slot))
+    }
+
+    pub(crate) fn hide_names(&self) {
+        self.budget.close();
     }
 
     fn method(&self, method: &str) -> Arc<Slot<S>> {
@@ -171,12 +180,21 @@ impl<S> Table<S> {
 
 impl Budget {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicUsize::new(MAX_NAMES)))
+        Arc::new(Self { left: AtomicUsize::new(MAX_NAMES), is_closed: AtomicBool::new(false) })
+    }
+
+    /// Has all names summed up from now on. What was recorded under one stays.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     fn take(&self) -> bool {
         let take = |left: usize| left.checked_sub(1);
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 }
 
@@ -187,6 +205,17 @@ mod tests {
 
     fn table() -> Table<u64> {
         Table::new(Budget::new())
+    }
+
+    #[test]
+    fn closed_budgets_sum_up_all_names() {
+        let table = table();
+        assert_eq!(table.slot("tools/call", Some("a"), true).name(), Some("a"));
+        table.budget.close();
+        for name in ["a", "b"] {
+            assert_eq!(table.slot("tools/call", Some(name), true).name(), Some(OTHER), "{name}");
+        }
+        assert_eq!(table.slot("tools/call", Some("c"), false).name(), Some(OTHER));
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl ServerMetrics {
         }
     }
 
+    /// Has names of tools and prompts summed up from now on.
+    pub fn hide_names(&self) {
+        self.table.hide_names();
+    }
+
     /// One more request is under way.
     pub fn enter(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);

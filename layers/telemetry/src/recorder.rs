@@ -75,6 +75,13 @@ pub(crate) struct Shared {
 }
 
 impl Recorder {
+    /// Has names of tools and prompts summed up in metrics from now on: for metrics that more people read than may know
+    /// all names.
+    pub fn hide_names(&self) {
+        self.0.server.hide_names();
+        self.0.client.hide_names();
+    }
+
     /// Records what `options` say.
     #[must_use]
     pub fn new(options: Options) -> Self {

@@ -3,6 +3,7 @@
 mod crowd;
 mod hosts;
 mod panic;
+mod place;
 
 pub use self::{
     crowd::{Crowd, CrowdLayer},

@@ -1,7 +1,9 @@
 //! What is answered at which path.
 
+mod access;
 mod answering;
 mod backends;
+mod status;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -19,10 +21,12 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::status::Kept;
 use vmcp_audit::AuditLayer;
 use vmcp_audit_log::LogTail;
-use vmcp_core::{Body, Generation};
+use vmcp_core::Body;
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
 
+pub(crate) use self::access::Access;
+pub use self::access::{AdminToken, AdminTokenError};
 pub(crate) use self::answering::Answering;
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::held::Held;
@@ -40,6 +44,10 @@ pub(crate) struct Routes {
     pub(crate) shared: Arc<Shared>,
     /// Who is at the other end of the connection.
     pub(crate) peer: SocketAddr,
+    /// Who may ask for what is not for clients.
+    pub(crate) access: Access,
+    /// Whether the listener is for that alone.
+    pub(crate) is_admin: bool,
 }
 
 /// What all connections share.
@@ -62,6 +70,8 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) struct Fixed {
     pub(crate) telemetry: Option<Telemetry>,
+    /// Whether clients of the server can read the metrics.
+    pub(crate) shows_metrics: bool,
     pub(crate) measures: Option<Measures>,
     pub(crate) crowd: CrowdLayer,
     /// How failed requests are logged: at one rate for all stacks.
@@ -108,6 +118,13 @@ impl Fixed {
         streams: StreamScope,
     ) -> Stacks {
         self.logins.go_to(recording.as_ref().map(|recording| &recording.auditor));
+        if guards.authorize.is_some()
+            && self.shows_metrics
+            && let Some(telemetry) = &self.telemetry
+        {
+            // Policies may hide a tool from those who can read the metrics.
+            telemetry.hide_names();
+        }
         let hosts = self.hosts.with_own(guards.own_hosts().to_vec());
         let incoming = stack::Incoming {
             telemetry: self.telemetry.as_ref().map(Telemetry::incoming),
@@ -153,21 +170,22 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
 
     fn call(&self, request: Request<Incoming>) -> Answering {
         let mut request = request.map(Quiet);
+        if self.is_admin {
+            return self.admin(&request);
+        }
         let path = request.uri().path();
         let stacks = self.shared.stacks.load();
         let issuer = stacks.issuer.as_ref().filter(|_| !is_own_path(path));
         let kind = match path {
             "/mcp" => Kind::Mcp,
             STREAM | MESSAGES => Kind::Old,
+            "/status" | "/metrics" | "/api/backends/health" => return self.admin(&request),
             _ => match issuer {
                 Some((_, stack)) => Kind::Issuer(stack),
                 None => return Answering::Done(Some(self.small(&request))),
             },
         };
-        if matches!(kind, Kind::Issuer(_)) {
-            let source = self.source(request.headers());
-            request.extensions_mut().insert(source);
-        } else if stacks.guards.introspects() {
+        if matches!(kind, Kind::Issuer(_)) || stacks.guards.introspects() {
             let source = self.source(request.headers());
             request.extensions_mut().insert(source);
         } else if stacks.recording.is_some() {
@@ -200,12 +218,37 @@ impl Routes {
         SocketAddr::new(address.unwrap_or(self.peer.ip()), self.peer.port())
     }
 
+    /// The endpoints that are not for clients. They take time that event loops do not have.
+    fn admin(&self, request: &Request<Quiet<Incoming>>) -> Answering {
+        let (headers, path) = (request.headers(), request.uri().path());
+        let hosts = self.shared.stacks.load().hosts.clone();
+        let refused = match path {
+            // Probes name whichever host they like.
+            "/livez" | "/readyz" => return Answering::Done(Some(self.small(request))),
+            "/metrics" => {
+                let known = hosts.check_host(request.uri(), headers);
+                known.map(|()| self.access.refuse_metrics(headers))
+            }
+            _ => hosts.check(request.uri(), headers).map(|_| self.access.refuse(headers)),
+        };
+        let refused = refused.unwrap_or_else(|refusal| Some(refusal.into_response(None)));
+        if refused.is_some() {
+            return Answering::Done(refused);
+        }
+        let (shared, path) = (Arc::clone(&self.shared), path.to_owned());
+        Answering::Rendering(tokio::task::spawn_blocking(move || shared.admin(&path)))
+    }
+
     /// The endpoints beside MCP. None of them waits for anything.
     fn small(&self, request: &Request<Quiet<Incoming>>) -> Response<Body> {
         let shared = &self.shared;
-        let stacks = shared.stacks.load();
-        let hosts = &stacks.hosts;
-        match request.uri().path() {
+        let path = request.uri().path();
+        let is_probe = ["/livez", "/health", "/ping", "/readyz"].contains(&path);
+        let hosts = shared.stacks.load().hosts.clone();
+        if !is_probe && let Err(refusal) = hosts.check_host(request.uri(), request.headers()) {
+            return refusal.into_response(None);
+        }
+        match path {
             "/livez" | "/health" | "/ping" => document(StatusCode::OK, &json!({"status": "ok"})),
             "/readyz" if shared.draining.load(Ordering::Acquire) => {
                 document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "draining"}))
@@ -214,15 +257,6 @@ impl Routes {
                 document(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "starting"}))
             }
             "/readyz" => document(StatusCode::OK, &json!({"status": "ready", "mode": "static"})),
-            "/status" => match hosts.check(request.uri(), request.headers()) {
-                Ok(_) => document(StatusCode::OK, &shared.status()),
-                Err(refusal) => refusal.into_response(None),
-            },
-            "/api/backends/health" => match hosts.check(request.uri(), request.headers()) {
-                Ok(_) => document(StatusCode::OK, &backends::health(&shared.fixed.gateway)),
-                Err(refusal) => refusal.into_response(None),
-            },
-            "/metrics" => self.metrics(),
             // Whoever looks at the address in a browser, or writes it with a slash too many.
             "/" | "/mcp/" | "/sse/" => {
                 let message = "MCP clients connect to /mcp; /status tells how the server does";
@@ -233,13 +267,6 @@ impl Routes {
                 // Clients look for an authorization server: there is none, in a form they can read.
                 .unwrap_or_else(|| document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}))),
         }
-    }
-
-    /// The metrics as text, if they are to be shown.
-    fn metrics(&self) -> Response<Body> {
-        let scrape = self.shared.fixed.telemetry.as_ref().and_then(Telemetry::scrape);
-        let missing = || document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}));
-        scrape.map_or_else(missing, |scrape| scrape.response())
     }
 
     /// Who gives out tokens for this server (RFC 9728), if tokens are asked for.
@@ -290,67 +317,6 @@ impl Shared {
             held.insert("audit_queue_bytes", recording.log.queued_bytes());
         }
         held
-    }
-
-    /// What `/status` shows.
-    fn status(&self) -> Value {
-        let report = self.fixed.gateway.report();
-        let about = self.about.load();
-        let backends: Vec<Value> = report
-            .backends
-            .iter()
-            .map(|backend| {
-                let known = about.backends.get(&backend.name).cloned().unwrap_or_default();
-                json!({
-                    "name": backend.name,
-                    "url": known.url,
-                    "type": if known.entry { "entry" } else { "" },
-                    "transport": transport(backend.transport),
-                    "status": backend.health().name(),
-                    "message": backend.detail.as_deref().or(backend.trouble()),
-                    "auth_type": known.auth,
-                    "mcp_revision": backend.revision,
-                    "mcp_revisions": backend.revisions,
-                    "circuit": backend.breaker.as_ref().map(backends::circuit),
-                    "checks": backend.checked.as_ref().map(backends::checked),
-                    "metadata": known.metadata,
-                })
-            })
-            .collect();
-        // Whether clients get lists.
-        let is_healthy = report.serves_lists(about.is_strict);
-        let offered = |generation| {
-            let shown = |kind| report.shown(kind, generation);
-            json!({
-                "tools": shown("tool"),
-                "prompts": shown("prompt"),
-                "resources": shown("resource"),
-                "resource_templates": shown("resource template"),
-            })
-        };
-        json!({
-            "name": about.name,
-            "version": env!("CARGO_PKG_VERSION"),
-            "group_ref": about.group,
-            "metadata": about.metadata,
-            "healthy": is_healthy,
-            "backends": backends,
-            "offered": offered(Generation::Stateless),
-            "offered_to_stateful": offered(Generation::Stateful),
-            "conflicts": report.conflicts.iter().map(|conflict| json!({
-                "kind": conflict.kind,
-                "name": conflict.name,
-                "contenders": conflict.contenders,
-                "settled": conflict.settled,
-            })).collect::<Vec<_>>(),
-            "sessions": report.sessions,
-            "held": self.held(),
-            "parked_calls": report.parked_calls,
-            "dropped_messages": report.dropped_messages,
-            "connections": self.connections.load(Ordering::Relaxed),
-            "configuration": self.reloads.to_json(),
-            "authorization_server": self.stacks.load().issuer().map(Issuer::to_json),
-        })
     }
 }
 

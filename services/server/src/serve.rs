@@ -1,5 +1,6 @@
 //! Listens, reloads, drains.
 
+mod admin;
 mod exposure;
 mod gauges;
 mod head_timer;
@@ -44,7 +45,8 @@ use crate::guard::{CrowdLayer, HostsLayer};
 use crate::logins::Logins;
 use crate::old_clients::Clients;
 use crate::parts::{Issuing, Measures, Parts, Recorded};
-use crate::routes::{Fixed, Routes, Shared};
+use crate::routes::{Access, Fixed, Routes, Shared};
+pub use crate::routes::{AdminToken, AdminTokenError};
 use crate::stream_scope::StreamScope;
 
 /// How a server listens and what bounds it. Everything else is in its configuration.
@@ -56,6 +58,11 @@ pub struct Options {
     pub allowed_hosts: Vec<String>,
     /// Origins whose pages may use the server.
     pub allowed_origins: Vec<String>,
+    /// Where `/status`, `/metrics` and `/api/backends/health` are served besides. Without an address, on 127.0.0.1:4484
+    /// for a server that other machines reach.
+    pub admin_address: Option<SocketAddr>,
+    /// The token for them. Without one, a main port that other machines reach has `/metrics` alone.
+    pub admin_token: Option<AdminToken>,
     /// Whether other machines may use the server with `incomingAuth` of type `anonymous`.
     pub allow_anonymous_network: bool,
     /// The most connections.
@@ -85,6 +92,8 @@ impl Default for Options {
             address: SocketAddr::from(([127, 0, 0, 1], 4483)),
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
+            admin_address: None,
+            admin_token: None,
             allow_anonymous_network: false,
             connections: 4096,
             requests: 4096,
@@ -102,6 +111,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
+    admin: Option<TcpListener>,
     routes: Routes,
     options: Options,
     egress: Egress,
@@ -163,6 +173,7 @@ impl Server {
         let listener = TcpListener::bind(address)
             .await
             .map_err(|source| ServeError::Listen { address, source })?;
+        let admin = admin::listen(&options).await?;
         let Parts {
             settings,
             guards,
@@ -184,6 +195,7 @@ impl Server {
         let gateway = Gateway::new(settings, options.limits, seal);
         let fixed = Fixed {
             telemetry,
+            shows_metrics: options.admin_token.is_none(),
             measures,
             crowd: CrowdLayer::new(options.requests),
             hosts: hosts(&options),
@@ -210,9 +222,9 @@ impl Server {
             retired_logs: Mutex::default(),
         });
         gauges::show(&shared, &egress);
-        let routes = Routes { peer: address, shared };
+        let routes = Routes { peer: address, shared, access: access(&options), is_admin: false };
         let lanes = options.threads.map(Lanes::start).transpose().map_err(ServeError::Thread)?;
-        Ok(Self { listener, routes, options, egress, lanes })
+        Ok(Self { listener, admin, routes, options, egress, lanes })
     }
 
     /// Where it listens: the port is the real one even if port 0 was asked for.
@@ -238,7 +250,8 @@ impl Server {
 
     /// Answers until `stop` is ready, then drains.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        let Self { listener, routes, options, egress: _, lanes } = self;
+        let Self { listener, admin, routes, options, egress: _, lanes } = self;
+        let _admin = admin.map(|listener| admin::start(listener, &routes));
         let seats = Arc::new(Semaphore::new(options.connections));
         let graceful = GracefulShutdown::new();
         let mut stop = std::pin::pin!(stop);
@@ -320,6 +333,11 @@ fn settled(gateway: Gateway) -> Arc<AtomicBool> {
         setting.store(true, Ordering::Release);
     });
     settled
+}
+
+fn access(options: &Options) -> Access {
+    let is_private = options.address.ip().to_canonical().is_loopback();
+    Access { is_private, token: options.admin_token.clone() }
 }
 
 /// Which hosts are served whatever the configuration says.

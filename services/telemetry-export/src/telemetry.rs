@@ -67,6 +67,12 @@ impl Telemetry {
         }))
     }
 
+    /// Has names of tools and prompts summed up in metrics from now on: for metrics that more people read than may know
+    /// all names.
+    pub fn hide_names(&self) {
+        self.0.recorder.hide_names();
+    }
+
     /// Around the gateway, outermost but for what catches panics.
     #[must_use]
     pub fn incoming(&self) -> IncomingLayer {

@@ -5,13 +5,17 @@ use std::num::NonZeroUsize;
 
 use vmcp_config::Duration;
 
-use crate::serve::{SealKey, SealKeyError};
+use crate::serve::{AdminToken, AdminTokenError, SealKey, SealKeyError};
 
 /// The most threads that answer requests.
 const MOST_THREADS: usize = 1024;
 
 pub(super) fn seal_key(path: &str) -> Result<SealKey, SealKeyError> {
     SealKey::read(path.as_ref())
+}
+
+pub(super) fn admin_token(path: &str) -> Result<AdminToken, AdminTokenError> {
+    AdminToken::read(path.as_ref())
 }
 
 /// An address to listen on. No name but that of the machine itself: what others lead to may change.

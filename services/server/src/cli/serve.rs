@@ -11,13 +11,13 @@ use vmcp_config::Duration;
 use vmcp_core::plan_lanes;
 
 use super::arguments::{
-    address, at_least_one, attribute, host_name, origin, positive, seal_key, threads,
+    address, admin_token, at_least_one, attribute, host_name, origin, positive, seal_key, threads,
 };
 use super::config::{ConfigFile, Loaded};
 use super::log::{self, LogFormat};
 use super::outcome::{Failure, block_on};
 use crate::parts::{About, Parts, Recorded};
-use crate::serve::{Options, SealKey, ServeError, Server};
+use crate::serve::{AdminToken, Options, SealKey, ServeError, Server};
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -62,6 +62,14 @@ pub(crate) struct Serve {
     /// An origin whose pages may use the server, such as https://app.example.com. Repeatable.
     #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     allow_origin: Vec<String>,
+    /// Where /status, /metrics and /api/backends/health are served alone. For a server that other machines reach it is
+    /// 127.0.0.1:4484 unless told otherwise: its main port does not show them.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin_listen: Option<SocketAddr>,
+    /// A file with a token of at least 16 characters that requests for /status, /metrics and /api/backends/health have to
+    /// show as a bearer token. With it the main port shows them to other machines too.
+    #[arg(long, value_name = "FILE", value_parser = admin_token)]
+    admin_token_file: Option<AdminToken>,
     /// Let other machines use the server with incomingAuth of type anonymous: whoever reaches it may use all backends.
     #[arg(long)]
     allow_anonymous_network: bool,
@@ -157,6 +165,8 @@ impl Serve {
             drain,
             allow_host,
             allow_origin,
+            admin_listen,
+            admin_token_file,
             allow_anonymous_network,
             seal_key,
             trusted_proxies,
@@ -177,6 +187,8 @@ impl Serve {
             address: SocketAddr::new(host, port),
             allowed_hosts: allow_host,
             allowed_origins: allow_origin,
+            admin_address: admin_listen,
+            admin_token: admin_token_file,
             allow_anonymous_network,
             connections: max_connections.get(),
             requests: max_requests.get(),

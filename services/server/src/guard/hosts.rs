@@ -5,7 +5,6 @@
 //! Warning).
 
 use std::future::Future;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,6 +15,8 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::Rejection;
+
+use super::place::Place;
 
 const ALLOWED_HEADERS: &str = "authorization, content-type, accept, last-event-id, \
      mcp-session-id, mcp-protocol-version, mcp-method, mcp-name";
@@ -94,64 +95,83 @@ impl HostsLayer {
     /// # Errors
     /// A 403 for a host or origin that is not served.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Rejection> {
-        let host = headers
-            .get(header::HOST)
-            .map(|host| host.to_str().unwrap_or_default())
-            .or_else(|| uri.authority().map(http::uri::Authority::as_str))
-            .unwrap_or_default();
-        if let Some(hosts) = &self.0.hosts
-            && !is_loopback(host)
-            && !hosts.iter().chain(&self.0.own).any(|known| same_host(known, host))
-        {
-            return Err(Rejection::foreign_host("this Host is not served here: see --allow-host"));
+        let host = Self::host(uri, headers)?;
+        if !self.serves(host) {
+            return Err(foreign_host());
         }
         if self.1 == Origins::Any {
             return Ok(None);
         }
-        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(None) };
+        let Some(origin) = only(headers, &header::ORIGIN) else { return Ok(None) };
+        let foreign =
+            || Rejection::foreign_host("this Origin is not served here: see --allow-origin");
+        let origin = origin.map_err(|_more| foreign())?;
         let text = origin.to_str().unwrap_or_default();
-        let (scheme, place) = text.split_once("://").unwrap_or_default();
-        let known =
-            self.0.origins.iter().any(|known| known.eq_ignore_ascii_case(text) || known == "*")
-                || self.is_own(scheme, place, host)
-                || is_loopback(place) && is_loopback(host);
-        if known {
+        if self.0.origins.iter().any(|known| known.eq_ignore_ascii_case(text) || known == "*") {
             return Ok(Some(origin.clone()));
         }
-        Err(Rejection::foreign_host("this Origin is not served here: see --allow-origin"))
+        let (scheme, place) = text.split_once("://").unwrap_or_default();
+        // Pages of other schemes, such as extensions, are in no place that their host names.
+        let is_page = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        match is_page.then(|| Place::parse(place)).flatten() {
+            Some(place)
+                if self.is_own(scheme, place, host)
+                    || place.is_loopback() && host.is_loopback() =>
+            {
+                Ok(Some(origin.clone()))
+            }
+            _ => Err(foreign()),
+        }
+    }
+
+    /// As [`check`](Self::check) without origins, for endpoints that programs ask by address: no page can have made a name
+    /// lead to an address.
+    ///
+    /// # Errors
+    /// A 403 for a host name that is not served.
+    pub fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
+        let host = Self::host(uri, headers)?;
+        if self.serves(host) || host.address().is_some() { Ok(()) } else { Err(foreign_host()) }
+    }
+
+    /// The one host that a request names (RFC 9112, 3.2).
+    fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Result<Place<'a>, Rejection> {
+        let host = match only(headers, &header::HOST) {
+            Some(host) => host.map_err(|_more| foreign_host())?.to_str().unwrap_or_default(),
+            None => uri.authority().map(http::uri::Authority::as_str).unwrap_or_default(),
+        };
+        // A target with a host is for that one, whatever the header says.
+        let is_other = |named: &http::uri::Authority| !named.as_str().eq_ignore_ascii_case(host);
+        if uri.authority().is_some_and(is_other) {
+            return Err(foreign_host());
+        }
+        Place::parse(host).ok_or_else(foreign_host)
+    }
+
+    fn serves(&self, host: Place<'_>) -> bool {
+        let Some(hosts) = &self.0.hosts else { return true };
+        host.is_loopback() || hosts.iter().chain(&self.0.own).any(|known| host.is(known))
     }
 
     /// Whether a page comes from the server that it asks, under a name that nobody else can have given it.
-    fn is_own(&self, scheme: &str, place: &str, host: &str) -> bool {
+    fn is_own(&self, scheme: &str, place: Place<'_>, host: Place<'_>) -> bool {
         let trusted = self.0.hosts.is_some()
             || scheme.eq_ignore_ascii_case("https")
-            || name_of(host).parse::<IpAddr>().is_ok()
-            || self.0.own.iter().any(|known| same_host(known, host));
-        trusted && !place.is_empty() && place.eq_ignore_ascii_case(host)
+            || host.address().is_some()
+            || self.0.own.iter().any(|known| host.is(known));
+        trusted && place.text.eq_ignore_ascii_case(host.text)
     }
 }
 
-/// Whether a host, with or without port, is this machine's own loopback interface.
-fn is_loopback(host: &str) -> bool {
-    let name = name_of(host);
-    // How nearly everybody writes it, before anything is parsed.
-    name == "127.0.0.1"
-        || name.eq_ignore_ascii_case("localhost")
-        || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
-        || name.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
+fn foreign_host() -> Rejection {
+    Rejection::foreign_host("this Host is not served here: see --allow-host")
 }
 
-/// A host without its port and brackets.
-fn name_of(host: &str) -> &str {
-    if let Some(rest) = host.strip_prefix('[') {
-        return rest.split_once(']').map_or("", |(name, _)| name);
-    }
-    host.rsplit_once(':').map_or(host, |(name, _)| name)
-}
-
-/// A known host without a port stands for all ports.
-fn same_host(known: &str, host: &str) -> bool {
-    known.eq_ignore_ascii_case(host) || known.eq_ignore_ascii_case(name_of(host))
+/// The header if there is one; an error if there are more.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<Result<&'a HeaderValue, ()>> {
+    let mut all = headers.get_all(name).iter();
+    let first = all.next()?;
+    Some(if all.next().is_some() { Err(()) } else { Ok(first) })
 }
 
 impl<S> Layer<S> for HostsLayer {
@@ -248,86 +268,4 @@ fn readable_by(origin: HeaderValue, headers: &mut HeaderMap) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(layer: &HostsLayer, host: &str, origin: Option<&str>) -> Option<u16> {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, host.parse().unwrap());
-        if let Some(origin) = origin {
-            headers.insert(header::ORIGIN, origin.parse().unwrap());
-        }
-        layer.check(&Uri::from_static("/mcp"), &headers).err().map(|no| no.status().as_u16())
-    }
-
-    #[test]
-    fn a_server_on_the_loopback_interface_serves_its_own_names_only() {
-        let layer = HostsLayer::loopback(vec!["gateway.test".to_owned()], Vec::new());
-        for host in ["localhost", "LOCALHOST:4483", "127.0.0.1:1", "[::1]:4483", "gateway.test:9"] {
-            assert_eq!(check(&layer, host, None), None, "{host}");
-        }
-        for host in ["evil.example.com", "127.0.0.1.evil.com:80", "localhost.evil.com", ""] {
-            assert_eq!(check(&layer, host, None), Some(403), "{host}");
-        }
-    }
-
-    #[test]
-    fn a_page_of_a_foreign_origin_is_refused() {
-        let layer = HostsLayer::loopback(Vec::new(), vec!["https://app.test".to_owned()]);
-        let host = "127.0.0.1:4483";
-        for origin in ["http://localhost:6274", "http://127.0.0.1:4483", "https://app.test"] {
-            assert_eq!(check(&layer, host, Some(origin)), None, "{origin}");
-        }
-        for origin in ["http://evil.example.com", "null", "https://app.test.evil.com"] {
-            assert_eq!(check(&layer, host, Some(origin)), Some(403), "{origin}");
-        }
-    }
-
-    #[test]
-    fn hosts_of_the_configuration_are_served() {
-        let own = || vec!["mcp.example.com".to_owned()];
-        let (host, origin) = ("mcp.example.com:80", Some("http://mcp.example.com:80"));
-        let loopback = HostsLayer::loopback(Vec::new(), Vec::new());
-        assert_eq!(check(&loopback, host, None), Some(403));
-        let loopback = loopback.with_own(own());
-        assert_eq!(check(&loopback, host, origin), None);
-        assert_eq!(check(&loopback, "evil.example.com", None), Some(403));
-        let network = HostsLayer::network(Vec::new(), Vec::new()).with_own(own());
-        assert_eq!(check(&network, host, origin), None);
-        assert_eq!(check(&network, "other.example.com", None), None);
-        let named = HostsLayer::network(vec!["a.test".to_owned()], Vec::new()).with_own(own());
-        assert_eq!(check(&named, host, None), None);
-        assert_eq!(check(&named, "other.example.com", None), Some(403));
-    }
-
-    #[test]
-    fn vary_of_the_service_is_kept() {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-        readable_by(HeaderValue::from_static("https://app.test"), &mut headers);
-        let vary: Vec<_> = headers.get_all(header::VARY).iter().collect();
-        assert_eq!(vary, ["accept-encoding", "origin"]);
-    }
-
-    #[test]
-    fn on_a_network_a_page_of_somebodys_own_machine_is_foreign_too() {
-        let layer = HostsLayer::network(Vec::new(), Vec::new());
-        assert_eq!(check(&layer, "mcp.example.com", None), None);
-        assert_eq!(check(&layer, "mcp.example.com", Some("https://mcp.example.com")), None);
-        assert_eq!(check(&layer, "mcp.example.com", Some("http://localhost:1")), Some(403));
-    }
-
-    #[test]
-    fn on_a_network_a_name_that_was_made_to_lead_here_is_foreign() {
-        let (host, origin) = ("evil.example.com:4483", Some("http://evil.example.com:4483"));
-        let any = HostsLayer::network(Vec::new(), Vec::new());
-        assert_eq!(check(&any, host, origin), Some(403));
-        for own in ["10.0.0.7:4483", "[fd00::7]:4483"] {
-            assert_eq!(check(&any, own, Some(&format!("http://{own}"))), None, "{own}");
-        }
-        let named = HostsLayer::network(vec!["tools.example.com".to_owned()], Vec::new());
-        assert_eq!(check(&named, host, origin), Some(403));
-        let (host, origin) = ("tools.example.com:4483", Some("http://tools.example.com:4483"));
-        assert_eq!(check(&named, host, origin), None);
-    }
-}
+mod tests;

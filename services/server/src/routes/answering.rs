@@ -5,11 +5,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
+use serde_json::json;
+use tokio::task::JoinHandle;
 use tower_service::Service;
 use vmcp_core::Body;
 
+use super::document;
 use crate::serve::Quiet;
 use crate::stack::McpService;
 use crate::stream_scope::StreamScope;
@@ -25,6 +28,8 @@ pub(crate) enum Answering {
     },
     /// From one of the others.
     Done(Option<Response<Body>>),
+    /// From one that takes its time, on a thread of its own.
+    Rendering(JoinHandle<Response<Body>>),
 }
 
 impl Future for Answering {
@@ -38,6 +43,13 @@ impl Future for Answering {
                     Some(scope) => scope.bound(response, *is_get),
                     None => response,
                 }))
+            }
+            Self::Rendering(response) => {
+                let response = ready!(Pin::new(response).poll(cx));
+                Poll::Ready(Ok(response.unwrap_or_else(|_panicked| {
+                    let error = json!({"error": "internal_error"});
+                    document(StatusCode::INTERNAL_SERVER_ERROR, &error)
+                })))
             }
             Self::Done(response) => {
                 response.take().map_or(Poll::Pending, |response| Poll::Ready(Ok(response)))

@@ -3,7 +3,12 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
+use serde_json::json;
+
+use crate::backend::Backend;
+use crate::http::request;
 use crate::issuer::Issuer;
+use crate::mcp::{Stateful, text as text_of};
 use crate::program::{Ended, Folder, Running, vmcp};
 
 fn serve(kind: &str, arguments: &[&str]) -> Ended {
@@ -48,8 +53,12 @@ fn a_reload_lets_no_network_in_as_the_local_user() {
 
 /// The status of the answer to a client that knows the server by this name.
 fn status(port: u16, host: &str) -> u16 {
+    status_at(port, "/status", host)
+}
+
+fn status_at(port: u16, path: &str, host: &str) -> u16 {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    write!(stream, "GET /status HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
     line.split(' ').nth(1).unwrap().parse().unwrap()
@@ -73,5 +82,89 @@ fn the_host_of_the_resource_needs_no_flag() {
     server.logs("configuration reloaded");
     for (host, expected) in [("tools.example.com", 200), ("mcp.example.com", 403)] {
         assert_eq!(status(port, host), expected, "{host}");
+    }
+}
+
+/// The status of an answer at a path.
+fn at(port: u16, path: &str, headers: &[(&str, &str)]) -> u16 {
+    request(port, "GET", path, headers, "").status
+}
+
+#[test]
+fn status_on_networks_needs_own_listener_or_token() {
+    let folder = Folder::new();
+    let text = "name: x\nincomingAuth: {type: anonymous}\ntelemetry: {enablePrometheusMetricsPath: true}\n";
+    let file = folder.write("vmcp.yaml", text);
+    let network =
+        ["--host", "0.0.0.0", "--allow-anonymous-network", "--admin-listen", "127.0.0.1:0"];
+    let (server, port) = Running::serve(&file, &network);
+    let line = server.logs("/status is at http://127.0.0.1:");
+    let admin: u16 =
+        line.split("127.0.0.1:").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+    for path in ["/status", "/api/backends/health"] {
+        assert_eq!((at(port, path, &[]), at(admin, path, &[])), (404, 200), "{path}");
+    }
+    for path in ["/metrics", "/livez"] {
+        assert_eq!((at(port, path, &[]), at(admin, path, &[])), (200, 200), "{path}");
+    }
+    assert_eq!((at(admin, "/mcp", &[]), at(admin, "/", &[])), (404, 404));
+    server.stop();
+    // With a token, the main port shows them to those who have it.
+    let token = folder.write("token", "0123456789abcdef0123\n");
+    let with_token = [&network[..], &["--admin-token-file", &token]].concat();
+    let (server, port) = Running::serve(&file, &with_token);
+    for path in ["/status", "/api/backends/health", "/metrics"] {
+        assert_eq!(at(port, path, &[]), 401, "{path}");
+        assert_eq!(at(port, path, &[("Authorization", "Bearer 0123456789abcdef0124")]), 401);
+        assert_eq!(at(port, path, &[("Authorization", "Bearer 0123456789abcdef0123")]), 200);
+    }
+    let (_, log) = server.stop();
+    assert!(!log.contains("0123456789abcdef"), "{log}");
+    folder.write("token", "short");
+    assert_eq!(serve("anonymous", &["--admin-token-file", &token]).code, 2);
+}
+
+#[test]
+fn foreign_host_names_get_no_metrics() {
+    let folder = Folder::new();
+    let text = "name: x\nincomingAuth: {type: anonymous}\ntelemetry: {enablePrometheusMetricsPath: true}\n";
+    let (_server, port) = Running::serve(&folder.write("vmcp.yaml", text), &[]);
+    for (path, host, expected) in [
+        ("/metrics", "evil.test", 403),
+        ("/metrics", "10.0.0.7:9090", 200),
+        ("/metrics", "localhost", 200),
+        ("/status", "evil.test", 403),
+        ("/api/backends/health", "evil.test", 403),
+        ("/", "evil.test", 403),
+        ("/livez", "10-0-0-7.pod.test", 200),
+    ] {
+        assert_eq!(status_at(port, path, host), expected, "{path} {host}");
+    }
+}
+
+#[test]
+fn metrics_name_no_tools_that_policies_may_hide() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["secret"]));
+    let token = folder.write("token", "0123456789abcdef0123");
+    let text = |authz: &str| {
+        format!(
+            "name: x\nincomingAuth: {{type: anonymous{authz}}}\ntelemetry: {{enablePrometheusMetricsPath: true}}\n\
+             backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",
+            backend.url()
+        )
+    };
+    let policies = ", authz: {type: cedar, policies: [\"permit(principal, action, resource);\"]}";
+    for (authz, arguments, shown) in [
+        ("", &[][..], true),
+        (policies, &[], false),
+        (policies, &["--admin-token-file", &token], true),
+    ] {
+        let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text(authz)), arguments);
+        assert_eq!(text_of(&Stateful::open(port).call("a_secret", &json!({}))), "done");
+        let bearer = [("Authorization", "Bearer 0123456789abcdef0123")];
+        let mut metrics = String::new();
+        request(port, "GET", "/metrics", &bearer, "").read(&mut metrics);
+        assert!(metrics.contains("tools/call"), "{metrics}");
+        assert_eq!(metrics.contains("secret"), shown, "{authz} {arguments:?}: {metrics}");
     }
 }

@@ -170,7 +170,10 @@ fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
 
 /// The port of the first URL of this machine.
 fn port(text: &str) -> u16 {
-    let (_, rest) = text.split_once("http://127.0.0.1:").expect(text);
+    let (_, rest) = text
+        .split_once("http://127.0.0.1:")
+        .or_else(|| text.split_once("http://0.0.0.0:"))
+        .expect(text);
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap();
     rest[..end].parse().unwrap()
 }

@@ -1,0 +1,143 @@
+use super::*;
+
+fn check(layer: &HostsLayer, host: &str, origin: Option<&str>) -> Option<u16> {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, host.parse().unwrap());
+    if let Some(origin) = origin {
+        headers.insert(header::ORIGIN, origin.parse().unwrap());
+    }
+    layer.check(&Uri::from_static("/mcp"), &headers).err().map(|no| no.status().as_u16())
+}
+
+#[test]
+fn a_server_on_the_loopback_interface_serves_its_own_names_only() {
+    let layer = HostsLayer::loopback(vec!["gateway.test".to_owned()], Vec::new());
+    for host in ["localhost", "LOCALHOST:4483", "127.0.0.1:1", "[::1]:4483", "gateway.test:9"] {
+        assert_eq!(check(&layer, host, None), None, "{host}");
+    }
+    for host in ["evil.example.com", "127.0.0.1.evil.com:80", "localhost.evil.com", ""] {
+        assert_eq!(check(&layer, host, None), Some(403), "{host}");
+    }
+}
+
+#[test]
+fn a_page_of_a_foreign_origin_is_refused() {
+    let layer = HostsLayer::loopback(Vec::new(), vec!["https://app.test".to_owned()]);
+    let host = "127.0.0.1:4483";
+    for origin in ["http://localhost:6274", "http://127.0.0.1:4483", "https://app.test"] {
+        assert_eq!(check(&layer, host, Some(origin)), None, "{origin}");
+    }
+    for origin in ["http://evil.example.com", "null", "https://app.test.evil.com"] {
+        assert_eq!(check(&layer, host, Some(origin)), Some(403), "{origin}");
+    }
+}
+
+#[test]
+fn hosts_and_origins_are_read_by_the_letter() {
+    let layer = HostsLayer::loopback(vec!["[fd00::7]".to_owned()], Vec::new());
+    for host in ["[fd00::7]:80", "[FD00::7]", "127.3.2.1:65535"] {
+        assert_eq!(check(&layer, host, None), None, "{host}");
+    }
+    for host in [
+        "localhost:80@evil",
+        "localhost@evil.com",
+        "[::1].evil.com",
+        "[::1]evil",
+        "::1",
+        "[localhost]",
+        "localhost:",
+        "localhost:99999",
+        "localhost:+80",
+        "localhost:80:80",
+        "localhost/",
+        "localhost#",
+        "local host",
+        "[::1",
+        "[]",
+    ] {
+        assert_eq!(check(&layer, host, None), Some(403), "{host}");
+    }
+    for origin in [
+        "chrome-extension://localhost",
+        "file://localhost",
+        "http://localhost@evil.com",
+        "http://[::1].evil.com",
+        "//localhost",
+        "localhost",
+        "http://localhost/",
+    ] {
+        assert_eq!(check(&layer, "localhost", Some(origin)), Some(403), "{origin}");
+    }
+    let status = |uri: &'static str, hosts: &[&'static str], origins: &[&'static str]| {
+        let mut headers = HeaderMap::new();
+        for host in hosts {
+            headers.append(header::HOST, HeaderValue::from_static(host));
+        }
+        for origin in origins {
+            headers.append(header::ORIGIN, HeaderValue::from_static(origin));
+        }
+        layer.check(&Uri::from_static(uri), &headers).err().map(|no| no.status().as_u16())
+    };
+    assert_eq!(status("/mcp", &["localhost", "localhost"], &[]), Some(403));
+    assert_eq!(status("/mcp", &["localhost", "evil.com"], &[]), Some(403));
+    assert_eq!(status("/mcp", &[], &[]), Some(403));
+    let own = "http://localhost";
+    assert_eq!(status("/mcp", &["localhost"], &[own]), None);
+    assert_eq!(status("/mcp", &["localhost"], &[own, "http://evil.com"]), Some(403));
+    assert_eq!(status("http://localhost/mcp", &["localhost"], &[]), None);
+    for target in ["http://evil.com/mcp", "http://localhost:1/mcp", "http://me@localhost/mcp"] {
+        assert_eq!(status(target, &["localhost"], &[]), Some(403), "{target}");
+    }
+    let network = HostsLayer::network(Vec::new(), Vec::new());
+    for host in ["", "a@b", "a:b"] {
+        assert_eq!(check(&network, host, None), Some(403), "{host}");
+    }
+}
+
+#[test]
+fn hosts_of_the_configuration_are_served() {
+    let own = || vec!["mcp.example.com".to_owned()];
+    let (host, origin) = ("mcp.example.com:80", Some("http://mcp.example.com:80"));
+    let loopback = HostsLayer::loopback(Vec::new(), Vec::new());
+    assert_eq!(check(&loopback, host, None), Some(403));
+    let loopback = loopback.with_own(own());
+    assert_eq!(check(&loopback, host, origin), None);
+    assert_eq!(check(&loopback, "evil.example.com", None), Some(403));
+    let network = HostsLayer::network(Vec::new(), Vec::new()).with_own(own());
+    assert_eq!(check(&network, host, origin), None);
+    assert_eq!(check(&network, "other.example.com", None), None);
+    let named = HostsLayer::network(vec!["a.test".to_owned()], Vec::new()).with_own(own());
+    assert_eq!(check(&named, host, None), None);
+    assert_eq!(check(&named, "other.example.com", None), Some(403));
+}
+
+#[test]
+fn vary_of_the_service_is_kept() {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+    readable_by(HeaderValue::from_static("https://app.test"), &mut headers);
+    let vary: Vec<_> = headers.get_all(header::VARY).iter().collect();
+    assert_eq!(vary, ["accept-encoding", "origin"]);
+}
+
+#[test]
+fn on_a_network_a_page_of_somebodys_own_machine_is_foreign_too() {
+    let layer = HostsLayer::network(Vec::new(), Vec::new());
+    assert_eq!(check(&layer, "mcp.example.com", None), None);
+    assert_eq!(check(&layer, "mcp.example.com", Some("https://mcp.example.com")), None);
+    assert_eq!(check(&layer, "mcp.example.com", Some("http://localhost:1")), Some(403));
+}
+
+#[test]
+fn on_a_network_a_name_that_was_made_to_lead_here_is_foreign() {
+    let (host, origin) = ("evil.example.com:4483", Some("http://evil.example.com:4483"));
+    let any = HostsLayer::network(Vec::new(), Vec::new());
+    assert_eq!(check(&any, host, origin), Some(403));
+    for own in ["10.0.0.7:4483", "[fd00::7]:4483"] {
+        assert_eq!(check(&any, own, Some(&format!("http://{own}"))), None, "{own}");
+    }
+    let named = HostsLayer::network(vec!["tools.example.com".to_owned()], Vec::new());
+    assert_eq!(check(&named, host, origin), Some(403));
+    let (host, origin) = ("tools.example.com:4483", Some("http://tools.example.com:4483"));
+    assert_eq!(check(&named, host, origin), None);
+}

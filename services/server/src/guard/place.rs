@@ -1,0 +1,54 @@
+//! The host that a request or a page names.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// A host with or without a port, without user info (RFC 3986, 3.2).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) text: &'a str,
+    /// Without the port; an IPv6 address with its brackets.
+    name: &'a str,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
+        let end = match text.strip_prefix('[') {
+            Some(rest) => rest.find(']')? + 2,
+            None => text.find(':').unwrap_or(text.len()),
+        };
+        let (name, port) = text.split_at_checked(end)?;
+        let is_port = match port.strip_prefix(':') {
+            Some(digits) => {
+                (1..=5).contains(&digits.len())
+                    && digits.bytes().all(|digit| digit.is_ascii_digit())
+                    && digits.parse::<u16>().is_ok()
+            }
+            None => port.is_empty(),
+        };
+        let inside = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let is_name = if let Some(address) = inside {
+            address.parse::<Ipv6Addr>().is_ok()
+        } else {
+            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            !name.is_empty() && name.bytes().all(allowed)
+        };
+        (is_port && is_name).then_some(Self { text, name })
+    }
+
+    pub(super) fn address(self) -> Option<IpAddr> {
+        self.name.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    }
+
+    /// Whether it is this machine's own loopback interface.
+    pub(super) fn is_loopback(self) -> bool {
+        // How nearly everybody writes it, before anything is parsed.
+        self.name == "127.0.0.1"
+            || self.name.eq_ignore_ascii_case("localhost")
+            || self.address().is_some_and(|address| address.is_loopback())
+    }
+
+    /// Whether it is a known host, which stands for all ports if it has none.
+    pub(super) fn is(self, known: &str) -> bool {
+        known.eq_ignore_ascii_case(self.text) || known.eq_ignore_ascii_case(self.name)
+    }
+}

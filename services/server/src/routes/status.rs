@@ -1,0 +1,90 @@
+//! Answers to requests that are not for clients.
+
+use std::sync::atomic::Ordering;
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+use vmcp_core::{Body, Generation};
+use vmcp_telemetry_export::Telemetry;
+
+use super::{Shared, backends, document, transport};
+use crate::serve::Issuer;
+
+impl Shared {
+    /// The answer to a request that is not for clients.
+    pub(super) fn admin(&self, path: &str) -> Response<Body> {
+        let missing = || document(StatusCode::NOT_FOUND, &json!({"error": "not_found"}));
+        match path {
+            "/status" => document(StatusCode::OK, &self.status()),
+            "/api/backends/health" => {
+                document(StatusCode::OK, &backends::health(&self.fixed.gateway))
+            }
+            "/metrics" => {
+                let scrape = self.fixed.telemetry.as_ref().and_then(Telemetry::scrape);
+                scrape.map_or_else(missing, |scrape| scrape.response())
+            }
+            _ => missing(),
+        }
+    }
+
+    /// What `/status` shows.
+    fn status(&self) -> Value {
+        let report = self.fixed.gateway.report();
+        let about = self.about.load();
+        let backends: Vec<Value> = report
+            .backends
+            .iter()
+            .map(|backend| {
+                let known = about.backends.get(&backend.name).cloned().unwrap_or_default();
+                json!({
+                    "name": backend.name,
+                    "url": known.url,
+                    "type": if known.entry { "entry" } else { "" },
+                    "transport": transport(backend.transport),
+                    "status": backend.health().name(),
+                    "message": backend.detail.as_deref().or(backend.trouble()),
+                    "auth_type": known.auth,
+                    "mcp_revision": backend.revision,
+                    "mcp_revisions": backend.revisions,
+                    "circuit": backend.breaker.as_ref().map(backends::circuit),
+                    "checks": backend.checked.as_ref().map(backends::checked),
+                    "metadata": known.metadata,
+                })
+            })
+            .collect();
+        // Whether clients get lists.
+        let is_healthy = report.serves_lists(about.is_strict);
+        let offered = |generation| {
+            let shown = |kind| report.shown(kind, generation);
+            json!({
+                "tools": shown("tool"),
+                "prompts": shown("prompt"),
+                "resources": shown("resource"),
+                "resource_templates": shown("resource template"),
+            })
+        };
+        json!({
+            "name": about.name,
+            "version": env!("CARGO_PKG_VERSION"),
+            "group_ref": about.group,
+            "metadata": about.metadata,
+            "healthy": is_healthy,
+            "backends": backends,
+            "offered": offered(Generation::Stateless),
+            "offered_to_stateful": offered(Generation::Stateful),
+            "conflicts": report.conflicts.iter().map(|conflict| json!({
+                "kind": conflict.kind,
+                "name": conflict.name,
+                "contenders": conflict.contenders,
+                "settled": conflict.settled,
+            })).collect::<Vec<_>>(),
+            "sessions": report.sessions,
+            "held": self.held(),
+            "parked_calls": report.parked_calls,
+            "dropped_messages": report.dropped_messages,
+            "connections": self.connections.load(Ordering::Relaxed),
+            "configuration": self.reloads.to_json(),
+            "authorization_server": self.stacks.load().issuer().map(Issuer::to_json),
+        })
+    }
+}
