@@ -45,6 +45,17 @@ fn request(
     method: Text,
     params: &Params,
 ) -> Result<Generation, Rejection> {
+    let generation = generation_of(headers, bytes, method, params)?;
+    standard_headers(headers, bytes, method, params, generation)?;
+    Ok(generation)
+}
+
+fn generation_of(
+    headers: &HeaderMap,
+    bytes: &[u8],
+    method: Text,
+    params: &Params,
+) -> Result<Generation, Rejection> {
     let header = single(headers, &VERSION_HEADER)?;
     let meta = params.get(Key::Meta);
     if meta.is_some_and(|meta| meta.of(bytes).first() != Some(&b'{')) {
@@ -83,7 +94,6 @@ fn request(
     if said(Said::ClientCapabilities).is_none_or(|value| value.first() != Some(&b'{')) {
         return Err(missing(Said::ClientCapabilities));
     }
-    standard_headers(headers, bytes, method, params)?;
     Ok(Generation::Stateless)
 }
 
@@ -99,15 +109,19 @@ fn stateful(header: Option<&HeaderValue>) -> Result<Generation, Rejection> {
     }
 }
 
-/// `Mcp-Method` on every request, `Mcp-Name` where the method has a target.
+/// `Mcp-Method` on every request, `Mcp-Name` where the method has a target. A request of an older revision need not have
+/// them, but must not lie: whatever stands in front may decide by them.
 fn standard_headers(
     headers: &HeaderMap,
     bytes: &[u8],
     method: Text,
     params: &Params,
+    generation: Generation,
 ) -> Result<(), Rejection> {
+    let is_optional = generation == Generation::Stateful;
     let method = method.read(bytes);
     match single(headers, &METHOD_HEADER)? {
+        None if is_optional => {}
         None => return Err(Rejection::header_mismatch("Mcp-Method", "is missing")),
         Some(value) if value.as_bytes() != method.as_bytes() => {
             return Err(Rejection::header_mismatch("Mcp-Method", "differs from the method"));
@@ -123,7 +137,8 @@ fn standard_headers(
     // A target that is missing or no string is refused with the method's own words later.
     let Some(target) = params.text(bytes, key) else { return Ok(()) };
     let Some(value) = single(headers, &NAME_HEADER)? else {
-        return Err(Rejection::header_mismatch("Mcp-Name", "is missing"));
+        let missing = || Rejection::header_mismatch("Mcp-Name", "is missing");
+        return if is_optional { Ok(()) } else { Err(missing()) };
     };
     let expected: Cow<'_, str> = target.read(bytes);
     match name::decode(value) {

@@ -1,5 +1,6 @@
 //! What is asked, and who answers it: one match for each generation, each arm one call.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use http::header::{ALLOW, HeaderValue};
@@ -66,6 +67,7 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
     let opens = stateful && request && message.method() == "initialize";
     let caller = hello::caller(&parts.extensions);
     let session = if stateful && !opens { Some(session(hub, &parts, &caller)) } else { None };
+    let address = parts.extensions.get::<SocketAddr>().filter(|_| opens).map(SocketAddr::ip);
     let mut call = Call {
         hub: Arc::clone(hub),
         snapshot: hub.snapshot(),
@@ -82,7 +84,7 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
             return Begun::Going(Arc::new(call));
         }
         Some(Err(refusal)) => Err(refusal),
-        None if opens => hello::initialize(&call),
+        None if opens => hello::initialize(&call, address),
         None if !request => Ok(client::accepted()),
         None => return Begun::Going(Arc::new(call)),
     };
@@ -144,10 +146,16 @@ async fn common(call: Arc<Call>, method: &str) -> Result<Response<Body>, Rejecti
 
 /// The session that a request names, if it is the caller's.
 fn session(hub: &Hub, parts: &request::Parts, caller: &Caller) -> Result<Arc<Session>, Rejection> {
-    let id = parts.headers.get(SESSION).ok_or_else(|| {
+    let mut ids = parts.headers.get_all(SESSION).iter();
+    let id = ids.next().ok_or_else(|| {
         let message = "send Mcp-Session-Id: initialize gives one";
         Rejection::malformed(code::INVALID_REQUEST, message)
     })?;
+    if ids.next().is_some() {
+        // Whatever routed the request may have read the other one.
+        let message = "send one Mcp-Session-Id";
+        return Err(Rejection::malformed(code::INVALID_REQUEST, message));
+    }
     let session = SessionId::parse(id.as_bytes())
         .and_then(|id| hub.sessions.get(id, caller.identity()))
         .ok_or_else(Rejection::no_session)?;

@@ -1,6 +1,7 @@
 //! How clients are met: `initialize` of the stateful generation, `server/discover` of the stateless
 //! one. Neither waits for a backend.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::{HeaderValue, Response};
@@ -24,8 +25,11 @@ const EXTENSIONS: &str = r#"{"io.modelcontextprotocol/tasks":{},"io.modelcontext
 /// The most bytes of a client's introduction that are kept.
 const LONGEST_INTRODUCTION: usize = 16 << 10;
 
-/// Opens a session (MCP 2025-11-25, Lifecycle).
-pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
+/// Opens a session (MCP 2025-11-25, Lifecycle). `address` is that of the client, if it is known.
+pub(crate) fn initialize(
+    call: &Call,
+    address: Option<IpAddr>,
+) -> Result<Response<Body>, Rejection> {
     let message = &call.message;
     let Some(asked) = message.text(Key::ProtocolVersion) else {
         return Err(Rejection::invalid_params("initialize needs params.protocolVersion, a string"));
@@ -42,11 +46,14 @@ pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
     }
     let capabilities = bridged(capabilities, BRIDGED_IN_SESSIONS);
     let session = Session::new(revision, call.caller.clone(), &capabilities, client);
-    let (id, _) = call
+    let opened = call
         .hub
         .sessions
-        .open(call.caller.identity().clone(), session)
+        .open(call.caller.identity().clone(), address, session)
         .map_err(|full| Rejection::overloaded(full.to_string(), 30))?;
+    if let Some(evicted) = opened.evicted {
+        evicted.end();
+    }
     let mut out = format!(
         r#"{{"protocolVersion":"{revision}","capabilities":{{{CAPABILITIES},"extensions":{SESSION_EXTENSIONS}}},"serverInfo":"#
     )
@@ -55,7 +62,7 @@ pub(crate) fn initialize(call: &Call) -> Result<Response<Body>, Rejection> {
     append_instructions(&mut out, call);
     out.push(b'}');
     let mut response = result(&call.id(), &out);
-    let id = HeaderValue::from_str(&id.to_string()).map_err(|_| Rejection::internal())?;
+    let id = HeaderValue::from_str(&opened.id.to_string()).map_err(|_| Rejection::internal())?;
     response.headers_mut().insert(SESSION, id);
     Ok(response)
 }

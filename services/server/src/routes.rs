@@ -185,12 +185,8 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
                 None => return Answering::Done(Some(self.small(&request))),
             },
         };
-        if matches!(kind, Kind::Issuer(_)) || stacks.guards.introspects() {
-            let source = self.source(request.headers());
-            request.extensions_mut().insert(source);
-        } else if stacks.recording.is_some() {
-            request.extensions_mut().insert(self.peer);
-        }
+        let source = self.source(request.headers());
+        request.extensions_mut().insert(source);
         let is_get = request.method() == http::Method::GET;
         let (future, scope) = match kind {
             Kind::Mcp => (stacks.mcp.clone().call(request), Some(stacks.streams.clone())),

@@ -5,5 +5,5 @@ mod memory;
 
 pub use self::{
     id::SessionId,
-    memory::{Full, Sessions},
+    memory::{Full, Opened, Sessions},
 };

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,23 +14,67 @@ use crate::SessionId;
 
 const SHARDS: usize = 16;
 
+/// The least cap on the sessions of one owner, unless the cap on all is lower.
+const MIN_CAP_OF_OWNER: usize = 16;
+
+/// How long a session lives that is not used after it was opened, unless unused ones live shorter anyway.
+const UNUSED_TTL: Duration = Duration::from_secs(60);
+
 /// Sessions with a state `T` each. See the [crate docs](crate) for an example.
 #[derive(Debug)]
 pub struct Sessions<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
     count: AtomicUsize,
     cap: usize,
+    cap_of_owner: usize,
     ttl: Duration,
     epoch: Instant,
     in_use: fn(&T) -> bool,
+    /// The sessions by the account that they count for. Locked before a shard, never after it.
+    accounts: Mutex<HashMap<Account, Vec<SessionId>>>,
 }
 
-/// The cap on sessions is reached.
+/// No session can be opened, and none can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("all {cap} sessions are in use: end one, or raise the cap")]
+#[error("all {cap} sessions are in use: end one")]
 pub struct Full {
-    /// The most sessions there may be.
+    /// The most sessions that there may be, or that one owner may have.
     pub cap: usize,
+}
+
+/// A session that was opened.
+#[derive(Debug)]
+pub struct Opened<T> {
+    /// Its id.
+    pub id: SessionId,
+    /// Its state.
+    pub state: Arc<T>,
+    /// The state of the session that it took the place of.
+    pub evicted: Option<Arc<T>>,
+}
+
+/// What sessions are counted by: the identity, or the address of anonymous callers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Account {
+    Identity(Identity),
+    Address(Option<IpAddr>),
+}
+
+impl Account {
+    fn new(owner: &Identity, address: Option<IpAddr>) -> Self {
+        if owner.is_anonymous() {
+            // A host can have a whole /64 network of addresses (RFC 6177).
+            Self::Address(address.map(|address| match address.to_canonical() {
+                IpAddr::V6(address) => {
+                    let [a, b, c, d, ..] = address.segments();
+                    [a, b, c, d, 0, 0, 0, 0].into()
+                }
+                address @ IpAddr::V4(_) => address,
+            }))
+        } else {
+            Self::Identity(owner.clone())
+        }
+    }
 }
 
 type Shard<T> = HashMap<SessionId, Entry<T>, BuildHasherDefault<AsItIs>>;
@@ -41,8 +86,11 @@ struct AsItIs(u64);
 #[derive(Debug)]
 struct Entry<T> {
     owner: Identity,
+    account: Account,
     /// Milliseconds after the epoch.
     used: AtomicU64,
+    /// Whether it was used after it was opened.
+    was_used: AtomicBool,
     state: Arc<T>,
 }
 
@@ -62,17 +110,27 @@ impl Hasher for AsItIs {
 }
 
 impl<T> Sessions<T> {
-    /// At most `cap` sessions, each ending `ttl` after its last use.
+    /// At most `cap` sessions, and a tenth of that, but at least 16, for one owner, each ending `ttl` after its last use. One that is never used
+    /// after it was opened ends after a minute.
     #[must_use]
     pub fn new(cap: usize, ttl: Duration) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             count: AtomicUsize::new(0),
             cap,
+            cap_of_owner: cap.div_ceil(10).max(MIN_CAP_OF_OWNER).min(cap),
             ttl,
             epoch: Instant::now(),
             in_use: |_| false,
+            accounts: Mutex::default(),
         }
+    }
+
+    /// Sets the most sessions of one identity, and of all anonymous callers of one address.
+    #[must_use]
+    pub fn with_cap_of_owner(mut self, cap: usize) -> Self {
+        self.cap_of_owner = cap.min(self.cap);
+        self
     }
 
     /// Says which sessions are in use although nobody names them, such as one with an open stream.
@@ -83,25 +141,83 @@ impl<T> Sessions<T> {
         self
     }
 
-    /// Opens a session for `owner`.
+    /// Opens a session for `owner`. `address` is that of an anonymous one; without it only the cap on all sessions counts.
+    ///
+    /// Where the owner has as many as allowed, its session that was idle longest is evicted. Where there are as many as
+    /// allowed in all, it is that of the owner with the most.
     ///
     /// # Errors
-    /// [`Full`] when the cap is reached, counting sessions that have expired and were not swept;
-    /// also when the system has no random numbers.
-    pub fn open(&self, owner: Identity, state: T) -> Result<(SessionId, Arc<T>), Full> {
-        let full = Full { cap: self.cap };
-        if self.count.fetch_add(1, Ordering::AcqRel) >= self.cap {
-            self.count.fetch_sub(1, Ordering::AcqRel);
-            return Err(full);
-        }
-        let Some(id) = SessionId::random() else {
-            self.count.fetch_sub(1, Ordering::AcqRel);
-            return Err(full);
+    /// [`Full`] when all sessions that could be evicted are in use, or the system has no random numbers.
+    pub fn open(
+        &self,
+        owner: Identity,
+        address: Option<IpAddr>,
+        state: T,
+    ) -> Result<Opened<T>, Full> {
+        let account = Account::new(&owner, address);
+        let mut accounts = lock(&self.accounts);
+        let own = accounts.get(&account).map_or(0, Vec::len);
+        let counts = account != Account::Address(None);
+        let evicted = if counts && own >= self.cap_of_owner {
+            Some(self.evict(&mut accounts, &account).ok_or(Full { cap: self.cap_of_owner })?)
+        } else if self.len() >= self.cap {
+            let full = Full { cap: self.cap };
+            let most = accounts.iter().max_by_key(|(_, ids)| ids.len());
+            let most = most.filter(|(_, ids)| ids.len() > own.max(1)).map(|(most, _)| most.clone());
+            let most = most.or_else(|| (own > 0).then(|| account.clone())).ok_or(full)?;
+            Some(self.evict(&mut accounts, &most).ok_or(full)?)
+        } else {
+            None
         };
+        let id = SessionId::random().ok_or(Full { cap: self.cap })?;
+        accounts.entry(account.clone()).or_default().push(id);
         let state = Arc::new(state);
-        let entry = Entry { owner, used: AtomicU64::new(self.now()), state: Arc::clone(&state) };
+        let entry = Entry {
+            owner,
+            account,
+            used: AtomicU64::new(self.now()),
+            was_used: AtomicBool::new(false),
+            state: Arc::clone(&state),
+        };
         self.shard(id).insert(id, entry);
-        Ok((id, state))
+        self.count.fetch_add(1, Ordering::AcqRel);
+        drop(accounts);
+        Ok(Opened { id, state, evicted })
+    }
+
+    /// Takes out the session of an account that was idle longest.
+    fn evict(
+        &self,
+        accounts: &mut HashMap<Account, Vec<SessionId>>,
+        account: &Account,
+    ) -> Option<Arc<T>> {
+        let ids = accounts.get(account)?.iter().copied();
+        let idle = ids.filter_map(|id| {
+            let shard = self.shard(id);
+            let entry = shard.get(&id).filter(|entry| !(self.in_use)(&entry.state))?;
+            let is_used = entry.was_used.load(Ordering::Relaxed);
+            Some((is_used, entry.used.load(Ordering::Relaxed), id))
+        });
+        // Those that were never used go first.
+        let (_, _, oldest) = idle.min_by_key(|(is_used, used, _)| (*is_used, *used))?;
+        self.remove(accounts, oldest)
+    }
+
+    /// Takes out a session, also from its account.
+    fn remove(
+        &self,
+        accounts: &mut HashMap<Account, Vec<SessionId>>,
+        id: SessionId,
+    ) -> Option<Arc<T>> {
+        let entry = self.shard(id).remove(&id)?;
+        self.count.fetch_sub(1, Ordering::AcqRel);
+        if let Some(ids) = accounts.get_mut(&entry.account) {
+            ids.retain(|known| *known != id);
+            if ids.is_empty() {
+                accounts.remove(&entry.account);
+            }
+        }
+        Some(entry.state)
     }
 
     /// The state of a session of `caller`, whose time to live starts anew; `None` if there is no
@@ -114,16 +230,15 @@ impl<T> Sessions<T> {
             return None;
         }
         entry.used.store(self.now(), Ordering::Relaxed);
+        entry.was_used.store(true, Ordering::Relaxed);
         Some(Arc::clone(&entry.state))
     }
 
     /// Ends a session of `caller` and gives back its state.
     pub fn close(&self, id: SessionId, caller: &Identity) -> Option<Arc<T>> {
-        let mut shard = self.shard(id);
-        shard.get(&id).filter(|entry| entry.owner == *caller)?;
-        let entry = shard.remove(&id)?;
-        self.count.fetch_sub(1, Ordering::AcqRel);
-        Some(entry.state)
+        let mut accounts = lock(&self.accounts);
+        self.shard(id).get(&id).filter(|entry| entry.owner == *caller)?;
+        self.remove(&mut accounts, id)
     }
 
     /// Takes out what has expired. Call it now and then: an expired session is refused anyway, but
@@ -131,12 +246,17 @@ impl<T> Sessions<T> {
     pub fn sweep(&self) -> Vec<Arc<T>> {
         let mut ended = Vec::new();
         for shard in &self.shards {
-            let mut shard = lock(shard);
-            let before = ended.len();
-            let expired: Vec<_> =
-                shard.iter().filter(|(_, entry)| self.expired(entry)).map(|(id, _)| *id).collect();
-            ended.extend(expired.iter().filter_map(|id| shard.remove(id)).map(|entry| entry.state));
-            self.count.fetch_sub(ended.len() - before, Ordering::AcqRel);
+            let expired = |(id, entry): (&SessionId, &Entry<T>)| self.expired(entry).then_some(*id);
+            let expired: Vec<_> = lock(shard).iter().filter_map(expired).collect();
+            if expired.is_empty() {
+                continue;
+            }
+            let mut accounts = lock(&self.accounts);
+            for id in expired {
+                // It may have been used since.
+                let still = self.shard(id).get(&id).is_some_and(|entry| self.expired(entry));
+                ended.extend(still.then(|| self.remove(&mut accounts, id)).flatten());
+            }
         }
         ended
     }
@@ -176,7 +296,9 @@ impl<T> Sessions<T> {
     fn expired(&self, entry: &Entry<T>) -> bool {
         let now = self.now();
         let idle = now.saturating_sub(entry.used.load(Ordering::Relaxed));
-        if u128::from(idle) < self.ttl.as_millis() {
+        let was_used = entry.was_used.load(Ordering::Relaxed);
+        let ttl = if was_used { self.ttl } else { self.ttl.min(UNUSED_TTL) };
+        if u128::from(idle) < ttl.as_millis() {
             return false;
         }
         let in_use = (self.in_use)(&entry.state);
@@ -208,7 +330,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn use_keeps_a_session_and_idleness_ends_it() {
         let sessions = Sessions::new(10, Duration::from_secs(10));
-        let (id, _) = sessions.open(alice(), 1).unwrap();
+        let id = open(&sessions, &alice(), 1);
         for _ in 0..3 {
             tokio::time::advance(Duration::from_secs(9)).await;
             assert!(sessions.get(id, &alice()).is_some());
@@ -223,8 +345,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_session_in_use_does_not_expire() {
         let sessions = Sessions::new(10, Duration::from_secs(10)).in_use_while(|busy| *busy);
-        let (busy, _) = sessions.open(alice(), true).unwrap();
-        let (idle, _) = sessions.open(alice(), false).unwrap();
+        let busy = open(&sessions, &alice(), true);
+        let idle = open(&sessions, &alice(), false);
         tokio::time::advance(Duration::from_secs(60)).await;
         assert!(sessions.get(busy, &alice()).is_some());
         assert!(sessions.get(idle, &alice()).is_none());
@@ -234,7 +356,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn somebody_else_can_neither_use_nor_end_a_session() {
         let sessions = Sessions::new(10, Duration::from_secs(10));
-        let (id, _) = sessions.open(alice(), 1).unwrap();
+        let id = open(&sessions, &alice(), 1);
         let mallory = Identity::new("https://idp", "mallory");
         assert!(sessions.get(id, &mallory).is_none());
         assert!(sessions.close(id, &mallory).is_none());
@@ -243,17 +365,89 @@ mod tests {
         assert!(sessions.get(id, &alice()).is_none());
     }
 
+    fn open<T>(sessions: &Sessions<T>, owner: &Identity, state: T) -> SessionId {
+        sessions.open(owner.clone(), None, state).ok().unwrap().id
+    }
+
+    fn user(name: &str) -> Identity {
+        Identity::new("https://idp", name)
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn the_cap_counts_live_sessions_only() {
-        let sessions = Sessions::new(2, Duration::from_secs(10));
-        sessions.open(alice(), 1).unwrap();
-        tokio::time::advance(Duration::from_secs(6)).await;
-        let (second, _) = sessions.open(alice(), 2).unwrap();
-        assert_eq!(sessions.open(alice(), 3).unwrap_err(), Full { cap: 2 });
-        tokio::time::advance(Duration::from_secs(6)).await;
+    async fn unused_session_lives_a_minute() {
+        let sessions = Sessions::new(10, Duration::from_secs(600));
+        let (used, unused) = (open(&sessions, &alice(), 1), open(&sessions, &alice(), 2));
+        assert!(sessions.get(used, &alice()).is_some());
+        tokio::time::advance(Duration::from_secs(60)).await;
+        assert!(sessions.get(unused, &alice()).is_none());
+        assert_eq!(sessions.sweep(), [Arc::new(2)]);
+        assert!(sessions.get(used, &alice()).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn owner_at_its_cap_loses_its_longest_idle_session() {
+        let sessions = Sessions::new(10, Duration::from_secs(600)).with_cap_of_owner(3);
+        let sessions = sessions.in_use_while(|state| *state == 1);
+        let first: Vec<_> = (1..=3)
+            .map(|state| {
+                let id = open(&sessions, &alice(), state);
+                assert!(sessions.get(id, &alice()).is_some());
+                id
+            })
+            .collect();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(sessions.get(first[1], &alice()).is_some());
+        let opened = sessions.open(alice(), None, 4).unwrap();
+        // The first is in use, the second was used later.
+        assert_eq!(opened.evicted, Some(Arc::new(3)));
+        // One that was never used goes before all that were.
+        let opened = sessions.open(alice(), None, 5).unwrap();
+        assert_eq!(opened.evicted, Some(Arc::new(4)));
+        assert_eq!(sessions.len(), 3);
+        let all = Sessions::new(2, Duration::from_secs(600)).in_use_while(|()| true);
+        let all = all.with_cap_of_owner(1);
+        open(&all, &alice(), ());
+        assert_eq!(all.open(alice(), None, ()).unwrap_err(), Full { cap: 1 });
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_table_evicts_from_the_owner_of_most() {
+        let sessions = Sessions::new(6, Duration::from_secs(600)).with_cap_of_owner(4);
+        for state in 0..4 {
+            open(&sessions, &user("greedy"), state);
+        }
+        let others = [open(&sessions, &user("a"), 10), open(&sessions, &user("b"), 11)];
+        let opened = sessions.open(user("c"), None, 12).unwrap();
+        assert_eq!(opened.evicted, Some(Arc::new(0)));
+        assert!(sessions.get(others[0], &user("a")).is_some());
+        assert!(sessions.get(others[1], &user("b")).is_some());
+        assert_eq!(sessions.len(), 6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn anonymous_callers_share_by_address() {
+        let sessions = Sessions::new(10, Duration::from_secs(600)).with_cap_of_owner(1);
+        let open = |address: &str| {
+            let address = Some(address.parse().unwrap());
+            sessions.open(Identity::anonymous(), address, 0).unwrap().evicted.is_some()
+        };
+        assert!(!open("10.0.0.1"));
+        assert!(!open("10.0.0.2"));
+        assert!(open("::ffff:10.0.0.1"));
+        assert!(!open("2001:db8::1"));
+        assert!(open("2001:db8::2:3:4"));
+        assert!(!open("2001:db8:0:1::1"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn accounts_are_forgotten_with_their_sessions() {
+        let sessions = Sessions::new(10, Duration::from_secs(10));
+        let closed = open(&sessions, &alice(), 1);
+        open(&sessions, &user("bob"), 2);
+        sessions.close(closed, &alice()).unwrap();
+        tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(sessions.sweep().len(), 1);
-        sessions.open(alice(), 3).unwrap();
-        assert!(sessions.get(second, &alice()).is_some());
-        assert_eq!(sessions.len(), 2);
+        assert!(lock(&sessions.accounts).is_empty());
+        assert_eq!(sessions.len(), 0);
     }
 }

@@ -208,3 +208,18 @@ async fn other_methods_pass_through() {
     let response = DecodeLayer::new().layer(inner).oneshot(request).await.unwrap();
     assert_eq!(response.body(), "through");
 }
+
+#[tokio::test]
+async fn headers_of_a_stateful_request_do_not_lie() {
+    let body = call(r#""name":"x""#);
+    for honest in [vec![], vec![("mcp-method", "tools/call"), ("mcp-name", "x")]] {
+        assert_eq!(send(&honest, body.clone()).await.body(), "stateful tools/call");
+    }
+    for lie in [
+        vec![("mcp-method", "tools/list")],
+        vec![("mcp-method", "tools/call"), ("mcp-name", "y")],
+        vec![("mcp-name", "x"), ("mcp-name", "x")],
+    ] {
+        refused(&lie, &body, 400, -32020).await;
+    }
+}

@@ -801,6 +801,54 @@ async fn standing_stream_is_resumed_behind_its_last_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn flood_of_sessions_evicts_the_owners_own() {
+    let mut pair = paired(STATEFUL, Wire::Stateful).await;
+    let call = async |pair: &mut Pair| {
+        let call = pair.client.begin(1, "t");
+        if let Ok(Some(pending)) = timeout(Duration::from_secs(1), pair.calls.recv()).await {
+            pending.answer(&done());
+        }
+        call.await.unwrap()
+    };
+    let bob = ScriptedClient::new(&pair.gateway, STATEFUL, "bob").await;
+    bob.request(&json!(1), "ping", json!({})).await;
+    assert!(call(&mut pair).await.contains("result"));
+    for _ in 0..1500 {
+        ScriptedClient::new(&pair.gateway, STATEFUL, "alice").await;
+    }
+    assert!(call(&mut pair).await.contains("result"), "what was never used goes first");
+    for _ in 0..1000 {
+        let client = ScriptedClient::new(&pair.gateway, STATEFUL, "alice").await;
+        client.request(&json!(1), "ping", json!({})).await;
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(call(&mut pair).await.contains("session"), "the longest idle goes then");
+    assert_eq!(bob.request(&json!(2), "ping", json!({})).await.status(), 200);
+    assert_eq!(pair.gateway.counts().sessions, 1001);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(pair.backend.open_sessions(), 1, "the evicted session's is ended, too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_session_ids_are_refused() {
+    let pair = paired(STATEFUL, Wire::Stateful).await;
+    let session = pair.client.session.clone().unwrap();
+    for method in [http::Method::GET, http::Method::DELETE] {
+        let mut request = http::Request::new(());
+        *request.method_mut() = method;
+        request.extensions_mut().insert(pair.client.identity.clone());
+        request.headers_mut().append("accept", "text/event-stream".parse().unwrap());
+        for id in [session.clone(), session.clone()] {
+            request.headers_mut().append("mcp-session-id", id);
+        }
+        let Ok(response) = tower::ServiceExt::oneshot(pair.gateway.clone(), request).await;
+        assert_eq!(response.status(), 400);
+        assert!(text(response.into_body()).await.contains("send one Mcp-Session-Id"));
+    }
+    assert_eq!(pair.client.request(&json!(1), "ping", json!({})).await.status(), 200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn error_without_id_gets_one_despite_trailing_space() {
     let mut pair = paired(STATEFUL, Wire::Stateful).await;
     let call = pair.client.begin(7, "t");

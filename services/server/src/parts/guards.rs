@@ -38,8 +38,6 @@ pub struct Guards {
     pub authorize: Option<AuthorizeLayer<Cedar>>,
     /// Tokens of the embedded authorization server are taken, once it is there; until then nobody is let in.
     own: Option<OwnDoor>,
-    /// Whether an endpoint is asked about tokens, as often as one address may cause that.
-    introspects: bool,
     held: Held,
     own_hosts: Vec<String>,
     /// What all of it was made of, the server's name among it, which policies speak of: the same again
@@ -77,10 +75,6 @@ pub(super) fn guards(
         Converter { egress, held: Held::default(), mistakes: Vec::new(), warnings: Vec::new() };
     let made_of = (name.to_owned(), incoming.clone());
     let IncomingAuth { method, authz } = incoming;
-    let introspects = match &method {
-        IncomingMethod::Oidc(oidc) => !is_issuer && oidc.introspection_url.is_some(),
-        IncomingMethod::Anonymous | IncomingMethod::Local => false,
-    };
     let mut own = None;
     let authenticated = match method {
         IncomingMethod::Anonymous => Some((None, None)),
@@ -105,7 +99,7 @@ pub(super) fn guards(
     let Converter { egress: _, held, mistakes, warnings } = converter;
     let guards = authenticated.zip(authorized).map(|((authenticate, resource), authorize)| {
         let own_hosts = Vec::new();
-        Guards { authenticate, resource, authorize, own, introspects, held, own_hosts, made_of }
+        Guards { authenticate, resource, authorize, own, held, own_hosts, made_of }
     });
     (guards, mistakes, warnings)
 }
@@ -117,8 +111,7 @@ impl Guards {
         let made_of = (String::new(), IncomingAuth::anonymous());
         let (held, own_hosts) = (Held::default(), Vec::new());
         let (authenticate, resource, authorize, own) = (None, None, None, None);
-        let introspects = false;
-        Self { authenticate, resource, authorize, own, introspects, held, own_hosts, made_of }
+        Self { authenticate, resource, authorize, own, held, own_hosts, made_of }
     }
 
     /// Lets in whoever has a token of the server that knows these sessions, if that is who is asked for.
@@ -157,11 +150,6 @@ impl Guards {
     /// The hosts under which the configuration knows this server.
     pub(crate) fn own_hosts(&self) -> &[String] {
         &self.own_hosts
-    }
-
-    /// Whether the client's address matters to authentication.
-    pub(crate) fn introspects(&self) -> bool {
-        self.introspects
     }
 
     /// Whether streams that were opened under `before` may go on. Under another authentication their callers are not
