@@ -133,13 +133,11 @@ impl<'a> Presented<'a> {
         let is_own = self.provider.is_empty();
         let names_holder = claims.text("iss").is_some() && claims.text("sub").is_some();
         let lasting = if is_own || names_holder { lasting(claims) } else { None };
-        match lasting {
-            Some(lasting) => [provider, issuer, subject, Cow::Owned(lasting), Cow::Borrowed("")],
-            None => {
-                let token = Cow::Borrowed(self.token.expose_secret());
-                [provider, issuer, subject, Cow::Borrowed(""), token]
-            }
-        }
+        let (lasting, token) = match lasting {
+            Some(lasting) => (Cow::Owned(lasting), ""),
+            None => (Cow::Borrowed(""), self.token.expose_secret()),
+        };
+        [provider, issuer, subject, lasting, Cow::Borrowed(token)]
     }
 }
 

@@ -37,7 +37,7 @@ async fn refresh_ends_session_of_refused_person() {
     let got = world.refresh(&client, &got.refresh).await.tokens();
     assert_eq!(world.corp.refreshes.load(Ordering::SeqCst), 1);
     refuses(&world);
-    world.clock.advance(HOUR - Duration::from_secs(1));
+    world.clock.advance(Duration::from_secs(3600 - 1));
     let got = world.refresh(&client, &got.refresh).await.tokens();
     assert_eq!(world.corp.refreshes.load(Ordering::SeqCst), 1, "not asked within an hour");
     world.clock.advance(Duration::from_secs(1));
@@ -67,7 +67,7 @@ async fn refusal_while_backend_is_called_ends_session() {
     let got = world.tokens(&client).await;
     let tokens = world.server.tokens(session(&world, &got));
     refuses(&world);
-    world.clock.advance(HOUR - Duration::from_secs(10));
+    world.clock.advance(Duration::from_secs(3600 - 10));
     let outcome = tokens.token("corp", UpstreamKind::Access).await;
     assert!(matches!(outcome, Err(UpstreamError::Absent)), "{outcome:?}");
     assert!(!is_valid(&world, &got));
@@ -83,7 +83,7 @@ async fn refusal_has_other_sessions_checked() {
     world.corp.set(|script| script.subject = "bob");
     let bob = world.tokens(&client).await;
     world.corp.set(|script| script.subject = "alice");
-    world.clock.advance(HOUR - Duration::from_secs(5));
+    world.clock.advance(Duration::from_secs(3600 - 5));
     refuses(&world);
     let tokens = world.server.tokens(session(&world, &mine[0]));
     assert!(tokens.token("corp", UpstreamKind::Access).await.is_err());
@@ -102,7 +102,7 @@ async fn dead_token_of_one_session_leaves_others() {
     world.corp.set(|script| script.refresh_token = Some("new"));
     let other = world.tokens(&client).await;
     world.corp.set(|script| script.dead = Some("old"));
-    world.clock.advance(HOUR - Duration::from_secs(5));
+    world.clock.advance(Duration::from_secs(3600 - 5));
     assert!(is_valid(&world, &other));
     let tokens = world.server.tokens(session(&world, &old));
     assert!(tokens.token("corp", UpstreamKind::Access).await.is_err());

@@ -80,7 +80,7 @@ fn address_goes_with_whether_it_is_verified() {
         let user = own(id).completed(&object(info), &standard).ok().unwrap();
         (user.email.as_deref().map(str::to_owned), user.email_verified)
     };
-    let some = |email: &str| Some(email.to_owned());
+    let address = |email: &str| Some(email.to_owned());
     let (no, yes) = (json!({"email_verified": false}), json!({"email_verified": true}));
     // The id token's refusal is final, whatever address the other answer has.
     for info in [json!({}), yes.clone(), json!({"email": "b@example.com", "email_verified": true})]
@@ -88,13 +88,13 @@ fn address_goes_with_whether_it_is_verified() {
         assert_eq!(both(no.clone(), info.clone()), (None, Some(false)), "{info}");
     }
     assert_eq!(both(yes.clone(), no), (None, Some(false)));
-    assert_eq!(both(yes.clone(), json!({})), (some("a@example.com"), Some(true)));
+    assert_eq!(both(yes.clone(), json!({})), (address("a@example.com"), Some(true)));
     // What is said of one address says nothing of another one.
     let other = json!({"email": "b@example.com"});
-    assert_eq!(both(yes, other.clone()), (some("b@example.com"), None));
+    assert_eq!(both(yes, other.clone()), (address("b@example.com"), None));
     let same = json!({"email": "a@example.com", "email_verified": true});
-    assert_eq!(both(json!({}), same), (some("a@example.com"), Some(true)));
-    assert_eq!(both(json!({}), other), (some("b@example.com"), None));
+    assert_eq!(both(json!({}), same), (address("a@example.com"), Some(true)));
+    assert_eq!(both(json!({}), other), (address("b@example.com"), None));
 }
 
 #[test]
