@@ -407,6 +407,14 @@ impl ScriptedBackend {
         if self.wire == Wire::Stateless {
             return respond(405, "text/plain", Body::empty());
         }
+        let known = self.sessions.lock().unwrap().contains_key(&session);
+        if self.wire == Wire::Stateful && !known {
+            return respond(
+                if session.is_empty() { 400 } else { 404 },
+                "text/plain",
+                Body::empty(),
+            );
+        }
         let (sender, receiver) = unbounded_channel();
         if self.wire == Wire::Sse {
             session = format!("s{}", self.serial.fetch_add(1, Ordering::Relaxed));
