@@ -9,6 +9,7 @@ mod lanes;
 mod quiet;
 mod reload;
 mod seal_key;
+mod shares;
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,6 +42,7 @@ pub(crate) use self::quiet::Quiet;
 use self::quiet::quietly;
 pub use self::reload::{NamedFiles, Reloads};
 pub use self::seal_key::{SealKey, SealKeyError};
+use self::shares::Shares;
 use crate::guard::{CrowdLayer, HostsLayer};
 use crate::logins::Logins;
 use crate::old_clients::Clients;
@@ -253,6 +255,7 @@ impl Server {
         let Self { listener, admin, routes, options, egress: _, lanes } = self;
         let _admin = admin.map(|listener| admin::start(listener, &routes));
         let seats = Arc::new(Semaphore::new(options.connections));
+        let by_address = Shares::new(options.connections, options.recorded.trusted_proxies);
         let graceful = GracefulShutdown::new();
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -266,13 +269,17 @@ impl Server {
             };
             match accepted {
                 Ok((stream, peer)) => {
+                    let Some(share) = by_address.take(peer.ip()) else {
+                        tracing::debug!(%peer, "connection refused: its address has too many");
+                        continue;
+                    };
                     let routes = Routes { peer, ..routes.clone() };
                     let serving = connection(stream, routes, graceful.watcher());
                     let serving = async move {
                         if let Err(error) = serving.await {
                             tracing::debug!(%error, "a connection ended");
                         }
-                        drop(seat);
+                        drop((seat, share));
                     };
                     match &lanes {
                         Some(lanes) => lanes.serve(serving),
@@ -287,30 +294,7 @@ impl Server {
             }
         }
         drop(listener);
-        let shared = &routes.shared;
-        shared.draining.store(true, Ordering::Release);
-        // First those that would open a stream anew when it ends.
-        shared.fixed.old.drain();
-        shared.fixed.gateway.drain();
-        let connections = shared.connections.load(Ordering::Relaxed);
-        tracing::info!(connections, "stopping");
-        if tokio::time::timeout(options.drain, graceful.shutdown()).await.is_err() {
-            tracing::warn!("connections were still open when the time to stop ran out");
-        }
-        shared.fixed.gateway.close().await;
-        if let Some(recording) = &shared.stacks.load_full().recording {
-            recording.log.close();
-            // A disk that hangs does not hold up the end.
-            _ = tokio::time::timeout(LAST_LINES, recording.log.flush()).await;
-        }
-        let retired = shared.retired_logs();
-        let flushing = retired.iter().map(LogTail::flush);
-        _ = tokio::time::timeout(LAST_LINES, join_all(flushing)).await;
-        if let Some(telemetry) = &shared.fixed.telemetry
-            && let Err(error) = telemetry.shutdown(LAST_LINES).await
-        {
-            tracing::warn!(%error, "the last measurements are lost");
-        }
+        drain(&routes.shared, graceful, options.drain).await;
     }
 }
 
@@ -333,6 +317,33 @@ fn settled(gateway: Gateway) -> Arc<AtomicBool> {
         setting.store(true, Ordering::Release);
     });
     settled
+}
+
+/// Ends what is under way, connections after `limit`.
+async fn drain(shared: &Shared, graceful: GracefulShutdown, limit: Duration) {
+    shared.draining.store(true, Ordering::Release);
+    // First those that would open a stream anew when it ends.
+    shared.fixed.old.drain();
+    shared.fixed.gateway.drain();
+    let connections = shared.connections.load(Ordering::Relaxed);
+    tracing::info!(connections, "stopping");
+    if tokio::time::timeout(limit, graceful.shutdown()).await.is_err() {
+        tracing::warn!("connections were still open when the time to stop ran out");
+    }
+    shared.fixed.gateway.close().await;
+    if let Some(recording) = &shared.stacks.load_full().recording {
+        recording.log.close();
+        // A disk that hangs does not hold up the end.
+        _ = tokio::time::timeout(LAST_LINES, recording.log.flush()).await;
+    }
+    let retired = shared.retired_logs();
+    let flushing = retired.iter().map(LogTail::flush);
+    _ = tokio::time::timeout(LAST_LINES, join_all(flushing)).await;
+    if let Some(telemetry) = &shared.fixed.telemetry
+        && let Err(error) = telemetry.shutdown(LAST_LINES).await
+    {
+        tracing::warn!(%error, "the last measurements are lost");
+    }
 }
 
 fn access(options: &Options) -> Access {
@@ -378,7 +389,7 @@ fn connection(
         let stream = TcpStream::from_std(stream?)?;
         let connections = Arc::clone(&routes.shared.connections);
         let served = http1::Builder::new()
-            .timer(HeadTimer::default())
+            .timer(HeadTimer::new())
             .header_read_timeout(HEAD)
             .max_buf_size(HEAD_BYTES)
             .serve_connection(TokioIo::new(stream), routes);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,22 +17,44 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// connection's deadlines share one entry of the runtime's timer, which is moved when it fires too
 /// early and not with each request.
 #[derive(Clone, Default)]
-pub(super) struct HeadTimer(Arc<Mutex<Option<Pin<Box<Sleep>>>>>);
+pub(super) struct HeadTimer {
+    entry: Entry,
+    /// Whether the head of the first request is not awaited yet.
+    is_new: Arc<AtomicBool>,
+}
+
+type Entry = Arc<Mutex<Option<Pin<Box<Sleep>>>>>;
+
+/// How long the head of a connection's first request may take: who connects has something to ask.
+const FIRST_HEAD: Duration = Duration::from_secs(10);
 
 /// One deadline. There is one at a time.
 struct Deadline {
     at: Instant,
-    timer: HeadTimer,
+    entry: Entry,
+}
+
+impl HeadTimer {
+    /// A timer of a new connection.
+    pub(super) fn new() -> Self {
+        Self { entry: Entry::default(), is_new: Arc::new(AtomicBool::new(true)) }
+    }
+
+    fn deadline(&self, at: Instant) -> Pin<Box<dyn rt::Sleep>> {
+        let is_first = self.is_new.swap(false, Ordering::Relaxed);
+        let at = if is_first { at.min(Instant::now() + FIRST_HEAD) } else { at };
+        Box::pin(Deadline { at, entry: Arc::clone(&self.entry) })
+    }
 }
 
 #[expect(clippy::disallowed_types, reason = "hyper's deadlines are of the system's type")]
 impl rt::Timer for HeadTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(Deadline { at: Instant::now() + duration, timer: self.clone() })
+        self.deadline(Instant::now() + duration)
     }
 
     fn sleep_until(&self, deadline: std::time::Instant) -> Pin<Box<dyn rt::Sleep>> {
-        Box::pin(Deadline { at: deadline.into(), timer: self.clone() })
+        self.deadline(deadline.into())
     }
 
     fn now(&self) -> std::time::Instant {
@@ -45,7 +68,7 @@ impl Future for Deadline {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut entry = self.timer.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entry = self.entry.lock().unwrap_or_else(PoisonError::into_inner);
         let sleep = entry.get_or_insert_with(|| Box::pin(sleep_until(self.at)));
         loop {
             if sleep.deadline() > self.at {
@@ -92,6 +115,16 @@ mod tests {
         advance(ten / 2).await;
         assert!(!fired(&mut second));
         tokio::time::timeout(ten / 2 + Duration::from_millis(1), &mut second).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn first_heads_have_less_time() {
+        let (timer, minute) = (HeadTimer::new(), Duration::from_secs(60));
+        let mut first = timer.sleep(minute);
+        tokio::time::timeout(FIRST_HEAD + Duration::from_millis(1), &mut first).await.unwrap();
+        let mut second = timer.sleep(minute);
+        let early = tokio::time::timeout(FIRST_HEAD * 2, &mut second).await;
+        assert!(early.is_err(), "connections are idle for longer");
     }
 
     #[tokio::test(start_paused = true)]

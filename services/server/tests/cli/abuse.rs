@@ -2,6 +2,9 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::backend::Backend;
 use crate::http::request;
@@ -123,4 +126,21 @@ fn arguments_that_policies_look_at_have_one_spelling_whatever_the_tool_is_called
     assert_eq!(calls(&backend), reached);
     let hidden = message(r#""name":"a_y""#);
     assert_eq!(call(port, "application/json", &hidden, "a_y"), 400);
+}
+
+#[test]
+fn connections_that_ask_nothing_are_closed_soon() {
+    let folder = Folder::new();
+    let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
+    let (_server, port) = Running::serve(&file, &[]);
+    let begun = Instant::now();
+    let mut silent = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut slow = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    slow.write_all(b"POST /mcp HTTP/1.1\r\n").unwrap();
+    for stream in [&mut silent, &mut slow] {
+        stream.set_read_timeout(Some(Duration::from_secs(15))).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_secs(13), "{:?}", begun.elapsed());
 }

@@ -1,0 +1,105 @@
+//! The share of connections that one address may have.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The part of all connections that one address may have.
+const PART: usize = 4;
+
+/// The least share.
+const MIN_SHARE: usize = 16;
+
+/// Connections by address. IPv6 addresses of one network of 64 bits are one, since each machine has as many of them as it
+/// likes. Those of this machine count as none: what comes from there comes from a proxy, too.
+#[derive(Debug)]
+pub(super) struct Shares {
+    limit: usize,
+    open: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A connection of an address, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Share {
+    shares: Arc<Shares>,
+    address: Option<IpAddr>,
+}
+
+impl Shares {
+    /// Shares of `connections`. Behind proxies all connections are theirs, and have no limit of their own.
+    pub(super) fn new(connections: usize, trusted_proxies: usize) -> Arc<Self> {
+        let share = (connections / PART).max(MIN_SHARE);
+        let limit = if trusted_proxies == 0 { share } else { usize::MAX };
+        Arc::new(Self { limit, open: Mutex::default() })
+    }
+
+    /// Counts one more connection of `address`, or returns `None` for one too many.
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
+        let address = network(address);
+        if let Some(address) = address {
+            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = open.entry(address).or_default();
+            // An entry has at least one connection: the limit is not 0.
+            if *count >= self.limit {
+                return None;
+            }
+            *count += 1;
+        }
+        Some(Share { shares: Arc::clone(self), address })
+    }
+}
+
+fn network(address: IpAddr) -> Option<IpAddr> {
+    let address = address.to_canonical();
+    if address.is_loopback() {
+        return None;
+    }
+    Some(match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+    })
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        let mut open = self.shares.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_have_a_share_each() {
+        let shares = Shares::new(80, 0);
+        let [one, other, near, far] = ["10.0.0.1", "10.0.0.2", "fd00::1", "fd00:0:0:1::1"]
+            .map(|text| text.parse::<IpAddr>().unwrap());
+        let mut taken: Vec<_> = (0..20).map(|_| shares.take(one).unwrap()).collect();
+        assert!(shares.take(one).is_none() && shares.take(other).is_some());
+        assert!(shares.take("::ffff:10.0.0.1".parse().unwrap()).is_none());
+        taken.pop();
+        assert!(shares.take(one).is_some());
+        let near: Vec<_> = (0..20).map(|_| shares.take(near).unwrap()).collect();
+        assert!(shares.take("fd00::2".parse().unwrap()).is_none() && shares.take(far).is_some());
+        drop((taken, near));
+        assert!(shares.open.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn proxies_and_this_machine_have_no_limit() {
+        let (shares, proxied) = (Shares::new(80, 0), Shares::new(80, 1));
+        let local: Vec<_> = (0..100).map(|_| shares.take(Ipv6Addr::LOCALHOST.into())).collect();
+        assert!(local.iter().all(Option::is_some));
+        let address: IpAddr = "10.0.0.1".parse().unwrap();
+        let all: Vec<_> = (0..100).map(|_| proxied.take(address)).collect();
+        assert!(all.iter().all(Option::is_some));
+    }
+}
