@@ -233,7 +233,6 @@ impl Permit {
     }
 
     /// The permit of a request that is no call: see [`Ticket::background`].
-    #[must_use]
     pub fn background(mut self) -> Self {
         self.ticket = self.ticket.background();
         self

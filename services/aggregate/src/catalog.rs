@@ -7,6 +7,7 @@ mod define;
 mod hints;
 mod item;
 mod list;
+mod located;
 mod offers;
 mod params;
 mod routes;

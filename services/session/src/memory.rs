@@ -53,27 +53,26 @@ pub struct Opened<T> {
     pub evicted: Option<Arc<T>>,
 }
 
-/// What sessions are counted by: the identity, or the address of anonymous callers.
+/// What sessions are counted by: issuer and subject, or the address of anonymous callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Account {
-    Identity(Identity),
+    User(Arc<(Box<str>, Box<str>)>),
     Address(Option<IpAddr>),
 }
 
 impl Account {
     fn new(owner: &Identity, address: Option<IpAddr>) -> Self {
-        if owner.is_anonymous() {
-            // A host can have a whole /64 network of addresses (RFC 6177).
-            Self::Address(address.map(|address| match address.to_canonical() {
-                IpAddr::V6(address) => {
-                    let [a, b, c, d, ..] = address.segments();
-                    [a, b, c, d, 0, 0, 0, 0].into()
-                }
-                address @ IpAddr::V4(_) => address,
-            }))
-        } else {
-            Self::Identity(owner.clone())
+        if let (Some(issuer), Some(subject)) = (owner.issuer(), owner.subject()) {
+            return Self::User(Arc::new((issuer.into(), subject.into())));
         }
+        // A host can have a whole /64 network of addresses (RFC 6177).
+        Self::Address(address.map(|address| match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                [a, b, c, d, 0, 0, 0, 0].into()
+            }
+            address @ IpAddr::V4(_) => address,
+        }))
     }
 }
 

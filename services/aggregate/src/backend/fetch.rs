@@ -39,8 +39,9 @@ impl Budget {
 
     fn take(&self, page: &Listing) -> Result<(), Failure> {
         let size = page.text().len();
-        let taken =
-            self.0.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(size));
+        let taken = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(size));
         taken.map(drop).map_err(|_| Failure::OfferTooLarge { limit: MAX_OFFER })
     }
 }

@@ -1,17 +1,17 @@
 //! A backend's answer on its way to the client. As little as possible is held: the head of the
 //! message tells whether it is the answer that was asked for, the rest passes as it comes.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
+mod held;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
-use http_body::{Body as _, Frame, SizeHint};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use vmcp_core::{Body, BoxError, Generation, Trail, cause, code};
 use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, head, may_fail, scan};
 
+use self::held::{Held, Rest};
 use crate::backend::failure::Failure;
 
 /// How much of an answer is held to find out what it is.
@@ -338,70 +338,6 @@ pub(crate) fn result(id: &[u8], result: &[u8]) -> Response<Body> {
     let message =
         [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], id, b",\"result\":", result, b"}"].concat();
     response(StatusCode::OK, Body::from(Bytes::from(message)))
-}
-
-/// Chunks so far; a single one is not copied.
-#[derive(Default)]
-struct Held {
-    first: Bytes,
-    joined: BytesMut,
-}
-
-impl Held {
-    fn push(&mut self, data: Bytes) {
-        if self.bytes().is_empty() {
-            self.first = data;
-            return;
-        }
-        if self.joined.is_empty() {
-            self.joined.extend_from_slice(&std::mem::take(&mut self.first));
-        }
-        self.joined.extend_from_slice(&data);
-    }
-
-    fn bytes(&self) -> &[u8] {
-        if self.joined.is_empty() { &self.first } else { &self.joined }
-    }
-
-    fn take(self) -> Bytes {
-        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
-    }
-}
-
-/// What was held, and then what follows.
-struct Rest {
-    held: Bytes,
-    body: Body,
-}
-
-impl http_body::Body for Rest {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if !self.held.is_empty() {
-            return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.held)))));
-        }
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.held.is_empty() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let held = self.held.len() as u64;
-        let rest = self.body.size_hint();
-        let mut hint = SizeHint::new();
-        hint.set_lower(rest.lower() + held);
-        if let Some(upper) = rest.upper() {
-            hint.set_upper(upper + held);
-        }
-        hint
-    }
 }
 
 #[cfg(test)]

@@ -4,29 +4,24 @@
 //! conflicts are settled among what is shown; what is hidden takes the names that are left, so that
 //! a hidden tool never costs a shown one its name.
 
-use std::borrow::Cow;
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use vmcp_core::{Generation, ItemKind};
 
-use super::apps::{Interfaces, Offered};
+use super::apps::Interfaces;
 use super::define::define;
 use super::hints::Told;
+use super::located::{located, resources, templates};
 use super::settle::{Prefixes, Settling, Won};
-use super::templates::{Templates, unfit};
 use super::{
     ByGeneration, Catalog, Catalogs, Item, Kind, List, Offer, ParamHeader, Route, Routes, Serial,
-    each_item, params,
+    params,
 };
 use crate::settings::{Conflicts, Rules, WorkloadRules};
 
 /// The longest instructions that are taken of one backend, in bytes.
 const LONGEST_INSTRUCTIONS: usize = 16 << 10;
-
-/// The most templates that are reported as left out.
-const MAX_LEFT_OUT: usize = 100;
 
 /// A name that several backends wanted, and how that was settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +108,7 @@ impl<L> Part<'_, L> {
 }
 
 /// Makes something of one kind for each generation, once if the backends offer both the same.
-fn by_generation<L, T: Clone>(
+pub(super) fn by_generation<L, T: Clone>(
     parts: &[Part<'_, L>],
     kind: Kind,
     mut make: impl FnMut(Generation) -> T,
@@ -260,105 +255,6 @@ pub(super) fn prefix(rules: &Rules, backend: &str) -> String {
         Conflicts::Prefix(format) => format.replace("{workload}", backend),
         Conflicts::Priority(_) | Conflicts::Manual => String::new(),
     }
-}
-
-/// The backends that have a URI, by that: first the one that answers.
-type Contenders = BTreeMap<String, Vec<String>>;
-
-/// The URIs or templates of one backend, and whether it has them in one generation.
-type OwnedUris<'a, L> = (&'a L, Vec<(&'a str, bool)>);
-
-/// Resources: a URI whose backend lacks it in this generation is not looked for elsewhere.
-fn resources<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> HashMap<Box<str>, Option<L>> {
-    let mut owners = HashMap::with_capacity(all.iter().map(|(_, own)| own.len()).sum());
-    for (link, own) in all {
-        owners.extend(own.into_iter().map(|(uri, has)| (uri.into(), has.then(|| link.clone()))));
-    }
-    owners
-}
-
-/// Templates that the generation has.
-fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Templates<L> {
-    Templates::new(all.into_iter().map(|(link, own)| {
-        let own = own.into_iter().filter(|(_, has)| *has);
-        (link.clone(), own.map(|(template, _)| template).collect())
-    }))
-}
-
-/// Resources and templates: their URIs stay as they are but for user interfaces of several backends, the first backend
-/// that has one answers. `owners` makes what says which backend that is.
-fn located<L, O>(
-    parts: &[Part<'_, L>],
-    (kind, interfaces): (Kind, &Interfaces),
-    conflicts: &mut Vec<Conflict>,
-    owners: impl Fn(Vec<OwnedUris<'_, L>>) -> O,
-) -> ByGeneration<(Arc<O>, Arc<List>)> {
-    let mut first = BTreeMap::new();
-    let mut owned: Vec<Vec<_>> = Vec::with_capacity(parts.len());
-    let (mut twice, mut shown) = (Contenders::new(), Contenders::new());
-    let mut left_out = Vec::new();
-    for (index, part) in parts.iter().enumerate() {
-        let mut own = Vec::new();
-        let contend = |all: &mut Contenders, uri: Cow<'_, str>, first: usize| {
-            let first = || vec![parts[first].name.to_owned()];
-            all.entry(uri.into_owned()).or_insert_with(first).push(part.name.to_owned());
-        };
-        each_item(part.offers, kind, |key, items| {
-            if kind == Kind::Templates
-                && let Some(settled) = unfit(&key, own.len())
-            {
-                left_out.push(Conflict {
-                    kind: singular(kind),
-                    name: key.into_owned(),
-                    contenders: vec![part.name.to_owned()],
-                    settled,
-                });
-                return;
-            }
-            let key = match interfaces.offered(index, &key) {
-                Offered::AsItIs => key,
-                Offered::As(alias) => Cow::Owned(alias.to_owned()),
-                Offered::Not(by) => return contend(&mut shown, key, by),
-            };
-            match first.entry(key) {
-                Entry::Vacant(place) => {
-                    own.push((place.key().clone(), items));
-                    place.insert((index, items));
-                }
-                Entry::Occupied(place) => contend(&mut twice, place.key().clone(), place.get().0),
-            }
-        });
-        owned.push(own);
-    }
-    left_out.truncate(MAX_LEFT_OUT);
-    conflicts.append(&mut left_out);
-    for (all, reason) in [(twice, "it comes first in backends"), (shown, "its tools show it")] {
-        conflicts.extend(all.into_iter().map(|(name, contenders)| Conflict {
-            kind: singular(kind),
-            name,
-            settled: format!("{} has it: {reason}", contenders[0]),
-            contenders,
-        }));
-    }
-    by_generation(parts, kind, |generation| {
-        let listed: Vec<_> = first
-            .iter()
-            .filter_map(|(key, (_, items))| Some((&**key, (*items.of(generation))?)))
-            .collect();
-        let size = listed.iter().map(|(_, item)| item.raw().len()).sum();
-        let list = List::new(listed.into_iter(), size, |key, item, out| {
-            if interfaces.is_empty() {
-                out.extend_from_slice(item.raw());
-            } else {
-                define(item, key, None, None, out);
-            }
-        });
-        let all = parts.iter().zip(&owned).map(|(part, own)| {
-            let own = own.iter().map(|(uri, items)| (&**uri, items.of(generation).is_some()));
-            (&part.link, own.collect())
-        });
-        (Arc::new(owners(all.collect())), Arc::new(list))
-    })
 }
 
 pub(crate) fn singular(kind: Kind) -> &'static str {

@@ -1,3 +1,4 @@
+use http_body::Frame;
 use http_body_util::StreamBody;
 
 use super::*;

@@ -1,0 +1,113 @@
+//! Resources and templates, which are known by their URIs.
+
+use std::borrow::Cow;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::apps::{Interfaces, Offered};
+use super::combine::{Conflict, by_generation, singular};
+use super::define::define;
+use super::templates::{Templates, unfit};
+use super::{ByGeneration, Kind, List, Part, each_item};
+
+/// The most templates that are reported as left out.
+const MAX_LEFT_OUT: usize = 100;
+
+/// The backends that have a URI, by that: first the one that answers.
+type Contenders = BTreeMap<String, Vec<String>>;
+
+/// The URIs or templates of one backend, and whether it has them in one generation.
+pub(super) type OwnedUris<'a, L> = (&'a L, Vec<(&'a str, bool)>);
+
+/// Resources: a URI whose backend lacks it in this generation is not looked for elsewhere.
+pub(super) fn resources<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> HashMap<Box<str>, Option<L>> {
+    let mut owners = HashMap::with_capacity(all.iter().map(|(_, own)| own.len()).sum());
+    for (link, own) in all {
+        owners.extend(own.into_iter().map(|(uri, has)| (uri.into(), has.then(|| link.clone()))));
+    }
+    owners
+}
+
+/// Templates that the generation has.
+pub(super) fn templates<L: Clone>(all: Vec<OwnedUris<'_, L>>) -> Templates<L> {
+    Templates::new(all.into_iter().map(|(link, own)| {
+        let own = own.into_iter().filter(|(_, has)| *has);
+        (link.clone(), own.map(|(template, _)| template).collect())
+    }))
+}
+
+/// Resources and templates: their URIs stay as they are but for user interfaces of several backends, the first backend
+/// that has one answers. `owners` makes what says which backend that is.
+pub(super) fn located<L, O>(
+    parts: &[Part<'_, L>],
+    (kind, interfaces): (Kind, &Interfaces),
+    conflicts: &mut Vec<Conflict>,
+    owners: impl Fn(Vec<OwnedUris<'_, L>>) -> O,
+) -> ByGeneration<(Arc<O>, Arc<List>)> {
+    let mut first = BTreeMap::new();
+    let mut owned: Vec<Vec<_>> = Vec::with_capacity(parts.len());
+    let (mut twice, mut shown) = (Contenders::new(), Contenders::new());
+    let mut left_out = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        let mut own = Vec::new();
+        let contend = |all: &mut Contenders, uri: Cow<'_, str>, first: usize| {
+            let first = || vec![parts[first].name.to_owned()];
+            all.entry(uri.into_owned()).or_insert_with(first).push(part.name.to_owned());
+        };
+        each_item(part.offers, kind, |key, items| {
+            if kind == Kind::Templates
+                && let Some(settled) = unfit(&key, own.len())
+            {
+                let (name, contenders) = (key.into_owned(), vec![part.name.to_owned()]);
+                return left_out.push(Conflict { kind: singular(kind), name, contenders, settled });
+            }
+            let key = match interfaces.offered(index, &key) {
+                Offered::AsItIs => key,
+                Offered::As(alias) => Cow::Owned(alias.to_owned()),
+                Offered::Not(by) => return contend(&mut shown, key, by),
+            };
+            match first.entry(key) {
+                Entry::Vacant(place) => {
+                    own.push((place.key().clone(), items));
+                    place.insert((index, items));
+                }
+                Entry::Occupied(place) => contend(&mut twice, place.key().clone(), place.get().0),
+            }
+        });
+        owned.push(own);
+    }
+    left_out.truncate(MAX_LEFT_OUT);
+    conflicts.append(&mut left_out);
+    conflicts.extend(settled(kind, twice, "it comes first in backends"));
+    conflicts.extend(settled(kind, shown, "its tools show it"));
+    by_generation(parts, kind, |generation| {
+        let listed: Vec<_> = first
+            .iter()
+            .filter_map(|(key, (_, items))| Some((&**key, (*items.of(generation))?)))
+            .collect();
+        let size = listed.iter().map(|(_, item)| item.raw().len()).sum();
+        let list = List::new(listed.into_iter(), size, |key, item, out| {
+            if interfaces.is_empty() {
+                out.extend_from_slice(item.raw());
+            } else {
+                define(item, key, None, None, out);
+            }
+        });
+        let all = parts.iter().zip(&owned).map(|(part, own)| {
+            let own = own.iter().map(|(uri, items)| (&**uri, items.of(generation).is_some()));
+            (&part.link, own.collect())
+        });
+        (Arc::new(owners(all.collect())), Arc::new(list))
+    })
+}
+
+/// What became of URIs that several backends have.
+fn settled(kind: Kind, all: Contenders, reason: &str) -> impl Iterator<Item = Conflict> {
+    all.into_iter().map(move |(name, contenders)| Conflict {
+        kind: singular(kind),
+        name,
+        settled: format!("{} has it: {reason}", contenders[0]),
+        contenders,
+    })
+}
