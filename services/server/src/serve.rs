@@ -1,6 +1,7 @@
 //! Listens, reloads, drains.
 
 mod admin;
+mod drain;
 mod exposure;
 mod gauges;
 mod head_timer;
@@ -19,7 +20,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -27,11 +27,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
-use vmcp_audit_log::LogTail;
 use vmcp_core::BoxError;
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
+use self::drain::drain;
 pub(crate) use self::exposure::Exposure;
 pub use self::exposure::ExposureError;
 use self::head_timer::HeadTimer;
@@ -156,9 +156,6 @@ const HEAD: Duration = Duration::from_secs(75);
 
 /// The most streams of clients that speak the deprecated transport.
 const OLD_CLIENTS: usize = 1024;
-
-/// How long the last events may take to be written when the server stops.
-const LAST_LINES: Duration = Duration::from_secs(5);
 
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 64 << 10;
@@ -317,33 +314,6 @@ fn settled(gateway: Gateway) -> Arc<AtomicBool> {
         setting.store(true, Ordering::Release);
     });
     settled
-}
-
-/// Ends what is under way, connections after `limit`.
-async fn drain(shared: &Shared, graceful: GracefulShutdown, limit: Duration) {
-    shared.draining.store(true, Ordering::Release);
-    // First those that would open a stream anew when it ends.
-    shared.fixed.old.drain();
-    shared.fixed.gateway.drain();
-    let connections = shared.connections.load(Ordering::Relaxed);
-    tracing::info!(connections, "stopping");
-    if tokio::time::timeout(limit, graceful.shutdown()).await.is_err() {
-        tracing::warn!("connections were still open when the time to stop ran out");
-    }
-    shared.fixed.gateway.close().await;
-    if let Some(recording) = &shared.stacks.load_full().recording {
-        recording.log.close();
-        // A disk that hangs does not hold up the end.
-        _ = tokio::time::timeout(LAST_LINES, recording.log.flush()).await;
-    }
-    let retired = shared.retired_logs();
-    let flushing = retired.iter().map(LogTail::flush);
-    _ = tokio::time::timeout(LAST_LINES, join_all(flushing)).await;
-    if let Some(telemetry) = &shared.fixed.telemetry
-        && let Err(error) = telemetry.shutdown(LAST_LINES).await
-    {
-        tracing::warn!(%error, "the last measurements are lost");
-    }
 }
 
 fn access(options: &Options) -> Access {
