@@ -1,5 +1,7 @@
 //! Who is let in, and what they may see and do.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::backend::Backend;
@@ -149,9 +151,18 @@ fn ends_anonymous_streams_when_authentication_begins() {
     }
     folder.write("vmcp.yaml", &file(&backend, &issuer.section("")));
     server.logs("configuration reloaded");
+    let (ended, wait) = std::sync::mpsc::channel();
     for stream in streams {
-        // A stream that goes on would be waited for in vain.
-        stream.read(&mut String::new());
+        let ended = ended.clone();
+        // A stream that goes on has comments, and is read for ever.
+        std::thread::spawn(move || {
+            stream.read(&mut String::new());
+            ended.send(()).unwrap();
+        });
+    }
+    for number in 0..3 {
+        let over = wait.recv_timeout(Duration::from_secs(10));
+        assert!(over.is_ok(), "{number} of 3 streams ended");
     }
     for stream in open() {
         assert_eq!(stream.status, 401);
