@@ -1,11 +1,13 @@
 //! `vmcp serve`.
 
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use vmcp_aggregate::settings::Limits;
+use vmcp_aggregate::status::Entry;
 use vmcp_audit_log::Overflow;
 use vmcp_config::Duration;
 use vmcp_core::plan_lanes;
@@ -254,19 +256,22 @@ async fn report(gateway: vmcp_aggregate::Gateway, started: Started) {
         // One prefix makes all of them odd.
         tracing::warn!(names = report.odd_names.len(), "{}", super::connect::odd_name(first));
     }
-    // One name for both generations is one tool.
-    let shown = report.entries.iter().filter(|entry| entry.shown && entry.kind == "tool");
-    let tools: std::collections::HashSet<_> = shown.map(|entry| &entry.name).collect();
     let ready = report.backends.iter().filter(|backend| backend.offered).count();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         endpoint,
         configuration = %configuration.display(),
         backends = format!("{ready} of {} ready", report.backends.len()),
-        tools = tools.len(),
+        tools = count_tools(&report.entries),
         conflicts = report.conflicts.len(),
         "started"
     );
+}
+
+/// Counts the names of tools: one for both generations is one tool, also where they describe it differently.
+fn count_tools(entries: &[Entry]) -> usize {
+    let shown = entries.iter().filter(|entry| entry.shown && entry.kind == "tool");
+    shown.map(|entry| &entry.name).collect::<HashSet<_>>().len()
 }
 
 /// Ready when the process is asked to stop. It listens for that from when it is called: before, the
@@ -281,4 +286,34 @@ pub(crate) fn stopped() -> impl Future<Output = ()> {
         let any = signals.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
         if any { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use vmcp_core::{Generation, Hints};
+
+    use super::*;
+
+    #[test]
+    fn tools_of_both_generations_count_once() {
+        let entry = |kind, name: &str, shown, generation| Entry {
+            kind,
+            name: name.to_owned(),
+            backend: "a".to_owned(),
+            original: name.to_owned(),
+            wanted: name.to_owned(),
+            hints: Hints::default(),
+            shown,
+            because: None,
+            generation,
+        };
+        let entries = [
+            entry("tool", "x", true, Some(Generation::Stateful)),
+            entry("tool", "x", true, Some(Generation::Stateless)),
+            entry("tool", "y", true, None),
+            entry("tool", "hidden", false, None),
+            entry("prompt", "z", true, None),
+        ];
+        assert_eq!(count_tools(&entries), 2);
+    }
 }
