@@ -1,5 +1,6 @@
 //! Reasons to look at a backend again, for the tasks that observe it.
 
+use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -15,8 +16,11 @@ use crate::session::lock;
 /// The interval between two looks at a backend that doesn't tell of changes.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The shortest interval between two looks at a backend that says again and again that its lists have changed.
-const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// The most looks at a backend within [`WINDOW`], whatever it says of changes.
+const MAX_LOOKS: usize = 8;
+
+/// See [`MAX_LOOKS`].
+const WINDOW: Duration = Duration::from_secs(8);
 
 /// Reasons to look at one generation of a backend again. Each wakes its observer at once or, while that is busy, as soon
 /// as it waits.
@@ -27,8 +31,8 @@ pub(crate) struct ObserverSignal {
     /// The kinds of lists that have changed, one bit each. Set before `changed` is notified, so the observer that it
     /// wakes finds them.
     kinds: AtomicU8,
-    /// The time of the last look that one of these was the reason for.
-    looked: Mutex<Option<Instant>>,
+    /// The times of the last looks that one of these was the reason for, [`MAX_LOOKS`] at most.
+    looks: Mutex<VecDeque<Instant>>,
 }
 
 impl ObserverSignal {
@@ -43,8 +47,8 @@ impl ObserverSignal {
         Kind::ALL.into_iter().filter(|kind| kinds >> *kind as u8 & 1 == 1).collect()
     }
 
-    /// Waits until the backend has said that lists have changed, and [`MIN_INTERVAL`] from the last look. What it says
-    /// meanwhile is one change. Dropping the future loses nothing.
+    /// Waits until the backend has said that lists have changed, and until another look is allowed. What it says meanwhile is
+    /// one change. Dropping the future loses nothing.
     pub(crate) async fn changed(&self) -> Vec<Kind> {
         while self.kinds.load(Ordering::Acquire) == 0 {
             self.changed.notified().await;
@@ -53,13 +57,17 @@ impl ObserverSignal {
         self.take()
     }
 
-    /// Waits for the end of [`MIN_INTERVAL`] from the last look, and begins another one.
+    /// Waits until another look is allowed, and begins it.
     async fn rest(&self) {
-        let last = *lock(&self.looked);
-        if let Some(last) = last {
-            sleep_until(last + MIN_INTERVAL).await;
+        let next = lock(&self.looks).front().map(|oldest| *oldest + WINDOW);
+        if let Some(next) = next.filter(|_| lock(&self.looks).len() >= MAX_LOOKS) {
+            sleep_until(next).await;
         }
-        *lock(&self.looked) = Some(Instant::now());
+        let mut looks = lock(&self.looks);
+        while looks.len() >= MAX_LOOKS {
+            looks.pop_front();
+        }
+        looks.push_back(Instant::now());
     }
 
     /// Waits for a reason to look at everything again: the interval, a doubt or a change.

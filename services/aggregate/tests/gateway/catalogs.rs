@@ -327,7 +327,7 @@ fn names_of(offer: &ScriptedBackend) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn storm_of_changes_costs_one_fetch_a_second() {
+async fn storm_of_changes_costs_few_fetches() {
     for wire in [Wire::Stateful, Wire::Stateless] {
         let (backend, _calls) = ScriptedBackend::new("be", wire);
         let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
@@ -346,7 +346,7 @@ async fn storm_of_changes_costs_one_fetch_a_second() {
         }
         sleep(Duration::from_secs(5)).await;
         let fetched = names_of(&backend) - before;
-        assert!((wire == Wire::Stateless || fetched > 5) && fetched < 15, "{wire:?}: {fetched}");
+        assert!((wire == Wire::Stateless || fetched > 8) && fetched <= 24, "{wire:?}: {fetched}");
     }
 }
 
