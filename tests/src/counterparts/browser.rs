@@ -130,14 +130,6 @@ impl Browser {
         self.act(&json!({ "open": url })).await
     }
 
-    /// Goes to where it was before.
-    ///
-    /// # Errors
-    /// When there is no page.
-    pub async fn back(&mut self) -> Result<Sight, Fault> {
-        self.act(&json!({ "back": true })).await
-    }
-
     /// Presses a key, as `Tab` or `Shift+Tab`.
     ///
     /// # Errors
@@ -160,6 +152,14 @@ impl Browser {
     /// When there is none, or there are several.
     pub async fn click(&mut self, button: &str) -> Result<Sight, Fault> {
         self.act(&json!({ "click": button })).await
+    }
+
+    /// Follows the link whose name has this in it.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn follow(&mut self, link: &str) -> Result<Sight, Fault> {
+        self.act(&json!({ "follow": link })).await
     }
 
     /// Waits until the address begins so.

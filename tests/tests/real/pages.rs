@@ -208,13 +208,15 @@ async fn a_person_who_denies_is_taken_back_to_a_client_that_is_told() {
     let mut browser = Browser::start(Window::WIDE).await.unwrap();
     browser.open(&place.authorize()).await.unwrap();
     browser.click("Deny").await.unwrap();
+    // The person never allowed this client anything: nothing but the person leads there.
+    browser.follow("Go back to").await.unwrap();
     let back = browser.until(&place.redirect).await.unwrap();
     assert_eq!(parameter(&back.url, "error"), Some("access_denied"));
     assert_eq!(parameter(&back.url, "state"), Some("the-state"));
     assert!(parameter(&back.url, "iss").is_some());
     assert_eq!(place.complaints(&back), [""; 0]);
-    // Who thinks better of it goes back, and is asked anew.
-    let again = browser.back().await.unwrap();
+    // Who thinks better of it is asked again.
+    let again = browser.open(&place.authorize()).await.unwrap();
     assert_eq!(again.headings, ["Allow Editor to use vmcp for you?"]);
     browser.click("Allow").await.unwrap();
     let back = place.log_in(&mut browser, "alice").await;

@@ -2,10 +2,10 @@
 // no scripts; `width` is that of the window, `dark` the colour scheme that the person prefers.
 //
 //   {"open": URL}                  goes there
-//   {"back": true}                 goes to where it was before
 //   {"press": KEY}                 on the keyboard
 //   {"fill": NAME, "with": TEXT}   a field of a form
 //   {"click": NAME}                on a button
+//   {"follow": NAME}               follows the link whose name has this in it
 //   {"until": START}               waits until the address begins so
 //   {"audit": true}                tells what axe finds amiss in the page
 //
@@ -78,10 +78,10 @@ const sight = async () => {
 
 const act = async (what) => {
   if (what.open) await page.goto(what.open);
-  if (what.back) await page.goBack();
   if (what.fill) await page.locator(`[name="${what.fill}"]`).fill(what.with);
   if (what.press) await page.keyboard.press(what.press);
   if (what.click) await page.getByRole('button', { name: what.click, exact: true }).click();
+  if (what.follow) await page.getByRole('link', { name: what.follow }).click();
   if (what.until) await page.waitForURL((url) => url.href.startsWith(what.until));
   await page.waitForLoadState();
   return what.audit ? { audit: await audit() } : {};
