@@ -17,10 +17,10 @@ use crate::session::lock;
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The most looks at a backend within [`WINDOW`], whatever it says of changes.
-const MAX_LOOKS: usize = 8;
+const MAX_LOOKS: usize = 32;
 
 /// See [`MAX_LOOKS`].
-const WINDOW: Duration = Duration::from_secs(8);
+const WINDOW: Duration = Duration::from_secs(32);
 
 /// Reasons to look at one generation of a backend again. Each wakes its observer at once or, while that is busy, as soon
 /// as it waits.
