@@ -53,11 +53,11 @@ pub struct Opened<T> {
     pub evicted: Option<Arc<T>>,
 }
 
-/// What sessions are counted by: issuer and subject, or the address of anonymous callers.
+/// Key that sessions are counted by: issuer and subject, or the network of anonymous callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Account {
     User(Arc<(Box<str>, Box<str>)>),
-    Address(Option<IpAddr>),
+    Network(Option<IpAddr>),
 }
 
 impl Account {
@@ -65,14 +65,7 @@ impl Account {
         if let (Some(issuer), Some(subject)) = (owner.issuer(), owner.subject()) {
             return Self::User(Arc::new((issuer.into(), subject.into())));
         }
-        // A host can have a whole /64 network of addresses (RFC 6177).
-        Self::Address(address.map(|address| match address.to_canonical() {
-            IpAddr::V6(address) => {
-                let [a, b, c, d, ..] = address.segments();
-                [a, b, c, d, 0, 0, 0, 0].into()
-            }
-            address @ IpAddr::V4(_) => address,
-        }))
+        Self::Network(address.map(vmcp_core::network))
     }
 }
 
@@ -109,8 +102,8 @@ impl Hasher for AsItIs {
 }
 
 impl<T> Sessions<T> {
-    /// At most `cap` sessions, and a tenth of that, but at least 16, for one owner, each ending `ttl` after its last use. One that is never used
-    /// after it was opened ends after a minute.
+    /// At most `cap` sessions, and a tenth of that, but at least 16, for one owner. Each ends `ttl` after its last use,
+    /// and one that is not used after it was opened ends after a minute.
     #[must_use]
     pub fn new(cap: usize, ttl: Duration) -> Self {
         Self {
@@ -156,7 +149,7 @@ impl<T> Sessions<T> {
         let account = Account::new(&owner, address);
         let mut accounts = lock(&self.accounts);
         let own = accounts.get(&account).map_or(0, Vec::len);
-        let counts = account != Account::Address(None);
+        let counts = account != Account::Network(None);
         let evicted = if counts && own >= self.cap_of_owner {
             Some(self.evict(&mut accounts, &account).ok_or(Full { cap: self.cap_of_owner })?)
         } else if self.len() >= self.cap {
