@@ -415,3 +415,23 @@ fn lock_files_name_no_registry_host() {
     }
     assert_none(&broken, "which registry is asked is the reader's own setting");
 }
+
+#[test]
+fn tests_named_in_security_exist() {
+    let functions: BTreeSet<String> = rust_files()
+        .flat_map(|(_, text)| {
+            let names = text.split("fn ").skip(1).filter_map(|rest| rest.split_once('('));
+            names.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+        })
+        .collect();
+    let security = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let cells = security.lines().filter_map(|line| line.strip_suffix('|')?.rsplit_once('|'));
+    let named: Vec<_> = cells
+        .flat_map(|(_, shown)| shown.split('`').skip(1).step_by(2))
+        .filter(|name| name.contains('_'))
+        .collect();
+    assert!(named.len() > 20, "the threat model names the tests in its last column");
+    let broken: Vec<_> =
+        named.into_iter().filter(|name| !functions.contains(*name)).map(str::to_owned).collect();
+    assert_none(&broken, "SECURITY.md names a test that does not exist");
+}
