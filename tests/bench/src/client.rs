@@ -3,7 +3,10 @@
 mod answer;
 
 use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,7 +16,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -34,10 +37,13 @@ const CAPABILITIES: &str =
 
 const CLIENT: &str = r#"{"name":"bench-desktop","title":"Benchmark Desktop","version":"1.4.2"}"#;
 
+/// Number of loopback addresses that clients connect from.
+const MACHINES: u8 = 250;
+
 const SESSION: &str = "mcp-session-id";
 
 /// Whom clients talk to, and how.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Endpoint {
     address: String,
     path: Uri,
@@ -45,6 +51,8 @@ pub struct Endpoint {
     generation: Generation,
     /// The members of `params` that go with every request, with a comma before them.
     meta: String,
+    /// Number of connections, modulo 256.
+    dialed: AtomicU8,
 }
 
 /// One connection, and at most one session at a time.
@@ -88,16 +96,32 @@ impl Endpoint {
             host: authority.parse()?,
             generation,
             meta,
+            dialed: AtomicU8::new(0),
         })
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Fault> {
-        let stream = TcpStream::connect(&*self.address).await?;
+        let stream = self.dial().await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         // What goes wrong on the connection is told to whoever waits for an answer on it.
         tokio::spawn(async move { _ = connection.await });
         Ok(sender)
+    }
+
+    /// Connects from the next of many loopback addresses, as clients on as many machines would: a gateway limits what one
+    /// address may have. Where there is only one, from that.
+    async fn dial(&self) -> io::Result<TcpStream> {
+        if let Ok(SocketAddr::V4(target)) = self.address.parse()
+            && target.ip().is_loopback()
+        {
+            let last = self.dialed.fetch_add(1, Ordering::Relaxed) % MACHINES + 1;
+            let socket = TcpSocket::new_v4()?;
+            if socket.bind(([127, 0, 0, last], 0).into()).is_ok() {
+                return socket.connect(target.into()).await;
+            }
+        }
+        TcpStream::connect(&*self.address).await
     }
 }
 
