@@ -67,7 +67,8 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
     let opens = stateful && request && message.method() == "initialize";
     let caller = hello::caller(&parts.extensions);
     let session = if stateful && !opens { Some(session(hub, &parts, &caller)) } else { None };
-    let address = parts.extensions.get::<SocketAddr>().filter(|_| opens).map(SocketAddr::ip);
+    let address = || parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
+    let address = if opens { address() } else { None };
     let mut call = Call {
         hub: Arc::clone(hub),
         snapshot: hub.snapshot(),

@@ -62,8 +62,8 @@ impl Cancellation {
 
     /// Cancels the call, if there is something to cancel.
     pub(crate) fn send(&self, reason: &str) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let Some(request) = self.request(reason) else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let link = Arc::clone(&self.upstream.link);
         runtime.spawn(async move { tell(&link, request).await });
     }

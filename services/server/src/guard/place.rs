@@ -14,14 +14,13 @@ impl<'a> Place<'a> {
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let end = match text.strip_prefix('[') {
             Some(rest) => rest.find(']')? + 2,
-            None => text.find(':').unwrap_or(text.len()),
+            None => text.bytes().position(|byte| byte == b':').unwrap_or(text.len()),
         };
         let (name, port) = text.split_at_checked(end)?;
         let is_port = match port.strip_prefix(':') {
+            // A sign is no digit, although it can be parsed.
             Some(digits) => {
-                (1..=5).contains(&digits.len())
-                    && digits.bytes().all(|digit| digit.is_ascii_digit())
-                    && digits.parse::<u16>().is_ok()
+                digits.len() <= 5 && !digits.starts_with('+') && digits.parse::<u16>().is_ok()
             }
             None => port.is_empty(),
         };
@@ -29,7 +28,8 @@ impl<'a> Place<'a> {
         let is_name = if let Some(address) = inside {
             address.parse::<Ipv6Addr>().is_ok()
         } else {
-            let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            let allowed =
+                |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
             !name.is_empty() && name.bytes().all(allowed)
         };
         (is_port && is_name).then_some(Self { text, name })
