@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::CONTENT_TYPE;
+use vmcp_core::Media;
 use vmcp_wire::sse::Reader;
 use vmcp_wire::{HeadOutcome, find, head, may_fail, unquote};
 
@@ -44,14 +44,10 @@ pub(crate) enum ApplicationError {
 impl Detector {
     /// For an answer with these headers; `None` if there is nothing to be found in it.
     pub(crate) fn new(headers: &HeaderMap) -> Option<Self> {
-        let media = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-        let essence = media.split_once(';').map_or(media, |(essence, _)| essence).trim();
-        if essence.eq_ignore_ascii_case("application/json") {
-            Some(Self::Json(BytesMut::new()))
-        } else if essence.eq_ignore_ascii_case("text/event-stream") {
-            Some(Self::Events(Box::new(Reader::new(WINDOW))))
-        } else {
-            None
+        match Media::of(headers) {
+            Media::Json => Some(Self::Json(BytesMut::new())),
+            Media::Events => Some(Self::Events(Box::new(Reader::new(WINDOW)))),
+            Media::Other => None,
         }
     }
 

@@ -9,12 +9,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{Extensions, Method, Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
-use vmcp_core::{Identity, Rejection, Standing, Trail};
+use vmcp_core::{Identity, Media, Rejection, Standing, Trail};
 
 use crate::layer::Door;
 use crate::scopes::grants;
@@ -220,7 +220,9 @@ impl<A> Door<A> {
         }) {
             response.headers_mut().insert(WWW_AUTHENTICATE, header);
         }
-        let Some(Until { caller, answers }) = until.filter(|_| is_event_stream(&response)) else {
+        let Some(Until { caller, answers }) =
+            until.filter(|_| Media::of(response.headers()) == Media::Events)
+        else {
             return response.map(|body| ResponseBody::new(body, None, None));
         };
         let answers = answers && response.extensions().get::<Standing>().is_none();
@@ -238,14 +240,6 @@ fn challenged<T>(
 ) -> Option<T> {
     let rejection = extensions.get::<Rejection>()?;
     header(rejection.challenge()?, rejection.message())
-}
-
-fn is_event_stream<R>(response: &Response<R>) -> bool {
-    const EVENT_STREAM: &[u8] = b"text/event-stream";
-    let media = response.headers().get(CONTENT_TYPE);
-    media
-        .and_then(|media| media.as_bytes().get(..EVENT_STREAM.len()))
-        .is_some_and(|media| media.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 impl<F, A, R, E> Future for ResponseFuture<F, A, R>

@@ -2,9 +2,9 @@
 //! answer's bytes, and everything else stays as it was written.
 
 use bytes::{BufMut, Bytes};
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Response};
-use vmcp_core::{Admission, BoxError, Filtered, Item, ItemKind, Rejection, read};
+use http::Response;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use vmcp_core::{Admission, BoxError, Filtered, Item, ItemKind, Media, Rejection, read};
 use vmcp_wire::sse::{Reader, frame};
 use vmcp_wire::{Envelope, Outcome, Splice, elements, find, members, scan, unquote};
 
@@ -48,13 +48,15 @@ impl Sight<'_> {
             return response;
         }
         let (mut parts, body) = response.into_parts();
-        let filtered = match media(&parts.headers) {
-            Some(Media::Json) => match read(body, LIMIT).await {
+        let filtered = match Media::of(&parts.headers) {
+            // What is encoded cannot be looked through.
+            _ if parts.headers.contains_key(CONTENT_ENCODING) => None,
+            Media::Json => match read(body, LIMIT).await {
                 Ok(bytes) => self.message(&bytes),
                 Err(_) => None,
             },
-            Some(Media::Events) => self.events(body).await,
-            None => None,
+            Media::Events => self.events(body).await,
+            Media::Other => None,
         };
         let Some(bytes) = filtered else {
             tracing::warn!(
@@ -148,22 +150,6 @@ impl Sight<'_> {
             self.learned.learn(&name, hints);
         }
         self.admission.visible(&Item { kind, name: &name, hints })
-    }
-}
-
-enum Media {
-    Json,
-    Events,
-}
-
-fn media(headers: &HeaderMap) -> Option<Media> {
-    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    let essence = value.split(';').next().unwrap_or_default().trim();
-    match essence {
-        _ if headers.contains_key(http::header::CONTENT_ENCODING) => None,
-        _ if essence.eq_ignore_ascii_case("application/json") => Some(Media::Json),
-        _ if essence.eq_ignore_ascii_case("text/event-stream") => Some(Media::Events),
-        _ => None,
     }
 }
 

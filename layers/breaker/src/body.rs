@@ -6,10 +6,9 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::CONTENT_TYPE;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use vmcp_core::BoxError;
+use vmcp_core::{BoxError, Media};
 use vmcp_wire::head;
 use vmcp_wire::sse::Reader;
 
@@ -44,9 +43,7 @@ impl<B: Body, C> ResponseBody<B, C> {
         watched: Option<(Permit, C)>,
     ) -> Self {
         let Some((permit, classify)) = watched else { return Self { inner, watch: None } };
-        let stream = headers
-            .get(CONTENT_TYPE)
-            .is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"));
+        let stream = Media::of(headers) == Media::Events;
         if inner.is_end_stream() || !stream && outcome == Outcome::Stream {
             let success = outcome == Outcome::Response;
             permit.settle(if success { Class::Success } else { Class::Neutral });

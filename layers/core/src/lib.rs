@@ -19,6 +19,7 @@ mod invisible;
 mod keeper;
 mod lane;
 mod mcp;
+mod media;
 mod operation;
 mod rate;
 mod rejection;
@@ -46,6 +47,7 @@ pub use self::{
     keeper::Keeper,
     lane::{PerLane, enter_lane, plan_lanes},
     mcp::{Generation, LATEST_STATEFUL, McpRequest, STATEFUL, STATELESS, code},
+    media::Media,
     operation::Operation,
     rate::{Rate, RateLimiter, network},
     rejection::{Challenge, Rejection},

@@ -21,7 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use http::{Request, Response, StatusCode, header};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::{
@@ -30,6 +30,7 @@ use hyper::{
 };
 use pin_project_lite::pin_project;
 use tokio::task::coop::{Unconstrained, has_budget_remaining, unconstrained};
+use vmcp_core::Media;
 
 use crate::{
     Error,
@@ -237,7 +238,7 @@ impl Answered {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             return Err(Error::Protocol { reason: "it switches protocols unasked", source: None });
         }
-        let limit = (!is_event_stream(&response)).then_some(max_body);
+        let limit = (Media::of(response.headers()) != Media::Events).then_some(max_body);
         if let Some(limit) = limit
             && response.body().size_hint().lower() > limit
         {
@@ -270,15 +271,6 @@ impl From<TrySendError<Request<Full<Bytes>>>> for Failure {
         let error = Error::from_hyper(failure.into_error(), unsent.is_none());
         Self { error, unsent }
     }
-}
-
-fn is_event_stream<B>(response: &Response<B>) -> bool {
-    const EVENT_STREAM: &[u8] = b"text/event-stream";
-    response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.as_bytes().get(..EVENT_STREAM.len()))
-        .is_some_and(|media| media.eq_ignore_ascii_case(EVENT_STREAM))
 }
 
 pub(crate) fn silent() -> Context<'static> {

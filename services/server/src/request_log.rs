@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_core::{Backend, Body, BoxError, Identity, McpRequest, Rejection, Trail};
+use vmcp_core::{Backend, Body, BoxError, Identity, McpRequest, Media, Rejection, Trail};
 use vmcp_wire::Key;
 
 use self::rate::LineRate;
@@ -91,7 +90,9 @@ where
         let Some(entry) = self.entry.take() else { return Poll::Ready(Ok(response)) };
         let status = response.status();
         let rejection = response.extensions().get::<Rejection>();
-        let is_over = rejection.is_some() || !status.is_success() || !streams(&response);
+        let is_over = rejection.is_some()
+            || !status.is_success()
+            || Media::of(response.headers()) != Media::Events;
         if is_over || entry.method != Method::POST {
             entry.log(status, rejection);
             return Poll::Ready(Ok(response));
@@ -100,11 +101,6 @@ where
         let entry = Some((entry, status));
         Poll::Ready(Ok(response.map(|inner| Body::wrap(LoggedBody { inner, entry }))))
     }
-}
-
-fn streams(response: &Response<Body>) -> bool {
-    let media = response.headers().get(CONTENT_TYPE);
-    media.is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"))
 }
 
 impl Entry {

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use http::header::CONTENT_TYPE;
 use http_body::{Frame, SizeHint};
 use tokio::sync::watch;
-use vmcp_core::{Body, BoxError, EndingFuture, Standing};
+use vmcp_core::{Body, BoxError, EndingFuture, Media, Standing};
 
 /// How much longer the answer to a request may go on: cut off, it would be lost although what was done is done.
 const ANSWER: Duration = Duration::from_secs(600);
@@ -33,7 +32,7 @@ impl StreamScope {
 
     /// Binds the stream of a response to the scope. Other responses are as they were.
     pub(crate) fn bound(&self, response: Response<Body>, is_get: bool) -> Response<Body> {
-        if !is_event_stream(&response) {
+        if Media::of(response.headers()) != Media::Events {
             return response;
         }
         let is_standing = is_get || response.extensions().get::<Standing>().is_some();
@@ -78,14 +77,9 @@ impl http_body::Body for ScopedBody {
     }
 }
 
-fn is_event_stream(response: &Response<Body>) -> bool {
-    const EVENT_STREAM: &[u8] = b"text/event-stream";
-    let media = response.headers().get(CONTENT_TYPE);
-    media.is_some_and(|media| media.as_bytes().starts_with(EVENT_STREAM))
-}
-
 #[cfg(test)]
 mod tests {
+    use http::header::CONTENT_TYPE;
     use http_body_util::BodyExt;
     use http_body_util::channel::Channel;
 

@@ -1,3 +1,4 @@
+use http::header::CONTENT_TYPE;
 use std::convert::Infallible;
 use std::future::ready;
 use std::sync::Mutex;

@@ -5,12 +5,11 @@ mod unanswered;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited};
 use tokio::time::timeout;
-use vmcp_core::{Body, BoxError};
+use vmcp_core::{Body, BoxError, Media};
 use vmcp_wire::{Envelope, Outcome, Refused, find, scan, unquote};
 
 use self::unanswered::Unanswered;
@@ -71,7 +70,7 @@ async fn answer<T>(
 ) -> Result<(Reply, T), BoxError> {
     let response = link.send(request).await?;
     let (parts, body) = response.into_parts();
-    let (message, found) = match media(&parts.headers) {
+    let (message, found) = match Media::of(&parts.headers) {
         Media::Events => streamed(body, id, &read).await?,
         Media::Json => {
             let message = whole(body).await?;
@@ -111,7 +110,7 @@ pub(crate) async fn tell(link: &Link, request: Request<Full<Bytes>>) -> Result<(
 
 /// Reads a response that says nothing to its end, which should be near: the connection can then be used again.
 pub(crate) async fn drain(response: Response<Body>) {
-    if !response.body().is_end_stream() && media(response.headers()) != Media::Events {
+    if !response.body().is_end_stream() && Media::of(response.headers()) != Media::Events {
         let body = Limited::new(response.into_body(), SMALL.0);
         _ = timeout(DRAIN_TIMEOUT, body.collect()).await;
     }
@@ -121,27 +120,6 @@ pub(crate) async fn drain(response: Response<Body>) {
 pub(crate) async fn small(body: Body) -> Result<Bytes, BoxError> {
     let collected = timeout(SMALL.1, Limited::new(body, SMALL.0).collect()).await;
     Ok(collected.map_err(|_| Failure::Ended)??.to_bytes())
-}
-
-/// What a response's body is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Media {
-    Json,
-    Events,
-    Other,
-}
-
-pub(crate) fn media(headers: &HeaderMap) -> Media {
-    let Some(value) = headers.get(CONTENT_TYPE) else { return Media::Other };
-    let value = value.as_bytes();
-    let essence = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    if essence.eq_ignore_ascii_case(b"application/json") {
-        Media::Json
-    } else if essence.eq_ignore_ascii_case(b"text/event-stream") {
-        Media::Events
-    } else {
-        Media::Other
-    }
 }
 
 pub(crate) fn status(code: StatusCode) -> Failure {

@@ -7,11 +7,11 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::Full;
 use tokio::time::timeout;
-use vmcp_core::{Body, BoxError, cause};
+use vmcp_core::{Body, BoxError, Media, cause};
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, scan};
 
-use super::ask::{Media, media, small};
+use super::ask::small;
 use super::events::Events;
 use super::failure::Failure;
 use super::request::listen;
@@ -175,7 +175,7 @@ async fn get(hub: &Hub, link: &Link) -> Option<Probe> {
 async fn probe(link: &Link, request: Request<Full<bytes::Bytes>>) -> Option<Probe> {
     let (parts, body) = link.begin_bare(request).await.ok()?.into_parts();
     let http::response::Parts { status, headers, .. } = parts;
-    let found = match media(&headers) {
+    let found = match Media::of(&headers) {
         Media::Json => match small(body).await {
             Ok(message) if is_answer(&message) => Found::Mcp,
             _ => Found::Other,

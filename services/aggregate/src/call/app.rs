@@ -8,12 +8,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use http::Response;
 use http_body_util::BodyExt;
-use vmcp_core::{Body, Item, ItemKind, Rejection};
+use vmcp_core::{Body, Item, ItemKind, Media, Rejection};
 use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, scan, unquote};
 
 use super::{Call, Target};
 use crate::backend::Link;
-use crate::backend::ask::{Media, media};
 use crate::backend::failure::Failure;
 use crate::catalog::{Route, define_literal};
 use crate::hub::Everything;
@@ -80,7 +79,7 @@ pub(super) async fn rename_contents(
     known: &[u8],
     limit: usize,
 ) -> Result<Response<Body>, Rejection> {
-    if !response.status().is_success() || media(response.headers()) != Media::Json {
+    if !response.status().is_success() || Media::of(response.headers()) != Media::Json {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use tokio::time::sleep;
-use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, NotSent, Rejection, cause};
+use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, Media, NotSent, Rejection, cause};
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, find, scan};
 
 use super::answer::{self, Expected, HeldResults, Shaped};
 use super::{Call, Target};
-use crate::backend::ask::{Media, media, small, status};
+use crate::backend::ask::{small, status};
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::handshake::Live;
@@ -56,10 +56,9 @@ struct Exchange {
     guard: RunningGuard,
 }
 
-#[expect(clippy::large_enum_variant, reason = "it lives for one match; boxing costs more")]
 enum Outcome {
     Answered(Response<Body>),
-    Streams(Streaming),
+    Streams(Box<Streaming>),
     /// The backend has forgotten the session and done nothing: worth one more try with a new one.
     SessionLost,
 }
@@ -129,7 +128,7 @@ impl Exchange {
         response: Response<Body>,
         last: bool,
     ) -> Result<Outcome, BoxError> {
-        let (code, kind) = (response.status(), media(response.headers()));
+        let (code, kind) = (response.status(), Media::of(response.headers()));
         let body = response.into_body();
         if kind != Media::Events {
             // The answer has begun, or there will be none. A call that was cancelled meanwhile is not begun again.
@@ -184,11 +183,11 @@ impl Exchange {
         {
             return ready(answer::whole(StatusCode::OK, message.clone(), &self.expected())?);
         }
-        Ok(Outcome::Streams(Streaming { live, events, first }))
+        Ok(Outcome::Streams(Box::new(Streaming { live, events, first })))
     }
 
     /// Answers with a stream that a task feeds: it goes on when the client's connection breaks.
-    fn stream(self, streaming: Streaming) -> Result<Response<Body>, Rejection> {
+    fn stream(self, streaming: Box<Streaming>) -> Result<Response<Body>, Rejection> {
         let (stream, response) = match answering_stream(&self.session) {
             Ok(opened) => opened,
             Err(refusal) => {
@@ -209,8 +208,8 @@ impl Exchange {
         Ok(response)
     }
 
-    async fn feed(&self, streaming: Streaming, stream: &Arc<Stream>) {
-        let Streaming { live, mut events, mut first } = streaming;
+    async fn feed(&self, streaming: Box<Streaming>, stream: &Arc<Stream>) {
+        let Streaming { live, mut events, mut first } = *streaming;
         let relay = Relay {
             hub: Arc::clone(&self.call.hub),
             session: Arc::clone(&self.session),
@@ -264,7 +263,7 @@ impl Exchange {
         let mut request = asking(request, "", self.call.cause());
         request.extensions_mut().insert(self.guard.hold.clone());
         let response = link.send(request).await?;
-        if media(response.headers()) != Media::Events || !response.status().is_success() {
+        if Media::of(response.headers()) != Media::Events || !response.status().is_success() {
             return Err(Failure::Ended.into());
         }
         Ok(Events::new(response.into_body(), self.call.hub.limits.held_bytes))

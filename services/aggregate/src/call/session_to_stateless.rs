@@ -7,14 +7,14 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
 use tokio::sync::oneshot;
-use vmcp_core::{Body, BoxError, Generation, Rejection};
+use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
 use vmcp_wire::{Envelope, Key, Outcome, Params, Span, Splice, find, members, scan};
 
 use super::answer::{self, Expected, HeldResults, Shaped};
 use super::session_to_session::answering_stream;
 use super::stateless_to_stateless::names;
 use super::{Call, Target};
-use crate::backend::ask::{Media, media, status};
+use crate::backend::ask::status;
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::handshake::meta_members;
@@ -156,7 +156,7 @@ impl Bridge {
         self.call.tell(&self.target, &mut request);
         let (parts, body) = link.send(request).await?.into_parts();
         let expected = self.expected();
-        match media(&parts.headers) {
+        match Media::of(&parts.headers) {
             Media::Json => self.state(answer::json(parts.status, body, &expected).await?),
             Media::Events => {
                 let mut events = Events::new(body, expected.most);

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
 use http_body::Frame;
 use tokio::sync::mpsc;
-use vmcp_core::{Body, BoxError, Generation, NotSent, Rejection};
+use vmcp_core::{Body, BoxError, Generation, Media, NotSent, Rejection};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 
@@ -22,7 +22,7 @@ use super::answer::{self, Expected, HeldResults, Shaped};
 use super::session_to_session::{event_stream, forgotten};
 use super::stateless_to_stateless::{carried, purpose};
 use super::{Call, Cancellation, Target};
-use crate::backend::ask::{Media, media, small, status};
+use crate::backend::ask::{small, status};
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::handshake::{Introduction, Live};
@@ -136,7 +136,7 @@ impl Crossing {
         let Self { live, response, expected, cancellation, hold } = self;
         let (parts, body) = response.into_parts();
         let code = parts.status;
-        if media(&parts.headers) != Media::Events {
+        if Media::of(&parts.headers) != Media::Events {
             // The answer has begun, or there will be none.
             cancellation.disarm();
         }
@@ -146,12 +146,12 @@ impl Crossing {
                 upstream.gone(&live);
                 return Ok(None);
             }
-            if media(&parts.headers) != Media::Json {
+            if Media::of(&parts.headers) != Media::Json {
                 return Err(status(code).into());
             }
             return ready(answer::whole(code, refusal, &expected)?).map(Some);
         }
-        match media(&parts.headers) {
+        match Media::of(&parts.headers) {
             Media::Json => ready(answer::json(code, body, &expected).await?).map(Some),
             Media::Events => {
                 let mut events = Events::new(body, expected.most);

@@ -9,14 +9,14 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
 use http_body::Frame;
-use vmcp_core::{Body, BoxError, Generation, Rejection};
+use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
 use vmcp_wire::{Envelope, Head, Key, Outcome, Splice, Text, head, members, scan, sse, unquote};
 
 use super::answer::{self, Continuation, Expected, HeldResults, Shaped};
 use super::session_to_session::event_stream;
 use super::{Call, Target};
 use crate::backend::Link;
-use crate::backend::ask::{Media, media, status};
+use crate::backend::ask::status;
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::observe::kind_of_change;
@@ -40,7 +40,7 @@ pub(crate) async fn call(
     add_headers(&target.headers, request.headers_mut(), call.message.param(Key::Arguments));
     call.tell(&target, &mut request);
     let response = link.begin(request).await?;
-    let (code, kind) = (response.status(), media(response.headers()));
+    let (code, kind) = (response.status(), Media::of(response.headers()));
     let body = response.into_body();
     let expected = Expected {
         id: call.id(),

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::{BoxError, Caller};
+use vmcp_core::{BoxError, Caller, Media};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, scan};
 
 use super::Listener;
-use crate::backend::ask::{Media, media, tell};
+use crate::backend::ask::tell;
 use crate::backend::check::has_forgotten;
 use crate::backend::events::Events;
 use crate::backend::handshake::{self, Introduction, Live};
@@ -163,7 +163,7 @@ async fn read<F: Future<Output = ()>>(
         404 | 405 => return Ok(Said::Never),
         _ => {}
     }
-    if media(response.headers()) != Media::Events {
+    if Media::of(response.headers()) != Media::Events {
         return Ok(Said::Something);
     }
     reading.pause = PAUSE.0;
@@ -286,7 +286,7 @@ async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: 
         hold.forever();
         request.extensions_mut().insert(hold);
         if let Ok(response) = link.send(request).await
-            && media(response.headers()) == Media::Events
+            && Media::of(response.headers()) == Media::Events
         {
             let mut events = Events::new(response.into_body(), LARGEST_EVENT);
             while let Some(Ok(event)) = events.next().await {

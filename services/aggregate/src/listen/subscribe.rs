@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use http::Response;
-use vmcp_core::{Body, Rejection};
+use vmcp_core::{Body, Media, Rejection};
 use vmcp_wire::{Envelope, Outcome, scan};
 
 use super::follow;
 use crate::backend::Speaks;
-use crate::backend::ask::{Media, media, small};
+use crate::backend::ask::small;
 use crate::call::{Call, Target, result};
 use crate::session::Session;
 
@@ -55,7 +55,7 @@ pub(crate) async fn subscribe(
 /// The response, and whether the backend has accepted the request.
 async fn accepted(response: Response<Body>) -> Result<(Response<Body>, bool), Rejection> {
     // The answer that ends a stream is the client's to read.
-    if media(response.headers()) != Media::Json {
+    if Media::of(response.headers()) != Media::Json {
         return Ok((response, true));
     }
     let (parts, body) = response.into_parts();

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::{Generation, Rejection, cause, code};
+use vmcp_core::{Generation, Media, Rejection, cause, code};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
 use super::follow::{LARGEST_EVENT, PAUSE, listening};
 use super::{Listener, MOST_RESOURCES};
 use crate::backend::Link;
-use crate::backend::ask::{Media, ask, media};
+use crate::backend::ask::ask;
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::handshake::{self, Introduction};
@@ -139,7 +139,7 @@ impl Follower {
         hold.forever();
         request.extensions_mut().insert(hold);
         let response = self.link.send(request).await.ok()?;
-        let events = media(response.headers()) == Media::Events;
+        let events = Media::of(response.headers()) == Media::Events;
         events.then(|| Events::new(response.into_body(), LARGEST_EVENT))
     }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
-use vmcp_core::{Body, BoxError, Generation, NotSent, Rejection};
+use vmcp_core::{Body, BoxError, Generation, Media, NotSent, Rejection};
 use vmcp_decode::name;
 use vmcp_wire::{Envelope, Key, Outcome, Splice, Text, scan};
 
 use super::{TaskId, translated, visible_tool};
 use crate::backend::Link;
-use crate::backend::ask::{Media, media, status};
+use crate::backend::ask::status;
 use crate::backend::events::Events;
 use crate::backend::failure::{Failure, rejection_of};
 use crate::backend::handshake::{self, Introduction};
@@ -118,7 +118,7 @@ pub(crate) fn about(
 /// The answer, which is held as a whole if it is a result.
 async fn whole(response: Response<Body>, expected: &Expected) -> Result<Shaped, BoxError> {
     let (parts, body) = response.into_parts();
-    match media(&parts.headers) {
+    match Media::of(&parts.headers) {
         Media::Json => answer::json(parts.status, body, expected).await,
         Media::Events => {
             let mut events = Events::new(body, expected.most);

@@ -8,7 +8,7 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 use vmcp_aggregate::settings::{Limits, Settings};
 use vmcp_aggregate::{Gateway, Seal};
-use vmcp_core::STATELESS;
+use vmcp_core::{Media, STATELESS};
 use vmcp_decode::DecodeLayer;
 use vmcp_wire::sse::Reader;
 
@@ -99,7 +99,8 @@ impl Session {
         let request = request.map_err(|error| fault(error.to_string()))?;
         let service = DecodeLayer::new().layer(self.gateway.clone());
         let response = service.oneshot(request).await.unwrap_or_else(|never| match never {});
-        let (status, is_stream) = (response.status(), is_stream(response.headers()));
+        let status = response.status();
+        let is_stream = Media::of(response.headers()) == Media::Events;
         let body =
             response.into_body().collect().await.map_err(|error| fault(error.to_string()))?;
         let message = last_message(body.to_bytes(), is_stream);
@@ -111,11 +112,6 @@ impl Session {
     pub(crate) async fn close(self) {
         self.gateway.close().await;
     }
-}
-
-fn is_stream(headers: &http::HeaderMap) -> bool {
-    let media = headers.get(http::header::CONTENT_TYPE);
-    media.is_some_and(|media| media.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// The message that answers: the body, or the last event with an id of a request.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::HeaderValue;
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use tokio::time::sleep;
 use tower::ServiceExt;
-use vmcp_core::{Body, BoxError, Rejection};
+use vmcp_core::{Body, BoxError, Media, Rejection};
 use vmcp_wire::sse::Reader;
 use vmcp_wire::{Envelope, Span, Splice, scan};
 
@@ -53,7 +53,7 @@ pub(super) async fn answer<S: Inner>(
         Ok(Envelope::Request { id, .. }) => Some(id.slice(asked)),
         Ok(Envelope::Notification { .. } | Envelope::Answer { .. }) | Err(_) => None,
     };
-    if is(&response, "text/event-stream") {
+    if Media::of(response.headers()) == Media::Events {
         let mut read = Read::default();
         drain(response.into_body(), seat, id.as_deref(), &mut read).await;
         for _ in 0..MOST_RESUMPTIONS {
@@ -64,7 +64,7 @@ pub(super) async fn answer<S: Inner>(
             let last = read.last.take();
             let Some(request) = client.own(Method::GET, last) else { break };
             let Ok(response) = inner.clone().oneshot(request).await;
-            if !is(&response, "text/event-stream") {
+            if Media::of(response.headers()) != Media::Events {
                 break;
             }
             drain(response.into_body(), seat, id.as_deref(), &mut read).await;
@@ -95,21 +95,16 @@ pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) 
             // The session is over. The client cannot begin anew on this stream: its end says so.
             return client.close();
         }
-        if is(&response, "text/event-stream") {
+        if Media::of(response.headers()) == Media::Events {
             drain(response.into_body(), seat, None, &mut read).await;
         }
         sleep(PAUSE).await;
     }
 }
 
-fn is(response: &Response<Body>, media: &str) -> bool {
-    let value = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    value.is_some_and(|value| value.starts_with(media))
-}
-
 /// The message of a response that is no stream.
 async fn whole(response: Response<Body>) -> Option<Bytes> {
-    if !is(&response, "application/json") {
+    if Media::of(response.headers()) != Media::Json {
         return None;
     }
     Some(Limited::new(response.into_body(), LARGEST).collect().await.ok()?.to_bytes())

@@ -1,5 +1,6 @@
 use std::convert::Infallible;
 
+use http::header::CONTENT_TYPE;
 use http_body_util::BodyExt;
 use tower::{ServiceExt, service_fn};
 use vmcp_core::Generation;

@@ -10,14 +10,13 @@ use http_body_util::Full;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use url::Url;
-use vmcp_core::BoxError;
+use vmcp_core::{BoxError, Media};
 use vmcp_timeout::Hold;
 use vmcp_wire::sse::Event;
 
 use super::desk::Desk;
 use super::outbox::Outbox;
 use super::{Channel, LARGEST_EVENT};
-use crate::backend::ask::{Media, media};
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::settings::BackendService;
@@ -50,7 +49,7 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
     if !response.status().is_success() {
         return Err(Failure::Status(response.status()).into());
     }
-    if media(response.headers()) != Media::Events {
+    if Media::of(response.headers()) != Media::Events {
         return Err(Failure::ContentType.into());
     }
     let mut events = Events::new(response.into_body(), LARGEST_EVENT);

@@ -3,12 +3,11 @@ use std::sync::Mutex;
 use http_body_util::channel::{Channel as Pipe, Sender};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
-use vmcp_core::{Backend, cause};
+use vmcp_core::{Backend, Media, cause};
 use vmcp_timeout::Elapsed;
 
 use super::*;
 use crate::backend::Link;
-use crate::backend::ask::{Media, media};
 use crate::backend::request::asking;
 use crate::settings::{Advice, Around, BackendSettings, Sharing, Transport};
 
@@ -323,7 +322,7 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
             async move {
                 let method = request.extensions().get::<Operation>().map(Operation::method);
                 let response = service.oneshot(request).await?;
-                saw.send((method, media(response.headers()))).unwrap();
+                saw.send((method, Media::of(response.headers()))).unwrap();
                 Ok::<_, BoxError>(response)
             }
         }))

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use http::Response;
 use tokio::time::{sleep, timeout};
 use vmcp_breaker::health::Probe;
-use vmcp_core::{Body, BoxError, Caller, Generation};
+use vmcp_core::{Body, BoxError, Caller, Generation, Media};
 use vmcp_wire::{Envelope, find, scan};
 
 use super::{PAUSE, Round};
-use crate::backend::ask::{Media, media, tell};
+use crate::backend::ask::tell;
 use crate::backend::events::Events;
 use crate::backend::fetch::{self, Budget, Speaker};
 use crate::backend::handshake::{self, Live};
@@ -140,7 +140,7 @@ pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(
             signal.next_poll().await;
             continue;
         };
-        if !response.status().is_success() || media(response.headers()) != Media::Events {
+        if !response.status().is_success() || Media::of(response.headers()) != Media::Events {
             signal.next_poll().await;
             continue;
         }
@@ -199,7 +199,7 @@ pub(super) async fn follow_listen(
     hold.forever();
     request.extensions_mut().insert(hold);
     let opened = head_of(&of, pin!(link.send(request))).await?;
-    let streams = |response: &Response<Body>| media(response.headers()) == Media::Events;
+    let streams = |response: &Response<Body>| Media::of(response.headers()) == Media::Events;
     let Some(response) = opened.ok().filter(streams) else {
         // It may be gone altogether.
         of.fetch_all().await?;
