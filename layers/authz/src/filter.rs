@@ -149,7 +149,7 @@ impl Sight<'_> {
         if tool {
             self.learned.learn(&name, hints);
         }
-        self.admission.visible(&Item { kind, name: &name, hints })
+        self.admission.visible(&Item { kind, name: &name, hints, backend: None })
     }
 }
 

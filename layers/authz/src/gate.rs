@@ -95,7 +95,7 @@ struct Gate<'a> {
 impl<'a> Gate<'a> {
     fn tool(&self, learned: &Learned) -> Result<(), Refused> {
         let (name, arguments) = (self.text(Key::Name)?, self.arguments()?);
-        let item = |hints| Item { kind: ItemKind::Tool, name: &name, hints };
+        let item = |hints| Item { kind: ItemKind::Tool, name: &name, hints, backend: None };
         if let Some(hints) = learned.of(&name) {
             return self.verdict(&item(hints), self.admission.admit(&item(hints), arguments));
         }
@@ -108,7 +108,7 @@ impl<'a> Gate<'a> {
     }
 
     fn item(&self, kind: ItemKind, name: &str, arguments: Option<&[u8]>) -> Result<(), Refused> {
-        let item = Item { kind, name, hints: Hints::default() };
+        let item = Item { kind, name, hints: Hints::default(), backend: None };
         self.verdict(&item, self.admission.admit(&item, arguments))
     }
 

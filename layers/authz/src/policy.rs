@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn what_a_closure_hides_it_also_denies() {
         let admission = admission(json!({}), 1);
-        let item = |name| Item { kind: ItemKind::Tool, name, hints: Hints::default() };
+        let item =
+            |name| Item { kind: ItemKind::Tool, name, hints: Hints::default(), backend: None };
         assert_eq!(admission.admit(&item("open"), None), Verdict::Denied);
         assert_eq!(admission.admit(&item("lost"), None), Verdict::Hidden);
     }

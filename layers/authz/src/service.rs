@@ -282,6 +282,10 @@ impl Admit for Nothing {
     fn view(&self) -> ViewKey {
         ViewKey([0; 16])
     }
+
+    fn reads_backend(&self) -> bool {
+        false
+    }
 }
 
 impl<S: Clone, P> Clone for Authorize<S, P> {

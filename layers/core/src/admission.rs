@@ -36,6 +36,12 @@ pub trait Admit: Send + Sync {
     /// What [`visible`](Admit::visible) depends on: two with the same key see the same, under the same
     /// policies and the same claims of those that the policies read.
     fn view(&self) -> ViewKey;
+
+    /// Whether a decision may depend on [`Item::backend`]. With `false` it can be left out, which saves the search for
+    /// the backend of what may not be used anyway.
+    fn reads_backend(&self) -> bool {
+        true
+    }
 }
 
 /// What identifies a view: a digest over the policies' epoch and the claims that they read.
@@ -51,6 +57,18 @@ pub struct Item<'a> {
     pub name: &'a str,
     /// What its server says it does.
     pub hints: Hints,
+    /// The backend that answers for it. `None` where none does, where none is known, and where
+    /// [`Admission::reads_backend`] says that it doesn't matter.
+    pub backend: Option<ItemBackend<'a>>,
+}
+
+/// The backend of an item, out of several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ItemBackend<'a> {
+    /// Its name in the configuration.
+    pub name: &'a str,
+    /// The generation in which the backend is spoken to when the item is used.
+    pub generation: Generation,
 }
 
 /// What kind of thing it is.
@@ -124,6 +142,12 @@ impl Admission {
     #[must_use]
     pub fn view(&self) -> ViewKey {
         self.0.view()
+    }
+
+    /// Whether a decision may depend on [`Item::backend`].
+    #[must_use]
+    pub fn reads_backend(&self) -> bool {
+        self.0.reads_backend()
     }
 }
 

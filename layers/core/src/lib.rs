@@ -30,7 +30,7 @@ mod trail;
 mod upstream;
 
 pub use self::{
-    admission::{Admission, Admit, Filtered, Hints, Item, ItemKind, Verdict, ViewKey},
+    admission::{Admission, Admit, Filtered, Hints, Item, ItemBackend, ItemKind, Verdict, ViewKey},
     backend::Backend,
     body::{Body, BodyError, read},
     cache::Cache,

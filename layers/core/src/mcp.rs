@@ -49,6 +49,17 @@ pub enum Generation {
     Stateless,
 }
 
+impl Generation {
+    /// Returns the newest revision of the generation, which names it in policies.
+    #[must_use]
+    pub fn revision(self) -> &'static str {
+        match self {
+            Self::Stateful => LATEST_STATEFUL,
+            Self::Stateless => STATELESS,
+        }
+    }
+}
+
 /// One decoded message. `vmcp-decode` puts it into the request's extensions.
 ///
 /// The bytes are kept as they came; the envelope holds ranges into them. Cloning costs a reference

@@ -194,11 +194,25 @@ impl Call {
         if now == generation { Err(error) } else { Box::pin(self.exchange(target, now)).await }
     }
 
+    /// Refuses a call that policies decided for the other generation of its backend, and has its offer fetched again.
+    pub(crate) fn outdated(&self, link: &Link) -> Rejection {
+        match &link.own {
+            Some(owns) => owns.changed(self.caller.identity()),
+            None => link.renew.notify_waiters(),
+        }
+        let problem =
+            "speaks another generation of MCP than when it said what it offers: try again";
+        Rejection::backend_unavailable(link.name(), problem)
+    }
+
     async fn exchange(
         self: Arc<Self>,
         target: Arc<Target>,
         backend: Generation,
     ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
+        if target.decided.is_some_and(|decided| decided != backend) {
+            return Ok(Err(self.outdated(&target.link)));
+        }
         match (self.session.clone(), backend) {
             (Some(session), Generation::Stateful) => {
                 session_to_session::call(self, session, target).await

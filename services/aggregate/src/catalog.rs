@@ -55,6 +55,8 @@ pub(crate) struct Catalog<L> {
     pub(crate) instructions: Option<String>,
     /// Those of both generations.
     pub(crate) conflicts: Arc<[Conflict]>,
+    /// The backends that speak one generation only, by name.
+    only: Arc<HashMap<Box<str>, Generation>>,
 }
 
 /// The catalogs of both generations: one and the same where no backend offers them something else.
@@ -101,6 +103,34 @@ impl<L: Clone> Catalog<L> {
             Some(owner) => owner.clone(),
             None => self.templates.find(uri).cloned(),
         }
+    }
+
+    /// The same as [`resource`](Self::resource) in a time that does not tell whether there is one.
+    pub(crate) fn resource_evenly(&self, uri: &str) -> Option<L> {
+        let by_template = self.templates.find_evenly(uri);
+        match (self.interfaces.get(uri), self.resources.get(uri)) {
+            (Some(interface), _) => Some(interface.link.clone()),
+            (None, Some(owner)) => owner.clone(),
+            (None, None) => by_template.cloned(),
+        }
+    }
+
+    /// The backend of a listed item.
+    pub(crate) fn owner(&self, kind: Kind, name: &str) -> Option<&L> {
+        match kind {
+            Kind::Tools => self.tools.get(name).map(|route| &route.link),
+            Kind::Prompts => self.prompts.get(name).map(|route| &route.link),
+            Kind::Resources => match self.interfaces.get(name) {
+                Some(interface) => Some(&interface.link),
+                None => self.resources.get(name)?.as_ref(),
+            },
+            Kind::Templates => self.templates.owner(name),
+        }
+    }
+
+    /// The generation in which a backend is spoken to for a client of this one.
+    pub(crate) fn spoken(&self, backend: &str, client: Generation) -> Generation {
+        self.only.get(backend).copied().unwrap_or(client)
     }
 
     /// The backend's own URI of a user interface that clients know by another one.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use vmcp_core::{Admission, Generation, Hints, Identity, Item, ItemKind, Verdict};
+use vmcp_core::{Admission, Generation, Hints, Identity, Item, ItemBackend, ItemKind, Verdict};
 use vmcp_wire::{Envelope, Key, scan};
 
+use crate::backend::Link;
 use crate::catalog::{ByGeneration, Kind};
 use crate::hub::Hub;
 
@@ -40,19 +41,27 @@ impl Hub {
         self.tell(&ByGeneration::both(Kind::ALL.to_vec()));
     }
 
-    /// Whether a caller may hear of tasks of a tool, by the name that clients know it by.
-    pub(crate) fn may_follow(&self, caller: &Identity, tool: &str) -> bool {
+    /// Whether a caller may hear of tasks of a backend's tool, by the name that clients know it by.
+    pub(crate) fn may_follow(&self, caller: &Identity, link: &Link, tool: &str) -> bool {
         let asked = self.hearing.0.load();
         let Some(admission) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
         };
         let snapshot = self.snapshot();
-        let hints = snapshot.look().of(Generation::Stateless).hints(Kind::Tools, tool);
-        admission.visible(&Item { kind: ItemKind::Tool, name: tool, hints })
+        let generation = Generation::Stateless;
+        let hints = snapshot.look().of(generation).hints(Kind::Tools, tool);
+        let backend = Some(ItemBackend { name: link.name(), generation });
+        admission.visible(&Item { kind: ItemKind::Tool, name: tool, hints, backend })
     }
 
-    /// Whether a caller may hear of an update (`notifications/resources/updated`).
-    pub(crate) fn may_hear(&self, caller: &Identity, update: &Bytes) -> bool {
+    /// Whether a caller may hear of an update (`notifications/resources/updated`) that a backend told in this generation.
+    pub(crate) fn may_hear(
+        &self,
+        caller: &Identity,
+        link: &Link,
+        generation: Generation,
+        update: &Bytes,
+    ) -> bool {
         let asked = self.hearing.0.load();
         let Some(admission) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
@@ -60,7 +69,8 @@ impl Hub {
         let Ok(Envelope::Notification { params, .. }) = scan(update) else { return false };
         let Some(uri) = params.text(update, Key::Uri) else { return false };
         let (kind, name) = (ItemKind::Resource, uri.read(update));
-        let item = Item { kind, name: &name, hints: Hints::default() };
+        let backend = Some(ItemBackend { name: link.name(), generation });
+        let item = Item { kind, name: &name, hints: Hints::default(), backend };
         admission.admit(&item, None) == Verdict::Permitted
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use vmcp_core::{Caller, Generation, Identity};
+use vmcp_core::{Caller, Generation, Identity, ItemBackend};
 use vmcp_session::Sessions;
 
 use crate::backend::Link;
@@ -188,12 +188,30 @@ impl Snapshot {
             .zip(&offers)
             .filter_map(|(link, offer)| {
                 let offers = if link.shared() { &**offer } else { &own.next()?.as_ref()?.offers };
+                let only = offers.only_generation();
                 let offers = offers.known(&none)?;
-                Some(Part { name: link.name(), link: Arc::clone(link), offers })
+                Some(Part { name: link.name(), link: Arc::clone(link), offers, only })
             })
             .collect();
         let backends: Vec<_> = self.links.iter().map(|link| link.name()).collect();
         combine(&parts, &backends, &self.rules)
+    }
+}
+
+impl Everything {
+    /// What policies are told of the backend `link`, for a client of this generation.
+    pub(crate) fn item_backend<'a>(&self, link: &'a Link, client: Generation) -> ItemBackend<'a> {
+        ItemBackend { name: link.name(), generation: self.spoken(link.name(), client) }
+    }
+
+    /// What policies are told of the backend of a listed item.
+    pub(crate) fn backend_of(
+        &self,
+        kind: Kind,
+        name: &str,
+        client: Generation,
+    ) -> Option<ItemBackend<'_>> {
+        self.owner(kind, name).map(|link| self.item_backend(link, client))
     }
 }
 

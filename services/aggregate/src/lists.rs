@@ -55,7 +55,7 @@ pub(crate) async fn list(call: &Call, kind: Kind) -> Result<Response<Body>, Reje
     let page = match &call.admission {
         None => whole.page(kind, cursor.as_deref()),
         Some(admission) => {
-            let view = call.hub.views.of(&catalog, kind, admission).await;
+            let view = call.hub.views.of(&catalog, kind, admission, call.generation()).await;
             view.ok_or_else(Rejection::internal)?.page(whole, kind, cursor.as_deref())
         }
     };

@@ -92,7 +92,12 @@ impl Relay {
         }
         match method {
             "notifications/resources/updated"
-                if !self.hub.may_hear(self.session.caller().identity(), &message) =>
+                if !self.hub.may_hear(
+                    self.session.caller().identity(),
+                    &self.upstream.link,
+                    Generation::Stateful,
+                    &message,
+                ) =>
             {
                 return;
             }

@@ -6,12 +6,12 @@ mod health;
 use std::sync::Arc;
 
 pub use self::health::{CheckError, Checked};
-use vmcp_core::{Generation, Hints, LATEST_STATEFUL, STATELESS};
+use vmcp_core::{Generation, Hints, ItemBackend, LATEST_STATEFUL, STATELESS};
 
 use crate::backend::own::Owns;
 use crate::backend::{Link, Speaks, Status};
 use crate::catalog::{Conflict, Hides};
-use crate::hub::{Hub, Snapshot};
+use crate::hub::{Combined, Hub, Snapshot};
 use crate::settings::{Sharing, Transport};
 
 /// A snapshot of everything that is worth showing.
@@ -35,6 +35,8 @@ pub struct Report {
     pub parked_calls: usize,
     /// Notifications that were dropped since the process began, because their clients did not read.
     pub dropped_messages: u64,
+    /// The catalogs that the entries are of.
+    catalogs: Arc<Combined>,
 }
 
 /// What is kept in memory for a while, besides what [`Counts`] has.
@@ -130,6 +132,20 @@ impl Report {
         } else {
             self.backends.is_empty() || offered.any(|it| it)
         }
+    }
+
+    /// Returns the backend that answers clients of one generation for a URI, listed or of a template.
+    #[must_use]
+    pub fn resource_backend(&self, uri: &str, client: Generation) -> Option<String> {
+        let link = self.catalogs.of(client).resource(uri)?;
+        Some(link.name().to_owned())
+    }
+
+    /// Returns what policies are told of a backend of this name, for a client of one generation.
+    #[must_use]
+    pub fn item_backend<'a>(&self, backend: &'a str, client: Generation) -> ItemBackend<'a> {
+        let generation = self.catalogs.of(client).spoken(backend, client);
+        ItemBackend { name: backend, generation }
     }
 
     /// Counts the entries of one kind that clients of one generation see.
@@ -239,6 +255,7 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
         sessions,
         parked_calls,
         dropped_messages,
+        catalogs,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::task::spawn_blocking;
-use vmcp_core::{Admission, Flights, Item, ViewKey};
+use vmcp_core::{Admission, Flights, Generation, Item, ViewKey};
 
 use crate::catalog::{Kind, List, Page, Selection, SerialRef};
 use crate::hub::Everything;
@@ -30,7 +30,8 @@ pub(crate) struct Views {
 #[derive(Clone, Debug)]
 pub(crate) struct View(Arc<Option<List>>);
 
-type Key = (SerialRef, Kind, ViewKey);
+/// With the generation of the client, where policies read that of backends.
+type Key = (SerialRef, Kind, ViewKey, Option<Generation>);
 type Content = (SerialRef, Kind, Selection);
 
 impl Views {
@@ -44,8 +45,10 @@ impl Views {
         catalog: &Arc<Everything>,
         kind: Kind,
         admission: &Admission,
+        client: Generation,
     ) -> Option<View> {
-        let key = (catalog.serial.refer(), kind, admission.view());
+        let read = admission.reads_backend().then_some(client);
+        let key = (catalog.serial.refer(), kind, admission.view(), read);
         if let Some(known) = lock(&self.kept).get(&key) {
             return Some(View(known));
         }
@@ -62,11 +65,12 @@ impl Views {
     }
 
     fn make(&self, key: Key, catalog: &Everything, admission: &Admission) -> View {
-        let (serial, kind, _) = &key;
+        let (serial, kind, _, read) = &key;
         let list = catalog.list(*kind);
         let selection = list.select(|name| {
             let hints = catalog.hints(*kind, name);
-            admission.visible(&Item { kind: kind.of_item(), name, hints })
+            let backend = read.and_then(|client| catalog.backend_of(*kind, name, client));
+            admission.visible(&Item { kind: kind.of_item(), name, hints, backend })
         });
         let content = (serial.clone(), *kind, selection);
         let known = lock(&self.kept).content(&content);

@@ -18,6 +18,8 @@ mod fake;
 mod flight;
 #[path = "gateway/health.rs"]
 mod health;
+#[path = "gateway/item_backends.rs"]
+mod item_backends;
 #[path = "gateway/long.rs"]
 mod long;
 #[path = "gateway/own.rs"]

@@ -78,7 +78,7 @@ fn show(admission: &Admission, names: &[String]) -> usize {
 
 fn item(name: &str) -> Item<'_> {
     let hints = Hints { read_only: Some(true), ..Hints::default() };
-    Item { kind: ItemKind::Tool, name, hints }
+    Item { kind: ItemKind::Tool, name, hints, backend: None }
 }
 
 fn admission(cedar: &Arc<Cedar>, user: usize, token: usize) -> Admission {

@@ -52,6 +52,8 @@ pub struct Cedar {
     pub(crate) claims: Vec<String>,
     /// The arguments among that.
     pub(crate) wanted: Wanted,
+    /// Whether any of them reads the backend of an item, or its generation.
+    reads_backend: bool,
     /// The scopes that any of them asks for.
     asked: BTreeSet<Box<str>>,
     pub(crate) authorizer: Authorizer,
@@ -117,6 +119,7 @@ impl Cedar {
         Ok(Self {
             claims: claims.map(str::to_owned).collect(),
             wanted: Wanted::of(&reads),
+            reads_backend: reads.backend(),
             asked: scopes.cloned().collect(),
             places: places.map(|(place, rule)| (rule.policy.id().clone(), place)).collect(),
             model,
@@ -219,7 +222,10 @@ impl Caller {
     }
 
     fn key(&self, item: &Item<'_>) -> ViewKey {
-        ViewKey::of(&(self.view.key, item.kind, item.name, item.hints))
+        match item.backend.filter(|_| self.cedar.reads_backend) {
+            Some(of) => ViewKey::of(&(self.view.key, item.kind, item.name, item.hints, of)),
+            None => ViewKey::of(&(self.view.key, item.kind, item.name, item.hints)),
+        }
     }
 
     /// What is decided whatever the arguments are: once for all who look alike.
@@ -274,6 +280,10 @@ impl Admit for Caller {
 
     fn view(&self) -> ViewKey {
         self.view.key
+    }
+
+    fn reads_backend(&self) -> bool {
+        self.cedar.reads_backend
     }
 }
 

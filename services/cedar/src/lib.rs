@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod arguments;
+mod backends;
 mod cedar;
 mod explain;
 mod fault;
@@ -16,6 +17,7 @@ mod value;
 mod view;
 
 pub use self::{
+    backends::NamedBackend,
     cedar::Cedar,
     explain::{Deciding, Explanation},
     fault::{Fault, PolicyFaults},

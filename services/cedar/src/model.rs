@@ -22,6 +22,10 @@ pub(crate) const GROUP: &str = "Group";
 /// The type of the server, which everything that it offers is in.
 pub(crate) const SERVER: &str = "MCP";
 
+/// The attributes of an item that say which backend answers for it, and in which generation that is spoken to.
+pub(crate) const BACKEND: &str = "backend";
+pub(crate) const GENERATION: &str = "generation";
+
 pub(crate) type Attributes = HashMap<String, RestrictedExpression>;
 
 /// What can be used, with the action that uses it.
@@ -176,6 +180,8 @@ impl Model {
             ("operation", text(operation)),
             ("feature", text(name)),
             ("uri", text(item.name).filter(|_| feature == Feature::Resource)),
+            (BACKEND, item.backend.and_then(|of| text(of.name))),
+            (GENERATION, item.backend.and_then(|of| text(of.generation.revision()))),
             ("readOnlyHint", hint(hints.read_only)),
             ("destructiveHint", hint(hints.destructive)),
             ("idempotentHint", hint(hints.idempotent)),

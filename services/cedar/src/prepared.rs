@@ -77,7 +77,8 @@ impl Prepared {
 
     fn candidates(&self, cedar: &Cedar, feature: Feature) -> Candidates {
         let mut candidates = Candidates::default();
-        let nothing = Item { kind: feature.kind(), name: "", hints: Hints::default() };
+        let nothing =
+            Item { kind: feature.kind(), name: "", hints: Hints::default(), backend: None };
         let nothing = self.request(cedar, &nothing, &Arguments::default());
         for (place, rule) in cedar.rules.iter().enumerate() {
             if !rule.concerns(&self.principal, feature, &cedar.model, &self.entities) {

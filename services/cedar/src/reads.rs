@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use cedar_policy::{Policy, PrincipalConstraint};
 use serde_json::{Value, json};
 
-use crate::model::{CLIENT, ITEMS};
+use crate::model::{BACKEND, CLIENT, GENERATION, ITEMS};
 
 /// What some policies look at.
 #[derive(Clone, Debug, Default)]
@@ -92,6 +92,11 @@ impl Reads {
     /// Whether an entity could be asked for an argument.
     pub(crate) fn arguments_in_entities(&self) -> bool {
         self.of_others.iter().any(|name| name.starts_with("arg_"))
+    }
+
+    /// Whether the backend of an item, or its generation, could matter.
+    pub(crate) fn backend(&self) -> bool {
+        [BACKEND, GENERATION].iter().any(|name| self.attribute(name))
     }
 
     /// Whether the arguments of a call could matter.

@@ -15,15 +15,17 @@ use vmcp_core::ItemKind;
 
 use crate::cedar::Cedar;
 use crate::fault::Fault;
-use crate::model::{CLIENT, Feature, GROUP, ITEMS, SERVER};
+use crate::model::{BACKEND, CLIENT, Feature, GENERATION, GROUP, ITEMS, SERVER};
 use crate::rules;
 
 /// What policies may ask of a variable, besides claims and arguments.
-const RESOURCE: [&str; 8] = [
+const RESOURCE: [&str; 10] = [
     "name",
     "operation",
     "feature",
     "uri",
+    BACKEND,
+    GENERATION,
     "readOnlyHint",
     "destructiveHint",
     "idempotentHint",
@@ -149,6 +151,7 @@ impl Cedar {
             Err(error) => tracing::debug!(%error, "policies are not validated"),
         }
         faults.extend(self.unknown_attributes());
+        faults.extend(self.unknown_generations());
         faults.sort_by_key(|fault| match fault {
             Fault::Policy { index, line, .. } => (*index, line.unwrap_or_default()),
             Fault::NoPolicies | Fault::Entities { .. } => (0, 0),
@@ -258,7 +261,7 @@ fn fault<'a>(id: &PolicyId, error: DetailedError, text: &impl Fn(usize) -> &'a s
 }
 
 /// The text that a policy is of: `policy3` or `policy3.1`.
-fn index(id: &PolicyId) -> usize {
+pub(crate) fn index(id: &PolicyId) -> usize {
     let name: &str = id.as_ref();
     let place = name.trim_start_matches("policy");
     place.split('.').next().and_then(|place| place.parse().ok()).unwrap_or_default()
@@ -290,6 +293,8 @@ mod tests {
             r#"permit(principal, action, resource) when { principal has claim_email && principal.claim_email == "a" };"#,
             r"forbid(principal, action, resource) when { context has arg_n && context.arg_n > 5 && resource.arg_n > 5 };",
             r#"permit(principal, action, resource) when { resource has owner && resource.owner == "me" };"#,
+            r#"forbid(principal, action, resource) unless { resource.backend == "a" };"#,
+            r#"permit(principal, action, resource) when { resource has generation && resource.generation == "2026-07-28" };"#,
             r#"permit(principal, action, resource) when { action.operation == "call_tool" && resource.name == "x" };"#,
         ] {
             assert_eq!(faults(policy), [""; 0], "{policy}");

@@ -20,7 +20,8 @@ fn nothing_of_a_token_or_a_call_is_logged() {
         let claims = json!({"odd": 0.000_001, "email": "canary"}).as_object().cloned().unwrap();
         let who = Identity::builder("i", "canary").claims(claims).build();
         let Admitting::Ready(admission) = cedar.admission(&who, 1) else { panic!("not at once") };
-        let item = Item { kind: ItemKind::Tool, name: "canary", hints: Hints::default() };
+        let item =
+            Item { kind: ItemKind::Tool, name: "canary", hints: Hints::default(), backend: None };
         for arguments in [r#"{"ip":"canary"}"#, "{}", r#"{"ip":1,"IP":"canary"}"#] {
             let verdict = admission.admit(&item, Some(arguments.as_bytes()));
             assert_eq!(verdict, Verdict::Denied);

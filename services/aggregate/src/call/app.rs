@@ -36,7 +36,8 @@ pub(super) fn tool<'a>(
         .iter()
         .filter_map(|name| Some((&**name, all.tools.get(name)?)))
         .filter(|(name, route)| {
-            let item = Item { kind: ItemKind::Tool, name, hints: route.hints.get() };
+            let (kind, hints) = (ItemKind::Tool, route.hints.get());
+            let item = Item { kind, name, hints, backend: call.item_backend(all, &route.link) };
             admission.is_none_or(|admission| admission.visible(&item))
         })
         .collect();

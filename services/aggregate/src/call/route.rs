@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_core::{BoxError, Generation, Hints, Item, ItemKind, Rejection, Verdict};
+use vmcp_core::{
+    Admission, BoxError, Generation, Hints, Item, ItemBackend, ItemKind, Rejection, Verdict,
+};
 use vmcp_wire::{Key, Span, Splice, find, unquote};
 
 use super::{Call, app};
@@ -28,6 +30,8 @@ pub(crate) struct Target {
     hints: Told,
     /// The URI of a user interface as the client knows it, as a JSON string literal, where the backend has another one.
     pub(crate) alias: Option<Bytes>,
+    /// The generation of the backend that policies decided by, if they read it.
+    pub(crate) decided: Option<Generation>,
 }
 
 impl Target {
@@ -111,8 +115,9 @@ impl Target {
             found => found,
         };
         let Some((known, route)) = found else { return Err(missing(call, kind, &name)) };
+        let backend = call.item_backend(all, &route.link);
         if call.admission.is_some() {
-            let item = Item { kind, name: known, hints: route.hints.get() };
+            let item = Item { kind, name: known, hints: route.hints.get(), backend };
             admitted(call, &item, message.param(Key::Arguments))?;
         }
         if call.session.is_none() {
@@ -122,7 +127,7 @@ impl Target {
         if route.interface {
             app::note_opened(call, &route.link);
         }
-        Ok(Self::renamed(call, method, text.span, route))
+        Ok(Self::renamed(call, method, text.span, route).decided_for(backend))
     }
 
     /// What a completion is for: a prompt by its name, or a resource or template by its URI.
@@ -147,17 +152,19 @@ impl Target {
         if kind == "ref/resource" {
             let template = all.is_template(&named);
             let kind = if template { ItemKind::ResourceTemplate } else { ItemKind::Resource };
-            let link = owner(call, kind, &named, all)?;
-            return Ok(Self::kept(call, method, link, value.unwrap_or_default()));
+            let owner = owner(call, kind, &named, all)?;
+            return Ok(Self::kept(call, method, owner, value.unwrap_or_default()));
         }
         let route = all.prompts.get(&named).filter(|route| route.shown);
         let route = route.ok_or_else(|| missing(call, ItemKind::Prompt, &named))?;
-        let hints = Hints::default();
-        admitted(call, &Item { kind: ItemKind::Prompt, name: &named, hints }, None)?;
+        let (kind, hints) = (ItemKind::Prompt, Hints::default());
+        let backend = call.item_backend(all, &route.link);
+        admitted(call, &Item { kind, name: &named, hints, backend }, None)?;
         let start = value.map_or(0, |value| value.as_ptr() as usize - reference.as_ptr() as usize);
         let start = span.start + u32::try_from(start).unwrap_or(0);
         let length = value.map_or(0, |value| u32::try_from(value.len()).unwrap_or(0));
-        Ok(Self::renamed(call, method, Span { start, end: start + length }, route))
+        let span = Span { start, end: start + length };
+        Ok(Self::renamed(call, method, span, route).decided_for(backend))
     }
 
     fn located(call: &Call, method: &'static str, all: &Everything) -> Result<Self, Missing> {
@@ -166,13 +173,13 @@ impl Target {
             .text(Key::Uri)
             .ok_or_else(|| refuse(format!("{method} needs params.uri, a string")))?;
         let uri: Cow<'_, str> = text.read(&message.bytes);
-        let link = owner(call, ItemKind::Resource, &uri, all)?;
+        let owner = owner(call, ItemKind::Resource, &uri, all)?;
         let literal = text.span.of(&message.bytes);
+        let mut target = Self::kept(call, method, owner, literal);
         if !uri.starts_with(UI_SCHEME) || !all.is_interface(&uri) {
-            return Ok(Self::kept(call, method, link, literal));
+            return Ok(target);
         }
-        app::note_opened(call, &link);
-        let mut target = Self::kept(call, method, link, literal);
+        app::note_opened(call, &target.link);
         if let Some(own) = all.own_uri(&uri) {
             target.alias = Some(target.literal);
             (target.message, target.literal) = app::with_own_uri(&message.bytes, text.span, own);
@@ -198,14 +205,24 @@ impl Target {
             headers: Arc::clone(&route.headers),
             hints: route.hints.clone(),
             alias: None,
+            decided: None,
         }
     }
 
-    fn kept(call: &Call, method: &'static str, link: Arc<Link>, literal: &[u8]) -> Self {
+    fn decided_for(self, backend: Option<ItemBackend<'_>>) -> Self {
+        Self { decided: backend.map(|backend| backend.generation), ..self }
+    }
+
+    fn kept(
+        call: &Call,
+        method: &'static str,
+        Owner { link, decided }: Owner,
+        literal: &[u8],
+    ) -> Self {
         let message = call.message.bytes.clone();
         let literal = message.slice_ref(literal);
         let (headers, hints) = (Arc::default(), Told::default());
-        Self { link, method, literal, message, headers, hints, alias: None }
+        Self { link, method, literal, message, headers, hints, alias: None, decided }
     }
 
     /// What the client is told when the call failed. A tool is only said to be worth another try where it does no harm.
@@ -251,7 +268,7 @@ fn refuse(message: impl Into<Cow<'static, str>>) -> Missing {
 /// tells nothing, either.
 fn missing(call: &Call, kind: ItemKind, name: &str) -> Missing {
     if let Some(admission) = &call.admission {
-        _ = admission.visible(&Item { kind, name, hints: Hints::default() });
+        _ = admission.visible(&Item { kind, name, hints: Hints::default(), backend: None });
     }
     unknown(call, kind, name)
 }
@@ -264,15 +281,33 @@ fn unknown(call: &Call, kind: ItemKind, name: &str) -> Missing {
     Missing::Unknown(kind.unknown(name, generation), kind, name.into())
 }
 
+/// The backend that answers for a URI.
+struct Owner {
+    link: Arc<Link>,
+    /// As [`Target::decided`].
+    decided: Option<Generation>,
+}
+
 /// Finds the backend that answers for a URI. Policies are asked first: a URI that they hide costs no search, so its
-/// time tells nothing of what is there, and of one that they deny it is known whether it is there.
-fn owner(call: &Call, kind: ItemKind, uri: &str, all: &Everything) -> Result<Arc<Link>, Missing> {
-    let verdict = call.verdict(&Item { kind, name: uri, hints: Hints::default() }, None);
+/// time tells nothing of what is there, and of one that they deny it is known whether it is there. Where they read the
+/// backend the search comes first, and goes on whatever it finds.
+fn owner(call: &Call, kind: ItemKind, uri: &str, all: &Everything) -> Result<Owner, Missing> {
+    let is_first = call.admission.as_ref().is_some_and(Admission::reads_backend);
+    let known = is_first.then(|| all.resource_evenly(uri));
+    let link = known.as_ref().and_then(Option::as_ref);
+    let backend = link.map(|link| all.item_backend(link, call.generation()));
+    let decided = backend.map(|backend| backend.generation);
+    let verdict = call.verdict(&Item { kind, name: uri, hints: Hints::default(), backend }, None);
     if verdict == Verdict::Hidden {
         return Err(refused(call, verdict, kind, uri));
     }
-    let link = all.resource(uri).ok_or_else(|| unknown(call, kind, uri))?;
-    if verdict == Verdict::Permitted { Ok(link) } else { Err(refused(call, verdict, kind, uri)) }
+    let link = known.unwrap_or_else(|| all.resource(uri));
+    let link = link.ok_or_else(|| unknown(call, kind, uri))?;
+    if verdict == Verdict::Permitted {
+        Ok(Owner { link, decided })
+    } else {
+        Err(refused(call, verdict, kind, uri))
+    }
 }
 
 /// Asks whether the caller may use an item with these arguments, which are what will go out.
@@ -302,6 +337,16 @@ fn refused(call: &Call, verdict: Verdict, kind: ItemKind, name: &str) -> Missing
 }
 
 impl Call {
+    /// What policies are told of the backend of an item, if they read it.
+    pub(super) fn item_backend<'a>(
+        &self,
+        all: &Everything,
+        link: &'a Link,
+    ) -> Option<ItemBackend<'a>> {
+        let is_read = self.admission.as_ref().is_some_and(Admission::reads_backend);
+        is_read.then(|| all.item_backend(link, self.generation()))
+    }
+
     /// What policies say of the use of an item with these arguments.
     fn verdict(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
         let admission = self.admission.as_ref();
@@ -316,7 +361,7 @@ impl Call {
         all: &Everything,
     ) -> Result<Option<Arc<Link>>, Rejection> {
         match owner(self, ItemKind::Resource, uri, all) {
-            Ok(link) => Ok(Some(link)),
+            Ok(owner) => Ok(Some(owner.link)),
             Err(Missing::Unknown(..)) => Ok(None),
             Err(Missing::Refused(refusal)) => Err(refusal),
         }

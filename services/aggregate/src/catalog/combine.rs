@@ -52,6 +52,8 @@ pub(crate) struct Part<'a, L> {
     pub(crate) name: &'a str,
     pub(crate) link: L,
     pub(crate) offers: ByGeneration<&'a Offer>,
+    /// The generation of a backend that speaks one only.
+    pub(crate) only: Option<Generation>,
 }
 
 /// The catalogs of `parts`, which are in the order of the configuration; `backends` are all that are configured. Names are given once over both generations: a
@@ -69,6 +71,8 @@ pub(crate) fn combine<L: Clone>(
     let resources = located(parts, (Kind::Resources, &found), &mut conflicts, resources);
     let templates = located(parts, (Kind::Templates, &none), &mut conflicts, templates);
     let interfaces = Arc::new(found.routes(parts));
+    let only = parts.iter().filter_map(|part| Some((part.name.into(), part.only?)));
+    let only: Arc<HashMap<_, _>> = Arc::new(only.collect());
     let conflicts: Arc<[_]> = conflicts.into();
     let catalog = |generation| {
         let (tools, prompts) = (tools.of(generation), prompts.of(generation));
@@ -85,6 +89,7 @@ pub(crate) fn combine<L: Clone>(
             lists: lists.map(Arc::clone),
             instructions: instructions(parts, generation),
             conflicts: Arc::clone(&conflicts),
+            only: Arc::clone(&only),
         })
     };
     let stateful = catalog(Generation::Stateful);

@@ -17,7 +17,11 @@ pub(crate) struct ByGeneration<T> {
 
 /// The offers of one backend; `None` is not known yet. A backend of one generation offers the same to clients of both.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Offers(ByGeneration<Option<Arc<Offer>>>);
+pub(crate) struct Offers {
+    by_generation: ByGeneration<Option<Arc<Offer>>>,
+    /// The generation of a backend that speaks one only.
+    only: Option<Generation>,
+}
 
 impl<T> ByGeneration<T> {
     pub(crate) fn of(&self, generation: Generation) -> &T {
@@ -48,10 +52,11 @@ impl<T> ByGeneration<T> {
 
 impl PartialEq for Offers {
     fn eq(&self, other: &Self) -> bool {
-        let Self(ByGeneration { stateful, stateless }) = self;
+        let Self { by_generation: ByGeneration { stateful, stateless }, only } = self;
         // What both generations have in common is compared once.
-        *stateful == other.0.stateful
-            && (self.is_same() && other.is_same() || *stateless == other.0.stateless)
+        *only == other.only
+            && *stateful == other.by_generation.stateful
+            && (self.is_same() && other.is_same() || *stateless == other.by_generation.stateless)
     }
 }
 
@@ -66,9 +71,14 @@ pub(crate) fn other(generation: Generation) -> Generation {
 }
 
 impl Offers {
-    /// Those of a backend of one generation.
+    /// Those of a backend that offers clients of both generations the same.
     pub(crate) fn same(offer: Offer) -> Self {
-        Self(ByGeneration::both(Some(Arc::new(offer))))
+        Self { by_generation: ByGeneration::both(Some(Arc::new(offer))), only: None }
+    }
+
+    /// Those of a backend that speaks one generation only.
+    pub(crate) fn only(generation: Generation, offer: Offer) -> Self {
+        Self { only: Some(generation), ..Self::same(offer) }
     }
 
     /// The offers with that of one generation replaced. What both have in common is kept once.
@@ -78,18 +88,23 @@ impl Offers {
             Some(other) => Arc::new(offer.sharing(other)),
             None => Arc::new(offer),
         };
-        let mut offers = self.clone();
-        offers.0.set(generation, Some(offer));
-        offers
+        let mut by_generation = self.by_generation.clone();
+        by_generation.set(generation, Some(offer));
+        Self { by_generation, only: None }
     }
 
     pub(crate) fn of(&self, generation: Generation) -> Option<&Arc<Offer>> {
-        self.0.of(generation).as_ref()
+        self.by_generation.of(generation).as_ref()
+    }
+
+    /// The generation of a backend that speaks one only.
+    pub(crate) fn only_generation(&self) -> Option<Generation> {
+        self.only
     }
 
     /// The offers as they are shown: what is not known is `none`. Nothing if neither is known.
     pub(crate) fn known<'a>(&'a self, none: &'a Offer) -> Option<ByGeneration<&'a Offer>> {
-        let Self(ByGeneration { stateful, stateless }) = self;
+        let ByGeneration { stateful, stateless } = &self.by_generation;
         self.is_known().then(|| ByGeneration {
             stateful: stateful.as_deref().unwrap_or(none),
             stateless: stateless.as_deref().unwrap_or(none),
@@ -98,12 +113,12 @@ impl Offers {
 
     /// Whether any are known.
     pub(crate) fn is_known(&self) -> bool {
-        self.0.stateful.is_some() || self.0.stateless.is_some()
+        self.by_generation.stateful.is_some() || self.by_generation.stateless.is_some()
     }
 
     /// Whether both generations are offered the same.
     fn is_same(&self) -> bool {
-        match (&self.0.stateful, &self.0.stateless) {
+        match (&self.by_generation.stateful, &self.by_generation.stateless) {
             (Some(stateful), Some(stateless)) => Arc::ptr_eq(stateful, stateless),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
@@ -112,8 +127,8 @@ impl Offers {
 
     /// The offers, each once.
     pub(crate) fn each(&self) -> impl Iterator<Item = &Offer> {
-        let stateless = self.0.stateless.as_deref().filter(|_| !self.is_same());
-        self.0.stateful.as_deref().into_iter().chain(stateless)
+        let stateless = self.by_generation.stateless.as_deref().filter(|_| !self.is_same());
+        self.by_generation.stateful.as_deref().into_iter().chain(stateless)
     }
 
     /// Which kinds of items differ from those of older offers.
@@ -183,6 +198,10 @@ mod tests {
         let half = Offers::default().with(Generation::Stateful, offer("a"));
         assert_ne!(same, half);
         assert_eq!(same, half.with(Generation::Stateless, offer("a")));
+        let only = Offers::only(Generation::Stateful, offer("a"));
+        assert_ne!(only, same, "it is spoken to in another generation");
+        assert_ne!(only, Offers::only(Generation::Stateless, offer("a")));
+        assert_eq!(only.with(Generation::Stateless, offer("a")), same);
     }
 
     #[test]

@@ -33,6 +33,15 @@ struct Template<L> {
     link: L,
 }
 
+/// When a search among templates ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    /// With the first that fits.
+    First,
+    /// With the last, whichever fits.
+    All,
+}
+
 impl<L: Clone> Templates<L> {
     /// The templates of each backend, in the order of the configuration.
     pub(super) fn new<'a>(all: impl Iterator<Item = (L, Vec<&'a str>)>) -> Self {
@@ -59,27 +68,44 @@ impl<L: Clone> Templates<L> {
     /// The backend with the most specific template that `uri` can be an expansion of: the one with the longest text
     /// before its first expression, then the one with the most text.
     pub(crate) fn find(&self, uri: &str) -> Option<&L> {
-        if let Some(link) = self.exact.get(uri) {
-            return Some(link);
-        }
-        let mut left = MAX_STEPS;
+        self.exact.get(uri).or_else(|| self.search(uri, Search::First))
+    }
+
+    /// The same as [`find`](Self::find), after a search that goes on where it could end: the time tells little of what
+    /// is there.
+    pub(crate) fn find_evenly(&self, uri: &str) -> Option<&L> {
+        let found = self.search(uri, Search::All);
+        self.exact.get(uri).or(found)
+    }
+
+    fn search(&self, uri: &str, search: Search) -> Option<&L> {
+        let (mut left, mut found) = (MAX_STEPS, None);
         let mut spent: HashMap<usize, usize> = HashMap::new();
         for length in &self.lengths {
             let Some(head) = uri.get(..*length) else { continue };
-            left = left.checked_sub(1 + length / 16)?;
+            let Some(rest) = left.checked_sub(1 + length / 16) else { break };
+            left = rest;
             for template in self.by_head.get(head).into_iter().flatten() {
                 let spent = spent.entry(template.part).or_default();
                 let share = left.min(MAX_STEPS_OF_BACKEND.saturating_sub(*spent));
                 let mut steps = share;
                 if matches(&template.text, uri, &mut steps) {
-                    return Some(&template.link);
+                    found = found.or(Some(&template.link));
+                    if search == Search::First {
+                        return found;
+                    }
                 }
                 let taken = share - steps;
                 *spent += taken;
                 left -= taken;
             }
         }
-        None
+        found
+    }
+
+    /// The backend of a template as it is listed.
+    pub(super) fn owner(&self, template: &str) -> Option<&L> {
+        self.exact.get(template)
     }
 
     /// Each template with its backend.
@@ -108,7 +134,10 @@ mod tests {
 
     fn found<'a>(all: &[(&'a str, &[&'a str])], uri: &str) -> Option<&'a str> {
         let templates = all.iter().map(|(backend, texts)| (*backend, texts.to_vec()));
-        Templates::new(templates).find(uri).copied()
+        let templates = Templates::new(templates);
+        let found = templates.find(uri).copied();
+        assert_eq!(templates.find_evenly(uri).copied(), found, "{uri}");
+        found
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vmcp_core::{BoxError, Caller, Media};
+use vmcp_core::{BoxError, Caller, Generation, Media};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, scan};
 
@@ -193,7 +193,9 @@ async fn for_subscriber(
     let caller = session.caller();
     let who = session.introduction(&caller);
     updates(&upstream.link, &uris, who, |message| {
-        if hub.may_hear(session.caller().identity(), &message)
+        let caller = session.caller();
+        let link = &upstream.link;
+        if hub.may_hear(caller.identity(), link, Generation::Stateless, &message)
             && let Some(message) = untagged(&message)
         {
             stream.push(message, Class::Coalesced);
@@ -209,14 +211,14 @@ pub(super) async fn for_listener(
     link: Arc<Link>,
     uris: Vec<String>,
 ) {
-    let tell = |message: &Bytes| {
-        if hub.may_hear(listener.caller.identity(), message) {
+    let tell = |generation: Generation, message: &Bytes| {
+        if hub.may_hear(listener.caller.identity(), &link, generation, message) {
             listener.push(message);
         }
     };
     if link.speaks().is_some_and(|speaks| speaks != Speaks::Stateful) {
         let who = listening(&listener.caller);
-        return updates(&link, &uris, who, |message| tell(&message)).await;
+        return updates(&link, &uris, who, |message| tell(Generation::Stateless, &message)).await;
     }
     let upstream = Arc::new(Upstream::new(Arc::clone(&link)));
     for uri in &uris {
@@ -231,7 +233,7 @@ pub(super) async fn for_listener(
             read(&upstream, &live, &mut reading, |message| {
                 let updated = is_update(&message);
                 if updated {
-                    tell(&message);
+                    tell(Generation::Stateful, &message);
                 }
                 let answering = (!updated).then(|| refuse(message));
                 async move {

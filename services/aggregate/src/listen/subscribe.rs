@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::Response;
-use vmcp_core::{Body, Media, Rejection};
+use vmcp_core::{Body, Generation, Media, Rejection};
 use vmcp_wire::{Envelope, Outcome, scan};
 
 use super::follow;
@@ -32,6 +32,9 @@ pub(crate) async fn subscribe(
     // The client's stream may come later: what is said until then waits for it.
     session.talk().standing();
     if target.link.speaks() == Some(Speaks::Stateless) {
+        if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
+            return Err(call.outdated(&target.link));
+        }
         upstream.subscribe(&uri, wanted);
         // Another set of resources is another stream.
         upstream.stop_listening();

@@ -195,7 +195,7 @@ impl Follower {
     fn tell(&mut self, index: usize, message: &Bytes, params: Span) {
         let Some(task) = self.tasks.get_mut(index) else { return };
         let caller = self.listener.caller.identity();
-        if self.hub.may_follow(caller, &task.tool)
+        if self.hub.may_follow(caller, &self.link, &task.tool)
             && let Ok(message) = translated(message, params, &task.id, &task.literal)
         {
             self.listener.push(&message);

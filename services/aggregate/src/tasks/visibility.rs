@@ -53,7 +53,10 @@ pub(crate) async fn visible_tool(
         }
         None => {
             // Asked as about what is there, so that the time tells nothing.
-            _ = admission.visible(&item(&name, Hints::default()));
+            let all = seen.catalogs.of(generation);
+            let backend = Some(all.item_backend(link, generation));
+            let (kind, hints) = (ItemKind::Tool, Hints::default());
+            _ = admission.visible(&Item { kind, name: &name, hints, backend });
             Ok(None)
         }
     }
@@ -78,13 +81,10 @@ fn look(call: &Call, link: &Arc<Link>, own: &str, all: &Everything) -> Tool {
     let found = usual.or_else(|| all.tools.iter().find(|(_, route)| is(route)));
     let Some((name, route)) = found else { return Tool::Missing };
     let visible = route.shown
-        && call
-            .admission
-            .as_ref()
-            .is_none_or(|admission| admission.visible(&item(name, route.hints.get())));
+        && call.admission.as_ref().is_none_or(|admission| {
+            let backend = Some(all.item_backend(link, call.generation()));
+            let (kind, hints) = (ItemKind::Tool, route.hints.get());
+            admission.visible(&Item { kind, name, hints, backend })
+        });
     if visible { Tool::Visible(name.into()) } else { Tool::Hidden }
-}
-
-fn item(name: &str, hints: Hints) -> Item<'_> {
-    Item { kind: ItemKind::Tool, name, hints }
 }

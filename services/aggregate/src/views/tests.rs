@@ -7,6 +7,8 @@ use crate::backend::Link;
 use crate::catalog::{ByGeneration, Items, Offer, Part, combine};
 use crate::settings::{Advice, Around, BackendService, BackendSettings, Rules, Sharing, Transport};
 
+const CLIENT: Generation = Generation::Stateless;
+
 /// Sees the names that end in one of these; counts how often it was asked.
 struct Sees(&'static str, Arc<AtomicUsize>);
 
@@ -53,7 +55,8 @@ fn catalog(count: usize) -> Arc<Everything> {
         tuning: 0,
     });
     let offers = ByGeneration::both(&offer);
-    let catalogs = combine(&[Part { name: "be", link, offers }], &[], &Rules::default());
+    let catalogs =
+        combine(&[Part { name: "be", link, offers, only: None }], &[], &Rules::default());
     Arc::clone(catalogs.of(Generation::Stateless))
 }
 
@@ -63,7 +66,7 @@ fn admission(sees: &'static str) -> (Admission, Arc<AtomicUsize>) {
 }
 
 async fn names(views: &Arc<Views>, catalog: &Arc<Everything>, sees: &'static str) -> Vec<String> {
-    let view = views.of(catalog, Kind::Tools, &admission(sees).0).await.unwrap();
+    let view = views.of(catalog, Kind::Tools, &admission(sees).0, CLIENT).await.unwrap();
     let mut names = Vec::new();
     let mut cursor = None;
     loop {
@@ -93,7 +96,7 @@ async fn pages_of_a_view_hold_what_is_seen_and_nothing_else() {
 #[tokio::test]
 async fn a_cursor_in_the_middle_of_what_is_hidden_tells_nothing() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(2500));
-    let view = views.of(&catalog, Kind::Tools, &admission("0").0).await.unwrap();
+    let view = views.of(&catalog, Kind::Tools, &admission("0").0, CLIENT).await.unwrap();
     let page = |cursor: &str| {
         let cursor = base64::Engine::encode(
             &base64::prelude::BASE64_URL_SAFE_NO_PAD,
@@ -108,7 +111,7 @@ async fn a_cursor_in_the_middle_of_what_is_hidden_tells_nothing() {
 async fn a_view_is_computed_once_for_many_who_want_it_at_once() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(500));
     let (admission, asked) = admission("13579");
-    let of = || views.of(&catalog, Kind::Tools, &admission);
+    let of = || views.of(&catalog, Kind::Tools, &admission, CLIENT);
     let all = futures_util::future::join_all((0..100).map(|_| of())).await;
     assert!(all.iter().all(Option::is_some));
     assert_eq!(asked.load(Ordering::Relaxed), 500);
@@ -119,7 +122,8 @@ async fn a_view_is_computed_once_for_many_who_want_it_at_once() {
 #[tokio::test]
 async fn who_sees_the_same_shares_the_list() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(100));
-    let of = async |sees| views.of(&catalog, Kind::Tools, &admission(sees).0).await.unwrap();
+    let of =
+        async |sees| views.of(&catalog, Kind::Tools, &admission(sees).0, CLIENT).await.unwrap();
     let (one, other) = (of("02468").await, of("read").await);
     assert!(Arc::ptr_eq(&one.0, &other.0), "the ones that only read are the even ones");
     assert!(of("0123456789").await.0.is_none(), "who sees everything needs no list");
@@ -141,5 +145,5 @@ async fn views_go_with_their_catalog() {
 #[tokio::test]
 async fn a_policy_that_panics_fails_the_list() {
     let (views, catalog) = (Arc::new(Views::new()), catalog(100));
-    assert!(views.of(&catalog, Kind::Tools, &admission("!").0).await.is_none());
+    assert!(views.of(&catalog, Kind::Tools, &admission("!").0, CLIENT).await.is_none());
 }

@@ -43,8 +43,8 @@ impl Admit for Words {
     }
 }
 
-/// Counts how often it is asked.
-struct Counting(Words, Arc<AtomicUsize>);
+/// Counts how often it is asked; reads backends if it is to.
+struct Counting(Words, Arc<AtomicUsize>, bool);
 
 impl Admit for Counting {
     fn visible(&self, item: &Item<'_>) -> bool {
@@ -59,6 +59,10 @@ impl Admit for Counting {
 
     fn view(&self) -> ViewKey {
         self.0.view()
+    }
+
+    fn reads_backend(&self) -> bool {
+        self.2
     }
 }
 
@@ -175,10 +179,14 @@ async fn what_is_hidden_takes_the_work_that_an_unknown_name_takes() {
         .into_iter()
         .flat_map(|backend| BOTH.map(|generation| (Arc::clone(&backend), generation)))
     {
-        for settings in [backend.settings(), backend.per_caller()] {
+        let settings = [backend.settings(), backend.per_caller()];
+        let both =
+            settings.iter().flat_map(|settings| [true, false].map(|reads| (settings, reads)));
+        for (settings, reads) in both {
+            let settings = settings.clone();
             let gateway = with(vec![settings], PartialFailure::BestEffort).await;
             let asked = Arc::<AtomicUsize>::default();
-            let admission = Admission::new(Counting(Words(&["blue"]), Arc::clone(&asked)));
+            let admission = Admission::new(Counting(Words(&["blue"]), Arc::clone(&asked), reads));
             let blue = Client::new(&gateway, generation, "b").await.with(admission);
             blue.names("tools/list").await;
             for (method, hidden, missing) in hidden() {

@@ -1,6 +1,7 @@
 //! What policies decide, asked as a caller does.
 
 mod abuse;
+mod backends;
 mod explained;
 mod kept;
 mod model;
@@ -38,7 +39,7 @@ pub(super) fn admission(cedar: &Arc<Cedar>, identity: &Identity) -> Admission {
 }
 
 pub(super) fn tool(name: &str) -> Item<'_> {
-    Item { kind: ItemKind::Tool, name, hints: Hints::default() }
+    Item { kind: ItemKind::Tool, name, hints: Hints::default(), backend: None }
 }
 
 pub(super) fn call(cedar: &Arc<Cedar>, who: &Identity, name: &str, arguments: &str) -> Verdict {
@@ -227,7 +228,9 @@ fn resources_are_read_and_templates_are_resources() {
         r#"permit(principal, action == Action::"read_resource", resource is Resource) when { resource.uri like "file://docs/*" };"#,
     ]);
     let admission = admission(&cedar, &alice());
-    let visible = |kind, name| admission.visible(&Item { kind, name, hints: Hints::default() });
+    let visible = |kind, name| {
+        admission.visible(&Item { kind, name, hints: Hints::default(), backend: None })
+    };
     assert!(visible(ItemKind::Resource, "file://docs/a"));
     assert!(visible(ItemKind::ResourceTemplate, "file://docs/{name}"));
     assert!(!visible(ItemKind::ResourceTemplate, "file://{name}"));

@@ -13,7 +13,8 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"secret
 async fn the_admission_is_handed_in_and_nothing_is_gated() {
     let service = service_fn(|request: Request<()>| async move {
         let admission = request.extensions().get::<Admission>().unwrap();
-        let item = Item { kind: ItemKind::Tool, name: "secret", hints: Hints::default() };
+        let item =
+            Item { kind: ItemKind::Tool, name: "secret", hints: Hints::default(), backend: None };
         assert!(!admission.visible(&item));
         assert_eq!(admission.admit(&item, None), Verdict::Hidden);
         Ok::<_, std::io::Error>(passed())

@@ -99,7 +99,9 @@ impl Observation<'_> {
     async fn publish(&self, offer: Offer) {
         let Self { hub, link, alone, round, .. } = *self;
         let known = link.offers.load_full();
-        let offers = if alone { Offers::same(offer) } else { known.with(self.generation(), offer) };
+        let generation = self.generation();
+        let offers =
+            if alone { Offers::only(generation, offer) } else { known.with(generation, offer) };
         // Both generations are followed by one task: between these lines no other offer is stored.
         if *known != offers {
             link.offers.store(Arc::new(offers));

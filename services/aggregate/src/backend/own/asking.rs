@@ -43,8 +43,8 @@ pub(super) async fn fetch(
     };
     let stateful = stateful(link, who, before(Generation::Stateful), &budget);
     match link.speaks() {
-        Some(Speaks::Stateless) => Ok(Offers::same(stateless.await?)),
-        Some(Speaks::Stateful) | None => Ok(Offers::same(stateful.await?)),
+        Some(Speaks::Stateless) => Ok(Offers::only(Generation::Stateless, stateless.await?)),
+        Some(Speaks::Stateful) | None => Ok(Offers::only(Generation::Stateful, stateful.await?)),
         Some(Speaks::Both) => {
             let (stateful, stateless) = try_join(stateful, stateless).await?;
             Ok(Offers::same(stateful).with(Generation::Stateless, stateless))

@@ -34,6 +34,7 @@ fn catalog(offers: &[(&str, Offer)], rules: &Rules) -> std::sync::Arc<Catalog<St
         name,
         link: (*name).to_owned(),
         offers: ByGeneration::both(*offer),
+        only: None,
     };
     // Leaked: the parts of a test live as long as it does.
     let offers = offers.iter().map(|(name, offer)| {

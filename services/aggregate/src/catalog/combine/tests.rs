@@ -26,6 +26,7 @@ fn catalog_among(
             name,
             link: (*name).to_owned(),
             offers: ByGeneration::both(offer),
+            only: None,
         })
         .collect();
     Arc::clone(combine(&parts, backends, rules).of(Generation::Stateless))
@@ -244,6 +245,7 @@ fn catalogs(offers: &[(&str, [&[&str]; 2])], rules: &Rules) -> Catalogs<String> 
             name,
             link: (*name).to_owned(),
             offers: offers.known(&none).unwrap(),
+            only: None,
         })
         .collect();
     combine(&parts, &[], rules)
@@ -305,6 +307,7 @@ fn a_uri_belongs_to_one_backend_in_both_generations() {
         name,
         link: name.to_owned(),
         offers: offers.known(&none).unwrap(),
+        only: None,
     });
     let catalogs = combine(&parts, &[], &Rules::default());
     let [stateful, stateless] =

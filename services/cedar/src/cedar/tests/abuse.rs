@@ -73,7 +73,8 @@ fn hides_uris_with_dot_segments() {
     ]);
     let admission = admission(&cedar, &alice());
     let verdict = |uri| {
-        let item = Item { kind: ItemKind::Resource, name: uri, hints: Hints::default() };
+        let item =
+            Item { kind: ItemKind::Resource, name: uri, hints: Hints::default(), backend: None };
         (admission.visible(&item), admission.admit(&item, None))
     };
     assert_eq!(verdict("file:///public/a"), (true, Verdict::Permitted));

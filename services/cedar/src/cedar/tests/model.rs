@@ -3,6 +3,7 @@
 use cedar_policy::{Context, Decision, Entities, Request};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
+use vmcp_core::{Generation, ItemBackend};
 
 use super::*;
 use crate::arguments::scalars_only;
@@ -10,7 +11,7 @@ use crate::model::{Attributes, Feature, with};
 use crate::rules::Rule;
 use crate::value;
 
-const POLICIES: [&str; 28] = [
+const POLICIES: [&str; 30] = [
     r#"forbid(principal, action, resource) when { Tool::"x" has readOnlyHint && Tool::"x".readOnlyHint };"#,
     r#"forbid(principal in MCP::"my-vmcp", action, resource);"#,
     "permit(principal, action, resource) when { principal has likes && principal.likes has readOnlyHint };",
@@ -39,6 +40,8 @@ const POLICIES: [&str; 28] = [
     "permit(principal, action, resource) when { {it: resource}.it has arg_k || context has claim_n.x };",
     "forbid(principal, action, resource) when { principal has likes.tier || principal has claim_n.arg_k };",
     r#"@scopes("s") permit(principal, action, resource is Tool) when { context has arg_k && context has claim_n };"#,
+    r#"forbid(principal, action, resource) unless { resource has backend && resource.backend == "b" };"#,
+    r#"permit(principal, action, resource) when { resource.generation == "2026-07-28" && context has arg_k };"#,
 ];
 
 const ENTITIES: &str = r#"[
@@ -54,6 +57,7 @@ struct Asked {
     kind: ItemKind,
     name: &'static str,
     hints: Hints,
+    backend: Option<ItemBackend<'static>>,
     arguments: &'static str,
 }
 
@@ -82,10 +86,17 @@ fn asked() -> impl Strategy<Value = Asked> {
         r#"{"k":1.5}"#,
         r#"{"k":null,"other":1}"#,
     ]);
-    (who, select(kinds.to_vec()), select(vec!["x", "y", "xyz"]), hint, arguments).prop_map(
-        |(who, kind, name, read_only, arguments)| {
+    let generations = [Generation::Stateful, Generation::Stateless];
+    let backend = prop_oneof![
+        Just(None),
+        (select(vec!["a", "b"]), select(generations.to_vec()))
+            .prop_map(|(name, generation)| Some(ItemBackend { name, generation })),
+    ];
+    let names = select(vec!["x", "y", "xyz"]);
+    (who, select(kinds.to_vec()), names, hint, backend, arguments).prop_map(
+        |(who, kind, name, read_only, backend, arguments)| {
             let hints = Hints { read_only, ..Hints::default() };
-            Asked { who, kind, name, hints, arguments }
+            Asked { who, kind, name, hints, backend, arguments }
         },
     )
 }
@@ -117,11 +128,13 @@ fn plainly(cedar: &Cedar, who: &Identity, item: &Item<'_>, arguments: &str) -> (
     (request, entities)
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     "name",
     "operation",
     "feature",
     "uri",
+    "backend",
+    "generation",
     "readOnlyHint",
     "destructiveHint",
     "idempotentHint",
@@ -138,8 +151,8 @@ proptest! {
         configured in any::<bool>(),
     ) {
         let cedar = with_entities(&policies, if configured { ENTITIES } else { "[]" });
-        for Asked { who, kind, name, hints, arguments } in asked {
-            let item = Item { kind, name, hints };
+        for Asked { who, kind, name, hints, backend, arguments } in asked {
+            let item = Item { kind, name, hints, backend };
             let admission = admission(&cedar, &who);
             let (visible, verdict) = (admission.visible(&item), admission.admit(&item, Some(arguments.as_bytes())));
             let (request, entities) = plainly(&cedar, &who, &item, arguments);
@@ -171,8 +184,8 @@ proptest! {
             if admission(&cedar, one).view() != admission(&cedar, other).view() {
                 continue;
             }
-            for Asked { kind, name, hints, .. } in &asked {
-                let item = Item { kind: *kind, name, hints: *hints };
+            for Asked { kind, name, hints, backend, .. } in &asked {
+                let item = Item { kind: *kind, name, hints: *hints, backend: *backend };
                 let fresh = |who| {
                     // Each by its own facts, unshared.
                     let view = View::new(ViewKey([0; 16]), Subject::of(who), &cedar);

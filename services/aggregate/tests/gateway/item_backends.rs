@@ -1,0 +1,259 @@
+//! Policies that decide by the backend of an item and the generation in which that is spoken to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use vmcp_aggregate::settings::{Conflicts, PartialFailure, Rules};
+use vmcp_aggregate::{Admissions, Gateway, Seal};
+use vmcp_core::{Admission, Admit, Generation, Item, ItemBackend, Verdict, ViewKey};
+
+use crate::fake::{Client, Fake, gateway, heard, settings, with};
+
+const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
+
+/// Lets callers use what a backend of this name offers, or one that is spoken to in this generation.
+#[derive(Clone, Copy)]
+enum Only {
+    Named(&'static str),
+    In(Generation),
+}
+
+impl Admit for Only {
+    fn visible(&self, item: &Item<'_>) -> bool {
+        item.backend.is_some_and(|ItemBackend { name, generation }| match self {
+            Self::Named(only) => name == *only,
+            Self::In(only) => generation == *only,
+        })
+    }
+
+    fn admit(&self, item: &Item<'_>, _: Option<&[u8]>) -> Verdict {
+        if self.visible(item) { Verdict::Permitted } else { Verdict::Hidden }
+    }
+
+    fn view(&self) -> ViewKey {
+        match self {
+            Self::Named(only) => ViewKey::of(only),
+            Self::In(only) => ViewKey::of(only),
+        }
+    }
+}
+
+fn offer(own: &str) -> Value {
+    json!({
+        "tools": [{"name": "both"}, {"name": own}],
+        "prompts": [{"name": "both"}, {"name": own}],
+        "resources": [
+            {"uri": "x://both", "name": "b"}, {"uri": format!("x://{own}"), "name": "o"},
+        ],
+        "resourceTemplates": [
+            {"uriTemplate": "t://both/{n}", "name": "b"},
+            {"uriTemplate": format!("t://{own}/{{n}}"), "name": "o"},
+        ],
+    })
+}
+
+const LISTS: [&str; 4] =
+    ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
+
+async fn listed(client: &Client) -> Vec<String> {
+    let mut all = Vec::new();
+    for list in LISTS {
+        all.extend(client.names(list).await);
+    }
+    all
+}
+
+/// A request for each kind of item of this name.
+fn uses(name: &str) -> [(&'static str, Value); 6] {
+    let completing =
+        |reference: Value| json!({"ref": reference, "argument": {"name": "n", "value": ""}});
+    [
+        ("tools/call", json!({"name": name, "arguments": {}})),
+        ("prompts/get", json!({"name": name})),
+        ("resources/read", json!({"uri": format!("x://{name}")})),
+        ("resources/read", json!({"uri": format!("t://{name}/1")})),
+        ("completion/complete", completing(json!({"type": "ref/prompt", "name": name}))),
+        (
+            "completion/complete",
+            completing(json!({"type": "ref/resource", "uri": format!("t://{name}/{{n}}")})),
+        ),
+    ]
+}
+
+/// The backends that answered, or the error without what was asked for.
+async fn answers(client: &Client, name: &str) -> Vec<String> {
+    let mut said = Vec::new();
+    for (method, params) in uses(name) {
+        let answer = client.ask(method, params).await;
+        said.push(match answer.trail.backend() {
+            Some(backend) => backend.name().to_owned(),
+            None => String::from_utf8_lossy(&answer.body).replace(name, "?"),
+        });
+    }
+    said
+}
+
+/// A gateway where names and URIs of both backends are as they offer them, and what both have is the first one's.
+async fn conflicting(backends: [&Arc<Fake>; 2]) -> Gateway {
+    let order = backends.map(|backend| backend.name.to_owned()).to_vec();
+    let rules = Rules { conflicts: Conflicts::Priority(order), ..Rules::default() };
+    let backends = backends.map(Fake::settings).to_vec();
+    let settings = settings(backends, PartialFailure::BestEffort, None);
+    let settings = vmcp_aggregate::settings::Settings { rules, ..settings };
+    let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
+    let gateway = Gateway::new(settings, Default::default(), seal);
+    gateway.settled().await;
+    gateway
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_of_two_backends_are_judged_by_the_owner() {
+    let a = Fake::new("a", BOTH[0]).offer("*", offer("red"));
+    let b = Fake::new("b", BOTH[1]).offer("*", offer("blue"));
+    for client in BOTH {
+        for (order, owner) in [([&a, &b], "a"), ([&b, &a], "b")] {
+            let gateway = conflicting(order).await;
+            for (only, own, other) in [("a", "red", "blue"), ("b", "blue", "red")] {
+                let caller = Client::new(&gateway, client, "c").await;
+                let caller = caller.with(Admission::new(Only::Named(only)));
+                let mut expected = Vec::new();
+                for (prefix, suffix) in [("", ""), ("", ""), ("x://", ""), ("t://", "/{n}")] {
+                    let owned =
+                        [own, "both"].into_iter().filter(|name| *name == own || owner == only);
+                    let mut names: Vec<_> =
+                        owned.map(|name| format!("{prefix}{name}{suffix}")).collect();
+                    names.sort();
+                    expected.extend(names);
+                }
+                assert_eq!(listed(&caller).await, expected, "{only} of {owner}");
+                assert_eq!(answers(&caller, own).await, [only; 6]);
+                let unknown = answers(&caller, "none").await;
+                assert_eq!(answers(&caller, other).await, unknown);
+                let both = answers(&caller, "both").await;
+                let expected = if owner == only { vec![only.to_owned(); 6] } else { unknown };
+                assert_eq!(both, expected, "{only} of {owner}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn generation_is_the_one_that_the_backend_is_spoken_to_in() {
+    for (client, only) in BOTH.into_iter().flat_map(|client| BOTH.map(|only| (client, only))) {
+        let older = Fake::new("older", BOTH[0]).offer("*", offer("red"));
+        let newer = Fake::new("newer", BOTH[1]).offer("*", offer("blue"));
+        // It offers clients of both generations the same.
+        let both =
+            Fake::new("both", BOTH[0]).offer("*", offer("green")).and_stateless(offer("green"));
+        let gateway = gateway(&[older, newer, both]).await;
+        let caller = Client::new(&gateway, client, "c").await;
+        let caller = caller.with(Admission::new(Only::In(only)));
+        let mut expected = vec![if only == BOTH[0] { "older" } else { "newer" }];
+        expected.extend((client == only).then_some("both"));
+        expected.sort_unstable();
+        let names = caller.names("tools/list").await;
+        let mut backends: Vec<_> =
+            names.iter().filter_map(|name| name.strip_suffix("_both")).collect();
+        backends.sort_unstable();
+        assert_eq!(backends, expected, "{client:?} {only:?}");
+        for backend in ["older", "newer", "both"] {
+            let called = caller.call(&format!("{backend}_both")).await;
+            assert_eq!(
+                called.is_some(),
+                expected.contains(&backend),
+                "{client:?} {only:?} {backend}"
+            );
+        }
+        // It is listed by the first backend, and what the second one lists alone is its own.
+        for (uri, backend) in [("x://red", "older"), ("x://blue", "newer"), ("x://green", "both")] {
+            let read = caller.ask("resources/read", json!({"uri": uri})).await;
+            let by = read.trail.backend().map(vmcp_core::Backend::name);
+            assert_eq!(by, expected.contains(&backend).then_some(backend), "{client:?} {only:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_catalogs_are_judged_by_backend() {
+    for backend in BOTH {
+        let own = Fake::new("own", backend).offer("alice", offer("red"));
+        let all = Fake::new("all", BOTH[1]).offer("*", offer("blue"));
+        let backends = vec![all.settings(), own.per_caller()];
+        let gateway = with(backends, PartialFailure::BestEffort).await;
+        for client in BOTH {
+            for only in [Only::Named("own"), Only::In(backend)] {
+                let alice = Client::new(&gateway, client, "alice").await;
+                let alice = alice.with(Admission::new(only));
+                assert_eq!(alice.call("own_red").await.as_deref(), Some("own:alice"));
+                let read = alice.ask("resources/read", json!({"uri": "x://red"})).await;
+                assert!(read.trail.backend().is_some());
+                let names = alice.names("tools/list").await;
+                assert!(names.contains(&"own_red".to_owned()), "{names:?}");
+                let may_use_all = matches!(only, Only::In(Generation::Stateless));
+                assert_eq!(alice.call("all_blue").await.is_some(), may_use_all);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn refuses_calls_decided_for_the_other_generation() {
+    for client in BOTH {
+        let fake = Fake::new("be", BOTH[0]).offer("*", offer("red"));
+        let gateway = gateway(&[Arc::clone(&fake)]).await;
+        let older = Only::In(Generation::Stateful);
+        let before = Client::new(&gateway, client, "b").await.with(Admission::new(older));
+        assert_eq!(before.call("be_red").await.as_deref(), Some("be:b"));
+        // No session is open yet in the name of this one.
+        let older = Client::new(&gateway, client, "c").await.with(Admission::new(older));
+        let calls = || fake.times("tools/call", "c") + fake.times("resources/read", "c");
+        *fake.generation.lock().unwrap() = Generation::Stateless;
+        for (method, params) in [
+            ("tools/call", json!({"name": "be_red", "arguments": {}})),
+            ("resources/read", json!({"uri": "x://red"})),
+        ] {
+            let said = older.ask(method, params).await.json();
+            let message = said["error"]["message"].as_str().unwrap_or_default();
+            assert!(message.contains("another generation"), "{said}");
+        }
+        assert_eq!(calls(), 0, "nothing was called under a decision for the other generation");
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(listed(&older).await, [""; 0]);
+        let newer = older.clone().with(Admission::new(Only::In(Generation::Stateless)));
+        assert_eq!(newer.call("be_red").await.as_deref(), Some("be:c"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_are_heard_of_permitted_backends() {
+    for (client, backend) in BOTH.into_iter().flat_map(|client| BOTH.map(|be| (client, be))) {
+        let fake = Fake::new("be", backend).offer("*", offer("red"));
+        let gateway = gateway(&[Arc::clone(&fake)]).await;
+        let alice = Client::new(&gateway, client, "alice").await;
+        let mut stream = if client == Generation::Stateful {
+            alice.ask("resources/subscribe", json!({"uri": "x://red"})).await;
+            alice.stand().await
+        } else {
+            let uris = json!({"resourceSubscriptions": ["x://red"]});
+            alice.send("subscriptions/listen", json!({"notifications": uris})).await.0.into_body()
+        };
+        let other = if backend == BOTH[0] { BOTH[1] } else { BOTH[0] };
+        for (only, hears) in [
+            (Only::Named("be"), true),
+            (Only::Named("bee"), false),
+            (Only::In(backend), true),
+            (Only::In(other), false),
+        ] {
+            gateway.admit_by(Some(Admissions::new(move |_| Some(Admission::new(only)))));
+            sleep(Duration::from_secs(1)).await;
+            heard(&mut stream).await;
+            let update = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",
+                "params": {"uri": "x://red"}});
+            fake.say("alice", &update);
+            let said = heard(&mut stream).await;
+            assert_eq!(said.contains("x://red"), hears, "{client:?} {backend:?} {said}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Policies that read the backend of an item.
+
+use vmcp_core::{Generation, ItemBackend};
+
+use super::*;
+
+const KINDS: [ItemKind; 4] =
+    [ItemKind::Tool, ItemKind::Prompt, ItemKind::Resource, ItemKind::ResourceTemplate];
+
+fn of<'a>(kind: ItemKind, backend: &'a str, generation: Generation) -> Item<'a> {
+    let backend = Some(ItemBackend { name: backend, generation });
+    Item { kind, backend, ..tool("x") }
+}
+
+fn verdicts(cedar: &Arc<Cedar>, item: &Item<'_>) -> (bool, Verdict) {
+    let admission = admission(cedar, &alice());
+    (admission.visible(item), admission.admit(item, Some(b"{}")))
+}
+
+const SHOWN: (bool, Verdict) = (true, Verdict::Permitted);
+const HIDDEN: (bool, Verdict) = (false, Verdict::Hidden);
+
+#[test]
+fn permits_items_of_one_backend() {
+    let cedar =
+        cedar(&[r#"permit(principal, action, resource) when { resource.backend == "github" };"#]);
+    for kind in KINDS {
+        for _ in 0..2 {
+            let of = |backend| verdicts(&cedar, &of(kind, backend, Generation::Stateful));
+            assert_eq!((of("github"), of("gitlab")), (SHOWN, HIDDEN), "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn decides_by_generation_of_backend() {
+    let cedar = cedar(&[
+        EVERYTHING,
+        r#"forbid(principal, action, resource) unless { resource.generation == "2026-07-28" };"#,
+        r#"forbid(principal, action, resource is Prompt) when { ["2026-07-28"].contains(resource.generation) };"#,
+    ]);
+    for kind in KINDS {
+        let newer = if kind == ItemKind::Prompt { HIDDEN } else { SHOWN };
+        assert_eq!(verdicts(&cedar, &of(kind, "a", Generation::Stateless)), newer);
+        assert_eq!(verdicts(&cedar, &of(kind, "a", Generation::Stateful)), HIDDEN);
+    }
+}
+
+#[test]
+fn arguments_and_backend_decide_together() {
+    let cedar = cedar(&[
+        EVERYTHING,
+        r#"forbid(principal, action, resource) when { resource.backend == "pay" && context has arg_n && context.arg_n > 5 };"#,
+    ]);
+    let admission = admission(&cedar, &alice());
+    let verdict = |backend, arguments: &str| {
+        let item = of(ItemKind::Tool, backend, Generation::Stateful);
+        admission.admit(&item, Some(arguments.as_bytes()))
+    };
+    for _ in 0..2 {
+        assert_eq!(verdict("pay", r#"{"n":6}"#), Verdict::Denied);
+        assert_eq!(verdict("pay", r#"{"n":5}"#), Verdict::Permitted);
+        assert_eq!(verdict("other", r#"{"n":6}"#), Verdict::Permitted);
+    }
+}
+
+#[test]
+fn denies_items_without_backend_unless_guarded() {
+    let unguarded = r#"forbid(principal, action, resource) unless { resource.backend == "a" };"#;
+    let guarded = r#"forbid(principal, action, resource) when { resource has backend && resource.backend != "a" };"#;
+    for (policy, expected) in [(unguarded, HIDDEN), (guarded, SHOWN)] {
+        let cedar = cedar(&[EVERYTHING, policy]);
+        for kind in KINDS {
+            assert_eq!(verdicts(&cedar, &Item { kind, ..tool("x") }), expected, "{policy}");
+        }
+        let a = of(ItemKind::Tool, "a", Generation::Stateful);
+        assert_eq!(verdicts(&cedar, &a), SHOWN);
+    }
+}
+
+#[test]
+fn configured_entities_do_not_say_which_backend() {
+    let entities =
+        r#"[{"uid": {"type": "Tool", "id": "x"}, "attrs": {"backend": "a"}, "parents": []}]"#;
+    let policy = r#"permit(principal, action, resource) when { resource.backend == "a" };"#;
+    let cedar = with_entities(&[policy], entities);
+    assert_eq!(verdicts(&cedar, &of(ItemKind::Tool, "b", Generation::Stateful)), HIDDEN);
+}
+
+#[test]
+fn backend_is_read_only_if_a_policy_names_it() {
+    let reads = |policy: &str| admission(&cedar(&[policy]), &alice()).reads_backend();
+    assert!(!reads(EVERYTHING));
+    assert!(!reads(r#"permit(principal, action, resource == Tool::"backend");"#));
+    for policy in [
+        r#"permit(principal, action, resource) when { resource has backend };"#,
+        r#"permit(principal, action, resource) when { {it: resource}.it.generation == "x" };"#,
+    ] {
+        assert!(reads(policy), "{policy}");
+    }
+    // One decision for all backends where none is read.
+    let cedar = cedar(&[EVERYTHING]);
+    for backend in ["a", "b"] {
+        assert_eq!(verdicts(&cedar, &of(ItemKind::Tool, backend, Generation::Stateful)), SHOWN);
+    }
+    assert_eq!(cedar.decisions.len(), 1);
+}
