@@ -140,7 +140,7 @@ impl Parts {
         let first = first_provider(auth_server.as_ref());
         let (strategies, mut mistakes) = credentials::strategies(outgoing_auth, first, egress);
         let issuers = Arc::new(Issuers::new(&incoming_auth, auth_server.as_ref()));
-        let (guards, Converted { issuing, mistakes: wrong, warnings }) =
+        let (guards, Converted { issuing, mistakes: wrong, mut warnings }) =
             front(&name, incoming_auth, auth_server, egress);
         mistakes.extend(wrong);
         let (measures, wrong) = measures::measures(&name, telemetry, egress);
@@ -163,6 +163,8 @@ impl Parts {
         let Some(guards) = guards.filter(|_| is_usable) else {
             return Err(PartsError { unsupported, mistakes, ..PartsError::default() });
         };
+        let names: Vec<_> = about.backends.iter().map(|(name, _)| &**name).collect();
+        warnings.extend(guards.unknown_backends(&names));
         let settings = settings(name, aggregation::rules(aggregation), partial_failure, checks);
         let settings = Unstacked { settings, backends };
         Ok(Self {

@@ -201,3 +201,49 @@ fn a_file_of_claims_that_cannot_be_one_is_wrong_usage_with_what_to_change() {
     assert_eq!(ended.code, 1);
     assert!(ended.err.contains("incomingAuth.authz.policies[0]"), "{ended:?}");
 }
+
+#[test]
+fn backend_and_generation_decide() {
+    let policies = r#"
+  - 'permit(principal, action, resource) when { resource.backend == "a" };'
+  - 'forbid(principal, action, resource) unless { resource.generation == "2026-07-28" };'
+"#;
+    let (folder, a, b) = (
+        Folder::new(),
+        Backend::of_both(&["old", "same"], &["new", "same"]),
+        Backend::start(&["x"]),
+    );
+    let text = format!(
+        "name: x\nincomingAuth:\n authz:\n  type: cedar\n  policies: {policies} type: local\n\
+         backends:\n- {{name: a, url: \"{}\", transport: streamable-http}}\n\
+         - {{name: b, url: \"{}\", transport: streamable-http}}\n",
+        a.url(),
+        b.url()
+    );
+    let file = folder.write("vmcp.yaml", &text);
+    let explain = |arguments: &[&str]| -> Value {
+        let ended = vmcp(
+            &[&["authz", "explain", "-c", &file, "--anonymous", "-o", "json"], arguments].concat(),
+        );
+        assert_eq!((ended.code, &*ended.err), (0, ""));
+        serde_json::from_str(&ended.out).unwrap()
+    };
+    let same = explain(&["--tool", "a_same"]);
+    assert_eq!(
+        (&same["verdict"], &same["item"]["generation"]),
+        (&json!("permitted"), &json!("2026-07-28"))
+    );
+    assert_eq!(same["sees"]["tools"], json!({"visible": ["a_new", "a_same"], "of": 3}));
+    let older = explain(&["--tool", "a_same", "--revision", "2025-06-18"]);
+    assert_eq!(
+        (&older["verdict"], &older["item"]["generation"]),
+        (&json!("hidden"), &json!("2025-11-25"))
+    );
+    assert_eq!(older["sees"]["tools"], json!({"visible": [], "of": 3}));
+    assert_eq!(explain(&["--tool", "b_x"])["verdict"], "hidden");
+    let offline = explain(&["--tool", "a_same", "--offline"]);
+    assert!(offline["errors"][0].as_str().unwrap().contains("backend"), "{offline}");
+    let unknown =
+        vmcp(&["authz", "explain", "-c", &file, "--anonymous", "--revision", "2020-01-01"]);
+    assert!(unknown.code == 2 && unknown.err.contains("2026-07-28, 2025-11-25"), "{unknown:?}");
+}

@@ -296,3 +296,31 @@ fn policies_that_name_nothing_are_told() {
     assert_eq!(json["unmatchedPolicyNames"][0]["name"], "x");
     assert_eq!(validate(&file(policies), &[]).code, 0);
 }
+
+#[test]
+fn policies_that_name_no_backend_are_warned_of() {
+    let text = r#"name: x
+incomingAuth:
+  type: local
+  authz:
+    type: cedar
+    policies:
+      - 'permit(principal, action, resource);'
+      - 'forbid(principal, action, resource) when { ["a", "b"].contains(resource.backend) };'
+backends: [{name: a, url: "http://127.0.0.1:1/mcp", transport: streamable-http}]
+"#;
+    let ended = validate(text, &[]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let said = [&*ended.out, &*ended.err].concat();
+    assert!(said.contains("incomingAuth.authz.policies[1]: forbids by backend \"b\""), "{said}");
+    assert!(!said.contains("by backend \"a\""), "{said}");
+    let never = text.replace(
+        r#"["a", "b"].contains(resource.backend)"#,
+        r#"resource.generation == "2025-03-26""#,
+    );
+    let ended = validate(&never, &[]);
+    assert!(
+        ended.code == 1 && [&*ended.out, &*ended.err].concat().contains("2025-11-25"),
+        "{ended:?}"
+    );
+}

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use clap::Args;
 use vmcp_aggregate::settings::Sharing;
 use vmcp_aggregate::status::{BackendReport, Because, Entry};
-use vmcp_core::{Hints, ItemKind};
+use vmcp_core::{Generation, Hints, Item, ItemBackend, ItemKind};
 
-use crate::cli::connect::Seen;
+use crate::cli::connect::{Seen, is_offered};
 use crate::cli::inspect::because;
 use crate::cli::outcome::Failure;
 
@@ -35,8 +35,18 @@ pub(crate) struct Asked {
     pub(crate) kind: ItemKind,
     pub(crate) name: String,
     pub(crate) hints: Hints,
-    /// Whose it is; `None` where no backend lists it.
-    pub(crate) backend: Option<String>,
+    /// The backend that has it, with the generation in which that is spoken to; `None` where no backend was asked.
+    pub(crate) backend: Option<(String, Generation)>,
+}
+
+impl Asked {
+    pub(crate) fn item(&self) -> Item<'_> {
+        let Self { kind, name, hints, backend } = self;
+        let backend = backend.as_ref();
+        let backend =
+            backend.map(|(name, generation)| ItemBackend { name, generation: *generation });
+        Item { kind: *kind, name, hints: *hints, backend }
+    }
 }
 
 /// What an entry is.
@@ -69,8 +79,8 @@ impl What {
         Some(Asked { kind, name: name.to_owned(), hints: Hints::default(), backend: None })
     }
 
-    /// As the backends offer it.
-    pub(crate) fn among(&self, seen: &Seen) -> Result<Option<Asked>, Failure> {
+    /// As the backends offer it to clients of one generation.
+    pub(crate) fn among(&self, seen: &Seen, client: Generation) -> Result<Option<Asked>, Failure> {
         let Some((wanted, name)) = self.named() else { return Ok(None) };
         let located = wanted == ItemKind::Resource;
         let fits = |entry: &&Entry| {
@@ -78,20 +88,27 @@ impl What {
             kind == wanted || (located && kind == ItemKind::ResourceTemplate)
         };
         let entries = || seen.report.entries.iter().filter(fits);
+        let backend_of = |name: &str| {
+            let backend = seen.report.item_backend(name, client);
+            (backend.name.to_owned(), backend.generation)
+        };
         let asked = |entry: &Entry| Asked {
             kind: kind(entry),
             name: name.to_owned(),
             hints: entry.hints,
-            backend: Some(entry.backend.clone()),
+            backend: Some(backend_of(&entry.backend)),
         };
-        if let Some(entry) = entries().find(|entry| entry.name == name && entry.shown) {
+        let mut shown = entries().filter(|entry| is_offered(entry, client) && entry.shown);
+        if let Some(entry) = shown.find(|entry| entry.name == name) {
             return Ok(Some(asked(entry)));
         }
         let template = |entry: &Entry| kind(entry) == ItemKind::ResourceTemplate;
         if located && entries().any(template) {
             // What templates stand for is not listed: the backend that has it would say so.
             let (kind, hints) = (ItemKind::Resource, Hints::default());
-            return Ok(Some(Asked { kind, name: name.to_owned(), hints, backend: None }));
+            let backend = seen.report.resource_backend(name, client);
+            let backend = backend.map(|name| backend_of(&name));
+            return Ok(Some(Asked { kind, name: name.to_owned(), hints, backend }));
         }
         let what = if located { "resource" } else { noun(wanted) };
         let called = |entry: &&Entry| entry.name == name || entry.original == name;

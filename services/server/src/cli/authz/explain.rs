@@ -2,7 +2,7 @@
 
 use clap::Args;
 use vmcp_config::{Authz, File, IncomingMethod};
-use vmcp_core::{Identity, Item};
+use vmcp_core::{Generation, Identity, STATEFUL, STATELESS};
 
 use super::asked::{Asked, What, unseen};
 use super::given::{Given, Who};
@@ -26,6 +26,9 @@ pub(crate) struct Explain {
     /// Ask no backend: what is named is taken to be there, without annotations, and no lists are shown.
     #[arg(long)]
     offline: bool,
+    /// The revision of MCP that the client speaks: a backend of both generations may offer each something else.
+    #[arg(long, value_name = "REVISION", default_value = STATELESS, value_parser = generation)]
+    revision: Generation,
     #[command(flatten)]
     printed: Printed,
 }
@@ -57,14 +60,16 @@ impl Explain {
             (self.what.supposed(), None)
         } else {
             let seen = connect(parts, TIMEOUT).await?;
-            (self.what.among(&seen)?, Some(seen))
+            (self.what.among(&seen, self.revision)?, Some(seen))
         };
         let decided = asked.map(|asked| decided(&judge, &identity, asked, arguments.as_deref()));
         for (backend, why) in seen.iter().flat_map(unseen) {
             let name = &backend.name;
             complain(&format!("warning: {name} {why}: what it offers is not in the lists"));
         }
-        let lists = seen.as_ref().map(|seen: &Seen| told::lists(seen, &judge.admission(&identity)));
+        let lists = seen.as_ref().map(|seen: &Seen| {
+            told::lists(&seen.report, &judge.admission(&identity), self.revision)
+        });
         let told = Told { identity: &identity, decided, lists };
         match self.printed.form {
             Form::Text => print(&told.text()),
@@ -74,14 +79,22 @@ impl Explain {
     }
 }
 
+/// The generation of a client that speaks this revision.
+fn generation(revision: &str) -> Result<Generation, String> {
+    match revision {
+        STATELESS => Ok(Generation::Stateless),
+        known if STATEFUL.contains(&known) => Ok(Generation::Stateful),
+        _ => Err(format!("not one of {STATELESS}, {}", STATEFUL.join(", "))),
+    }
+}
+
 fn decided(
     judge: &Judge,
     identity: &Identity,
     asked: Asked,
     arguments: Option<&str>,
 ) -> (Asked, vmcp_cedar::Explanation) {
-    let item = Item { kind: asked.kind, name: &asked.name, hints: asked.hints };
-    let explained = judge.explain(identity, &item, arguments.map(str::as_bytes));
+    let explained = judge.explain(identity, &asked.item(), arguments.map(str::as_bytes));
     (asked, explained)
 }
 

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use vmcp_aggregate::status::Entry;
+use vmcp_aggregate::status::{Entry, Report};
 use vmcp_cedar::{Deciding, Explanation};
-use vmcp_core::{Admission, Hints, Identity, Item, ItemKind, Verdict};
+use vmcp_core::{Admission, Generation, Hints, Identity, Item, ItemKind, Verdict};
 
 use super::asked::{Asked, kind, noun};
-use crate::cli::connect::Seen;
+use crate::cli::connect::is_offered;
 use crate::cli::table::plain;
 
 const KINDS: [(ItemKind, &str, &str); 4] = [
@@ -29,21 +29,16 @@ pub(crate) struct Told<'a> {
 /// Of each kind: what the caller sees, and how many there are.
 pub(crate) type Lists = [(Vec<String>, usize); 4];
 
-/// What of everything the caller sees.
-pub(crate) fn lists(seen: &Seen, admission: &Admission) -> Lists {
+/// What of everything that clients of one generation are offered the caller sees.
+pub(crate) fn lists(report: &Report, admission: &Admission, client: Generation) -> Lists {
     KINDS.map(|(of, ..)| {
-        let entries = seen.report.entries.iter();
+        let entries = report.entries.iter().filter(|entry| is_offered(entry, client));
         let entries = entries.filter(|entry| entry.shown && kind(entry) == of);
         let visible = |entry: &Entry| {
-            admission.visible(&Item { kind: of, name: &entry.name, hints: entry.hints })
+            let backend = Some(report.item_backend(&entry.backend, client));
+            admission.visible(&Item { kind: of, name: &entry.name, hints: entry.hints, backend })
         };
-        let mut all: Vec<_> = entries.map(|entry| (&entry.name, visible(entry))).collect();
-        // What each generation is offered differently follows each other: who sees one of them sees the name.
-        all.dedup_by(|later, earlier| {
-            let same = later.0 == earlier.0;
-            earlier.1 |= same && later.1;
-            same
-        });
+        let all: Vec<_> = entries.map(|entry| (&entry.name, visible(entry))).collect();
         let visible = all.iter().filter(|(_, visible)| *visible);
         (visible.map(|(name, _)| (*name).clone()).collect(), all.len())
     })
@@ -57,6 +52,9 @@ impl Told<'_> {
             let who = plain(self.identity.subject().unwrap_or("anonymous"));
             let name = plain(&asked.name);
             _ = writeln!(out, "{} {name} for {who}: {}", noun(asked.kind), verdict(explained));
+            if let Some((backend, generation)) = &asked.backend {
+                _ = writeln!(out, "its backend: {}, in {}", plain(backend), generation.revision());
+            }
             if let Some(hints) = hints(asked.hints) {
                 _ = writeln!(out, "its server says: {hints}");
             }
@@ -159,8 +157,12 @@ fn about(asked: &Asked, explained: &Explanation) -> Value {
     });
     let hints: serde_json::Map<_, _> =
         named(*hints).map(|(name, hint)| (name.to_owned(), hint.into())).collect();
+    let (backend, generation) =
+        backend.as_ref().map(|(name, generation)| (name, generation.revision())).unzip();
     json!({
-        "item": {"kind": noun(*kind), "name": name, "backend": backend, "annotations": hints},
+        "item": {
+            "kind": noun(*kind), "name": name, "backend": backend, "generation": generation, "annotations": hints,
+        },
         "verdict": word,
         "scopes": scopes.map(|scopes| scopes.iter().map(|scope| &**scope).collect::<Vec<_>>()),
         "visible": visible,

@@ -3,10 +3,26 @@
 use std::sync::Arc;
 
 use vmcp_authz::AuthorizeLayer;
-use vmcp_cedar::{Cedar, Fault};
+use vmcp_cedar::{Cedar, Fault, NamedBackend};
 use vmcp_config::Warning;
 
-use super::Converter;
+use super::{Converter, Guards};
+
+const AT: &str = "incomingAuth.authz";
+
+impl Guards {
+    /// Warns of policies that compare `resource.backend` with what is not among the names of the backends.
+    pub(in crate::parts) fn unknown_backends(&self, names: &[&str]) -> Vec<Warning> {
+        let named = self.authorize.as_ref().map(|layer| layer.policy().named_backends());
+        let unknown = named.into_iter().flatten().filter(|named| !names.contains(&&*named.name));
+        let warning = |NamedBackend { index, is_forbid, name }: NamedBackend| {
+            let verb = if is_forbid { "forbids" } else { "permits" };
+            let message = format!("{verb} by backend \"{name}\", and there is none of this name");
+            Warning { path: format!("{AT}.policies[{index}]"), message, suggestion: None }
+        };
+        unknown.map(warning).collect()
+    }
+}
 
 impl Converter<'_> {
     pub(super) fn cedar(
@@ -14,7 +30,6 @@ impl Converter<'_> {
         name: &str,
         cedar: vmcp_config::Cedar,
     ) -> Option<AuthorizeLayer<Cedar>> {
-        const AT: &str = "incomingAuth.authz";
         let vmcp_config::Cedar { policies, entities_json, primary_upstream_provider } = cedar;
         match Cedar::new(name, &policies, &entities_json) {
             Ok(parsed) => {
