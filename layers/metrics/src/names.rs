@@ -94,6 +94,10 @@ metrics! {
     SESSIONS = Gauge "vmcp_sessions" "";
     /// Calls that wait for an answer of their client. Fed by the server.
     PARKED_CALLS = Gauge "vmcp_parked_calls" "";
+    /// Calls that go on while their client is not connected. Fed by the server.
+    DETACHED_CALLS = Gauge "vmcp_detached_calls" "";
+    /// Calls that were ended because their client was away for too long, or too much waited for it. Fed by the server.
+    DETACHED_CALLS_ENDED = Counter "vmcp_detached_calls_ended" "";
     /// Messages to clients that found no room. Fed by the server.
     DROPPED_MESSAGES = Counter "vmcp_dropped_messages" "";
     /// Entries that are kept in memory for a while, or bytes of them, by what they are. Fed by the server.

@@ -13,7 +13,7 @@ mod session_to_stateless;
 mod stateless_to_session;
 mod stateless_to_stateless;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -33,12 +33,13 @@ pub(crate) use self::stateless_to_stateless::bridged;
 use crate::backend::failure::Failure;
 use crate::backend::{Link, handshake};
 use crate::catalog::{ByGeneration, Kind};
+use crate::detached::Departure;
 use crate::hub::{Everything, Hub, Snapshot};
 use crate::mixed::Seen;
 use crate::session::Session;
 
 /// A request of a client, and everything that answering it may need.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) hub: Arc<Hub>,
     pub(crate) snapshot: Arc<Snapshot>,
@@ -50,6 +51,8 @@ pub(crate) struct Call {
     /// What the caller may see and do; everything without it.
     pub(crate) admission: Option<Admission>,
     pub(crate) trail: Option<Trail>,
+    /// Set when the client of a session leaves before it is answered.
+    pub(crate) departure: OnceLock<Departure>,
 }
 
 /// Whether a failure may come of speaking the wrong generation to a backend. All of these say that
@@ -95,6 +98,18 @@ impl Call {
             }
             None => target.link.list_changed(kind, Generation::Stateless),
         }
+    }
+
+    /// When the client left, if it did before it was answered.
+    pub(crate) fn departure(&self) -> Option<&Departure> {
+        self.departure.get()
+    }
+
+    /// Notes that the client left. Whether the request may go on: it is one of a session, which has not too many that do.
+    pub(crate) fn detach(&self) -> bool {
+        let account = self.session.as_ref().map(|it| it.account(&self.hub.detached));
+        let departure = account.as_ref().and_then(Departure::new);
+        departure.is_some_and(|departure| self.departure.set(departure).is_ok())
     }
 
     /// The client's id for the request, as JSON.

@@ -1,7 +1,7 @@
 //! What is asked, and who answers it: one match for each generation, each arm one call.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Response, StatusCode, request};
@@ -78,6 +78,7 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
         headers: parts.headers,
         admission: parts.extensions.remove(),
         trail: parts.extensions.remove(),
+        departure: OnceLock::new(),
     };
     let answered = match session {
         Some(Ok(session)) => {
@@ -180,7 +181,10 @@ fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>,
             // Not 404, which would tell the client that its session is over.
             return Err(Rejection::malformed(code::INVALID_REQUEST, message));
         }
-        None => talk.standing().connect(None, Opening::Plain),
+        None => {
+            let standing = talk.standing(|| session.account(&hub.detached));
+            standing.connect(None, Opening::Plain)
+        }
     };
     for upstream in session.upstreams() {
         if upstream.open().is_some() {

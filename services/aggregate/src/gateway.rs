@@ -11,14 +11,15 @@ use std::time::Duration;
 use http::{Request, Response};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use tower_service::Service;
 use vmcp_core::Body;
 
+use crate::call::Call;
 use crate::dispatch::{Begun, begin, go_on};
 use crate::hearing::Admissions;
 use crate::hub::Hub;
 use crate::seal::Seal;
-use crate::session::Session;
 use crate::settings::{Limits, Settings};
 use crate::status;
 
@@ -138,9 +139,12 @@ enum Kind {
 /// (MCP 2025-11-25, Streamable HTTP, Sending Messages to the Server).
 struct Answering {
     /// `None` once it is answered.
-    future: Option<Pin<Box<dyn Future<Output = Response<Body>> + Send>>>,
-    session: Option<Arc<Session>>,
+    future: Option<Going>,
+    /// `None` for clients without a session.
+    call: Option<Arc<Call>>,
 }
+
+type Going = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 
 impl<B> Service<Request<B>> for Gateway {
     type Response = Response<Body>;
@@ -155,8 +159,8 @@ impl<B> Service<Request<B>> for Gateway {
         ResponseFuture(match begin(&self.0.hub, request.into_parts().0) {
             Begun::Done(response) => Kind::Done(Some(response)),
             Begun::Going(call) => {
-                let session = call.session.clone();
-                Kind::Going(Answering { future: Some(Box::pin(go_on(call))), session })
+                let kept = call.session.is_some().then(|| Arc::clone(&call));
+                Kind::Going(Answering { future: Some(Box::pin(go_on(call))), call: kept })
             }
         })
     }
@@ -184,12 +188,31 @@ impl Future for ResponseFuture {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        if let (Some(future), Some(session)) = (self.future.take(), self.session.take())
+        if let (Some(future), Some(call)) = (self.future.take(), self.call.take())
+            && let Some(session) = call.session.clone()
             && let Ok(runtime) = Handle::try_current()
         {
-            let task = runtime.spawn(async move { drop(future.await) });
-            session.talk().own(task.abort_handle());
+            if call.detach() {
+                session.talk().own(runtime.spawn(finish_detached(call, future)).abort_handle());
+            } else {
+                call.hub.detached.note_ended();
+            }
         }
+    }
+}
+
+/// Finishes a request whose client has left, unless that takes too long.
+async fn finish_detached(call: Arc<Call>, future: Going) {
+    let answered = timeout(call.hub.limits.detached_for, future).await;
+    if let Some(departure) = call.departure() {
+        departure.settle();
+    }
+    if answered.is_err() {
+        call.hub.detached.note_ended();
+        tracing::debug!(
+            method = &*call.message.method(),
+            "a request without a client took too long"
+        );
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn initialize(
         call.hub.sweep();
     }
     let capabilities = bridged(capabilities, BRIDGED_IN_SESSIONS);
-    let session = Session::new(revision, call.caller.clone(), &capabilities, client);
+    let session = Session::new(revision, call.caller.clone(), address, &capabilities, client);
     let opened = call
         .hub
         .sessions

@@ -12,6 +12,7 @@ use crate::backend::Link;
 use crate::backend::handshake::Introduction;
 use crate::backend::own::{Content, Owns};
 use crate::catalog::{ByGeneration, Catalog, Catalogs, Kind, Offer, Part, combine, define_literal};
+use crate::detached::DetachedBudget;
 use crate::hearing::Hearing;
 use crate::listen::Listeners;
 use crate::mixed::Mixed;
@@ -61,6 +62,7 @@ pub(crate) struct Hub {
     pub(crate) mixed: Mixed,
     pub(crate) hearing: Hearing,
     pub(crate) parked: Parked,
+    pub(crate) detached: Arc<DetachedBudget>,
     pub(crate) limits: Limits,
     pub(crate) seal: crate::seal::Seal,
 }
@@ -229,6 +231,7 @@ impl Hub {
             mixed: Mixed::new(),
             hearing: Hearing::default(),
             parked: Parked::new(limits.parked, limits.parked_per_identity),
+            detached: DetachedBudget::new(limits.detached_bytes),
             limits,
             seal,
         });

@@ -4,6 +4,7 @@ mod backend;
 mod call;
 mod catalog;
 mod client;
+mod detached;
 mod dispatch;
 mod expiry;
 mod extensions;

@@ -39,6 +39,8 @@ pub(crate) struct Relay {
 pub(crate) enum Step {
     More,
     Answered,
+    /// Answered with more than is kept for a client that is away.
+    Unkept,
 }
 
 impl Relay {
@@ -48,8 +50,9 @@ impl Relay {
             Ok(Envelope::Answer { id, .. }) => {
                 let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
                 if self.expected.is_some() && (ours || id.is_none()) {
-                    self.stream.finish(if ours { message } else { self.adopt(&message) });
-                    return Step::Answered;
+                    let message = if ours { message } else { self.adopt(&message) };
+                    let kept = self.stream.finish(message);
+                    return if kept { Step::Answered } else { Step::Unkept };
                 }
                 tracing::debug!(backend = self.upstream.link.name(), "an answer nobody waits for");
             }

@@ -4,6 +4,7 @@
 pub(crate) mod talk;
 pub(crate) mod upstream;
 
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::sync::Notify;
-use vmcp_core::{Caller, Rejection, Trail, code};
+use vmcp_core::{Caller, Rejection, code};
 use vmcp_timeout::{Hold, Pause};
 
 pub(crate) use self::talk::{Question, Talk};
@@ -21,9 +22,10 @@ use crate::backend::Link;
 use crate::backend::ask::tell;
 use crate::backend::handshake::Introduction;
 use crate::backend::request::{asking, post};
-use crate::call::{Cancellation, SESSION_ENDED};
+use crate::call::{Call, Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
-use crate::stream::Class;
+use crate::detached::{Account, DetachedBudget, Owner};
+use crate::stream::{Class, Stream};
 
 /// The most requests of one session that may be under way.
 const MOST_CALLS: usize = 256;
@@ -34,6 +36,8 @@ pub(crate) struct Session {
     pub(crate) revision: &'static str,
     /// Whose it is, with the token that was seen last.
     caller: Mutex<Caller>,
+    /// The address that it was opened from, if that is known.
+    address: Option<IpAddr>,
     capabilities: Box<[u8]>,
     client: Box<[u8]>,
     upstreams: Mutex<Vec<Arc<Upstream>>>,
@@ -55,6 +59,9 @@ pub(crate) struct Running {
     pub(crate) hold: Hold,
     /// Notified when the client cancels it, or ends the session.
     pub(crate) cancelled: Notify,
+    call: Arc<Call>,
+    /// The stream that it is answered on, if the answer needs one.
+    stream: OnceLock<Arc<Stream>>,
 }
 
 /// Takes a request out of the table when it is over.
@@ -66,9 +73,40 @@ pub(crate) struct RunningGuard {
 
 impl Running {
     /// A request of the client that goes to the backend under its own id.
-    pub(crate) fn new(id: Bytes, upstream: Arc<Upstream>, cause: Option<&Trail>) -> Self {
-        let cancellation = Cancellation::new(upstream, id.clone(), cause);
-        Self { id, cancellation, hold: Hold::new(), cancelled: Notify::new() }
+    pub(crate) fn new(call: &Arc<Call>, upstream: Arc<Upstream>) -> Self {
+        let id = call.id();
+        Self {
+            cancellation: Cancellation::new(upstream, id.clone(), call.cause()),
+            id,
+            hold: Hold::new(),
+            cancelled: Notify::new(),
+            call: Arc::clone(call),
+            stream: OnceLock::new(),
+        }
+    }
+
+    /// Notes the stream that it is answered on. One whose request has been gone since before counts from then on.
+    pub(crate) fn answer_on(&self, stream: &Arc<Stream>) {
+        if let Some(departure) = self.call.departure() {
+            stream.begin_without_client(departure);
+        }
+        _ = self.stream.set(Arc::clone(stream));
+    }
+
+    /// Whether the client is connected for the answer.
+    fn is_attached(&self) -> bool {
+        match self.stream.get() {
+            Some(stream) => stream.connected(),
+            None => self.call.departure().is_none(),
+        }
+    }
+
+    /// Whether this many bytes of an answer that has not come whole may be held.
+    pub(crate) fn may_hold(&self, bytes: usize) -> bool {
+        match self.stream.get() {
+            Some(stream) => stream.may_hold(bytes),
+            None => self.call.departure().is_none_or(|departure| departure.may_hold(bytes)),
+        }
     }
 
     fn is_of(&self, upstream: &Arc<Upstream>) -> bool {
@@ -80,12 +118,14 @@ impl Session {
     pub(crate) fn new(
         revision: &'static str,
         caller: Caller,
+        address: Option<IpAddr>,
         capabilities: &[u8],
         client: &[u8],
     ) -> Self {
         Self {
             revision,
             caller: Mutex::new(caller),
+            address,
             capabilities: capabilities.into(),
             client: client.into(),
             upstreams: Mutex::default(),
@@ -105,6 +145,11 @@ impl Session {
     /// Whose it is, with the token that was seen last.
     pub(crate) fn caller(&self) -> Caller {
         lock(&self.caller).clone()
+    }
+
+    /// What waits for the client while it is away is charged to.
+    pub(crate) fn account(&self, budget: &Arc<DetachedBudget>) -> Account {
+        Account::new(budget, Owner::new(self.caller().identity().clone(), self.address))
     }
 
     /// Remembers a newer token of the owner, for what is sent when no request of theirs is at hand.
@@ -206,11 +251,11 @@ impl Session {
         }
     }
 
-    /// Whether something goes on that needs the session: a call, or a client that listens.
+    /// Whether a client is connected that needs the session: for the answer to a call, or to listen.
     pub(crate) fn in_use(&self) -> bool {
         let listens =
             || self.has_talk().and_then(Talk::listening).is_some_and(|stream| stream.connected());
-        !lock(&self.calls).is_empty() || listens()
+        lock(&self.calls).iter().any(|call| call.is_attached()) || listens()
     }
 
     /// Ends the standing stream; calls go on.
@@ -242,8 +287,7 @@ impl Session {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Made if there is none: it refuses what comes later.
-        self.talk().end();
+        // Taken before their tasks end, with which they would be cancelled too, and maybe behind the session's own end.
         let calls = lock(&self.calls).clone();
         let upstreams = std::mem::take(&mut *lock(&self.upstreams));
         for upstream in upstreams {
@@ -251,9 +295,17 @@ impl Session {
             let cancels = calls.filter_map(|call| call.cancellation.request(SESSION_ENDED));
             upstream.close(cancels.collect());
         }
+        // Made if there is none: it refuses what comes later.
+        self.talk().end();
         for call in &calls {
             call.cancelled.notify_one();
         }
+    }
+}
+
+impl RunningGuard {
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
     }
 }
 

@@ -151,6 +151,11 @@ pub struct Limits {
     pub parked_per_identity: usize,
     /// How long such a call waits.
     pub parked_for: Duration,
+    /// How long a call of a session goes on while its client is not connected.
+    pub detached_for: Duration,
+    /// The most bytes that wait for clients that are not connected, in all. One client gets at most half of what the others
+    /// leave.
+    pub detached_bytes: usize,
     /// The largest answer of a backend that has to be held in memory, in bytes.
     pub held_bytes: usize,
 }
@@ -164,6 +169,8 @@ impl Default for Limits {
             parked: 1024,
             parked_per_identity: 16,
             parked_for: Duration::from_secs(600),
+            detached_for: Duration::from_secs(600),
+            detached_bytes: 32 << 20,
             held_bytes: 16 << 20,
         }
     }

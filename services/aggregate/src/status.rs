@@ -35,6 +35,11 @@ pub struct Report {
     pub parked_calls: usize,
     /// Notifications that were dropped since the process began, because their clients did not read.
     pub dropped_messages: u64,
+    /// Calls of sessions that go on while their client is not connected.
+    pub detached_calls: usize,
+    /// Calls that were ended since the gateway began because their client was away for too long, or too much waited for it;
+    /// suspended ones too.
+    pub detached_calls_ended: u64,
     /// The catalogs that the entries are of.
     catalogs: Arc<Combined>,
 }
@@ -54,6 +59,8 @@ pub struct Kept {
     pub caller_catalogs: usize,
     /// Open `subscriptions/listen` streams of stateless clients.
     pub listeners: usize,
+    /// Bytes that wait for clients that are not connected, with a charge for each call that goes on.
+    pub detached_bytes: usize,
 }
 
 /// What is counted: cheap enough for every scrape of metrics.
@@ -65,6 +72,10 @@ pub struct Counts {
     pub parked_calls: usize,
     /// As [`Report::dropped_messages`].
     pub dropped_messages: u64,
+    /// As [`Report::detached_calls`].
+    pub detached_calls: usize,
+    /// As [`Report::detached_calls_ended`].
+    pub detached_calls_ended: u64,
 }
 
 /// One backend.
@@ -178,7 +189,10 @@ pub enum Because {
 }
 
 pub(crate) fn counts(hub: &Hub) -> Counts {
+    let detached = hub.detached.counts();
     Counts {
+        detached_calls: detached.calls,
+        detached_calls_ended: detached.ended,
         sessions: hub.sessions.len(),
         parked_calls: hub.parked.len(),
         dropped_messages: crate::stream::dropped(),
@@ -197,6 +211,7 @@ pub(crate) fn kept(hub: &Hub) -> Kept {
         different_offers,
         caller_catalogs: hub.mixed.len(),
         listeners: hub.listeners.len(),
+        detached_bytes: hub.detached.counts().bytes,
     }
 }
 
@@ -243,7 +258,8 @@ pub(crate) fn backends(snapshot: &Snapshot) -> Vec<BackendReport> {
 pub(crate) fn report(hub: &Arc<Hub>) -> Report {
     let snapshot = hub.snapshot();
     let catalogs = snapshot.catalogs();
-    let Counts { sessions, parked_calls, dropped_messages } = counts(hub);
+    let Counts { sessions, parked_calls, dropped_messages, detached_calls, detached_calls_ended } =
+        counts(hub);
     let entries = entries::entries(&snapshot, &catalogs);
     Report {
         name: snapshot.name.clone(),
@@ -255,6 +271,8 @@ pub(crate) fn report(hub: &Arc<Hub>) -> Report {
         sessions,
         parked_calls,
         dropped_messages,
+        detached_calls,
+        detached_calls_ended,
         catalogs,
     }
 }

@@ -1,28 +1,31 @@
 //! What goes to a stateful client by an event stream: numbered, bounded, and there to be read again
 //! when the connection broke (MCP 2025-11-25, Streamable HTTP, Resumability and Redelivery).
 
-use std::collections::VecDeque;
+mod state;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::Frame;
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::sync::Notify;
+use tokio::time::{Instant, Sleep, sleep, timeout_at};
 use vmcp_core::BoxError;
 use vmcp_wire::sse;
+
+use self::state::State;
+use crate::backend::failure::Failure;
+use crate::detached::{Account, Departure};
 
 /// The most messages that wait for a client.
 const QUEUE: usize = 64;
 
-/// The most that is kept of what was sent, to be sent again.
-const KEPT: usize = 64;
-
-/// The most bytes that a stream holds, sent or not, the response that it is for aside.
-const MOST_BYTES: usize = 4 << 20;
+/// The longest response that is added whatever else there is no room for, in bytes: an error says what was lost.
+const SHORT_RESPONSE: usize = 4 << 10;
 
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -58,35 +61,34 @@ impl Class {
     }
 }
 
+impl From<Abandoned> for Failure {
+    fn from(why: Abandoned) -> Self {
+        match why {
+            Abandoned::Time => Self::ABANDONED,
+            Abandoned::Bytes => Self::UNREAD,
+        }
+    }
+}
+
 /// One stream of one session.
 #[derive(Debug)]
 pub(crate) struct Stream {
     number: u32,
-    /// Whether its events have ids.
-    numbered: bool,
+    /// What its messages are charged to while no client is connected. `None`: it cannot be resumed, and its events
+    /// have no ids.
+    account: Option<Account>,
     state: Mutex<State>,
+    /// Notified when a client connects, leaves, or too much waits for it.
+    changed: Notify,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    messages: VecDeque<Message>,
-    /// The number of the next message.
-    next: u64,
-    /// The number of the first message that was not sent.
-    unsent: u64,
-    bytes: usize,
-    /// Changes with each connection: an older connection ends when it sees that.
-    connection: u64,
-    connected: bool,
-    waker: Option<Waker>,
-    ended: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Message {
-    number: u64,
-    data: Bytes,
-    class: Class,
+/// Why a call ends whose client is not connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Abandoned {
+    /// The client was away for too long.
+    Time,
+    /// Too much waits for the client.
+    Bytes,
 }
 
 /// What a connection sends first.
@@ -99,13 +101,18 @@ pub(crate) enum Opening {
 }
 
 impl Stream {
-    pub(crate) fn new(number: u32) -> Arc<Self> {
-        Arc::new(Self { number, numbered: true, state: Mutex::default() })
+    pub(crate) fn new(number: u32, account: Account) -> Arc<Self> {
+        let state = State { reservation: Some(account.open()), ..State::default() };
+        Self::of(number, Some(account), state)
     }
 
     /// A stream that cannot be resumed: stateless clients open a new one instead.
     pub(crate) fn unnumbered() -> Arc<Self> {
-        Arc::new(Self { number: 0, numbered: false, state: Mutex::default() })
+        Self::of(0, None, State::default())
+    }
+
+    fn of(number: u32, account: Option<Account>, state: State) -> Arc<Self> {
+        Arc::new(Self { number, account, state: Mutex::new(state), changed: Notify::new() })
     }
 
     pub(crate) fn number(&self) -> u32 {
@@ -121,6 +128,8 @@ impl Stream {
         if class == Class::Coalesced && state.waits(&data) {
             return true;
         }
+        // It has come whole.
+        state.partial = 0;
         state.forget();
         if !state.make_room(data.len()) {
             if class == Class::Droppable {
@@ -128,36 +137,121 @@ impl Stream {
                 return true;
             }
             let waiting = state.waiting();
-            let full = waiting >= 8 * QUEUE || waiting > 0 && state.bytes + data.len() > MOST_BYTES;
-            if full || waiting >= QUEUE {
+            let wide = state.bytes + data.len() > state.most_bytes();
+            let full = waiting >= 8 * QUEUE || wide && (waiting > 0 || state.reservation.is_some());
+            let was_away = !state.connected;
+            if !was_away && (full || waiting >= QUEUE) {
                 // The connection is ended: the client can come back and read on.
                 state.connection += 1;
-                state.connected = false;
                 state.wake();
+                self.leave(&mut state);
             }
             if full {
                 DROPPED.fetch_add(1, Ordering::Relaxed);
+                if was_away {
+                    self.overflow(&mut state);
+                }
                 return false;
             }
+        }
+        if !state.charge(data.len()) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+            if class != Class::Droppable {
+                self.overflow(&mut state);
+            }
+            return class == Class::Droppable;
         }
         state.add(data, class);
         true
     }
 
-    /// Adds the response that the stream is for, which always has room, and ends the stream.
-    pub(crate) fn finish(&self, response: Bytes) {
+    /// Adds the response that the stream is for, and ends the stream. It always has room for a client that is connected.
+    /// For another one, `false` where it is too large even without what waits before it: then nothing waits any more,
+    /// and a short one finds room.
+    pub(crate) fn finish(&self, response: Bytes) -> bool {
         let mut state = self.lock();
-        if state.ended.is_none() {
-            state.add(response, Class::Kept);
-            state.ended = Some(Instant::now());
+        if state.ended.is_some() {
+            return true;
         }
+        state.partial = 0;
+        if !state.charge(response.len()) {
+            state.messages.clear();
+            state.bytes = 0;
+            if !state.charge(response.len()) && response.len() > SHORT_RESPONSE {
+                return false;
+            }
+        }
+        state.add(response, Class::Kept);
+        state.close();
+        true
     }
 
     /// Nothing follows.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
-        state.ended.get_or_insert_with(Instant::now);
+        state.close();
         state.wake();
+    }
+
+    /// Whether the reader of the backend's stream may hold this many bytes of a message that has not come whole.
+    pub(crate) fn may_hold(&self, bytes: usize) -> bool {
+        let mut state = self.lock();
+        state.partial = bytes;
+        state.charge(0)
+    }
+
+    /// Waits until the client has been away for `lifetime`, or more was to wait for it than there is room for.
+    pub(crate) async fn abandoned(&self, lifetime: Duration) -> Abandoned {
+        loop {
+            // Made before the state is looked at: it hears of every change since.
+            let changed = self.changed.notified();
+            let left = {
+                let state = self.lock();
+                if state.overflowed {
+                    return Abandoned::Bytes;
+                }
+                state.left
+            };
+            let Some(left) = left else {
+                changed.await;
+                continue;
+            };
+            if timeout_at(left + lifetime, changed).await.is_err() && self.lock().left == Some(left)
+            {
+                return Abandoned::Time;
+            }
+        }
+    }
+
+    /// Counts from `departure` on how long the client is away, unless it connects: its request was gone before the
+    /// stream began.
+    pub(crate) fn begin_without_client(&self, departure: &Departure) {
+        self.lock().left = Some(departure.at);
+    }
+
+    /// Notes that the client is no longer connected, and charges what waits for it.
+    fn leave(&self, state: &mut State) {
+        state.connected = false;
+        state.waker = None;
+        state.left.get_or_insert_with(Instant::now);
+        if let Some(account) = &self.account {
+            let is_call = self.number > 0 && state.ended.is_none();
+            let call = is_call.then(|| account.open_call()).flatten();
+            let is_refused = is_call && call.is_none();
+            state.reservation = Some(call.unwrap_or_else(|| account.open()));
+            state.compact();
+            if is_refused || !state.charge(0) {
+                self.overflow(state);
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Notes that more was to wait for a client that is away than there is room for.
+    fn overflow(&self, state: &mut State) {
+        if state.reservation.is_some() && !std::mem::replace(&mut state.overflowed, true) {
+            self.changed.notify_waiters();
+        }
     }
 
     /// Whether a client is connected.
@@ -182,6 +276,8 @@ impl Stream {
         let mut state = self.lock();
         state.connection += 1;
         state.connected = true;
+        (state.reservation, state.left) = (None, None);
+        self.changed.notify_waiters();
         if let Some(next) = next {
             state.unsent = next.min(state.next);
         }
@@ -193,81 +289,6 @@ impl Stream {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn waiting(&self) -> usize {
-        self.messages.iter().rev().take_while(|message| message.number >= self.unsent).count()
-    }
-
-    /// Lets go of what was sent and is more than is kept.
-    fn forget(&mut self) {
-        while self.messages.len() > KEPT || self.bytes > MOST_BYTES / 4 {
-            match self.messages.front() {
-                Some(oldest) if oldest.number < self.unsent => self.drop_at(0),
-                _ => return,
-            }
-        }
-    }
-
-    /// Whether an equal message waits that is coalesced too.
-    fn waits(&self, data: &[u8]) -> bool {
-        let mut unsent = self.messages.iter().rev().take_while(|it| it.number >= self.unsent);
-        unsent.any(|it| it.class == Class::Coalesced && it.data == data)
-    }
-
-    /// Makes room for a message of this length, at the cost of what was sent, and then of what may be dropped:
-    /// whether there is room.
-    fn make_room(&mut self, length: usize) -> bool {
-        let is_sent =
-            |state: &Self| state.messages.front().is_some_and(|it| it.number < state.unsent);
-        while self.bytes + length > MOST_BYTES && is_sent(self) {
-            self.drop_at(0);
-        }
-        if length > MOST_BYTES {
-            return false;
-        }
-        while self.waiting() >= QUEUE || self.bytes + length > MOST_BYTES {
-            if !self.drop_oldest() {
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Drops the oldest message that may be dropped and was not sent: whether there was one.
-    fn drop_oldest(&mut self) -> bool {
-        let unsent = self.unsent;
-        let oldest = self
-            .messages
-            .iter()
-            .position(|message| message.number >= unsent && message.class == Class::Droppable);
-        if let Some(index) = oldest {
-            self.drop_at(index);
-            DROPPED.fetch_add(1, Ordering::Relaxed);
-        }
-        oldest.is_some()
-    }
-
-    fn add(&mut self, data: Bytes, class: Class) {
-        let number = self.next;
-        self.next += 1;
-        self.bytes += data.len();
-        self.messages.push_back(Message { number, data, class });
-        self.wake();
-    }
-
-    fn drop_at(&mut self, index: usize) {
-        if let Some(message) = self.messages.remove(index) {
-            self.bytes -= message.data.len();
-        }
-    }
-
-    fn wake(&mut self) {
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
     }
 }
 
@@ -304,7 +325,8 @@ impl http_body::Body for Connection {
         let first = state.messages.partition_point(|message| message.number < state.unsent);
         for message in state.messages.range(first..) {
             // Ids name the message that follows, so that the first one has one too.
-            let id = this.stream.numbered.then(|| format!("{number}-{}", message.number + 1));
+            let is_numbered = this.stream.account.is_some();
+            let id = is_numbered.then(|| format!("{number}-{}", message.number + 1));
             sse::frame(id.as_deref(), None, &message.data, &mut out);
         }
         state.unsent = state.next;
@@ -330,8 +352,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let mut state = self.stream.lock();
         if state.connection == self.number {
-            state.connected = false;
-            state.waker = None;
+            self.stream.leave(&mut state);
         }
     }
 }

@@ -10,6 +10,8 @@ mod apps;
 mod catalogs;
 #[path = "gateway/cells.rs"]
 mod cells;
+#[path = "gateway/detached.rs"]
+mod detached;
 #[path = "gateway/extensions.rs"]
 mod extensions;
 #[path = "gateway/fake.rs"]

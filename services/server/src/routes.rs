@@ -299,6 +299,7 @@ impl Shared {
             caller_catalogs,
             shared_sessions,
             listeners,
+            detached_bytes,
         } = self.fixed.gateway.kept();
         held.extend([
             ("list_views", list_views),
@@ -307,6 +308,7 @@ impl Shared {
             ("caller_catalogs", caller_catalogs),
             ("shared_sessions", shared_sessions),
             ("subscription_streams", listeners),
+            ("detached_bytes", detached_bytes),
             ("old_client_streams", self.fixed.old.len()),
         ]);
         if let Some(recording) = &self.stacks.load().recording {

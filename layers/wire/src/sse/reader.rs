@@ -118,6 +118,12 @@ impl Reader {
         self.chunk.is_empty() && self.line.is_empty() && between
     }
 
+    /// How many bytes are held of what was pushed: chunks that were not read, and the event that has not come whole.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.chunk.len() + self.line.len() + self.size
+    }
+
     /// The last `id` of the stream, also of a block without data: what to resume behind. Empty after a reset.
     #[must_use]
     pub fn last_id(&self) -> Option<&Bytes> {

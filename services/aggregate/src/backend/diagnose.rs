@@ -101,6 +101,7 @@ fn suspect(transport: Transport, error: &BoxError) -> Option<Suspect> {
             | Failure::Busy
             | Failure::Cancelled
             | Failure::Question(_)
+            | Failure::Detached { .. }
             | Failure::Task(_),
         ) => None,
     }

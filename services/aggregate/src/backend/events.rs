@@ -70,6 +70,11 @@ impl Events {
         }
     }
 
+    /// How many bytes are held of events that have not been given out.
+    pub(crate) fn held(&self) -> usize {
+        self.reader.held()
+    }
+
     /// The id that the stream can be resumed behind.
     pub(crate) fn last_id(&self) -> Option<&Bytes> {
         self.reader.last_id()

@@ -51,6 +51,9 @@ pub(crate) enum Failure {
     /// too often.
     #[error("{0}")]
     Question(&'static str),
+    /// The call was ended because nobody waits for it: why, and what the backend is told, unless it has answered.
+    #[error("{problem}")]
+    Detached { problem: &'static str, reason: Option<&'static str> },
     /// It made a task of a call whose client cannot follow it.
     #[error("{0}")]
     Task(&'static str),
@@ -116,6 +119,7 @@ fn may_have_acted(error: &BoxError) -> bool {
             | Failure::TooLarge { .. }
             | Failure::Cancelled
             | Failure::Question(_)
+            | Failure::Detached { .. }
             | Failure::Task(_),
         ) => true,
     }
@@ -157,6 +161,26 @@ pub(crate) fn problem(error: &BoxError) -> String {
         return format!("cannot be given credentials: {}", error.fault);
     }
     cause::<Failure>(error).map_or_else(|| "could not be reached".to_owned(), ToString::to_string)
+}
+
+impl Failure {
+    /// The answer is larger than what waits for a client that is away.
+    pub(crate) const UNKEPT: Self = Self::Detached {
+        problem: "answered with more than is kept while its client is away",
+        reason: None,
+    };
+
+    /// More than that came before the answer.
+    pub(crate) const UNREAD: Self = Self::Detached {
+        problem: "sent more than is kept while its client is away, and was told to stop",
+        reason: Some("the client is away, and too much waits for it"),
+    };
+
+    /// The client was away for too long.
+    pub(crate) const ABANDONED: Self = Self::Detached {
+        problem: "was told to stop: its client was away for too long",
+        reason: Some("the client was away for too long"),
+    };
 }
 
 #[cfg(test)]

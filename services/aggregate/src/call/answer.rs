@@ -86,7 +86,17 @@ pub(crate) async fn json(
     body: Body,
     expected: &Expected,
 ) -> Result<Shaped, BoxError> {
-    or_status(status, read(status, body, expected).await)
+    json_within(status, body, expected, |_| true).await
+}
+
+/// The same, as long as this many bytes of it may be held.
+pub(crate) async fn json_within(
+    status: StatusCode,
+    body: Body,
+    expected: &Expected,
+    may_hold: impl Fn(usize) -> bool,
+) -> Result<Shaped, BoxError> {
+    or_status(status, read(status, body, expected, may_hold).await)
 }
 
 /// Shapes an answer that is there as a whole.
@@ -127,7 +137,12 @@ fn or_status(status: StatusCode, shaped: Result<Shaped, BoxError>) -> Result<Sha
     }
 }
 
-async fn read(status: StatusCode, mut body: Body, expected: &Expected) -> Result<Shaped, BoxError> {
+async fn read(
+    status: StatusCode,
+    mut body: Body,
+    expected: &Expected,
+    may_hold: impl Fn(usize) -> bool,
+) -> Result<Shaped, BoxError> {
     let mut held = Held::default();
     loop {
         let ended = match body.frame().await {
@@ -152,6 +167,9 @@ async fn read(status: StatusCode, mut body: Body, expected: &Expected) -> Result
                 let body = Body::wrap(Rest { held: held.take(), body });
                 return Ok(Shaped::Ready(response(status, body)));
             }
+        }
+        if !may_hold(held.bytes().len()) {
+            return Err(Failure::UNKEPT.into());
         }
         if held.bytes().len() > expected.most {
             return Err(Failure::TooLarge { limit: expected.most }.into());

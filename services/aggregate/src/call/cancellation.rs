@@ -47,6 +47,11 @@ impl Cancellation {
         *lock(&self.live) = Some(Arc::clone(live));
     }
 
+    /// Whether there is something to cancel.
+    pub(crate) fn is_armed(&self) -> bool {
+        lock(&self.live).is_some()
+    }
+
     /// Notes that there is nothing to cancel. Gives the session if there was.
     pub(crate) fn disarm(&self) -> Option<Arc<Live>> {
         lock(&self.live).take()
@@ -103,6 +108,7 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
     }
     match cause::<Failure>(error) {
         Some(Failure::Question(problem)) => Some(Cow::Borrowed(problem)),
+        Some(Failure::Detached { reason, .. }) => reason.map(Cow::Borrowed),
         // The connection broke, not the call.
         None | Some(Failure::Ended) => Some("the response was lost".into()),
         Some(

@@ -33,7 +33,7 @@ pub(crate) async fn call(
     target: Arc<Target>,
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
-    let guard = match session.run(Running::new(call.id(), upstream, call.cause())) {
+    let guard = match session.run(Running::new(&call, upstream)) {
         Ok(guard) => guard,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -146,7 +146,10 @@ impl Exchange {
             return ready(answer::whole(code, refusal, &self.expected())?);
         }
         match kind {
-            Media::Json => ready(answer::json(code, body, &self.expected()).await?),
+            Media::Json => {
+                let may_hold = |bytes| self.guard.may_hold(bytes);
+                ready(answer::json_within(code, body, &self.expected(), may_hold).await?)
+            }
             // Boxed: what reads events is larger than everything else that a call needs.
             Media::Events => {
                 let events = Events::new(body, self.call.hub.limits.held_bytes);
@@ -173,6 +176,9 @@ impl Exchange {
             if events.last_id().is_some() {
                 break None;
             }
+            if !self.guard.may_hold(events.held()) {
+                return Err(Failure::UNREAD.into());
+            }
             match events.chunk().await {
                 Some(chunk) => chunk?,
                 None => return Err(Failure::Ended.into()),
@@ -188,7 +194,7 @@ impl Exchange {
 
     /// Answers with a stream that a task feeds: it goes on when the client's connection breaks.
     fn stream(self, streaming: Box<Streaming>) -> Result<Response<Body>, Rejection> {
-        let (stream, response) = match answering_stream(&self.session) {
+        let (stream, response) = match answering_stream(&self.call, &self.guard) {
             Ok(opened) => opened,
             Err(refusal) => {
                 self.guard.cancellation.send("the client has too many streams");
@@ -197,10 +203,17 @@ impl Exchange {
         };
         let session = Arc::clone(&self.session);
         let feeding = tokio::spawn(async move {
-            tokio::select! {
-                () = self.feed(streaming, &stream) => {}
+            let failure = tokio::select! {
+                failure = self.feed(streaming, &stream) => failure,
                 // Who cancels wants no answer.
-                () = self.guard.cancelled.notified() => {}
+                () = self.guard.cancelled.notified() => None,
+                why = stream.abandoned(self.call.hub.limits.detached_for) => {
+                    Some(Failure::from(why).into())
+                }
+            };
+            if let Some(failure) = failure {
+                self.guard.cancellation.failed(&failure);
+                finish_failed(&self.call, &self.target, &stream, &failure);
             }
             stream.end();
         });
@@ -208,7 +221,8 @@ impl Exchange {
         Ok(response)
     }
 
-    async fn feed(&self, streaming: Box<Streaming>, stream: &Arc<Stream>) {
+    /// Feeds the stream until the answer. Gives the failure where there is none.
+    async fn feed(&self, streaming: Box<Streaming>, stream: &Arc<Stream>) -> Option<BoxError> {
         let Streaming { live, mut events, mut first } = *streaming;
         let relay = Relay {
             hub: Arc::clone(&self.call.hub),
@@ -222,13 +236,12 @@ impl Exchange {
             cause: self.call.cause().cloned(),
         };
         let mut place = Place::default();
-        let failure: BoxError = loop {
+        loop {
             let message = match first.take() {
                 Some(message) => message,
-                None => match events.next().await {
-                    Some(Ok(event)) => event.data,
-                    // The wait was too long, wherever it goes on.
-                    Some(Err(error)) if cause::<Elapsed>(error.as_ref()).is_some() => break error,
+                None => match next(&mut events, stream).await {
+                    Some(Ok(message)) => message,
+                    Some(Err(error)) if is_final(&error) => return Some(error),
                     ended => {
                         place.note(&events);
                         match (ended, self.resume(&live, &mut place).await) {
@@ -236,20 +249,21 @@ impl Exchange {
                                 events = resumed;
                                 continue;
                             }
-                            (Some(Err(error)), Err(_)) if place.last.is_none() => break error,
-                            (_, Err(error)) => break error,
+                            (Some(Err(error)), Err(_)) if place.last.is_none() => {
+                                return Some(error);
+                            }
+                            (_, Err(error)) => return Some(error),
                         }
                     }
                 },
             };
-            if relay.pass(message.clone()).await == Step::Answered {
+            let step = relay.pass(message.clone()).await;
+            if step != Step::More {
                 answer::note_error(self.call.trail.as_ref(), &message);
                 self.guard.cancellation.disarm();
-                return;
+                return (step == Step::Unkept).then(|| Failure::UNKEPT.into());
             }
-        };
-        self.guard.cancellation.failed(&failure);
-        stream.finish(self.target.failure(&self.call, &failure));
+        }
     }
 
     /// Reads on where the backend's stream ended, if it said how.
@@ -285,6 +299,36 @@ impl Place {
     }
 }
 
+/// Whether a failure is one wherever the stream goes on: the wait was too long, or too much waits.
+fn is_final(error: &BoxError) -> bool {
+    cause::<Elapsed>(error.as_ref()).is_some()
+        || matches!(cause(error.as_ref()), Some(Failure::Detached { .. }))
+}
+
+/// The next message for `stream`. One that has not come whole counts with what waits for a client that is away.
+pub(super) async fn next(events: &mut Events, stream: &Stream) -> Option<Result<Bytes, BoxError>> {
+    loop {
+        if let Some(event) = events.buffered() {
+            return Some(event.map(|event| event.data));
+        }
+        if !stream.may_hold(events.held()) {
+            return Some(Err(Failure::UNREAD.into()));
+        }
+        if let Err(error) = events.chunk().await? {
+            return Some(Err(error));
+        }
+    }
+}
+
+/// Ends the stream of a call with its failure.
+pub(super) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failure: &BoxError) {
+    if let Some(Failure::Detached { .. }) = cause(failure.as_ref()) {
+        call.hub.detached.note_ended();
+        tracing::debug!(backend = target.link.name(), error = %failure, "detached call ended");
+    }
+    stream.finish(target.failure(call, failure));
+}
+
 fn ready(shaped: Shaped) -> Result<Outcome, BoxError> {
     match shaped {
         Shaped::Ready(response) => Ok(Outcome::Answered(response)),
@@ -307,16 +351,19 @@ pub(crate) fn forgotten(code: StatusCode, body: &[u8]) -> bool {
     code == StatusCode::NOT_FOUND || find(error, "code") == Some(b"-32000")
 }
 
-/// A new stream of a session, and the response that the client reads it by.
-pub(crate) fn answering_stream(
-    session: &Session,
+/// A new stream for a call of a session, and the response that the client reads it by.
+pub(super) fn answering_stream(
+    call: &Call,
+    running: &RunningGuard,
 ) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
-    let Some(stream) = session.talk().open_stream() else {
+    let session = running.session();
+    let Some(stream) = session.talk().open_stream(session.account(&call.hub.detached)) else {
         return Err(Rejection::overloaded("too many streams of this session are open", 1));
     };
     let opening =
         if session.revision == LATEST_STATEFUL { Opening::Primed } else { Opening::Plain };
     let response = event_stream(Body::wrap(stream.connect(None, opening)));
+    running.answer_on(&stream);
     Ok((stream, response))
 }
 

@@ -11,7 +11,7 @@ use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
 use vmcp_wire::{Envelope, Key, Outcome, Params, Span, Splice, find, members, scan};
 
 use super::answer::{self, Expected, HeldResults, Shaped};
-use super::session_to_session::answering_stream;
+use super::session_to_session::{answering_stream, finish_failed, next};
 use super::stateless_to_stateless::names;
 use super::{Call, Target};
 use crate::backend::ask::status;
@@ -35,7 +35,7 @@ pub(crate) async fn call(
 ) -> Result<Result<Response<Body>, Rejection>, BoxError> {
     let upstream = session.upstream(&target.link);
     // Dropping a request is how a stateless one is cancelled: there is nothing to send.
-    let guard = match session.run(Running::new(call.id(), upstream, call.cause())) {
+    let guard = match session.run(Running::new(&call, upstream)) {
         Ok(guard) => guard,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -157,10 +157,13 @@ impl Bridge {
         let (parts, body) = link.send(request).await?.into_parts();
         let expected = self.expected();
         match Media::of(&parts.headers) {
-            Media::Json => self.state(answer::json(parts.status, body, &expected).await?),
+            Media::Json => {
+                let may_hold = |bytes| self.guard.may_hold(bytes);
+                self.state(answer::json_within(parts.status, body, &expected, may_hold).await?)
+            }
             Media::Events => {
                 let mut events = Events::new(body, expected.most);
-                let first = events.next().await.ok_or(Failure::Ended)??.data;
+                let first = self.first(&mut events).await?;
                 if let Ok(Envelope::Answer { .. }) = scan(&first) {
                     return self.state(answer::whole(StatusCode::OK, first, &expected)?);
                 }
@@ -168,6 +171,19 @@ impl Bridge {
             }
             Media::Other if parts.status.is_success() => Err(Failure::ContentType.into()),
             Media::Other => Err(status(parts.status).into()),
+        }
+    }
+
+    /// The first message of a stream.
+    async fn first(&self, events: &mut Events) -> Result<Bytes, BoxError> {
+        loop {
+            if let Some(event) = events.buffered() {
+                return Ok(event?.data);
+            }
+            if !self.guard.may_hold(events.held()) {
+                return Err(Failure::UNREAD.into());
+            }
+            events.chunk().await.ok_or(Failure::Ended)??;
         }
     }
 
@@ -184,17 +200,22 @@ impl Bridge {
 
     /// Answers with a stream that a task feeds.
     fn stream(self, state: State) -> Result<Response<Body>, Rejection> {
-        let (stream, response) = answering_stream(&self.session)?;
+        let (stream, response) = answering_stream(&self.call, &self.guard)?;
         let session = Arc::clone(&self.session);
         let feeding = tokio::spawn(async move {
-            tokio::select! {
-                outcome = self.feed(state, &stream) => {
-                    stream.finish(outcome.unwrap_or_else(|error| {
-                        self.target.failure(&self.call, &error)
-                    }));
-                }
+            let failure: Option<BoxError> = tokio::select! {
+                outcome = self.feed(state, &stream) => match outcome {
+                    Ok(answer) => (!stream.finish(answer)).then(|| Failure::UNKEPT.into()),
+                    Err(error) => Some(error),
+                },
                 // Who cancels wants no answer.
-                () = self.guard.cancelled.notified() => {}
+                () = self.guard.cancelled.notified() => None,
+                why = stream.abandoned(self.call.hub.limits.detached_for) => {
+                    Some(Failure::from(why).into())
+                }
+            };
+            if let Some(failure) = failure {
+                finish_failed(&self.call, &self.target, &stream, &failure);
             }
             stream.end();
         });
@@ -239,7 +260,7 @@ impl Bridge {
         loop {
             let message = match first.take() {
                 Some(message) => message,
-                None => events.next().await.ok_or(Failure::Ended)??.data,
+                None => next(&mut events, stream).await.ok_or(Failure::Ended)??,
             };
             match scan(&message) {
                 Ok(Envelope::Answer { .. }) => {

@@ -46,7 +46,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
         let hub = Arc::clone(hub);
         let session = Arc::clone(session);
         let upstream = Arc::clone(upstream);
-        let stream = talk.standing();
+        let stream = talk.standing(|| session.account(&hub.detached));
         tokio::spawn(async move {
             let (owner, link) = (Arc::clone(&session), Arc::clone(&upstream.link));
             let following = async move {

@@ -12,6 +12,7 @@ use vmcp_timeout::Pause;
 
 use super::{Upstream, lock};
 use crate::backend::handshake::Live;
+use crate::detached::Account;
 use crate::stream::Stream;
 
 /// The most streams of one session: answers in progress, and those that can still be resumed.
@@ -71,10 +72,10 @@ impl Talk {
     }
 
     /// The stream for what belongs to no request, made if there is none.
-    pub(crate) fn standing(&self) -> Arc<Stream> {
+    pub(crate) fn standing(&self, account: impl FnOnce() -> Account) -> Arc<Stream> {
         let mut state = self.lock();
         let ended = state.ended;
-        let stream = state.standing.get_or_insert_with(|| Stream::new(0));
+        let stream = state.standing.get_or_insert_with(|| Stream::new(0, account()));
         if ended {
             stream.end();
         }
@@ -87,7 +88,7 @@ impl Talk {
     }
 
     /// A new stream for one answer; `None` when there are too many, or the session is over.
-    pub(crate) fn open_stream(&self) -> Option<Arc<Stream>> {
+    pub(crate) fn open_stream(&self, account: Account) -> Option<Arc<Stream>> {
         let mut state = self.lock();
         if state.ended {
             return None;
@@ -99,7 +100,7 @@ impl Talk {
             state.streams.remove(ended);
         }
         state.stream_serial = state.stream_serial.wrapping_add(1).max(1);
-        let stream = Stream::new(state.stream_serial);
+        let stream = Stream::new(state.stream_serial, account);
         state.streams.push(Arc::clone(&stream));
         Some(stream)
     }

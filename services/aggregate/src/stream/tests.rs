@@ -1,7 +1,18 @@
 use http_body_util::BodyExt;
 use tokio::time::advance;
 
+use super::state::MOST_BYTES;
 use super::*;
+use crate::detached::{DetachedBudget, Owner};
+
+fn stream_of(number: u32) -> Arc<Stream> {
+    stream_within(64 << 20, number)
+}
+
+fn stream_within(budget: usize, number: u32) -> Arc<Stream> {
+    let owner = Owner::new(vmcp_core::Identity::new("i", "s"), None);
+    Stream::new(number, Account::new(&DetachedBudget::new(budget), owner))
+}
 
 fn push(stream: &Stream, data: &str, class: Class) -> bool {
     stream.push(Bytes::copy_from_slice(data.as_bytes()), class)
@@ -14,7 +25,7 @@ async fn read(connection: &mut Connection) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_broken_connection_is_resumed_where_it_broke() {
-    let stream = Stream::new(7);
+    let stream = stream_of(7);
     let mut first = stream.connect(None, Opening::Primed);
     assert_eq!(read(&mut first).await, "id: 7-0\nretry: 1000\ndata: \n\n");
     push(&stream, "a", Class::Kept);
@@ -32,7 +43,7 @@ async fn a_broken_connection_is_resumed_where_it_broke() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_connection_ends_the_first() {
-    let stream = Stream::new(0);
+    let stream = stream_of(0);
     let mut first = stream.connect(None, Opening::Plain);
     let mut second = stream.connect(None, Opening::Plain);
     push(&stream, "a", Class::Kept);
@@ -44,7 +55,7 @@ async fn a_second_connection_ends_the_first() {
 
 #[tokio::test(start_paused = true)]
 async fn of_progress_the_oldest_is_dropped_and_results_never_are() {
-    let stream = Stream::new(0);
+    let stream = stream_of(0);
     push(&stream, "result", Class::Kept);
     for n in 0..100 {
         push(&stream, &format!("p{n}"), Class::Droppable);
@@ -59,7 +70,7 @@ async fn of_progress_the_oldest_is_dropped_and_results_never_are() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_does_not_read_loses_its_connection_not_its_messages() {
-    let stream = Stream::new(0);
+    let stream = stream_of(0);
     let mut slow = stream.connect(None, Opening::Plain);
     for n in 0..=QUEUE {
         assert!(push(&stream, &n.to_string(), Class::Kept));
@@ -72,10 +83,10 @@ async fn a_client_that_does_not_read_loses_its_connection_not_its_messages() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_grows_without_end_behind_a_client_that_never_comes_back() {
-    let stream = Stream::new(0);
+    let stream = stream_of(0);
     let taken = (0..10_000).filter(|n| push(&stream, &n.to_string(), Class::Kept)).count();
     assert_eq!(taken, 8 * QUEUE);
-    let wide = Stream::new(1);
+    let wide = stream_of(1);
     let megabyte = "x".repeat(1 << 20);
     assert_eq!((0..100).filter(|_| push(&wide, &megabyte, Class::Kept)).count(), 4);
 }
@@ -84,7 +95,7 @@ async fn nothing_grows_without_end_behind_a_client_that_never_comes_back() {
 async fn response_always_has_room() {
     let large = "x".repeat(MOST_BYTES + 1);
     for waiting in [Class::Droppable, Class::Kept] {
-        let stream = Stream::new(1);
+        let stream = stream_of(1);
         for n in 0..1000 {
             push(&stream, &n.to_string(), waiting);
         }
@@ -99,7 +110,7 @@ async fn response_always_has_room() {
 
 #[tokio::test(start_paused = true)]
 async fn notification_displaces_no_smaller_one_in_vain() {
-    let stream = Stream::new(1);
+    let stream = stream_of(1);
     push(&stream, "small", Class::Droppable);
     assert!(push(&stream, &"x".repeat(MOST_BYTES + 1), Class::Droppable));
     stream.end();
@@ -109,7 +120,7 @@ async fn notification_displaces_no_smaller_one_in_vain() {
 
 #[tokio::test(start_paused = true)]
 async fn full_stream_takes_messages_again_once_read() {
-    let stream = Stream::new(0);
+    let stream = stream_of(0);
     while push(&stream, "message", Class::Kept) {}
     let mut connection = stream.connect(None, Opening::Plain);
     read(&mut connection).await;
@@ -119,7 +130,7 @@ async fn full_stream_takes_messages_again_once_read() {
 
 #[tokio::test(start_paused = true)]
 async fn equal_changes_wait_once() {
-    let stream = Stream::new(0);
+    let stream = stream_of(0);
     let mut connection = stream.connect(None, Opening::Plain);
     for round in 0..2 {
         for _ in 0..1000 {
@@ -133,7 +144,7 @@ async fn equal_changes_wait_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_shows_that_it_is_alive() {
-    let stream = Stream::new(0);
+    let stream = stream_of(0);
     let mut connection = stream.connect(None, Opening::Plain);
     let began = Instant::now();
     assert_eq!(read(&mut connection).await, ": keep-alive\n\n");
@@ -142,7 +153,7 @@ async fn a_silent_stream_shows_that_it_is_alive() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_ended_lives_on_for_a_while() {
-    let stream = Stream::new(0);
+    let stream = stream_of(0);
     stream.end();
     assert!(!stream.is_over());
     advance(AFTERLIFE).await;
@@ -154,4 +165,54 @@ fn ids_of_others_are_no_ids() {
     for bad in ["", "x", "1", "1-", "-1", "1-2-3", "99999999999-1"] {
         assert_eq!(parse_id(bad), None, "{bad}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_is_away_is_waited_for_so_long() {
+    let stream = stream_of(1);
+    let limit = Duration::from_secs(60);
+    let connection = stream.connect(None, Opening::Plain);
+    let began = Instant::now();
+    let watching = {
+        let stream = Arc::clone(&stream);
+        tokio::spawn(async move { stream.abandoned(limit).await })
+    };
+    sleep(Duration::from_secs(100)).await;
+    drop(connection);
+    sleep(Duration::from_secs(59)).await;
+    let connection = stream.connect(None, Opening::Plain);
+    sleep(Duration::from_secs(100)).await;
+    drop(connection);
+    assert_eq!(watching.await.unwrap(), Abandoned::Time);
+    assert_eq!(began.elapsed(), Duration::from_secs(100 + 59 + 100 + 60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_client_that_is_away_is_bounded() {
+    let stream = stream_within(200 << 10, 1);
+    drop(stream.connect(None, Opening::Plain));
+    let part = "x".repeat(20 << 10);
+    for _ in 0..100 {
+        assert!(push(&stream, &part, Class::Droppable), "older progress makes room");
+    }
+    assert!(stream.lock().bytes <= 100 << 10);
+    assert!(push(&stream, "question", Class::Kept));
+    while push(&stream, &part, Class::Kept) {}
+    assert!(stream.lock().bytes <= 100 << 10);
+    assert_eq!(stream.abandoned(Duration::from_secs(60)).await, Abandoned::Bytes);
+    assert!(!stream.finish(Bytes::from("x".repeat(100 << 10))), "there is no room for it alone");
+    assert!(stream.finish(Bytes::from("x".repeat(50 << 10))), "it comes before all others");
+    let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
+    assert!(body.starts_with(b"id: 1-") && body.len() < 51 << 10, "{} bytes", body.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_messages_keep_no_long_chunk_in_memory() {
+    let stream = stream_of(1);
+    let connection = stream.connect(None, Opening::Plain);
+    let chunk = Bytes::from(vec![b'x'; 1 << 20]);
+    assert!(stream.push(chunk.slice(..10), Class::Kept));
+    drop(connection);
+    assert!(stream.push(chunk.slice(10..20), Class::Kept));
+    assert!(chunk.is_unique());
 }

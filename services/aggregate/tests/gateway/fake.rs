@@ -422,11 +422,16 @@ pub(crate) async fn with_checks(
     partial_failure: PartialFailure,
     checks: Option<Checks>,
 ) -> Gateway {
-    let gateway = Gateway::new(
-        settings(backends, partial_failure, checks),
-        Limits::default(),
-        Seal::new(&[[7; 32]], Duration::from_secs(60)),
-    );
+    begin(settings(backends, partial_failure, checks), Limits::default()).await
+}
+
+/// A gateway in front of these, with other limits.
+pub(crate) async fn with_limits(backends: Vec<BackendSettings>, limits: Limits) -> Gateway {
+    begin(settings(backends, PartialFailure::BestEffort, None), limits).await
+}
+
+async fn begin(settings: Settings, limits: Limits) -> Gateway {
+    let gateway = Gateway::new(settings, limits, Seal::new(&[[7; 32]], Duration::from_secs(60)));
     gateway.settled().await;
     gateway
 }

@@ -110,6 +110,17 @@ impl http_body::Body for Endless {
     }
 }
 
+/// A body of comments that never ends.
+pub(crate) fn endless() -> Body {
+    Body::wrap(Endless(None))
+}
+
+/// A body of the bytes that are sent to it.
+pub(crate) fn body() -> (UnboundedSender<Bytes>, Body) {
+    let (sender, receiver) = unbounded_channel();
+    (sender, Body::wrap(Frames(receiver, None)))
+}
+
 fn event(message: &Value) -> Bytes {
     format!("data: {message}\n\n").into()
 }

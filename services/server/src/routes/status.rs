@@ -82,6 +82,8 @@ impl Shared {
             "held": self.held(),
             "parked_calls": report.parked_calls,
             "dropped_messages": report.dropped_messages,
+            "detached_calls": report.detached_calls,
+            "detached_calls_ended": report.detached_calls_ended,
             "connections": self.connections.load(Ordering::Relaxed),
             "configuration": self.reloads.to_json(),
             "authorization_server": self.stacks.load().issuer().map(Issuer::to_json),

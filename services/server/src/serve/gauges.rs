@@ -20,6 +20,10 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
     number(&names::SESSIONS, |shared| count(shared.fixed.gateway.counts().sessions));
     number(&names::PARKED_CALLS, |shared| count(shared.fixed.gateway.counts().parked_calls));
     number(&names::DROPPED_MESSAGES, |shared| shared.fixed.gateway.counts().dropped_messages);
+    number(&names::DETACHED_CALLS, |shared| count(shared.fixed.gateway.counts().detached_calls));
+    number(&names::DETACHED_CALLS_ENDED, |shared| {
+        shared.fixed.gateway.counts().detached_calls_ended
+    });
     number(&names::CONNECTIONS, |shared| {
         count(shared.connections.load(std::sync::atomic::Ordering::Relaxed))
     });

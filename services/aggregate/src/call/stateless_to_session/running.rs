@@ -1,15 +1,15 @@
 //! The call itself, which outlives the responses that it is answered with.
 
+mod suspended;
+
 use std::collections::VecDeque;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use vmcp_core::{BoxError, Generation, Identity, Rejection, Trail};
 use vmcp_timeout::Hold;
-use vmcp_wire::sse::Event;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
 use super::super::session_to_stateless::needed;
@@ -24,7 +24,6 @@ use crate::backend::observe::kind_of_change;
 use crate::backend::request::{asking, post};
 use crate::call::answer::Expected;
 use crate::catalog::ByGeneration;
-use crate::expiry::{ended, left};
 use crate::hub::Hub;
 use crate::park::{Out, Outlet};
 
@@ -32,9 +31,8 @@ use crate::park::{Out, Outlet};
 /// once come in one round.
 const GATHER: Duration = Duration::from_millis(25);
 
-/// Why a backend need not go on with a suspended call.
-const NO_ANSWER: &str = "the client did not answer in time";
-const TOKEN_EXPIRED: &str = "the client's token expired";
+/// The most messages that are read after the client has gone: the answer may be right behind them.
+const MOST_UNHEARD: usize = 64;
 
 /// The most questions of one round.
 const MOST_QUESTIONS: usize = 16;
@@ -113,7 +111,12 @@ impl RunningCall {
         // When the client is asked what has gathered by then.
         let mut round = Instant::now();
         self.early.push_back(Ok(first));
+        let mut unheard = 0;
         loop {
+            unheard += usize::from(outlet.is_closed());
+            if unheard > MOST_UNHEARD {
+                return;
+            }
             let step = match self.early.pop_front() {
                 Some(Ok(message)) => self.step(message, &outlet).await,
                 Some(Err(error)) => Step::Over(Out::Failed(error)),
@@ -240,107 +243,6 @@ impl RunningCall {
         }
         question.push(b'}');
         Step::Asked(Asked { key: format!("q{}", self.asked), id, question: question.into() })
-    }
-
-    /// Hands the questions out and waits for the client to come back; `None` when it doesn't.
-    async fn park(&mut self, mut asked: Vec<Asked>, mut outlet: Outlet) -> Option<Outlet> {
-        let _pause = self.hold.pause();
-        let hub = Arc::clone(&self.hub);
-        while !asked.is_empty() {
-            let Some(mut place) = hub.parked.park(&self.caller) else {
-                let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
-                self.end(Out::Refused(refusal), &outlet).await;
-                return None;
-            };
-            let questions =
-                asked.iter().map(|asked| (asked.key.clone(), asked.question.clone())).collect();
-            outlet.send(Out::Questions(place.handle, questions)).await.ok()?;
-            drop(outlet);
-            // Nobody may come back for it once the token has expired that it was begun with.
-            let token = left(&self.caller).unwrap_or(Duration::MAX);
-            let patience = hub.limits.parked_for.min(token);
-            let caller = self.caller.clone();
-            let mut waiting = pin!(async {
-                tokio::select! {
-                    waited = timeout(patience, &mut place.resumed) => waited.ok()?.ok(),
-                    () = ended(&caller) => None,
-                }
-            });
-            let mut reads = true;
-            let resume = loop {
-                tokio::select! {
-                    resume = &mut waiting => break resume,
-                    event = self.events.next(), if reads => reads = self.keep_early(event),
-                }
-            };
-            let Some(resume) = resume else {
-                let expired = left(&self.caller).is_some_and(|left| left.is_zero());
-                self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
-                return None;
-            };
-            outlet = resume.outlet;
-            self.caller = resume.caller.identity().clone();
-            self.cause = resume.cause;
-            self.live.renew(&resume.caller);
-            let mut open = Vec::new();
-            for question in asked {
-                match find(&resume.responses, &question.key).filter(|given| given.starts_with(b"{"))
-                {
-                    Some(given) => {
-                        let ending = [b"\"result\":", given, b"}"].concat();
-                        self.reply(&question.id, &ending).await;
-                    }
-                    // What was not answered is asked again.
-                    None => open.push(question),
-                }
-            }
-            // A call that is over needs no more answers.
-            asked = if self.is_over() { Vec::new() } else { open };
-        }
-        Some(outlet)
-    }
-
-    /// Whether the call ended while the client was asked.
-    fn is_over(&self) -> bool {
-        match self.early.back() {
-            Some(Ok(message)) => matches!(scan(message), Ok(Envelope::Answer { .. })),
-            Some(Err(_)) => true,
-            None => false,
-        }
-    }
-
-    /// Keeps what the backend says while the client is asked. Whether there is more to read now.
-    fn keep_early(&mut self, event: Option<Result<Event, BoxError>>) -> bool {
-        let message = match event {
-            Some(Ok(event)) => event.data,
-            Some(Err(error)) => {
-                self.early.push_back(Err(error));
-                return false;
-            }
-            None => {
-                self.early.push_back(Err(Failure::Ended.into()));
-                return false;
-            }
-        };
-        match scan(&message) {
-            Ok(Envelope::Answer { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
-                // Whether or not the client comes back for it.
-                self.cancellation.disarm();
-                self.early.push_back(Ok(message));
-                false
-            }
-            Ok(Envelope::Notification { method, params }) => {
-                let method = method.read(&message).into_owned();
-                // The client has no stream now.
-                _ = self.notification(&method, &params, message);
-                true
-            }
-            Ok(Envelope::Request { .. }) => {
-                self.early.push_back(Ok(message));
-                self.early.len() < MOST_QUESTIONS
-            }
-            Ok(Envelope::Answer { .. }) | Err(_) => true,
-        }
     }
 
     /// Answers a question of the backend.

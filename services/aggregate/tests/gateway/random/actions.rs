@@ -28,7 +28,7 @@ impl World {
     /// Does one thing.
     pub(crate) async fn step(&mut self) {
         self.open.retain(|(number, task)| number.is_some() || !task.is_finished());
-        match self.random.below(24) {
+        match self.random.below(25) {
             0..=2 => self.come().await,
             3..=8 => self.call(),
             9 => self.cancel().await,
@@ -41,6 +41,7 @@ impl World {
             17 | 18 => self.change_configuration().await,
             19 | 20 => self.break_backend(),
             21 => self.change_offer(),
+            22 => self.vanish(),
             _ => {}
         }
         let pause = self.random.time();
@@ -104,6 +105,19 @@ impl World {
             give_up(&self.ledger, number);
         }
         task.abort();
+    }
+
+    /// A client is gone for good, without a word, and with it some of what is open.
+    fn vanish(&mut self) {
+        let Some(client) = self.client() else { return };
+        self.note(format!("{} vanishes", client.identity.subject().unwrap_or_default()));
+        let is_other = |known: &ScriptedClient| {
+            known.session != client.session || known.identity != client.identity
+        };
+        self.clients.retain(is_other);
+        for _ in 0..self.open.len() / 2 {
+            self.disconnect();
+        }
     }
 
     async fn listen(&mut self) {
@@ -237,8 +251,21 @@ impl Request {
             let frame = frame.unwrap().into_data().unwrap();
             said += &String::from_utf8_lossy(&frame);
             if !said.starts_with('{') {
+                let last = said.lines().filter_map(|line| line.strip_prefix("id: ")).next_back();
+                let last = last.map(str::to_owned).filter(|_| self.random.one_in(8));
                 for message in messages(&std::mem::take(&mut said)) {
                     self.take(&mut found, message, id);
+                }
+                // The connection breaks, and the client comes back for what followed.
+                if let Some(last) = last {
+                    drop(body);
+                    sleep(self.random.time()).await;
+                    let response = self.client.stand(Some(&last)).await;
+                    if response.status() != 200 {
+                        give_up(&self.ledger, self.number);
+                        return found;
+                    }
+                    body = response.into_body();
                 }
             }
         }

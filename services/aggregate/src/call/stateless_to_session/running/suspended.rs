@@ -1,0 +1,193 @@
+//! A call that waits for its client to come back with answers.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::timeout;
+use vmcp_core::{Body, BoxError, Rejection};
+use vmcp_wire::sse::Event;
+use vmcp_wire::{Envelope, find, scan};
+
+use super::{Asked, MOST_QUESTIONS, RunningCall};
+use crate::backend::events::Events;
+use crate::backend::failure::Failure;
+use crate::detached::{Account, Owner, Reservation};
+use crate::expiry::{ended, left};
+use crate::park::{Out, Outlet, Place, Resume};
+
+/// Why a backend need not go on with a suspended call.
+const NO_ANSWER: &str = "the client did not answer in time";
+const TOKEN_EXPIRED: &str = "the client's token expired";
+
+impl RunningCall {
+    /// Hands the questions out and waits for the client to come back; `None` when it doesn't.
+    pub(super) async fn park(
+        &mut self,
+        mut asked: Vec<Asked>,
+        mut outlet: Outlet,
+    ) -> Option<Outlet> {
+        let _pause = self.hold.pause();
+        let hub = Arc::clone(&self.hub);
+        while !asked.is_empty() {
+            let Some(mut place) = hub.parked.park(&self.caller) else {
+                let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
+                self.end(Out::Refused(refusal), &outlet).await;
+                return None;
+            };
+            let questions =
+                asked.iter().map(|asked| (asked.key.clone(), asked.question.clone())).collect();
+            // A client without a session has no address here.
+            let owner = Owner::new(self.caller.clone(), None);
+            let mut reservation = Account::new(&hub.detached, owner).open();
+            let size: usize = asked.iter().map(|asked| asked.question.len()).sum();
+            if !reservation.resize(size + self.held()) {
+                let refusal = Rejection::overloaded("too much waits for answers of clients", 30);
+                self.end(Out::Refused(refusal), &outlet).await;
+                return None;
+            }
+            outlet.send(Out::Questions(place.handle, questions)).await.ok()?;
+            drop(outlet);
+            let Some(resume) = self.wait(&mut place, &mut reservation, size).await else {
+                hub.detached.note_ended();
+                let expired = left(&self.caller).is_some_and(|left| left.is_zero());
+                self.cancellation.send(if expired { TOKEN_EXPIRED } else { NO_ANSWER });
+                return None;
+            };
+            outlet = resume.outlet;
+            self.caller = resume.caller.identity().clone();
+            self.cause = resume.cause;
+            self.live.renew(&resume.caller);
+            // What was not answered is asked again, unless the call is over.
+            let open = self.hand_over(asked, &resume.responses).await;
+            asked = if self.is_over() { Vec::new() } else { open };
+        }
+        Some(outlet)
+    }
+
+    /// Waits for the client to come back; `None` when it doesn't. `size` is that of the questions.
+    async fn wait(
+        &mut self,
+        place: &mut Place<'_>,
+        reservation: &mut Reservation,
+        size: usize,
+    ) -> Option<Resume> {
+        // Nobody may come back for it once the token has expired that it was begun with.
+        let token = left(&self.caller).unwrap_or(Duration::MAX);
+        let patience = self.hub.limits.parked_for.min(token);
+        let caller = self.caller.clone();
+        let mut waiting = pin!(async {
+            tokio::select! {
+                waited = timeout(patience, &mut place.resumed) => waited.ok()?.ok(),
+                () = ended(&caller) => None,
+            }
+        });
+        let mut reads = self.keep_buffered();
+        loop {
+            tokio::select! {
+                resume = &mut waiting => return resume,
+                more = self.read_early(), if reads => reads = more,
+            }
+            if !reservation.resize(size + self.held()) {
+                self.drop_early();
+                reads = false;
+            }
+        }
+    }
+
+    /// Gives the backend the answers that the client came back with, and back the questions that it has not answered.
+    async fn hand_over(&mut self, asked: Vec<Asked>, responses: &[u8]) -> Vec<Asked> {
+        let mut open = Vec::new();
+        for question in asked {
+            match find(responses, &question.key).filter(|given| given.starts_with(b"{")) {
+                Some(given) => {
+                    let ending = [b"\"result\":", given, b"}"].concat();
+                    self.reply(&question.id, &ending).await;
+                }
+                None => open.push(question),
+            }
+        }
+        open
+    }
+
+    /// Whether the call ended while the client was asked.
+    fn is_over(&self) -> bool {
+        match self.early.back() {
+            Some(Ok(message)) => matches!(scan(message), Ok(Envelope::Answer { .. })),
+            Some(Err(_)) => true,
+            None => false,
+        }
+    }
+
+    /// How many bytes are held of what the backend said while the client is asked.
+    fn held(&self) -> usize {
+        let early = self.early.iter().filter_map(|it| it.as_ref().ok()).map(Bytes::len);
+        early.sum::<usize>() + self.events.held()
+    }
+
+    /// Lets go of what the backend said, and ends the call: more came than is kept.
+    fn drop_early(&mut self) {
+        self.hub.detached.note_ended();
+        self.early.clear();
+        // Ends the response, too.
+        self.events = Events::new(Body::empty(), 0);
+        let failure = if self.cancellation.is_armed() { Failure::UNREAD } else { Failure::UNKEPT };
+        let failure = failure.into();
+        self.cancellation.failed(&failure);
+        self.early.push_back(Err(failure));
+    }
+
+    /// Reads on while the client is asked. Whether there is more to read now.
+    async fn read_early(&mut self) -> bool {
+        match self.events.chunk().await {
+            Some(Ok(())) => self.keep_buffered(),
+            Some(Err(error)) => self.keep_early(Some(Err(error))),
+            None => self.keep_early(None),
+        }
+    }
+
+    /// Keeps what has come. Whether there is more to read now.
+    fn keep_buffered(&mut self) -> bool {
+        while let Some(event) = self.events.buffered() {
+            if !self.keep_early(Some(event)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Keeps what the backend says while the client is asked. Whether there is more to read now.
+    fn keep_early(&mut self, event: Option<Result<Event, BoxError>>) -> bool {
+        let message = match event {
+            Some(Ok(event)) => event.data,
+            Some(Err(error)) => {
+                self.early.push_back(Err(error));
+                return false;
+            }
+            None => {
+                self.early.push_back(Err(Failure::Ended.into()));
+                return false;
+            }
+        };
+        match scan(&message) {
+            Ok(Envelope::Answer { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
+                // Whether or not the client comes back for it.
+                self.cancellation.disarm();
+                self.early.push_back(Ok(message));
+                false
+            }
+            Ok(Envelope::Notification { method, params }) => {
+                let method = method.read(&message).into_owned();
+                // The client has no stream now.
+                _ = self.notification(&method, &params, message);
+                true
+            }
+            Ok(Envelope::Request { .. }) => {
+                self.early.push_back(Ok(message));
+                self.early.len() < MOST_QUESTIONS
+            }
+            Ok(Envelope::Answer { .. }) | Err(_) => true,
+        }
+    }
+}
