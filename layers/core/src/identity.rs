@@ -1,5 +1,6 @@
 //! Who is calling.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -7,10 +8,10 @@ use std::time::SystemTime;
 
 use secrecy::SecretString;
 
-use crate::Claims;
 use crate::ending::{Ending, EndingFuture};
 use crate::keeper::{Keeper, Kept};
 use crate::upstream::UpstreamTokens;
+use crate::{Claims, ViewKey};
 
 /// An authenticated caller, or the anonymous one.
 ///
@@ -29,7 +30,13 @@ struct Known {
     upstream: Option<Arc<dyn UpstreamTokens>>,
     ending: Option<Arc<dyn Ending>>,
     kept: OnceLock<Kept>,
+    credential_key: OnceLock<ViewKey>,
 }
+
+/// The claims that differ from one token to the next although nothing else does (RFC 7519 section 4.1; OpenID Connect
+/// Core sections 2 and 3.3.2.11).
+const CLAIMS_OF_ONE_TOKEN: [&str; 8] =
+    ["iat", "exp", "nbf", "jti", "auth_time", "nonce", "at_hash", "c_hash"];
 
 /// What is known of a caller beyond its name, on the way to an [`Identity`].
 #[must_use]
@@ -72,6 +79,7 @@ impl Identity {
             upstream: None,
             ending: None,
             kept: OnceLock::new(),
+            credential_key: OnceLock::new(),
         })
     }
 
@@ -144,6 +152,20 @@ impl Identity {
             .is_some_and(|ending| ending.has_ended())
     }
 
+    /// Returns a key of what credentials for a backend can depend on: issuer, subject, session, and all that the token
+    /// says but for when it was issued and by what number. What a backend offers with such credentials is this key's
+    /// alone.
+    #[must_use]
+    pub fn credential_key(&self) -> ViewKey {
+        let Some(known) = &self.0 else { return ViewKey::of("anonymous") };
+        *known.credential_key.get_or_init(|| {
+            let lasting = |(name, _): &(Cow<'_, str>, _)| !CLAIMS_OF_ONE_TOKEN.contains(&&**name);
+            let claims: Vec<_> = known.claims.iter().filter(lasting).collect();
+            let session = known.upstream.as_ref().and_then(|tokens| tokens.session());
+            ViewKey::of(&(&known.issuer, &known.subject, claims, session))
+        })
+    }
+
     /// What `keeper` works out of this identity, such as what it may do. It is made once and stays with this
     /// identity and its clones, found again without a lock; another token, even of the same caller, is
     /// another identity.
@@ -169,7 +191,17 @@ impl Identity {
 impl Known {
     /// A copy, without what was worked out of it.
     fn copy(&self) -> Self {
-        let Self { issuer, subject, claims, token, expires_at, upstream, ending, kept: _ } = self;
+        let Self {
+            issuer,
+            subject,
+            claims,
+            token,
+            expires_at,
+            upstream,
+            ending,
+            kept: _,
+            credential_key,
+        } = self;
         Self {
             issuer: issuer.clone(),
             subject: subject.clone(),
@@ -179,6 +211,7 @@ impl Known {
             upstream: upstream.clone(),
             ending: ending.clone(),
             kept: OnceLock::new(),
+            credential_key: credential_key.clone(),
         }
     }
 }
@@ -269,6 +302,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::{UpstreamError, UpstreamFuture, UpstreamKind};
 
     #[test]
     fn the_same_subject_of_two_issuers_is_two_callers() {
@@ -281,6 +315,37 @@ mod tests {
     fn another_token_is_still_the_same_caller() {
         let with = |token: &str| Identity::builder("i", "s").token(token.into()).build();
         assert_eq!(with("one"), with("two"));
+    }
+
+    /// Tokens of a session.
+    struct OfSession(u8);
+
+    impl UpstreamTokens for OfSession {
+        fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
+            Box::pin(std::future::ready(Err(UpstreamError::Absent)))
+        }
+
+        fn session(&self) -> Option<ViewKey> {
+            Some(ViewKey([self.0; 16]))
+        }
+    }
+
+    #[test]
+    fn credential_key_is_that_of_session_and_lasting_claims() {
+        let key = |claims: Value, session: u8| {
+            let Value::Object(claims) = claims else { panic!("no object") };
+            let builder = Identity::builder("i", "s").claims(claims);
+            builder.upstream(Arc::new(OfSession(session))).build().credential_key()
+        };
+        let first = key(json!({"scope": "a", "iat": 1, "exp": 2, "jti": "x"}), 1);
+        assert_eq!(first, key(json!({"scope": "a", "iat": 2, "exp": 3, "jti": "y"}), 1));
+        assert_ne!(first, key(json!({"scope": "a b", "iat": 1, "exp": 2, "jti": "x"}), 1));
+        assert_ne!(first, key(json!({"scope": "a", "iat": 1, "exp": 2, "jti": "x"}), 2));
+        assert_ne!(first, key(json!({"scope": "a", "azp": "c"}), 1));
+        assert_ne!(
+            Identity::new("i", "s").credential_key(),
+            Identity::new("i", "t").credential_key()
+        );
     }
 
     #[test]

@@ -55,5 +55,7 @@ pub use self::{
     seen::Seen,
     standing::Standing,
     trail::Trail,
-    upstream::{UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens},
+    upstream::{
+        LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens,
+    },
 };

@@ -5,6 +5,8 @@ use std::time::SystemTime;
 
 use secrecy::SecretString;
 
+use crate::ViewKey;
+
 /// A caller's tokens, by provider. The embedded authorization server keeps them and refreshes them;
 /// a provider that nobody asks for is not touched.
 pub trait UpstreamTokens: Send + Sync {
@@ -26,7 +28,26 @@ pub trait UpstreamTokens: Send + Sync {
         _ = (provider, kind, refused);
         Box::pin(std::future::ready(Err(UpstreamError::Unavailable)))
     }
+
+    /// Returns a key of the session that the tokens belong to. Two sessions of one caller may have tokens of
+    /// different accounts.
+    ///
+    /// Unless an implementation says otherwise a caller has the same tokens in all sessions: `None`.
+    fn session(&self) -> Option<ViewKey> {
+        None
+    }
+
+    /// Returns a key of what the session has linked now: another one after a provider was linked or unlinked, on any
+    /// replica, within a second or so. `None` where that is not known at the moment.
+    ///
+    /// Unless an implementation says otherwise it is never known.
+    fn links(&self) -> LinksFuture<'_> {
+        Box::pin(std::future::ready(None))
+    }
 }
+
+/// The answer of [`UpstreamTokens::links`].
+pub type LinksFuture<'a> = Pin<Box<dyn Future<Output = Option<ViewKey>> + Send + 'a>>;
 
 /// The answer of [`UpstreamTokens::token`].
 pub type UpstreamFuture<'a> =

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
-use vmcp_core::Identity;
+use vmcp_core::{Identity, ViewKey};
 
 use crate::backend::Link;
 use crate::session::{Upstream, lock};
@@ -28,6 +28,8 @@ pub(crate) struct Key {
     /// The backend, by the address of what is remembered of it.
     link: usize,
     caller: Identity,
+    /// What the credentials of the request depend on, where they are not the gateway's own.
+    credentials: Option<ViewKey>,
     capabilities: Bytes,
     level: Option<Bytes>,
 }
@@ -48,6 +50,7 @@ impl Key {
         Self {
             link: Arc::as_ptr(link) as usize,
             caller: caller.clone(),
+            credentials: (!link.shared()).then(|| caller.credential_key()),
             capabilities: Bytes::copy_from_slice(capabilities),
             level: level.map(Bytes::copy_from_slice),
         }

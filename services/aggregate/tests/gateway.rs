@@ -26,6 +26,8 @@ mod item_backends;
 mod long;
 #[path = "gateway/own.rs"]
 mod own;
+#[path = "gateway/own_sessions.rs"]
+mod own_sessions;
 #[path = "gateway/random.rs"]
 mod random;
 #[path = "gateway/script.rs"]

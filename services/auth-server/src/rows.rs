@@ -1,6 +1,7 @@
 //! The upstream tokens of a session: loaded when one is wanted, refreshed before they expire, by one replica.
 
 mod check;
+mod links;
 mod want;
 
 use std::fmt;
@@ -12,7 +13,8 @@ use vmcp_auth_store::{
     Digest, LockOwner, ProviderName, Row, RowLock, SessionId, StoreError, Timestamp,
 };
 use vmcp_core::{
-    Cache, Flights, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken, UpstreamTokens,
+    Cache, Flights, LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
+    UpstreamTokens, ViewKey,
 };
 use vmcp_upstream::{RefreshFault, Tokens};
 
@@ -68,6 +70,9 @@ pub(crate) struct Rows {
     renewed: Cache<Key, ()>,
     /// How long a row's provider was left alone last, until then.
     failed: Cache<Key, (Duration, SystemTime)>,
+    /// Keys of what sessions have linked.
+    links: Cache<SessionId, ViewKey>,
+    link_flights: Flights<SessionId, Option<ViewKey>>,
 }
 
 /// The upstream tokens of one session.
@@ -109,6 +114,14 @@ impl UpstreamTokens for SessionTokens {
         let want = Want::Other(kind, Digest::of(refused.expose_secret()));
         Box::pin(self.wanted(provider, kind, want))
     }
+
+    fn session(&self) -> Option<ViewKey> {
+        Some(ViewKey::of(&self.session))
+    }
+
+    fn links(&self) -> LinksFuture<'_> {
+        Box::pin(self.server.links(self.session))
+    }
 }
 
 impl SessionTokens {
@@ -138,7 +151,8 @@ impl fmt::Debug for SessionTokens {
 impl Rows {
     pub(crate) fn new() -> Self {
         let (read, renewed, failed) = (Cache::new(ROWS), Cache::new(ROWS), Cache::new(ROWS));
-        Self { read, flights: Flights::new(), renewed, failed }
+        let (links, link_flights) = (Cache::new(ROWS), Flights::new());
+        Self { read, flights: Flights::new(), renewed, failed, links, link_flights }
     }
 
     /// How many are at hand.
@@ -156,6 +170,7 @@ impl Rows {
         self.read.remove(&key);
         self.renewed.remove(&key);
         self.failed.remove(&key);
+        self.links.remove(&session);
     }
 
     fn keep(&self, key: &Key, tokens: &Arc<Stored>, now: SystemTime) {

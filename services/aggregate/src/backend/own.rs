@@ -2,19 +2,20 @@
 //! not the gateway's). Fetched within a request of the caller, and never shown to another one.
 
 mod asking;
+mod callers;
 mod content;
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use vmcp_core::{
-    BoxError, Caller, CredentialError, CredentialFault, Identity, Rejection, Trail, cause,
+    BoxError, Caller, CredentialError, CredentialFault, Identity, Rejection, Trail, ViewKey, cause,
 };
 
 use self::asking::fetch;
+use self::callers::Callers;
 pub(crate) use self::content::Content;
 use self::content::Contents;
 use super::Link;
@@ -23,9 +24,6 @@ use crate::catalog::Offers;
 use crate::expiry;
 use crate::hub::Hub;
 use crate::session::lock;
-
-/// The most callers whose offers are kept.
-const MOST: usize = 4096;
 
 /// How long an offer is taken as it is. After that the next request has it fetched anew beside itself.
 const FRESH: Duration = Duration::from_secs(60);
@@ -48,7 +46,7 @@ const MOST_FETCHES: usize = 32;
 /// The offers of one backend.
 #[derive(Debug)]
 pub(crate) struct Owns {
-    table: Mutex<HashMap<Identity, Arc<Own>>>,
+    callers: Mutex<Callers>,
     contents: Mutex<Contents>,
     seats: Semaphore,
 }
@@ -70,6 +68,8 @@ struct State {
     failed: Option<(Instant, Rejection)>,
     /// Whether the backend has said since that it is not true any more.
     stale: bool,
+    /// A key of what the caller has linked, as far as that is known.
+    links: Option<ViewKey>,
 }
 
 /// It has to be waited for.
@@ -88,12 +88,16 @@ enum Step {
 }
 
 /// A fetch under way, which is over when this is dropped.
-struct Fetching(Arc<Own>);
+struct Fetching {
+    own: Arc<Own>,
+    /// What the caller had linked when it began.
+    links: Option<ViewKey>,
+}
 
 impl Owns {
     pub(crate) fn new() -> Self {
         Self {
-            table: Mutex::default(),
+            callers: Mutex::default(),
             contents: Mutex::default(),
             seats: Semaphore::new(MOST_FETCHES),
         }
@@ -101,21 +105,14 @@ impl Owns {
 
     /// The entry of a caller, who uses it now.
     fn of(&self, caller: &Identity) -> Arc<Own> {
-        let mut table = lock(&self.table);
-        if !table.contains_key(caller) && table.len() >= MOST {
-            let mut used: Vec<_> = table.values().map(|own| own.0.borrow().used).collect();
-            let (_, last, _) = used.select_nth_unstable(MOST / 8);
-            let last = *last;
-            table.retain(|_, own| own.0.borrow().used > last);
-        }
-        let own = table.entry(caller.clone()).or_insert_with(|| Arc::new(Own::new()));
+        let own = lock(&self.callers).entry(caller);
         own.touch(caller);
-        Arc::clone(own)
+        own
     }
 
-    /// The backend has told this caller that it offers something else now.
+    /// The backend has told this caller, in one of its sessions, that it offers something else now.
     pub(crate) fn changed(&self, caller: &Identity) {
-        if let Some(own) = lock(&self.table).get(caller) {
+        for (_, own) in lock(&self.callers).of(caller) {
             own.0.send_if_modified(|state| {
                 state.stale = true;
                 false
@@ -125,13 +122,13 @@ impl Owns {
 
     /// Lets go of everything. Whether there was anything.
     pub(crate) fn clear(&self) -> bool {
-        !std::mem::take(&mut *lock(&self.table)).is_empty()
+        std::mem::take(&mut *lock(&self.callers)).len() > 0
     }
 
     /// Lets go of what nobody uses any more or may use any more.
     pub(crate) fn sweep(&self) {
         let now = Instant::now();
-        lock(&self.table).retain(|_, own| {
+        lock(&self.callers).retain(|own| {
             let state = own.0.borrow();
             let over = state.used + IDLE <= now || state.until.is_some_and(|until| until <= now);
             !over || state.fetching.is_some()
@@ -143,14 +140,9 @@ impl Owns {
     fn keep(&self, offers: Offers) -> Arc<Content> {
         let content = lock(&self.contents).intern(offers);
         while lock(&self.contents).too_much() {
-            let mut table = lock(&self.table);
-            let oldest = table
-                .iter()
-                .filter(|(_, own)| own.0.borrow().offer.is_some())
-                .min_by_key(|(_, own)| own.0.borrow().used)
-                .map(|(caller, _)| caller.clone());
-            let Some(oldest) = oldest else { break };
-            table.remove(&oldest);
+            if !lock(&self.callers).remove_oldest() {
+                break;
+            }
         }
         content
     }
@@ -159,7 +151,7 @@ impl Owns {
     pub(crate) fn count(&self) -> (usize, usize) {
         let mut contents = lock(&self.contents);
         contents.prune();
-        (lock(&self.table).len(), contents.len())
+        (lock(&self.callers).len(), contents.len())
     }
 }
 
@@ -174,7 +166,25 @@ impl Own {
             fetching: None,
             failed: None,
             stale: false,
+            links: None,
         }))
+    }
+
+    fn used(&self) -> Instant {
+        self.0.borrow().used
+    }
+
+    /// Notes what the caller has linked. What was offered under other links is not shown any more, nor is what is on
+    /// its way.
+    fn note_links(&self, links: Option<ViewKey>) {
+        let Some(links) = links else { return };
+        self.0.send_if_modified(|state| {
+            if state.links != Some(links) {
+                (state.offer, state.failed, state.stale) = (None, None, true);
+                state.links = Some(links);
+            }
+            false
+        });
     }
 
     fn touch(&self, caller: &Identity) {
@@ -260,6 +270,9 @@ impl Link {
             return Err(self.needs_caller());
         }
         let own = owns.of(caller.identity());
+        if let Some(tokens) = caller.identity().upstream() {
+            own.note_links(tokens.links().await);
+        }
         // Nobody waits for what is known to be away.
         let patience = if self.vitals.down().is_some() { Duration::ZERO } else { patience };
         let deadline = Instant::now() + patience;
@@ -306,13 +319,14 @@ impl Link {
         let cause = cause.cloned();
         tokio::spawn(async move {
             let before = own.last_good();
-            let fetching = Fetching(own);
+            let links = own.0.borrow().links;
+            let fetching = Fetching { own, links };
             let known = before.as_ref().map(|content| &content.offers);
             let fetched = fetch(&hub, &link, &caller, cause.as_ref(), known);
             let fetched = timeout(LONGEST, fetched).await;
             let fetched = fetched.unwrap_or_else(|_| Err(Failure::Ended.into()));
             fetching.end(&link, fetched);
-            let Some((before, now)) = before.zip(fetching.0.last_good()) else { return };
+            let Some((before, now)) = before.zip(fetching.own.last_good()) else { return };
             hub.tell_caller(caller.identity(), &now.offers.changes(&before.offers));
         });
     }
@@ -328,7 +342,10 @@ impl Fetching {
                 Err((rejection(link.name(), &error), shut_out(&error)))
             }
         };
-        self.0.0.send_if_modified(|state| {
+        self.own.0.send_if_modified(|state| {
+            if state.links != self.links {
+                return false;
+            }
             match kept {
                 Ok(offer) => (state.offer, state.fetched, state.failed) = (offer, now, None),
                 Err((refusal, shut_out)) => {
@@ -345,7 +362,7 @@ impl Fetching {
 
 impl Drop for Fetching {
     fn drop(&mut self) {
-        self.0.0.send_modify(|state| state.fetching = None);
+        self.own.0.send_modify(|state| state.fetching = None);
     }
 }
 

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full};
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tower::ServiceExt;
@@ -114,11 +115,15 @@ fn opens_stream(request: &Request<Full<Bytes>>) -> bool {
     request.method() == Method::GET || method.is_some_and(|name| name == "subscriptions/listen")
 }
 
-/// Who is asked by what name: the gateway itself, nobody, or a subject.
+/// Who is asked by what name: the gateway itself, nobody, or a subject, with its token if it has one.
 pub(crate) fn who(caller: Option<&Caller>) -> String {
     match caller {
         Some(Caller::Gateway) => "gateway".to_owned(),
-        Some(Caller::User(identity)) => identity.subject().unwrap_or("nobody").to_owned(),
+        Some(Caller::User(identity)) => {
+            let subject = identity.subject().unwrap_or("nobody");
+            let token = identity.token().map(|token| format!("#{}", token.expose_secret()));
+            format!("{subject}{}", token.unwrap_or_default())
+        }
         None => "nobody".to_owned(),
     }
 }

@@ -54,6 +54,33 @@ async fn uses_no_unlinked_token_for_longer_than_a_second() {
     assert_eq!(other(&*there, &first).await, Err(UpstreamError::Absent));
 }
 
+#[tokio::test]
+async fn links_have_another_key_after_link_or_unlink() {
+    let session = Session::new().await;
+    let world = &session.world;
+    let replica = World::over(settings(), world.store.clone(), world.clock.clone());
+    let there = replica.server.tokens(session.id);
+    let linked = there.links().await;
+    assert!(linked.is_some());
+    assert_eq!(session.tokens.links().await, linked, "the same on each replica");
+    // A refresh of the tokens is no other link.
+    session.pass(3600);
+    session.git().await.unwrap();
+    assert_eq!(there.links().await, linked);
+    let row = world.store.session(&session.id).await.unwrap().unwrap();
+    let git = ProviderName::new("git").unwrap();
+    assert!(world.store.drop_row(&session.id, &git, None).await.unwrap());
+    session.pass(1);
+    let unlinked = there.links().await;
+    assert!(unlinked.is_some() && unlinked != linked);
+    world.store.put_row(&row.head, &git, &row.rows[&git], Duration::from_secs(60)).await.unwrap();
+    session.pass(1);
+    assert_eq!(there.links().await, linked);
+    let other = world.server.tokens(SessionId::from_bytes([9; 16]));
+    assert_ne!(other.session(), there.session());
+    assert_eq!(session.tokens.session(), there.session());
+}
+
 /// Another token than the one that a backend did not take.
 async fn other(tokens: &dyn UpstreamTokens, refused: &str) -> Result<String, UpstreamError> {
     let token = tokens.renewed("git", UpstreamKind::Access, &refused.into()).await?;

@@ -1,3 +1,4 @@
+use super::callers::{MAX_CALLERS, MAX_OF_IDENTITY};
 use super::*;
 use crate::catalog::Offer;
 
@@ -17,14 +18,37 @@ fn fetched(owns: &Owns, caller: &Identity, instructions: String) -> Arc<Own> {
 #[tokio::test(start_paused = true)]
 async fn callers_are_bounded_and_who_was_here_lately_stays() {
     let owns = Owns::new();
-    for number in 0..2 * MOST {
+    for number in 0..2 * MAX_CALLERS {
         tokio::time::advance(Duration::from_micros(1)).await;
         fetched(&owns, &caller(number), "the same".to_owned());
-        assert!(owns.count().0 <= MOST);
+        assert!(owns.count().0 <= MAX_CALLERS);
     }
     assert_eq!(owns.count().1, 1);
-    assert!(lock(&owns.table).contains_key(&caller(2 * MOST - 1)));
-    assert!(!lock(&owns.table).contains_key(&caller(0)));
+    assert_eq!(lock(&owns.callers).of(&caller(2 * MAX_CALLERS - 1)).count(), 1);
+    assert_eq!(lock(&owns.callers).of(&caller(0)).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_of_one_identity_take_no_others_place() {
+    let owns = Owns::new();
+    fetched(&owns, &caller(0), "first".to_owned());
+    let token = |number: usize| {
+        let serde_json::Value::Object(claims) = serde_json::json!({"scope": number.to_string()})
+        else {
+            panic!("no object")
+        };
+        Identity::builder("https://idp.test", "1").claims(claims).build()
+    };
+    for number in 0..2 * MAX_CALLERS {
+        tokio::time::advance(Duration::from_micros(1)).await;
+        fetched(&owns, &token(number), number.to_string());
+        assert!(owns.count().0 <= 1 + MAX_OF_IDENTITY);
+    }
+    assert!(lock(&owns.callers).of(&caller(0)).all(|(_, own)| own.last_good().is_some()));
+    assert_eq!(lock(&owns.callers).of(&token(0)).count(), MAX_OF_IDENTITY);
+    owns.changed(&caller(1));
+    assert!(lock(&owns.callers).of(&caller(1)).all(|(_, own)| own.0.borrow().stale));
+    assert!(lock(&owns.callers).of(&caller(0)).all(|(_, own)| !own.0.borrow().stale));
 }
 
 #[tokio::test(start_paused = true)]

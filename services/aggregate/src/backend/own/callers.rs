@@ -1,0 +1,96 @@
+//! The callers whose offers are kept: by identity, and by what else their credentials depend on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use vmcp_core::{Identity, ViewKey};
+
+use super::Own;
+
+/// The most callers.
+pub(super) const MAX_CALLERS: usize = 4096;
+
+/// The most of them with the same identity: sessions and tokens of one person, who makes room for themselves.
+pub(super) const MAX_OF_IDENTITY: usize = 32;
+
+/// What is kept of callers.
+#[derive(Debug, Default)]
+pub(super) struct Callers {
+    by_identity: HashMap<Identity, Vec<(ViewKey, Arc<Own>)>>,
+    count: usize,
+}
+
+impl Callers {
+    /// The entry of a caller, with another one removed if there is no room for a new one.
+    pub(super) fn entry(&mut self, caller: &Identity) -> Arc<Own> {
+        let key = caller.credential_key();
+        let known = self.of(caller).find(|(of, _)| *of == key);
+        if let Some((_, own)) = known {
+            return Arc::clone(own);
+        }
+        if self.count >= MAX_CALLERS {
+            self.make_room();
+        }
+        let own = Arc::new(Own::new());
+        let entries = self.by_identity.entry(caller.clone()).or_default();
+        if entries.len() >= MAX_OF_IDENTITY {
+            let used = entries.iter().map(|(_, own)| own.used()).enumerate();
+            if let Some((oldest, _)) = used.min_by_key(|(_, used)| *used) {
+                entries.swap_remove(oldest);
+                self.count -= 1;
+            }
+        }
+        entries.push((key, Arc::clone(&own)));
+        self.count += 1;
+        own
+    }
+
+    /// The entries of one identity.
+    pub(super) fn of(&self, caller: &Identity) -> impl Iterator<Item = &(ViewKey, Arc<Own>)> {
+        self.by_identity.get(caller).into_iter().flatten()
+    }
+
+    /// Removes the entry that was used longest ago of those that hold something. `false` if there are none.
+    pub(super) fn remove_oldest(&mut self) -> bool {
+        let all = self.by_identity.iter().flat_map(|(caller, entries)| {
+            let holding = entries.iter().filter(|(_, own)| own.last_good().is_some());
+            holding.map(move |(key, own)| (own.used(), caller, *key))
+        });
+        let oldest = all.min_by_key(|(used, ..)| *used);
+        let Some((caller, key)) = oldest.map(|(_, caller, key)| (caller.clone(), key)) else {
+            return false;
+        };
+        if let Some(entries) = self.by_identity.get_mut(&caller) {
+            entries.retain(|(of, _)| *of != key);
+        }
+        self.tidy();
+        true
+    }
+
+    pub(super) fn retain(&mut self, keep: impl Fn(&Own) -> bool) {
+        for entries in self.by_identity.values_mut() {
+            entries.retain(|(_, own)| keep(own));
+        }
+        self.tidy();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Removes an eighth: a search for the oldest each time would cost more.
+    fn make_room(&mut self) {
+        let mut used: Vec<Instant> =
+            self.by_identity.values().flatten().map(|(_, own)| own.used()).collect();
+        let (_, last, _) = used.select_nth_unstable(MAX_CALLERS / 8);
+        let last = *last;
+        self.retain(|own| own.used() > last);
+    }
+
+    /// Counts again, without identities that nothing is kept of.
+    fn tidy(&mut self) {
+        self.by_identity.retain(|_, entries| !entries.is_empty());
+        self.count = self.by_identity.values().map(Vec::len).sum();
+    }
+}

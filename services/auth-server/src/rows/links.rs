@@ -1,0 +1,45 @@
+//! What a session has linked, as a key: a catalog that was fetched with its tokens is good under this key alone.
+
+use std::sync::Arc;
+
+use vmcp_auth_store::SessionId;
+use vmcp_core::ViewKey;
+
+use super::READ;
+use crate::server::Inner;
+
+impl Inner {
+    /// The key of what a session has linked, as the store said within the last second. `None` if it does not answer.
+    pub(super) async fn links(self: &Arc<Self>, session: SessionId) -> Option<ViewKey> {
+        if let Some(links) = self.rows.links.get(&session, self.clock.now()) {
+            return Some(links);
+        }
+        let server = Arc::clone(self);
+        let read = || async move { server.read_links(session).await };
+        self.rows.link_flights.join(session, read).await
+    }
+
+    /// A provider is linked with an account and scopes: a refresh of its tokens changes neither.
+    async fn read_links(&self, session: SessionId) -> Option<ViewKey> {
+        let found = match self.store.session(&session).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::debug!(%error, "failed to read what a session has linked");
+                return None;
+            }
+        };
+        let rows = found.map(|found| found.rows).unwrap_or_default();
+        let linked: Vec<_> = self
+            .upstreams
+            .iter()
+            .filter_map(|leg| {
+                let row = rows.get(&leg.name)?;
+                let account = self.open_row(session, leg, row).ok()?.subject;
+                Some((leg.name.as_str(), account, &row.scopes))
+            })
+            .collect();
+        let (links, now) = (ViewKey::of(&linked), self.clock.now());
+        self.rows.links.insert(session, links, now + READ, now);
+        Some(links)
+    }
+}
