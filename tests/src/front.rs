@@ -1,6 +1,5 @@
 //! What stands before servers: it sends their clients to one of them, and some answers never arrive.
 
-use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
@@ -19,7 +18,8 @@ pub struct Front {
     port: u16,
     target: watch::Sender<u16>,
     trouble: Arc<Mutex<Trouble>>,
-    held: watch::Receiver<bool>,
+    /// Whether an answer is held back.
+    held: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
@@ -51,8 +51,8 @@ impl Front {
         let port = listener.local_addr()?.port();
         let (target, to) = watch::channel(0);
         let trouble = Arc::new(Mutex::new(Trouble::None));
-        let (holding, held) = watch::channel(false);
-        let ahead = Arc::clone(&trouble);
+        let held = watch::Sender::new(false);
+        let (holding, ahead) = (held.clone(), Arc::clone(&trouble));
         let serving = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let (to, ahead, holding) = (to.clone(), Arc::clone(&ahead), holding.clone());
@@ -93,7 +93,13 @@ impl Front {
     /// Waits until an answer is held back.
     pub async fn held(&self) {
         // Whoever holds it back lives as long as this.
-        drop(self.held.clone().wait_for(|held| *held).await);
+        drop(self.held.subscribe().wait_for(|held| *held).await);
+    }
+
+    /// Lets all answers arrive again, those first that were held back.
+    pub fn releases(&self) {
+        self.is_troubled_by(Trouble::None);
+        self.held.send_replace(false);
     }
 
     fn is_troubled_by(&self, trouble: Trouble) {
@@ -146,8 +152,10 @@ async fn join(
                 Fate::Arrives => to_client.write_all(&chunk[..length]).await?,
                 Fate::Lost => return Ok(()),
                 Fate::Held => {
+                    let mut released = holding.subscribe();
                     holding.send_replace(true);
-                    pending::<()>().await;
+                    released.wait_for(|held| !*held).await?;
+                    to_client.write_all(&chunk[..length]).await?;
                 }
             }
         }

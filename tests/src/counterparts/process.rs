@@ -98,6 +98,14 @@ impl Process {
     /// # Errors
     /// When the system cannot tell.
     pub async fn kill(mut self) -> Result<(), Fault> {
+        self.end_now().await
+    }
+
+    /// As [`Process::kill`], for who keeps it.
+    ///
+    /// # Errors
+    /// When the system cannot tell.
+    pub async fn end_now(&mut self) -> Result<(), Fault> {
         self.strike();
         self.child.wait().await?;
         Ok(())

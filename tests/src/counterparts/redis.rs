@@ -89,7 +89,7 @@ impl Redis {
     pub async fn run(&mut self) -> Result<(), Fault> {
         let (tools, program) = self.make.program().await?;
         let mut command = Command::new("sh");
-        let script = r#""$@" >server.log 2>&1 & read -r _; kill -KILL $!"#;
+        let script = r#""$@" >server.log 2>&1 & echo $! >server.pid; read -r _; kill -KILL $!"#;
         command.args(["-c", script, "sh"]).arg(tools.program(program));
         if self.folder.join("sentinel.conf").exists() {
             command.args(["sentinel.conf", "--sentinel"]);
@@ -125,6 +125,17 @@ impl Redis {
             child.wait()?;
         }
         Ok(())
+    }
+
+    /// Sends it a signal, such as `STOP`.
+    ///
+    /// # Errors
+    /// When it cannot be sent.
+    pub async fn signal(&self, name: &str) -> Result<(), Fault> {
+        let pid = fs::read_to_string(self.folder.join("server.pid"))?;
+        let mut command = tokio::process::Command::new("kill");
+        let sent = command.args(["-s", name, pid.trim()]).status().await?;
+        if sent.success() { Ok(()) } else { Err(format!("kill ended with {sent}").into()) }
     }
 
     /// What it answers to a command, as `redis-cli` prints it. Arguments of `redis-cli` may stand before.

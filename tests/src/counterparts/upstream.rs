@@ -17,6 +17,8 @@ const CALLBACK: &str = "http://127.0.0.1:9/oauth/callback";
 pub struct UpstreamProvider {
     port: u16,
     scheme: &'static str,
+    /// What its program was started with.
+    arguments: Vec<String>,
     process: Process,
 }
 
@@ -50,18 +52,34 @@ impl UpstreamProvider {
         rotates: bool,
         secured: Option<&Certificates>,
     ) -> Result<Self, Fault> {
-        let npm = npm().await?;
         let port = free_port().await?;
-        let mut command = Command::new(npm.node24());
-        command.arg(npm.script("upstream.mjs")).arg(port.to_string());
-        command.arg(if rotates { "rotates" } else { "keeps" }).arg(callback);
+        let kind = if rotates { "rotates" } else { "keeps" };
+        let mut arguments = [&*port.to_string(), kind, callback].map(str::to_owned).to_vec();
         if let Some(certificates) = secured {
-            command.args([certificates.certificate(), certificates.key()]);
+            arguments.extend([certificates.certificate(), certificates.key()].map(Into::into));
         }
+        let scheme = if secured.is_some() { "https" } else { "http" };
+        let process = Self::listens(port, &arguments).await?;
+        Ok(Self { port, scheme, arguments, process })
+    }
+
+    async fn listens(port: u16, arguments: &[String]) -> Result<Process, Fault> {
+        let npm = npm().await?;
+        let mut command = Command::new(npm.node24());
+        command.arg(npm.script("upstream.mjs")).args(arguments);
         let mut process = Process::start("upstream", command, false)?;
         until_listening(port, &mut process, START).await?;
-        let scheme = if secured.is_some() { "https" } else { "http" };
-        Ok(Self { port, scheme, process })
+        Ok(process)
+    }
+
+    /// Has it know nothing any more: it ends at once, and begins anew where it was.
+    ///
+    /// # Errors
+    /// When it doesn't come up again.
+    pub async fn forgets(&mut self) -> Result<(), Fault> {
+        self.process.end_now().await?;
+        self.process = Self::listens(self.port, &self.arguments).await?;
+        Ok(())
     }
 
     /// Its issuer.

@@ -1,6 +1,9 @@
 //! Two replicas of a gateway that is its own authorization server, with the same Redis, keys and secrets, behind a load
 //! balancer: to clients they are one, and one of them may die at any moment.
 
+#[path = "replicas/stopped.rs"]
+mod stopped;
+
 use serde_json::{Value, json};
 use tokio::time::{Duration, timeout};
 use vmcp_tests::caller::Caller;
@@ -23,6 +26,8 @@ struct Pair {
     front: Front,
     /// The first of them is the one that clients are sent to.
     replicas: [Replica; 2],
+    /// Further keys of `authServer`.
+    more: &'static str,
 }
 
 struct Replica {
@@ -32,23 +37,27 @@ struct Replica {
 }
 
 impl Replica {
-    async fn start(ground: &Ground, redis: &Redis, front: &Front) -> Self {
+    async fn start(ground: &Ground, redis: &Redis, front: &Front, more: &str) -> Self {
         let wire = Front::start().await.unwrap();
         wire.leads_to(redis.port);
-        let storage = ground.redis(&format!("addr: \"127.0.0.1:{}\"", wire.port()));
+        let storage = ground.redis(&format!("addr: \"127.0.0.1:{}\"", wire.port())) + more;
         Self { gateway: ground.replica(&front.origin(), &storage).await, wire }
     }
 }
 
 impl Pair {
     async fn start() -> Self {
+        Self::with("").await
+    }
+
+    async fn with(more: &'static str) -> Self {
         let redis = Redis::start(&["--requirepass", "canary"]).await.unwrap();
         let ground = Ground::plain().await;
         let front = Front::start().await.unwrap();
-        let replica = async || Replica::start(&ground, &redis, &front).await;
+        let replica = async || Replica::start(&ground, &redis, &front, more).await;
         let replicas = [replica().await, replica().await];
         front.leads_to(replicas[0].gateway.port());
-        Self { ground, redis, front, replicas }
+        Self { ground, redis, front, replicas, more }
     }
 
     fn url(&self) -> String {
@@ -67,7 +76,7 @@ impl Pair {
 
     /// Kills the one that clients are sent to, and has them sent to the other one. Another one takes its place.
     async fn kill(&mut self) {
-        let another = Replica::start(&self.ground, &self.redis, &self.front).await;
+        let another = Replica::start(&self.ground, &self.redis, &self.front, self.more).await;
         let dead = std::mem::replace(&mut self.replicas[0], another);
         dead.gateway.kill().await.unwrap();
         self.switch();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::backend::Backend;
-use crate::http::{get, request};
+use crate::http::{Answer, get, request};
 use crate::incoming::ask;
 use crate::login::{Client, Provider, sections, signing_key};
 use crate::mcp::text;
@@ -462,6 +462,77 @@ fn policies_see_what_the_primary_provider_says_of_the_caller() {
         let tools = ask(port, Some(&client.access), "tools/list", &json!({})).message();
         assert_eq!(tools["result"]["tools"].as_array().map(Vec::len), Some(listed), "{tools}");
     }
+}
+
+/// The standing stream of a new session, that of an old client, and one of a client without sessions.
+fn streams(port: u16, token: &str) -> [Answer; 3] {
+    let bearer = format!("Bearer {token}");
+    let media = ("accept", "application/json, text/event-stream");
+    let headers = [("content-type", "application/json"), media, ("authorization", &*bearer)];
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}});
+    let welcome = request(port, "POST", "/mcp", &headers, &hello.to_string());
+    let session = welcome.header("mcp-session-id").unwrap().to_owned();
+    let sse = [("accept", "text/event-stream"), ("authorization", &*bearer)];
+    let standing = [&sse[..], &[("mcp-session-id", &*session)]].concat();
+    let filter = json!({"notifications": {"toolsListChanged": true}});
+    let streams = [
+        request(port, "GET", "/mcp", &standing, ""),
+        request(port, "GET", "/sse", &sse, ""),
+        ask(port, Some(token), "subscriptions/listen", &filter),
+    ];
+    for stream in &streams {
+        assert_eq!(stream.status, 200);
+        assert_eq!(stream.header("content-type"), Some("text/event-stream"));
+    }
+    streams
+}
+
+#[test]
+fn tightened_policies_end_streams_of_callers_that_a_provider_vouches_for() {
+    let (corp, speaking) = (Provider::start("corp", HOUR), Provider::start("speaking", HOUR));
+    let (folder, a) = (Folder::new(), Backend::start(&["x"]));
+    let (own, url) = (sections(&[&corp, &speaking], ""), a.url());
+    let text = |policy: &str, more: &str| {
+        let authz = format!(
+            "  authz: {{type: cedar, policies: ['{policy}'], primaryUpstreamProvider: speaking}}\nauthServer:"
+        );
+        let own = own.replace("authServer:", &authz);
+        format!(
+            "name: x\n{own}{more}backends: [{{name: a, url: \"{url}\", transport: streamable-http}}]\n"
+        )
+    };
+    let wide = r#"permit(principal in Group::"eng", action, resource);"#;
+    let tight = r#"permit(principal in Group::"ops", action, resource);"#;
+    let path = folder.write("vmcp.yaml", &text(wide, ""));
+    let (server, port) = Running::serve(&path, &[]);
+    let client = Client::logged_in(port);
+    let listed = || {
+        let listed = ask(port, Some(&client.access), "tools/list", &json!({})).message();
+        listed["result"]["tools"].as_array().map(Vec::len)
+    };
+    assert_eq!(listed(), Some(1));
+    let (ended, wait) = std::sync::mpsc::channel();
+    for stream in streams(port, &client.access) {
+        let ended = ended.clone();
+        std::thread::spawn(move || {
+            stream.read(&mut String::new());
+            ended.send(()).unwrap();
+        });
+    }
+    // A reload that leaves the policies alone leaves the streams alone.
+    folder.write("vmcp.yaml", &text(wide, "operational: {logLevel: debug}\n"));
+    server.logs("configuration reloaded");
+    let quiet = std::time::Duration::from_secs(2);
+    assert!(wait.recv_timeout(quiet).is_err(), "a stream ended");
+    folder.write("vmcp.yaml", &text(tight, ""));
+    server.logs("configuration reloaded");
+    for number in 0..3 {
+        let over = wait.recv_timeout(std::time::Duration::from_secs(10));
+        assert!(over.is_ok(), "{number} of 3 streams ended");
+    }
+    assert_eq!(listed(), Some(0));
+    streams(port, &client.access);
 }
 
 /// What `/status` shows of the authorization server, once that is so.

@@ -1,0 +1,194 @@
+//! Revocations, while a replica or Redis is stopped (SIGSTOP) at the worst moment.
+
+use std::fs;
+
+use serde_json::json;
+use tokio::time::{Duration, sleep, timeout};
+use vmcp_tests::caller::Caller;
+use vmcp_tests::counterparts::{Gateway, skipped};
+use vmcp_tests::front::Front;
+use vmcp_tests::steps::{Login, Step, Taken};
+
+use super::{Pair, SOON, done};
+
+/// How often it is tried what depends on the moment.
+const ROUNDS: usize = 5;
+
+/// How many answers of Redis a replica waits for at its start, at least.
+const ANSWERS: usize = 6;
+
+impl Pair {
+    async fn stops(&self, replica: usize) {
+        self.replicas[replica].gateway.signal("STOP").await.unwrap();
+    }
+
+    async fn continues(&self, replica: usize) {
+        self.replicas[replica].gateway.signal("CONT").await.unwrap();
+    }
+}
+
+/// The status that each of these gateways answers a list with.
+async fn statuses(gateways: &[&Gateway], token: &str) -> Vec<u16> {
+    let mut statuses = Vec::new();
+    for gateway in gateways {
+        let mut caller = Caller::stateless_as(gateway.url(), token);
+        statuses.push(caller.reply("tools/list", json!({})).await.unwrap().status.as_u16());
+    }
+    statuses
+}
+
+async fn logged_in(pair: &Pair) -> Login {
+    let mut login = pair.login("ann");
+    login.goes(Step::Token).await.unwrap();
+    login
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revoked_token_is_refused_by_stopped_replica_when_it_goes_on() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start().await;
+    let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
+    for _ in 0..ROUNDS {
+        let login = logged_in(&pair).await;
+        assert_eq!(statuses(&gateways, &login.access).await, [200, 200]);
+        pair.stops(1).await;
+        login.revokes().await.unwrap();
+        pair.continues(1).await;
+        assert_eq!(statuses(&gateways[1..], &login.access).await, [401]);
+        assert_eq!(statuses(&gateways, &login.access).await, [401, 401]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn token_revoked_while_a_replica_starts_is_refused() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start().await;
+    // It has heard so many answers of Redis, and the next one comes when the token has been revoked.
+    for heard in 0..ANSWERS {
+        let login = logged_in(&pair).await;
+        let wire = Front::start().await.unwrap();
+        wire.leads_to(pair.redis.port);
+        wire.holds_answers_after(heard);
+        let released = async {
+            wire.held().await;
+            login.revokes().await.unwrap();
+            wire.releases();
+        };
+        let storage = pair.ground.redis(&format!("addr: \"127.0.0.1:{}\"", wire.port()));
+        let origin = pair.front.origin();
+        let starting = pair.ground.replica(&origin, &storage);
+        let (another, ()) = tokio::join!(starting, released);
+        assert_eq!(statuses(&[&another], &login.access).await, [401], "{heard}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn starts_while_redis_is_stopped_only_to_refuse() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start().await;
+    let login = logged_in(&pair).await;
+    let other = logged_in(&pair).await;
+    login.revokes().await.unwrap();
+    pair.redis.signal("STOP").await.unwrap();
+    let storage = pair.ground.redis(&format!("addr: \"127.0.0.1:{}\"", pair.redis.port));
+    let config = pair.ground.config(&pair.front.origin(), &storage);
+    match Gateway::start(&config).await {
+        // Nothing is served without what was revoked.
+        Err(fault) => assert!(fault.to_string().contains("Redis"), "{fault}"),
+        Ok(gateway) => assert_eq!(statuses(&[&gateway], &other.access).await, [503]),
+    }
+    // What the others knew they go on to know.
+    let known = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
+    assert_eq!(statuses(&known, &login.access).await, [401, 401]);
+    pair.redis.signal("CONT").await.unwrap();
+    let started = Gateway::start(&config).await.unwrap();
+    assert_eq!(statuses(&[&started], &login.access).await, [401]);
+    assert_eq!(statuses(&[&started], &other.access).await, [200]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn revocation_is_not_claimed_while_redis_is_stopped() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start().await;
+    let login = logged_in(&pair).await;
+    pair.redis.signal("STOP").await.unwrap();
+    let claimed = login.revokes().await;
+    pair.redis.signal("CONT").await.unwrap();
+    let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
+    assert!(claimed.is_err(), "it was not stored");
+    login.revokes().await.unwrap();
+    for _ in 0..100 {
+        if statuses(&gateways, &login.access).await == [401, 401] {
+            return;
+        }
+        sleep(Duration::from_millis(100)).await;
+    }
+    panic!("a replica did not hear of it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reload_with_shorter_lifespan_keeps_revocations_of_stopped_replica() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start().await;
+    let login = logged_in(&pair).await;
+    let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
+    pair.stops(1).await;
+    login.revokes().await.unwrap();
+    // The configuration changes on both, while one of them is stopped.
+    for gateway in gateways {
+        let text = fs::read_to_string(gateway.config()).unwrap();
+        let shorter = "authServer:\n  tokenLifespans: {accessTokenLifespan: 1m}\n";
+        fs::write(gateway.config(), text.replace("authServer:\n", shorter)).unwrap();
+        gateway.signal("HUP").await.unwrap();
+    }
+    pair.continues(1).await;
+    for gateway in gateways {
+        let reloaded = async {
+            while !gateway.log().contains("configuration reloaded") {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        assert!(timeout(SOON, reloaded).await.is_ok(), "{}", gateway.log());
+    }
+    for _ in 0..10 {
+        assert_eq!(statuses(&gateways, &login.access).await, [401, 401]);
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refusal_of_the_person_ends_sessions_on_stopped_replica() {
+    if skipped() {
+        return;
+    }
+    let mut pair = Pair::with("  upstreamCheckInterval: 1s\n").await;
+    let mut login = logged_in(&pair).await;
+    let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
+    assert_eq!(statuses(&gateways, &login.access).await, [200, 200]);
+    sleep(Duration::from_millis(1100)).await;
+    // The provider still knows the person.
+    done(&mut login, Step::Refresh).await;
+    assert_eq!(statuses(&gateways, &login.access).await, [200, 200]);
+    pair.ground.first.forgets().await.unwrap();
+    sleep(Duration::from_millis(1100)).await;
+    pair.stops(1).await;
+    let taken = login.takes(Step::Refresh).await.unwrap();
+    assert!(matches!(&taken, Taken::Refused(said) if said.contains("invalid_grant")), "{taken:?}");
+    pair.continues(1).await;
+    let gateways = [&pair.replicas[1].gateway, &pair.replicas[0].gateway];
+    assert_eq!(statuses(&gateways, &login.access).await, [401, 401]);
+    // Nor does the other one renew it.
+    pair.switch();
+    let taken = login.takes(Step::Refresh).await.unwrap();
+    assert!(matches!(&taken, Taken::Refused(said) if said.contains("invalid_grant")), "{taken:?}");
+}
