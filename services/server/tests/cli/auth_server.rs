@@ -517,7 +517,8 @@ fn tightened_policies_end_streams_of_callers_that_a_provider_vouches_for() {
         let ended = ended.clone();
         std::thread::spawn(move || {
             stream.read(&mut String::new());
-            ended.send(()).unwrap();
+            // Nobody waits any more once the test has failed.
+            _ = ended.send(());
         });
     }
     // A reload that leaves the policies alone leaves the streams alone.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Duration, sleep, timeout};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Gateway, skipped};
@@ -173,6 +173,7 @@ async fn refusal_of_the_person_ends_sessions_on_stopped_replica() {
     }
     let mut pair = Pair::with("  upstreamCheckInterval: 1s\n").await;
     let mut login = logged_in(&pair).await;
+    let other = logged_in(&pair).await;
     let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
     assert_eq!(statuses(&gateways, &login.access).await, [200, 200]);
     sleep(Duration::from_millis(1100)).await;
@@ -187,8 +188,48 @@ async fn refusal_of_the_person_ends_sessions_on_stopped_replica() {
     pair.continues(1).await;
     let gateways = [&pair.replicas[1].gateway, &pair.replicas[0].gateway];
     assert_eq!(statuses(&gateways, &login.access).await, [401, 401]);
-    // Nor does the other one renew it.
+    // It is asked about the person's other session, too.
+    let ended = async {
+        while statuses(&gateways, &other.access).await != [401, 401] {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    assert!(timeout(SOON, ended).await.is_ok(), "the other session goes on");
+    // Nor does the other replica renew it.
     pair.switch();
     let taken = login.takes(Step::Refresh).await.unwrap();
     assert!(matches!(&taken, Taken::Refused(said) if said.contains("invalid_grant")), "{taken:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unlink_leads_to_another_catalog_on_stopped_replica() {
+    if skipped() {
+        return;
+    }
+    let pair = Pair::start().await;
+    let other = logged_in(&pair).await;
+    // The page of connections shows the newest session first.
+    let mut login = logged_in(&pair).await;
+    let gateways = [&pair.replicas[0].gateway, &pair.replicas[1].gateway];
+    for token in [&login.access, &other.access] {
+        for gateway in gateways {
+            assert!(tools(gateway, token).await > 0);
+        }
+    }
+    pair.stops(1).await;
+    login.unlinks(&pair.front.origin(), "second").await.unwrap();
+    sleep(Duration::from_secs(1)).await;
+    pair.continues(1).await;
+    for gateway in gateways {
+        assert_eq!(tools(gateway, &login.access).await, 0, "the backend takes no other token");
+        assert!(tools(gateway, &other.access).await > 0, "a session of its own");
+    }
+}
+
+/// The number of tools that a gateway lists.
+async fn tools(gateway: &Gateway, token: &str) -> usize {
+    let mut caller = Caller::stateless_as(gateway.url(), token);
+    let listed = caller.reply("tools/list", json!({})).await.unwrap();
+    let listed: Value = serde_json::from_slice(&listed.body).unwrap();
+    listed["result"]["tools"].as_array().map_or(0, Vec::len)
 }
