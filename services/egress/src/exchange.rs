@@ -21,7 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::Full;
 use hyper::{
@@ -35,6 +35,7 @@ use vmcp_core::Media;
 use crate::{
     Error,
     egress::OpenGuard,
+    json_end::JsonEnd,
     pool::Lease,
     stream::Stream,
     taking::{Polled, hears, take},
@@ -244,8 +245,13 @@ impl Answered {
         {
             return Err(Error::BodyTooLarge { limit });
         }
+        let ends_with_connection = connection.is_some()
+            && response.body().size_hint().exact().is_none()
+            && !response.headers().contains_key(header::TRANSFER_ENCODING);
+        let json = (ends_with_connection && Media::of(response.headers()) == Media::Json)
+            .then(JsonEnd::default);
         Ok(response.map(|body| match connection {
-            Some(connection) => crate::Incoming::one(body, connection, lease, limit),
+            Some(connection) => crate::Incoming::one(body, connection, lease, limit, json),
             None => crate::Incoming::many(body, lease, limit),
         }))
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use vmcp_core::BoxError;
 
-use crate::{Error, exchange::Connection, pool::Lease};
+use crate::{Error, exchange::Connection, json_end::JsonEnd, pool::Lease};
 
 /// How much of a body that nobody reads to its end is skipped to keep the connection, provided
 /// that it has arrived already.
@@ -22,6 +22,9 @@ const MAX_SKIPPED: usize = 16 * 1024;
 /// Dropping it before the end closes an HTTP/1.1 connection and resets an HTTP/2 stream, so the
 /// backend learns that nobody waits any more.
 ///
+/// `application/json` whose only end is that of the connection, and that is not whole then, fails with [`Error::Closed`]:
+/// nothing else tells it from one that was cut.
+///
 /// More bytes than the client's cap fail with [`Error::BodyTooLarge`]. A `text/event-stream` has
 /// no cap on the whole: it has no end, and its events are bounded by who reads them.
 pub struct Incoming {
@@ -30,6 +33,8 @@ pub struct Incoming {
     source: Option<Source>,
     limit: Option<u64>,
     received: u64,
+    /// How far JSON has come whose only end is that of the connection.
+    json: Option<JsonEnd>,
 }
 
 /// What has to be kept for as long as the body lasts.
@@ -45,9 +50,10 @@ impl Incoming {
         connection: Box<Connection>,
         lease: Lease,
         limit: Option<u64>,
+        json: Option<JsonEnd>,
     ) -> Self {
-        let mut this =
-            Self { body, source: Some(Source::One { connection, lease }), limit, received: 0 };
+        let source = Some(Source::One { connection, lease });
+        let mut this = Self { body, source, limit, received: 0, json };
         if this.body.is_end_stream() {
             this.release();
         }
@@ -57,7 +63,7 @@ impl Incoming {
     /// The body of a response on a shared connection.
     pub(crate) fn many(body: hyper::body::Incoming, lease: Lease, limit: Option<u64>) -> Self {
         let source = (!body.is_end_stream()).then_some(Source::Many { _lease: lease });
-        Self { body, source, limit, received: 0 }
+        Self { body, source, limit, received: 0, json: None }
     }
 
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
@@ -91,6 +97,9 @@ impl Incoming {
         if let Some(limit) = self.limit.filter(|limit| self.received > *limit) {
             self.source = None;
             return Err(Error::BodyTooLarge { limit });
+        }
+        if let (Some(json), Some(data)) = (&mut self.json, frame.data_ref()) {
+            json.push(data);
         }
         // Who knows the length doesn't ask again, so the connection must go back now.
         if self.body.is_end_stream() {
@@ -133,6 +142,11 @@ impl Body for Incoming {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match self.poll_source(cx) {
             Poll::Pending => Poll::Pending,
+            Poll::Ready(None) if self.json.take().is_some_and(JsonEnd::is_cut) => {
+                self.source = None;
+                let closed = Error::Closed { sent: true, source: None };
+                Poll::Ready(Some(Err(closed.into())))
+            }
             Poll::Ready(None) => {
                 self.release();
                 Poll::Ready(None)

@@ -10,6 +10,7 @@ mod error;
 mod exchange;
 mod fetch;
 mod incoming;
+mod json_end;
 mod multiplex;
 mod origin;
 mod pool;

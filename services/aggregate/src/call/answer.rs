@@ -164,7 +164,7 @@ async fn read(
             if passes(&found, held.bytes(), expected) {
                 check(&found, held.bytes(), expected)?;
                 let status = outgoing(status, &found, expected);
-                let body = Body::wrap(Rest { held: held.take(), body });
+                let body = Body::wrap(Rest::new(held.take(), body));
                 return Ok(Shaped::Ready(response(status, body)));
             }
         }

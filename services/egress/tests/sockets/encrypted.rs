@@ -284,6 +284,38 @@ async fn refuses_a_certificate_of_another_name() {
     assert_eq!(error.kind(), "tls");
 }
 
+#[tokio::test]
+async fn end_without_close_notify_is_no_end_of_a_body() {
+    let authority = Authority::new("truncated");
+    for media in ["application/json", "text/event-stream", "text/plain"] {
+        for closes in [true, false] {
+            let acceptor = authority.acceptor("localhost", &[b"http/1.1"], ALL_VERSIONS);
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let port = listener.local_addr().unwrap().port();
+            tokio::spawn(async move {
+                while let Ok((tcp, _)) = listener.accept().await {
+                    let mut tls = acceptor.accept(tcp).await.unwrap();
+                    let mut request = vec![0; 4096];
+                    _ = tls.read(&mut request).await;
+                    let answer = format!("HTTP/1.1 200 OK\r\ncontent-type: {media}\r\n\r\n{{}}");
+                    tls.write_all(answer.as_bytes()).await.unwrap();
+                    tls.flush().await.unwrap();
+                    if closes {
+                        tls.shutdown().await.unwrap();
+                    } else {
+                        tls.get_mut().0.shutdown().await.unwrap();
+                    }
+                    _ = tls.read(&mut request).await;
+                }
+            });
+            let url = Url::parse(&format!("https://localhost:{port}/mcp")).unwrap();
+            let client = Egress::default().client(&url, authority.target()).unwrap();
+            let read = exchange(&client, "a").await;
+            assert_eq!(read.is_ok(), closes, "{media}: {read:?}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn shares_one_http2_connection() {
     let authority = Authority::new("http2");

@@ -2,6 +2,7 @@
 
 use http::Method;
 use http_body_util::BodyExt;
+use vmcp_egress::Error;
 
 use crate::support::{OK, Server, exchange, post};
 
@@ -80,6 +81,66 @@ async fn reads_a_body_that_ends_with_the_connection() {
     assert_eq!(exchange(&client, "a").await.unwrap(), "until the end");
     assert_eq!(exchange(&client, "a").await.unwrap(), "until the end");
     assert_eq!(server.connections(), 2);
+}
+
+#[tokio::test]
+async fn reports_json_that_ends_before_it_is_whole() {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=utf-8\r\n\r\n";
+    for (body, whole) in [
+        (r#" {"a":[1,"}]\"{",{}]} "#, true),
+        ("[]", true),
+        ("", true),
+        ("12", true),
+        (r#"{"a":[1,"}]\""#, false),
+        (r#"{"a":[1]"#, false),
+        (r#"{"a":"}"#, false),
+        (r#"[{"a":1}"#, false),
+        ("{", false),
+    ] {
+        // In one piece with the head, and byte by byte.
+        for pieces in [1, 2, 100] {
+            let server = Server::start(move |mut peer| async move {
+                peer.request().await;
+                peer.write(HEAD.as_bytes()).await;
+                for piece in body.as_bytes().chunks(body.len().div_ceil(pieces).max(1)) {
+                    peer.write(piece).await;
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            let client = server.client();
+            for n in 1..=2 {
+                let read = exchange(&client, "a").await;
+                match read {
+                    Ok(read) => assert!(whole && read == body, "{body}: {read:?}"),
+                    Err(Error::Closed { sent: true, .. }) => assert!(!whole, "{body}"),
+                    Err(error) => panic!("{body}: {error:?}"),
+                }
+                assert_eq!(server.connections(), n, "the connection is not used again");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn reports_a_connection_that_is_reset() {
+    for media in ["application/json", "text/event-stream", "text/plain"] {
+        let server = Server::start(move |mut peer| async move {
+            peer.request().await;
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {media}\r\n\r\ndata");
+            peer.write(head.as_bytes()).await;
+            // What the client sends is there and unread: closing resets the connection.
+            peer.acknowledged().await;
+            peer.reset();
+        })
+        .await;
+        let client = server.client();
+        let mut body = client.send(post("a")).await.unwrap().into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "data");
+        server.acknowledge();
+        assert!(body.frame().await.unwrap().is_err(), "{media}");
+        assert!(body.frame().await.is_none(), "{media}");
+    }
 }
 
 #[tokio::test]

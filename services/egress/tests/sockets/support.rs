@@ -143,6 +143,11 @@ impl Peer {
         self.stream.write_all(bytes).await.is_ok()
     }
 
+    /// Closes the connection at once, as a process that crashed.
+    pub(crate) fn reset(self) {
+        self.stream.set_zero_linger().unwrap();
+    }
+
     /// Waits for [`Server::acknowledge`].
     pub(crate) async fn acknowledged(&mut self) {
         self.acknowledgement.notified().await;

@@ -222,6 +222,24 @@ async fn a_stream_that_breaks_is_resumed_and_one_that_cannot_be_ends_in_an_error
 }
 
 #[tokio::test(start_paused = true)]
+async fn json_that_breaks_off_is_an_error() {
+    let mut old = Old::connect(mcp(|_| {
+        let (mut sender, body) = Pipe::<Bytes, BoxError>::new(8);
+        sender
+            .try_send(http_body::Frame::data("{\"jsonrpc\":\"2.0\",\"id\":\"one\"".into()))
+            .unwrap();
+        sender.abort("the connection was reset".into());
+        let mut response = json(200, "");
+        *response.body_mut() = Body::wrap(body);
+        ready(response)
+    }))
+    .await;
+    assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+    let error = old.event().await;
+    assert!(error.contains(r#""id":"one","error""#), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_comes_unasked_is_on_the_stream_too_until_the_session_is_over() {
     let pipe = Arc::new(Mutex::new(None::<Sender<Bytes, BoxError>>));
     let opened = Arc::clone(&pipe);

@@ -17,6 +17,51 @@ pub(crate) struct Backend {
     requests: Arc<Mutex<Vec<(String, Value)>>>,
     broken: Arc<AtomicBool>,
     refused: Arc<Mutex<Vec<String>>>,
+    cut: Arc<Mutex<Option<(Cut, usize)>>>,
+}
+
+/// How the answer to a call breaks off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// JSON that ends with the connection.
+    Json,
+    /// JSON of a certain length.
+    Length,
+    /// JSON in chunks, without the last one.
+    Chunks,
+    /// An event that has no end.
+    Event,
+    /// The same behind a notification.
+    LaterEvent,
+}
+
+impl Cut {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Json, Self::Length, Self::Chunks, Self::Event, Self::LaterEvent];
+
+    /// The response up to where it breaks off, in the text of the result behind so many bytes.
+    fn response(self, id: &Value, bytes: usize) -> String {
+        let text = "x".repeat(bytes);
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[{{"type":"text","text":"{text}"#
+        );
+        let progress = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}"#;
+        let (headers, body) = match self {
+            Self::Json => ("application/json".to_owned(), body),
+            Self::Length => {
+                (format!("application/json\r\ncontent-length: {}", body.len() + 9), body)
+            }
+            Self::Chunks => (
+                "application/json\r\ntransfer-encoding: chunked".to_owned(),
+                format!("{:x}\r\n{body}\r\n", body.len()),
+            ),
+            Self::Event => ("text/event-stream".to_owned(), format!("data: {body}\n")),
+            Self::LaterEvent => {
+                ("text/event-stream".to_owned(), format!("data: {progress}\n\ndata: {body}"))
+            }
+        };
+        format!("HTTP/1.1 200 OK\r\ncontent-type: {headers}\r\n\r\n{body}")
+    }
 }
 
 impl Backend {
@@ -43,8 +88,8 @@ impl Backend {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let requests = Arc::default();
-        let (broken, refused) = (Arc::default(), Arc::default());
-        let backend = Self { port, stateful, older, requests, broken, refused };
+        let (broken, refused, cut) = (Arc::default(), Arc::default(), Arc::default());
+        let backend = Self { port, stateful, older, requests, broken, refused, cut };
         let serving = backend.clone();
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -70,6 +115,11 @@ impl Backend {
         self.refused.lock().unwrap().push(format!("authorization: bearer {token}\r\n"));
     }
 
+    /// From now on answers to calls break off behind so many bytes of text, or come as usual.
+    pub(crate) fn cuts(&self, cut: Option<(Cut, usize)>) {
+        *self.cut.lock().unwrap() = cut;
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}/mcp", self.port)
     }
@@ -92,6 +142,13 @@ impl Backend {
                 Some(older) if !head.contains("mcp-method: ") => (true, older),
                 _ => (self.stateful, tools),
             };
+            let cut = self.cut.lock().unwrap().filter(|_| body["method"] == "tools/call");
+            if let Some((cut, bytes)) = cut {
+                _ = stream.write_all(cut.response(&body["id"], bytes).as_bytes());
+                // The reader's half is closed with it.
+                _ = stream.shutdown(std::net::Shutdown::Both);
+                return;
+            }
             let refused = self.refused.lock().unwrap().iter().any(|token| head.contains(token));
             let answer = match (stateful, body["id"].is_null()) {
                 _ if refused => json!({"error": "invalid_token"}).to_string(),

@@ -28,5 +28,6 @@ mod outgoing;
 mod program;
 mod reload;
 mod telemetry;
+mod truncated;
 mod usage;
 mod validate;

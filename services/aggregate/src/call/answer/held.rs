@@ -37,8 +37,16 @@ impl Held {
 
 /// What was held, and then what follows.
 pub(super) struct Rest {
-    pub(super) held: Bytes,
-    pub(super) body: Body,
+    held: Bytes,
+    body: Body,
+    /// Why the body broke off, until that is told.
+    failure: Option<BoxError>,
+}
+
+impl Rest {
+    pub(super) fn new(held: Bytes, body: Body) -> Self {
+        Self { held, body, failure: None }
+    }
 }
 
 impl http_body::Body for Rest {
@@ -52,11 +60,22 @@ impl http_body::Body for Rest {
         if !self.held.is_empty() {
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.held)))));
         }
-        Pin::new(&mut self.body).poll_frame(cx)
+        if let Some(failure) = self.failure.take() {
+            return Poll::Ready(Some(Err(failure)));
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Err(failure))) = frame {
+            // What came before goes out first: an HTTP/1.1 client that saw nothing on its connection may send the
+            // request again.
+            self.failure = Some(failure);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_empty() && self.body.is_end_stream()
+        self.held.is_empty() && self.failure.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

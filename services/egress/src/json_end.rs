@@ -1,0 +1,110 @@
+//! The end of JSON in a body whose own end is that of the connection.
+
+/// Incremental check that a JSON text has come whole.
+///
+/// A body without a length ends with its connection (RFC 9112, section 6.3), and so does one whose sender died. Objects and
+/// arrays show which it was. What is neither, and what follows them, is not looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct JsonEnd {
+    state: State,
+    depth: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Nothing but white space has come.
+    #[default]
+    Blank,
+    /// Between the tokens of an object or array.
+    Structure,
+    Text,
+    /// Behind a backslash in a text.
+    Escape,
+    /// The value is whole, or cannot be followed.
+    Over,
+}
+
+impl JsonEnd {
+    /// Takes in the next bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.state = match (self.state, byte) {
+                (State::Over, _) => return,
+                (State::Blank, b' ' | b'\t' | b'\r' | b'\n') => State::Blank,
+                (State::Blank | State::Structure, b'{' | b'[') => {
+                    self.depth += 1;
+                    State::Structure
+                }
+                (State::Blank, _) => State::Over,
+                (State::Structure, b'}' | b']') => {
+                    self.depth -= 1;
+                    if self.depth == 0 { State::Over } else { State::Structure }
+                }
+                (State::Structure, b'"') | (State::Escape, _) => State::Text,
+                (State::Structure, _) => State::Structure,
+                (State::Text, b'"') => State::Structure,
+                (State::Text, b'\\') => State::Escape,
+                (State::Text, _) => State::Text,
+            };
+        }
+    }
+
+    /// Whether the end of the connection cuts an object or array.
+    pub(crate) fn is_cut(self) -> bool {
+        !matches!(self.state, State::Blank | State::Over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn is_cut(parts: &[&[u8]]) -> bool {
+        let mut end = JsonEnd::default();
+        parts.iter().for_each(|part| end.push(part));
+        end.is_cut()
+    }
+
+    #[test]
+    fn follows_texts_and_escapes() {
+        for whole in ["", "  ", "7", "\"a", "{}", "[]x", r#"{"a":"}"}"#, r#"["\\","\"]"]"#] {
+            assert!(!is_cut(&[whole.as_bytes()]), "{whole}");
+        }
+        for cut in ["{", " [", r#"{"a":"}"#, r#"["\""#, r#"["\"]"#, r#"["a\\\"]"#, "[[]"] {
+            assert!(is_cut(&[cut.as_bytes()]), "{cut}");
+        }
+    }
+
+    fn json() -> impl Strategy<Value = String> {
+        let text = r#"([a-z{}\[\]]|\\"|\\\\){0,6}"#.prop_map(|text| format!("\"{text}\""));
+        let leaf = prop_oneof![text.clone(), "[0-9]{1,3}", Just("null".to_owned())];
+        let value = leaf.prop_recursive(4, 32, 4, move |inner| {
+            let members = prop::collection::vec((text.clone(), inner.clone()), 0..4);
+            prop_oneof![
+                prop::collection::vec(inner, 0..4).prop_map(|all| format!("[{}]", all.join(","))),
+                members.prop_map(|all| {
+                    let all: Vec<_> = all.iter().map(|(key, it)| format!("{key}: {it}")).collect();
+                    format!("{{{}}}", all.join(","))
+                }),
+            ]
+        });
+        value.prop_map(|value| format!("{{\"a\":{value}}}"))
+    }
+
+    proptest! {
+        #[test]
+        fn every_prefix_is_cut(text in json(), at in 0usize..10_000) {
+            let (first, second) = text.as_bytes().split_at(at % text.len());
+            prop_assert!(!is_cut(&[first, second]));
+            prop_assert_eq!(is_cut(&[first]), !first.is_empty());
+        }
+
+        #[test]
+        fn takes_any_bytes(parts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..20), 0..5)) {
+            let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+            prop_assert_eq!(is_cut(&parts), is_cut(&[&parts.concat()]));
+        }
+    }
+}
