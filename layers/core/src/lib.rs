@@ -3,6 +3,8 @@
 mod admission;
 mod backend;
 mod body;
+mod body_buffer;
+mod byte_budget;
 mod cache;
 mod claims;
 mod clock;
@@ -33,6 +35,11 @@ pub use self::{
     admission::{Admission, Admit, Filtered, Hints, Item, ItemBackend, ItemKind, Verdict, ViewKey},
     backend::Backend,
     body::{Body, BodyError, read},
+    body_buffer::BodyBuffer,
+    byte_budget::{
+        BudgetCounts, BudgetOwner, ByteBudget, DrainPermit, Grow, MAX_BUDGET_WAIT, OverBudget,
+        Reservation,
+    },
     cache::Cache,
     claims::{Claim, Claims, ClaimsFault, MAX_CLAIMS},
     clock::Clock,

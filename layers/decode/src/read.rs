@@ -3,11 +3,12 @@
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, Bytes};
 use http::header::CONTENT_LENGTH;
-use http::{HeaderMap, StatusCode};
+use http::{StatusCode, request};
 use http_body_util::BodyExt;
-use vmcp_core::{BoxError, Rejection, code};
+use tokio::time::Instant;
+use vmcp_core::{BodyBuffer, BoxError, ByteBudget, MAX_BUDGET_WAIT, Rejection, code};
 
 use crate::DecodeLayer;
 
@@ -17,25 +18,26 @@ const PASS_OVER: Duration = Duration::from_secs(1);
 /// All of `body`. A body that comes in one piece is not copied.
 pub(crate) async fn body<B>(
     body: B,
-    headers: &HeaderMap,
-    limits: DecodeLayer,
+    parts: &request::Parts,
+    limits: &DecodeLayer,
 ) -> Result<Bytes, Rejection>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
 {
-    let announced = headers
+    let announced = parts
+        .headers
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok())
         .and_then(|length| length.parse::<u64>().ok());
     let mut body = pin!(body);
     if announced.is_some_and(|length| length > limits.max_bytes as u64) {
-        pass_over(body, limits.max_bytes).await;
+        pass_over(body, limits).await;
         return Err(Rejection::too_large(limits.max_bytes));
     }
     let expected = announced.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
     let done = {
-        let mut reading = pin!(collect(body.as_mut(), limits.max_bytes, expected));
+        let mut reading = pin!(collect(body.as_mut(), parts, limits, expected));
         // A body that is already here needs no timer.
         match futures_ready(reading.as_mut()).await {
             Some(done) => done,
@@ -45,16 +47,23 @@ where
             },
         }
     };
-    if done.as_ref().is_err_and(|refusal| refusal.status() == StatusCode::PAYLOAD_TOO_LARGE) {
-        pass_over(body, limits.max_bytes).await;
+    let is_full = |refusal: &Rejection| {
+        matches!(refusal.status(), StatusCode::PAYLOAD_TOO_LARGE | StatusCode::SERVICE_UNAVAILABLE)
+    };
+    if done.as_ref().is_err_and(is_full) {
+        pass_over(body, limits).await;
     }
     done
 }
 
 /// Reads on for a moment without keeping anything: a client that is still writing when it is answered
 /// sees a broken connection instead of the answer.
-async fn pass_over<B: http_body::Body>(mut body: Pin<&mut B>, most: usize) {
-    let mut left = most.saturating_mul(2);
+async fn pass_over<B: http_body::Body>(mut body: Pin<&mut B>, limits: &DecodeLayer) {
+    let permit = limits.budget.as_ref().map(ByteBudget::drain);
+    if matches!(permit, Some(None)) {
+        return;
+    }
+    let mut left = limits.max_bytes.saturating_mul(2);
     let reading = async {
         while let Some(Ok(frame)) = body.frame().await {
             let length = frame.data_ref().map_or(0, Buf::remaining);
@@ -79,15 +88,16 @@ async fn futures_ready<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> 
 
 async fn collect<B>(
     mut body: Pin<&mut B>,
-    limit: usize,
+    parts: &request::Parts,
+    limits: &DecodeLayer,
     announced: usize,
 ) -> Result<Bytes, Rejection>
 where
     B: http_body::Body,
     B::Error: Into<BoxError>,
 {
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
+    let mut buffer = BodyBuffer::new(limits.max_bytes, announced);
+    let mut patience = MAX_BUDGET_WAIT;
     // Whoever asks for a frame after the last one waits until hyper's connection is driven again, in turn
     // with everything else that is ready.
     while !body.is_end_stream() {
@@ -95,20 +105,29 @@ where
         let frame = frame
             .map_err(|_| Rejection::malformed(code::PARSE, "the body broke off before its end"))?;
         let Ok(mut data) = frame.into_data() else { continue };
-        let length = data.remaining();
-        if first.len() + rest.len() + length > limit {
-            return Err(Rejection::too_large(limit));
-        }
-        let data = data.copy_to_bytes(length);
-        if first.is_empty() && rest.is_empty() {
-            first = data;
-        } else {
-            if rest.is_empty() {
-                rest.reserve(announced.max(first.len() + length));
-                rest.extend_from_slice(&std::mem::take(&mut first));
-            }
-            rest.extend_from_slice(&data);
+        let data = data.copy_to_bytes(data.remaining());
+        buffer.push(data).map_err(|_| Rejection::too_large(limits.max_bytes))?;
+        if buffer.missing() > 0
+            && let Some(budget) = &limits.budget
+        {
+            // Boxed, so that small messages have no room for it in their futures.
+            patience = Box::pin(reserve(&mut buffer, budget, parts, patience)).await?;
         }
     }
-    Ok(if rest.is_empty() { first } else { rest.freeze() })
+    Ok(buffer.finish())
+}
+
+/// Reserves what has arrived, within `patience`. Returns what is left of that.
+async fn reserve(
+    buffer: &mut BodyBuffer,
+    budget: &ByteBudget,
+    parts: &request::Parts,
+    patience: Duration,
+) -> Result<Duration, Rejection> {
+    let begun = Instant::now();
+    let reserving = buffer.reserve(budget, || budget.owner(&parts.extensions));
+    match tokio::time::timeout(patience, reserving).await {
+        Ok(Ok(())) => Ok(patience.saturating_sub(begun.elapsed())),
+        Ok(Err(_)) | Err(_) => Err(budget.rejection()),
+    }
 }

@@ -12,7 +12,7 @@ use tower_service::Service;
 use vmcp_core::{BoxError, McpRequest, Rejection, Trail};
 use vmcp_wire::scan;
 
-use crate::{DecodeLayer, classify, media, read};
+use crate::{DecodeLayer, classify, media};
 
 /// Decodes the messages on the way to `S`. See the [crate docs](crate) for an example.
 ///
@@ -60,14 +60,14 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
-        let layer = self.layer;
+        let layer = self.layer.clone();
         Box::pin(async move {
             if request.method() != Method::POST {
                 return inner.call(request.map(|_| Full::default())).await;
             }
             let (mut parts, body) = request.into_parts();
             let message = match media::check(&parts.headers) {
-                Ok(()) => match read::body(body, &parts.headers, layer).await {
+                Ok(()) => match layer.read(&parts, body).await {
                     Ok(bytes) => decode(&parts.headers, bytes),
                     Err(rejection) => Err(Box::new((rejection, None))),
                 },

@@ -75,7 +75,7 @@ impl Inner {
         let headers = request.headers().clone();
         let text = if request.method() == Method::POST {
             let path = request.uri().path().to_owned();
-            let text = form(request).await.map_err(|_| stopped(Trouble::MALFORMED))?;
+            let text = form(request).await.map_err(|fault| stopped(fault.into()))?;
             // A form of another site comes without the cookie: the browser sends it along if it asks anew by itself.
             if BrowserCookie::sent(&headers, &self.settings).is_none() && text.len() <= MAX_QUERY {
                 // No form that a browser encoded has anything else in it.

@@ -69,7 +69,7 @@ impl Inner {
         }
         let headers = request.headers().clone();
         let (cookie, user) = self.visitor(&headers).await?;
-        let text = form(request).await.map_err(|_| Trouble::MALFORMED)?;
+        let text = form(request).await.map_err(Trouble::from)?;
         let params = Params::parse(&text).map_err(|_| Trouble::MALFORMED)?;
         if params.any_twice() {
             return Err(Trouble::MALFORMED);

@@ -44,7 +44,7 @@ impl Inner {
         }
         let cookie = BrowserCookie::sent(request.headers(), &self.settings);
         let cookie = cookie.ok_or(Trouble::OTHER_BROWSER)?;
-        let text = form(request).await.map_err(|_| Trouble::MALFORMED)?;
+        let text = form(request).await.map_err(Trouble::from)?;
         let params = Params::parse(&text).map_err(|_| Trouble::MALFORMED)?;
         if params.any_twice() {
             return Err(Trouble::MALFORMED);

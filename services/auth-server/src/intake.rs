@@ -6,13 +6,16 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http::header::{CONTENT_TYPE, COOKIE, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use vmcp_auth_store::Digest;
+use vmcp_core::{BodyBuffer, ByteBudget, MAX_BUDGET_WAIT};
 
 use crate::Settings;
 use crate::error::Fault;
 use crate::opaque::{NoRandomness, nonce};
+use crate::page::Trouble;
 
 /// The largest body that is read, in bytes.
 pub const MAX_BODY: usize = 64 * 1024;
@@ -53,12 +56,30 @@ pub(crate) async fn body(request: Request<Body>, media: &str) -> Result<Bytes, B
     if !given.trim().eq_ignore_ascii_case(media) {
         return Err(BodyFault::Media);
     }
-    let read = vmcp_core::read(request.into_body(), MAX_BODY);
-    match tokio::time::timeout(BODY_TIME, read).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(vmcp_core::BodyError::TooLarge { .. })) => Err(BodyFault::TooLarge),
-        Ok(Err(_)) | Err(_) => Err(BodyFault::Broken),
+    let read = tokio::time::timeout(BODY_TIME, read(request));
+    read.await.unwrap_or(Err(BodyFault::Broken))
+}
+
+/// The body of a request. Its bytes count for the budget in the request's extensions, if there is one.
+async fn read(request: Request<Body>) -> Result<Bytes, BodyFault> {
+    let address = peer(&request);
+    let (parts, body) = request.into_parts();
+    let mut data = body.into_data_stream();
+    let budget = parts.extensions.get::<ByteBudget>();
+    let mut buffer = BodyBuffer::new(MAX_BODY, 0);
+    while let Some(data) = data.next().await {
+        let data = data.map_err(|_| BodyFault::Broken)?;
+        buffer.push(data).map_err(|_| BodyFault::TooLarge)?;
+        if let Some(budget) = budget.filter(|_| buffer.missing() > 0) {
+            let reserve = buffer.reserve(budget, || budget.address(Some(address)));
+            let reserved = tokio::time::timeout(MAX_BUDGET_WAIT, reserve).await;
+            if !matches!(reserved, Ok(Ok(()))) {
+                budget.count_refusal();
+                return Err(BodyFault::Overloaded);
+            }
+        }
     }
+    Ok(buffer.finish())
 }
 
 /// The body of a form.
@@ -75,7 +96,13 @@ pub(crate) enum BodyFault {
     TooLarge,
     /// It broke off, or took too long.
     Broken,
+    /// The server holds too many bytes.
+    Overloaded,
 }
+
+/// The fault of a server that holds too many bytes.
+pub(crate) const OVERLOADED: Fault =
+    Fault::later("the server holds too many bytes of requests: try again", MAX_BUDGET_WAIT);
 
 impl From<BodyFault> for Fault {
     fn from(fault: BodyFault) -> Self {
@@ -83,7 +110,17 @@ impl From<BodyFault> for Fault {
             BodyFault::Media => "Content-Type must be application/x-www-form-urlencoded",
             BodyFault::TooLarge => "the body is larger than 64 KiB",
             BodyFault::Broken => "the body broke off or took too long",
+            BodyFault::Overloaded => return OVERLOADED,
         })
+    }
+}
+
+impl From<BodyFault> for Trouble {
+    fn from(fault: BodyFault) -> Self {
+        match fault {
+            BodyFault::Media | BodyFault::TooLarge | BodyFault::Broken => Self::MALFORMED,
+            BodyFault::Overloaded => Self::AWAY,
+        }
     }
 }
 

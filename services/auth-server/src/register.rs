@@ -14,7 +14,7 @@ use crate::Scopes;
 use crate::callback::uuid;
 use crate::error::{Code, Fault, json};
 use crate::event::{Event, Happened};
-use crate::intake::{BodyFault, body, peer};
+use crate::intake::{BodyFault, OVERLOADED, body, peer};
 use crate::opaque::nonce;
 use crate::redirect::{RedirectKind, RedirectUri};
 use crate::server::{Asked, Inner};
@@ -67,6 +67,7 @@ impl Inner {
             BodyFault::Media => metadata("Content-Type must be application/json"),
             BodyFault::TooLarge => metadata("the body is larger than 64 KiB"),
             BodyFault::Broken => metadata("the body broke off or took too long"),
+            BodyFault::Overloaded => OVERLOADED,
         })?;
         let document = vmcp_jwt::parse_claims(&text);
         let document =

@@ -133,7 +133,7 @@ impl Fixed {
             hosts: hosts.clone(),
             audit: recording.as_ref().map(|recording| AuditLayer::new(recording.auditor.clone())),
             authenticate: guards.authenticate.clone(),
-            decode: self.decode,
+            decode: self.decode.clone(),
             authorize: guards.authorize.clone(),
         };
         let old = incoming.clone().old(Arc::clone(&self.old), self.gateway.clone());

@@ -1,7 +1,7 @@
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
-use vmcp_core::Generation;
+use vmcp_core::{ByteBudget, Generation};
 
 use super::*;
 
@@ -222,4 +222,94 @@ async fn headers_of_a_stateful_request_do_not_lie() {
     ] {
         refused(&lie, &body, 400, -32020).await;
     }
+}
+
+/// A layer that reads messages of up to 1 MB within this budget.
+fn budgeted(budget: &ByteBudget) -> DecodeLayer {
+    DecodeLayer::new().max_bytes(MB).budget(budget.clone())
+}
+
+const MB: usize = 1_000_000;
+
+fn padded(bytes: usize) -> String {
+    call(&format!(r#""name":"x","arguments":{{"a":"{}"}}"#, "x".repeat(bytes)))
+}
+
+fn posted<B>(body: B) -> Request<B> {
+    Request::post("/mcp").header("content-type", "application/json").body(body).unwrap()
+}
+
+#[tokio::test]
+async fn bytes_count_until_the_message_is_dropped() {
+    let budget = ByteBudget::new(4 * MB, MB);
+    for (bytes, is_counted) in [(100, false), (4000, false), (5000, true), (200_000, true)] {
+        let (kept, counting) = (std::sync::Arc::new(std::sync::Mutex::new(None)), budget.clone());
+        let keeping = std::sync::Arc::clone(&kept);
+        let inner = service_fn(move |request: Request<Full<Bytes>>| {
+            let message = request.extensions().get::<McpRequest>().unwrap().clone();
+            assert_eq!(counting.counts().held >= bytes, is_counted, "{bytes}");
+            *keeping.lock().unwrap() = Some(message.bytes.slice(5..6));
+            async { Ok::<_, std::convert::Infallible>(Response::new(Bytes::new())) }
+        });
+        let request = posted(Full::new(Bytes::from(padded(bytes))));
+        let response = budgeted(&budget).layer(inner).oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(budget.counts().held >= bytes, is_counted, "{bytes}: a slice is still there");
+        kept.lock().unwrap().take();
+        assert_eq!(budget.counts().held, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_that_finds_no_room_waits_and_is_refused() {
+    let budget = ByteBudget::new(MB, MB);
+    let mut others = budget.open(budget.backend("others"));
+    others.try_grow(MB - 5_000).unwrap();
+    let inner = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
+    });
+    let service = budgeted(&budget).layer(inner);
+    let post =
+        |bytes: usize| service.clone().oneshot(posted(Full::new(Bytes::from(padded(bytes)))));
+    assert_eq!(post(1_000).await.unwrap().status(), StatusCode::OK);
+    let begun = tokio::time::Instant::now();
+    let refused = post(10_000).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        (&refused.headers()["retry-after"], begun.elapsed().as_secs()),
+        (&"2".parse().unwrap(), 2)
+    );
+    assert!(refused.body().starts_with(
+        br#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"the server holds too many bytes"#
+    ));
+    let counts = budget.counts();
+    assert_eq!((counts.refusals, counts.waiting, counts.held), (1, 0, MB - 5_000));
+    let waiting = post(10_000);
+    let releasing = async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        drop(others);
+    };
+    let (answered, ()) = tokio::join!(waiting, releasing);
+    assert_eq!(answered.unwrap().status(), StatusCode::OK);
+    assert_eq!(budget.counts().held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unfinished_bodies_hold_what_has_arrived() {
+    let budget = ByteBudget::new(MB, MB);
+    let inner = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
+    });
+    let service = budgeted(&budget).layer(inner);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, std::io::Error>::new(1);
+    let mut request = posted(body);
+    request.headers_mut().insert("content-length", "900000".parse().unwrap());
+    let mut stalled = tokio_test::task::spawn(service.oneshot(request));
+    tokio_test::assert_pending!(stalled.poll());
+    assert_eq!(budget.counts().held, 0, "what is announced is not there");
+    sender.send_data(vec![b' '; 70_000].into()).await.unwrap();
+    tokio_test::assert_pending!(stalled.poll());
+    assert!((70_000..140_000).contains(&budget.counts().held));
+    drop(stalled);
+    assert_eq!(budget.counts().held, 0);
 }

@@ -1,0 +1,308 @@
+//! Budget for the bytes that a process holds for its callers.
+
+mod state;
+
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Extensions;
+
+use self::state::{State, Wait};
+use crate::{Identity, Rejection, network};
+
+/// The part of a budget that one owner may hold.
+const SHARE: usize = 4;
+
+/// The most refused bodies that are read on at a time.
+const MAX_DRAINS: usize = 32;
+
+/// The longest that a request should wait for bytes of a budget before it is refused.
+pub const MAX_BUDGET_WAIT: Duration = Duration::from_secs(2);
+
+/// The pause after which a refused request is tried again, in seconds.
+const RETRY_AFTER: u32 = 2;
+
+/// Budget of bytes that all requests of a process share, with a share for each owner: a quarter of it. A clone is the
+/// same budget.
+///
+/// A [`Reservation`] holds bytes until it is dropped. One that does not fit can wait; waiters are served in their order as
+/// far as they fit, and their number is bounded.
+#[derive(Clone)]
+pub struct ByteBudget(Arc<Shared>);
+
+struct Shared {
+    limit: usize,
+    hasher: RandomState,
+    refusals: AtomicU64,
+    /// Refused bodies that are read to their end.
+    drains: AtomicUsize,
+    state: Mutex<State>,
+}
+
+/// Owner of bytes, as shares are counted by it: an identity, a network address or a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BudgetOwner(u64);
+
+/// Numbers of a [`ByteBudget`], for gauges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetCounts {
+    /// Bytes that are held.
+    pub held: usize,
+    /// The most bytes that may be held.
+    pub limit: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Requests that were refused.
+    pub refusals: u64,
+}
+
+/// Bytes of a budget, held for one owner until this is dropped.
+pub struct Reservation {
+    budget: ByteBudget,
+    owner: BudgetOwner,
+    bytes: usize,
+}
+
+/// Permit to read a refused body on, until this is dropped.
+#[derive(Debug)]
+pub struct DrainPermit(ByteBudget);
+
+/// Error of bytes that neither fit nor may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the byte budget is used up")]
+pub struct OverBudget;
+
+/// Future of [`Reservation::grow`].
+#[derive(Debug)]
+pub struct Grow<'a> {
+    reservation: &'a mut Reservation,
+    bytes: usize,
+    /// The waiter, once it had to wait.
+    waiter: Option<u64>,
+}
+
+/// Buffer that keeps its reservation.
+struct Reserved<T> {
+    buffer: T,
+    _reservation: Reservation,
+}
+
+impl ByteBudget {
+    /// A budget of `limit` bytes. A share is a quarter of it, but at least `largest`: a single message always fits.
+    #[must_use]
+    pub fn new(limit: usize, largest: usize) -> Self {
+        let share = (limit / SHARE).max(largest).min(limit);
+        Self(Arc::new(Shared {
+            limit,
+            hasher: RandomState::new(),
+            refusals: AtomicU64::new(0),
+            drains: AtomicUsize::new(0),
+            state: Mutex::new(State::new(limit, share)),
+        }))
+    }
+
+    /// Returns an empty reservation.
+    #[must_use]
+    pub fn open(&self, owner: BudgetOwner) -> Reservation {
+        Reservation { budget: self.clone(), owner, bytes: 0 }
+    }
+
+    /// Returns the owner of a request: its [`Identity`], or the network of its address ([`SocketAddr`]) where it has none or
+    /// an anonymous one. Requests without either are one owner.
+    #[must_use]
+    pub fn owner(&self, extensions: &Extensions) -> BudgetOwner {
+        let identity = extensions.get::<Identity>().filter(|identity| !identity.is_anonymous());
+        if let Some(identity) = identity {
+            return self.hash(&(identity.issuer(), identity.subject()));
+        }
+        self.address(extensions.get::<SocketAddr>().map(SocketAddr::ip))
+    }
+
+    /// Returns the owner of what comes from an address, by its [`network`].
+    #[must_use]
+    pub fn address(&self, address: Option<IpAddr>) -> BudgetOwner {
+        self.hash(&address.map(network))
+    }
+
+    /// Returns the owner of what a backend sends.
+    #[must_use]
+    pub fn backend(&self, name: &str) -> BudgetOwner {
+        self.hash(&("backend", name))
+    }
+
+    /// Returns what is held, waits and was refused.
+    #[must_use]
+    pub fn counts(&self) -> BudgetCounts {
+        let state = self.lock();
+        BudgetCounts {
+            held: state.held(),
+            limit: self.0.limit,
+            waiting: state.waiting(),
+            // Relaxed: a number for people.
+            refusals: self.0.refusals.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts a refusal, and returns it: 503, to be tried again.
+    #[must_use]
+    pub fn rejection(&self) -> Rejection {
+        self.count_refusal();
+        let message =
+            "the server holds too many bytes of messages: try again in 2 s, or send smaller ones";
+        Rejection::overloaded(message, RETRY_AFTER)
+    }
+
+    /// Counts a refusal that another error tells.
+    pub fn count_refusal(&self) {
+        self.0.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns a permit to read a refused body on, so that its sender gets to read the refusal. Each takes a buffer of its
+    /// connection, so that there are few: in a flood, others are cut off.
+    #[must_use]
+    pub fn drain(&self) -> Option<DrainPermit> {
+        let more = |drains: usize| (drains < MAX_DRAINS).then_some(drains + 1);
+        let drains = &self.0.drains;
+        // Relaxed: a count alone.
+        let counted = drains.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        counted.is_ok().then(|| DrainPermit(self.clone()))
+    }
+
+    /// The keys are secret, so that no caller can choose the owner that it counts as.
+    fn hash(&self, value: &impl Hash) -> BudgetOwner {
+        BudgetOwner(self.0.hasher.hash_one(value))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&self, owner: BudgetOwner, bytes: usize) {
+        let granted = self.lock().give_back(owner, bytes);
+        // Without the lock: a waker may do anything.
+        granted.into_iter().for_each(std::task::Waker::wake);
+    }
+}
+
+impl Reservation {
+    /// The bytes that it holds.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The budget that it is of.
+    #[must_use]
+    pub fn budget(&self) -> &ByteBudget {
+        &self.budget
+    }
+
+    /// Holds `bytes` more if they fit now.
+    ///
+    /// # Errors
+    /// They do not.
+    pub fn try_grow(&mut self, bytes: usize) -> Result<(), OverBudget> {
+        if !self.budget.lock().take(self.owner, bytes) {
+            return Err(OverBudget);
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Holds `bytes` more as soon as they fit. The time is for the caller to bound. Fails at once where too many wait
+    /// already, or where a share is less than `bytes`.
+    pub fn grow(&mut self, bytes: usize) -> Grow<'_> {
+        Grow { reservation: self, bytes, waiter: None }
+    }
+
+    /// Returns `buffer` as bytes that hold this reservation until the last slice of them is dropped.
+    #[must_use]
+    pub fn attach(self, buffer: impl AsRef<[u8]> + Send + 'static) -> Bytes {
+        Bytes::from_owner(Reserved { buffer, _reservation: self })
+    }
+}
+
+impl Future for Grow<'_> {
+    type Output = Result<(), OverBudget>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let Reservation { budget, owner, bytes } = &mut *this.reservation;
+        let mut state = budget.lock();
+        let waited = match this.waiter {
+            Some(id) => state.poll(id, cx.waker()),
+            None => state.wait(*owner, this.bytes, cx.waker()),
+        };
+        drop(state);
+        match waited {
+            Wait::Granted => {
+                *bytes += this.bytes;
+                this.waiter = None;
+                Poll::Ready(Ok(()))
+            }
+            Wait::Waiting(id) => {
+                this.waiter = Some(id);
+                Poll::Pending
+            }
+            Wait::Refused => {
+                this.waiter = None;
+                Poll::Ready(Err(OverBudget))
+            }
+        }
+    }
+}
+
+impl Drop for Grow<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.waiter.take() else { return };
+        let Reservation { budget, owner, .. } = &*self.reservation;
+        let was_granted = budget.lock().leave(id);
+        if was_granted {
+            budget.give_back(*owner, self.bytes);
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.give_back(self.owner, self.bytes);
+        }
+    }
+}
+
+impl Drop for DrainPermit {
+    fn drop(&mut self) {
+        self.0.0.drains.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Reserved<T> {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_ref()
+    }
+}
+
+impl fmt::Debug for ByteBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ByteBudget").field(&self.counts()).finish()
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Reservation({} bytes)", self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;
