@@ -104,6 +104,16 @@ metrics! {
     HELD = Gauge "vmcp_held_entries" "";
     /// Connections of clients that are open. Fed by the server.
     CONNECTIONS = Gauge "vmcp_connections" "";
+    /// Idle connections of clients that were closed to make room for others. Fed by the server.
+    CONNECTIONS_EVICTED = Counter "vmcp_connections_evicted" "";
+    /// Bytes of messages that are held, apart from small ones. Fed by the server.
+    BUFFERED_BYTES = Gauge "vmcp_buffered_bytes" "";
+    /// The most bytes of messages that may be held. Fed by the server.
+    BUFFERED_BYTES_LIMIT = Gauge "vmcp_buffered_bytes_limit" "";
+    /// Messages that wait for others to be dropped. Fed by the server.
+    BUFFERED_BYTES_WAITING = Gauge "vmcp_buffered_bytes_waiting" "";
+    /// Messages that were refused because too many bytes are held. Fed by the server.
+    BUFFERED_BYTES_REFUSED = Counter "vmcp_buffered_bytes_refused" "";
     /// Connections to backends that are open, to all together. Fed by the server.
     POOL_CONNECTIONS = Gauge "vmcp_backend_connections" "";
     /// State of each backend's circuit: 0 closed, 1 half open, 2 open. Fed by the server.

@@ -14,7 +14,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -23,7 +22,7 @@ use http::header::{
     TRANSFER_ENCODING,
 };
 use http::{Method, Request, Response, StatusCode, Uri, request};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::Full;
 use tower::ServiceExt;
 use tower_service::Service;
 use vmcp_core::{Body, BoxError, Identity, Rejection, code};
@@ -43,9 +42,6 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
 const EITHER: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
-
-/// How long a client may take to send a message.
-const READ_WITHIN: Duration = Duration::from_secs(30);
 
 /// Answers [`STREAM`] and [`MESSAGES`] by what `S` answers at `/mcp`.
 ///
@@ -176,7 +172,7 @@ where
         .and_then(|id| clients.find(id, &caller(&parts)))
         .ok_or_else(no_stream)?;
     let seat = client.seat()?;
-    let message = read(body, clients.message_bytes()).await?;
+    let message = clients.decode().read(&parts, body).await?;
     let handshake = is_handshake(&message);
     if handshake && !client.begin() {
         let message = "this stream has a session already: open another one";
@@ -274,20 +270,6 @@ fn carry(client: &Client, mut parts: request::Parts, message: Bytes) -> Request<
         headers.insert(SESSION, session);
     }
     Request::from_parts(parts, Full::new(message))
-}
-
-async fn read<B>(body: B, most: usize) -> Result<Bytes, Rejection>
-where
-    B: http_body::Body + Send,
-    B::Error: Into<BoxError>,
-{
-    let reading = Limited::new(body, most).collect();
-    match tokio::time::timeout(READ_WITHIN, reading).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Rejection::too_large(most)),
-        Ok(Err(_)) => Err(Rejection::malformed(code::PARSE, "the body broke off before its end")),
-        Err(_) => Err(Rejection::too_slow()),
-    }
 }
 
 fn is_handshake(message: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::status::Kept;
 use vmcp_audit::AuditLayer;
 use vmcp_audit_log::LogTail;
-use vmcp_core::Body;
+use vmcp_core::{Body, ByteBudget, Rejection};
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
 
@@ -34,7 +34,7 @@ use crate::logins::{Logins, VisitLayer};
 use crate::old_clients::{Clients, MESSAGES, STREAM};
 use crate::parts::{About, Guards, Measures, Recorded, Recording};
 use crate::request_log::RequestLogLayer;
-use crate::serve::{Exposure, Issuer, Quiet, Reloads};
+use crate::serve::{ConnectionLimit, Exposure, Issuer, Quiet, Reloads, Ticket};
 use crate::stack::{self, McpService, OldService};
 use crate::stream_scope::StreamScope;
 
@@ -48,6 +48,8 @@ pub(crate) struct Routes {
     pub(crate) access: Access,
     /// Whether the listener is for that alone.
     pub(crate) is_admin: bool,
+    /// The place of a connection that found none for requests: until it has one, it is for probes.
+    pub(crate) ticket: Option<Ticket>,
 }
 
 /// What all connections share.
@@ -61,6 +63,7 @@ pub(crate) struct Shared {
     /// Whether each backend of the first configuration has answered or failed, or had the time to. Set once.
     pub(crate) settled: Arc<AtomicBool>,
     pub(crate) connections: Arc<std::sync::atomic::AtomicUsize>,
+    pub(crate) limit: ConnectionLimit,
     pub(crate) held: Mutex<Held>,
     /// Audit logs of earlier configurations, to which requests under way still write.
     pub(crate) retired_logs: Mutex<Vec<LogTail>>,
@@ -80,6 +83,8 @@ pub(crate) struct Fixed {
     pub(crate) hosts: HostsLayer,
     pub(crate) exposure: Exposure,
     pub(crate) decode: DecodeLayer,
+    /// Bytes of messages that are held.
+    pub(crate) budget: ByteBudget,
     pub(crate) old: Arc<Clients>,
     pub(crate) gateway: Gateway,
     /// Where what happens at the authorization server is recorded.
@@ -156,6 +161,9 @@ impl Fixed {
     }
 }
 
+/// The paths of probes.
+const PROBES: [&str; 4] = ["/livez", "/readyz", "/health", "/ping"];
+
 /// Who answers.
 enum Kind<'a> {
     Mcp,
@@ -174,6 +182,12 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
             return self.admin(&request);
         }
         let path = request.uri().path();
+        if let Some(ticket) = &self.ticket
+            && !PROBES.contains(&path)
+            && !ticket.admit()
+        {
+            return Answering::Done(Some(all_connections_are_busy()));
+        }
         let stacks = self.shared.stacks.load();
         let issuer = stacks.issuer.as_ref().filter(|_| !is_own_path(path));
         let kind = match path {
@@ -191,7 +205,10 @@ impl hyper::service::Service<Request<Incoming>> for Routes {
         let (future, scope) = match kind {
             Kind::Mcp => (stacks.mcp.clone().call(request), Some(stacks.streams.clone())),
             Kind::Old => (stacks.old.clone().call(request), Some(stacks.streams.clone())),
-            Kind::Issuer(stack) => (stack.clone().call(request), None),
+            Kind::Issuer(stack) => {
+                request.extensions_mut().insert(self.shared.fixed.budget.clone());
+                (stack.clone().call(request), None)
+            }
         };
         Answering::Mcp { future, scope, is_get }
     }
@@ -239,7 +256,7 @@ impl Routes {
     fn small(&self, request: &Request<Quiet<Incoming>>) -> Response<Body> {
         let shared = &self.shared;
         let path = request.uri().path();
-        let is_probe = ["/livez", "/health", "/ping", "/readyz"].contains(&path);
+        let is_probe = PROBES.contains(&path);
         let hosts = shared.stacks.load().hosts.clone();
         if !is_probe && let Err(refusal) = hosts.check_host(request.uri(), request.headers()) {
             return refusal.into_response(None);
@@ -310,6 +327,7 @@ impl Shared {
             ("subscription_streams", listeners),
             ("detached_bytes", detached_bytes),
             ("old_client_streams", self.fixed.old.len()),
+            ("message_bytes", self.fixed.budget.counts().held),
         ]);
         if let Some(recording) = &self.stacks.load().recording {
             held.insert("audit_queue_bytes", recording.log.queued_bytes());
@@ -323,6 +341,14 @@ pub(crate) fn transport(transport: vmcp_aggregate::settings::Transport) -> &'sta
         vmcp_aggregate::settings::Transport::Sse => "sse",
         vmcp_aggregate::settings::Transport::StreamableHttp => "streamable-http",
     }
+}
+
+/// The answer on a connection that is one too many. It is closed.
+fn all_connections_are_busy() -> Response<Body> {
+    let message = "all connections are in use (--max-connections): try again in 1 s";
+    let mut response = Rejection::overloaded(message, 1).into_response::<Body>(None);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 fn document(status: StatusCode, value: &Value) -> Response<Body> {

@@ -1,5 +1,6 @@
 //! Listens, reloads, drains.
 
+mod activity;
 mod admin;
 mod drain;
 mod exposure;
@@ -7,6 +8,8 @@ mod gauges;
 mod head_timer;
 mod issuer;
 mod lanes;
+mod memory_limit;
+mod places;
 mod quiet;
 mod reload;
 mod seal_key;
@@ -24,20 +27,23 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
-use vmcp_core::BoxError;
+use vmcp_core::{BoxError, ByteBudget};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
+use self::activity::Activity;
 use self::drain::drain;
 pub(crate) use self::exposure::Exposure;
 pub use self::exposure::ExposureError;
-use self::head_timer::HeadTimer;
+use self::head_timer::{HEAD, HeadTimer};
 pub(crate) use self::issuer::Issuer;
 pub use self::issuer::IssuerError;
 use self::lanes::Lanes;
+pub(crate) use self::memory_limit::default_budget;
+pub(crate) use self::places::{ConnectionLimit, RESERVE, Ticket};
 pub(crate) use self::quiet::Quiet;
 use self::quiet::quietly;
 pub use self::reload::{NamedFiles, Reloads};
@@ -67,12 +73,15 @@ pub struct Options {
     pub admin_token: Option<AdminToken>,
     /// Whether other machines may use the server with `incomingAuth` of type `anonymous`.
     pub allow_anonymous_network: bool,
-    /// The most connections.
+    /// The most connections. 64 more are answered where they ask for `/livez` and `/readyz`, and 503 otherwise.
     pub connections: usize,
     /// The most requests under way.
     pub requests: usize,
     /// The largest message of a client, in bytes.
     pub message_bytes: usize,
+    /// The most bytes of messages that are held at once, without those of up to 4 KiB. One caller may hold a quarter. At
+    /// least `message_bytes`.
+    pub buffered_bytes: usize,
     /// How long connections may go on after the server was told to stop.
     pub drain: Duration,
     /// Threads that answer requests, each with connections of its own. `None` answers on the runtime that
@@ -100,6 +109,7 @@ impl Default for Options {
             connections: 4096,
             requests: 4096,
             message_bytes: 8 << 20,
+            buffered_bytes: 128 << 20,
             drain: Duration::from_secs(10),
             threads: None,
             seal_keys: Vec::new(),
@@ -151,9 +161,6 @@ pub enum ServeError {
     Issuer(#[from] IssuerError),
 }
 
-/// How long a client may take for the head of a request, and how long a connection may be idle.
-const HEAD: Duration = Duration::from_secs(75);
-
 /// The most streams of clients that speak the deprecated transport.
 const OLD_CLIENTS: usize = 1024;
 
@@ -192,15 +199,23 @@ impl Server {
         let recording = records.map(|it| it.start(options.recorded)).transpose()?;
         let seal = seal(&options)?;
         let gateway = Gateway::new(settings, options.limits, seal);
+        let budget = ByteBudget::new(
+            options.buffered_bytes.max(options.message_bytes),
+            options.message_bytes,
+        );
+        let decode = DecodeLayer::new().max_bytes(options.message_bytes).budget(budget.clone());
+        let crowd = CrowdLayer::new(options.requests);
         let fixed = Fixed {
             telemetry,
             shows_metrics: options.admin_token.is_none(),
             measures,
-            crowd: CrowdLayer::new(options.requests),
+            // Behind proxies a connection carries many clients, so that their requests have shares.
+            crowd: if options.recorded.trusted_proxies > 0 { crowd.by_address() } else { crowd },
             hosts: hosts(&options),
             exposure,
-            decode: DecodeLayer::new().max_bytes(options.message_bytes),
-            old: Arc::new(Clients::new(OLD_CLIENTS, options.message_bytes)),
+            old: Arc::new(Clients::new(OLD_CLIENTS, decode.clone())),
+            decode,
+            budget,
             gateway,
             logins,
             log: crate::request_log::RequestLogLayer::default(),
@@ -217,11 +232,13 @@ impl Server {
             reloads: Reloads::default(),
             draining: AtomicBool::new(false),
             connections: Arc::new(AtomicUsize::new(0)),
+            limit: ConnectionLimit::new(options.connections),
             held: Mutex::new(held),
             retired_logs: Mutex::default(),
         });
         gauges::show(&shared, &egress);
-        let routes = Routes { peer: address, shared, access: access(&options), is_admin: false };
+        let access = access(&options);
+        let routes = Routes { peer: address, shared, access, is_admin: false, ticket: None };
         let lanes = options.threads.map(Lanes::start).transpose().map_err(ServeError::Thread)?;
         Ok(Self { listener, admin, routes, options, egress, lanes })
     }
@@ -251,15 +268,11 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { listener, admin, routes, options, egress: _, lanes } = self;
         let _admin = admin.map(|listener| admin::start(listener, &routes));
-        let seats = Arc::new(Semaphore::new(options.connections));
         let by_address = Shares::new(options.connections, options.recorded.trusted_proxies);
+        let epoch = Instant::now();
         let graceful = GracefulShutdown::new();
         let mut stop = std::pin::pin!(stop);
         loop {
-            let seat = tokio::select! {
-                () = &mut stop => break,
-                seat = Arc::clone(&seats).acquire_owned() => seat,
-            };
             let accepted = tokio::select! {
                 () = &mut stop => break,
                 accepted = listener.accept() => accepted,
@@ -270,13 +283,20 @@ impl Server {
                         tracing::debug!(%peer, "connection refused: its address has too many");
                         continue;
                     };
-                    let routes = Routes { peer, ..routes.clone() };
-                    let serving = connection(stream, routes, graceful.watcher());
+                    let activity = Activity::new(epoch);
+                    let Some(ticket) = routes.shared.limit.admit(&activity) else {
+                        tracing::debug!(%peer, "connection refused: all places are busy");
+                        continue;
+                    };
+                    // What has a place for requests need not ask for one at each.
+                    let asks = ticket.is_reserve().then(|| ticket.clone());
+                    let routes = Routes { peer, ticket: asks, ..routes.clone() };
+                    let serving = connection(stream, routes, graceful.watcher(), activity);
                     let serving = async move {
                         if let Err(error) = serving.await {
                             tracing::debug!(%error, "a connection ended");
                         }
-                        drop((seat, share));
+                        drop((ticket, share));
                     };
                     match &lanes {
                         Some(lanes) => lanes.serve(serving),
@@ -351,6 +371,7 @@ fn connection(
     stream: TcpStream,
     routes: Routes,
     watcher: Watcher,
+    activity: Activity,
 ) -> impl Future<Output = Result<(), BoxError>> {
     // Answers are small and wanted at once. If it cannot be set, they are only later.
     _ = stream.set_nodelay(true);
@@ -359,13 +380,15 @@ fn connection(
         let stream = TcpStream::from_std(stream?)?;
         let connections = Arc::clone(&routes.shared.connections);
         let served = http1::Builder::new()
-            .timer(HeadTimer::new())
+            .timer(HeadTimer::new(activity.clone()))
             .header_read_timeout(HEAD)
             .max_buf_size(HEAD_BYTES)
             .serve_connection(TokioIo::new(stream), routes);
         connections.fetch_add(1, Ordering::Relaxed);
-        let ended = quietly(watcher.watch(served)).await;
+        let is_over = || activity.is_over();
+        let ended = quietly(activity.ear(), is_over, watcher.watch(served)).await;
         connections.fetch_sub(1, Ordering::Relaxed);
-        Ok(ended?)
+        // Evicted, it ends without an error.
+        Ok(ended.transpose()?.unwrap_or_default())
     }
 }

@@ -69,7 +69,7 @@ impl Incoming {
     /// The incoming stack, outermost first.
     #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
-        let core = self.core(gateway);
+        let core = self.core(self.decode.clone(), gateway);
         let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
             self;
         let inner = ServiceBuilder::new()
@@ -89,7 +89,8 @@ impl Incoming {
     /// The stack for old clients, outermost first. What they post is decoded and authorized as if it
     /// had come to the MCP endpoint.
     pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
-        let core = self.core(gateway);
+        // What clients post is counted where it is read, and once.
+        let core = self.core(self.decode.clone().without_budget(), gateway);
         let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
             self;
         let inner = ServiceBuilder::new()
@@ -106,12 +107,12 @@ impl Incoming {
     }
 
     /// What only somebody who is let in gets to, outermost first.
-    fn core(&self, gateway: Gateway) -> Core {
+    fn core(&self, decode: DecodeLayer, gateway: Gateway) -> Core {
         // The decoder is outside of the policies, which judge what a message says, and these are
         // innermost: whoever lists and routes asks them.
         match self.authorize.clone() {
-            None => Core::Open(self.decode.layer(gateway)),
-            Some(authorize) => Core::Judged(self.decode.layer(authorize.layer(gateway))),
+            None => Core::Open(decode.layer(gateway)),
+            Some(authorize) => Core::Judged(decode.layer(authorize.layer(gateway))),
         }
     }
 }

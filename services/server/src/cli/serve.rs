@@ -19,7 +19,7 @@ use super::config::{ConfigFile, Loaded};
 use super::log::{self, LogFormat};
 use super::outcome::{Failure, block_on};
 use crate::parts::{About, Parts, Recorded};
-use crate::serve::{AdminToken, Options, SealKey, ServeError, Server};
+use crate::serve::{AdminToken, Options, SealKey, ServeError, Server, default_budget};
 
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -43,7 +43,8 @@ pub(crate) struct Serve {
     /// The most sessions of clients of revision 2025-11-25 and older.
     #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = at_least_one)]
     max_sessions: NonZeroUsize,
-    /// The most connections of clients; more wait to be accepted.
+    /// The most connections of clients. When all are taken, a new one closes the one that has been idle for longest; when
+    /// none is idle, it is answered 503. 64 more are kept for /livez and /readyz.
     #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = at_least_one)]
     max_connections: NonZeroUsize,
     /// The most requests under way; more are answered 503.
@@ -52,6 +53,11 @@ pub(crate) struct Serve {
     /// The largest message of a client, in bytes.
     #[arg(long, default_value = "8388608", value_name = "BYTES", value_parser = at_least_one)]
     max_message_bytes: NonZeroUsize,
+    /// The most bytes of messages that are held at once, apart from messages of up to 4 KiB; one caller may hold a
+    /// quarter. More wait for up to 2 s and are then answered 503. At least --max-message-bytes; without it a quarter of
+    /// the memory that the control group (cgroup) allows, or 128 MiB.
+    #[arg(long, value_name = "BYTES", value_parser = at_least_one)]
+    max_buffered_bytes: Option<NonZeroUsize>,
     /// Threads that answer requests; as many as there are processors to run on if this is not given.
     #[arg(long, value_name = "NUMBER", value_parser = threads)]
     threads: Option<NonZeroUsize>,
@@ -82,7 +88,7 @@ pub(crate) struct Serve {
     seal_key: Vec<SealKey>,
     /// How many proxies in front are trusted to add who they were asked by to X-Forwarded-For: the address
     /// that the outermost of them saw is the source of audit events, and what the limits of the authorization
-    /// server count by.
+    /// server, of sessions, of held bytes and of requests under way count by.
     #[arg(long, default_value = "0", value_name = "NUMBER")]
     trusted_proxies: usize,
     /// A resource attribute of all telemetry signals, besides telemetry.customAttributes, which it overrides. Repeatable.
@@ -107,11 +113,24 @@ enum AuditOverflow {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        self.check()?;
         let threads = self.threads.or_else(|| std::thread::available_parallelism().ok());
         let threads = threads.unwrap_or(NonZeroUsize::MIN);
         // Before anything is made that keeps something for each.
         plan_lanes(threads.get());
         block_on(self.serve(threads))
+    }
+
+    /// Checks options that belong together.
+    fn check(&self) -> Result<(), Failure> {
+        let largest = self.max_message_bytes;
+        match self.max_buffered_bytes {
+            Some(buffered) if buffered < largest => Err(Failure::Usage(format!(
+                "--max-buffered-bytes is {buffered}: must be at least --max-message-bytes, {largest}, or no such message \
+                 could be read"
+            ))),
+            Some(_) | None => Ok(()),
+        }
     }
 
     async fn serve(self, threads: NonZeroUsize) -> Result<(), Failure> {
@@ -163,6 +182,7 @@ impl Serve {
             max_connections,
             max_requests,
             max_message_bytes,
+            max_buffered_bytes,
             threads: _,
             drain,
             allow_host,
@@ -195,6 +215,8 @@ impl Serve {
             connections: max_connections.get(),
             requests: max_requests.get(),
             message_bytes: max_message_bytes.get(),
+            buffered_bytes: max_buffered_bytes
+                .map_or_else(|| default_budget(max_message_bytes.get()), NonZeroUsize::get),
             drain: drain.into(),
             threads: Some(threads),
             seal_keys: seal_key,

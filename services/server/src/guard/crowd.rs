@@ -1,20 +1,37 @@
 //! Middleware that refuses requests while too many are under way.
 
+use std::collections::HashMap;
 use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_core::Rejection;
+use vmcp_core::{Rejection, network};
+
+/// The part of all requests that one address may have.
+const PART: usize = 4;
+
+/// The least that it may have.
+const MIN_SHARE: usize = 16;
 
 /// Makes [`Crowd`].
 #[derive(Clone, Debug)]
-pub struct CrowdLayer(Arc<Semaphore>);
+pub struct CrowdLayer(Arc<Seats>);
+
+/// Places for requests.
+#[derive(Debug)]
+struct Seats {
+    all: Arc<Semaphore>,
+    limit: usize,
+    /// Requests by address; `None` where they have no shares.
+    by_address: Option<Mutex<HashMap<IpAddr, usize>>>,
+}
 
 /// Answers 503 with `Retry-After` while too many requests are under way.
 ///
@@ -22,14 +39,28 @@ pub struct CrowdLayer(Arc<Semaphore>);
 #[derive(Clone, Debug)]
 pub struct Crowd<S> {
     inner: S,
-    seats: Arc<Semaphore>,
+    seats: Arc<Seats>,
+}
+
+/// Place of a request, until this is dropped.
+#[derive(Debug)]
+pub struct Seat {
+    _permit: OwnedSemaphorePermit,
+    _share: Option<Share>,
+}
+
+/// Counted request of an address.
+#[derive(Debug)]
+struct Share {
+    seats: Arc<Seats>,
+    address: IpAddr,
 }
 
 /// The service's future, or the refusal.
 #[derive(Debug)]
 pub enum ResponseFuture<F> {
     /// Under way.
-    Seated(F, OwnedSemaphorePermit),
+    Seated(F, Seat),
     /// Refused.
     Full,
 }
@@ -38,7 +69,64 @@ impl CrowdLayer {
     /// At most `requests` at a time.
     #[must_use]
     pub fn new(requests: usize) -> Self {
-        Self(Arc::new(Semaphore::new(requests.min(Semaphore::MAX_PERMITS))))
+        let limit = requests.min(Semaphore::MAX_PERMITS);
+        let all = Arc::new(Semaphore::new(limit));
+        Self(Arc::new(Seats { all, limit, by_address: None }))
+    }
+
+    /// Gives each address ([`SocketAddr`] in a request's extensions) a share: while half of all places are taken, it gets
+    /// at most a quarter of all. Below that nothing is counted, so that requests cost nothing more.
+    #[must_use]
+    pub fn by_address(self) -> Self {
+        let Seats { all, limit, by_address: _ } = &*self.0;
+        let by_address = Some(Mutex::default());
+        Self(Arc::new(Seats { all: Arc::clone(all), limit: *limit, by_address }))
+    }
+}
+
+impl Seats {
+    /// Gives a request a place.
+    fn take(self: &Arc<Self>, extensions: &Extensions) -> Option<Seat> {
+        let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        let share = match &self.by_address {
+            Some(open) if self.all.available_permits() < self.limit / 2 => {
+                let address = extensions.get::<SocketAddr>();
+                match address {
+                    Some(address) => Some(self.share(open, network(address.ip()))?),
+                    None => None,
+                }
+            }
+            Some(_) | None => None,
+        };
+        Some(Seat { _permit: permit, _share: share })
+    }
+
+    fn share(
+        self: &Arc<Self>,
+        open: &Mutex<HashMap<IpAddr, usize>>,
+        address: IpAddr,
+    ) -> Option<Share> {
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(address).or_default();
+        // An entry has at least one request: the share is not 0.
+        if *count >= (self.limit / PART).max(MIN_SHARE) {
+            return None;
+        }
+        *count += 1;
+        Some(Share { seats: Arc::clone(self), address })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let Some(open) = &self.seats.by_address else { return };
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.address);
+            }
+        }
     }
 }
 
@@ -64,9 +152,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match Arc::clone(&self.seats).try_acquire_owned() {
-            Ok(seat) => ResponseFuture::Seated(self.inner.call(request), seat),
-            Err(_) => ResponseFuture::Full,
+        match self.seats.take(request.extensions()) {
+            Some(seat) => ResponseFuture::Seated(self.inner.call(request), seat),
+            None => ResponseFuture::Full,
         }
     }
 }
@@ -86,5 +174,36 @@ where
                 Poll::Ready(Ok(refusal.into_response(None)))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(layer: &CrowdLayer, address: &str) -> Option<Seat> {
+        let mut extensions = Extensions::new();
+        extensions.insert(SocketAddr::new(address.parse().unwrap(), 1));
+        layer.0.take(&extensions)
+    }
+
+    #[test]
+    fn address_has_a_share_once_half_is_taken() {
+        let layer = CrowdLayer::new(80).by_address();
+        let flood: Vec<_> = (0..80).map_while(|_| seat(&layer, "10.0.0.1")).collect();
+        assert_eq!(flood.len(), 40 + 20);
+        let others: Vec<_> = (0..80).map_while(|_| seat(&layer, "fd00::1")).collect();
+        assert_eq!(others.len(), 20);
+        assert!(seat(&layer, "10.0.0.2").is_none(), "all are taken");
+        drop((flood, others));
+        assert!(layer.0.by_address.as_ref().unwrap().lock().unwrap().is_empty());
+        assert_eq!(layer.0.all.available_permits(), 80);
+    }
+
+    #[test]
+    fn connections_of_their_own_have_no_shares() {
+        let layer = CrowdLayer::new(80);
+        let all: Vec<_> = (0..100).map_while(|_| seat(&layer, "10.0.0.1")).collect();
+        assert_eq!(all.len(), 80);
     }
 }

@@ -11,6 +11,7 @@ use http_body_util::Full;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use vmcp_core::{Identity, Rejection};
+use vmcp_decode::DecodeLayer;
 use vmcp_session::SessionId;
 
 use super::{EVENTS, LAST_EVENT, SESSION};
@@ -26,7 +27,7 @@ const QUEUE: usize = 64;
 pub(crate) struct Clients {
     open: Mutex<HashMap<SessionId, Arc<Client>>>,
     most: usize,
-    message_bytes: usize,
+    decode: DecodeLayer,
     draining: AtomicBool,
 }
 
@@ -55,9 +56,9 @@ pub(super) struct Seat {
 }
 
 impl Clients {
-    /// At most `most` at a time, with messages of at most `message_bytes`.
-    pub(crate) fn new(most: usize, message_bytes: usize) -> Self {
-        Self { open: Mutex::default(), most, message_bytes, draining: AtomicBool::new(false) }
+    /// At most `most` at a time, with messages that are read by the rules of `decode`.
+    pub(crate) fn new(most: usize, decode: DecodeLayer) -> Self {
+        Self { open: Mutex::default(), most, decode, draining: AtomicBool::new(false) }
     }
 
     /// How many there are.
@@ -65,8 +66,8 @@ impl Clients {
         lock(&self.open).len()
     }
 
-    pub(crate) fn message_bytes(&self) -> usize {
-        self.message_bytes
+    pub(super) fn decode(&self) -> &DecodeLayer {
+        &self.decode
     }
 
     /// Ends the streams, each when what is being answered on it has been.

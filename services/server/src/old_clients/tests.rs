@@ -1,8 +1,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use http_body_util::BodyExt;
 use http_body_util::channel::{Channel as Pipe, Sender};
 use tokio::time::Instant;
+use vmcp_decode::DecodeLayer;
 
 use super::*;
 
@@ -77,7 +80,7 @@ struct Old {
 }
 
 fn service(mcp: Mcp) -> OldClients<Mcp> {
-    OldClients::new(mcp, Arc::new(Clients::new(2, 1000)))
+    OldClients::new(mcp, Arc::new(Clients::new(2, DecodeLayer::new().max_bytes(1000))))
 }
 
 async fn send(

@@ -6,7 +6,9 @@ use std::time::Duration;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
+use super::activity::Activity;
 use super::{Options, ServeError, connection};
 use crate::routes::{Access, Routes};
 
@@ -64,8 +66,9 @@ async fn serve(listener: TcpListener, routes: Routes) {
         }
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let serving =
-                    connection(stream, Routes { peer, ..routes.clone() }, graceful.watcher());
+                let (routes, activity) =
+                    (Routes { peer, ..routes.clone() }, Activity::new(Instant::now()));
+                let serving = connection(stream, routes, graceful.watcher(), activity);
                 connections.spawn(async move { drop(serving.await) });
             }
             Err(error) => {

@@ -11,39 +11,54 @@ use std::time::Duration;
 use hyper::rt;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::activity::Activity;
+
 /// hyper's timer of one connection.
 ///
 /// hyper begins a deadline with each request and gives it up when the head is there. All of a
 /// connection's deadlines share one entry of the runtime's timer, which is moved when it fires too
 /// early and not with each request.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct HeadTimer {
     entry: Entry,
     /// Whether the head of the first request is not awaited yet.
     is_new: Arc<AtomicBool>,
+    activity: Activity,
 }
 
 type Entry = Arc<Mutex<Option<Pin<Box<Sleep>>>>>;
 
+/// The time that a client may take for the head of a request, and that a connection may be idle.
+pub(super) const HEAD: Duration = Duration::from_secs(75);
+
 /// How long the head of a connection's first request may take: who connects has something to ask.
 const FIRST_HEAD: Duration = Duration::from_secs(10);
 
-/// One deadline. There is one at a time.
+/// One deadline. There is one at a time: while it is there, the connection is idle.
 struct Deadline {
     at: Instant,
     entry: Entry,
+    activity: Activity,
 }
 
 impl HeadTimer {
     /// A timer of a new connection.
-    pub(super) fn new() -> Self {
-        Self { entry: Entry::default(), is_new: Arc::new(AtomicBool::new(true)) }
+    pub(super) fn new(activity: Activity) -> Self {
+        Self { entry: Entry::default(), is_new: Arc::new(AtomicBool::new(true)), activity }
     }
 
     fn deadline(&self, at: Instant) -> Pin<Box<dyn rt::Sleep>> {
+        // hyper begins to wait now, and `at` saves asking for the time once more.
+        self.activity.idle_since(at.checked_sub(HEAD).unwrap_or(at));
         let is_first = self.is_new.swap(false, Ordering::Relaxed);
         let at = if is_first { at.min(Instant::now() + FIRST_HEAD) } else { at };
-        Box::pin(Deadline { at, entry: Arc::clone(&self.entry) })
+        Box::pin(Deadline { at, entry: Arc::clone(&self.entry), activity: self.activity.clone() })
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.activity.busy();
     }
 }
 
@@ -98,13 +113,18 @@ mod tests {
 
     use super::*;
 
+    fn timer() -> HeadTimer {
+        HeadTimer::new(Activity::new(Instant::now()))
+    }
+
     fn fired(sleep: &mut Pin<Box<dyn rt::Sleep>>) -> bool {
         sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_later_deadline_is_kept_although_the_timer_stands_at_an_earlier_one() {
-        let timer = HeadTimer::default();
+        let timer = timer();
+        timer.is_new.store(false, Ordering::Relaxed);
         let ten = Duration::from_secs(10);
         let mut first = timer.sleep_until(timer.now() + ten);
         assert!(!fired(&mut first));
@@ -119,7 +139,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn first_heads_have_less_time() {
-        let (timer, minute) = (HeadTimer::new(), Duration::from_secs(60));
+        let (timer, minute) = (timer(), Duration::from_secs(60));
         let mut first = timer.sleep(minute);
         tokio::time::timeout(FIRST_HEAD + Duration::from_millis(1), &mut first).await.unwrap();
         let mut second = timer.sleep(minute);
@@ -129,11 +149,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_earlier_deadline_is_kept_too() {
-        let timer = HeadTimer::default();
+        let timer = timer();
+        timer.is_new.store(false, Ordering::Relaxed);
         let mut late = timer.sleep(Duration::from_secs(10));
         assert!(!fired(&mut late));
         drop(late);
         let mut early = timer.sleep(Duration::from_secs(1));
         tokio::time::timeout(Duration::from_millis(1001), &mut early).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_is_idle_while_a_head_is_awaited() {
+        let timer = timer();
+        advance(Duration::from_secs(1)).await;
+        let deadline = timer.sleep(HEAD);
+        let first = timer.activity.idle().unwrap();
+        drop(deadline);
+        assert_eq!(timer.activity.idle(), None);
+        advance(Duration::from_secs(1)).await;
+        let _deadline = timer.sleep(HEAD);
+        assert!(timer.activity.idle().unwrap() > first);
     }
 }

@@ -32,23 +32,41 @@ enum Taking {
 struct Taken;
 
 /// The waker of a connection.
-#[derive(Default)]
-struct Ear(AtomicWaker);
+#[derive(Debug, Default)]
+pub(super) struct Ear(AtomicWaker);
 
 /// A request's body on a connection that is served [`quietly`].
 #[derive(Debug)]
 pub(crate) struct Quiet<B>(pub(crate) B);
 
-/// Drives a connection whose requests have [`Quiet`] bodies.
-pub(super) async fn quietly<F: Future>(connection: F) -> F::Output {
-    let ear = Arc::new(Ear::default());
-    let waker = Waker::from(Arc::clone(&ear));
+/// Drives a connection whose requests have [`Quiet`] bodies, until it ends or, between two polls, `is_over` says so.
+pub(super) async fn quietly<F: Future>(
+    ear: &Arc<Ear>,
+    is_over: impl Fn() -> bool,
+    connection: F,
+) -> Option<F::Output> {
+    let waker = Waker::from(Arc::clone(ear));
     let mut connection = pin!(connection);
     poll_fn(move |cx| {
+        // Before `is_over` is asked: who makes that true wakes this waker afterwards.
         ear.0.register(cx.waker());
-        connection.as_mut().poll(&mut Context::from_waker(&waker))
+        if is_over() {
+            return Poll::Ready(None);
+        }
+        match connection.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if is_over() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
     })
     .await
+}
+
+impl Ear {
+    /// Wakes the connection's task.
+    pub(super) fn rouse(&self) {
+        self.0.wake();
+    }
 }
 
 impl Drop for Taken {
@@ -143,7 +161,8 @@ mod tests {
 
     /// Polls a connection that takes one frame and then waits.
     fn take_one(body: &mut Quiet<Frames>, cx: &mut Context<'_>) -> bool {
-        let serving = pin!(quietly(async {
+        let ear = Arc::default();
+        let serving = pin!(quietly(&ear, || false, async {
             assert!(body.frame().await.is_some());
             std::future::pending::<()>().await;
         }));
@@ -167,12 +186,27 @@ mod tests {
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let cx = &mut Context::from_waker(&waker);
-        let mut serving = pin!(quietly(async {
+        let ear = Arc::default();
+        let mut serving = pin!(quietly(&ear, || false, async {
             assert!(Quiet(Frames(1)).frame().await.is_some());
             tokio::task::yield_now().await;
         }));
         assert!(serving.as_mut().poll(cx).is_pending());
         assert_eq!(count.0.load(Ordering::SeqCst), 1);
         assert!(serving.poll(cx).is_ready());
+    }
+
+    #[test]
+    fn connection_that_is_over_is_left() {
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&count));
+        let cx = &mut Context::from_waker(&waker);
+        let (ear, is_over) = (Arc::new(Ear::default()), Cell::new(false));
+        let mut serving = pin!(quietly(&ear, || is_over.get(), std::future::pending::<()>()));
+        assert!(serving.as_mut().poll(cx).is_pending());
+        is_over.set(true);
+        ear.rouse();
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        assert_eq!(serving.poll(cx), Poll::Ready(None));
     }
 }

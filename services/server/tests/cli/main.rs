@@ -14,6 +14,7 @@ mod diagnose;
 mod doctor;
 mod effects;
 mod exposure;
+mod floods;
 mod health;
 mod http;
 mod incoming;

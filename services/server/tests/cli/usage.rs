@@ -51,6 +51,7 @@ fn wrong_usage_ends_with_2_and_says_what_is_right() {
         (serve(&["--session-ttl", "-5m"]), "must be more than 0"),
         (serve(&["--session-ttl", "soon"]), "such as 500ms, 30s"),
         (serve(&["--max-sessions", "0"]), "must be a whole number of at least 1"),
+        (serve(&["--max-buffered-bytes", "0"]), "must be a whole number of at least 1"),
         (serve(&["--allow-host", "https://tools.example.com"]), "such as tools.example.com"),
         (serve(&["--allow-origin", "app.example.com"]), "such as https://app.example.com"),
         (serve(&["--threads", "0"]), "must be a number from 1 to 1024"),

@@ -1,0 +1,70 @@
+//! The activity of one connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::time::Instant;
+
+use super::quiet::Ear;
+
+/// The value of a connection that answers a request.
+const BUSY: u64 = 0;
+
+/// Activity of one connection: since when it has been idle, and whether it is evicted. A clone is the same connection.
+#[derive(Clone, Debug)]
+pub(super) struct Activity(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// What times are counted from.
+    epoch: Instant,
+    /// Nanoseconds after `epoch` since when no request is under way, or [`BUSY`]. Written by the connection's task alone.
+    idle_since: AtomicU64,
+    /// Set once, by whoever takes the connection's place. The connection is closed when it is idle.
+    is_evicted: AtomicBool,
+    ear: Arc<Ear>,
+}
+
+impl Activity {
+    /// A new connection, which is idle.
+    pub(super) fn new(epoch: Instant) -> Self {
+        let (idle_since, is_evicted) = (AtomicU64::new(BUSY), AtomicBool::new(false));
+        let this = Self(Arc::new(Inner { epoch, idle_since, is_evicted, ear: Arc::default() }));
+        this.idle_since(Instant::now());
+        this
+    }
+
+    /// What wakes the connection's task.
+    pub(super) fn ear(&self) -> &Arc<Ear> {
+        &self.0.ear
+    }
+
+    /// Notes that the connection waits for the head of a request.
+    pub(super) fn idle_since(&self, at: Instant) {
+        let since = at.saturating_duration_since(self.0.epoch);
+        let nanos = since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos());
+        // Relaxed, as all of these: a choice among connections, which guards no other memory.
+        self.0.idle_since.store(nanos.max(BUSY + 1), Ordering::Relaxed);
+    }
+
+    /// Notes that the connection answers a request.
+    pub(super) fn busy(&self) {
+        self.0.idle_since.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// How long ago it became idle, as a number that is less for an earlier time. `None` while it answers a request.
+    pub(super) fn idle(&self) -> Option<u64> {
+        Some(self.0.idle_since.load(Ordering::Relaxed)).filter(|since| *since != BUSY)
+    }
+
+    /// Has the connection closed, at once if it is idle, else after the request that it answers.
+    pub(super) fn evict(&self) {
+        self.0.is_evicted.store(true, Ordering::Release);
+        self.0.ear.rouse();
+    }
+
+    /// Whether the connection is to be closed now. For its own task.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_evicted.load(Ordering::Acquire) && self.idle().is_some()
+    }
+}

@@ -1,0 +1,207 @@
+//! Places for connections.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::activity::Activity;
+
+/// The places of connections that find no other, besides `--max-connections`: they are for probes.
+pub(crate) const RESERVE: usize = 64;
+
+/// Bounded set of connections. Where all places are taken, a new connection gets the one of the connection that has been
+/// idle for longest.
+#[derive(Debug)]
+pub(super) struct Places {
+    limit: usize,
+    open: Mutex<HashMap<u64, Activity>>,
+    next_id: AtomicU64,
+    evictions: AtomicU64,
+}
+
+/// A place of a connection, until this is dropped or the connection is evicted.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    id: u64,
+}
+
+/// Places of a listener: those for requests, and the reserve, in which only probes are answered.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionLimit {
+    requests: Arc<Places>,
+    reserve: Arc<Places>,
+}
+
+/// Place of a connection, which may be in the reserve until it has another one.
+#[derive(Clone, Debug)]
+pub(crate) struct Ticket(Arc<Admitted>);
+
+#[derive(Debug)]
+struct Admitted {
+    activity: Activity,
+    requests: Arc<Places>,
+    /// The place for requests, or else the one in the reserve.
+    place: Mutex<Result<Place, Place>>,
+}
+
+impl Places {
+    fn new(limit: usize) -> Arc<Self> {
+        let (next_id, evictions) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { limit, open: Mutex::default(), next_id, evictions })
+    }
+
+    /// Gives a connection a place. `None` while all others answer requests.
+    fn take(self: &Arc<Self>, activity: &Activity) -> Option<Place> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.lock();
+        let evicted = if open.len() < self.limit {
+            None
+        } else {
+            let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle()?, *id)));
+            let (_, oldest) = idle.min()?;
+            // Its place is free from now on, although its socket is still open for a moment.
+            open.remove(&oldest)
+        };
+        open.insert(id, activity.clone());
+        drop(open);
+        if let Some(evicted) = evicted {
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+            evicted.evict();
+        }
+        Some(Place { places: Arc::clone(self), id })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Activity>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // That of an evicted connection is gone already.
+        self.places.lock().remove(&self.id);
+    }
+}
+
+impl ConnectionLimit {
+    pub(super) fn new(connections: usize) -> Self {
+        Self { requests: Places::new(connections), reserve: Places::new(RESERVE) }
+    }
+
+    /// Gives a connection a place, in the reserve if need be. `None` where even that is busy.
+    pub(super) fn admit(&self, activity: &Activity) -> Option<Ticket> {
+        let place = match self.requests.take(activity) {
+            Some(place) => Ok(place),
+            None => Err(self.reserve.take(activity)?),
+        };
+        let (activity, requests) = (activity.clone(), Arc::clone(&self.requests));
+        Some(Ticket(Arc::new(Admitted { activity, requests, place: Mutex::new(place) })))
+    }
+
+    /// The connections that were closed to make room.
+    pub(crate) fn evictions(&self) -> u64 {
+        let both = [&self.requests, &self.reserve];
+        both.iter().map(|places| places.evictions.load(Ordering::Relaxed)).sum()
+    }
+}
+
+impl Ticket {
+    /// Whether the connection began in the reserve.
+    pub(super) fn is_reserve(&self) -> bool {
+        self.0.lock().is_err()
+    }
+
+    /// Whether the connection may make requests: it has a place for them, or gets one now.
+    pub(crate) fn admit(&self) -> bool {
+        let mut place = self.0.lock();
+        if place.is_ok() {
+            return true;
+        }
+        let Some(better) = self.0.requests.take(&self.0.activity) else { return false };
+        *place = Ok(better);
+        true
+    }
+}
+
+impl Admitted {
+    fn lock(&self) -> MutexGuard<'_, Result<Place, Place>> {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// Connections that came one after the other.
+    fn connections(number: u64) -> Vec<Activity> {
+        let epoch = Instant::now();
+        let at = |number| epoch + Duration::from_secs(number);
+        (1..=number)
+            .map(|number| {
+                let activity = Activity::new(epoch);
+                activity.idle_since(at(number));
+                activity
+            })
+            .collect()
+    }
+
+    #[tokio::test]
+    async fn oldest_idle_connection_makes_room() {
+        let limit = ConnectionLimit::new(3);
+        let all = connections(6);
+        let mut tickets: Vec<_> =
+            all[..3].iter().map(|activity| limit.admit(activity).unwrap()).collect();
+        all[0].busy();
+        tickets.push(limit.admit(&all[3]).unwrap());
+        let evicted = |all: &[Activity]| -> Vec<_> { all.iter().map(Activity::is_over).collect() };
+        assert_eq!(evicted(&all[..4]), [false, true, false, false]);
+        // It ends once it is evicted, and nobody's place with it.
+        drop(tickets.remove(1));
+        assert_eq!((limit.requests.lock().len(), limit.evictions()), (3, 1));
+        assert!(tickets.iter().all(|ticket| !ticket.is_reserve()));
+        tickets.push(limit.admit(&all[4]).unwrap());
+        assert_eq!(evicted(&all[2..5]), [true, false, false]);
+        drop(tickets);
+        assert!(limit.requests.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn evicted_connection_answers_its_request_first() {
+        let limit = ConnectionLimit::new(1);
+        let all = connections(2);
+        let first = limit.admit(&all[0]).unwrap();
+        let second = limit.admit(&all[1]).unwrap();
+        // Its next request was there already.
+        all[0].busy();
+        assert!(!all[0].is_over());
+        all[0].idle_since(Instant::now());
+        assert!(all[0].is_over() && !all[1].is_over());
+        drop(first);
+        assert!(second.admit());
+    }
+
+    #[tokio::test]
+    async fn reserve_takes_those_that_find_no_place() {
+        let limit = ConnectionLimit::new(2);
+        let all = connections(3 + RESERVE as u64);
+        let mut tickets: Vec<_> =
+            all[..2].iter().map(|activity| limit.admit(activity).unwrap()).collect();
+        all[..2].iter().for_each(Activity::busy);
+        let probe = limit.admit(&all[2]).unwrap();
+        assert!(probe.is_reserve() && !probe.admit());
+        // The reserve is never full of idle connections.
+        let more: Vec<_> = all[3..].iter().map(|activity| limit.admit(activity).unwrap()).collect();
+        assert!(all[2].is_over() && more.iter().all(Ticket::is_reserve));
+        assert_eq!(limit.reserve.lock().len(), RESERVE);
+        drop(tickets.pop());
+        all[3].busy();
+        assert!(more[0].admit() && !more[0].is_reserve() && !more[1].admit());
+        assert_eq!((limit.requests.lock().len(), limit.reserve.lock().len()), (2, RESERVE - 1));
+    }
+}
