@@ -1,6 +1,6 @@
 //! Buffer for a body that is read as a whole.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::{BodyError, BudgetOwner, ByteBudget, OverBudget, Reservation};
 
@@ -8,16 +8,25 @@ use crate::{BodyError, BudgetOwner, ByteBudget, OverBudget, Reservation};
 /// requests.
 const FREE: usize = 4 << 10;
 
-/// The step in which bytes are reserved.
+/// The most by which room grows at a time.
 const STEP: usize = 64 << 10;
 
 /// Buffer for one body, bounded by a limit of its own and, beyond the first 4 KiB, by a [`ByteBudget`].
 ///
-/// Bytes are counted as they arrive, whatever the sender announces. A body of one frame is not copied.
+/// Memory is taken and counted as bytes arrive, whatever the sender announces. A body of one frame is not copied.
 #[derive(Debug)]
 pub struct BodyBuffer {
+    /// The first frame, as long as there is no other.
     first: Bytes,
-    rest: BytesMut,
+    /// What has arrived after that, in pieces that never move: memory that was given back to make room for more would stay
+    /// the process's for a while.
+    pieces: Vec<Vec<u8>>,
+    /// The bytes in `pieces`.
+    length: usize,
+    /// The room in `pieces`.
+    room: usize,
+    /// The frame that there is no room for yet.
+    pending: Bytes,
     limit: usize,
     /// The length that the sender announces, or 0.
     announced: usize,
@@ -28,14 +37,22 @@ impl BodyBuffer {
     /// An empty buffer for at most `limit` bytes, of which the sender announces `announced` or 0.
     #[must_use]
     pub fn new(limit: usize, announced: usize) -> Self {
-        let announced = announced.min(limit);
-        Self { first: Bytes::new(), rest: BytesMut::new(), limit, announced, reservation: None }
+        Self {
+            first: Bytes::new(),
+            pieces: Vec::new(),
+            length: 0,
+            room: 0,
+            pending: Bytes::new(),
+            limit,
+            announced: announced.min(limit),
+            reservation: None,
+        }
     }
 
     /// The bytes that have arrived.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.first.len() + self.rest.len()
+        self.first.len() + self.length + self.pending.len()
     }
 
     /// Whether no bytes have arrived.
@@ -44,37 +61,35 @@ impl BodyBuffer {
         self.len() == 0
     }
 
-    /// Adds what has arrived. Unless [`missing`](Self::missing) is 0 then, it has to be reserved before more is read.
+    /// Adds what has arrived. Unless [`missing`](Self::missing) is 0 then, that has to be reserved before more is read.
     ///
     /// # Errors
     /// The body is larger than the limit.
     pub fn push(&mut self, data: Bytes) -> Result<(), BodyError> {
-        let length = self.len() + data.len();
-        if length > self.limit {
+        if self.len() + data.len() > self.limit {
             return Err(BodyError::TooLarge { limit: self.limit });
         }
         if self.is_empty() {
             self.first = data;
             return Ok(());
         }
-        if self.rest.is_empty() {
-            // Room for all is made once some of it is counted: until it is written to, it is no memory.
-            let room = if length > FREE { self.announced.max(length) } else { length };
-            self.rest.reserve(room);
-            self.rest.extend_from_slice(&std::mem::take(&mut self.first));
+        // Without a budget nothing is reserved.
+        self.settle();
+        self.pending = data;
+        if self.missing() == 0 {
+            self.settle();
         }
-        self.rest.extend_from_slice(&data);
         Ok(())
     }
 
-    /// The bytes that have arrived and are not reserved yet.
+    /// The bytes that are to be reserved.
     #[must_use]
     pub fn missing(&self) -> usize {
-        let length = self.len();
-        if length <= FREE {
+        let needed = if self.pending.is_empty() { self.len() } else { self.needed() };
+        if needed <= FREE {
             return 0;
         }
-        length.saturating_sub(self.reservation.as_ref().map_or(0, Reservation::bytes))
+        needed.saturating_sub(self.reservation.as_ref().map_or(0, Reservation::bytes))
     }
 
     /// Reserves what is missing, as soon as it fits. The time is for the caller to bound.
@@ -87,28 +102,71 @@ impl BodyBuffer {
         owner: impl FnOnce() -> BudgetOwner,
     ) -> Result<(), OverBudget> {
         let missing = self.missing();
-        if missing == 0 {
-            return Ok(());
+        if missing > 0 {
+            let reservation = self.reservation.get_or_insert_with(|| budget.open(owner()));
+            reservation.grow(missing).await?;
         }
-        let (length, announced, limit) = (self.len(), self.announced, self.limit);
-        let reservation = self.reservation.get_or_insert_with(|| budget.open(owner()));
-        // In steps, so that few frames cost a lock, but never more than will come.
-        let most = if announced >= length { announced } else { limit };
-        let step = missing.next_multiple_of(STEP).min(most.saturating_sub(reservation.bytes()));
-        if step > missing && reservation.try_grow(step).is_ok() {
-            return Ok(());
-        }
-        reservation.grow(missing).await
+        self.settle();
+        Ok(())
     }
 
     /// Returns the body. What was reserved for it is given back when its last slice is dropped.
     #[must_use]
-    pub fn finish(self) -> Bytes {
-        let Self { first, rest, limit: _, announced: _, reservation } = self;
-        let bytes = if rest.is_empty() { first } else { rest.freeze() };
+    pub fn finish(mut self) -> Bytes {
+        self.settle();
+        let Self { first, mut pieces, length, reservation, .. } = self;
+        let bytes = match pieces.len() {
+            0 => first,
+            1 => pieces.pop().unwrap_or_default().into(),
+            _ => {
+                let mut whole = Vec::with_capacity(length);
+                // Each piece goes as soon as it is copied, so that both together are no more memory than one.
+                pieces.into_iter().for_each(|piece| whole.extend_from_slice(&piece));
+                whole.into()
+            }
+        };
         match reservation {
             Some(reservation) => reservation.attach(bytes),
             None => bytes,
+        }
+    }
+
+    /// The room that is needed for all that has arrived: some more, so that few frames need a piece of their own, but
+    /// never more than will come.
+    fn needed(&self) -> usize {
+        let length = self.len();
+        if length <= self.room {
+            return self.room;
+        }
+        let room = if length < STEP {
+            length.next_power_of_two().max(FREE)
+        } else {
+            length.next_multiple_of(STEP)
+        };
+        let most = if self.announced >= length { self.announced } else { self.limit };
+        room.min(most)
+    }
+
+    /// Puts what is pending, and the first frame before it, into pieces.
+    fn settle(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let more = self.needed() - self.room;
+        if more > 0 {
+            self.pieces.push(Vec::with_capacity(more));
+            self.room += more;
+        }
+        let (first, pending) = (std::mem::take(&mut self.first), std::mem::take(&mut self.pending));
+        self.length += first.len() + pending.len();
+        let start = self.pieces.len().saturating_sub(2);
+        let mut left = [&first[..], &pending[..]];
+        for piece in self.pieces.iter_mut().skip(start) {
+            for data in &mut left {
+                let (fits, rest) = data.split_at(data.len().min(piece.capacity() - piece.len()));
+                piece.extend_from_slice(fits);
+                *data = rest;
+            }
         }
     }
 }
@@ -116,6 +174,8 @@ impl BodyBuffer {
 #[cfg(test)]
 mod tests {
     use std::task::{Context, Poll, Waker};
+
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -126,8 +186,8 @@ mod tests {
     }
 
     /// Pushes and reserves; whether that fits.
-    fn push(buffer: &mut BodyBuffer, budget: &ByteBudget, length: usize) -> bool {
-        buffer.push(vec![1; length].into()).unwrap();
+    fn push(buffer: &mut BodyBuffer, budget: &ByteBudget, data: Vec<u8>) -> bool {
+        buffer.push(data.into()).unwrap();
         let reserving = std::pin::pin!(buffer.reserve(budget, || budget.backend("a")));
         matches!(reserving.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())))
     }
@@ -135,24 +195,33 @@ mod tests {
     #[test]
     fn small_bodies_are_not_counted() {
         let budget = budget(LIMIT);
-        let mut buffer = BodyBuffer::new(LIMIT, 0);
-        assert!(push(&mut buffer, &budget, FREE));
-        assert_eq!(budget.counts().held, 0);
-        assert_eq!(buffer.finish(), vec![1; FREE]);
+        for frames in [1, 4, 64] {
+            let mut buffer = BodyBuffer::new(LIMIT, 0);
+            for _ in 0..frames {
+                assert!(push(&mut buffer, &budget, vec![1; FREE / frames]));
+            }
+            assert_eq!(budget.counts().held, 0);
+            assert_eq!(buffer.finish(), vec![1; FREE]);
+        }
     }
 
     #[test]
     fn bytes_count_as_they_arrive() {
         let budget = budget(LIMIT);
         let mut buffer = BodyBuffer::new(LIMIT, LIMIT);
-        assert!(push(&mut buffer, &budget, 10));
-        assert_eq!(budget.counts().held, 0, "what is announced is not there");
-        assert!(push(&mut buffer, &budget, STEP));
-        assert_eq!(budget.counts().held, 2 * STEP);
-        assert!(push(&mut buffer, &budget, STEP - 10));
-        assert_eq!(budget.counts().held, 2 * STEP);
+        for (length, held) in [
+            (10, 0),
+            (FREE, 2 * FREE),
+            (FREE - 10, 2 * FREE),
+            (1, 4 * FREE),
+            (STEP, 2 * STEP),
+            (STEP, 3 * STEP),
+        ] {
+            assert!(push(&mut buffer, &budget, vec![1; length]));
+            assert_eq!(budget.counts().held, held);
+        }
         let bytes = buffer.finish();
-        assert_eq!((bytes.len(), budget.counts().held), (2 * STEP, 2 * STEP));
+        assert_eq!((bytes.len(), budget.counts().held), (2 * FREE + 1 + 2 * STEP, 3 * STEP));
         drop(bytes);
         assert_eq!(budget.counts().held, 0);
     }
@@ -161,26 +230,55 @@ mod tests {
     fn no_more_is_reserved_than_will_come() {
         let budget = budget(LIMIT);
         let mut buffer = BodyBuffer::new(LIMIT, FREE + 100);
-        assert!(push(&mut buffer, &budget, FREE + 50));
+        assert!(push(&mut buffer, &budget, vec![1; FREE]));
+        assert!(push(&mut buffer, &budget, vec![1; 50]));
         assert_eq!(budget.counts().held, FREE + 100);
         let mut longer = BodyBuffer::new(LIMIT, 5);
-        assert!(push(&mut longer, &budget, FREE + 50), "the announced length is exceeded");
-        assert!(matches!(
-            longer.push(vec![1; LIMIT].into()),
-            Err(BodyError::TooLarge { limit: LIMIT })
-        ));
+        assert!(push(&mut longer, &budget, vec![1; FREE]));
+        assert!(push(&mut longer, &budget, vec![1; 50]), "the announced length is exceeded");
+        let larger = longer.push(vec![1; LIMIT].into());
+        assert!(matches!(larger, Err(BodyError::TooLarge { limit: LIMIT })));
     }
 
     #[test]
     fn exactly_what_fits_is_taken() {
-        let budget = budget(FREE + 10);
+        let budget = budget(2 * FREE);
         let mut buffer = BodyBuffer::new(LIMIT, 0);
-        assert!(push(&mut buffer, &budget, FREE + 10));
-        assert!(!push(&mut buffer, &budget, 1));
-        assert_eq!(buffer.missing(), 1);
+        assert!(push(&mut buffer, &budget, vec![1; FREE + 10]));
+        assert!(push(&mut buffer, &budget, vec![1; FREE - 10]));
+        assert!(!push(&mut buffer, &budget, vec![1; 1]));
+        assert_eq!(buffer.missing(), 2 * FREE);
         drop(buffer);
         assert_eq!(budget.counts().held, 0);
         let refused = budget.rejection();
         assert_eq!((refused.status().as_u16(), budget.counts().refusals), (503, 1));
+    }
+
+    proptest! {
+        /// All bytes come back in order, with a budget and without, and their memory is counted.
+        #[test]
+        fn nothing_is_lost(
+            frames in proptest::collection::vec(0..100_000_usize, 0..8),
+            announced in 0..LIMIT,
+            is_counted in any::<bool>(),
+        ) {
+            let budget = budget(LIMIT);
+            let mut buffer = BodyBuffer::new(LIMIT, announced);
+            let mut whole = Vec::new();
+            for (number, length) in frames.into_iter().enumerate() {
+                let data = vec![number as u8; length];
+                whole.extend_from_slice(&data);
+                if is_counted {
+                    prop_assert!(push(&mut buffer, &budget, data));
+                    let room: usize = buffer.pieces.iter().map(Vec::capacity).sum();
+                    prop_assert!(room <= FREE || budget.counts().held >= room);
+                    prop_assert!(room <= 2 * whole.len() + STEP);
+                } else {
+                    buffer.push(data.into()).unwrap();
+                }
+            }
+            prop_assert_eq!(buffer.len(), whole.len());
+            prop_assert_eq!(buffer.finish(), whole);
+        }
     }
 }

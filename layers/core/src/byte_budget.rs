@@ -23,7 +23,7 @@ use crate::{Identity, Rejection, network};
 const SHARE: usize = 4;
 
 /// The most refused bodies that are read on at a time.
-const MAX_DRAINS: usize = 32;
+const MAX_DRAINS: usize = 16;
 
 /// The longest that a request should wait for bytes of a budget before it is refused.
 pub const MAX_BUDGET_WAIT: Duration = Duration::from_secs(2);

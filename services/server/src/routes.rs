@@ -289,6 +289,28 @@ impl Routes {
 }
 
 impl Shared {
+    pub(crate) fn new(
+        fixed: Fixed,
+        stacks: Stacks,
+        settled: Arc<AtomicBool>,
+        about: About,
+        limit: ConnectionLimit,
+        held: Held,
+    ) -> Self {
+        Self {
+            fixed,
+            stacks: Arc::new(stacks).into(),
+            about: arc_swap::ArcSwap::from_pointee(about),
+            reloads: Reloads::default(),
+            draining: AtomicBool::new(false),
+            settled,
+            connections: Arc::default(),
+            limit,
+            held: Mutex::new(held),
+            retired_logs: Mutex::default(),
+        }
+    }
+
     /// Leaves an audit log to the requests that are under way.
     pub(crate) fn retire(&self, log: LogTail) {
         let mut retired = self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner);

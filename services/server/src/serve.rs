@@ -2,6 +2,7 @@
 
 mod activity;
 mod admin;
+mod connection;
 mod drain;
 mod exposure;
 mod gauges;
@@ -19,33 +20,30 @@ use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper_util::rt::TokioIo;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use tokio::net::{TcpListener, TcpStream};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 use vmcp_aggregate::settings::Limits;
 use vmcp_aggregate::{Gateway, Seal};
-use vmcp_core::{BoxError, ByteBudget};
+use vmcp_core::ByteBudget;
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
 use self::activity::Activity;
+use self::connection::connection;
 use self::drain::drain;
 pub(crate) use self::exposure::Exposure;
 pub use self::exposure::ExposureError;
-use self::head_timer::{HEAD, HeadTimer};
 pub(crate) use self::issuer::Issuer;
 pub use self::issuer::IssuerError;
 use self::lanes::Lanes;
 pub(crate) use self::memory_limit::default_budget;
 pub(crate) use self::places::{ConnectionLimit, RESERVE, Ticket};
 pub(crate) use self::quiet::Quiet;
-use self::quiet::quietly;
 pub use self::reload::{NamedFiles, Reloads};
 pub use self::seal_key::{SealKey, SealKeyError};
 use self::shares::Shares;
@@ -73,7 +71,7 @@ pub struct Options {
     pub admin_token: Option<AdminToken>,
     /// Whether other machines may use the server with `incomingAuth` of type `anonymous`.
     pub allow_anonymous_network: bool,
-    /// The most connections. 64 more are answered where they ask for `/livez` and `/readyz`, and 503 otherwise.
+    /// The most connections. 256 more are answered where they ask for `/livez` and `/readyz`, and 503 otherwise.
     pub connections: usize,
     /// The most requests under way.
     pub requests: usize,
@@ -164,9 +162,6 @@ pub enum ServeError {
 /// The most streams of clients that speak the deprecated transport.
 const OLD_CLIENTS: usize = 1024;
 
-/// The largest head of a request, in bytes.
-const HEAD_BYTES: usize = 64 << 10;
-
 impl Server {
     /// Listens and starts to look at the backends.
     ///
@@ -197,20 +192,14 @@ impl Server {
         let telemetry = measures.clone().map(Measures::start).transpose()?;
         let settings = settings.stacked(telemetry.as_ref());
         let recording = records.map(|it| it.start(options.recorded)).transpose()?;
-        let seal = seal(&options)?;
-        let gateway = Gateway::new(settings, options.limits, seal);
-        let budget = ByteBudget::new(
-            options.buffered_bytes.max(options.message_bytes),
-            options.message_bytes,
-        );
+        let gateway = Gateway::new(settings, options.limits, seal(&options)?);
+        let budget = budget(&options);
         let decode = DecodeLayer::new().max_bytes(options.message_bytes).budget(budget.clone());
-        let crowd = CrowdLayer::new(options.requests);
         let fixed = Fixed {
             telemetry,
             shows_metrics: options.admin_token.is_none(),
             measures,
-            // Behind proxies a connection carries many clients, so that their requests have shares.
-            crowd: if options.recorded.trusted_proxies > 0 { crowd.by_address() } else { crowd },
+            crowd: crowd(&options),
             hosts: hosts(&options),
             exposure,
             old: Arc::new(Clients::new(OLD_CLIENTS, decode.clone())),
@@ -223,22 +212,18 @@ impl Server {
         };
         fixed.gateway.admit_by(guards.admissions());
         held.take_over(guards.held());
-        let shared = Arc::new(Shared {
-            settled: settled(fixed.gateway.clone()),
-            stacks: Arc::new(fixed.stacks(guards, recording, issuer, StreamScope::default()))
-                .into(),
-            fixed,
-            about: arc_swap::ArcSwap::from_pointee(about),
-            reloads: Reloads::default(),
-            draining: AtomicBool::new(false),
-            connections: Arc::new(AtomicUsize::new(0)),
-            limit: ConnectionLimit::new(options.connections),
-            held: Mutex::new(held),
-            retired_logs: Mutex::default(),
-        });
+        let stacks = fixed.stacks(guards, recording, issuer, StreamScope::default());
+        let limit = ConnectionLimit::new(options.connections);
+        let settled = settled(fixed.gateway.clone());
+        let shared = Arc::new(Shared::new(fixed, stacks, settled, about, limit, held));
         gauges::show(&shared, &egress);
-        let access = access(&options);
-        let routes = Routes { peer: address, shared, access, is_admin: false, ticket: None };
+        let routes = Routes {
+            peer: address,
+            shared,
+            access: access(&options),
+            is_admin: false,
+            ticket: None,
+        };
         let lanes = options.threads.map(Lanes::start).transpose().map_err(ServeError::Thread)?;
         Ok(Self { listener, admin, routes, options, egress, lanes })
     }
@@ -315,6 +300,17 @@ impl Server {
     }
 }
 
+fn budget(options: &Options) -> ByteBudget {
+    let largest = options.message_bytes;
+    ByteBudget::new(options.buffered_bytes.max(largest), largest)
+}
+
+fn crowd(options: &Options) -> CrowdLayer {
+    let all = CrowdLayer::new(options.requests);
+    // Behind proxies a connection carries many clients, so that their requests have shares.
+    if options.recorded.trusted_proxies > 0 { all.by_address() } else { all }
+}
+
 async fn start_issuer(
     issuing: Option<&Issuing>,
     logins: &Arc<Logins>,
@@ -364,31 +360,4 @@ fn seal(options: &Options) -> Result<Seal, vmcp_aggregate::NoRandom> {
     }
     let keys: Vec<_> = options.seal_keys.iter().map(SealKey::bytes).collect();
     Ok(Seal::new(&keys, lifetime))
-}
-
-/// Serves a connection on the runtime that it is awaited in.
-fn connection(
-    stream: TcpStream,
-    routes: Routes,
-    watcher: Watcher,
-    activity: Activity,
-) -> impl Future<Output = Result<(), BoxError>> {
-    // Answers are small and wanted at once. If it cannot be set, they are only later.
-    _ = stream.set_nodelay(true);
-    let stream = stream.into_std();
-    async move {
-        let stream = TcpStream::from_std(stream?)?;
-        let connections = Arc::clone(&routes.shared.connections);
-        let served = http1::Builder::new()
-            .timer(HeadTimer::new(activity.clone()))
-            .header_read_timeout(HEAD)
-            .max_buf_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), routes);
-        connections.fetch_add(1, Ordering::Relaxed);
-        let is_over = || activity.is_over();
-        let ended = quietly(activity.ear(), is_over, watcher.watch(served)).await;
-        connections.fetch_sub(1, Ordering::Relaxed);
-        // Evicted, it ends without an error.
-        Ok(ended.transpose()?.unwrap_or_default())
-    }
 }

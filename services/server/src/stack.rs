@@ -69,7 +69,7 @@ impl Incoming {
     /// The incoming stack, outermost first.
     #[must_use]
     pub fn stack(self, gateway: Gateway) -> McpService {
-        let core = self.core(self.decode.clone(), gateway);
+        let core = self.core(&self.decode, gateway);
         let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
             self;
         let inner = ServiceBuilder::new()
@@ -90,7 +90,7 @@ impl Incoming {
     /// had come to the MCP endpoint.
     pub(crate) fn old(self, clients: Arc<Clients>, gateway: Gateway) -> OldService {
         // What clients post is counted where it is read, and once.
-        let core = self.core(self.decode.clone().without_budget(), gateway);
+        let core = self.core(&self.decode.clone().without_budget(), gateway);
         let Self { telemetry, log, crowd, hosts, audit, authenticate, decode: _, authorize: _ } =
             self;
         let inner = ServiceBuilder::new()
@@ -107,7 +107,7 @@ impl Incoming {
     }
 
     /// What only somebody who is let in gets to, outermost first.
-    fn core(&self, decode: DecodeLayer, gateway: Gateway) -> Core {
+    fn core(&self, decode: &DecodeLayer, gateway: Gateway) -> Core {
         // The decoder is outside of the policies, which judge what a message says, and these are
         // innermost: whoever lists and routes asks them.
         match self.authorize.clone() {

@@ -6,7 +6,7 @@ use std::task::Waker;
 use super::BudgetOwner;
 
 /// The most requests that wait. Each has at most one frame in memory that is not counted yet.
-pub(super) const MAX_WAITERS: usize = 256;
+pub(super) const MAX_WAITERS: usize = 64;
 
 /// The most of them that are one owner's.
 pub(super) const MAX_OWN_WAITERS: usize = MAX_WAITERS / 4;
@@ -86,16 +86,12 @@ impl State {
     /// Looks at a waiter, which is gone once this says that it is granted.
     pub(super) fn poll(&mut self, id: u64, waker: &Waker) -> Wait {
         let Some(place) = self.place(id) else { return Wait::Refused };
-        match self.waiters.get_mut(place).and_then(|waiter| waiter.waker.as_mut()) {
-            Some(known) => {
-                known.clone_from(waker);
-                Wait::Waiting(id)
-            }
-            None => {
-                self.waiters.remove(place);
-                Wait::Granted
-            }
+        if let Some(known) = self.waiters.get_mut(place).and_then(|waiter| waiter.waker.as_mut()) {
+            known.clone_from(waker);
+            return Wait::Waiting(id);
         }
+        self.waiters.remove(place);
+        Wait::Granted
     }
 
     /// Takes a waiter away. Returns whether it was granted: the caller gives its bytes back.

@@ -44,7 +44,7 @@ pub(crate) struct Serve {
     #[arg(long, default_value = "10000", value_name = "NUMBER", value_parser = at_least_one)]
     max_sessions: NonZeroUsize,
     /// The most connections of clients. When all are taken, a new one closes the one that has been idle for longest; when
-    /// none is idle, it is answered 503. 64 more are kept for /livez and /readyz.
+    /// none is idle, it is answered 503. 256 more are kept for /livez and /readyz.
     #[arg(long, default_value = "4096", value_name = "NUMBER", value_parser = at_least_one)]
     max_connections: NonZeroUsize,
     /// The most requests under way; more are answered 503.

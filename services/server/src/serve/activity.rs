@@ -41,10 +41,8 @@ impl Activity {
 
     /// Notes that the connection waits for the head of a request.
     pub(super) fn idle_since(&self, at: Instant) {
-        let since = at.saturating_duration_since(self.0.epoch);
-        let nanos = since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos());
         // Relaxed, as all of these: a choice among connections, which guards no other memory.
-        self.0.idle_since.store(nanos.max(BUSY + 1), Ordering::Relaxed);
+        self.0.idle_since.store(self.number(at), Ordering::Relaxed);
     }
 
     /// Notes that the connection answers a request.
@@ -52,7 +50,14 @@ impl Activity {
         self.0.idle_since.store(BUSY, Ordering::Relaxed);
     }
 
-    /// How long ago it became idle, as a number that is less for an earlier time. `None` while it answers a request.
+    /// A time as [`idle`](Self::idle) tells it.
+    pub(super) fn number(&self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.0.epoch);
+        let nanos = since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos());
+        nanos.max(BUSY + 1)
+    }
+
+    /// The time since when it is idle, as a number that is less for an earlier time. `None` while it answers a request.
     pub(super) fn idle(&self) -> Option<u64> {
         Some(self.0.idle_since.load(Ordering::Relaxed)).filter(|since| *since != BUSY)
     }

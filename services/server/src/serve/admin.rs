@@ -9,7 +9,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::activity::Activity;
-use super::{Options, ServeError, connection};
+use super::connection::connection;
+use super::{Options, ServeError};
 use crate::routes::{Access, Routes};
 
 /// The address if none was asked for.

@@ -3,17 +3,25 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::activity::Activity;
 
 /// The places of connections that find no other, besides `--max-connections`: they are for probes.
-pub(crate) const RESERVE: usize = 64;
+pub(crate) const RESERVE: usize = 256;
+
+/// The time that a connection for requests is idle at least before it is closed for another one: the first request of a
+/// new one may be on its way.
+const MIN_IDLE: Duration = Duration::from_millis(100);
 
 /// Bounded set of connections. Where all places are taken, a new connection gets the one of the connection that has been
 /// idle for longest.
 #[derive(Debug)]
 pub(super) struct Places {
     limit: usize,
+    min_idle: Duration,
     open: Mutex<HashMap<u64, Activity>>,
     next_id: AtomicU64,
     evictions: AtomicU64,
@@ -46,12 +54,12 @@ struct Admitted {
 }
 
 impl Places {
-    fn new(limit: usize) -> Arc<Self> {
+    fn new(limit: usize, min_idle: Duration) -> Arc<Self> {
         let (next_id, evictions) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self { limit, open: Mutex::default(), next_id, evictions })
+        Arc::new(Self { limit, min_idle, open: Mutex::default(), next_id, evictions })
     }
 
-    /// Gives a connection a place. `None` while all others answer requests.
+    /// Gives a connection a place. `None` where all others answer requests, or did a moment ago.
     fn take(self: &Arc<Self>, activity: &Activity) -> Option<Place> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut open = self.lock();
@@ -59,7 +67,11 @@ impl Places {
             None
         } else {
             let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle()?, *id)));
-            let (_, oldest) = idle.min()?;
+            let (since, oldest) = idle.min()?;
+            let now = Instant::now();
+            if since > activity.number(now.checked_sub(self.min_idle).unwrap_or(now)) {
+                return None;
+            }
             // Its place is free from now on, although its socket is still open for a moment.
             open.remove(&oldest)
         };
@@ -86,7 +98,10 @@ impl Drop for Place {
 
 impl ConnectionLimit {
     pub(super) fn new(connections: usize) -> Self {
-        Self { requests: Places::new(connections), reserve: Places::new(RESERVE) }
+        Self {
+            requests: Places::new(connections, MIN_IDLE),
+            reserve: Places::new(RESERVE, Duration::ZERO),
+        }
     }
 
     /// Gives a connection a place, in the reserve if need be. `None` where even that is busy.
@@ -132,16 +147,15 @@ impl Admitted {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::time::Instant;
+    use tokio::time::advance;
 
     use super::*;
 
-    /// Connections that came one after the other.
-    fn connections(number: u64) -> Vec<Activity> {
+    /// Connections that came one after the other, a while ago.
+    async fn connections(number: u64) -> Vec<Activity> {
         let epoch = Instant::now();
         let at = |number| epoch + Duration::from_secs(number);
+        advance(Duration::from_secs(number + 1)).await;
         (1..=number)
             .map(|number| {
                 let activity = Activity::new(epoch);
@@ -151,10 +165,10 @@ mod tests {
             .collect()
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn oldest_idle_connection_makes_room() {
         let limit = ConnectionLimit::new(3);
-        let all = connections(6);
+        let all = connections(6).await;
         let mut tickets: Vec<_> =
             all[..3].iter().map(|activity| limit.admit(activity).unwrap()).collect();
         all[0].busy();
@@ -171,10 +185,10 @@ mod tests {
         assert!(limit.requests.lock().is_empty());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn evicted_connection_answers_its_request_first() {
         let limit = ConnectionLimit::new(1);
-        let all = connections(2);
+        let all = connections(2).await;
         let first = limit.admit(&all[0]).unwrap();
         let second = limit.admit(&all[1]).unwrap();
         // Its next request was there already.
@@ -186,10 +200,10 @@ mod tests {
         assert!(second.admit());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn reserve_takes_those_that_find_no_place() {
         let limit = ConnectionLimit::new(2);
-        let all = connections(3 + RESERVE as u64);
+        let all = connections(3 + RESERVE as u64).await;
         let mut tickets: Vec<_> =
             all[..2].iter().map(|activity| limit.admit(activity).unwrap()).collect();
         all[..2].iter().for_each(Activity::busy);
@@ -203,5 +217,16 @@ mod tests {
         all[3].busy();
         assert!(more[0].admit() && !more[0].is_reserve() && !more[1].admit());
         assert_eq!((limit.requests.lock().len(), limit.reserve.lock().len()), (2, RESERVE - 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn new_connection_has_a_moment_for_its_request() {
+        let limit = ConnectionLimit::new(1);
+        let all = connections(3).await;
+        all[0].idle_since(Instant::now());
+        let _first = limit.admit(&all[0]).unwrap();
+        assert!(limit.admit(&all[1]).unwrap().is_reserve());
+        advance(MIN_IDLE).await;
+        assert!(!limit.admit(&all[2]).unwrap().is_reserve() && all[0].is_over());
     }
 }

@@ -128,7 +128,7 @@ fn unfinished_bodies_hold_nobody_up() {
     let released = Instant::now();
     while metric(port, "vmcp_buffered_bytes") > 0.0 {
         assert!(released.elapsed() < Duration::from_secs(10), "bytes are still held");
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(150));
     }
 }
 
@@ -167,11 +167,11 @@ fn idle_connection_makes_room_for_a_new_one() {
     let (_server, port) = Running::serve(&file, &["--max-connections", "3"]);
     // One that asks nothing, one that is used, one that is in the middle of a request.
     let mut silent = connect(port);
-    std::thread::sleep(Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(150));
     let mut used = connect(port);
     assert_eq!(get(&mut used, "/nowhere"), 404);
     let mut busy = announce(port, "10.0.0.1", 10);
-    std::thread::sleep(Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(150));
     let mut new = connect(port);
     assert_eq!(get(&mut new, "/nowhere"), 404);
     assert_eq!(
@@ -179,6 +179,7 @@ fn idle_connection_makes_room_for_a_new_one() {
         0,
         "the one that was idle for longest is closed"
     );
+    std::thread::sleep(Duration::from_millis(150));
     assert_eq!(get(&mut used, "/nowhere"), 404);
     let mut newer = connect(port);
     assert_eq!(get(&mut newer, "/nowhere"), 404);
@@ -199,7 +200,7 @@ fn probes_are_answered_while_all_connections_are_busy() {
     let mut busy: Vec<_> = (0..3).map(|_| announce(port, "10.0.0.1", 10)).collect();
     std::thread::sleep(Duration::from_millis(100));
     // More than are kept for probes.
-    let _silent: Vec<_> = (0..100).map(|_| connect(port)).collect();
+    let _silent: Vec<_> = (0..300).map(|_| connect(port)).collect();
     for path in ["/livez", "/readyz"] {
         assert_eq!(get(&mut connect(port), path), 200, "{path}");
     }

@@ -1,0 +1,48 @@
+//! One connection of a client.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use hyper_util::server::graceful::Watcher;
+use tokio::net::TcpStream;
+use vmcp_core::BoxError;
+
+use super::activity::Activity;
+use super::head_timer::{HEAD, HeadTimer};
+use super::quiet::quietly;
+use crate::routes::Routes;
+
+/// The largest head of a request, in bytes.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// Serves a connection on the runtime that it is awaited in.
+pub(super) fn connection(
+    stream: TcpStream,
+    routes: Routes,
+    watcher: Watcher,
+    activity: Activity,
+) -> impl Future<Output = Result<(), BoxError>> {
+    // Answers are small and wanted at once. If it cannot be set, they are only later.
+    _ = stream.set_nodelay(true);
+    let stream = stream.into_std();
+    async move {
+        let stream = TcpStream::from_std(stream?)?;
+        let connections = Arc::clone(&routes.shared.connections);
+        let served = http1::Builder::new()
+            .timer(HeadTimer::new(activity.clone()))
+            .header_read_timeout(HEAD)
+            .max_buf_size(HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), routes);
+        connections.fetch_add(1, Ordering::Relaxed);
+        let is_over = || activity.is_over();
+        let ended = quietly(activity.ear(), is_over, watcher.watch(served)).await;
+        connections.fetch_sub(1, Ordering::Relaxed);
+        // Evicted, it ended without an error.
+        if let Some(ended) = ended {
+            ended?;
+        }
+        Ok(())
+    }
+}
