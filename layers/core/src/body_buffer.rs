@@ -121,7 +121,9 @@ impl BodyBuffer {
             _ => {
                 let mut whole = Vec::with_capacity(length);
                 // Each piece goes as soon as it is copied, so that both together are no more memory than one.
-                pieces.into_iter().for_each(|piece| whole.extend_from_slice(&piece));
+                for piece in pieces {
+                    whole.extend_from_slice(&piece);
+                }
                 whole.into()
             }
         };
@@ -265,8 +267,8 @@ mod tests {
             let budget = budget(LIMIT);
             let mut buffer = BodyBuffer::new(LIMIT, announced);
             let mut whole = Vec::new();
-            for (number, length) in frames.into_iter().enumerate() {
-                let data = vec![number as u8; length];
+            for (number, length) in (0_u8..).zip(frames) {
+                let data = vec![number; length];
                 whole.extend_from_slice(&data);
                 if is_counted {
                     prop_assert!(push(&mut buffer, &budget, data));
