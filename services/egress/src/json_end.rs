@@ -41,9 +41,8 @@ impl JsonEnd {
                     if self.depth == 0 { State::Over } else { State::Structure }
                 }
                 (State::Structure, b'"') | (State::Escape, _) => State::Text,
-                (State::Structure, _) => State::Structure,
-                (State::Text, b'"') => State::Structure,
                 (State::Text, b'\\') => State::Escape,
+                (State::Text, b'"') | (State::Structure, _) => State::Structure,
                 (State::Text, _) => State::Text,
             };
         }
