@@ -159,12 +159,10 @@ impl Parts {
         mistakes.extend(wrong);
         let (records, wrong) = records::records(audit);
         mistakes.extend(wrong);
-        let is_usable = unsupported.is_empty() && mistakes.is_empty();
-        let Some(guards) = guards.filter(|_| is_usable) else {
+        let Some(guards) = guards.filter(|_| unsupported.is_empty() && mistakes.is_empty()) else {
             return Err(PartsError { unsupported, mistakes, ..PartsError::default() });
         };
-        let names: Vec<_> = about.backends.iter().map(|(name, _)| &**name).collect();
-        warnings.extend(guards.unknown_backends(&names));
+        warnings.extend(guards.unknown_backends(|name| about.backends.contains_key(name)));
         let settings = settings(name, aggregation::rules(aggregation), partial_failure, checks);
         let settings = Unstacked { settings, backends };
         Ok(Self {

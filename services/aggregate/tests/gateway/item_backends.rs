@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use vmcp_aggregate::settings::{Conflicts, PartialFailure, Rules};
+use vmcp_aggregate::settings::{Conflicts, Limits, PartialFailure, Rules, Settings};
 use vmcp_aggregate::{Admissions, Gateway, Seal};
 use vmcp_core::{Admission, Admit, Generation, Item, ItemBackend, Verdict, ViewKey};
 
@@ -101,9 +101,9 @@ async fn conflicting(backends: [&Arc<Fake>; 2]) -> Gateway {
     let rules = Rules { conflicts: Conflicts::Priority(order), ..Rules::default() };
     let backends = backends.map(Fake::settings).to_vec();
     let settings = settings(backends, PartialFailure::BestEffort, None);
-    let settings = vmcp_aggregate::settings::Settings { rules, ..settings };
+    let settings = Settings { rules, ..settings };
     let seal = Seal::new(&[[7; 32]], Duration::from_secs(60));
-    let gateway = Gateway::new(settings, Default::default(), seal);
+    let gateway = Gateway::new(settings, Limits::default(), seal);
     gateway.settled().await;
     gateway
 }
@@ -159,9 +159,9 @@ async fn generation_is_the_one_that_the_backend_is_spoken_to_in() {
         backends.sort_unstable();
         assert_eq!(backends, expected, "{client:?} {only:?}");
         for backend in ["older", "newer", "both"] {
-            let called = caller.call(&format!("{backend}_both")).await;
+            let said = caller.call(&format!("{backend}_both")).await;
             assert_eq!(
-                called.is_some(),
+                said.is_some(),
                 expected.contains(&backend),
                 "{client:?} {only:?} {backend}"
             );

@@ -12,7 +12,7 @@ use vmcp_core::{
     ViewKey,
 };
 
-use crate::fake::{Client, Fake, Mood, with};
+use crate::fake::{Client, Fake, Mood, Sessions, with};
 
 const BOTH: [Generation; 2] = [Generation::Stateful, Generation::Stateless];
 
@@ -82,7 +82,7 @@ async fn each_sees_its_own(one: &Client, other: &Client) {
 async fn sessions_of_a_person_see_their_own_catalogs() {
     for (backend, client) in BOTH.into_iter().flat_map(|be| BOTH.map(|client| (be, client))) {
         let own = own(backend);
-        *own.sessions.lock().unwrap() = Some(Default::default());
+        *own.sessions.lock().unwrap() = Some(Sessions::default());
         let gateway = gateway(&own).await;
         let session = |name| Some(Session(name, Arc::new(Mutex::new(Some("git")))));
         let one = alice(&gateway, client, "1", json!({}), session("one")).await;

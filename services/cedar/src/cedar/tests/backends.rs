@@ -7,7 +7,7 @@ use super::*;
 const KINDS: [ItemKind; 4] =
     [ItemKind::Tool, ItemKind::Prompt, ItemKind::Resource, ItemKind::ResourceTemplate];
 
-fn of<'a>(kind: ItemKind, backend: &'a str, generation: Generation) -> Item<'a> {
+fn of(kind: ItemKind, backend: &str, generation: Generation) -> Item<'_> {
     let backend = Some(ItemBackend { name: backend, generation });
     Item { kind, backend, ..tool("x") }
 }
@@ -93,7 +93,7 @@ fn backend_is_read_only_if_a_policy_names_it() {
     assert!(!reads(EVERYTHING));
     assert!(!reads(r#"permit(principal, action, resource == Tool::"backend");"#));
     for policy in [
-        r#"permit(principal, action, resource) when { resource has backend };"#,
+        r"permit(principal, action, resource) when { resource has backend };",
         r#"permit(principal, action, resource) when { {it: resource}.it.generation == "x" };"#,
     ] {
         assert!(reads(policy), "{policy}");

@@ -11,10 +11,13 @@ use super::{Converter, Guards};
 const AT: &str = "incomingAuth.authz";
 
 impl Guards {
-    /// Warns of policies that compare `resource.backend` with what is not among the names of the backends.
-    pub(in crate::parts) fn unknown_backends(&self, names: &[&str]) -> Vec<Warning> {
+    /// Warns of policies that compare `resource.backend` with what is not the name of a backend.
+    pub(in crate::parts) fn unknown_backends(
+        &self,
+        is_backend: impl Fn(&str) -> bool,
+    ) -> Vec<Warning> {
         let named = self.authorize.as_ref().map(|layer| layer.policy().named_backends());
-        let unknown = named.into_iter().flatten().filter(|named| !names.contains(&&*named.name));
+        let unknown = named.into_iter().flatten().filter(|named| !is_backend(&named.name));
         let warning = |NamedBackend { index, is_forbid, name }: NamedBackend| {
             let verb = if is_forbid { "forbids" } else { "permits" };
             let message = format!("{verb} by backend \"{name}\", and there is none of this name");
