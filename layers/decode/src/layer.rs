@@ -56,6 +56,12 @@ impl DecodeLayer {
         self
     }
 
+    /// The budget for the bytes of all messages.
+    #[must_use]
+    pub fn get_budget(&self) -> Option<&ByteBudget> {
+        self.budget.as_ref()
+    }
+
     /// Reads the body of a request by the rules of this layer.
     ///
     /// # Errors

@@ -157,7 +157,7 @@ impl Call {
         if let Some(trail) = &self.trail {
             trail.note_backend(&link.backend);
         }
-        let limit = self.hub.limits.held_bytes;
+        let hub = target.alias.as_ref().map(|_| Arc::clone(&self.hub));
         let answered = match self.meet(link).await {
             Ok(generation) => self.try_both(Arc::clone(&target), generation).await,
             Err(error) => Err(NotSent::new(error).into()),
@@ -166,8 +166,8 @@ impl Call {
             failed(link, &error);
             Err(target.rejection(&error))
         })?;
-        let Some(known) = &target.alias else { return Ok(response) };
-        Box::pin(app::rename_contents(response, &target, known, limit)).await
+        let (Some(known), Some(hub)) = (&target.alias, hub) else { return Ok(response) };
+        Box::pin(app::rename_contents(response, &target, known, &hub)).await
     }
 
     /// The generation to speak to a backend in; asked, if nobody has yet.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::Uri;
 use vmcp_breaker::Breaker;
-use vmcp_core::Backend;
+use vmcp_core::{Backend, ByteBudget};
 
 pub use self::advice::Advice;
 pub use self::checks::{Checks, Spread};
@@ -137,7 +137,7 @@ pub struct Settings {
 }
 
 /// What stays as it is while the process lives.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// The most sessions of stateful clients.
     pub sessions: usize,
@@ -158,6 +158,8 @@ pub struct Limits {
     pub detached_bytes: usize,
     /// The largest answer of a backend that has to be held in memory, in bytes.
     pub held_bytes: usize,
+    /// The budget of the process that such answers count for as well; `None` is without one.
+    pub buffered: Option<ByteBudget>,
 }
 
 impl Default for Limits {
@@ -172,6 +174,7 @@ impl Default for Limits {
             detached_for: Duration::from_secs(600),
             detached_bytes: 32 << 20,
             held_bytes: 16 << 20,
+            buffered: None,
         }
     }
 }

@@ -197,3 +197,40 @@ impl std::fmt::Debug for BrowserCookie {
         f.debug_struct("BrowserCookie").field("fresh", &self.fresh).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn request(budget: &ByteBudget, address: [u8; 4]) -> Request<Body> {
+        let text = format!("a={}", "x".repeat(20_000));
+        let mut request = Request::new(Body::from(text));
+        let media = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(CONTENT_TYPE, media);
+        request.extensions_mut().insert(SocketAddr::from((address, 1)));
+        request.extensions_mut().insert(budget.clone());
+        request
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forms_count_for_the_budget() {
+        let budget = ByteBudget::new(100_000, 0);
+        let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+        let first = form(request(&budget, one)).await.unwrap();
+        assert_eq!((first.len(), budget.counts().held), (20_002, 20_002));
+        let begun = Instant::now();
+        let refused = form(request(&budget, one)).await.unwrap_err();
+        assert_eq!((refused, begun.elapsed()), (BodyFault::Overloaded, MAX_BUDGET_WAIT));
+        let answer = Fault::from(refused).respond();
+        assert_eq!(
+            (answer.status().as_u16(), &answer.headers()["retry-after"]),
+            (503, &"2".parse().unwrap())
+        );
+        assert!(form(request(&budget, other)).await.is_ok(), "another address");
+        drop(first);
+        assert!(form(request(&budget, one)).await.is_ok());
+        assert_eq!(budget.counts().held, 0);
+    }
+}

@@ -139,7 +139,7 @@ fn open<S: Inner>(
         parts.headers.remove(header);
     }
     let owner = caller(&parts);
-    let (client, queue) = clients.open(owner, parts.headers)?;
+    let (client, queue) = clients.open(owner, parts.headers, &parts.extensions)?;
     let ending = Arc::clone(&client);
     let leave = Box::new(move || {
         // Without a session there is nothing to end.

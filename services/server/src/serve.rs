@@ -192,8 +192,9 @@ impl Server {
         let telemetry = measures.clone().map(Measures::start).transpose()?;
         let settings = settings.stacked(telemetry.as_ref());
         let recording = records.map(|it| it.start(options.recorded)).transpose()?;
-        let gateway = Gateway::new(settings, options.limits, seal(&options)?);
         let budget = budget(&options);
+        let limits = Limits { buffered: Some(budget.clone()), ..options.limits.clone() };
+        let gateway = Gateway::new(settings, limits, seal(&options)?);
         let decode = DecodeLayer::new().max_bytes(options.message_bytes).budget(budget.clone());
         let fixed = Fixed {
             telemetry,

@@ -96,6 +96,7 @@ fn suspect(transport: Transport, error: &BoxError) -> Option<Suspect> {
         | Some(
             Failure::Rpc { .. }
             | Failure::TooLarge { .. }
+            | Failure::NoRoom
             | Failure::OfferTooLarge { .. }
             | Failure::Revision
             | Failure::Busy

@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     /// The answer, or one of its events, is larger than what is held.
     #[error("answered with more than {limit} bytes")]
     TooLarge { limit: usize },
+    /// The answer would have to be held, and there is no room for it.
+    #[error("answered, but the gateway holds too many bytes of messages at the moment")]
+    NoRoom,
     /// Its lists are larger than what is kept of one backend.
     #[error("offers more than {limit} bytes of tools, prompts and resources")]
     OfferTooLarge { limit: usize },
@@ -117,6 +120,7 @@ fn may_have_acted(error: &BoxError) -> bool {
             | Failure::Malformed(_)
             | Failure::Ended
             | Failure::TooLarge { .. }
+            | Failure::NoRoom
             | Failure::Cancelled
             | Failure::Question(_)
             | Failure::Detached { .. }

@@ -2,6 +2,7 @@
 //! message tells whether it is the answer that was asked for, the rest passes as it comes.
 
 mod held;
+mod room;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
@@ -12,6 +13,7 @@ use vmcp_core::{Body, BoxError, Generation, Trail, cause, code};
 use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, head, may_fail, scan};
 
 use self::held::{Held, Rest};
+pub(crate) use self::room::Room;
 use crate::backend::failure::Failure;
 
 /// How much of an answer is held to find out what it is.
@@ -85,8 +87,9 @@ pub(crate) async fn json(
     status: StatusCode,
     body: Body,
     expected: &Expected,
+    room: Room<'_>,
 ) -> Result<Shaped, BoxError> {
-    json_within(status, body, expected, |_| true).await
+    json_within(status, body, expected, room, |_| true).await
 }
 
 /// The same, as long as this many bytes of it may be held.
@@ -94,9 +97,10 @@ pub(crate) async fn json_within(
     status: StatusCode,
     body: Body,
     expected: &Expected,
+    room: Room<'_>,
     may_hold: impl Fn(usize) -> bool,
 ) -> Result<Shaped, BoxError> {
-    or_status(status, read(status, body, expected, may_hold).await)
+    or_status(status, read(status, body, expected, room, may_hold).await)
 }
 
 /// Shapes an answer that is there as a whole.
@@ -141,6 +145,7 @@ async fn read(
     status: StatusCode,
     mut body: Body,
     expected: &Expected,
+    room: Room<'_>,
     may_hold: impl Fn(usize) -> bool,
 ) -> Result<Shaped, BoxError> {
     let mut held = Held::default();
@@ -171,8 +176,10 @@ async fn read(
         if !may_hold(held.bytes().len()) {
             return Err(Failure::UNKEPT.into());
         }
-        if held.bytes().len() > expected.most {
-            return Err(Failure::TooLarge { limit: expected.most }.into());
+        if held.bytes().len() > expected.most.min(4 * HEAD) {
+            // Boxed: few answers are so large.
+            let rest = Box::pin(room.collect(held.take(), body, expected.most, may_hold));
+            return shaped(status, rest.await?, expected);
         }
     }
 }

@@ -7,15 +7,14 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::Response;
-use http_body_util::BodyExt;
 use vmcp_core::{Body, Item, ItemKind, Media, Rejection};
 use vmcp_wire::{Envelope, Outcome, Span, Splice, elements, find_span, scan, unquote};
 
+use super::answer::Room;
 use super::{Call, Target};
 use crate::backend::Link;
-use crate::backend::failure::Failure;
 use crate::catalog::{Route, define_literal};
-use crate::hub::Everything;
+use crate::hub::{Everything, Hub};
 
 /// The most contents of a resource that are looked at.
 const MAX_CONTENTS: usize = 1024;
@@ -78,21 +77,16 @@ pub(super) async fn rename_contents(
     response: Response<Body>,
     target: &Target,
     known: &[u8],
-    limit: usize,
+    hub: &Hub,
 ) -> Result<Response<Body>, Rejection> {
     if !response.status().is_success() || Media::of(response.headers()) != Media::Json {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let body = http_body_util::Limited::new(body, limit).collect().await.map_err(|error| {
-        let failure = if error.is::<http_body_util::LengthLimitError>() {
-            Failure::TooLarge { limit }.into()
-        } else {
-            error
-        };
-        target.rejection(&failure)
-    })?;
-    let message = renamed(body.to_bytes(), &target.name(), known);
+    let room = Room::new(hub, &target.link);
+    let body = room.collect(Bytes::new(), body, hub.limits.held_bytes, |_| true).await;
+    let body = body.map_err(|failure| target.rejection(&failure))?;
+    let message = renamed(body, &target.name(), known);
     Ok(Response::from_parts(parts, Body::from(message)))
 }
 

@@ -119,6 +119,7 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
             | Failure::Rpc { .. }
             | Failure::Handshake { .. }
             | Failure::TooLarge { .. }
+            | Failure::NoRoom
             | Failure::OfferTooLarge { .. }
             | Failure::Generation
             | Failure::Revision

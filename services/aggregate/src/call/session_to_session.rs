@@ -12,7 +12,7 @@ use vmcp_core::{Body, BoxError, Generation, LATEST_STATEFUL, Media, NotSent, Rej
 use vmcp_timeout::Elapsed;
 use vmcp_wire::{Envelope, find, scan};
 
-use super::answer::{self, Expected, HeldResults, Shaped};
+use super::answer::{self, Expected, HeldResults, Room, Shaped};
 use super::{Call, Target};
 use crate::backend::ask::{small, status};
 use crate::backend::events::Events;
@@ -148,7 +148,8 @@ impl Exchange {
         match kind {
             Media::Json => {
                 let may_hold = |bytes| self.guard.may_hold(bytes);
-                ready(answer::json_within(code, body, &self.expected(), may_hold).await?)
+                let room = Room::new(&self.call.hub, &self.target.link);
+                ready(answer::json_within(code, body, &self.expected(), room, may_hold).await?)
             }
             // Boxed: what reads events is larger than everything else that a call needs.
             Media::Events => {

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
 use vmcp_wire::{Envelope, Key, Outcome, Params, Span, Splice, find, members, scan};
 
-use super::answer::{self, Expected, HeldResults, Shaped};
+use super::answer::{self, Expected, HeldResults, Room, Shaped};
 use super::session_to_session::{answering_stream, finish_failed, next};
 use super::stateless_to_stateless::names;
 use super::{Call, Target};
@@ -159,7 +159,10 @@ impl Bridge {
         match Media::of(&parts.headers) {
             Media::Json => {
                 let may_hold = |bytes| self.guard.may_hold(bytes);
-                self.state(answer::json_within(parts.status, body, &expected, may_hold).await?)
+                let room = Room::new(&self.call.hub, link);
+                let shaped =
+                    answer::json_within(parts.status, body, &expected, room, may_hold).await?;
+                self.state(shaped)
             }
             Media::Events => {
                 let mut events = Events::new(body, expected.most);
@@ -230,7 +233,9 @@ impl Bridge {
             state = match state {
                 State::Ready(response) => {
                     let body = response.into_body();
-                    return Ok(http_body_util::BodyExt::collect(body).await?.to_bytes());
+                    let (call, link) = (&self.call, &self.target.link);
+                    let (room, most) = (Room::new(&call.hub, link), call.hub.limits.held_bytes);
+                    return room.collect(Bytes::new(), body, most, |_| true).await;
                 }
                 State::Streams(events, first) => {
                     self.read(events, first, stream, &mut progress).await?

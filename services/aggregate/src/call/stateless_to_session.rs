@@ -18,7 +18,7 @@ use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 
 use self::running::RunningCall;
-use super::answer::{self, Expected, HeldResults, Shaped};
+use super::answer::{self, Expected, HeldResults, Room, Shaped};
 use super::session_to_session::{event_stream, forgotten};
 use super::stateless_to_stateless::{carried, purpose};
 use super::{Call, Cancellation, Target};
@@ -152,7 +152,10 @@ impl Crossing {
             return ready(answer::whole(code, refusal, &expected)?).map(Some);
         }
         match Media::of(&parts.headers) {
-            Media::Json => ready(answer::json(code, body, &expected).await?).map(Some),
+            Media::Json => {
+                let room = Room::new(&call.hub, &target.link);
+                ready(answer::json(code, body, &expected, room).await?).map(Some)
+            }
             Media::Events => {
                 let mut events = Events::new(body, expected.most);
                 let first = events.next().await.unwrap_or_else(|| Err(Failure::Ended.into()));

@@ -12,7 +12,7 @@ use http_body::Frame;
 use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
 use vmcp_wire::{Envelope, Head, Key, Outcome, Splice, Text, head, members, scan, sse, unquote};
 
-use super::answer::{self, Continuation, Expected, HeldResults, Shaped};
+use super::answer::{self, Continuation, Expected, HeldResults, Room, Shaped};
 use super::session_to_session::event_stream;
 use super::{Call, Target};
 use crate::backend::Link;
@@ -58,7 +58,8 @@ pub(crate) async fn call(
     };
     match kind {
         Media::Json => {
-            let shaped = answer::json(code, body, &expected).await?;
+            let shaped =
+                answer::json(code, body, &expected, Room::new(&call.hub, &target.link)).await?;
             respond(&call, &target, shaped).map(Ok)
         }
         Media::Events => Box::pin(begin(call, target, expected, body)).await.map(Ok),

@@ -16,7 +16,7 @@ use crate::backend::events::Events;
 use crate::backend::failure::{Failure, rejection_of};
 use crate::backend::handshake::{self, Introduction};
 use crate::backend::request::{NAME, asking, post_stateless};
-use crate::call::answer::{self, Expected, HeldResults, Shaped};
+use crate::call::answer::{self, Expected, HeldResults, Room, Shaped};
 use crate::call::{Call, bridged, failed};
 use crate::catalog::define_literal;
 use crate::extensions::{TASKS, declares, tasks_required};
@@ -86,7 +86,7 @@ async fn ask(
         most: call.hub.limits.held_bytes,
         trail: call.trail.clone(),
     };
-    match whole(response, &expected).await? {
+    match whole(response, &expected, Room::new(&call.hub, link)).await? {
         Shaped::Ready(response) => Ok(response),
         Shaped::Whole(message) | Shaped::InputRequired(message) | Shaped::Task(message) => {
             let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message)
@@ -116,10 +116,14 @@ pub(crate) fn about(
 }
 
 /// The answer, which is held as a whole if it is a result.
-async fn whole(response: Response<Body>, expected: &Expected) -> Result<Shaped, BoxError> {
+async fn whole(
+    response: Response<Body>,
+    expected: &Expected,
+    room: Room<'_>,
+) -> Result<Shaped, BoxError> {
     let (parts, body) = response.into_parts();
     match Media::of(&parts.headers) {
-        Media::Json => answer::json(parts.status, body, expected).await,
+        Media::Json => answer::json(parts.status, body, expected, room).await,
         Media::Events => {
             let mut events = Events::new(body, expected.most);
             loop {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
-use http::{Method, Request, Uri};
+use http::{Extensions, Method, Request, Uri};
 use http_body_util::Full;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use vmcp_core::{Identity, Rejection};
+use vmcp_core::{BudgetOwner, ByteBudget, Identity, MAX_BUDGET_WAIT, Rejection};
 use vmcp_decode::DecodeLayer;
 use vmcp_session::SessionId;
 
@@ -21,6 +21,9 @@ const MOST_SEATS: usize = 64;
 
 /// The most messages that wait for one client to read them. Whoever has more waits.
 const QUEUE: usize = 64;
+
+/// The bytes of a message to a client that are not counted.
+const SMALL: usize = 4 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -44,6 +47,8 @@ pub(super) struct Client {
     begun: AtomicBool,
     followed: AtomicBool,
     seats: Arc<Semaphore>,
+    /// The budget that messages to it count for, and as whose.
+    budget: Option<(ByteBudget, BudgetOwner)>,
     /// `None` when no more messages are taken: the stream ends with the last one that is answered.
     queue: Mutex<Option<Sender<Bytes>>>,
 }
@@ -80,6 +85,7 @@ impl Clients {
         &self,
         owner: Identity,
         headers: HeaderMap,
+        extensions: &Extensions,
     ) -> Result<(Arc<Client>, Receiver<Bytes>), Rejection> {
         let id = SessionId::random().ok_or_else(Rejection::internal)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -91,6 +97,7 @@ impl Clients {
             begun: AtomicBool::new(false),
             followed: AtomicBool::new(false),
             seats: Arc::new(Semaphore::new(MOST_SEATS)),
+            budget: self.decode.get_budget().map(|it| (it.clone(), it.owner(extensions))),
             queue: Mutex::new(Some(sender)),
         });
         let mut open = lock(&self.open);
@@ -174,6 +181,20 @@ impl Client {
         }
         request.extensions_mut().insert(self.owner.clone());
         Some(request)
+    }
+
+    /// Counts a message that waits for the client until it was sent. `None` where there is no room for it.
+    pub(super) async fn hold(&self, message: Bytes) -> Option<Bytes> {
+        let Some((budget, owner)) = self.budget.as_ref().filter(|_| message.len() > SMALL) else {
+            return Some(message);
+        };
+        let mut reservation = budget.open(*owner);
+        let reserving = tokio::time::timeout(MAX_BUDGET_WAIT, reservation.grow(message.len()));
+        if !matches!(reserving.await, Ok(Ok(()))) {
+            budget.count_refusal();
+            return None;
+        }
+        Some(reservation.attach(message))
     }
 
     /// Takes no more messages.

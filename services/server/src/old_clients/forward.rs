@@ -55,7 +55,7 @@ pub(super) async fn answer<S: Inner>(
     };
     if Media::of(response.headers()) == Media::Events {
         let mut read = Read::default();
-        drain(response.into_body(), seat, id.as_deref(), &mut read).await;
+        drain(response.into_body(), client, seat, id.as_deref(), &mut read).await;
         for _ in 0..MOST_RESUMPTIONS {
             if read.answered || read.last.is_none() {
                 break;
@@ -67,7 +67,7 @@ pub(super) async fn answer<S: Inner>(
             if Media::of(response.headers()) != Media::Events {
                 break;
             }
-            drain(response.into_body(), seat, id.as_deref(), &mut read).await;
+            drain(response.into_body(), client, seat, id.as_deref(), &mut read).await;
         }
         if let Some(id) = id.filter(|_| !read.answered) {
             seat.send(Rejection::internal().to_json(Some(&id))).await;
@@ -76,10 +76,10 @@ pub(super) async fn answer<S: Inner>(
     }
     let Some(id) = id else { return };
     let message = match whole(response).await {
-        Some(message) => named(message, &id),
-        None => Rejection::internal().to_json(Some(&id)),
+        Some(message) => client.hold(named(message, &id)).await,
+        None => None,
     };
-    seat.send(message).await;
+    seat.send(message.unwrap_or_else(|| Rejection::internal().to_json(Some(&id)))).await;
 }
 
 /// Sends what the session says unasked to the client, until one of them ends.
@@ -96,7 +96,7 @@ pub(super) async fn standing<S: Inner>(inner: &S, client: &Client, seat: &Seat) 
             return client.close();
         }
         if Media::of(response.headers()) == Media::Events {
-            drain(response.into_body(), seat, None, &mut read).await;
+            drain(response.into_body(), client, seat, None, &mut read).await;
         }
         sleep(PAUSE).await;
     }
@@ -125,7 +125,7 @@ fn named(message: Bytes, id: &[u8]) -> Bytes {
 }
 
 /// Sends all events that have data.
-async fn drain(mut body: Body, seat: &Seat, id: Option<&[u8]>, read: &mut Read) {
+async fn drain(mut body: Body, client: &Client, seat: &Seat, id: Option<&[u8]>, read: &mut Read) {
     let mut reader = Reader::new(LARGEST);
     loop {
         for event in reader.by_ref() {
@@ -133,8 +133,17 @@ async fn drain(mut body: Body, seat: &Seat, id: Option<&[u8]>, read: &mut Read) 
             if event.data.is_empty() {
                 continue;
             }
-            read.answered |= id.is_some_and(|id| answers(&event.data, id));
-            if !seat.send(event.data).await {
+            let is_answer = id.is_some_and(|id| answers(&event.data, id));
+            let Some(data) = client.hold(event.data).await else {
+                if !is_answer {
+                    continue;
+                }
+                // The client gets an error in its place: it is not asked for again.
+                read.last = None;
+                return;
+            };
+            read.answered |= is_answer;
+            if !seat.send(data).await {
                 return;
             }
         }

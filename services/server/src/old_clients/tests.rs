@@ -5,6 +5,7 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use http_body_util::channel::{Channel as Pipe, Sender};
 use tokio::time::Instant;
+use vmcp_core::ByteBudget;
 use vmcp_decode::DecodeLayer;
 
 use super::*;
@@ -102,7 +103,10 @@ async fn send(
 
 impl Old {
     async fn open(mcp: Mcp) -> Self {
-        let service = service(mcp);
+        Self::open_at(service(mcp)).await
+    }
+
+    async fn open_at(service: OldClients<Mcp>) -> Self {
         let clients = Arc::clone(&service.clients);
         let response = send(&service, Method::GET, STREAM, &Identity::anonymous(), "").await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -115,7 +119,11 @@ impl Old {
     }
 
     async fn connect(mcp: Mcp) -> Self {
-        let mut old = Self::open(mcp).await;
+        Self::connect_to(service(mcp)).await
+    }
+
+    async fn connect_to(service: OldClients<Mcp>) -> Self {
+        let mut old = Self::open_at(service).await;
         assert_eq!(old.post(HELLO).await.status(), StatusCode::ACCEPTED);
         let hello = "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{}}\n\n";
         assert_eq!(old.event().await, hello);
@@ -318,6 +326,42 @@ async fn the_session_ends_with_the_stream() {
     assert_eq!((deleted.load(Ordering::Relaxed), clients.len()), (1, 0));
     let late = send(&service, Method::POST, &address, &Identity::anonymous(), LIST).await;
     assert_eq!(late.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_wait_for_a_client_count_for_the_budget() {
+    let budget = ByteBudget::new(400_000, 0);
+    let decode = DecodeLayer::new().budget(budget.clone());
+    let large = format!(r#"{{"jsonrpc":"2.0","id":"one","result":"{}"}}"#, "x".repeat(60_000));
+    let event = format!("data: {large}\n\n");
+    let is_stream = Arc::new(AtomicUsize::new(0));
+    let streams = Arc::clone(&is_stream);
+    let answers = mcp(move |_| {
+        if streams.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+            return ready(json(200, &large));
+        }
+        let mut response = Response::new(Body::from(event.clone()));
+        response.headers_mut().insert(CONTENT_TYPE, EVENTS);
+        ready(response)
+    });
+    let service = OldClients::new(answers, Arc::new(Clients::new(2, decode)));
+    let mut old = Old::connect_to(service).await;
+    for _ in 0..2 {
+        assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let held = budget.counts().held;
+        assert!((60_000..70_000).contains(&held), "{held}");
+        // The second does not fit into a client's share, and an error stands in its place.
+        assert_eq!(old.post(LIST).await.status(), StatusCode::ACCEPTED);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(old.event().await.len() > 60_000);
+        let error = old.event().await;
+        assert!(error.contains(r#""id":"one","error""#), "{error}");
+        assert_eq!(budget.counts().held, 0);
+        // The other form of an answer is the first one now.
+        is_stream.fetch_add(1, Ordering::Relaxed);
+    }
+    assert_eq!(budget.counts().refusals, 2);
 }
 
 #[tokio::test(start_paused = true)]

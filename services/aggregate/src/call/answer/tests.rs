@@ -1,5 +1,6 @@
 use http_body::Frame;
 use http_body_util::StreamBody;
+use vmcp_core::ByteBudget;
 
 use super::*;
 
@@ -28,8 +29,9 @@ async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
                 ["", r#"{"error":"invalid_token","error_description":"expired"}"#, "who are you?"]
             {
                 let expected = expected(backend);
-                let error =
-                    json(status, Body::from(Bytes::from(said)), &expected).await.unwrap_err();
+                let error = json(status, Body::from(Bytes::from(said)), &expected, Room::default())
+                    .await
+                    .unwrap_err();
                 let known =
                     matches!(error.downcast_ref(), Some(Failure::Status(it)) if *it == status);
                 assert!(known, "{backend:?} {code} {said}: {error}");
@@ -38,11 +40,21 @@ async fn who_asks_for_credentials_need_not_say_so_in_json_rpc() {
         }
         // What answers the request is the answer, and other statuses say nothing of credentials.
         let denied = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"not you"}}"#;
-        let told =
-            json(StatusCode::FORBIDDEN, Body::from(Bytes::from(denied)), &expected(backend)).await;
+        let told = json(
+            StatusCode::FORBIDDEN,
+            Body::from(Bytes::from(denied)),
+            &expected(backend),
+            Room::default(),
+        )
+        .await;
         assert!(matches!(told, Ok(Shaped::Ready(_))), "{backend:?}: {told:?}");
-        let told =
-            json(StatusCode::BAD_REQUEST, Body::from(Bytes::new()), &expected(backend)).await;
+        let told = json(
+            StatusCode::BAD_REQUEST,
+            Body::from(Bytes::new()),
+            &expected(backend),
+            Room::default(),
+        )
+        .await;
         let told = told.unwrap_err();
         assert!(!matches!(told.downcast_ref(), Some(Failure::Status(_))), "{told}");
     }
@@ -68,7 +80,8 @@ async fn holds_continuations_however_they_arrive() {
             let (first, second) = message.split_at(at);
             let pieces = [first, second];
             let said: &[&str] = if second.is_empty() { &pieces[..1] } else { &pieces };
-            let shaped = json(StatusCode::OK, frames(said), &expected).await.unwrap();
+            let shaped =
+                json(StatusCode::OK, frames(said), &expected, Room::default()).await.unwrap();
             match shaped {
                 Shaped::InputRequired(held) if message == INPUT => assert_eq!(held, INPUT),
                 Shaped::Task(held) if message == TASK => assert_eq!(held, TASK),
@@ -79,7 +92,8 @@ async fn holds_continuations_however_they_arrive() {
     // What is complete still passes before it has come as a whole.
     let expected = Expected { held: HeldResults::Continuations, ..expected(Generation::Stateless) };
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
-    let shaped = json(StatusCode::OK, frames(&[begun, "]}}"]), &expected).await.unwrap();
+    let shaped =
+        json(StatusCode::OK, frames(&[begun, "]}}"]), &expected, Room::default()).await.unwrap();
     let Shaped::Ready(response) = shaped else { panic!("held") };
     let whole = response.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(whole, format!("{begun}]}}}}"));
@@ -89,7 +103,8 @@ async fn holds_continuations_however_they_arrive() {
 async fn holds_all_results_but_no_errors() {
     let expected = Expected { held: HeldResults::All, ..expected(Generation::Stateless) };
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","taskId":"raw""#;
-    let shaped = json(StatusCode::OK, frames(&[begun, "}}"]), &expected).await.unwrap();
+    let shaped =
+        json(StatusCode::OK, frames(&[begun, "}}"]), &expected, Room::default()).await.unwrap();
     let Shaped::Whole(message) = shaped else { panic!("{shaped:?}") };
     assert_eq!(message, format!("{begun}}}}}"));
     let unknown = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"unknown"}}"#;
@@ -104,11 +119,36 @@ async fn error_document_of_a_proxy_is_its_status() {
             for said in [r#"{"error":"upstream down"}"#, "{}", "", r#""down""#, "<html>"] {
                 let expected = Expected { client, ..expected(backend) };
                 let status = StatusCode::SERVICE_UNAVAILABLE;
-                let error = json(status, Body::from(said), &expected).await.unwrap_err();
+                let error =
+                    json(status, Body::from(said), &expected, Room::default()).await.unwrap_err();
                 let known =
                     matches!(error.downcast_ref(), Some(Failure::Status(it)) if *it == status);
                 assert!(known, "{backend:?} {client:?} {said}: {error}");
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_held_count_for_the_budget() {
+    let budget = ByteBudget::new(4_000_000, 0);
+    let room = Room { budget: Some(&budget), backend: "a" };
+    let expected = Expected { held: HeldResults::All, ..expected(Generation::Stateless) };
+    let said = |bytes: usize| {
+        let text =
+            format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"a":"{}"}}}}"#, "x".repeat(bytes));
+        let pieces: Vec<_> = text.as_bytes().chunks(10_000).collect();
+        frames(&pieces.iter().map(|it| std::str::from_utf8(it).unwrap()).collect::<Vec<_>>())
+    };
+    let answer = |bytes| json(StatusCode::OK, said(bytes), &expected, room);
+    let Shaped::Whole(small) = answer(50_000).await.unwrap() else { panic!("not held") };
+    assert_eq!(budget.counts().held, 0);
+    let Shaped::Whole(large) = answer(900_000).await.unwrap() else { panic!("not held") };
+    assert!(budget.counts().held >= 900_000, "until it is dropped");
+    let error = answer(900_000).await.unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "a quarter each: {error}");
+    assert_eq!(budget.counts().refusals, 1);
+    drop((small, large));
+    assert_eq!(budget.counts().held, 0);
+    assert!(answer(900_000).await.is_ok());
 }
