@@ -218,13 +218,8 @@ impl Server {
         let settled = settled(fixed.gateway.clone());
         let shared = Arc::new(Shared::new(fixed, stacks, settled, about, limit, held));
         gauges::show(&shared, &egress);
-        let routes = Routes {
-            peer: address,
-            shared,
-            access: access(&options),
-            is_admin: false,
-            ticket: None,
-        };
+        let access = access(&options);
+        let routes = Routes { peer: address, shared, access, is_admin: false, ticket: None };
         let lanes = options.threads.map(Lanes::start).transpose().map_err(ServeError::Thread)?;
         Ok(Self { listener, admin, routes, options, egress, lanes })
     }

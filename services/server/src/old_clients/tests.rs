@@ -337,7 +337,7 @@ async fn messages_that_wait_for_a_client_count_for_the_budget() {
     let is_stream = Arc::new(AtomicUsize::new(0));
     let streams = Arc::clone(&is_stream);
     let answers = mcp(move |_| {
-        if streams.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+        if streams.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
             return ready(json(200, &large));
         }
         let mut response = Response::new(Body::from(event.clone()));

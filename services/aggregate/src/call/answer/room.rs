@@ -51,12 +51,10 @@ impl<'a> Room<'a> {
     async fn reserve(self, buffer: &mut BodyBuffer) -> Result<(), BoxError> {
         let Some(budget) = self.budget.filter(|_| buffer.missing() > 0) else { return Ok(()) };
         let reserving = buffer.reserve(budget, || budget.backend(self.backend));
-        match tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => {
-                budget.count_refusal();
-                Err(Failure::NoRoom.into())
-            }
+        if let Ok(Ok(())) = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
+            return Ok(());
         }
+        budget.count_refusal();
+        Err(Failure::NoRoom.into())
     }
 }
