@@ -27,12 +27,13 @@ impl Pair {
     }
 }
 
-/// The status that each of these gateways answers a list with.
+/// The status of what each of these gateways answers by itself: a backend would want an upstream token, and without one
+/// that is a 401 too.
 async fn statuses(gateways: &[&Gateway], token: &str) -> Vec<u16> {
     let mut statuses = Vec::new();
     for gateway in gateways {
         let mut caller = Caller::stateless_as(gateway.url(), token);
-        statuses.push(caller.reply("tools/list", json!({})).await.unwrap().status.as_u16());
+        statuses.push(caller.reply("server/discover", json!({})).await.unwrap().status.as_u16());
     }
     statuses
 }
