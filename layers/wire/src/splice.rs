@@ -41,7 +41,7 @@ impl<'a> Splice<'a> {
     }
 
     /// Gives the member `key` of `object` the value `value` (JSON text): replaces it, or appends the member. If the object has
-    /// several of that name, one remains.
+    /// several of that name, one remains. A value that is not an object stays as it is.
     pub fn set_member(&mut self, object: Span, key: &str, value: &[u8]) -> &mut Self {
         let mut found = false;
         for member in members(object.of(self.original)).filter(|member| member.key.is(key)) {
@@ -57,8 +57,12 @@ impl<'a> Splice<'a> {
     }
 
     /// Appends the member `key` to `object`, of which the caller knows that it has none of that name, without looking through
-    /// the object. A member of that name that was appended by this splice is replaced.
+    /// the object. A member of that name that was appended by this splice is replaced. A value that is not an object stays
+    /// as it is.
     pub fn append_member(&mut self, object: Span, key: &str, value: &[u8]) -> &mut Self {
+        if !object.of(self.original).trim_ascii_start().starts_with(b"{") {
+            return self;
+        }
         let at = self.closing_brace(object);
         self.forget_appended(object, key);
         let text = Cow::Owned(member_text(key, value));

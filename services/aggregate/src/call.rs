@@ -29,6 +29,7 @@ pub(crate) use self::cancellation::{Cancellation, SESSION_ENDED, message as canc
 pub(crate) use self::complete::complete;
 pub(crate) use self::route::Target;
 pub(crate) use self::session_to_session::event_stream;
+pub(crate) use self::session_to_stateless::needed;
 pub(crate) use self::stateless_to_stateless::bridged;
 use crate::backend::failure::Failure;
 use crate::backend::{Link, handshake};

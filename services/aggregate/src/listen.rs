@@ -160,6 +160,11 @@ impl Listener {
 fn tagged(message: &Bytes, id: &[u8]) -> Option<Bytes> {
     const TAG: &str = "io.modelcontextprotocol/subscriptionId";
     let Ok(Envelope::Notification { params, .. }) = scan(message) else { return None };
+    let tagged = params.get(Key::Meta).or(params.span);
+    if tagged.is_some_and(|object| !object.of(message).starts_with(b"{")) {
+        tracing::debug!("a notification has no room for the id of its subscription");
+        return None;
+    }
     let mut splice = Splice::new(message);
     match (params.get(Key::Meta), params.span) {
         (Some(meta), _) => _ = splice.set_member(meta, TAG, id),

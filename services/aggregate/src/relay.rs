@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use vmcp_core::{Generation, Rejection, Trail, code};
 use vmcp_timeout::Hold;
-use vmcp_wire::{Envelope, Key, Params, Span, Splice, scan};
+use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
 use crate::backend::ask::tell;
 use crate::backend::handshake::Live;
 use crate::backend::observe::kind_of_change;
 use crate::backend::request::{asking, post};
+use crate::call::needed;
 use crate::hub::Hub;
 use crate::session::{Question, Session, Upstream};
 use crate::stream::{Class, Stream};
@@ -61,8 +62,8 @@ impl Relay {
                 self.notify(&method, &params, message);
             }
             Ok(Envelope::Request { id, method, .. }) => {
-                let ping = method.is(&message, "ping");
-                self.ask(message, id, ping).await;
+                let method = method.read(&message).into_owned();
+                self.ask(message, id, &method).await;
             }
             Err(refused) => {
                 tracing::warn!(
@@ -123,9 +124,17 @@ impl Relay {
         }
     }
 
-    async fn ask(&self, message: Bytes, id: Span, ping: bool) {
+    async fn ask(&self, message: Bytes, id: Span, method: &str) {
         let theirs = id.slice(&message);
-        if ping {
+        if let Some(capability) = needed(method)
+            && find(self.session.capabilities(), capability).is_none()
+        {
+            // The client need not even answer (MCP 2025-11-25, Lifecycle, Operation).
+            let text = format!("the client did not declare {capability}");
+            let refusal = Rejection::new(http::StatusCode::OK, code::METHOD_NOT_FOUND, text);
+            return self.reply(refusal.to_json(Some(&theirs))).await;
+        }
+        if method == "ping" {
             let answer =
                 [&b"{\"jsonrpc\":\"2.0\",\"id\":"[..], &theirs, b",\"result\":{}}"].concat();
             return self.reply(answer.into()).await;

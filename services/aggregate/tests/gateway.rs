@@ -4,6 +4,8 @@
 
 #[path = "gateway/admission.rs"]
 mod admission;
+#[path = "gateway/answers.rs"]
+mod answers;
 #[path = "gateway/apps.rs"]
 mod apps;
 #[path = "gateway/catalogs.rs"]

@@ -16,6 +16,15 @@ fn edit(text: &str, edits: impl FnOnce(&mut Splice<'_>)) -> String {
 }
 
 #[test]
+fn leaves_values_that_are_no_objects() {
+    for text in ["null", "\"hi\"", "[1]", "[{}]", " 1", ""] {
+        let set = edit(text, |splice| _ = splice.set_member(whole(text), "a", b"1"));
+        let appended = edit(text, |splice| _ = splice.append_member(whole(text), "a", b"1"));
+        assert_eq!((&*set, &*appended), (text, text));
+    }
+}
+
+#[test]
 fn changes_nothing_without_edits() {
     assert_eq!(edit("{ }", |_| {}), "{ }");
 }

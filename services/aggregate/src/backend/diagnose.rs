@@ -103,6 +103,7 @@ fn suspect(transport: Transport, error: &BoxError) -> Option<Suspect> {
             | Failure::Cancelled
             | Failure::Question(_)
             | Failure::Detached { .. }
+            | Failure::Capability(_)
             | Failure::Task(_),
         ) => None,
     }

@@ -57,6 +57,9 @@ pub(crate) enum Failure {
     /// The call was ended because nobody waits for it: why, and what the backend is told, unless it has answered.
     #[error("{problem}")]
     Detached { problem: &'static str, reason: Option<&'static str> },
+    /// It asked the client something for which the client did not declare this capability.
+    #[error("asked something for which the client did not declare {0}")]
+    Capability(&'static str),
     /// It made a task of a call whose client cannot follow it.
     #[error("{0}")]
     Task(&'static str),
@@ -80,6 +83,10 @@ pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) ->
                 Rejection::backend_refuses(backend, &problem(error))
             }
             Some(Failure::Task(_)) => Rejection::backend_outcome_unknown(backend, &problem(error)),
+            Some(Failure::Capability(capability)) => Rejection::missing_capability(
+                &format!("{{\"{capability}\":{{}}}}"),
+                format!("answering this needs the client capability {capability}"),
+            ),
             _ if !repeatable && may_have_acted(error) => {
                 let source: &(dyn std::error::Error + 'static) = error.as_ref();
                 let known =
@@ -124,6 +131,7 @@ fn may_have_acted(error: &BoxError) -> bool {
             | Failure::Cancelled
             | Failure::Question(_)
             | Failure::Detached { .. }
+            | Failure::Capability(_)
             | Failure::Task(_),
         ) => true,
     }

@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use vmcp_core::{Body, BoxError, Generation, Trail, cause, code};
-use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, head, may_fail, scan};
+use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, find, head, may_fail, scan};
 
 use self::held::{Held, Rest};
 pub(crate) use self::room::Room;
@@ -290,6 +290,14 @@ fn check(found: &Head, message: &[u8], expected: &Expected) -> Result<(), BoxErr
     }
     let right = found.id.is_none_or(|id| id.of(message) == expected.id);
     match found.outcome {
+        Some(HeadOutcome::Result { is_object: false, .. }) => {
+            Err(Failure::Malformed("a result that is not an object").into())
+        }
+        Some(HeadOutcome::Error { start, code })
+            if found.complete && !is_error(message, start, code) =>
+        {
+            Err(Failure::Malformed("an error without a code and a message").into())
+        }
         None => Err(Failure::Malformed("no JSON-RPC answer").into()),
         Some(HeadOutcome::Result { .. }) if found.id.is_some() && right => Ok(()),
         Some(HeadOutcome::Result { .. }) if found.id.is_none() && !found.complete => Ok(()),
@@ -301,6 +309,13 @@ fn check(found: &Head, message: &[u8], expected: &Expected) -> Result<(), BoxErr
         }
         Some(_) => Err(Failure::Malformed("the answer to another request").into()),
     }
+}
+
+/// Whether the error that begins at `start` has what each has (JSON-RPC 2.0, section 5.1). Clients wait in vain for the
+/// answer to a call if its error has not.
+fn is_error(message: &[u8], start: u32, code: Option<i64>) -> bool {
+    let error = message.get(start as usize..).unwrap_or_default();
+    code.is_some() && find(error, "message").is_some_and(|text| text.starts_with(b"\""))
 }
 
 /// Notes the error of a message that answers a call, if it is one.

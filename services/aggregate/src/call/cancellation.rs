@@ -125,6 +125,7 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
             | Failure::Revision
             | Failure::Busy
             | Failure::Cancelled
+            | Failure::Capability(_)
             | Failure::Task(_),
         ) => None,
     }

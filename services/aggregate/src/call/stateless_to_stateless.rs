@@ -10,11 +10,13 @@ use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
 use http_body::Frame;
 use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
-use vmcp_wire::{Envelope, Head, Key, Outcome, Splice, Text, head, members, scan, sse, unquote};
+use vmcp_wire::{
+    Envelope, Head, Key, Outcome, Said, Splice, Text, find, head, members, scan, sse, unquote,
+};
 
 use super::answer::{self, Continuation, Expected, HeldResults, Room, Shaped};
 use super::session_to_session::event_stream;
-use super::{Call, Target};
+use super::{Call, Target, needed};
 use crate::backend::Link;
 use crate::backend::ask::status;
 use crate::backend::events::Events;
@@ -234,11 +236,25 @@ pub(crate) fn unsealed(call: &Call, target: &Target) -> Result<Bytes, Rejection>
     Ok(splice.finish())
 }
 
+/// The capability that the client would need for what it is asked, if it did not declare it (2026-07-28, Multi Round-Trip
+/// Requests).
+fn undeclared(call: &Call, result: &[u8]) -> Option<&'static str> {
+    let said = call.message.params().and_then(|params| params.said(Said::ClientCapabilities));
+    let said = said.map_or(&b"{}"[..], |said| said.of(&call.message.bytes));
+    let questions = find(result, "inputRequests").into_iter().flat_map(members);
+    let methods = questions.filter_map(|question| find(question.value, "method").and_then(unquote));
+    let mut needs = methods.filter_map(|method| needed(&method));
+    needs.find(|capability| find(said, capability).is_none())
+}
+
 /// The backend's question with its state sealed.
 fn sealed(call: &Call, target: &Target, message: Bytes) -> Result<Bytes, BoxError> {
     let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message) else {
         return Err(Failure::Malformed("no JSON-RPC answer").into());
     };
+    if let Some(capability) = undeclared(call, result.of(&message)) {
+        return Err(Failure::Capability(capability).into());
+    }
     let state = members(result.of(&message)).find(|member| member.key.is("requestState"));
     let Some(state) = state.filter(|state| state.value != b"null") else { return Ok(message) };
     // Anything else would reach the client unsealed, and could not come back.

@@ -1,0 +1,119 @@
+//! Answers and questions that break the rules of the protocol.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use vmcp_aggregate::settings::PartialFailure;
+use vmcp_core::{Body, Generation};
+
+use crate::fake::with;
+use crate::script::{ScriptedBackend, ScriptedClient, Wire, messages, text};
+
+const CELLS: [(Generation, Wire); 4] = [
+    (Generation::Stateful, Wire::Stateful),
+    (Generation::Stateful, Wire::Stateless),
+    (Generation::Stateless, Wire::Stateful),
+    (Generation::Stateless, Wire::Stateless),
+];
+
+/// What a client is answered whose backend answers with this member in place of its result.
+async fn answered(client: Generation, wire: Wire, outcome: &str) -> Value {
+    let (backend, mut calls) = ScriptedBackend::new("be", wire);
+    let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
+    let client = ScriptedClient::new(&gateway, client, "alice").await;
+    let call = client.begin(7, "t");
+    let pending = calls.recv().await.unwrap();
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{},{outcome}}}"#, pending.message["id"]);
+    pending.respond(200, "application/json", Body::from(Bytes::from(answer)));
+    let said = call.await.unwrap();
+    serde_json::from_str(&said)
+        .unwrap_or_else(|error| panic!("{wire:?} {outcome}: {error}: {said}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn results_that_are_no_objects_are_errors() {
+    for (client, wire) in CELLS {
+        for result in ["null", "\"hi\"", "[1]", "7", "true"] {
+            let said = answered(client, wire, &format!(r#""result":{result}"#)).await;
+            assert_eq!(said["id"], 7, "{client:?} {wire:?} {said}");
+            let message = said["error"]["message"].as_str().unwrap_or_default();
+            assert!(message.contains("a result that is not an object"), "{wire:?} {said}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_without_code_or_message_are_replaced() {
+    let broken = [
+        r#""bad""#,
+        "{}",
+        r#"{"code":"E1","message":"x"}"#,
+        r#"{"code":1,"message":5}"#,
+        r#"{"code":1e400,"message":"x"}"#,
+        r#"{"code":-32000}"#,
+    ];
+    for (client, wire) in CELLS {
+        for error in broken {
+            let said = answered(client, wire, &format!(r#""error":{error}"#)).await;
+            assert_eq!(said["id"], 7, "{client:?} {wire:?} {said}");
+            assert!(said["error"]["code"].is_i64(), "{client:?} {wire:?} {error}: {said}");
+            let message = said["error"]["message"].as_str().unwrap_or_default();
+            assert!(message.contains("without a code and a message"), "{wire:?} {error}: {said}");
+        }
+        let said = answered(client, wire, r#""error":{"code":-32000,"message":"mine"}"#).await;
+        assert_eq!(said["error"]["message"], "mine");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn undeclared_questions_never_reach_session_clients() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        let (backend, mut calls) = ScriptedBackend::new("be", wire);
+        let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
+        let client = ScriptedClient::new(&gateway, Generation::Stateful, "alice").await;
+        let call = client.begin(7, "t");
+        let mut pending = calls.recv().await.unwrap();
+        let params = json!({"messages": [], "maxTokens": 1});
+        let question = json!({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage",
+            "params": params});
+        pending.say(&question);
+        while !backend.has_answer("q") {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        pending.answer(&json!({"content": []}));
+        let said = call.await.unwrap();
+        assert!(!said.contains("sampling"), "{wire:?}: {said}");
+        assert!(said.contains("content"), "{wire:?}: {said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn undeclared_questions_end_stateless_calls() {
+    let (backend, mut calls) = ScriptedBackend::new("be", Wire::Stateless);
+    let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
+    let client = ScriptedClient::new(&gateway, Generation::Stateless, "alice").await;
+    for streams in [false, true] {
+        let call = client.clone();
+        let call = tokio::spawn(async move {
+            let response = call.call(7, "t").await;
+            (response.status().as_u16(), text(response.into_body()).await)
+        });
+        let mut pending = calls.recv().await.unwrap();
+        if streams {
+            let progress = json!({"progressToken": pending.message["params"]["_meta"]["progressToken"],
+                "progress": 1});
+            let method = "notifications/progress";
+            pending.say(&json!({"jsonrpc": "2.0", "method": method, "params": progress}));
+        }
+        let questions = json!({"q": {"method": "sampling/createMessage",
+            "params": {"messages": [], "maxTokens": 1}}});
+        pending.answer(&json!({"resultType": "input_required", "inputRequests": questions}));
+        let (status, said) = call.await.unwrap();
+        assert_eq!(status, if streams { 200 } else { 400 });
+        let said = match messages(&said).pop() {
+            Some(last) => last,
+            None => serde_json::from_str(&said).unwrap(),
+        };
+        assert_eq!(said["error"]["code"], -32021, "{said}");
+        assert_eq!(said["error"]["data"]["requiredCapabilities"], json!({"sampling": {}}));
+    }
+}
