@@ -21,7 +21,7 @@ pub use envelope::{Envelope, Outcome, scan, scan_params};
 pub use failure::may_fail;
 pub use fault::{Fault, Refused};
 pub use head::{Head, HeadOutcome, head};
-pub use listing::{Entry, Listing};
+pub use listing::{Entry, ItemFault, ItemRules, Listing, MemberRule, MemberType};
 pub use members::{
     Elements, Member, Members, RawStr, elements, find, find_span, members, validate,
 };

@@ -7,11 +7,60 @@ use bytes::Bytes;
 use crate::envelope::scan_with;
 use crate::lexer::{Lexer, Stop};
 use crate::quote::inside;
-use crate::{Envelope, Refused, Span, Text};
+use crate::{Envelope, Refused, Span, Text, find};
 
 /// How many items of the earlier answer are looked at before an item is read anew. What was inserted, replaced or removed
 /// alone or in small groups leaves the rest in step.
 const WINDOW: usize = 8;
+
+/// The most items of one listing whose faults are kept.
+const MAX_FAULTS: usize = 32;
+
+/// Form of an item, as its protocol defines it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ItemRules {
+    /// The member that an item is called by, a string of at least one character.
+    pub key: &'static str,
+    /// The other members that are checked, 32 at most.
+    pub members: &'static [MemberRule],
+}
+
+/// Form of one member of an item.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MemberRule {
+    /// Its name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: MemberType,
+    /// Whether an item without it is at fault.
+    pub is_required: bool,
+}
+
+/// JSON type of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberType {
+    /// A string.
+    String,
+    /// A number.
+    Number,
+    /// An object.
+    Object,
+    /// An array.
+    Array,
+    /// A JSON Schema of objects: an object whose `type` is `object`.
+    ObjectSchema,
+}
+
+/// Item that breaks a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ItemFault {
+    /// The value of its first key, if that is a string. Its span counts in [`Listing::text`].
+    pub key: Option<Text>,
+    /// The member that is at fault.
+    pub member: &'static str,
+    /// The fault.
+    pub problem: &'static str,
+}
 
 /// An answer whose result holds a list: where each item stands, and by what it is called.
 ///
@@ -20,8 +69,9 @@ const WINDOW: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Listing {
     text: Bytes,
-    key: &'static str,
+    rules: &'static ItemRules,
     entries: Vec<Entry>,
+    faults: Vec<ItemFault>,
     next: Option<Text>,
 }
 
@@ -30,44 +80,56 @@ pub struct Listing {
 pub struct Entry {
     /// The item, an object.
     pub item: Span,
-    /// The value of the first member that has the name of the key, a string that is not empty.
+    /// The value of the only member that has the name of the key, a string that is not empty.
     pub key: Text,
 }
 
 /// What is noted on the way through a result.
 struct Reading<'a> {
     member: &'a str,
-    key: &'static str,
+    rules: &'static ItemRules,
     before: Option<&'a Listing>,
     /// The first item of the earlier list that has not been met again.
     place: usize,
     listed: bool,
     paged: bool,
     entries: Vec<Entry>,
+    faults: Vec<ItemFault>,
     next: Option<Text>,
+}
+
+/// What is noted on the way through an item.
+struct ItemReading {
+    rules: &'static ItemRules,
+    key: Option<Text>,
+    /// The members that were met, one bit each in the order of the rules.
+    met: u32,
+    fault: Option<(&'static str, &'static str)>,
 }
 
 impl Listing {
     /// Reads a complete message by the rules of [`scan`](crate::scan), and in the same pass the objects in the array that is
-    /// the first member `member` of its result. Objects without a string of at least one character as their first member
-    /// `key` are left out, as is whatever else stands in that array.
+    /// the first member `member` of its result. Objects that break one of `rules`, or have one of their members twice, are
+    /// left out, as is whatever else stands in that array: readers differ in which of two members counts.
     ///
     /// `before` is a listing of about the same items, if there is one. It makes reading faster, and changes nothing else.
     pub fn read(
         text: &Bytes,
         member: &str,
-        key: &'static str,
+        rules: &'static ItemRules,
         before: Option<&Self>,
     ) -> Result<(Envelope, Self), Refused> {
-        // The spans of another key are of no use.
-        let before = before.filter(|before| before.key == key);
+        // What follows other rules is of no use.
+        let before = before.filter(|before| before.rules == rules);
         let entries = Vec::with_capacity(before.map_or(0, |before| before.entries.len()));
         let (place, listed, paged, next) = (0, false, false, None);
-        let mut reading = Reading { member, key, before, place, listed, paged, entries, next };
+        let faults = Vec::new();
+        let mut reading =
+            Reading { member, rules, before, place, listed, paged, entries, faults, next };
         let envelope = scan_with(text, &mut |lexer| reading.result(lexer))?;
-        let Reading { mut entries, next, .. } = reading;
+        let Reading { mut entries, faults, next, .. } = reading;
         entries.shrink_to_fit();
-        Ok((envelope, Self { text: text.clone(), key, entries, next }))
+        Ok((envelope, Self { text: text.clone(), rules, entries, faults, next }))
     }
 
     /// The whole message.
@@ -80,6 +142,12 @@ impl Listing {
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
+    }
+
+    /// The first 32 items that were left out because of a rule.
+    #[must_use]
+    pub fn faults(&self) -> &[ItemFault] {
+        &self.faults
     }
 
     /// Keeps the items that `wanted` holds for.
@@ -144,16 +212,17 @@ impl Reading<'_> {
             return lexer.value(3).map(drop);
         }
         let bytes = lexer.bytes;
-        let mut first = None;
+        let mut reading = ItemReading { rules: self.rules, key: None, met: 0, fault: None };
         let item = lexer.object(3, |lexer, name| {
             let value = lexer.value(4)?;
-            if name.is(bytes, self.key) {
-                first.get_or_insert(value);
-            }
+            reading.member(bytes, name, value);
             Ok(())
         })?;
-        let named = |key: &Text| is_string(*key, bytes) && !inside(key.span.of(bytes)).is_empty();
-        self.entries.extend(first.filter(named).map(|key| Entry { item, key }));
+        match reading.finish(bytes) {
+            Ok(key) => self.entries.push(Entry { item, key }),
+            Err(fault) if self.faults.len() < MAX_FAULTS => self.faults.push(fault),
+            Err(_) => {}
+        }
         Ok(())
     }
 
@@ -180,6 +249,58 @@ impl Reading<'_> {
     }
 }
 
+impl ItemReading {
+    fn member(&mut self, bytes: &[u8], name: Text, value: Text) {
+        if name.is(bytes, self.rules.key) {
+            if self.key.replace(value).is_some() {
+                self.fault.get_or_insert((self.rules.key, "appears twice"));
+            }
+            return;
+        }
+        let mut rules = self.rules.members.iter().enumerate();
+        let Some((at, rule)) = rules.find(|(_, rule)| name.is(bytes, rule.name)) else { return };
+        if self.met >> at & 1 == 1 {
+            self.fault.get_or_insert((rule.name, "appears twice"));
+        }
+        self.met |= 1 << at;
+        if let Err(problem) = rule.kind.check(value.span.of(bytes)) {
+            self.fault.get_or_insert((rule.name, problem));
+        }
+    }
+
+    /// The key of the item, or its first fault.
+    fn finish(self, bytes: &[u8]) -> Result<Text, ItemFault> {
+        let key = self.key.filter(|key| is_string(*key, bytes));
+        let fault = |(member, problem)| ItemFault { key, member, problem };
+        if let Some(found) = self.fault {
+            return Err(fault(found));
+        }
+        let mut rules = self.rules.members.iter().enumerate();
+        if let Some((_, rule)) = rules.find(|(at, rule)| rule.is_required && self.met >> at & 1 == 0) {
+            return Err(fault((rule.name, "is missing")));
+        }
+        let named = key.filter(|key| !inside(key.span.of(bytes)).is_empty());
+        named.ok_or_else(|| fault((self.rules.key, "is not a string of at least one character")))
+    }
+}
+
+impl MemberType {
+    fn check(self, value: &[u8]) -> Result<(), &'static str> {
+        let first = value.first().copied().unwrap_or_default();
+        let (is_right, problem) = match self {
+            Self::String => (first == b'"', "is not a string"),
+            Self::Number => (first == b'-' || first.is_ascii_digit(), "is not a number"),
+            Self::Object => (first == b'{', "is not an object"),
+            Self::Array => (first == b'[', "is not an array"),
+            Self::ObjectSchema => (
+                first == b'{' && find(value, "type").is_some_and(|kind| kind == b"\"object\""),
+                "is not a JSON Schema whose type is object",
+            ),
+        };
+        if is_right { Ok(()) } else { Err(problem) }
+    }
+}
+
 fn is_string(value: Text, bytes: &[u8]) -> bool {
     value.span.of(bytes).first() == Some(&b'"')
 }
@@ -192,8 +313,11 @@ mod tests {
         format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#).into()
     }
 
+    const NAME: &ItemRules = &ItemRules { key: "name", members: &[] };
+    const URI: &ItemRules = &ItemRules { key: "uri", members: &[] };
+
     fn read(result: &str, before: Option<&Listing>) -> Listing {
-        Listing::read(&answer(result), "tools", "name", before).unwrap().1
+        Listing::read(&answer(result), "tools", NAME, before).unwrap().1
     }
 
     fn items(listing: &Listing) -> Vec<(String, String)> {
@@ -208,14 +332,47 @@ mod tests {
     #[test]
     fn names_each_item_and_the_next_page() {
         let listing = read(
-            r#"{"tools":[{"a":{"name":"no"},"n\u0061me":"\u0061","name":"b"},1,{"name":""},{"name":2},{},
+            r#"{"tools":[{"a":{"name":"no"},"n\u0061me":"\u0061"},1,{"name":""},{"name":2},{},
             {"name":"c"} ],"tools":[{"name":"d"}],"nextCursor":"\n","nextCursor":"no"}"#,
             None,
         );
-        let first = r#"{"a":{"name":"no"},"n\u0061me":"\u0061","name":"b"}"#;
+        let first = r#"{"a":{"name":"no"},"n\u0061me":"\u0061"}"#;
         let expected = [("a", first), ("c", r#"{"name":"c"}"#)];
         assert_eq!(items(&listing), expected.map(|(key, item)| (key.to_owned(), item.to_owned())));
         assert_eq!(listing.next_cursor().as_deref(), Some("\n"));
+    }
+
+    #[test]
+    fn leaves_out_items_that_break_a_rule() {
+        const RULES: &ItemRules = &ItemRules {
+            key: "name",
+            members: &[
+                MemberRule { name: "d", kind: MemberType::String, is_required: false },
+                MemberRule { name: "s", kind: MemberType::ObjectSchema, is_required: true },
+            ],
+        };
+        let good = r#"{"name":"good","s":{"x":1,"type":"object"},"d":"","x":1,"x":2}"#;
+        let bad = [
+            (r#"{"name":"a","s":{"type":"object"},"n\u0061me":"b"}"#, "name", "appears twice"),
+            (r#"{"name":"a","s":{"type":"object"},"s":{"type":"object"}}"#, "s", "appears twice"),
+            (r#"{"name":"a"}"#, "s", "is missing"),
+            (r#"{"name":"a","s":{}}"#, "s", "is not a JSON Schema whose type is object"),
+            (r#"{"name":"a","s":null}"#, "s", "is not a JSON Schema whose type is object"),
+            (r#"{"d":null,"name":"a","s":{"type":"object"}}"#, "d", "is not a string"),
+            (r#"{"s":{"type":"object"}}"#, "name", "is not a string of at least one character"),
+        ];
+        let all: Vec<_> = [good].into_iter().chain(bad.map(|(item, ..)| item)).collect();
+        let text = answer(&format!(r#"{{"tools":[{}]}}"#, all.join(",")));
+        let (_, listing) = Listing::read(&text, "tools", RULES, None).unwrap();
+        assert_eq!(items(&listing), [("good".to_owned(), good.to_owned())]);
+        let faults: Vec<_> = listing.faults().iter().map(|it| (it.member, it.problem)).collect();
+        assert_eq!(faults, bad.map(|(_, member, problem)| (member, problem)));
+        let again = Listing::read(&text, "tools", RULES, Some(&listing)).unwrap().1;
+        assert_eq!((items(&again), again.faults()), (items(&listing), listing.faults()));
+        let many = vec![r#"{"name":"a"}"#; MAX_FAULTS + 1].join(",");
+        let text = answer(&format!(r#"{{"tools":[{many}]}}"#));
+        let listing = Listing::read(&text, "tools", RULES, None).unwrap().1;
+        assert_eq!(listing.faults().len(), MAX_FAULTS);
     }
 
     #[test]
@@ -257,7 +414,7 @@ mod tests {
         let before = read(r#"{"tools":[{"name":"a"},{"name":"b"}]}"#, None);
         for bad in [r#"{"tools":[{"name":"a"}{"name":"b"}]}"#, r#"{"tools":[{"name":"a"},]}"#] {
             let text = answer(bad);
-            let refused = Listing::read(&text, "tools", "name", Some(&before)).unwrap_err();
+            let refused = Listing::read(&text, "tools", NAME, Some(&before)).unwrap_err();
             assert_eq!(Some(refused), crate::scan(&text).err(), "{bad}");
         }
     }
@@ -265,8 +422,8 @@ mod tests {
     #[test]
     fn an_earlier_listing_by_another_key_is_not_used() {
         let text = answer(r#"{"tools":[{"uri":"u","name":"a"}]}"#);
-        let (_, before) = Listing::read(&text, "tools", "uri", None).unwrap();
-        let (_, listing) = Listing::read(&text, "tools", "name", Some(&before)).unwrap();
+        let (_, before) = Listing::read(&text, "tools", URI, None).unwrap();
+        let (_, listing) = Listing::read(&text, "tools", NAME, Some(&before)).unwrap();
         assert_eq!(items(&listing)[0].0, "a");
     }
 }

@@ -1,6 +1,8 @@
 //! Lists read in one pass, against the message scanned first and looked into afterwards.
 
-use vmcp_wire::{Envelope, Listing, Outcome, elements, find, members, scan, unquote};
+use vmcp_wire::{
+    Envelope, ItemRules, Listing, Outcome, elements, find, members, scan, unquote,
+};
 
 /// Between an earlier answer and the one that is read with it: in no text.
 pub(crate) const BETWEEN: u8 = 0xFF;
@@ -25,7 +27,8 @@ pub(crate) fn check(bytes: &[u8]) {
 type Items = Vec<(usize, Vec<u8>, String)>;
 
 fn read(bytes: &[u8], before: Option<&Listing>) -> Result<(Envelope, Listing), vmcp_wire::Refused> {
-    Listing::read(&bytes.to_vec().into(), "tools", "name", before)
+    const RULES: &ItemRules = &ItemRules { key: "name", members: &[] };
+    Listing::read(&bytes.to_vec().into(), "tools", RULES, before)
 }
 
 fn seen((envelope, listing): &(Envelope, Listing)) -> (Envelope, Items) {
@@ -51,7 +54,8 @@ fn seen_after(bytes: &[u8], envelope: Envelope) -> (Items, Option<String>) {
     let result = result.of(bytes);
     let items = elements(find(result, "tools").unwrap_or_default())
         .filter_map(|item| {
-            let key = members(item).find(|member| member.key.is("name"))?;
+            let mut keys = members(item).filter(|member| member.key.is("name"));
+            let key = keys.next().filter(|_| keys.next().is_none())?;
             let key = unquote(key.value).filter(|key| !key.is_empty())?.into_owned();
             Some((item.as_ptr() as usize - bytes.as_ptr() as usize, item.to_vec(), key))
         })
