@@ -276,7 +276,9 @@ impl ItemReading {
             return Err(fault(found));
         }
         let mut rules = self.rules.members.iter().enumerate();
-        if let Some((_, rule)) = rules.find(|(at, rule)| rule.is_required && self.met >> at & 1 == 0) {
+        if let Some((_, rule)) =
+            rules.find(|(at, rule)| rule.is_required && self.met >> at & 1 == 0)
+        {
             return Err(fault((rule.name, "is missing")));
         }
         let named = key.filter(|key| !inside(key.span.of(bytes)).is_empty());

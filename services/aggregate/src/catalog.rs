@@ -6,6 +6,7 @@ mod combine;
 mod define;
 mod hints;
 mod item;
+mod item_rules;
 mod list;
 mod located;
 mod offers;

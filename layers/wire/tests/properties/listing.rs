@@ -1,8 +1,6 @@
 //! Lists read in one pass, against the message scanned first and looked into afterwards.
 
-use vmcp_wire::{
-    Envelope, ItemRules, Listing, Outcome, elements, find, members, scan, unquote,
-};
+use vmcp_wire::{Envelope, ItemRules, Listing, Outcome, elements, find, members, scan, unquote};
 
 /// Between an earlier answer and the one that is read with it: in no text.
 pub(crate) const BETWEEN: u8 = 0xFF;

@@ -142,7 +142,7 @@ pub(crate) async fn list(
     for number in 0..MOST_PAGES {
         let (request, id) = speaker.request(link, kind, cursor.as_deref());
         let known = before.page(number);
-        let read = |text: &Bytes| Listing::read(text, kind.member(), kind.key(), known);
+        let read = |text: &Bytes| Listing::read(text, kind.member(), kind.rules(), known);
         let page = match ask_for(link, request, &id, read).await {
             Ok((_, page)) => page,
             Err(error) => match cause::<Failure>(error.as_ref()) {

@@ -1,6 +1,5 @@
 //! Reasons to look at a backend again, for the tasks that observe it.
 
-use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -16,11 +15,11 @@ use crate::session::lock;
 /// The interval between two looks at a backend that doesn't tell of changes.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The most looks at a backend within [`WINDOW`], whatever it says of changes.
-const MAX_LOOKS: usize = 32;
+/// The most looks at a backend in a row, whatever it says of changes: beyond, one each [`LOOK_INTERVAL`].
+const MAX_LOOKS: u32 = 32;
 
 /// See [`MAX_LOOKS`].
-const WINDOW: Duration = Duration::from_secs(32);
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reasons to look at one generation of a backend again. Each wakes its observer at once or, while that is busy, as soon
 /// as it waits.
@@ -31,8 +30,8 @@ pub(crate) struct ObserverSignal {
     /// The kinds of lists that have changed, one bit each. Set before `changed` is notified, so the observer that it
     /// wakes finds them.
     kinds: AtomicU8,
-    /// The times of the last looks that one of these was the reason for, [`MAX_LOOKS`] at most.
-    looks: Mutex<VecDeque<Instant>>,
+    /// When the looks that were had are made up for, one each [`LOOK_INTERVAL`]. `None` before the first.
+    made_up: Mutex<Option<Instant>>,
 }
 
 impl ObserverSignal {
@@ -57,17 +56,16 @@ impl ObserverSignal {
         self.take()
     }
 
-    /// Waits until another look is allowed, and begins it.
+    /// Waits until another look is allowed, and begins it (generic cell rate algorithm).
     async fn rest(&self) {
-        let next = lock(&self.looks).front().map(|oldest| *oldest + WINDOW);
-        if let Some(next) = next.filter(|_| lock(&self.looks).len() >= MAX_LOOKS) {
+        let room = LOOK_INTERVAL * (MAX_LOOKS - 1);
+        let made_up = *lock(&self.made_up);
+        if let Some(next) = made_up.and_then(|made_up| made_up.checked_sub(room)) {
             sleep_until(next).await;
         }
-        let mut looks = lock(&self.looks);
-        while looks.len() >= MAX_LOOKS {
-            looks.pop_front();
-        }
-        looks.push_back(Instant::now());
+        let now = Instant::now();
+        let mut made_up = lock(&self.made_up);
+        *made_up = Some(made_up.map_or(now, |made_up| made_up.max(now)) + LOOK_INTERVAL);
     }
 
     /// Waits for a reason to look at everything again: the interval, a doubt or a change.
@@ -113,5 +111,27 @@ impl Link {
     /// Has the other generation looked at as well, unless its own stream tells of its changes.
     pub(crate) fn other_changed(&self, generation: Generation) {
         self.signal(other(generation)).doubt.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn looks_once_a_second_after_a_storm() {
+        let signal = ObserverSignal::default();
+        let began = Instant::now();
+        for _ in 0..MAX_LOOKS {
+            signal.set_changed(Kind::Tools);
+            assert_eq!(signal.changed().await, [Kind::Tools]);
+        }
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        for second in 1..4 {
+            signal.set_changed(Kind::Tools);
+            signal.set_changed(Kind::Prompts);
+            assert_eq!(signal.changed().await, [Kind::Tools, Kind::Prompts]);
+            assert_eq!(began.elapsed(), Duration::from_secs(second));
+        }
     }
 }

@@ -16,7 +16,7 @@ use super::located::{located, resources, templates};
 use super::settle::{Prefixes, Settling, Won};
 use super::{
     ByGeneration, Catalog, Catalogs, Item, Kind, List, Offer, ParamHeader, Route, Routes, Serial,
-    params,
+    item_rules, params,
 };
 use crate::settings::{Conflicts, Rules, WorkloadRules};
 
@@ -64,6 +64,7 @@ pub(crate) fn combine<L: Clone>(
     rules: &Rules,
 ) -> Catalogs<L> {
     let mut conflicts = Vec::new();
+    item_rules::report(parts, &mut conflicts);
     let prefixes = Prefixes::new(rules, backends);
     let (found, none) = (Interfaces::of(parts, rules, &mut conflicts), Interfaces::default());
     let tools = named(parts, &prefixes, (Kind::Tools, &found), &mut conflicts);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hashbrown::HashSet;
 use vmcp_core::ItemKind;
-use vmcp_wire::{Entry, Listing, Span};
+use vmcp_wire::{Entry, ItemFault, Listing, Span};
 
 use super::{apps, hints, params};
 
@@ -94,15 +94,6 @@ impl Kind {
             Self::Templates => ItemKind::ResourceTemplate,
         }
     }
-
-    /// The member by which an item is called.
-    pub(crate) fn key(self) -> &'static str {
-        match self {
-            Self::Tools | Self::Prompts => "name",
-            Self::Resources => "uri",
-            Self::Templates => "uriTemplate",
-        }
-    }
 }
 
 impl<'a> Item<'a> {
@@ -169,6 +160,14 @@ impl Items {
             Page { listing, annotated, hinted, interfaces }
         });
         Self(pages.collect())
+    }
+
+    /// Items that were left out because they break a rule, with the key of those that have one.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = (Option<Cow<'_, str>>, &ItemFault)> {
+        self.0.iter().flat_map(|Page { listing, .. }| {
+            let named = |fault: &ItemFault| fault.key.map(|key| key.read(listing.text()));
+            listing.faults().iter().map(move |fault| (named(fault), fault))
+        })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -257,6 +256,8 @@ impl Offer {
 
 #[cfg(test)]
 mod tests {
+    use vmcp_wire::ItemRules;
+
     use super::*;
 
     impl Items {
@@ -264,7 +265,13 @@ mod tests {
         pub(crate) fn of(kind: Kind, definitions: &[&str]) -> Self {
             let (member, items) = (kind.member(), definitions.join(","));
             let answer = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"{member}":[{items}]}}}}"#);
-            let listing = Listing::read(&answer.into(), member, kind.key(), None);
+            // Most tests are about names alone.
+            let key = match kind {
+                Kind::Tools | Kind::Prompts => const { &ItemRules { key: "name", members: &[] } },
+                Kind::Resources => const { &ItemRules { key: "uri", members: &[] } },
+                Kind::Templates => const { &ItemRules { key: "uriTemplate", members: &[] } },
+            };
+            let listing = Listing::read(&answer.into(), member, key, None);
             Self::new(vec![listing.unwrap().1])
         }
     }

@@ -339,7 +339,7 @@ impl Fake {
         let capabilities =
             json!({"tools": tools, "prompts": {}, "resources": {}, "completions": {}});
         let list = |member: &str| {
-            json!({member: offer.get(member).cloned().unwrap_or_else(|| json!([])),
+            json!({member: whole_items(member, offer.get(member).cloned().unwrap_or_else(|| json!([]))),
                    "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
         };
         let done = json!({"content": [{"type": "text", "text": format!("{}:{who}", self.name)}],
@@ -363,6 +363,22 @@ impl Fake {
             _ => return None,
         })
     }
+}
+
+/// A list whose items have what the protocol requires of them.
+pub(crate) fn whole_items(member: &str, mut list: Value) -> Value {
+    for item in list.as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+        match member {
+            "tools" => {
+                item.entry("inputSchema").or_insert_with(|| json!({"type": "object"}));
+            }
+            "resources" | "resourceTemplates" => {
+                item.entry("name").or_insert_with(|| json!("n"));
+            }
+            _ => {}
+        }
+    }
+    list
 }
 
 /// An answer after the news that the tools have changed.

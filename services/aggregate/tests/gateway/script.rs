@@ -24,6 +24,8 @@ use vmcp_breaker::{Breaker, BreakerLayer};
 use vmcp_core::{Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent, Trail};
 use vmcp_timeout::TimeoutLayer;
 
+use crate::fake::whole_items;
+
 /// How long the gateway waits for a backend's next message.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
@@ -511,7 +513,7 @@ impl ScriptedBackend {
             "resources": {"subscribe": true}});
         let list = |member: &str| {
             let offer = self.offer.lock().unwrap();
-            json!({member: offer.get(member).cloned().unwrap_or_else(|| json!([])),
+            json!({member: whole_items(member, offer.get(member).cloned().unwrap_or_else(|| json!([]))),
                    "resultType": "complete", "ttlMs": 0, "cacheScope": "private"})
         };
         Some(match method {

@@ -19,7 +19,7 @@ use vmcp_aggregate::{Admissions, Gateway, Seal};
 use vmcp_core::{Admission, Admit, Backend, Body, BoxError, Generation, Item, Verdict, ViewKey};
 use vmcp_decode::name;
 
-use crate::fake::{Client, Fake, Said, gateway, heard, settings, with};
+use crate::fake::{Client, Fake, Said, gateway, heard, settings, whole_items, with};
 
 const TASKS: &str = "io.modelcontextprotocol/tasks";
 const RELATED: &str = "io.modelcontextprotocol/related-task";
@@ -151,7 +151,7 @@ impl TaskBackend {
     }
 
     fn result(&self, method: &str, params: &Value) -> Result<Value, Value> {
-        let list = |member: &str, list: Value| json!({member: list, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
+        let list = |member: &str, list: Value| json!({member: whole_items(member, list), "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
         Ok(match method {
             "server/discover" => json!({"supportedVersions": ["2026-07-28"],
                 "capabilities": {"tools": {}, "prompts": {}, "extensions": {TASKS: {}}},
