@@ -10,10 +10,16 @@ use tokio::time::Instant;
 use vmcp_core::{Identity, ViewKey};
 
 use crate::backend::Link;
+use crate::backend::failure::Failure;
 use crate::session::{Upstream, lock};
+use crate::settings::Transport;
 
 /// The most such sessions.
 const MOST: usize = 4096;
+
+/// The most sessions with one backend for requests that have a key in common. With HTTP+SSE that is the most such
+/// requests at once.
+const MAX_PER_KEY: u16 = 128;
 
 /// How long one lives without being used.
 const IDLE: Duration = Duration::from_secs(300);
@@ -32,6 +38,8 @@ pub(crate) struct Key {
     credentials: Option<ViewKey>,
     capabilities: Bytes,
     level: Option<Bytes>,
+    /// Tells sessions apart that only one request at a time may use.
+    number: u16,
 }
 
 #[derive(Debug)]
@@ -53,21 +61,37 @@ impl Key {
             credentials: (!link.shared()).then(|| caller.credential_key()),
             capabilities: Bytes::copy_from_slice(capabilities),
             level: level.map(Bytes::copy_from_slice),
+            number: 0,
         }
     }
 }
 
 impl SharedSessions {
-    /// The session for a key. With all places taken, the one that was unused longest goes.
-    pub(crate) fn get(&self, key: Key, link: &Arc<Link>) -> Arc<Upstream> {
+    /// The session for a key, in use until it is dropped. With all places taken, the one that was unused longest goes.
+    ///
+    /// On the one stream of HTTP+SSE nothing says which request a question or a log message belongs to, and two requests of
+    /// anonymous callers may be of two people: there each request has a session for itself.
+    ///
+    /// # Errors
+    /// Too many requests with this key are under way at a backend of HTTP+SSE.
+    pub(crate) fn get(&self, mut key: Key, link: &Arc<Link>) -> Result<Arc<Upstream>, Failure> {
         let mut table = lock(&self.0);
+        if link.transport == Transport::Sse {
+            let in_use = |entry: &Entry| Arc::strong_count(&entry.upstream) > 1;
+            while table.get(&key).is_some_and(in_use) {
+                key.number += 1;
+                if key.number >= MAX_PER_KEY {
+                    return Err(Failure::Busy);
+                }
+            }
+        }
         if let Some(entry) = table.get_mut(&key) {
             entry.used = Instant::now();
-            return Arc::clone(&entry.upstream);
+            return Ok(Arc::clone(&entry.upstream));
         }
         // Looked at under the lock: what is entered before the backend is retired is taken out after that.
         if link.is_retired() {
-            return Arc::new(Upstream::new(Arc::clone(link)));
+            return Ok(Arc::new(Upstream::new(Arc::clone(link))));
         }
         if table.len() >= MOST {
             let oldest =
@@ -79,7 +103,7 @@ impl SharedSessions {
         let upstream = Arc::new(Upstream::new(Arc::clone(link)));
         let entry = Entry { upstream: Arc::clone(&upstream), used: Instant::now() };
         table.insert(key, entry);
-        upstream
+        Ok(upstream)
     }
 
     /// Ends those that nobody has used for a while. One with a call under way is in use.

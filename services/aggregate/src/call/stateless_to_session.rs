@@ -52,7 +52,7 @@ pub(crate) async fn call(
         }
         Err(refusal) => return Ok(Err(refusal)),
     }
-    let upstream = upstream(&call, &target);
+    let upstream = upstream(&call, &target)?;
     for last in [false, true] {
         let crossing = Crossing::begin(&call, &target, &upstream).await?;
         if let Some(answer) = crossing.finish(&call, &target, &upstream, last).await? {
@@ -72,10 +72,10 @@ fn capabilities(call: &Call) -> Cow<'_, [u8]> {
     bridged(meta(call, CAPABILITIES).unwrap_or(b"{}"), BRIDGED_IN_SESSIONS)
 }
 
-fn upstream(call: &Call, target: &Target) -> Arc<Upstream> {
+fn upstream(call: &Call, target: &Target) -> Result<Arc<Upstream>, BoxError> {
     let (capabilities, level) = (capabilities(call), meta(call, LEVEL));
     let key = SharedKey::new(&target.link, call.caller.identity(), &capabilities, level);
-    call.hub.shared.get(key, &target.link)
+    Ok(call.hub.shared.get(key, &target.link).map_err(NotSent::new)?)
 }
 
 /// A request on its way.

@@ -117,3 +117,34 @@ async fn undeclared_questions_end_stateless_calls() {
         assert_eq!(said["error"]["data"]["requiredCapabilities"], json!({"sampling": {}}));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn questions_reach_the_call_that_they_belong_to() {
+    for wire in [Wire::Stateful, Wire::Sse] {
+        let (backend, mut calls) = ScriptedBackend::new("be", wire);
+        let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
+        // Anonymous callers are one identity, whoever they are.
+        let one = ScriptedClient::new(&gateway, Generation::Stateless, "alice").await;
+        let two = one.clone();
+        let first = one.begin(1, "t");
+        let mut asking = calls.recv().await.unwrap();
+        let second = two.begin(2, "t");
+        let other = calls.recv().await.unwrap();
+        asking.say(&json!({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params":
+            {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}}));
+        let asked = first.await.unwrap();
+        assert!(asked.contains("input_required"), "{wire:?}: {asked}");
+        other.answer(&json!({"content": []}));
+        let answered = second.await.unwrap();
+        assert!(
+            answered.contains("content") && !answered.contains("sure?"),
+            "{wire:?}: {answered}"
+        );
+        // A session that is free again is used again.
+        let sessions = backend.open_sessions();
+        let third = two.begin(3, "t");
+        calls.recv().await.unwrap().answer(&json!({"content": []}));
+        third.await.unwrap();
+        assert_eq!(backend.open_sessions(), sessions, "{wire:?}");
+    }
+}
