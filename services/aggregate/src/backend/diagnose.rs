@@ -14,7 +14,7 @@ use vmcp_wire::{Envelope, scan};
 use super::ask::small;
 use super::events::Events;
 use super::failure::Failure;
-use super::request::listen;
+use super::request::{SESSION, delete, listen};
 use super::{Link, handshake};
 use crate::hub::Hub;
 use crate::settings::Transport;
@@ -167,7 +167,22 @@ async fn own(hub: &Hub, link: &Link) -> Option<Probe> {
 
 async fn post(hub: &Hub, link: &Link) -> Option<Probe> {
     let who = hub.introduction();
-    probe(link, handshake::request(link, "server/discover", "", who.get()).0).await
+    let discovered = probe(link, handshake::request(link, "server/discover", "", who.get()).0);
+    let discovered = discovered.await?;
+    if discovered.found == Found::Mcp {
+        return Some(discovered);
+    }
+    // A server of an older revision may refuse all but a handshake, in words of its own.
+    let opened = probe(link, handshake::initialize(link, who.get()).0).await;
+    let Some(opened) = opened.filter(|opened| opened.found == Found::Mcp) else {
+        return Some(discovered);
+    };
+    if let Some(session) = opened.headers.get(SESSION) {
+        let mut request = delete(link, who.get().caller);
+        request.headers_mut().insert(SESSION, session.clone());
+        _ = link.begin_bare(request).await;
+    }
+    Some(opened)
 }
 
 async fn get(hub: &Hub, link: &Link) -> Option<Probe> {

@@ -53,24 +53,7 @@ pub(crate) async fn open(
     link: &Arc<Link>,
     who: Introduction<'_>,
 ) -> Result<(Closing, Bytes), BoxError> {
-    let id = format!("\"vmcp:{}\"", link.serial());
-    let mut message = Vec::with_capacity(256);
-    // No `_meta`, not even an empty one: servers of both generations classify by it.
-    for piece in [
-        br#"{"jsonrpc":"2.0","id":"#,
-        id.as_bytes(),
-        br#","method":"initialize","params":{"protocolVersion":""#,
-        LATEST_STATEFUL.as_bytes(),
-        br#"","capabilities":"#,
-        who.capabilities,
-        br#","clientInfo":"#,
-        who.client,
-        b"}}",
-    ] as [&[u8]; 9]
-    {
-        message.extend_from_slice(piece);
-    }
-    let hello = asking(post(link, who.caller, message.into()), "initialize", who.cause);
+    let (hello, id) = initialize(link, who);
     let mut reply = match ask(link, hello, &id).await {
         Ok(reply) => reply,
         Err(error) => return Err(refused(error)),
@@ -91,6 +74,28 @@ pub(crate) async fn open(
     let ready = closing.live().sign(post(link, who.caller, ready));
     tell(link, asking(ready, "notifications/initialized", who.cause)).await?;
     Ok((closing, reply.result))
+}
+
+/// The request that opens a session, and its id.
+pub(super) fn initialize(link: &Link, who: Introduction<'_>) -> (Request<Full<Bytes>>, String) {
+    let id = format!("\"vmcp:{}\"", link.serial());
+    let mut message = Vec::with_capacity(256);
+    // No `_meta`, not even an empty one: servers of both generations classify by it.
+    for piece in [
+        br#"{"jsonrpc":"2.0","id":"#,
+        id.as_bytes(),
+        br#","method":"initialize","params":{"protocolVersion":""#,
+        LATEST_STATEFUL.as_bytes(),
+        br#"","capabilities":"#,
+        who.capabilities,
+        br#","clientInfo":"#,
+        who.client,
+        b"}}",
+    ] as [&[u8]; 9]
+    {
+        message.extend_from_slice(piece);
+    }
+    (asking(post(link, who.caller, message.into()), "initialize", who.cause), id)
 }
 
 /// Whether the result of a handshake or discovery declares a capability.

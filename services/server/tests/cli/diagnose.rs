@@ -11,7 +11,7 @@ use crate::backend::Backend;
 use crate::http::get;
 use crate::program::{Ended, Folder, Running, vmcp, vmcp_with};
 
-/// A server that answers each request, by its first line, with a status line, a media type and a body.
+/// A server that answers each request, by its first line and its body, with a status line, a media type and a body.
 struct Server {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
@@ -44,8 +44,10 @@ impl Server {
                             break;
                         }
                     }
-                    reader.read_exact(&mut vec![0; length]).unwrap();
+                    let mut message = vec![0; length];
+                    reader.read_exact(&mut message).unwrap();
                     seen.lock().unwrap().push(first.trim().to_owned());
+                    first += &String::from_utf8(message).unwrap();
                     let (status, media, body) = answer(&first);
                     let head = format!(
                         "HTTP/1.1 {status}\r\nContent-Type: {media}\r\nConnection: close\r\n"
@@ -103,6 +105,23 @@ fn wrong_transports_and_paths_are_named() {
         let told = message(&file(&backend.url(), "sse", ""));
         let remedy = "the server speaks streamable HTTP: set transport: streamable-http";
         assert!(told.contains(remedy), "{told}");
+    }
+    // A server that refuses all but a handshake without JSON-RPC.
+    for status in ["400 Bad Request", "404 Not Found", "405 Method Not Allowed"] {
+        let strict = Server::start(move |request| match request {
+            hello if hello.contains("\"initialize\"") => {
+                let message: Value =
+                    serde_json::from_str(hello.split_once("\r\n").unwrap().1).unwrap();
+                let result = json!({"protocolVersion": "2025-11-25", "capabilities": {},
+                    "serverInfo": {"name": "s", "version": "1"}});
+                let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+                ("200 OK", "application/json", answer.to_string())
+            }
+            _ => (status, "text/plain", "a session is needed".to_owned()),
+        });
+        let told = message(&file(&format!("http://127.0.0.1:{}/mcp", strict.port), "sse", ""));
+        let remedy = "the server speaks streamable HTTP: set transport: streamable-http";
+        assert!(told.contains(remedy), "{status}: {told}");
     }
     let pages = Server::start(move |line| if line.contains("/other") { missing() } else { html() });
     let at = |path: &str| format!("http://127.0.0.1:{}{path}", pages.port);
