@@ -162,8 +162,9 @@ async fn read(
         if ended {
             return shaped(status, held.take(), expected);
         }
-        // Past a few heads' length the answer is one that has to be held anyway.
-        if expected.untouched() && held.bytes().len() <= 4 * HEAD {
+        // A short answer is held as a whole: one that breaks off is an error. Past a few heads' length it is one that has
+        // to be held anyway.
+        if expected.untouched() && (HEAD..=4 * HEAD).contains(&held.bytes().len()) {
             let found =
                 head(held.bytes()).map_err(|_| Failure::Malformed("something that is no JSON"))?;
             if passes(&found, held.bytes(), expected) {

@@ -89,14 +89,29 @@ async fn holds_continuations_however_they_arrive() {
             }
         }
     }
-    // What is complete still passes before it has come as a whole.
-    let expected = Expected { held: HeldResults::Continuations, ..expected(Generation::Stateless) };
+}
+
+/// A body that breaks off behind these bytes.
+fn broken(begun: &str) -> Body {
+    let begun = Ok(Frame::data(Bytes::copy_from_slice(begun.as_bytes())));
+    let frames = [begun, Err(BoxError::from("reset"))];
+    Body::wrap(StreamBody::new(futures_util::stream::iter(frames)))
+}
+
+#[tokio::test]
+async fn short_answers_that_break_off_are_errors() {
     let begun = r#"{"jsonrpc":"2.0","id":7,"result":{"resultType":"complete","content":["#;
-    let shaped =
-        json(StatusCode::OK, frames(&[begun, "]}}"]), &expected, Room::default()).await.unwrap();
-    let Shaped::Ready(response) = shaped else { panic!("held") };
-    let whole = response.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(whole, format!("{begun}]}}}}"));
+    for held in [HeldResults::None, HeldResults::Continuations] {
+        let expected = Expected { held, ..expected(Generation::Stateless) };
+        json(StatusCode::OK, broken(begun), &expected, Room::default()).await.unwrap_err();
+        // A long one passes before it has come as a whole, and breaks off there too.
+        let long = format!("{begun}\"{}", "x".repeat(HEAD));
+        let shaped = json(StatusCode::OK, broken(&long), &expected, Room::default()).await.unwrap();
+        let Shaped::Ready(response) = shaped else { panic!("held") };
+        let mut body = response.into_body();
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), long);
+        body.frame().await.unwrap().unwrap_err();
+    }
 }
 
 #[tokio::test]
