@@ -62,7 +62,9 @@ mod tests {
 
     fn is_cut(parts: &[&[u8]]) -> bool {
         let mut end = JsonEnd::default();
-        parts.iter().for_each(|part| end.push(part));
+        for part in parts {
+            end.push(part);
+        }
         end.is_cut()
     }
 
