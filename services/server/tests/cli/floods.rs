@@ -1,6 +1,6 @@
 //! Callers that take all they can get: others are served all the same, and memory is bounded.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -38,19 +38,17 @@ fn announce(port: u16, address: &str, length: usize) -> TcpStream {
 }
 
 /// Sends as much of `length` bytes as the server takes at once.
-fn push(stream: &mut TcpStream, length: usize) -> usize {
+fn push(stream: &mut TcpStream, length: usize) {
     stream.set_nonblocking(true).unwrap();
     let (chunk, mut sent) = (vec![b' '; 64 * KB], 0);
     while sent < length {
         let most = chunk.len().min(length - sent);
         match stream.write(&chunk[..most]) {
             Ok(written) => sent += written,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            // It was refused.
+            // It takes no more, or has refused it.
             Err(_) => break,
         }
     }
-    sent
 }
 
 /// The status of a call with a message of about `bytes`, of this address.
@@ -65,12 +63,18 @@ fn call(port: u16, address: &str, bytes: usize) -> u16 {
 }
 
 /// The value of a metric.
-fn metric(port: u16, name: &str) -> f64 {
+fn metric(port: u16, name: &str) -> usize {
     let mut page = String::new();
     request(port, "GET", "/metrics", &[], "").read(&mut page);
     let line = page.lines().find(|line| line.split(' ').next() == Some(name));
     let line = line.unwrap_or_else(|| panic!("no {name} in {page}"));
     line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// Lets a connection be idle for longer than a new one is.
+#[expect(clippy::disallowed_methods, reason = "the program's clock cannot be paused")]
+fn pause() {
+    std::thread::sleep(Duration::from_millis(150));
 }
 
 /// The resident memory of a process, in bytes.
@@ -95,24 +99,26 @@ fn unfinished_bodies_hold_nobody_up() {
     assert_eq!(call(port, "10.0.0.1", 500 * KB), 400);
     let mut stalled: Vec<_> = (0..400).map(|_| announce(port, "10.0.0.1", 900 * KB)).collect();
     let begun = Instant::now();
-    let (mut others, mut most_held) = (0, 0.0_f64);
+    let (mut others, mut most_held) = (0, 0);
     while begun.elapsed() < Duration::from_secs(4) {
-        stalled.iter_mut().for_each(|stream| _ = push(stream, 100 * KB));
+        for stream in &mut stalled {
+            push(stream, 100 * KB);
+        }
         let asked = Instant::now();
         assert_eq!(call(port, "10.0.0.2", 500 * KB), 400, "another address");
         assert_eq!(call(port, "10.0.0.1", KB), 400, "a small message of the same address");
         assert_eq!(text(&Stateless(port).call("a_x", &json!({}))), "done");
         assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
         let held = metric(port, "vmcp_buffered_bytes");
-        assert!(held <= (BUDGET / 4) as f64, "{held}");
+        assert!(held <= BUDGET / 4, "{held}");
         most_held = most_held.max(held);
         let used = memory(server.id()).saturating_sub(idle);
         assert!(used < BUDGET + (64 << 20), "{used}");
         others += 1;
     }
-    assert!(others > 1 && most_held > 0.0);
-    assert_eq!(metric(port, "vmcp_buffered_bytes_limit"), BUDGET as f64);
-    assert!(metric(port, "vmcp_buffered_bytes_refused_total") > 0.0);
+    assert!(others > 1 && most_held > 0);
+    assert_eq!(metric(port, "vmcp_buffered_bytes_limit"), BUDGET);
+    assert!(metric(port, "vmcp_buffered_bytes_refused_total") > 0);
     // One that was refused is told so.
     let refused = stalled.iter_mut().find_map(|stream| {
         let mut answer = [0; 400];
@@ -126,9 +132,9 @@ fn unfinished_bodies_hold_nobody_up() {
     );
     drop(stalled);
     let released = Instant::now();
-    while metric(port, "vmcp_buffered_bytes") > 0.0 {
+    while metric(port, "vmcp_buffered_bytes") > 0 {
         assert!(released.elapsed() < Duration::from_secs(10), "bytes are still held");
-        std::thread::sleep(Duration::from_millis(150));
+        pause();
     }
 }
 
@@ -167,11 +173,11 @@ fn idle_connection_makes_room_for_a_new_one() {
     let (_server, port) = Running::serve(&file, &["--max-connections", "3"]);
     // One that asks nothing, one that is used, one that is in the middle of a request.
     let mut silent = connect(port);
-    std::thread::sleep(Duration::from_millis(150));
+    pause();
     let mut used = connect(port);
     assert_eq!(get(&mut used, "/nowhere"), 404);
     let mut busy = announce(port, "10.0.0.1", 10);
-    std::thread::sleep(Duration::from_millis(150));
+    pause();
     let mut new = connect(port);
     assert_eq!(get(&mut new, "/nowhere"), 404);
     assert_eq!(
@@ -179,7 +185,7 @@ fn idle_connection_makes_room_for_a_new_one() {
         0,
         "the one that was idle for longest is closed"
     );
-    std::thread::sleep(Duration::from_millis(150));
+    pause();
     assert_eq!(get(&mut used, "/nowhere"), 404);
     let mut newer = connect(port);
     assert_eq!(get(&mut newer, "/nowhere"), 404);
@@ -198,7 +204,7 @@ fn probes_are_answered_while_all_connections_are_busy() {
     let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
     let (_server, port) = Running::serve(&file, &["--max-connections", "3"]);
     let mut busy: Vec<_> = (0..3).map(|_| announce(port, "10.0.0.1", 10)).collect();
-    std::thread::sleep(Duration::from_millis(100));
+    pause();
     // More than are kept for probes.
     let _silent: Vec<_> = (0..300).map(|_| connect(port)).collect();
     for path in ["/livez", "/readyz"] {
@@ -211,6 +217,6 @@ fn probes_are_answered_while_all_connections_are_busy() {
     let mut probe = connect(port);
     assert_eq!(get(&mut probe, "/livez"), 200);
     busy.pop();
-    std::thread::sleep(Duration::from_millis(100));
+    pause();
     assert_eq!(get(&mut probe, "/nowhere"), 404);
 }
