@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use vmcp_core::{BoxError, Caller, Identity, Rejection, Trail};
 
 use crate::session::lock;
@@ -48,8 +48,8 @@ pub(crate) type Outlet = mpsc::Sender<Out>;
 /// What comes of a call.
 #[derive(Debug)]
 pub(crate) enum Out {
-    /// A notification, in the client's terms.
-    Message(Bytes),
+    /// A notification, in the client's terms, and its share of what may wait for the client.
+    Message(Bytes, OwnedSemaphorePermit),
     /// The call is parked: each question by its key.
     Questions(Handle, Vec<(String, Bytes)>),
     /// The backend's answer, as it came.

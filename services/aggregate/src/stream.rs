@@ -200,24 +200,22 @@ impl Stream {
         state.charge(0)
     }
 
-    /// Waits until the client has been away for `lifetime`, or more was to wait for it than there is room for.
+    /// Waits until the client has been away, or has not read, for `lifetime`, or more was to wait for it than there is room
+    /// for. A client that does not read is noticed within twice that time.
     pub(crate) async fn abandoned(&self, lifetime: Duration) -> Abandoned {
         loop {
             // Made before the state is looked at: it hears of every change since.
             let changed = self.changed.notified();
-            let left = {
+            let unread = {
                 let state = self.lock();
                 if state.overflowed {
                     return Abandoned::Bytes;
                 }
-                state.left
+                state.unread_since()
             };
-            let Some(left) = left else {
-                changed.await;
-                continue;
-            };
-            if timeout_at(left + lifetime, changed).await.is_err() && self.lock().left == Some(left)
-            {
+            let since = unread.unwrap_or_else(Instant::now);
+            let elapsed = timeout_at(since + lifetime, changed).await.is_err();
+            if elapsed && unread.is_some() && self.lock().unread_since() == unread {
                 return Abandoned::Time;
             }
         }
@@ -277,10 +275,11 @@ impl Stream {
         state.connection += 1;
         state.connected = true;
         (state.reservation, state.left) = (None, None);
-        self.changed.notify_waiters();
         if let Some(next) = next {
             state.unsent = next.min(state.next);
         }
+        state.waits_since = (state.waiting() > 0).then(Instant::now);
+        self.changed.notify_waiters();
         state.wake();
         let connection = state.connection;
         drop(state);
@@ -329,7 +328,7 @@ impl http_body::Body for Connection {
             let id = is_numbered.then(|| format!("{number}-{}", message.number + 1));
             sse::frame(id.as_deref(), None, &message.data, &mut out);
         }
-        state.unsent = state.next;
+        (state.unsent, state.waits_since) = (state.next, None);
         if !out.is_empty() {
             this.keep_alive = None;
             return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));

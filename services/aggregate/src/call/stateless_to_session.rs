@@ -248,7 +248,7 @@ async fn respond(
     expected: Expected,
 ) -> Result<Response<Body>, Rejection> {
     match outs.recv().await {
-        Some(Out::Message(first)) => {
+        Some(Out::Message(first, _)) => {
             let ending = Ending { call: Arc::clone(call), target: Arc::clone(target), expected };
             let body = Streaming { first: Some(first), outs, ending, over: false };
             Ok(event_stream(Body::wrap(body)))
@@ -280,7 +280,7 @@ impl Ending {
                 .map_err(|error| failed(&error)),
             Some(Out::Failed(error)) => Err(failed(&error)),
             Some(Out::Refused(refusal)) => Err(refusal),
-            Some(Out::Message(_)) | None => Err(failed(&Failure::Ended.into())),
+            Some(Out::Message(..)) | None => Err(failed(&Failure::Ended.into())),
         }
     }
 
@@ -337,7 +337,11 @@ impl http_body::Body for Streaming {
         let message = match this.first.take() {
             Some(first) => first,
             None => match ready!(this.outs.poll_recv(cx)) {
-                Some(Out::Message(message)) => message,
+                Some(Out::Message(message, permit)) => {
+                    // The next message may come while the client reads this one.
+                    drop(permit);
+                    message
+                }
                 last => {
                     this.over = true;
                     let ended = this.ending.message(last).map(|(_, message)| message);

@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) ended: Option<Instant>,
     /// When the client left, unless it is connected or never was.
     pub(super) left: Option<Instant>,
+    /// Since when a message waits for a client that is connected.
+    pub(super) waits_since: Option<Instant>,
     /// Charges what is held while no client is connected.
     pub(super) reservation: Option<Reservation>,
     /// What the reader of the backend's stream holds of a message that has not come whole.
@@ -63,6 +65,11 @@ impl State {
                 _ => return,
             }
         }
+    }
+
+    /// Since when the client is away, or does not read what waits for it.
+    pub(super) fn unread_since(&self) -> Option<Instant> {
+        self.left.or(self.waits_since)
     }
 
     /// The most bytes that may be held now.
@@ -127,6 +134,9 @@ impl State {
     pub(super) fn add(&mut self, mut data: Bytes, class: Class) {
         if self.reservation.is_some() && data.len() <= MAX_COPIED {
             data = Bytes::copy_from_slice(&data);
+        }
+        if self.connected {
+            self.waits_since.get_or_insert_with(Instant::now);
         }
         let number = self.next;
         self.next += 1;

@@ -26,8 +26,9 @@ const WIRES: [Wire; 3] = [Wire::Stateful, Wire::Stateless, Wire::Sse];
 const MINUTE: Duration = Duration::from_secs(60);
 const MEGABYTE: usize = 1 << 20;
 
-/// The most bytes that wait for clients that are away.
-const BUDGET: usize = 32 << 20;
+/// The most bytes that wait for clients that are away, where a test fills them.
+const BUDGET: usize = 8 * MEGABYTE;
+const PART: usize = MEGABYTE / 4;
 
 struct Scene {
     gateway: Gateway,
@@ -41,6 +42,11 @@ async fn scene(client: Generation, wire: Wire, limits: Limits) -> Scene {
     let gateway = with_limits(vec![backend.settings(None)], limits).await;
     let client = ScriptedClient::new(&gateway, client, "alice").await;
     Scene { gateway, backend, calls, client }
+}
+
+/// Limits that are soon reached.
+fn tight() -> Limits {
+    Limits { detached_bytes: BUDGET, ..Limits::default() }
 }
 
 async fn stateful(wire: Wire) -> Scene {
@@ -207,7 +213,7 @@ async fn resumed_call_has_its_whole_time_again() {
 #[tokio::test(start_paused = true)]
 async fn calls_without_clients_hold_bounded_bytes() {
     for wire in WIRES {
-        let mut scene = stateful(wire).await;
+        let mut scene = scene(Generation::Stateful, wire, tight()).await;
         let bob = ScriptedClient::new(&scene.gateway, Generation::Stateful, "bob").await;
         let mut calls = Vec::new();
         for id in 1..=40 {
@@ -216,16 +222,16 @@ async fn calls_without_clients_hold_bounded_bytes() {
             let number = usize::try_from(id).unwrap();
             let messages = if wire == Wire::Sse { 0 } else { 3 };
             for part in 0..messages {
-                calls.last_mut().unwrap().say(&kept(wire, 10 * number + part, MEGABYTE));
+                calls.last_mut().unwrap().say(&kept(wire, 10 * number + part, PART));
             }
             if wire == Wire::Sse {
                 // What it answers with counts all the same.
                 let call = calls.pop().unwrap();
-                assert!(call.answer(&result(MEGABYTE)));
+                assert!(call.answer(&result(PART)));
             }
             sleep(Duration::from_millis(10)).await;
             let held = scene.gateway.kept().detached_bytes;
-            assert!(held <= BUDGET / 2 + MEGABYTE, "{wire:?}: {held} bytes");
+            assert!(held <= BUDGET / 2 + PART, "{wire:?}: {held} bytes");
         }
         assert!(scene.gateway.counts().detached_calls_ended > 10, "{wire:?}");
         if wire != Wire::Sse {
@@ -235,10 +241,10 @@ async fn calls_without_clients_hold_bounded_bytes() {
         // Others have room.
         scene.client = bob;
         let (pending, last) = scene.vanished(7).await;
-        assert!(pending.answer(&result(MEGABYTE)), "{wire:?}");
+        assert!(pending.answer(&result(PART)), "{wire:?}");
         sleep(Duration::from_secs(1)).await;
         let said = text(scene.client.stand(Some(&last)).await.into_body()).await;
-        assert!(said.len() > MEGABYTE, "{wire:?}: {} bytes", said.len());
+        assert!(said.len() > PART, "{wire:?}: {} bytes", said.len());
         drop(calls);
         sleep(120 * MINUTE).await;
         assert_eq!(scene.gateway.kept().detached_bytes, 0, "{wire:?}");
@@ -250,7 +256,7 @@ async fn calls_without_clients_hold_bounded_bytes() {
 async fn unfinished_messages_count_for_calls_without_clients() {
     for wire in [Wire::Stateful, Wire::Stateless] {
         for begun in [true, false] {
-            let mut scene = stateful(wire).await;
+            let mut scene = scene(Generation::Stateful, wire, tight()).await;
             let mut calls = Vec::new();
             let mut bodies = Vec::new();
             for id in 1..=6 {
@@ -267,7 +273,7 @@ async fn unfinished_messages_count_for_calls_without_clients() {
                 }
             }
             sleep(Duration::from_secs(1)).await;
-            let chunk = "x".repeat(MEGABYTE);
+            let chunk = "x".repeat(PART);
             for round in 0..12 {
                 let part = if round == 0 { format!("data: {chunk}") } else { chunk.clone() };
                 for call in &mut calls {
@@ -357,13 +363,13 @@ async fn requests_without_clients_are_limited_in_number() {
 #[tokio::test(start_paused = true)]
 async fn suspended_calls_hold_bounded_bytes() {
     for wire in [Wire::Stateful, Wire::Sse] {
-        let mut scene = scene(Generation::Stateless, wire, Limits::default()).await;
+        let mut scene = scene(Generation::Stateless, wire, tight()).await;
         let call = scene.client.begin(7, "t");
         let mut pending = scene.calls.recv().await.unwrap();
         pending.say(&kept(Wire::Stateful, 0, 10));
         let asked = messages(&call.await.unwrap()).pop().unwrap();
         for number in 1..12 {
-            pending.say(&kept(Wire::Stateful, number, 3 * MEGABYTE));
+            pending.say(&kept(Wire::Stateful, number, 3 * PART));
             sleep(Duration::from_millis(10)).await;
             let held = scene.gateway.kept().detached_bytes;
             assert!(held <= BUDGET / 2, "{wire:?}: {held} bytes");
@@ -421,6 +427,69 @@ async fn flood_keeps_no_stateless_call_without_client() {
     assert_eq!(scene.backend.cancellations(), ["the client disconnected"]);
 }
 
+/// Events of a megabyte each, counted as they are read.
+struct Wide(Arc<AtomicUsize>, Bytes);
+
+impl http_body::Body for Wide {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if self.0.load(Ordering::Relaxed) == 1000 {
+            return Poll::Pending;
+        }
+        // Not all at once.
+        std::task::ready!(tokio::task::coop::poll_proceed(cx)).made_progress();
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Poll::Ready(Some(Ok(Frame::data(self.1.clone()))))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_that_does_not_read_holds_bounded_bytes_for_bounded_time() {
+    let mut scene = scene(Generation::Stateless, Wire::Stateful, Limits::default()).await;
+    let client = scene.client.clone();
+    let call = tokio::spawn(async move { client.call(7, "t").await.into_body() });
+    let pending = scene.calls.recv().await.unwrap();
+    let token = &pending.message["params"]["_meta"]["progressToken"];
+    let mut wide = progress(7);
+    wide["params"]["progressToken"] = token.clone();
+    wide["params"]["message"] = json!("x".repeat(MEGABYTE));
+    let read = Arc::new(AtomicUsize::new(0));
+    let body = Wide(Arc::clone(&read), format!("data: {wide}\n\n").into());
+    pending.respond(200, "text/event-stream", Body::wrap(body));
+    let body = call.await.unwrap();
+    sleep(9 * MINUTE).await;
+    assert!(read.load(Ordering::Relaxed) < 10, "{read:?} megabytes were read");
+    assert_eq!(scene.ended(&[]).await, 0);
+    sleep(2 * MINUTE).await;
+    assert_eq!(scene.ended(&[]).await, 1);
+    drop(body);
+    sleep(20 * MINUTE).await;
+    assert_eq!(scene.ended(&[]).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_keeps_no_call_whose_client_does_not_read() {
+    for wire in WIRES {
+        let mut scene = stateful(wire).await;
+        let client = scene.client.clone();
+        let call = tokio::spawn(async move { client.call(7, "t").await.into_body() });
+        let mut pending = scene.calls.recv().await.unwrap();
+        pending.say(&progress(7));
+        let body = call.await.unwrap();
+        for _ in 0..130 {
+            sleep(Duration::from_secs(10)).await;
+            pending.say(&progress(7));
+        }
+        assert_eq!(scene.ended(&[pending]).await, 1, "{wire:?}");
+        drop(body);
+    }
+}
+
 /// One body until the signal, then another.
 struct Chained {
     first: Body,
@@ -448,7 +517,7 @@ impl http_body::Body for Chained {
 
 #[tokio::test(start_paused = true)]
 async fn standing_streams_without_clients_hold_bounded_bytes() {
-    let mut scene = stateful(Wire::Stateful).await;
+    let mut scene = scene(Generation::Stateful, Wire::Stateful, tight()).await;
     let mut clients = Vec::new();
     for _ in 0..20 {
         let client = ScriptedClient::new(&scene.gateway, Generation::Stateful, "alice").await;
@@ -459,16 +528,16 @@ async fn standing_streams_without_clients_hold_bounded_bytes() {
     }
     sleep(Duration::from_secs(1)).await;
     for _ in 0..3 {
-        let mut many = news(MEGABYTE);
+        let mut many = news(PART);
         many["method"] = json!("notifications/message");
         scene.backend.announce(&many);
         sleep(Duration::from_millis(100)).await;
     }
     let held = scene.gateway.kept().detached_bytes;
-    assert!((8 * MEGABYTE..=BUDGET / 2).contains(&held), "{held} bytes");
+    assert!((8 * PART..=BUDGET / 2).contains(&held), "{held} bytes");
     // A client that comes back gets what was kept.
     let response = clients[0].stand(None).await;
     let mut body = response.into_body();
     let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
-    assert!(frame.len() > MEGABYTE, "{} bytes", frame.len());
+    assert!(frame.len() > PART, "{} bytes", frame.len());
 }

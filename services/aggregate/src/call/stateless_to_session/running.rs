@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until, timeout};
 use vmcp_core::{BoxError, Generation, Identity, Rejection, Trail};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
@@ -34,6 +35,9 @@ const GATHER: Duration = Duration::from_millis(25);
 /// The most messages that are read after the client has gone: the answer may be right behind them.
 const MOST_UNHEARD: usize = 64;
 
+/// The most that waits for a client that is connected, in KiB. One larger message may.
+const MAX_WAITING_KIB: u32 = 4 << 10;
+
 /// The most questions of one round.
 const MOST_QUESTIONS: usize = 16;
 
@@ -56,6 +60,8 @@ pub(super) struct RunningCall {
     /// The client's last request of it, if anybody wants to know.
     cause: Option<Trail>,
     asked: u32,
+    /// One permit for each KiB that may wait for the client.
+    room: Arc<Semaphore>,
 }
 
 /// A question that waits for its answer.
@@ -70,6 +76,8 @@ struct Asked {
 /// What a message of the backend means for the call.
 enum Step {
     More,
+    /// The client does not read.
+    Unread,
     Asked(Asked),
     Over(Out),
 }
@@ -98,6 +106,7 @@ impl RunningCall {
             hold,
             cause: call.cause().cloned(),
             asked: 0,
+            room: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
         }
     }
 
@@ -140,6 +149,7 @@ impl RunningCall {
             };
             match step {
                 Step::More => {}
+                Step::Unread => return,
                 Step::Asked(question) => {
                     if asked.is_empty() {
                         round = Instant::now() + GATHER;
@@ -161,7 +171,7 @@ impl RunningCall {
             Out::Answer(_) => _ = self.cancellation.disarm(),
             Out::Failed(error) => self.cancellation.failed(error),
             Out::Refused(_) => self.cancellation.send("the client cannot be asked"),
-            Out::Message(_) | Out::Questions(..) => {}
+            Out::Message(..) | Out::Questions(..) => {}
         }
         _ = outlet.send(out).await;
     }
@@ -174,17 +184,33 @@ impl RunningCall {
             Ok(Envelope::Answer { .. }) | Err(_) => Step::More,
             Ok(Envelope::Notification { method, params }) => {
                 let method = method.read(&message).into_owned();
-                if let Some(message) = self.notification(&method, &params, message) {
-                    // A client that does not read is the only reason to wait here.
-                    _ = outlet.send(Out::Message(message)).await;
+                match self.notification(&method, &params, message) {
+                    Some(message) => self.tell(message, outlet).await,
+                    None => Step::More,
                 }
-                Step::More
             }
             Ok(Envelope::Request { id, method, params }) => {
                 let method = method.read(&message).into_owned();
                 self.question(&message, id, &method, &params).await
             }
         }
+    }
+
+    /// Sends a notification to the client as soon as there is room for it.
+    async fn tell(&mut self, message: Bytes, outlet: &Outlet) -> Step {
+        let share = u32::try_from(message.len() / 1024).unwrap_or(MAX_WAITING_KIB);
+        // A client that does not read is the only reason to wait here.
+        let telling = async {
+            let room = Arc::clone(&self.room).acquire_many_owned(share.clamp(1, MAX_WAITING_KIB));
+            if let Ok(permit) = room.await {
+                _ = outlet.send(Out::Message(message, permit)).await;
+            }
+        };
+        if timeout(self.hub.limits.detached_for, telling).await.is_ok() {
+            return Step::More;
+        }
+        self.hub.detached.note_ended();
+        Step::Unread
     }
 
     /// A notification in the client's terms; `None` if it is not for the client.
