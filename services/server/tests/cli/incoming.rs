@@ -275,3 +275,34 @@ fn an_oidc_section_that_cannot_work_is_refused_with_what_to_change() {
         assert!(ended.err.contains(path) && ended.err.contains(says), "{fields}: {}", ended.err);
     }
 }
+
+#[test]
+fn policies_decide_by_backend_and_generation() {
+    let (folder, issuer) = (Folder::new(), Issuer::start());
+    let (a, b) = (Backend::of_both(&["x"], &["x", "y"]), Backend::of(true, &["x"]));
+    let with = |policies: &str| {
+        let authz = format!("  authz: {{type: cedar, policies: [{policies}]}}\n");
+        let more = format!("- {{name: b, url: \"{}\", transport: streamable-http}}\n", b.url());
+        file(&a, &(issuer.section("") + &authz)) + &more
+    };
+    let permit = r#"'permit(principal, action, resource) when { resource.backend == "a" };'"#;
+    let path = folder.write("vmcp.yaml", &with(permit));
+    let (server, port) = Running::serve(&path, &[]);
+    let alice = issuer.token("alice", &json!({}));
+    let list = || tools(ask(port, Some(&alice), "tools/list", &json!({})));
+    let call = |name: &str| {
+        ask(port, Some(&alice), "tools/call", &json!({"name": name, "arguments": {}})).message()
+    };
+    assert_eq!(list(), ["a_x", "a_y"]);
+    assert_eq!(text(&call("a_x")), "done");
+    let hidden = call("b_x").to_string();
+    assert_eq!(hidden, call("b_n").to_string().replace("b_n", "b_x"));
+    // A client of the newer generation is served in it where the backend speaks both.
+    let older =
+        r#"'permit(principal, action, resource) when { resource.generation == "2025-11-25" };'"#;
+    folder.write("vmcp.yaml", &with(older));
+    server.logs("configuration reloaded");
+    assert_eq!(list(), ["b_x"]);
+    assert_eq!(text(&call("b_x")), "done");
+    assert_eq!(call("a_x").to_string(), call("a_n").to_string().replace("a_n", "a_x"));
+}
