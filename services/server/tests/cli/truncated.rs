@@ -73,7 +73,7 @@ fn truncated_response_is_aborted_or_an_error() {
                     );
                     match error(&text) {
                         Some(message) => {
-                            assert!(message.contains("backend a "), "{what}: {message}")
+                            assert!(message.contains("backend a "), "{what}: {message}");
                         }
                         None => assert!(!whole, "{what}: ends as if complete"),
                     }
