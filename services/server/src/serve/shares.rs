@@ -1,8 +1,10 @@
 //! The share of connections that one address may have.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use vmcp_core::network;
 
 /// The part of all connections that one address may have.
 const PART: usize = 4;
@@ -35,7 +37,7 @@ impl Shares {
 
     /// Counts one more connection of `address`, or returns `None` for one too many.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
-        let address = network(address);
+        let address = counted(address);
         if let Some(address) = address {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let count = open.entry(address).or_default();
@@ -49,15 +51,8 @@ impl Shares {
     }
 }
 
-fn network(address: IpAddr) -> Option<IpAddr> {
-    let address = address.to_canonical();
-    if address.is_loopback() {
-        return None;
-    }
-    Some(match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-    })
+fn counted(address: IpAddr) -> Option<IpAddr> {
+    (!address.to_canonical().is_loopback()).then(|| network(address))
 }
 
 impl Drop for Share {
@@ -75,6 +70,8 @@ impl Drop for Share {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]
