@@ -14,8 +14,8 @@ use super::head_timer::{HEAD, HeadTimer};
 use super::quiet::quietly;
 use crate::routes::Routes;
 
-/// The largest head of a request, in bytes.
-const HEAD_BYTES: usize = 64 << 10;
+/// The largest head of a request, in bytes, and with that the largest buffer of a connection.
+const HEAD_BYTES: usize = 32 << 10;
 
 /// Serves a connection on the runtime that it is awaited in.
 pub(super) fn connection(
