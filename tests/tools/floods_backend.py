@@ -514,7 +514,7 @@ ATTACKS = {
 
 
 def main():
-    if len(sys.argv) < 2 or any(name not in ATTACKS for name in sys.argv[2:]):
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-") or any(name not in ATTACKS for name in sys.argv[2:]):
         sys.exit(f"usage: {sys.argv[0]} PATH_TO_VMCP [{'|'.join(ATTACKS)} ...]")
     multiprocessing.set_start_method("fork")
     report = Report()
