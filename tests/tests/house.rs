@@ -432,9 +432,8 @@ fn tests_named_in_security_exist() {
         .collect();
     assert!(named.len() > 20, "the threat model names the tests in its last column");
     // Scripts are named by their path.
-    let exists = |name: &str| match name.contains('/') {
-        true => root().join(name).is_file(),
-        false => functions.contains(name),
+    let exists = |name: &str| {
+        if name.contains('/') { root().join(name).is_file() } else { functions.contains(name) }
     };
     let broken: Vec<_> =
         named.into_iter().filter(|name| !exists(name)).map(str::to_owned).collect();
