@@ -3,10 +3,15 @@
 /// How often a URI is decoded: some servers do so twice.
 const MAX_DECODINGS: usize = 3;
 
-/// Whether a URI has a segment `.` or `..`, plain or percent-encoded, with `/` or `\`, encoded or not, around it.
+/// Whether a URI has a segment `.` or `..`, plain or percent-encoded, with `/` or `\`, encoded or not, around it, or a
+/// control character.
 ///
-/// A server may resolve it (RFC 3986 section 5.2.4), and then reads something else than a policy judged by the text.
+/// A server may resolve the segment (RFC 3986 section 5.2.4) or drop the character (WHATWG URL, basic URL parser), and then
+/// reads something else than a policy judged by the text. No URI has a control character (RFC 3986 section 2).
 pub(crate) fn has_dot_segments(uri: &str) -> bool {
+    if uri.bytes().any(|byte| byte.is_ascii_control()) {
+        return true;
+    }
     // Most URIs are decided here or at the first look.
     if !uri.bytes().any(|byte| byte == b'.' || byte == b'%') {
         return false;
@@ -28,15 +33,17 @@ pub(crate) fn has_dot_segments(uri: &str) -> bool {
 }
 
 fn has_plain(uri: &[u8]) -> bool {
-    // The query too: servers have paths there. `;` begins parameters of a segment, which some servers cut off.
+    // The query too: servers have paths there. `;` begins parameters of a segment, and NUL ends a C string: some servers cut
+    // off what follows.
     let segments = uri.split(|byte| b"/\\?#&=:".contains(byte));
-    segments.map(|segment| segment.split(|byte| *byte == b';').next().unwrap_or_default()).any(
-        |segment| {
-            // Some servers pass over what they trim.
-            let segment = segment.trim_ascii();
-            segment == b"." || segment == b".."
-        },
-    )
+    let begins = |segment: &[u8]| {
+        // Some servers pass over white space, and over control characters.
+        let read = segment.iter().take_while(|byte| !matches!(byte, b';' | 0));
+        let mut read = read.filter(|byte| !byte.is_ascii_control() && **byte != b' ');
+        let (first, second, third) = (read.next(), read.next(), read.next());
+        first == Some(&b'.') && third.is_none() && second.is_none_or(|byte| *byte == b'.')
+    };
+    segments.into_iter().any(begins)
 }
 
 /// Decodes once, in place. Whether anything was encoded.
@@ -84,6 +91,12 @@ mod tests {
             "db://x?path=public/../secret",
             "db://x?path=..",
             "x://a/%2525252e%2525252e/b",
+            "file:///public/.\t./secret",
+            "file:///pub\nlic/secret",
+            "file:///sec\u{7f}ret",
+            "file:///public/..%00/secret",
+            "file:///public/.%0a./secret",
+            "file:///public/..%00.txt",
         ] {
             assert!(has_dot_segments(uri), "{uri}");
         }

@@ -7,7 +7,7 @@ pub mod name;
 mod read;
 mod service;
 
-pub use vmcp_core::{BoxError, Generation, McpRequest, Rejection};
+pub use vmcp_core::{BoxError, ByteBudget, Generation, McpRequest, Rejection};
 
 pub use self::{
     layer::DecodeLayer,

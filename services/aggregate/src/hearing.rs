@@ -62,13 +62,18 @@ impl Hub {
         generation: Generation,
         update: &Bytes,
     ) -> bool {
+        let Ok(Envelope::Notification { params, .. }) = scan(update) else { return false };
+        let Some(uri) = params.text(update, Key::Uri) else { return false };
+        let (kind, name) = (ItemKind::Resource, uri.read(update));
+        // A backend says nothing of what another one answers for.
+        let owner = self.snapshot().catalog(generation).resource(&name);
+        if owner.is_some_and(|owner| owner.name() != link.name()) {
+            return false;
+        }
         let asked = self.hearing.0.load();
         let Some(admission) = asked.as_ref().and_then(|asked| (asked.0)(caller)) else {
             return true;
         };
-        let Ok(Envelope::Notification { params, .. }) = scan(update) else { return false };
-        let Some(uri) = params.text(update, Key::Uri) else { return false };
-        let (kind, name) = (ItemKind::Resource, uri.read(update));
         let backend = Some(ItemBackend { name: link.name(), generation });
         let item = Item { kind, name: &name, hints: Hints::default(), backend };
         admission.admit(&item, None) == Verdict::Permitted

@@ -234,7 +234,10 @@ impl Routes {
     /// The endpoints that are not for clients. They take time that event loops do not have.
     fn admin(&self, request: &Request<Quiet<Incoming>>) -> Answering {
         let (headers, path) = (request.headers(), request.uri().path());
-        let hosts = self.shared.stacks.load().hosts.clone();
+        let mut hosts = self.shared.stacks.load().hosts.clone();
+        if self.access.is_loopback {
+            hosts = hosts.on_loopback();
+        }
         let refused = match path {
             // Probes name whichever host they like.
             "/livez" | "/readyz" => return Answering::Done(Some(self.small(request))),

@@ -330,7 +330,7 @@ fn settled(gateway: Gateway) -> Arc<AtomicBool> {
 
 fn access(options: &Options) -> Access {
     let is_private = options.address.ip().to_canonical().is_loopback();
-    Access { is_private, token: options.admin_token.clone() }
+    Access { is_private, is_loopback: false, token: options.admin_token.clone() }
 }
 
 /// Which hosts are served whatever the configuration says.

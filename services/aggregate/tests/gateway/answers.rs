@@ -1,6 +1,7 @@
 //! Answers and questions that break the rules of the protocol.
 
 use bytes::Bytes;
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use vmcp_aggregate::settings::PartialFailure;
 use vmcp_core::{Body, Generation};
@@ -146,5 +147,32 @@ async fn questions_reach_the_call_that_they_belong_to() {
         calls.recv().await.unwrap().answer(&json!({"content": []}));
         third.await.unwrap();
         assert_eq!(backend.open_sessions(), sessions, "{wire:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_of_others_resources_are_not_passed_on() {
+    let (own, _calls) = ScriptedBackend::new("be", Wire::Stateful);
+    let (other, _others) = ScriptedBackend::new("ot", Wire::Stateful);
+    let settings = vec![own.settings(None), other.settings(None)];
+    let gateway = with(settings, PartialFailure::BestEffort).await;
+    let client = ScriptedClient::new(&gateway, Generation::Stateful, "alice").await;
+    for (id, uri) in ["x://be", "x://ot"].into_iter().enumerate() {
+        client.request(&json!(id), "resources/subscribe", json!({"uri": uri})).await;
+    }
+    let mut stream = client.stand(None).await.into_body();
+    let update = json!({"jsonrpc": "2.0", "method": "notifications/resources/updated",
+        "params": {"uri": "x://be"}});
+    for (backend, is_heard) in [(&other, false), (&own, true)] {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        backend.announce(&update);
+        let mut said = String::new();
+        let reading = async {
+            while let Some(Ok(frame)) = stream.frame().await {
+                said += &String::from_utf8_lossy(&frame.into_data().unwrap_or_default());
+            }
+        };
+        _ = tokio::time::timeout(std::time::Duration::from_secs(2), reading).await;
+        assert_eq!(said.contains("x://be"), is_heard, "{said}");
     }
 }

@@ -84,6 +84,15 @@ impl HostsLayer {
         Self(Arc::new(known), self.1)
     }
 
+    /// The same for a listener on loopback: a host that is not known is refused there whatever is served elsewhere.
+    #[must_use]
+    pub fn on_loopback(&self) -> Self {
+        let Known { hosts, own, origins } = &*self.0;
+        let hosts = Some(hosts.clone().unwrap_or_default());
+        let known = Known { hosts, own: own.clone(), origins: origins.clone() };
+        Self(Arc::new(known), self.1)
+    }
+
     /// The same hosts, for what decides itself which origins may read it.
     #[must_use]
     pub fn of_any_origin(self) -> Self {

@@ -46,6 +46,8 @@ pub enum AdminTokenError {
 pub(crate) struct Access {
     /// Whether the listener is open to those who reach it: it is on loopback, or there for this.
     pub(crate) is_private: bool,
+    /// Whether it is the listener for this alone, on loopback.
+    pub(crate) is_loopback: bool,
     pub(crate) token: Option<AdminToken>,
 }
 
@@ -128,7 +130,7 @@ mod tests {
         assert_eq!(format!("{token:?}"), "AdminToken");
         let good = ["Bearer 0123456789abcdef", "bearer 0123456789abcdef"];
         for is_private in [false, true] {
-            let access = Access { is_private, token: Some(token.clone()) };
+            let access = Access { is_private, is_loopback: false, token: Some(token.clone()) };
             for value in good {
                 assert!(access.refuse(&headers(&[value])).is_none(), "{value}");
                 assert!(access.refuse_metrics(&headers(&[value])).is_none(), "{value}");
@@ -145,9 +147,13 @@ mod tests {
                 assert_eq!(access.refuse_metrics(&headers(values)).unwrap().status(), 401);
             }
         }
-        let public = Access { is_private: false, token: None };
+        let public = Access { is_private: false, is_loopback: false, token: None };
         assert_eq!(public.refuse(&headers(&good[..1])).unwrap().status(), 404);
         assert!(public.refuse_metrics(&headers(&[])).is_none());
-        assert!(Access { is_private: true, token: None }.refuse(&headers(&[])).is_none());
+        assert!(
+            Access { is_private: true, is_loopback: false, token: None }
+                .refuse(&headers(&[]))
+                .is_none()
+        );
     }
 }

@@ -49,7 +49,9 @@ impl Drop for Serving {
 
 /// Answers until the result is dropped.
 pub(super) fn start(listener: TcpListener, routes: &Routes) -> Serving {
-    let access = Access { is_private: true, ..routes.access.clone() };
+    let address = listener.local_addr();
+    let is_loopback = address.is_ok_and(|address| address.ip().to_canonical().is_loopback());
+    let access = Access { is_private: true, is_loopback, ..routes.access.clone() };
     let routes = Routes { access, is_admin: true, ..routes.clone() };
     Serving(tokio::spawn(serve(listener, routes)).abort_handle())
 }

@@ -108,6 +108,10 @@ fn status_on_networks_needs_own_listener_or_token() {
         assert_eq!((at(port, path, &[]), at(admin, path, &[])), (200, 200), "{path}");
     }
     assert_eq!((at(admin, "/mcp", &[]), at(admin, "/", &[])), (404, 404));
+    // A name that was made to lead to loopback (DNS rebinding).
+    for path in ["/status", "/api/backends/health", "/metrics"] {
+        assert_eq!(status_at(admin, path, "evil.example.com"), 403, "{path}");
+    }
     server.stop();
     // With a token, the main port shows them to those who have it.
     let token = folder.write("token", "0123456789abcdef0123\n");
