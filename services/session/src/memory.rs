@@ -136,7 +136,7 @@ impl<T> Sessions<T> {
     /// Opens a session for `owner`. `address` is that of an anonymous one; without it only the cap on all sessions counts.
     ///
     /// Where the owner has as many as allowed, its session that was idle longest is evicted. Where there are as many as
-    /// allowed in all, it is that of the owner with the most.
+    /// allowed in all, it is that of the owner with the most, or else the oldest of anyone that was never used.
     ///
     /// # Errors
     /// [`Full`] when all sessions that could be evicted are in use, or the system has no random numbers.
@@ -156,8 +156,10 @@ impl<T> Sessions<T> {
             let full = Full { cap: self.cap };
             let most = accounts.iter().max_by_key(|(_, ids)| ids.len());
             let most = most.filter(|(_, ids)| ids.len() > own.max(1)).map(|(most, _)| most.clone());
-            let most = most.or_else(|| (own > 0).then(|| account.clone())).ok_or(full)?;
-            Some(self.evict(&mut accounts, &most).ok_or(full)?)
+            let most = most.or_else(|| (own > 0).then(|| account.clone()));
+            let evicted = most.and_then(|most| self.evict(&mut accounts, &most));
+            let unused = || self.remove(&mut accounts, self.oldest_unused()?);
+            Some(evicted.or_else(unused).ok_or(full)?)
         } else {
             None
         };
@@ -193,6 +195,20 @@ impl<T> Sessions<T> {
         // Those that were never used go first.
         let (_, _, oldest) = idle.min_by_key(|(is_used, used, _)| (*is_used, *used))?;
         self.remove(accounts, oldest)
+    }
+
+    /// The oldest session that was never used after it was opened.
+    fn oldest_unused(&self) -> Option<SessionId> {
+        let oldest_of = |shard: &Mutex<Shard<T>>| {
+            let shard = lock(shard);
+            let unused = shard.iter().filter(|(_, entry)| {
+                !entry.was_used.load(Ordering::Relaxed) && !(self.in_use)(&entry.state)
+            });
+            let times = unused.map(|(id, entry)| (entry.used.load(Ordering::Relaxed), *id));
+            times.min_by_key(|(used, _)| *used)
+        };
+        let oldest = self.shards.iter().filter_map(oldest_of).min_by_key(|(used, _)| *used);
+        oldest.map(|(_, id)| id)
     }
 
     /// Takes out a session, also from its account.
@@ -414,6 +430,23 @@ mod tests {
         assert!(sessions.get(others[0], &user("a")).is_some());
         assert!(sessions.get(others[1], &user("b")).is_some());
         assert_eq!(sessions.len(), 6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_table_of_many_owners_loses_its_oldest_unused_session() {
+        let sessions = Sessions::new(3, Duration::from_secs(3600));
+        let mut ids = Vec::new();
+        for name in ["used", "first", "second"] {
+            ids.push(open(&sessions, &user(name), name));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(sessions.get(ids[0], &user("used")).is_some());
+        for (newcomer, evicted) in [("one", "first"), ("two", "second"), ("three", "one")] {
+            let opened = sessions.open(user(newcomer), None, newcomer).unwrap();
+            assert_eq!(opened.evicted.as_deref(), Some(&evicted));
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert!(sessions.get(ids[0], &user("used")).is_some());
     }
 
     #[tokio::test(start_paused = true)]
