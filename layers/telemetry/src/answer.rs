@@ -1,21 +1,11 @@
 //! How an operation ended, as the bytes of its answer say.
 
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue};
-use vmcp_core::Rejection;
+use vmcp_core::{Media, Rejection};
 use vmcp_metrics::Fault;
 use vmcp_wire::{HeadOutcome, find, head, may_fail};
 
 /// How much of a frame is looked at, in bytes.
 const WINDOW: usize = 16 * 1024;
-
-/// In which form an answer comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    Json,
-    Events,
-    Other,
-}
 
 /// What a response's head says.
 pub(crate) fn fault_of<R>(response: &http::Response<R>) -> Fault {
@@ -29,34 +19,21 @@ pub(crate) fn fault_of<R>(response: &http::Response<R>) -> Fault {
     }
 }
 
-impl Form {
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let kind = headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        if kind.starts_with(b"application/json") {
-            Self::Json
-        } else if kind.starts_with(b"text/event-stream") {
-            Self::Events
-        } else {
-            Self::Other
-        }
+/// Returns the fault that a frame of an answer tells. A message that is cut in two by frames, or longer than
+/// the window, can go unseen: nothing is kept for it.
+pub(crate) fn fault(media: Media, frame: &[u8]) -> Fault {
+    let frame = frame.get(..WINDOW).unwrap_or(frame);
+    if !may_fail(frame) {
+        return Fault::None;
     }
-
-    /// What a frame of such an answer says. A message that is cut in two by frames, or longer than
-    /// the window, can go unseen: nothing is kept for it.
-    pub(crate) fn fault(self, frame: &[u8]) -> Fault {
-        let frame = frame.get(..WINDOW).unwrap_or(frame);
-        if !may_fail(frame) {
-            return Fault::None;
+    match media {
+        Media::Json => message(frame),
+        Media::Events => {
+            let lines = frame.split(|byte| *byte == b'\n');
+            let messages = lines.filter_map(|line| line.strip_prefix(b"data:"));
+            messages.map(message).find(|fault| *fault != Fault::None).unwrap_or_default()
         }
-        match self {
-            Self::Json => message(frame),
-            Self::Events => {
-                let lines = frame.split(|byte| *byte == b'\n');
-                let messages = lines.filter_map(|line| line.strip_prefix(b"data:"));
-                messages.map(message).find(|fault| *fault != Fault::None).unwrap_or_default()
-            }
-            Self::Other => Fault::None,
-        }
+        Media::Other => Fault::None,
     }
 }
 
@@ -80,15 +57,15 @@ mod tests {
     #[test]
     fn an_error_is_known_by_its_code() {
         let body = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}"#;
-        assert_eq!(Form::Json.fault(body), Fault::Code(-32602));
+        assert_eq!(fault(Media::Json, body), Fault::Code(-32602));
         let events = b"event: message\ndata: {\"method\":\"notifications/message\",\"params\":{\"level\":\"error\"}}\n\ndata: {\"id\":1,\"error\":{\"code\":7}}\n\n";
-        assert_eq!(Form::Events.fault(events), Fault::Code(7));
+        assert_eq!(fault(Media::Events, events), Fault::Code(7));
     }
 
     #[test]
     fn a_tool_that_says_that_it_failed_has_failed() {
         let body = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}"#;
-        assert_eq!(Form::Json.fault(body), Fault::TOOL);
+        assert_eq!(fault(Media::Json, body), Fault::TOOL);
     }
 
     #[test]
@@ -97,7 +74,7 @@ mod tests {
             r#"{"id":1,"result":{"content":[{"text":"\"error\": {\"code\": 1}"}],"isError":false}}"#,
             r#"{"id":1,"result":{"structuredContent":{"error":{"code":1},"isError":true}}}"#,
         ] {
-            assert_eq!(Form::Json.fault(body.as_bytes()), Fault::None, "{body}");
+            assert_eq!(fault(Media::Json, body.as_bytes()), Fault::None, "{body}");
         }
     }
 
@@ -105,8 +82,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_harm(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let with = [b"{\"error\"".as_slice(), &bytes].concat();
-            _ = Form::Json.fault(&with);
-            _ = Form::Events.fault(&with);
+            _ = fault(Media::Json, &with);
+            _ = fault(Media::Events, &with);
         }
     }
 }

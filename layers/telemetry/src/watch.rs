@@ -7,13 +7,15 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, Request, Response};
 use opentelemetry::trace::{SpanKind, Status};
 use tokio::time::Instant;
-use vmcp_core::{Caller, Generation, McpRequest, Operation, Rejection, STATEFUL, STATELESS, Trail};
+use vmcp_core::{
+    Caller, Generation, McpRequest, Media, Operation, Rejection, STATEFUL, STATELESS, Trail,
+};
 use vmcp_metrics::{BackendMetrics, ClientSeries, Fault, Outcome, Slot, action};
 use vmcp_trace_context::TraceContext;
 use vmcp_wire::Key;
 
 use crate::EndedSpan;
-use crate::answer::{Form, fault_of};
+use crate::answer::{fault, fault_of};
 use crate::attributes::{Attributes, Head, Route};
 use crate::link::{Link, Place};
 use crate::recorder::Shared;
@@ -30,7 +32,7 @@ pub(crate) struct Watch {
     side: Side,
     start: Instant,
     outcome: Outcome,
-    form: Form,
+    media: Media,
     size: u64,
     ended: bool,
 }
@@ -123,13 +125,13 @@ impl Watch {
 
     fn new(shared: &Arc<Shared>, side: Side, outcome: Outcome) -> Self {
         let (shared, start) = (Arc::clone(shared), Instant::now());
-        Self { shared, side, start, outcome, form: Form::Other, size: 0, ended: false }
+        Self { shared, side, start, outcome, media: Media::Other, size: 0, ended: false }
     }
 
     pub(crate) fn answered<R>(&mut self, response: &Response<R>) {
         self.outcome.status = response.status().as_u16();
         self.outcome.fault = fault_of(response);
-        self.form = Form::of(response.headers());
+        self.media = Media::of(response.headers());
         match &mut self.side {
             Side::Server(asked) => {
                 asked.rejected = response.extensions().get::<Rejection>().is_some();
@@ -142,8 +144,8 @@ impl Watch {
     /// Looks at a piece of the answer.
     pub(crate) fn see(&mut self, piece: &[u8], size: usize) {
         self.size += size as u64;
-        if self.outcome.fault == Fault::None && self.form != Form::Other {
-            self.outcome.fault = self.form.fault(piece);
+        if self.outcome.fault == Fault::None && self.media != Media::Other {
+            self.outcome.fault = fault(self.media, piece);
         }
     }
 
