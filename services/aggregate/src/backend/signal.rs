@@ -30,8 +30,8 @@ pub(crate) struct ObserverSignal {
     /// The kinds of lists that have changed, one bit each. Set before `changed` is notified, so the observer that it
     /// wakes finds them.
     kinds: AtomicU8,
-    /// When the looks that were had are made up for, one each [`LOOK_INTERVAL`]. `None` before the first.
-    made_up: Mutex<Option<Instant>>,
+    /// Theoretical arrival time of the next look: the last one's plus [`LOOK_INTERVAL`]. `None` before the first.
+    theoretical_arrival: Mutex<Option<Instant>>,
 }
 
 impl ObserverSignal {
@@ -59,13 +59,13 @@ impl ObserverSignal {
     /// Waits until another look is allowed, and begins it (generic cell rate algorithm).
     async fn rest(&self) {
         let room = LOOK_INTERVAL * (MAX_LOOKS - 1);
-        let made_up = *lock(&self.made_up);
-        if let Some(next) = made_up.and_then(|made_up| made_up.checked_sub(room)) {
+        let arrival = *lock(&self.theoretical_arrival);
+        if let Some(next) = arrival.and_then(|arrival| arrival.checked_sub(room)) {
             sleep_until(next).await;
         }
         let now = Instant::now();
-        let mut made_up = lock(&self.made_up);
-        *made_up = Some(made_up.map_or(now, |made_up| made_up.max(now)) + LOOK_INTERVAL);
+        let mut arrival = lock(&self.theoretical_arrival);
+        *arrival = Some(arrival.map_or(now, |arrival| arrival.max(now)) + LOOK_INTERVAL);
     }
 
     /// Waits for a reason to look at everything again: the interval, a doubt or a change.
