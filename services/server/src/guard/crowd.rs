@@ -74,8 +74,8 @@ impl CrowdLayer {
         Self(Arc::new(Seats { all, limit, by_address: None }))
     }
 
-    /// Gives each address ([`SocketAddr`] in a request's extensions) a share: while half of all places are taken, it gets
-    /// at most a quarter of all. Below that nothing is counted, so that requests cost nothing more.
+    /// Gives each address ([`SocketAddr`] in a request's extensions) a share: while half of all places are taken, no address
+    /// that has a quarter of all gets another one.
     #[must_use]
     pub fn by_address(self) -> Self {
         let Seats { all, limit, by_address: _ } = &*self.0;
@@ -89,14 +89,11 @@ impl Seats {
     fn take(self: &Arc<Self>, extensions: &Extensions) -> Option<Seat> {
         let permit = Arc::clone(&self.all).try_acquire_owned().ok()?;
         let share = match &self.by_address {
-            Some(open) if self.all.available_permits() < self.limit / 2 => {
-                let address = extensions.get::<SocketAddr>();
-                match address {
-                    Some(address) => Some(self.share(open, network(address.ip()))?),
-                    None => None,
-                }
-            }
-            Some(_) | None => None,
+            Some(open) => match extensions.get::<SocketAddr>() {
+                Some(address) => Some(self.share(open, network(address.ip()))?),
+                None => None,
+            },
+            None => None,
         };
         Some(Seat { _permit: permit, _share: share })
     }
@@ -109,7 +106,8 @@ impl Seats {
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(address).or_default();
         // An entry has at least one request: the share is not 0.
-        if *count >= (self.limit / PART).max(MIN_SHARE) {
+        let is_half_taken = self.all.available_permits() < self.limit / 2;
+        if is_half_taken && *count >= (self.limit / PART).max(MIN_SHARE) {
             return None;
         }
         *count += 1;
@@ -191,11 +189,12 @@ mod tests {
     fn address_has_a_share_once_half_is_taken() {
         let layer = CrowdLayer::new(80).by_address();
         let flood: Vec<_> = (0..80).map_while(|_| seat(&layer, "10.0.0.1")).collect();
-        assert_eq!(flood.len(), 40 + 20);
+        assert_eq!(flood.len(), 40);
         let others: Vec<_> = (0..80).map_while(|_| seat(&layer, "fd00::1")).collect();
         assert_eq!(others.len(), 20);
-        assert!(seat(&layer, "10.0.0.2").is_none(), "all are taken");
-        drop((flood, others));
+        let third = seat(&layer, "10.0.0.2");
+        assert!(third.is_some(), "two addresses leave places to others");
+        drop((flood, others, third));
         assert!(layer.0.by_address.as_ref().unwrap().lock().unwrap().is_empty());
         assert_eq!(layer.0.all.available_permits(), 80);
     }
