@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::{BodyError, BudgetOwner, ByteBudget, OverBudget, Reservation};
+use crate::{BodyError, OverBudget, Reservation};
 
 /// The bytes of a body that are not counted: messages of usual size cost nothing, and are bounded by the number of
 /// requests.
@@ -11,7 +11,7 @@ const FREE: usize = 4 << 10;
 /// The most by which room grows at a time.
 const STEP: usize = 64 << 10;
 
-/// Buffer for one body, bounded by a limit of its own and, beyond the first 4 KiB, by a [`ByteBudget`].
+/// Buffer for one body, bounded by a limit of its own and, beyond the first 4 KiB, by a [`ByteBudget`](crate::ByteBudget).
 ///
 /// Memory is taken and counted as bytes arrive, whatever the sender announces. A body of one frame is not copied.
 #[derive(Debug)]
@@ -92,18 +92,15 @@ impl BodyBuffer {
         needed.saturating_sub(self.reservation.as_ref().map_or(0, Reservation::bytes))
     }
 
-    /// Reserves what is missing, as soon as it fits. The time is for the caller to bound.
+    /// Reserves what is missing, in a reservation that `open` makes when the first bytes are. Waits until it fits: the time is
+    /// for the caller to bound.
     ///
     /// # Errors
     /// Too many wait already.
-    pub async fn reserve(
-        &mut self,
-        budget: &ByteBudget,
-        owner: impl FnOnce() -> BudgetOwner,
-    ) -> Result<(), OverBudget> {
+    pub async fn reserve(&mut self, open: impl FnOnce() -> Reservation) -> Result<(), OverBudget> {
         let missing = self.missing();
         if missing > 0 {
-            let reservation = self.reservation.get_or_insert_with(|| budget.open(owner()));
+            let reservation = self.reservation.get_or_insert_with(open);
             reservation.grow(missing).await?;
         }
         self.settle();
@@ -112,7 +109,17 @@ impl BodyBuffer {
 
     /// Returns the body. What was reserved for it is given back when its last slice is dropped.
     #[must_use]
-    pub fn finish(mut self) -> Bytes {
+    pub fn finish(self) -> Bytes {
+        let (bytes, reservation) = self.into_parts();
+        match reservation {
+            Some(reservation) => reservation.attach(bytes),
+            None => bytes,
+        }
+    }
+
+    /// Returns the body, and what was reserved for it.
+    #[must_use]
+    pub fn into_parts(mut self) -> (Bytes, Option<Reservation>) {
         self.settle();
         let Self { first, mut pieces, length, reservation, .. } = self;
         let bytes = match pieces.len() {
@@ -127,10 +134,7 @@ impl BodyBuffer {
                 whole.into()
             }
         };
-        match reservation {
-            Some(reservation) => reservation.attach(bytes),
-            None => bytes,
-        }
+        (bytes, reservation)
     }
 
     /// The room that is needed for all that has arrived: some more, so that few frames need a piece of their own, but
@@ -180,17 +184,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::ByteBudget;
 
     const LIMIT: usize = 1 << 20;
 
     fn budget(limit: usize) -> ByteBudget {
-        ByteBudget::new(limit, limit)
+        ByteBudget::new(2 * limit)
     }
 
     /// Pushes and reserves; whether that fits.
     fn push(buffer: &mut BodyBuffer, budget: &ByteBudget, data: Vec<u8>) -> bool {
         buffer.push(data.into()).unwrap();
-        let reserving = std::pin::pin!(buffer.reserve(budget, || budget.backend("a")));
+        let reserving = std::pin::pin!(buffer.reserve(|| budget.open(budget.backend("a"))));
         matches!(reserving.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(())))
     }
 

@@ -1,5 +1,6 @@
 //! Budget for the bytes that a process holds for its callers.
 
+mod pace;
 mod state;
 
 use std::collections::hash_map::RandomState;
@@ -16,11 +17,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Extensions;
 
+pub use self::pace::Pace;
 use self::state::{State, Wait};
 use crate::{Identity, Rejection, network};
-
-/// The part of a budget that one owner may hold.
-const SHARE: usize = 4;
 
 /// The most refused bodies that are read on at a time.
 const MAX_DRAINS: usize = 16;
@@ -31,11 +30,11 @@ pub const MAX_BUDGET_WAIT: Duration = Duration::from_secs(2);
 /// The pause after which a refused request is tried again, in seconds.
 const RETRY_AFTER: u32 = 2;
 
-/// Budget of bytes that all requests of a process share, with a share for each owner: a quarter of it. A clone is the
-/// same budget.
+/// Budget of bytes that all requests of a process share. A clone is the same budget.
 ///
-/// A [`Reservation`] holds bytes until it is dropped. One that does not fit can wait; waiters are served in their order as
-/// far as they fit, and their number is bounded.
+/// One owner can hold half of what the others leave: half of the budget if it is the only one. A [`Reservation`] holds bytes
+/// until it is dropped. One that does not fit can wait; waiters are served in their order as far as they fit, and their
+/// number is bounded.
 #[derive(Clone)]
 pub struct ByteBudget(Arc<Shared>);
 
@@ -51,6 +50,13 @@ struct Shared {
 /// Owner of bytes, as shares are counted by it: an identity, a network address or a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BudgetOwner(u64);
+
+/// Account of one owner in a budget.
+#[derive(Clone, Debug)]
+pub struct BudgetAccount {
+    budget: ByteBudget,
+    owner: BudgetOwner,
+}
 
 /// Numbers of a [`ByteBudget`], for gauges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +76,8 @@ pub struct Reservation {
     budget: ByteBudget,
     owner: BudgetOwner,
     bytes: usize,
+    /// The id of the waiter and the bytes it waits for, while [`poll_grow`](Self::poll_grow) is pending.
+    waiter: Option<(u64, usize)>,
 }
 
 /// Permit to read a refused body on, until this is dropped.
@@ -86,8 +94,6 @@ pub struct OverBudget;
 pub struct Grow<'a> {
     reservation: &'a mut Reservation,
     bytes: usize,
-    /// The waiter, once it had to wait.
-    waiter: Option<u64>,
 }
 
 /// Buffer that keeps its reservation.
@@ -97,34 +103,55 @@ struct Reserved<T> {
 }
 
 impl ByteBudget {
-    /// A budget of `limit` bytes. A share is a quarter of it, but at least `largest`: a single message always fits.
+    /// Creates a budget of `limit` bytes: twice what the largest message takes, or more.
     #[must_use]
-    pub fn new(limit: usize, largest: usize) -> Self {
-        let share = (limit / SHARE).max(largest).min(limit);
+    pub fn new(limit: usize) -> Self {
         Self(Arc::new(Shared {
             limit,
             hasher: RandomState::new(),
             refusals: AtomicU64::new(0),
             drains: AtomicUsize::new(0),
-            state: Mutex::new(State::new(limit, share)),
+            state: Mutex::new(State::new(limit)),
         }))
     }
 
     /// Returns an empty reservation.
     #[must_use]
     pub fn open(&self, owner: BudgetOwner) -> Reservation {
-        Reservation { budget: self.clone(), owner, bytes: 0 }
+        Reservation { budget: self.clone(), owner, bytes: 0, waiter: None }
+    }
+
+    /// Returns the account of `owner`.
+    #[must_use]
+    pub fn account(&self, owner: BudgetOwner) -> BudgetAccount {
+        BudgetAccount { budget: self.clone(), owner }
+    }
+
+    /// Returns the most bytes that `owner` can reserve now.
+    #[must_use]
+    pub fn room(&self, owner: BudgetOwner) -> usize {
+        self.lock().room(owner)
+    }
+
+    /// Returns the owner of what an identity receives, or of what the network of `address` receives if the identity is
+    /// anonymous.
+    #[must_use]
+    pub fn caller(&self, identity: &Identity, address: Option<IpAddr>) -> BudgetOwner {
+        if identity.is_anonymous() {
+            return self.address(address);
+        }
+        self.hash(&(identity.issuer(), identity.subject()))
     }
 
     /// Returns the owner of a request: its [`Identity`], or the network of its address ([`SocketAddr`]) where it has none or
     /// an anonymous one. Requests without either are one owner.
     #[must_use]
     pub fn owner(&self, extensions: &Extensions) -> BudgetOwner {
-        let identity = extensions.get::<Identity>().filter(|identity| !identity.is_anonymous());
-        if let Some(identity) = identity {
-            return self.hash(&(identity.issuer(), identity.subject()));
+        let address = extensions.get::<SocketAddr>().map(SocketAddr::ip);
+        match extensions.get::<Identity>() {
+            Some(identity) => self.caller(identity, address),
+            None => self.address(address),
         }
-        self.address(extensions.get::<SocketAddr>().map(SocketAddr::ip))
     }
 
     /// Returns the owner of what comes from an address, by its [`network`].
@@ -193,11 +220,31 @@ impl ByteBudget {
     }
 }
 
+impl BudgetAccount {
+    /// Returns an empty reservation.
+    #[must_use]
+    pub fn open(&self) -> Reservation {
+        self.budget.open(self.owner)
+    }
+
+    /// Returns the most bytes that can be reserved now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.budget.room(self.owner)
+    }
+}
+
 impl Reservation {
     /// The bytes that it holds.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the most bytes that it can hold more now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.budget.room(self.owner)
     }
 
     /// The budget that it is of.
@@ -219,9 +266,63 @@ impl Reservation {
     }
 
     /// Holds `bytes` more as soon as they fit. The time is for the caller to bound. Fails at once where too many wait
-    /// already, or where a share is less than `bytes`.
+    /// already, or where half of the budget is less than `bytes`.
     pub fn grow(&mut self, bytes: usize) -> Grow<'_> {
-        Grow { reservation: self, bytes, waiter: None }
+        Grow { reservation: self, bytes }
+    }
+
+    /// Polls for `bytes` more, the same number in each poll until this is ready. As [`grow`](Self::grow), for a caller that
+    /// has no future to keep; it may stop with [`stop_waiting`](Self::stop_waiting).
+    ///
+    /// # Errors
+    /// As [`grow`](Self::grow).
+    pub fn poll_grow(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: usize,
+    ) -> Poll<Result<(), OverBudget>> {
+        let mut state = self.budget.lock();
+        let waited = match self.waiter {
+            Some((id, _)) => state.poll(id, cx.waker()),
+            None => state.wait(self.owner, bytes, cx.waker()),
+        };
+        drop(state);
+        match waited {
+            Wait::Granted => {
+                self.bytes += self.waiter.take().map_or(bytes, |(_, bytes)| bytes);
+                Poll::Ready(Ok(()))
+            }
+            Wait::Waiting(id) => {
+                self.waiter = Some((id, bytes));
+                Poll::Pending
+            }
+            Wait::Refused => {
+                self.waiter = None;
+                Poll::Ready(Err(OverBudget))
+            }
+        }
+    }
+
+    /// Gives up what [`poll_grow`](Self::poll_grow) waits for.
+    pub fn stop_waiting(&mut self) {
+        let Some((id, bytes)) = self.waiter.take() else { return };
+        let was_granted = self.budget.lock().leave(id);
+        if was_granted {
+            self.budget.give_back(self.owner, bytes);
+        }
+    }
+
+    /// Gives back all but `bytes`, if it holds more.
+    pub fn shrink(&mut self, bytes: usize) {
+        drop(self.split(self.bytes.saturating_sub(bytes)));
+    }
+
+    /// Moves `bytes`, or all if it holds less, to a reservation of their own.
+    #[must_use]
+    pub fn split(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { budget: self.budget.clone(), owner: self.owner, bytes, waiter: None }
     }
 
     /// Returns `buffer` as bytes that hold this reservation until the last slice of them is dropped.
@@ -236,44 +337,19 @@ impl Future for Grow<'_> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let Reservation { budget, owner, bytes } = &mut *this.reservation;
-        let mut state = budget.lock();
-        let waited = match this.waiter {
-            Some(id) => state.poll(id, cx.waker()),
-            None => state.wait(*owner, this.bytes, cx.waker()),
-        };
-        drop(state);
-        match waited {
-            Wait::Granted => {
-                *bytes += this.bytes;
-                this.waiter = None;
-                Poll::Ready(Ok(()))
-            }
-            Wait::Waiting(id) => {
-                this.waiter = Some(id);
-                Poll::Pending
-            }
-            Wait::Refused => {
-                this.waiter = None;
-                Poll::Ready(Err(OverBudget))
-            }
-        }
+        this.reservation.poll_grow(cx, this.bytes)
     }
 }
 
 impl Drop for Grow<'_> {
     fn drop(&mut self) {
-        let Some(id) = self.waiter.take() else { return };
-        let Reservation { budget, owner, .. } = &*self.reservation;
-        let was_granted = budget.lock().leave(id);
-        if was_granted {
-            budget.give_back(*owner, self.bytes);
-        }
+        self.reservation.stop_waiting();
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
+        self.stop_waiting();
         if self.bytes > 0 {
             self.budget.give_back(self.owner, self.bytes);
         }

@@ -37,8 +37,8 @@ pub use self::{
     body::{Body, BodyError, read},
     body_buffer::BodyBuffer,
     byte_budget::{
-        BudgetCounts, BudgetOwner, ByteBudget, DrainPermit, Grow, MAX_BUDGET_WAIT, OverBudget,
-        Reservation,
+        BudgetAccount, BudgetCounts, BudgetOwner, ByteBudget, DrainPermit, Grow, MAX_BUDGET_WAIT,
+        OverBudget, Pace, Reservation,
     },
     cache::Cache,
     claims::{Claim, Claims, ClaimsFault, MAX_CLAIMS},

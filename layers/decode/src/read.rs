@@ -8,7 +8,7 @@ use http::header::CONTENT_LENGTH;
 use http::{StatusCode, request};
 use http_body_util::BodyExt;
 use tokio::time::Instant;
-use vmcp_core::{BodyBuffer, BoxError, ByteBudget, MAX_BUDGET_WAIT, Rejection, code};
+use vmcp_core::{BodyBuffer, BoxError, ByteBudget, MAX_BUDGET_WAIT, Pace, Rejection, code};
 
 use crate::DecodeLayer;
 
@@ -98,23 +98,86 @@ where
 {
     let mut buffer = BodyBuffer::new(limits.max_bytes, announced);
     let mut patience = MAX_BUDGET_WAIT;
+    let mut interval: Option<Interval> = None;
     // Whoever asks for a frame after the last one waits until hyper's connection is driven again, in turn
     // with everything else that is ready.
     while !body.is_end_stream() {
-        let Some(frame) = body.frame().await else { break };
-        let frame = frame
-            .map_err(|_| Rejection::malformed(code::PARSE, "the body broke off before its end"))?;
-        let Ok(mut data) = frame.into_data() else { continue };
-        let data = data.copy_to_bytes(data.remaining());
+        let data = match (&mut interval, &limits.budget) {
+            (Some(interval), Some(budget)) => {
+                Box::pin(interval.run(chunk(body.as_mut()), budget)).await?
+            }
+            _ => chunk(body.as_mut()).await,
+        };
+        let Some(data) = data.transpose()? else { break };
+        if let Some(interval) = &mut interval {
+            interval.pace.add(data.len());
+        }
         buffer.push(data).map_err(|_| Rejection::too_large(limits.max_bytes))?;
         if buffer.missing() > 0
             && let Some(budget) = &limits.budget
         {
             // Boxed, so that small messages have no room for it in their futures.
             patience = Box::pin(reserve(&mut buffer, budget, parts, patience)).await?;
+            // The time that the client was kept waiting does not count.
+            interval = Some(Interval::new());
         }
     }
     Ok(buffer.finish())
+}
+
+/// Waits for the next bytes of `body`; `None` at its end.
+async fn chunk<B>(mut body: Pin<&mut B>) -> Option<Result<Bytes, Rejection>>
+where
+    B: http_body::Body,
+    B::Error: Into<BoxError>,
+{
+    loop {
+        let Ok(frame) = body.frame().await? else {
+            return Some(Err(Rejection::malformed(
+                code::PARSE,
+                "the body broke off before its end",
+            )));
+        };
+        if let Ok(mut data) = frame.into_data() {
+            return Some(Ok(data.copy_to_bytes(data.remaining())));
+        }
+    }
+}
+
+/// Watch over the rate of a client whose body holds bytes of the budget.
+struct Interval {
+    end: Instant,
+    pace: Pace,
+}
+
+impl Interval {
+    fn new() -> Self {
+        Self { end: Instant::now() + Pace::INTERVAL, pace: Pace::default() }
+    }
+
+    /// Waits for the next frame. Refuses a body that is too slow while others wait for bytes.
+    async fn run<F: Future>(
+        &mut self,
+        frame: F,
+        budget: &ByteBudget,
+    ) -> Result<F::Output, Rejection> {
+        let mut frame = pin!(frame);
+        loop {
+            match tokio::time::timeout_at(self.end, frame.as_mut()).await {
+                Ok(frame) => return self.check(budget).map(|()| frame),
+                Err(_) => self.check(budget)?,
+            }
+        }
+    }
+
+    fn check(&mut self, budget: &ByteBudget) -> Result<(), Rejection> {
+        let now = Instant::now();
+        if now < self.end {
+            return Ok(());
+        }
+        self.end = now + Pace::INTERVAL;
+        if self.pace.end_interval(budget) { Err(budget.rejection()) } else { Ok(()) }
+    }
 }
 
 /// Reserves what has arrived, within `patience`. Returns what is left of that.
@@ -125,7 +188,7 @@ async fn reserve(
     patience: Duration,
 ) -> Result<Duration, Rejection> {
     let begun = Instant::now();
-    let reserving = buffer.reserve(budget, || budget.owner(&parts.extensions));
+    let reserving = buffer.reserve(|| budget.open(budget.owner(&parts.extensions)));
     match tokio::time::timeout(patience, reserving).await {
         Ok(Ok(())) => Ok(patience.saturating_sub(begun.elapsed())),
         Ok(Err(_)) | Err(_) => Err(budget.rejection()),

@@ -3,7 +3,7 @@
 mod frame;
 mod reader;
 
-pub use frame::{KEEP_ALIVE, frame};
+pub use frame::{Encoder, KEEP_ALIVE, frame};
 pub use reader::{Event, Reader, TooLarge};
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub(crate) mod signal;
 pub(crate) mod vitals;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -27,7 +28,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use vmcp_breaker::Breaker;
 use vmcp_breaker::health::Probe;
-use vmcp_core::{Backend, Body, BoxError, Generation, cause};
+use vmcp_core::{Backend, Body, BoxError, BudgetAccount, ByteBudget, Caller, Generation, cause};
 
 use self::failure::Failure;
 use self::handshake::Live;
@@ -68,6 +69,8 @@ pub(crate) struct Link {
     /// The observer's session, while there is one.
     pub(crate) standing: ArcSwapOption<Live>,
     pub(crate) vitals: Vitals,
+    /// The budget of the process, if that has one.
+    budget: Option<ByteBudget>,
     /// Numbers the gateway's own requests.
     serial: AtomicU64,
 }
@@ -139,7 +142,7 @@ fn adapted(settings: &BackendSettings) -> BackendService {
 }
 
 impl Link {
-    pub(crate) fn new(settings: BackendSettings) -> Arc<Self> {
+    pub(crate) fn new(settings: BackendSettings, budget: Option<ByteBudget>) -> Arc<Self> {
         let adapted = adapted(&settings);
         let BackendSettings {
             backend,
@@ -173,6 +176,7 @@ impl Link {
             fetching: tokio::sync::Mutex::default(),
             standing: ArcSwapOption::empty(),
             vitals: Vitals::new(),
+            budget,
             serial: AtomicU64::new(1),
         })
     }
@@ -194,6 +198,20 @@ impl Link {
 
     pub(crate) fn name(&self) -> &str {
         self.backend.name()
+    }
+
+    /// The account of what is read of the backend for `caller`, whose address counts where it is anonymous. What the gateway
+    /// asks by itself counts for the backend.
+    pub(crate) fn account(
+        &self,
+        caller: &Caller,
+        address: Option<IpAddr>,
+    ) -> Option<BudgetAccount> {
+        let budget = self.budget.as_ref()?;
+        Some(budget.account(match caller {
+            Caller::Gateway => budget.backend(self.name()),
+            Caller::User(identity) => budget.caller(identity, address),
+        }))
     }
 
     /// What the backend speaks; `None` while nobody has asked it.

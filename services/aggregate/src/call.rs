@@ -13,17 +13,19 @@ mod session_to_stateless;
 mod stateless_to_session;
 mod stateless_to_stateless;
 
-use std::sync::{Arc, OnceLock};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use vmcp_core::{
-    Admission, Body, BoxError, Caller, Generation, McpRequest, NotSent, Operation, Rejection,
-    Trail, cause,
+    Admission, Body, BoxError, BudgetAccount, Caller, Generation, McpRequest, NotSent, Operation,
+    Rejection, Reservation, Trail, cause,
 };
 use vmcp_timeout::Elapsed;
 
+use self::answer::Holder;
 pub(crate) use self::answer::result;
 pub(crate) use self::cancellation::{Cancellation, SESSION_ENDED, message as cancellation, reason};
 pub(crate) use self::complete::complete;
@@ -31,13 +33,14 @@ pub(crate) use self::route::Target;
 pub(crate) use self::session_to_session::event_stream;
 pub(crate) use self::session_to_stateless::needed;
 pub(crate) use self::stateless_to_stateless::bridged;
+use crate::backend::events::Events;
 use crate::backend::failure::Failure;
 use crate::backend::{Link, handshake};
 use crate::catalog::{ByGeneration, Kind};
 use crate::detached::Departure;
 use crate::hub::{Everything, Hub, Snapshot};
 use crate::mixed::Seen;
-use crate::session::Session;
+use crate::session::{Session, lock};
 
 /// A request of a client, and everything that answering it may need.
 #[derive(Debug)]
@@ -52,8 +55,22 @@ pub(crate) struct Call {
     /// What the caller may see and do; everything without it.
     pub(crate) admission: Option<Admission>,
     pub(crate) trail: Option<Trail>,
+    /// The address that it came from, if that is known.
+    pub(crate) address: Option<IpAddr>,
     /// Set when the client of a session leaves before it is answered.
     pub(crate) departure: OnceLock<Departure>,
+    /// Counts of answers that are held until the response is sent.
+    pub(crate) held: Mutex<Vec<Reservation>>,
+}
+
+impl Holder for Call {
+    fn account(&self) -> Option<BudgetAccount> {
+        self.account()
+    }
+
+    fn hold(&self, count: Reservation) {
+        self.hold(count);
+    }
 }
 
 /// Whether a failure may come of speaking the wrong generation to a backend. All of these say that
@@ -101,6 +118,44 @@ impl Call {
         }
     }
 
+    /// The account of the caller in the budget of the process, if that has one.
+    pub(crate) fn account(&self) -> Option<BudgetAccount> {
+        self.hub.process_account(self.caller.identity(), self.address)
+    }
+
+    /// Holds the count of an answer until the response is sent.
+    pub(crate) fn hold(&self, count: Reservation) {
+        lock(&self.held).push(count);
+    }
+
+    /// Holds the count of the event that was read last.
+    pub(crate) fn hold_event(&self, events: &mut Events) {
+        if let Some(count) = events.take_reservation() {
+            self.hold(count);
+        }
+    }
+
+    /// Takes the counts of the answers that are held.
+    pub(crate) fn take_held(&self) -> Vec<Reservation> {
+        std::mem::take(&mut *lock(&self.held))
+    }
+
+    /// Returns the response with the counts of the answers that are held for it.
+    pub(crate) fn counted(&self, response: Response<Body>) -> Response<Body> {
+        let held = self.take_held();
+        if held.is_empty() {
+            return response;
+        }
+        response.map(|body| match body.bytes() {
+            Some(bytes) => {
+                let attach = |bytes, reservation: Reservation| reservation.attach(bytes);
+                Body::from(held.into_iter().fold(bytes.clone(), attach))
+            }
+            // What streams counts by itself.
+            None => body,
+        })
+    }
+
     /// When the client left, if it did before it was answered.
     pub(crate) fn departure(&self) -> Option<&Departure> {
         self.departure.get()
@@ -108,7 +163,7 @@ impl Call {
 
     /// Notes that the client left. Whether the request may go on: it is one of a session, which has not too many that do.
     pub(crate) fn detach(&self) -> bool {
-        let account = self.session.as_ref().map(|it| it.account(&self.hub.detached));
+        let account = self.session.as_ref().map(|it| it.account(&self.hub));
         let departure = account.as_ref().and_then(Departure::new);
         departure.is_some_and(|departure| self.departure.set(departure).is_ok())
     }
@@ -158,7 +213,7 @@ impl Call {
         if let Some(trail) = &self.trail {
             trail.note_backend(&link.backend);
         }
-        let hub = target.alias.as_ref().map(|_| Arc::clone(&self.hub));
+        let call = target.alias.as_ref().map(|_| Arc::clone(&self));
         let answered = match self.meet(link).await {
             Ok(generation) => self.try_both(Arc::clone(&target), generation).await,
             Err(error) => Err(NotSent::new(error).into()),
@@ -167,8 +222,8 @@ impl Call {
             failed(link, &error);
             Err(target.rejection(&error))
         })?;
-        let (Some(known), Some(hub)) = (&target.alias, hub) else { return Ok(response) };
-        Box::pin(app::rename_contents(response, &target, known, &hub)).await
+        let (Some(known), Some(call)) = (&target.alias, call) else { return Ok(response) };
+        Box::pin(app::rename_contents(response, &target, known, &call)).await
     }
 
     /// The generation to speak to a backend in; asked, if nobody has yet.

@@ -3,54 +3,42 @@
 //! A client with a session may come back for the answer to a call (MCP 2025-11-25, Streamable HTTP, Resumability and
 //! Redelivery), and a client without one for a suspended call. What waits for both comes out of one budget.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
-use vmcp_core::{Identity, network};
+use vmcp_core::{BudgetAccount, ByteBudget, Identity};
 
 use crate::session::lock;
 
-/// What a call is charged for its task, its connection to the backend and its tables, in bytes.
+/// Bytes charged for a call's task, its connection to the backend and its tables.
 const CALL: usize = 32 << 10;
 
 /// Byte budget of what waits for clients that are not connected.
-///
-/// One owner gets at most as much as would be left for others: half of the budget if it is the only one.
 #[derive(Debug)]
 pub(crate) struct DetachedBudget {
-    limit: usize,
-    used: Mutex<Used>,
+    bytes: ByteBudget,
+    /// Calls that go on without their clients. Relaxed, as `ended`: a number for people.
+    calls: AtomicUsize,
+    ended: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-struct Used {
-    bytes: usize,
-    calls: usize,
-    by_owner: HashMap<Owner, usize>,
-    ended: u64,
-}
-
-/// Owner of what waits: an identity, or the network of anonymous callers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Owner {
-    identity: Identity,
-    network: Option<IpAddr>,
-}
-
-/// Share of one owner in the budget.
+/// Accounts of one client: for what waits for it while it is connected, and while it is not.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     budget: Arc<DetachedBudget>,
-    owner: Owner,
+    detached: BudgetAccount,
+    /// `None` where the process has no budget.
+    pub(crate) connected: Option<BudgetAccount>,
 }
 
 /// Bytes of the budget, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    account: Account,
-    bytes: usize,
+    budget: Arc<DetachedBudget>,
+    account: BudgetAccount,
+    bytes: vmcp_core::Reservation,
     /// Whether a call that goes on is charged and counted.
     is_call: bool,
 }
@@ -72,43 +60,46 @@ pub(crate) struct Counts {
 
 impl DetachedBudget {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: Mutex::default() })
+        let (bytes, calls, ended) =
+            (ByteBudget::new(limit), AtomicUsize::new(0), AtomicU64::new(0));
+        Arc::new(Self { bytes, calls, ended })
     }
 
     /// Counts a call that was ended because its client was away for too long, or too much waited for it.
     pub(crate) fn note_ended(&self) {
-        lock(&self.used).ended += 1;
+        self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let used = lock(&self.used);
-        Counts { calls: used.calls, bytes: used.bytes, ended: used.ended }
-    }
-}
-
-impl Used {
-    /// The most bytes that an owner with `own` may have more.
-    fn room(&self, limit: usize, own: usize) -> usize {
-        limit.saturating_sub(self.bytes + own) / 2
-    }
-}
-
-impl Owner {
-    /// `address` is that of an anonymous caller, if it is known.
-    pub(crate) fn new(identity: Identity, address: Option<IpAddr>) -> Self {
-        let network = address.filter(|_| identity.is_anonymous()).map(network);
-        Self { identity, network }
+        Counts {
+            calls: self.calls.load(Ordering::Relaxed),
+            bytes: self.bytes.counts().held,
+            ended: self.ended.load(Ordering::Relaxed),
+        }
     }
 }
 
 impl Account {
-    pub(crate) fn new(budget: &Arc<DetachedBudget>, owner: Owner) -> Self {
-        Self { budget: Arc::clone(budget), owner }
+    /// The accounts of `identity`, or of the network of `address` if it is anonymous. `process` is the budget of what waits
+    /// for connected clients.
+    pub(crate) fn new(
+        budget: &Arc<DetachedBudget>,
+        process: Option<&ByteBudget>,
+        identity: &Identity,
+        address: Option<IpAddr>,
+    ) -> Self {
+        let of = |bytes: &ByteBudget| bytes.account(bytes.caller(identity, address));
+        Self { budget: Arc::clone(budget), detached: of(&budget.bytes), connected: process.map(of) }
     }
 
     /// An empty reservation.
     pub(crate) fn open(&self) -> Reservation {
-        Reservation { account: self.clone(), bytes: 0, is_call: false }
+        Reservation {
+            budget: Arc::clone(&self.budget),
+            account: self.detached.clone(),
+            bytes: self.detached.open(),
+            is_call: false,
+        }
     }
 
     /// A reservation for a call that goes on; `None` where the owner has too many.
@@ -118,7 +109,7 @@ impl Account {
             return None;
         }
         reservation.is_call = true;
-        lock(&self.budget.used).calls += 1;
+        self.budget.calls.fetch_add(1, Ordering::Relaxed);
         Some(reservation)
     }
 }
@@ -127,42 +118,30 @@ impl Reservation {
     /// Reserves this many bytes instead of what is reserved, the charge for the call aside. `false`, and nothing
     /// changes, where that is more than there is room for.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
-        let charge = if self.is_call { CALL } else { 0 };
-        self.set(bytes + charge)
+        self.set(bytes + self.charge())
     }
 
     /// The most bytes that [`Self::resize`] would reserve now.
     pub(crate) fn most(&self) -> usize {
-        let Account { budget, owner } = &self.account;
-        let used = lock(&budget.used);
-        let own = used.by_owner.get(owner).copied().unwrap_or_default();
-        let charge = if self.is_call { CALL } else { 0 };
-        self.bytes - charge + used.room(budget.limit, own)
+        self.bytes.bytes() - self.charge() + self.account.room()
     }
 
     /// Ends the charge for the call, which is over.
     pub(crate) fn end_call(&mut self) {
+        let charge = self.charge();
         if std::mem::take(&mut self.is_call) {
-            lock(&self.account.budget.used).calls -= 1;
-            self.set(self.bytes - CALL);
+            self.budget.calls.fetch_sub(1, Ordering::Relaxed);
+            self.set(self.bytes.bytes() - charge);
         }
     }
 
+    fn charge(&self) -> usize {
+        if self.is_call { CALL } else { 0 }
+    }
+
     fn set(&mut self, bytes: usize) -> bool {
-        let Account { budget, owner } = &self.account;
-        let mut used = lock(&budget.used);
-        let own = used.by_owner.get(owner).copied().unwrap_or_default();
-        if bytes > self.bytes && bytes - self.bytes > used.room(budget.limit, own) {
-            return false;
-        }
-        used.bytes = used.bytes - self.bytes + bytes;
-        match own - self.bytes + bytes {
-            0 => _ = used.by_owner.remove(owner),
-            own => _ = used.by_owner.insert(owner.clone(), own),
-        }
-        drop(used);
-        self.bytes = bytes;
-        true
+        self.bytes.shrink(bytes);
+        self.bytes.try_grow(bytes - self.bytes.bytes()).is_ok()
     }
 }
 
@@ -189,7 +168,6 @@ impl Departure {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.end_call();
-        self.set(0);
     }
 }
 
@@ -200,7 +178,7 @@ mod tests {
     use super::*;
 
     fn account(budget: &Arc<DetachedBudget>, subject: &str) -> Account {
-        Account::new(budget, Owner::new(Identity::new("i", subject), None))
+        Account::new(budget, None, &Identity::new("i", subject), None)
     }
 
     #[test]
@@ -216,7 +194,6 @@ mod tests {
         drop(mine);
         drop(other);
         assert_eq!(budget.counts(), Counts { calls: 0, bytes: 0, ended: 0 });
-        assert!(lock(&budget.used).by_owner.is_empty());
     }
 
     #[test]
@@ -233,15 +210,6 @@ mod tests {
         assert_eq!(budget.counts(), Counts { calls: 0, bytes: 0, ended: 0 });
     }
 
-    #[test]
-    fn anonymous_callers_share_by_network() {
-        let owner = |address: &str| Owner::new(Identity::anonymous(), address.parse().ok());
-        assert_eq!(owner("2001:db8::1"), owner("2001:db8::2:3"));
-        assert_ne!(owner("10.0.0.1"), owner("10.0.0.2"));
-        let named = |address: &str| Owner::new(Identity::new("i", "s"), address.parse().ok());
-        assert_eq!(named("10.0.0.1"), named("10.0.0.2"));
-    }
-
     proptest! {
         #[test]
         fn never_exceeds_the_budget(steps in prop::collection::vec((0..4usize, 0..1500usize), 1..200)) {
@@ -249,13 +217,13 @@ mod tests {
             let mut open: Vec<_> =
                 (0..4).map(|n| account(&budget, if n < 2 { "a" } else { "b" }).open()).collect();
             for (index, bytes) in steps {
-                let (before, most) = (open[index].bytes, open[index].most());
+                let (before, most) = (open[index].bytes.bytes(), open[index].most());
                 let taken = open[index].resize(bytes);
                 prop_assert_eq!(taken, bytes <= most || bytes <= before);
-                let sum: usize = open.iter().map(|it| it.bytes).sum();
+                let sum: usize = open.iter().map(|it| it.bytes.bytes()).sum();
                 prop_assert_eq!(budget.counts().bytes, sum);
                 prop_assert!(sum <= 1000);
-                prop_assert!(open[0].bytes + open[1].bytes <= 500);
+                prop_assert!(open[0].bytes.bytes() + open[1].bytes.bytes() <= 500);
             }
             drop(open);
             prop_assert_eq!(budget.counts().bytes, 0);

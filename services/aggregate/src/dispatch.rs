@@ -1,7 +1,7 @@
 //! What is asked, and who answers it: one match for each generation, each arm one call.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use http::header::{ALLOW, HeaderValue};
 use http::{Method, Response, StatusCode, request};
@@ -44,7 +44,8 @@ pub(crate) async fn go_on(call: Arc<Call>) -> Response<Body> {
         Some(session) => stateful(Arc::clone(&call), Arc::clone(session)).await,
         None => stateless(Arc::clone(&call)).await,
     };
-    answered.unwrap_or_else(|refusal| refused(&call, refusal))
+    let response = answered.unwrap_or_else(|refusal| refused(&call, refusal));
+    call.counted(response)
 }
 
 fn refused(call: &Call, refusal: Rejection) -> Response<Body> {
@@ -67,8 +68,7 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
     let opens = stateful && request && message.method() == "initialize";
     let caller = hello::caller(&parts.extensions);
     let session = if stateful && !opens { Some(session(hub, &parts, &caller)) } else { None };
-    let address = || parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
-    let address = if opens { address() } else { None };
+    let address = parts.extensions.get::<SocketAddr>().map(SocketAddr::ip);
     let mut call = Call {
         hub: Arc::clone(hub),
         snapshot: hub.snapshot(),
@@ -78,7 +78,9 @@ fn post(hub: &Arc<Hub>, mut parts: request::Parts, message: McpRequest) -> Begun
         headers: parts.headers,
         admission: parts.extensions.remove(),
         trail: parts.extensions.remove(),
+        address,
         departure: OnceLock::new(),
+        held: Mutex::default(),
     };
     let answered = match session {
         Some(Ok(session)) => {
@@ -182,7 +184,7 @@ fn open_stream(hub: &Arc<Hub>, parts: &request::Parts) -> Result<Response<Body>,
             return Err(Rejection::malformed(code::INVALID_REQUEST, message));
         }
         None => {
-            let standing = talk.standing(|| session.account(&hub.detached));
+            let standing = talk.standing(|| session.account(hub));
             standing.connect(None, Opening::Plain)
         }
     };

@@ -1,18 +1,19 @@
 //! What everything in the service shares: the current snapshot, the sessions, the listeners.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use vmcp_core::{Caller, Generation, Identity, ItemBackend};
+use vmcp_core::{BudgetAccount, ByteBudget, Caller, Generation, Identity, ItemBackend};
 use vmcp_session::Sessions;
 
 use crate::backend::Link;
 use crate::backend::handshake::Introduction;
 use crate::backend::own::{Content, Owns};
 use crate::catalog::{ByGeneration, Catalog, Catalogs, Kind, Offer, Part, combine, define_literal};
-use crate::detached::DetachedBudget;
+use crate::detached::{Account, DetachedBudget};
 use crate::hearing::Hearing;
 use crate::listen::Listeners;
 use crate::mixed::Mixed;
@@ -81,7 +82,8 @@ impl Myself {
         // clients, so it has to have those too; whoever cannot be asked is told so by the call. Others show
         // certain tools only to clients that can show user interfaces.
         let capabilities = br#"{"roots":{"listChanged":true},"sampling":{},"elicitation":{},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}"#;
-        Introduction { caller: &Caller::Gateway, capabilities, client: &self.0, cause: None }
+        let caller = &Caller::Gateway;
+        Introduction { caller, capabilities, client: &self.0, cause: None, address: None }
     }
 
     /// The same, asking in the name of a caller.
@@ -96,7 +98,7 @@ impl Myself {
 }
 
 impl Snapshot {
-    fn new(settings: Settings, old: Option<&Self>) -> Self {
+    fn new(settings: Settings, old: Option<&Self>, budget: Option<&ByteBudget>) -> Self {
         let Settings { name, version, backends, rules, partial_failure, checks } = settings;
         let kept: HashMap<_, _> = old
             .iter()
@@ -111,7 +113,7 @@ impl Snapshot {
                     link.retune(&backend);
                     Arc::clone(link)
                 }
-                None => Link::new(backend),
+                None => Link::new(backend, budget.cloned()),
             }
         };
         let links: Vec<_> = backends.into_iter().map(link).collect();
@@ -220,7 +222,11 @@ impl Everything {
 impl Hub {
     pub(crate) fn new(settings: Settings, limits: Limits, seal: crate::seal::Seal) -> Arc<Self> {
         let hub = Arc::new(Self {
-            snapshot: ArcSwap::from_pointee(Snapshot::new(settings, None)),
+            snapshot: ArcSwap::from_pointee(Snapshot::new(
+                settings,
+                None,
+                limits.buffered.as_ref(),
+            )),
             rebuilds: Rebuilds::default(),
             watchers: Watchers::default(),
             sessions: Sessions::new(limits.sessions, limits.session_ttl)
@@ -237,6 +243,21 @@ impl Hub {
         });
         hub.observe_all();
         hub
+    }
+
+    /// The accounts of what waits for a client, connected or not.
+    pub(crate) fn account(&self, identity: &Identity, address: Option<IpAddr>) -> Account {
+        Account::new(&self.detached, self.limits.buffered.as_ref(), identity, address)
+    }
+
+    /// The account of a client in the budget of the process, if that has one.
+    pub(crate) fn process_account(
+        &self,
+        identity: &Identity,
+        address: Option<IpAddr>,
+    ) -> Option<BudgetAccount> {
+        let budget = self.limits.buffered.as_ref()?;
+        Some(budget.account(budget.caller(identity, address)))
     }
 
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
@@ -261,7 +282,7 @@ impl Hub {
     pub(crate) async fn reload(self: &Arc<Self>, settings: Settings) {
         let guard = self.rebuilds.hold().await;
         let old = self.snapshot();
-        let new = Arc::new(Snapshot::new(settings, Some(&old)));
+        let new = Arc::new(Snapshot::new(settings, Some(&old), self.limits.buffered.as_ref()));
         let mut changes = new.catalogs().changes(&old.catalogs());
         if new.per_caller_changed(&old) {
             changes = ByGeneration::both(Kind::ALL.to_vec());

@@ -120,7 +120,7 @@ impl Listeners {
             let message = format!(
                 r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}}}}}"#
             );
-            listener.stream.finish(message.into());
+            listener.stream.finish(message.into(), None);
         }
     }
 }
@@ -238,7 +238,7 @@ pub(crate) async fn listen(call: Arc<Call>) -> Result<Response<Body>, Rejection>
         }
     }
     let tasks = tasks::find_tasks(&call, tasks).await;
-    let stream = Stream::unnumbered();
+    let stream = Stream::unnumbered(call.account().as_ref());
     let listener = Arc::new(Listener {
         stream: Arc::clone(&stream),
         caller: call.caller.clone(),

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use vmcp_core::{BoxError, Caller, Identity, Rejection, Trail};
+use vmcp_core::{BoxError, Caller, Identity, Rejection, Reservation, Trail};
 
 use crate::session::lock;
 
@@ -48,12 +48,12 @@ pub(crate) type Outlet = mpsc::Sender<Out>;
 /// What comes of a call.
 #[derive(Debug)]
 pub(crate) enum Out {
-    /// A notification, in the client's terms, and its share of what may wait for the client.
-    Message(Bytes, OwnedSemaphorePermit),
+    /// A notification, in the client's terms, its share of what may wait for the client, and its count.
+    Message(Bytes, OwnedSemaphorePermit, Option<Reservation>),
     /// The call is parked: each question by its key.
     Questions(Handle, Vec<(String, Bytes)>),
-    /// The backend's answer, as it came.
-    Answer(Bytes),
+    /// The backend's answer, as it came, and its count.
+    Answer(Bytes, Option<Reservation>),
     /// The call has failed.
     Failed(BoxError),
     /// The call cannot go on with this client.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vmcp_core::{Generation, Rejection, Trail, code};
+use vmcp_core::{Generation, Rejection, Reservation, Trail, code};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
@@ -45,14 +45,14 @@ pub(crate) enum Step {
 }
 
 impl Relay {
-    /// Passes on one message.
-    pub(crate) async fn pass(&self, message: Bytes) -> Step {
+    /// Passes on one message, which `count` counts.
+    pub(crate) async fn pass(&self, message: Bytes, count: Option<Reservation>) -> Step {
         match scan(&message) {
             Ok(Envelope::Answer { id, .. }) => {
                 let ours = id.map(|id| id.of(&message)) == self.expected.as_deref();
                 if self.expected.is_some() && (ours || id.is_none()) {
                     let message = if ours { message } else { self.adopt(&message) };
-                    let kept = self.stream.finish(message);
+                    let kept = self.stream.finish(message, count);
                     return if kept { Step::Answered } else { Step::Unkept };
                 }
                 tracing::debug!(backend = self.upstream.link.name(), "an answer nobody waits for");

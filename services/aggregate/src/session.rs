@@ -24,7 +24,8 @@ use crate::backend::handshake::Introduction;
 use crate::backend::request::{asking, post};
 use crate::call::{Call, Cancellation, SESSION_ENDED};
 use crate::catalog::Kind;
-use crate::detached::{Account, DetachedBudget, Owner};
+use crate::detached::Account;
+use crate::hub::Hub;
 use crate::stream::{Class, Stream};
 
 /// The most requests of one session that may be under way.
@@ -139,7 +140,7 @@ impl Session {
     /// What backends are told about the client.
     pub(crate) fn introduction<'a>(&'a self, caller: &'a Caller) -> Introduction<'a> {
         let (capabilities, client) = (&*self.capabilities, &*self.client);
-        Introduction { caller, capabilities, client, cause: None }
+        Introduction { caller, capabilities, client, cause: None, address: self.address }
     }
 
     /// Whose it is, with the token that was seen last.
@@ -147,9 +148,9 @@ impl Session {
         lock(&self.caller).clone()
     }
 
-    /// What waits for the client while it is away is charged to.
-    pub(crate) fn account(&self, budget: &Arc<DetachedBudget>) -> Account {
-        Account::new(budget, Owner::new(self.caller().identity().clone(), self.address))
+    /// The accounts of what waits for the client.
+    pub(crate) fn account(&self, hub: &Hub) -> Account {
+        hub.account(self.caller().identity(), self.address)
     }
 
     /// Remembers a newer token of the owner, for what is sent when no request of theirs is at hand.

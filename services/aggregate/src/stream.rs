@@ -14,7 +14,7 @@ use bytes::{Bytes, BytesMut};
 use http_body::Frame;
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep, timeout_at};
-use vmcp_core::BoxError;
+use vmcp_core::{BoxError, BudgetAccount, Reservation};
 use vmcp_wire::sse;
 
 use self::state::State;
@@ -26,6 +26,9 @@ const QUEUE: usize = 64;
 
 /// The longest response that is added whatever else there is no room for, in bytes: an error says what was lost.
 const SHORT_RESPONSE: usize = 4 << 10;
+
+/// The most bytes that a connection takes at once, about: what its buffers hold is not counted.
+pub(crate) const MAX_FRAME: usize = 64 << 10;
 
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -74,8 +77,7 @@ impl From<Abandoned> for Failure {
 #[derive(Debug)]
 pub(crate) struct Stream {
     number: u32,
-    /// What its messages are charged to while no client is connected. `None`: it cannot be resumed, and its events
-    /// have no ids.
+    /// Accounts of its client. `None`: it cannot be resumed, and its events have no ids.
     account: Option<Account>,
     state: Mutex<State>,
     /// Notified when a client connects, leaves, or too much waits for it.
@@ -106,9 +108,10 @@ impl Stream {
         Self::of(number, Some(account), state)
     }
 
-    /// A stream that cannot be resumed: stateless clients open a new one instead.
-    pub(crate) fn unnumbered() -> Arc<Self> {
-        Self::of(0, None, State::default())
+    /// A stream that cannot be resumed: stateless clients open a new one instead. `account` is that of the client.
+    pub(crate) fn unnumbered(account: Option<&BudgetAccount>) -> Arc<Self> {
+        let connected_bytes = account.map(BudgetAccount::open);
+        Self::of(0, None, State { connected_bytes, ..State::default() })
     }
 
     fn of(number: u32, account: Option<Account>, state: State) -> Arc<Self> {
@@ -165,16 +168,20 @@ impl Stream {
         true
     }
 
-    /// Adds the response that the stream is for, and ends the stream. It always has room for a client that is connected.
-    /// For another one, `false` where it is too large even without what waits before it: then nothing waits any more,
-    /// and a short one finds room.
-    pub(crate) fn finish(&self, response: Bytes) -> bool {
+    /// Adds the response that the stream is for, with what counts it, and ends the stream. It always has room for a client
+    /// that is connected. For another one, `false` where it is too large even without what waits before it: then nothing
+    /// waits any more, and a short one finds room.
+    pub(crate) fn finish(&self, response: Bytes, count: Option<Reservation>) -> bool {
         let mut state = self.lock();
         if state.ended.is_some() {
             return true;
         }
         state.partial = 0;
-        if !state.charge(response.len()) {
+        let response = match count {
+            Some(count) => count.attach(response),
+            None => response,
+        };
+        if state.reservation.is_some() && !state.charge(response.len()) {
             state.messages.clear();
             state.bytes = 0;
             if !state.charge(response.len()) && response.len() > SHORT_RESPONSE {
@@ -237,7 +244,7 @@ impl Stream {
             let call = is_call.then(|| account.open_call()).flatten();
             let is_refused = is_call && call.is_none();
             state.reservation = Some(call.unwrap_or_else(|| account.open()));
-            state.compact();
+            state.connected_bytes = None;
             if is_refused || !state.charge(0) {
                 self.overflow(state);
             }
@@ -274,7 +281,12 @@ impl Stream {
         let mut state = self.lock();
         state.connection += 1;
         state.connected = true;
-        (state.reservation, state.left) = (None, None);
+        (state.reservation, state.left, state.sending) = (None, None, None);
+        if let Some(account) = &self.account {
+            state.connected_bytes = account.connected.as_ref().map(BudgetAccount::open);
+            // What waits already stays, even if it does not fit: its reader takes it now.
+            _ = state.charge(0);
+        }
         if let Some(next) = next {
             state.unsent = next.min(state.next);
         }
@@ -283,7 +295,8 @@ impl Stream {
         state.wake();
         let connection = state.connection;
         drop(state);
-        Connection { stream: Arc::clone(self), number: connection, opening, keep_alive: None }
+        let (encoder, keep_alive) = (None, None);
+        Connection { stream: Arc::clone(self), number: connection, opening, encoder, keep_alive }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -297,7 +310,38 @@ pub(crate) struct Connection {
     stream: Arc<Stream>,
     number: u64,
     opening: Opening,
+    /// A long message that is sent in pieces, and its number.
+    encoder: Option<(u64, sse::Encoder)>,
     keep_alive: Option<Pin<Box<Sleep>>>,
+}
+
+/// Appends messages of a stream that were not sent, up to about [`MAX_FRAME`].
+fn encode(
+    stream: &Stream,
+    state: &mut State,
+    encoder: &mut Option<(u64, sse::Encoder)>,
+    out: &mut BytesMut,
+) {
+    let is_numbered = stream.account.is_some();
+    // Ids name the message that follows, so that the first one has one too.
+    let id = |number: u64| is_numbered.then(|| format!("{}-{}", stream.number, number + 1));
+    while out.len() < MAX_FRAME {
+        let (number, mut event) = match encoder.take() {
+            Some(begun) => begun,
+            None => match state.first_unsent() {
+                Some(message) => (message.number, sse::Encoder::new(message.data.clone())),
+                None => break,
+            },
+        };
+        if event.encode(id(number).as_deref(), MAX_FRAME - out.len(), out) {
+            (state.unsent, state.sending) = (number + 1, None);
+        } else {
+            state.sending = Some(number);
+            *encoder = Some((number, event));
+        }
+    }
+    let waits = encoder.is_some() || state.first_unsent().is_some();
+    state.waits_since = waits.then(Instant::now);
 }
 
 impl http_body::Body for Connection {
@@ -321,14 +365,7 @@ impl http_body::Body for Connection {
             let id = format!("{number}-{}", state.unsent);
             out.extend_from_slice(format!("id: {id}\nretry: 1000\ndata: \n\n").as_bytes());
         }
-        let first = state.messages.partition_point(|message| message.number < state.unsent);
-        for message in state.messages.range(first..) {
-            // Ids name the message that follows, so that the first one has one too.
-            let is_numbered = this.stream.account.is_some();
-            let id = is_numbered.then(|| format!("{number}-{}", message.number + 1));
-            sse::frame(id.as_deref(), None, &message.data, &mut out);
-        }
-        (state.unsent, state.waits_since) = (state.next, None);
+        encode(&this.stream, &mut state, &mut this.encoder, &mut out);
         if !out.is_empty() {
             this.keep_alive = None;
             return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));

@@ -71,7 +71,7 @@ async fn read(request: Request<Body>) -> Result<Bytes, BodyFault> {
         let data = data.map_err(|_| BodyFault::Broken)?;
         buffer.push(data).map_err(|_| BodyFault::TooLarge)?;
         if let Some(budget) = budget.filter(|_| buffer.missing() > 0) {
-            let reserve = buffer.reserve(budget, || budget.address(Some(address)));
+            let reserve = buffer.reserve(|| budget.open(budget.address(Some(address))));
             let reserved = tokio::time::timeout(MAX_BUDGET_WAIT, reserve).await;
             if !matches!(reserved, Ok(Ok(()))) {
                 budget.count_refusal();
@@ -216,7 +216,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn forms_count_for_the_budget() {
-        let budget = ByteBudget::new(100_000, 0);
+        let budget = ByteBudget::new(70_000);
         let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
         let first = form(request(&budget, one)).await.unwrap();
         assert_eq!((first.len(), budget.counts().held), (20_002, 20_002));

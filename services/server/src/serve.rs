@@ -14,6 +14,7 @@ mod places;
 mod quiet;
 mod reload;
 mod seal_key;
+mod send_timeout;
 mod shares;
 
 use std::io;
@@ -77,8 +78,8 @@ pub struct Options {
     pub requests: usize,
     /// The largest message of a client, in bytes.
     pub message_bytes: usize,
-    /// The most bytes of messages that are held at once, without those of up to 4 KiB. One caller may hold a quarter. At
-    /// least `message_bytes`.
+    /// The most bytes of messages that are held at once, without those of up to 4 KiB. One caller may hold half of what the
+    /// others leave. At least twice `message_bytes`.
     pub buffered_bytes: usize,
     /// How long connections may go on after the server was told to stop.
     pub drain: Duration,
@@ -298,7 +299,7 @@ impl Server {
 
 fn budget(options: &Options) -> ByteBudget {
     let largest = options.message_bytes;
-    ByteBudget::new(options.buffered_bytes.max(largest), largest)
+    ByteBudget::new(options.buffered_bytes.max(2 * largest))
 }
 
 fn crowd(options: &Options) -> CrowdLayer {

@@ -5,20 +5,16 @@ use std::task::Waker;
 
 use super::BudgetOwner;
 
-/// The most requests that wait. Each has at most one frame in memory that is not counted yet.
-pub(super) const MAX_WAITERS: usize = 64;
+/// The maximum number of waiters. Each has at most one frame in memory that is not counted yet.
+pub(super) const MAX_WAITERS: usize = 256;
 
-/// The most of them that are one owner's.
-pub(super) const MAX_OWN_WAITERS: usize = MAX_WAITERS / 4;
-
-/// What is held by each owner, and who waits for how much.
+/// Bytes held by each owner, and the waiters.
 ///
-/// Invariants: `held` is the sum over `owners` and at most `limit`; each of `owners` has more than 0 and at most `share`;
-/// between calls, no waiter that is not granted would fit.
+/// Invariants: `held` is the sum over `owners` and at most `limit`; each of `owners` has more than 0; between calls, no
+/// waiter that is not granted would fit.
 #[derive(Debug)]
 pub(super) struct State {
     limit: usize,
-    share: usize,
     held: usize,
     owners: HashMap<BudgetOwner, usize>,
     /// In the order in which they came.
@@ -44,9 +40,9 @@ pub(super) enum Wait {
 }
 
 impl State {
-    pub(super) fn new(limit: usize, share: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         let (owners, waiters) = (HashMap::new(), Vec::new());
-        Self { limit, share, held: 0, owners, waiters, next_id: 0 }
+        Self { limit, held: 0, owners, waiters, next_id: 0 }
     }
 
     pub(super) fn held(&self) -> usize {
@@ -57,13 +53,20 @@ impl State {
         self.waiters.len()
     }
 
+    /// Returns the most bytes that `owner` can take now. It may hold half of what the others leave, so that no owner, nor
+    /// any few of them, uses up the budget.
+    pub(super) fn room(&self, owner: BudgetOwner) -> usize {
+        // An owner without an entry holds nothing.
+        let own = self.owners.get(&owner).copied().unwrap_or(0);
+        self.limit.saturating_sub(self.held + own) / 2
+    }
+
     /// Counts `bytes` for `owner` if they fit.
     pub(super) fn take(&mut self, owner: BudgetOwner, bytes: usize) -> bool {
-        let own = self.owners.get(&owner).copied().unwrap_or_default();
-        let fits = bytes <= self.limit - self.held && bytes <= self.share - own;
+        let fits = bytes <= self.room(owner);
         if fits && bytes > 0 {
             self.held += bytes;
-            self.owners.insert(owner, own + bytes);
+            *self.owners.entry(owner).or_default() += bytes;
         }
         fits
     }
@@ -74,7 +77,9 @@ impl State {
             return Wait::Granted;
         }
         let own = self.waiters.iter().filter(|waiter| waiter.owner == owner).count();
-        if bytes > self.share || own >= MAX_OWN_WAITERS || self.waiters.len() >= MAX_WAITERS {
+        // As with bytes: half of the places that the others leave.
+        let has_place = 2 * (own + 1) <= MAX_WAITERS + own - self.waiters.len();
+        if bytes > self.limit / 2 || !has_place {
             return Wait::Refused;
         }
         let id = self.next_id;
@@ -130,11 +135,10 @@ impl State {
     pub(super) fn check(&self) {
         assert_eq!(self.held, self.owners.values().sum::<usize>());
         assert!(self.held <= self.limit);
-        assert!(self.owners.values().all(|own| (1..=self.share).contains(own)));
+        assert!(self.owners.values().all(|own| *own > 0));
         assert!(self.waiters.len() <= MAX_WAITERS);
         for waiter in self.waiters.iter().filter(|waiter| waiter.waker.is_some()) {
-            let own = self.owners.get(&waiter.owner).copied().unwrap_or_default();
-            let fits = self.held + waiter.bytes <= self.limit && own + waiter.bytes <= self.share;
+            let fits = waiter.bytes <= self.room(waiter.owner);
             assert!(!fits, "{waiter:?} waits although it fits");
         }
     }

@@ -1,7 +1,7 @@
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{Layer, ServiceExt, service_fn};
-use vmcp_core::{ByteBudget, Generation};
+use vmcp_core::{ByteBudget, Generation, Reservation};
 
 use super::*;
 
@@ -241,7 +241,7 @@ fn posted<B>(body: B) -> Request<B> {
 
 #[tokio::test]
 async fn bytes_count_until_the_message_is_dropped() {
-    let budget = ByteBudget::new(4 * MB, MB);
+    let budget = ByteBudget::new(4 * MB);
     for (bytes, is_counted) in [(100, false), (4000, false), (5000, true), (200_000, true)] {
         let (kept, counting) = (std::sync::Arc::new(std::sync::Mutex::new(None)), budget.clone());
         let keeping = std::sync::Arc::clone(&kept);
@@ -260,11 +260,22 @@ async fn bytes_count_until_the_message_is_dropped() {
     }
 }
 
+/// Owners that leave less than 10 kB to the next.
+fn crowd(budget: &ByteBudget) -> Vec<Reservation> {
+    let owners = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|name| budget.backend(name));
+    let reserve = |owner| {
+        let mut reservation = budget.open(owner);
+        reservation.try_grow(budget.room(owner)).unwrap();
+        reservation
+    };
+    owners.into_iter().map(reserve).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn message_that_finds_no_room_waits_and_is_refused() {
-    let budget = ByteBudget::new(MB, MB);
-    let mut others = budget.open(budget.backend("others"));
-    others.try_grow(MB - 5_000).unwrap();
+    let budget = ByteBudget::new(2 * MB);
+    let others = crowd(&budget);
+    let held = budget.counts().held;
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
     });
@@ -283,7 +294,7 @@ async fn message_that_finds_no_room_waits_and_is_refused() {
         br#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"the server holds too many bytes"#
     ));
     let counts = budget.counts();
-    assert_eq!((counts.refusals, counts.waiting, counts.held), (1, 0, MB - 5_000));
+    assert_eq!((counts.refusals, counts.waiting, counts.held), (1, 0, held));
     let waiting = post(10_000);
     let releasing = async {
         tokio::time::sleep(std::time::Duration::from_secs(1)).await;
@@ -296,7 +307,7 @@ async fn message_that_finds_no_room_waits_and_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn unfinished_bodies_hold_what_has_arrived() {
-    let budget = ByteBudget::new(MB, MB);
+    let budget = ByteBudget::new(2 * MB);
     let inner = service_fn(|_: Request<Full<Bytes>>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
     });
@@ -312,4 +323,25 @@ async fn unfinished_bodies_hold_what_has_arrived() {
     assert!((70_000..140_000).contains(&budget.counts().held));
     drop(stalled);
     assert_eq!(budget.counts().held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stalled_bodies_give_way_to_requests_that_wait() {
+    let budget = ByteBudget::new(2 * MB);
+    let inner = service_fn(|_: Request<Full<Bytes>>| async {
+        Ok::<_, std::convert::Infallible>(Response::new(Bytes::new()))
+    });
+    let service = budgeted(&budget).layer(inner);
+    let (mut sender, body) = http_body_util::channel::Channel::<Bytes, std::io::Error>::new(1);
+    let mut stalled = tokio_test::task::spawn(service.clone().oneshot(posted(body)));
+    for _ in 0..4 {
+        sender.send_data(vec![b' '; 200_000].into()).await.unwrap();
+        tokio_test::assert_pending!(stalled.poll());
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    tokio_test::assert_pending!(stalled.poll());
+    let waiting = service.oneshot(posted(Full::new(Bytes::from(padded(300_000)))));
+    let (refused, answered) = tokio::join!(stalled, waiting);
+    assert_eq!(refused.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answered.unwrap().status(), StatusCode::OK);
 }

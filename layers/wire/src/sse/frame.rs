@@ -1,6 +1,6 @@
 //! Writing events.
 
-use bytes::BufMut;
+use bytes::{BufMut, Bytes};
 
 /// A comment that keeps a silent stream alive.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
@@ -24,6 +24,54 @@ pub fn frame(id: Option<&str>, event: Option<&str>, data: &[u8], out: &mut impl 
     }
     data_line(rest, out);
     out.put_u8(b'\n');
+}
+
+/// Encoder of one event whose data is written piece by piece.
+///
+/// The pieces together are what [`frame`] writes, so that a long message takes no second buffer of its length.
+#[derive(Debug)]
+pub struct Encoder {
+    data: Bytes,
+    /// The bytes of `data` that are written.
+    position: usize,
+    is_begun: bool,
+}
+
+impl Encoder {
+    /// Creates an encoder of an event with this data.
+    #[must_use]
+    pub fn new(data: Bytes) -> Self {
+        Self { data, position: 0, is_begun: false }
+    }
+
+    /// Appends about `most` bytes of the event to `out`, with the field `id` in the first piece. Returns whether the event is
+    /// complete.
+    pub fn encode(&mut self, id: Option<&str>, most: usize, out: &mut impl BufMut) -> bool {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            if let Some(id) = id {
+                field(b"id: ", id, out);
+            }
+            out.put_slice(b"data: ");
+        }
+        let end = self.data.len().min(self.position.saturating_add(most));
+        while let Some(rest) = self.data.get(self.position..end).filter(|rest| !rest.is_empty()) {
+            let Some(at) = memchr::memchr2(b'\r', b'\n', rest) else {
+                out.put_slice(rest);
+                self.position = end;
+                break;
+            };
+            out.put_slice(rest.get(..at).unwrap_or_default());
+            out.put_slice(b"\ndata: ");
+            self.position += at;
+            let line_end = self.data.get(self.position..).unwrap_or_default();
+            self.position += if line_end.starts_with(b"\r\n") { 2 } else { 1 };
+        }
+        let is_complete = self.position >= self.data.len();
+        if is_complete {
+            out.put_slice(b"\n\n");
+        }
+        is_complete
+    }
 }
 
 fn data_line(line: &[u8], out: &mut impl BufMut) {

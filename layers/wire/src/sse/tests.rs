@@ -144,3 +144,27 @@ fn keeps_the_frame_right_whatever_is_framed() {
 fn keeps_alive_without_an_event() {
     assert_eq!(events(KEEP_ALIVE), []);
 }
+
+proptest::proptest! {
+    /// The pieces of an encoder are together what `frame` writes.
+    #[test]
+    fn encodes_in_pieces_of_any_length(
+        data in "[a\r\n]{0,40}",
+        most in 1..20_usize,
+        has_id in proptest::bool::ANY,
+    ) {
+        let id = has_id.then_some("7-1");
+        let (mut whole, mut pieces) = (Vec::new(), Vec::new());
+        frame(id, None, data.as_bytes(), &mut whole);
+        let mut encoder = Encoder::new(data.clone().into());
+        loop {
+            let before = pieces.len();
+            let is_complete = encoder.encode(id, most, &mut pieces);
+            proptest::prop_assert!(pieces.len() - before <= 7 * most + 16);
+            if is_complete {
+                break;
+            }
+        }
+        proptest::prop_assert_eq!(pieces, whole);
+    }
+}

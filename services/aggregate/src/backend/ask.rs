@@ -9,7 +9,7 @@ use http::{Extensions, HeaderMap, Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full, Limited};
 use tokio::time::timeout;
-use vmcp_core::{Body, BoxError, Media};
+use vmcp_core::{Body, BoxError, Caller, Media};
 use vmcp_wire::{Envelope, Outcome, Refused, find, scan, unquote};
 
 use self::unanswered::Unanswered;
@@ -71,7 +71,7 @@ async fn answer<T>(
     let response = link.send(request).await?;
     let (parts, body) = response.into_parts();
     let (message, found) = match Media::of(&parts.headers) {
-        Media::Events => streamed(body, id, &read).await?,
+        Media::Events => streamed(link, body, id, &read).await?,
         Media::Json => {
             let message = whole(body).await?;
             let found = read(&message).ok();
@@ -159,11 +159,13 @@ fn too_large(error: BoxError) -> BoxError {
 
 /// The event that answers `id`, and what it is; what comes before it was not asked for.
 async fn streamed<T>(
+    link: &Link,
     body: Body,
     id: &str,
     read: &impl Fn(&Bytes) -> Result<(Envelope, T), Refused>,
 ) -> Result<(Bytes, Option<(Envelope, T)>), BoxError> {
-    let mut events = Events::new(body, LARGEST);
+    let account = link.account(&Caller::Gateway, None);
+    let mut events = Events::new(body, LARGEST).counted(account.as_ref());
     while let Some(event) = events.next().await {
         let event = event?;
         let found = read(&event.data).ok();

@@ -1,5 +1,6 @@
 //! How a backend is met: which generation it speaks, and the handshake of the stateful one.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -45,6 +46,8 @@ pub(crate) struct Introduction<'a> {
     pub(crate) client: &'a [u8],
     /// The request of a client that the backend is met for, if for any.
     pub(crate) cause: Option<&'a Trail>,
+    /// The address of an anonymous caller, if it is known.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// Opens a session (MCP 2025-11-25, Lifecycle). The value of `result` of the handshake comes along. Whoever
@@ -95,7 +98,11 @@ pub(super) fn initialize(link: &Link, who: Introduction<'_>) -> (Request<Full<By
     {
         message.extend_from_slice(piece);
     }
-    (asking(post(link, who.caller, message.into()), "initialize", who.cause), id)
+    let mut request = post(link, who.caller, message.into());
+    if let Some(account) = link.account(who.caller, who.address) {
+        request.extensions_mut().insert(account);
+    }
+    (asking(request, "initialize", who.cause), id)
 }
 
 /// Whether the result of a handshake or discovery declares a capability.

@@ -13,7 +13,7 @@ use vmcp_core::{Body, BoxError, Generation, Trail, cause, code};
 use vmcp_wire::{Envelope, Head, HeadOutcome, Outcome, Span, Splice, find, head, may_fail, scan};
 
 use self::held::{Held, Rest};
-pub(crate) use self::room::Room;
+pub(crate) use self::room::{Holder, Room};
 use crate::backend::failure::Failure;
 
 /// How much of an answer is held to find out what it is.

@@ -14,7 +14,7 @@ use super::answer::Room;
 use super::{Call, Target};
 use crate::backend::Link;
 use crate::catalog::{Route, define_literal};
-use crate::hub::{Everything, Hub};
+use crate::hub::Everything;
 
 /// The most contents of a resource that are looked at.
 const MAX_CONTENTS: usize = 1024;
@@ -77,14 +77,14 @@ pub(super) async fn rename_contents(
     response: Response<Body>,
     target: &Target,
     known: &[u8],
-    hub: &Hub,
+    call: &Call,
 ) -> Result<Response<Body>, Rejection> {
     if !response.status().is_success() || Media::of(response.headers()) != Media::Json {
         return Ok(response);
     }
     let (parts, body) = response.into_parts();
-    let room = Room::new(hub, &target.link);
-    let body = room.collect(Bytes::new(), body, hub.limits.held_bytes, |_| true).await;
+    let most = call.hub.limits.held_bytes;
+    let body = Room::new(call).collect(Bytes::new(), body, most, |_| true).await;
     let body = body.map_err(|failure| target.rejection(&failure))?;
     let message = renamed(body, &target.name(), known);
     Ok(Response::from_parts(parts, Body::from(message)))

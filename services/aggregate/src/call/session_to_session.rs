@@ -148,12 +148,13 @@ impl Exchange {
         match kind {
             Media::Json => {
                 let may_hold = |bytes| self.guard.may_hold(bytes);
-                let room = Room::new(&self.call.hub, &self.target.link);
+                let room = Room::new(&*self.call);
                 ready(answer::json_within(code, body, &self.expected(), room, may_hold).await?)
             }
             // Boxed: what reads events is larger than everything else that a call needs.
             Media::Events => {
-                let events = Events::new(body, self.call.hub.limits.held_bytes);
+                let events = Events::new(body, self.call.hub.limits.held_bytes)
+                    .counted(self.call.account().as_ref());
                 Box::pin(async {
                     tokio::select! {
                         begun = self.look(live, events) => begun,
@@ -188,6 +189,7 @@ impl Exchange {
         if let Some(message) = &first
             && let Ok(Envelope::Answer { .. }) = scan(message)
         {
+            self.call.hold_event(&mut events);
             return ready(answer::whole(StatusCode::OK, message.clone(), &self.expected())?);
         }
         Ok(Outcome::Streams(Box::new(Streaming { live, events, first })))
@@ -258,7 +260,7 @@ impl Exchange {
                     }
                 },
             };
-            let step = relay.pass(message.clone()).await;
+            let step = relay.pass(message.clone(), events.take_reservation()).await;
             if step != Step::More {
                 answer::note_error(self.call.trail.as_ref(), &message);
                 self.guard.cancellation.disarm();
@@ -281,7 +283,8 @@ impl Exchange {
         if Media::of(response.headers()) != Media::Events || !response.status().is_success() {
             return Err(Failure::Ended.into());
         }
-        Ok(Events::new(response.into_body(), self.call.hub.limits.held_bytes))
+        let events = Events::new(response.into_body(), self.call.hub.limits.held_bytes);
+        Ok(events.counted(self.call.account().as_ref()))
     }
 }
 
@@ -327,7 +330,7 @@ pub(super) fn finish_failed(call: &Call, target: &Target, stream: &Stream, failu
         call.hub.detached.note_ended();
         tracing::debug!(backend = target.link.name(), error = %failure, "detached call ended");
     }
-    stream.finish(target.failure(call, failure));
+    stream.finish(target.failure(call, failure), None);
 }
 
 fn ready(shaped: Shaped) -> Result<Outcome, BoxError> {
@@ -358,7 +361,7 @@ pub(super) fn answering_stream(
     running: &RunningGuard,
 ) -> Result<(Arc<Stream>, Response<Body>), Rejection> {
     let session = running.session();
-    let Some(stream) = session.talk().open_stream(session.account(&call.hub.detached)) else {
+    let Some(stream) = session.talk().open_stream(session.account(&call.hub)) else {
         return Err(Rejection::overloaded("too many streams of this session are open", 1));
     };
     let opening =

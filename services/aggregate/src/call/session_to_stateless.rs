@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Response, StatusCode};
 use tokio::sync::oneshot;
-use vmcp_core::{Body, BoxError, Generation, Media, Rejection};
+use vmcp_core::{Body, BoxError, Generation, Media, Rejection, Reservation};
 use vmcp_wire::{Envelope, Key, Outcome, Params, Span, Splice, find, members, scan};
 
 use super::answer::{self, Expected, HeldResults, Room, Shaped};
@@ -159,15 +159,17 @@ impl Bridge {
         match Media::of(&parts.headers) {
             Media::Json => {
                 let may_hold = |bytes| self.guard.may_hold(bytes);
-                let room = Room::new(&self.call.hub, link);
+                let room = Room::new(&*self.call);
                 let shaped =
                     answer::json_within(parts.status, body, &expected, room, may_hold).await?;
                 self.state(shaped)
             }
             Media::Events => {
-                let mut events = Events::new(body, expected.most);
+                let mut events =
+                    Events::new(body, expected.most).counted(self.call.account().as_ref());
                 let first = self.first(&mut events).await?;
                 if let Ok(Envelope::Answer { .. }) = scan(&first) {
+                    self.call.hold_event(&mut events);
                     return self.state(answer::whole(StatusCode::OK, first, &expected)?);
                 }
                 Ok(State::Streams(events, Some(first)))
@@ -208,7 +210,7 @@ impl Bridge {
         let feeding = tokio::spawn(async move {
             let failure: Option<BoxError> = tokio::select! {
                 outcome = self.feed(state, &stream) => match outcome {
-                    Ok(answer) => (!stream.finish(answer)).then(|| Failure::UNKEPT.into()),
+                    Ok(answer) => (!self.finish(&stream, answer)).then(|| Failure::UNKEPT.into()),
                     Err(error) => Some(error),
                 },
                 // Who cancels wants no answer.
@@ -226,6 +228,13 @@ impl Bridge {
         Ok(response)
     }
 
+    /// Ends the stream with the answer and the counts that are held for it.
+    fn finish(&self, stream: &Stream, answer: Bytes) -> bool {
+        let counts = self.call.take_held();
+        let attach = |bytes, count: Reservation| count.attach(bytes);
+        stream.finish(counts.into_iter().fold(answer, attach), None)
+    }
+
     /// Goes on until there is an answer.
     async fn feed(&self, mut state: State, stream: &Stream) -> Result<Bytes, BoxError> {
         let (mut rounds, mut progress) = (0, Progress::default());
@@ -233,8 +242,7 @@ impl Bridge {
             state = match state {
                 State::Ready(response) => {
                     let body = response.into_body();
-                    let (call, link) = (&self.call, &self.target.link);
-                    let (room, most) = (Room::new(&call.hub, link), call.hub.limits.held_bytes);
+                    let (room, most) = (Room::new(&*self.call), self.call.hub.limits.held_bytes);
                     return room.collect(Bytes::new(), body, most, |_| true).await;
                 }
                 State::Streams(events, first) => {
@@ -269,6 +277,7 @@ impl Bridge {
             };
             match scan(&message) {
                 Ok(Envelope::Answer { .. }) => {
+                    self.call.hold_event(&mut events);
                     return self.state(answer::whole(StatusCode::OK, message, &expected)?);
                 }
                 Ok(Envelope::Notification { method, params }) => {

@@ -9,18 +9,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::Frame;
 use tokio::sync::mpsc;
-use vmcp_core::{Body, BoxError, Generation, Media, NotSent, Rejection};
+use vmcp_core::{Body, BoxError, Generation, Media, NotSent, Rejection, Reservation};
 use vmcp_timeout::Hold;
 use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 
 use self::running::RunningCall;
 use super::answer::{self, Expected, HeldResults, Room, Shaped};
 use super::session_to_session::{event_stream, forgotten};
-use super::stateless_to_stateless::{carried, purpose};
+use super::stateless_to_stateless::{carried, next_piece, purpose};
 use super::{Call, Cancellation, Target};
 use crate::backend::ask::{small, status};
 use crate::backend::events::Events;
@@ -99,6 +99,7 @@ impl Crossing {
             capabilities: &capabilities,
             client: meta(call, CLIENT).unwrap_or(br#"{"name":"unknown","version":"0"}"#),
             cause: call.cause(),
+            address: call.address,
         };
         let level = || meta(call, LEVEL).map(Into::into);
         let live = upstream.live(who, &level).await.map_err(NotSent::new)?;
@@ -153,15 +154,16 @@ impl Crossing {
         }
         match Media::of(&parts.headers) {
             Media::Json => {
-                let room = Room::new(&call.hub, &target.link);
+                let room = Room::new(&**call);
                 ready(answer::json(code, body, &expected, room).await?).map(Some)
             }
             Media::Events => {
-                let mut events = Events::new(body, expected.most);
+                let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
                 let first = events.next().await.unwrap_or_else(|| Err(Failure::Ended.into()));
                 let first = first.inspect_err(|error| cancellation.failed(error))?.data;
                 if let Ok(Envelope::Answer { .. }) = scan(&first) {
                     cancellation.disarm();
+                    call.hold_event(&mut events);
                     return ready(answer::whole(StatusCode::OK, first, &expected)?).map(Some);
                 }
                 let running = RunningCall::new(call, live, events, cancellation, hold, &expected);
@@ -248,9 +250,10 @@ async fn respond(
     expected: Expected,
 ) -> Result<Response<Body>, Rejection> {
     match outs.recv().await {
-        Some(Out::Message(first, _)) => {
+        Some(Out::Message(first, _, count)) => {
             let ending = Ending { call: Arc::clone(call), target: Arc::clone(target), expected };
-            let body = Streaming { first: Some(first), outs, ending, over: false };
+            let encoder = Some(sse::Encoder::new(first));
+            let body = Streaming { encoder, count, outs, ending, over: false };
             Ok(event_stream(Body::wrap(body)))
         }
         Some(Out::Refused(refusal)) => Err(refusal),
@@ -273,7 +276,12 @@ impl Ending {
     fn message(&self, last: Option<Out>) -> Result<(StatusCode, Bytes), Rejection> {
         let failed = |error: &BoxError| self.target.rejection(error);
         match last {
-            Some(Out::Answer(message)) => self.answer(message).map_err(|error| failed(&error)),
+            Some(Out::Answer(message, count)) => {
+                if let Some(count) = count {
+                    self.call.hold(count);
+                }
+                self.answer(message).map_err(|error| failed(&error))
+            }
             Some(Out::Questions(handle, questions)) => self
                 .questions(handle, &questions)
                 .map(|message| (StatusCode::OK, message))
@@ -316,7 +324,10 @@ impl Ending {
 
 /// Notifications, and then what ends the response.
 struct Streaming {
-    first: Option<Bytes>,
+    /// The message that is being sent.
+    encoder: Option<sse::Encoder>,
+    /// Counts it until the next one is sent.
+    count: Option<Reservation>,
     outs: mpsc::Receiver<Out>,
     ending: Ending,
     over: bool,
@@ -331,27 +342,27 @@ impl http_body::Body for Streaming {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
-        if this.over {
-            return Poll::Ready(None);
-        }
-        let message = match this.first.take() {
-            Some(first) => first,
-            None => match ready!(this.outs.poll_recv(cx)) {
-                Some(Out::Message(message, permit)) => {
+        if this.encoder.is_none() {
+            if this.over {
+                return Poll::Ready(None);
+            }
+            let message = match ready!(this.outs.poll_recv(cx)) {
+                Some(Out::Message(message, permit, count)) => {
                     // The next message may come while the client reads this one.
                     drop(permit);
+                    this.count = count;
                     message
                 }
                 last => {
-                    this.over = true;
+                    // The call holds the count of its answer.
+                    (this.over, this.count) = (true, None);
                     let ended = this.ending.message(last).map(|(_, message)| message);
                     ended.unwrap_or_else(|refusal| this.ending.call.failure(&refusal))
                 }
-            },
-        };
-        let mut out = BytesMut::with_capacity(message.len() + 16);
-        sse::frame(None, None, &message, &mut out);
-        Poll::Ready(Some(Ok(Frame::data(out.freeze()))))
+            };
+            this.encoder = Some(sse::Encoder::new(message));
+        }
+        Poll::Ready(next_piece(&mut this.encoder).map(Ok))
     }
 }
 

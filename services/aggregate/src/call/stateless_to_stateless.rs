@@ -26,6 +26,7 @@ use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
 use crate::extensions::{BRIDGED, must_strip, strip};
 use crate::seal::{Purpose, principal};
+use crate::stream::MAX_FRAME;
 use crate::tasks::{self, TASK_CHANGED};
 
 pub(crate) async fn call(
@@ -60,8 +61,7 @@ pub(crate) async fn call(
     };
     match kind {
         Media::Json => {
-            let shaped =
-                answer::json(code, body, &expected, Room::new(&call.hub, &target.link)).await?;
+            let shaped = answer::json(code, body, &expected, Room::new(&*call)).await?;
             respond(&call, &target, shaped).map(Ok)
         }
         Media::Events => Box::pin(begin(call, target, expected, body)).await.map(Ok),
@@ -105,15 +105,17 @@ async fn begin(
     expected: Expected,
     body: Body,
 ) -> Result<Response<Body>, BoxError> {
-    let mut events = Events::new(body, expected.most);
+    let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
     let first = match events.next().await {
         Some(event) => event?.data,
         None => return Err(Failure::Ended.into()),
     };
     if let Ok(Envelope::Answer { .. }) = scan(&first) {
+        call.hold_event(&mut events);
         return respond(&call, &target, answer::event(first, &expected)?);
     }
-    let passing = Passing { call, target, expected, events, first: Some(first), over: false };
+    let (first, encoder) = (Some(first), None);
+    let passing = Passing { call, target, expected, events, first, encoder, over: false };
     Ok(event_stream(Body::wrap(passing)))
 }
 
@@ -125,6 +127,8 @@ struct Passing {
     expected: Expected,
     events: Events,
     first: Option<Bytes>,
+    /// The message that is being sent. Its count is that of the event that was read last.
+    encoder: Option<sse::Encoder>,
     over: bool,
 }
 
@@ -138,6 +142,9 @@ impl http_body::Body for Passing {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         loop {
+            if let Some(frame) = next_piece(&mut this.encoder) {
+                return Poll::Ready(Some(Ok(frame)));
+            }
             if this.over {
                 return Poll::Ready(None);
             }
@@ -149,13 +156,19 @@ impl http_body::Body for Passing {
                     None => this.fail(&Failure::Ended.into()),
                 },
             };
-            if let Some(message) = this.pass(message) {
-                let mut out = BytesMut::with_capacity(message.len() + 16);
-                sse::frame(None, None, &message, &mut out);
-                return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
-            }
+            this.encoder = this.pass(message).map(sse::Encoder::new);
         }
     }
+}
+
+/// The next piece of an event that is being sent, until it is complete.
+pub(super) fn next_piece(encoder: &mut Option<sse::Encoder>) -> Option<Frame<Bytes>> {
+    let event = encoder.as_mut()?;
+    let mut out = BytesMut::new();
+    if event.encode(None, MAX_FRAME, &mut out) {
+        *encoder = None;
+    }
+    Some(Frame::data(out.freeze()))
 }
 
 impl Passing {

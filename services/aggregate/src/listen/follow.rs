@@ -31,7 +31,7 @@ pub(super) const LARGEST_EVENT: usize = 16 << 20;
 /// A listener of a stateless client asks a backend for nothing but notifications.
 pub(super) fn listening(caller: &Caller) -> Introduction<'_> {
     let client = br#"{"name":"vmcp","version":"1"}"#;
-    Introduction { caller, capabilities: b"{}", client, cause: None }
+    Introduction { caller, capabilities: b"{}", client, cause: None, address: None }
 }
 
 /// Listens to a backend for a stateful client, if that has a reason to: an open stream of its own,
@@ -46,7 +46,7 @@ pub(crate) fn follow(hub: &Arc<Hub>, session: &Arc<Session>, upstream: &Arc<Upst
         let hub = Arc::clone(hub);
         let session = Arc::clone(session);
         let upstream = Arc::clone(upstream);
-        let stream = talk.standing(|| session.account(&hub.detached));
+        let stream = talk.standing(|| session.account(&hub));
         tokio::spawn(async move {
             let (owner, link) = (Arc::clone(&session), Arc::clone(&upstream.link));
             let following = async move {
@@ -94,7 +94,7 @@ async fn for_session(
             };
             read(&upstream, &live, &mut reading, |message| {
                 let relay = relay.clone();
-                async move { _ = relay.pass(message).await }
+                async move { _ = relay.pass(message, None).await }
             })
             .await
         };
@@ -168,7 +168,9 @@ async fn read<F: Future<Output = ()>>(
     }
     reading.pause = PAUSE.0;
     reading.set_last(live, last);
-    let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+    let account = link.account(&live.caller(), None);
+    let mut events =
+        Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref());
     while let Some(event) = events.next().await {
         let event = event?;
         if let Some(last) = events.last_id() {
@@ -290,7 +292,9 @@ async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: 
         if let Ok(response) = link.send(request).await
             && Media::of(response.headers()) == Media::Events
         {
-            let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+            let account = link.account(who.caller, who.address);
+            let mut events = Events::new(response.into_body(), LARGEST_EVENT)
+                .counted_while_open(account.as_ref());
             while let Some(Ok(event)) = events.next().await {
                 pause = PAUSE.0;
                 if is_update(&event.data) {

@@ -30,7 +30,7 @@ pub(crate) async fn subscribe(
         return Err(Rejection::invalid_params("too many subscriptions of this session"));
     }
     // The client's stream may come later: what is said until then waits for it.
-    session.talk().standing(|| session.account(&call.hub.detached));
+    session.talk().standing(|| session.account(&call.hub));
     if target.link.speaks() == Some(Speaks::Stateless) {
         if target.decided.is_some_and(|decided| decided != Generation::Stateless) {
             return Err(call.outdated(&target.link));

@@ -140,7 +140,10 @@ impl Follower {
         request.extensions_mut().insert(hold);
         let response = self.link.send(request).await.ok()?;
         let events = Media::of(response.headers()) == Media::Events;
-        events.then(|| Events::new(response.into_body(), LARGEST_EVENT))
+        let account = self.link.account(&self.listener.caller, None);
+        events.then(|| {
+            Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref())
+        })
     }
 
     /// Passes on what the backend says of a task of this listener.

@@ -16,8 +16,8 @@ const KEPT: usize = 64;
 /// The most bytes that a stream holds, sent or not, the response that it is for aside.
 pub(super) const MOST_BYTES: usize = 4 << 20;
 
-/// The largest message that is copied when it begins to wait for a client that is away, in bytes: a short one may keep all that
-/// came with it in memory.
+/// The largest message that is copied when it begins to wait for its client, in bytes: a short one may keep all that came with
+/// it in memory.
 const MAX_COPIED: usize = 64 << 10;
 
 #[derive(Debug, Default)]
@@ -39,6 +39,10 @@ pub(super) struct State {
     pub(super) waits_since: Option<Instant>,
     /// Charges what is held while no client is connected.
     pub(super) reservation: Option<Reservation>,
+    /// Counts what is held while a client is connected; `None` where the process has no budget.
+    pub(super) connected_bytes: Option<vmcp_core::Reservation>,
+    /// The message that a connection has begun to send.
+    pub(super) sending: Option<u64>,
     /// What the reader of the backend's stream holds of a message that has not come whole.
     pub(super) partial: usize,
     /// Whether more was to wait for the client than there is room for.
@@ -55,6 +59,12 @@ pub(super) struct Message {
 impl State {
     pub(super) fn waiting(&self) -> usize {
         self.messages.iter().rev().take_while(|message| message.number >= self.unsent).count()
+    }
+
+    /// The first message that was not sent.
+    pub(super) fn first_unsent(&self) -> Option<&Message> {
+        let first = self.messages.partition_point(|message| message.number < self.unsent);
+        self.messages.get(first)
     }
 
     /// Lets go of what was sent and is more than is kept.
@@ -74,20 +84,25 @@ impl State {
 
     /// The most bytes that may be held now.
     pub(super) fn most_bytes(&self) -> usize {
-        let room = |it: &Reservation| it.most().saturating_sub(self.partial).min(MOST_BYTES);
-        self.reservation.as_ref().map_or(MOST_BYTES, room)
+        let most = match (&self.reservation, &self.connected_bytes) {
+            (Some(reservation), _) => reservation.most().saturating_sub(self.partial),
+            (None, Some(held)) => held.bytes() + held.room(),
+            (None, None) => MOST_BYTES,
+        };
+        most.min(MOST_BYTES)
     }
 
-    /// Charges what is held and `more` while no client is connected. `false` where there is no room for it.
+    /// Charges what is held and `more`: to what waits for clients that are away, with what the reader of the backend's stream
+    /// holds, or to the budget of the process, which that counts for by itself. `false` where there is no room.
     pub(super) fn charge(&mut self, more: usize) -> bool {
-        let bytes = self.bytes + self.partial + more;
-        self.reservation.as_mut().is_none_or(|it| it.resize(bytes))
-    }
-
-    /// Lets go of what came together with the messages that are held.
-    pub(super) fn compact(&mut self) {
-        for message in self.messages.iter_mut().filter(|it| it.data.len() <= MAX_COPIED) {
-            message.data = Bytes::copy_from_slice(&message.data);
+        let bytes = self.bytes + more;
+        match (&mut self.reservation, &mut self.connected_bytes) {
+            (Some(reservation), _) => reservation.resize(bytes + self.partial),
+            (None, Some(held)) => {
+                held.shrink(bytes);
+                held.try_grow(bytes - held.bytes()).is_ok()
+            }
+            (None, None) => true,
         }
     }
 
@@ -120,10 +135,12 @@ impl State {
     /// Drops the oldest message that may be dropped and was not sent: whether there was one.
     pub(super) fn drop_oldest(&mut self) -> bool {
         let unsent = self.unsent;
-        let oldest = self
-            .messages
-            .iter()
-            .position(|message| message.number >= unsent && message.class == Class::Droppable);
+        let sending = self.sending;
+        let may_go = |message: &Message| {
+            let is_sending = sending == Some(message.number);
+            message.number >= unsent && message.class == Class::Droppable && !is_sending
+        };
+        let oldest = self.messages.iter().position(may_go);
         if let Some(index) = oldest {
             self.drop_at(index);
             DROPPED.fetch_add(1, Ordering::Relaxed);
@@ -132,7 +149,7 @@ impl State {
     }
 
     pub(super) fn add(&mut self, mut data: Bytes, class: Class) {
-        if self.reservation.is_some() && data.len() <= MAX_COPIED {
+        if data.len() <= MAX_COPIED {
             data = Bytes::copy_from_slice(&data);
         }
         if self.connected {

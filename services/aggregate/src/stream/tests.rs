@@ -1,17 +1,18 @@
 use http_body_util::BodyExt;
 use tokio::time::advance;
+use vmcp_core::ByteBudget;
 
 use super::state::MOST_BYTES;
 use super::*;
-use crate::detached::{DetachedBudget, Owner};
+use crate::detached::DetachedBudget;
 
 fn stream_of(number: u32) -> Arc<Stream> {
     stream_within(64 << 20, number)
 }
 
 fn stream_within(budget: usize, number: u32) -> Arc<Stream> {
-    let owner = Owner::new(vmcp_core::Identity::new("i", "s"), None);
-    Stream::new(number, Account::new(&DetachedBudget::new(budget), owner))
+    let identity = vmcp_core::Identity::new("i", "s");
+    Stream::new(number, Account::new(&DetachedBudget::new(budget), None, &identity, None))
 }
 
 fn push(stream: &Stream, data: &str, class: Class) -> bool {
@@ -99,7 +100,7 @@ async fn response_always_has_room() {
         for n in 0..1000 {
             push(&stream, &n.to_string(), waiting);
         }
-        stream.finish(Bytes::from(large.clone()));
+        stream.finish(Bytes::from(large.clone()), None);
         assert!(!push(&stream, "late", Class::Kept));
         let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
         assert!(body.len() > large.len(), "{waiting:?}");
@@ -200,8 +201,12 @@ async fn what_waits_for_a_client_that_is_away_is_bounded() {
     while push(&stream, &part, Class::Kept) {}
     assert!(stream.lock().bytes <= 100 << 10);
     assert_eq!(stream.abandoned(Duration::from_secs(60)).await, Abandoned::Bytes);
-    assert!(!stream.finish(Bytes::from("x".repeat(100 << 10))), "there is no room for it alone");
-    assert!(stream.finish(Bytes::from("x".repeat(50 << 10))), "it comes before all others");
+    assert!(
+        !stream.finish(Bytes::from("x".repeat(100 << 10)), None),
+        "there is no room for it alone"
+    );
+    let response = Bytes::from("x".repeat(50 << 10));
+    assert!(stream.finish(response, None), "it comes before all others");
     let body = stream.connect(None, Opening::Plain).collect().await.unwrap().to_bytes();
     assert!(body.starts_with(b"id: 1-") && body.len() < 51 << 10, "{} bytes", body.len());
 }
@@ -215,4 +220,87 @@ async fn short_messages_keep_no_long_chunk_in_memory() {
     drop(connection);
     assert!(stream.push(chunk.slice(10..20), Class::Kept));
     assert!(chunk.is_unique());
+}
+
+/// A stream of a client whose process has this budget.
+fn stream_of_process(budget: &ByteBudget) -> Arc<Stream> {
+    let (detached, identity) = (DetachedBudget::new(64 << 20), vmcp_core::Identity::new("i", "s"));
+    Stream::new(1, Account::new(&detached, Some(budget), &identity, None))
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_for_connected_clients_count_until_sent() {
+    let budget = ByteBudget::new(1 << 20);
+    let stream = stream_of_process(&budget);
+    let mut connection = stream.connect(None, Opening::Plain);
+    let message = "x".repeat(30 << 10);
+    for count in 1..=3 {
+        assert!(push(&stream, &message, Class::Kept));
+        assert_eq!(budget.counts().held, count * message.len());
+    }
+    let mut length = 0;
+    while length < 3 * message.len() {
+        length += read(&mut connection).await.len();
+    }
+    // What was sent is kept for a while, to be sent again.
+    assert_eq!(budget.counts().held, 3 * message.len());
+    drop((stream, connection));
+    assert_eq!(budget.counts().held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn client_over_its_share_loses_progress_then_connection() {
+    let budget = ByteBudget::new(400 << 10);
+    let stream = stream_of_process(&budget);
+    let mut connection = stream.connect(None, Opening::Plain);
+    let message = "x".repeat(30 << 10);
+    for _ in 0..10 {
+        assert!(push(&stream, &message, Class::Droppable));
+    }
+    assert_eq!(budget.counts().held, 6 * message.len(), "half of the budget");
+    for _ in 0..7 {
+        push(&stream, &message, Class::Kept);
+    }
+    assert!(connection.frame().await.is_none(), "it can come back and read on");
+    assert_eq!(budget.counts().held, 0, "what waits counts for clients that are away");
+    let mut next = stream.connect(None, Opening::Plain);
+    assert!(read(&mut next).await.starts_with("id: 1-"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn response_keeps_its_count_until_sent() {
+    let budget = ByteBudget::new(1 << 20);
+    let stream = stream_of_process(&budget);
+    let mut connection = stream.connect(None, Opening::Plain);
+    let mut count = budget.open(budget.backend("a"));
+    count.try_grow(300 << 10).unwrap();
+    assert!(stream.finish(Bytes::from("x".repeat(300 << 10)), Some(count)));
+    assert_eq!(budget.counts().held, 300 << 10);
+    let mut length = 0;
+    while let Some(frame) = connection.frame().await {
+        let frame = frame.unwrap().into_data().unwrap();
+        assert!(frame.len() <= MAX_FRAME + 100, "what a connection buffers is short");
+        length += frame.len();
+    }
+    assert_eq!(length, (300 << 10) + "id: 1-1\ndata: \n\n".len());
+    drop((stream, connection));
+    assert_eq!(budget.counts().held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn message_that_is_being_sent_stays() {
+    let stream = stream_of(1);
+    let mut connection = stream.connect(None, Opening::Plain);
+    let long = "x".repeat(3 << 20);
+    assert!(push(&stream, &long, Class::Droppable));
+    let mut sent = read(&mut connection).await;
+    // There is no room for both.
+    assert!(push(&stream, &"y".repeat(3 << 20), Class::Droppable));
+    assert!(push(&stream, "z", Class::Kept));
+    stream.end();
+    while let Some(frame) = connection.frame().await {
+        sent.push_str(std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap());
+    }
+    assert_eq!(sent.len(), long.len() + 2 * "id: 1-1\ndata: \n\n".len() + 1);
+    assert!(sent.ends_with("data: z\n\n"));
 }

@@ -86,7 +86,7 @@ async fn ask(
         most: call.hub.limits.held_bytes,
         trail: call.trail.clone(),
     };
-    match whole(response, &expected, Room::new(&call.hub, link)).await? {
+    match whole(response, &expected, call).await? {
         Shaped::Ready(response) => Ok(response),
         Shaped::Whole(message) | Shaped::InputRequired(message) | Shaped::Task(message) => {
             let Ok(Envelope::Answer { outcome: Outcome::Result(result), .. }) = scan(&message)
@@ -119,16 +119,17 @@ pub(crate) fn about(
 async fn whole(
     response: Response<Body>,
     expected: &Expected,
-    room: Room<'_>,
+    call: &Call,
 ) -> Result<Shaped, BoxError> {
     let (parts, body) = response.into_parts();
     match Media::of(&parts.headers) {
-        Media::Json => answer::json(parts.status, body, expected, room).await,
+        Media::Json => answer::json(parts.status, body, expected, Room::new(call)).await,
         Media::Events => {
-            let mut events = Events::new(body, expected.most);
+            let mut events = Events::new(body, expected.most).counted(call.account().as_ref());
             loop {
                 let message: Bytes = events.next().await.ok_or(Failure::Ended)??.data;
                 if let Ok(Envelope::Answer { .. }) = scan(&message) {
+                    call.hold_event(&mut events);
                     return answer::event(message, expected);
                 }
             }

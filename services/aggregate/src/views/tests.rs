@@ -41,7 +41,7 @@ fn catalog(count: usize) -> Arc<Everything> {
     let tools: Vec<_> = tools.iter().map(String::as_str).collect();
     let offer = Offer { tools: Items::of(Kind::Tools, &tools), ..Offer::default() };
     let stack = |_| async { Err::<http::Response<vmcp_core::Body>, _>(BoxError::from("unused")) };
-    let link = Link::new(BackendSettings {
+    let settings = BackendSettings {
         backend: Backend::new("be"),
         uri: http::Uri::from_static("http://be.test/mcp"),
         transport: Transport::StreamableHttp,
@@ -53,7 +53,8 @@ fn catalog(count: usize) -> Arc<Everything> {
         answer_within: std::time::Duration::MAX,
         fingerprint: 0,
         tuning: 0,
-    });
+    };
+    let link = Link::new(settings, None);
     let offers = ByGeneration::both(&offer);
     let catalogs =
         combine(&[Part { name: "be", link, offers, only: None }], &[], &Rules::default());

@@ -538,6 +538,8 @@ async fn standing_streams_without_clients_hold_bounded_bytes() {
     // A client that comes back gets what was kept.
     let response = clients[0].stand(None).await;
     let mut body = response.into_body();
-    let frame = body.frame().await.unwrap().unwrap().into_data().unwrap();
-    assert!(frame.len() > PART, "{} bytes", frame.len());
+    let mut length = 0;
+    while length <= PART {
+        length += body.frame().await.unwrap().unwrap().into_data().unwrap().len();
+    }
 }

@@ -53,9 +53,9 @@ pub(crate) struct Serve {
     /// The largest message of a client, in bytes.
     #[arg(long, default_value = "8388608", value_name = "BYTES", value_parser = at_least_one)]
     max_message_bytes: NonZeroUsize,
-    /// The most bytes of messages that are held at once, apart from messages of up to 4 KiB; one caller may hold a
-    /// quarter. More wait for up to 2 s and are then answered 503. At least --max-message-bytes; without it a quarter of
-    /// the memory that the control group (cgroup) allows, or 128 MiB.
+    /// The most bytes of messages that are held at once, apart from messages of up to 4 KiB; one caller may hold
+    /// half of what the others leave. More wait for up to 2 s and are then answered 503. At least twice
+    /// --max-message-bytes; without it a quarter of the memory that the control group (cgroup) allows, or 128 MiB.
     #[arg(long, value_name = "BYTES", value_parser = at_least_one)]
     max_buffered_bytes: Option<NonZeroUsize>,
     /// Threads that answer requests; as many as there are processors to run on if this is not given.
@@ -125,9 +125,9 @@ impl Serve {
     fn check(&self) -> Result<(), Failure> {
         let largest = self.max_message_bytes;
         match self.max_buffered_bytes {
-            Some(buffered) if buffered < largest => Err(Failure::Usage(format!(
-                "--max-buffered-bytes is {buffered}: must be at least --max-message-bytes, {largest}, or no such message \
-                 could be read"
+            Some(buffered) if buffered.get() / 2 < largest.get() => Err(Failure::Usage(format!(
+                "--max-buffered-bytes is {buffered}: must be at least twice --max-message-bytes, {largest}, since one \
+                 caller may hold half"
             ))),
             Some(_) | None => Ok(()),
         }

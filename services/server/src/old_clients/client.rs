@@ -22,9 +22,6 @@ const MOST_SEATS: usize = 64;
 /// The most messages that wait for one client to read them. Whoever has more waits.
 const QUEUE: usize = 64;
 
-/// The bytes of a message to a client that are not counted.
-const SMALL: usize = 4 << 10;
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Clients {
@@ -185,7 +182,7 @@ impl Client {
 
     /// Counts a message that waits for the client until it was sent. `None` where there is no room for it.
     pub(super) async fn hold(&self, message: Bytes) -> Option<Bytes> {
-        let Some((budget, owner)) = self.budget.as_ref().filter(|_| message.len() > SMALL) else {
+        let Some((budget, owner)) = &self.budget else {
             return Some(message);
         };
         let mut reservation = budget.open(*owner);

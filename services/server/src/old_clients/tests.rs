@@ -330,7 +330,7 @@ async fn the_session_ends_with_the_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_that_wait_for_a_client_count_for_the_budget() {
-    let budget = ByteBudget::new(400_000, 0);
+    let budget = ByteBudget::new(200_000);
     let decode = DecodeLayer::new().budget(budget.clone());
     let large = format!(r#"{{"jsonrpc":"2.0","id":"one","result":"{}"}}"#, "x".repeat(60_000));
     let event = format!("data: {large}\n\n");

@@ -12,10 +12,11 @@ use vmcp_core::BoxError;
 use super::activity::Activity;
 use super::head_timer::{HEAD, HeadTimer};
 use super::quiet::quietly;
+use super::send_timeout::SendTimeout;
 use crate::routes::Routes;
 
-/// The largest head of a request, in bytes, and with that the largest buffer of a connection.
-const HEAD_BYTES: usize = 32 << 10;
+/// The largest head of a request, in bytes, and with that the largest buffer of a connection, which no budget counts.
+const HEAD_BYTES: usize = 16 << 10;
 
 /// Serves a connection on the runtime that it is awaited in.
 pub(super) fn connection(
@@ -30,11 +31,12 @@ pub(super) fn connection(
     async move {
         let stream = TcpStream::from_std(stream?)?;
         let connections = Arc::clone(&routes.shared.connections);
+        let stream = SendTimeout::new(TokioIo::new(stream), routes.shared.fixed.budget.clone());
         let served = http1::Builder::new()
             .timer(HeadTimer::new(activity.clone()))
             .header_read_timeout(HEAD)
             .max_buf_size(HEAD_BYTES)
-            .serve_connection(TokioIo::new(stream), routes);
+            .serve_connection(stream, routes);
         connections.fetch_add(1, Ordering::Relaxed);
         let is_over = || activity.is_over();
         let ended = quietly(activity.ear(), is_over, watcher.watch(served)).await;

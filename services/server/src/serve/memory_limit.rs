@@ -13,14 +13,14 @@ const DEFAULT: usize = 128 << 20;
 const UNLIMITED: u64 = 1 << 60;
 
 /// The bytes that messages under way may take unless an operator chooses: a quarter of the memory limit, but room for one
-/// message of `largest` bytes.
+/// message of `largest` bytes in the half that one caller may hold.
 pub(crate) fn default_budget(largest: usize) -> usize {
     budget(limit_below(Path::new("/")), largest)
 }
 
 fn budget(limit: Option<u64>, largest: usize) -> usize {
     let quarter = |limit: u64| usize::try_from(limit).unwrap_or(usize::MAX) / PART;
-    limit.map_or(DEFAULT, quarter).max(largest)
+    limit.map_or(DEFAULT, quarter).max(2 * largest)
 }
 
 /// The smallest limit of the process's control groups and those around them, of either version.
@@ -135,6 +135,6 @@ mod tests {
         assert_eq!(limit(&[]), None);
         assert_eq!(budget(None, 8 << 20), 128 << 20);
         assert_eq!(budget(Some(1 << 30), 8 << 20), 256 << 20);
-        assert_eq!(budget(Some(16 << 20), 8 << 20), 8 << 20);
+        assert_eq!(budget(Some(16 << 20), 8 << 20), 16 << 20);
     }
 }

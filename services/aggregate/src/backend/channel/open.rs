@@ -10,7 +10,7 @@ use http_body_util::Full;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 use url::Url;
-use vmcp_core::{BoxError, Media};
+use vmcp_core::{BoxError, BudgetAccount, Media};
 use vmcp_timeout::Hold;
 use vmcp_wire::sse::Event;
 
@@ -52,7 +52,8 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
     if Media::of(response.headers()) != Media::Events {
         return Err(Failure::ContentType.into());
     }
-    let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+    let account = parts.extensions.get::<BudgetAccount>();
+    let mut events = Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account);
     let endpoint = first_endpoint(&mut events, &parts.uri).await?;
     let desk = Arc::<Desk>::default();
     let mut replying = parts.clone();
@@ -112,7 +113,11 @@ async fn read(mut events: Events, desk: Closing, outbox: Outbox) {
             Some(_) = replies.join_next(), if !replies.is_empty() => continue,
         };
         // An event that is too large may have been anybody's answer.
-        let Some(Ok(Event { data, event, .. })) = event else { return };
+        let Some(Ok(Event { mut data, event, .. })) = event else { return };
+        if let Some(count) = events.take_reservation() {
+            // It counts for as long as it waits for the request that it answers.
+            data = count.attach(data);
+        }
         if event.is_some_and(|name| name != Bytes::from_static(b"message")) {
             continue;
         }

@@ -327,7 +327,7 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
             }
         }))
     });
-    let link = Link::new(BackendSettings {
+    let settings = BackendSettings {
         backend: Backend::new("be"),
         uri: Uri::from_static("http://be.test/sse"),
         transport: Transport::Sse,
@@ -339,7 +339,8 @@ async fn what_is_around_a_backend_sees_operations_with_their_answers_and_no_post
         answer_within: PATIENCE,
         fingerprint: 0,
         tuning: 0,
-    });
+    };
+    let link = Link::new(settings, None);
     let opening = link.begin(asking(post(HELLO), "initialize", None));
     let opening = tokio::spawn(opening);
     assert_eq!(fake.posted().await, HELLO);

@@ -146,7 +146,9 @@ pub(super) async fn follow_session(of: Observation<'_>, live: &Live) -> Result<(
             signal.next_poll().await;
             continue;
         }
-        let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+        let account = of.link.account(&Caller::Gateway, None);
+        let mut events =
+            Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref());
         loop {
             tokio::select! {
                 event = events.next() => {
@@ -208,7 +210,9 @@ pub(super) async fn follow_listen(
         signal.next_poll().await;
         return Ok(());
     };
-    let mut events = Events::new(response.into_body(), LARGEST_EVENT);
+    let account = link.account(&Caller::Gateway, None);
+    let mut events =
+        Events::new(response.into_body(), LARGEST_EVENT).counted_while_open(account.as_ref());
     let mut acknowledged = false;
     loop {
         let event = tokio::select! {

@@ -3,22 +3,26 @@
 use bytes::Bytes;
 use http_body::Body as _;
 use http_body_util::BodyExt;
-use vmcp_core::{Body, BodyBuffer, BoxError, ByteBudget, MAX_BUDGET_WAIT};
+use vmcp_core::{Body, BodyBuffer, BoxError, BudgetAccount, MAX_BUDGET_WAIT, Reservation};
 
-use crate::backend::Link;
 use crate::backend::failure::Failure;
-use crate::hub::Hub;
 
-/// Room for one answer of a backend: within the budget of the process, of which each backend has a share.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Room<'a> {
-    pub(super) budget: Option<&'a ByteBudget>,
-    pub(super) backend: &'a str,
+/// A request that answers of backends are held for.
+pub(crate) trait Holder: Sync {
+    /// The account of its caller in the budget of the process, if that has one.
+    fn account(&self) -> Option<BudgetAccount>;
+
+    /// Holds the count of an answer for as long as the request, and then its response.
+    fn hold(&self, reservation: Reservation);
 }
 
+/// Room for one answer of a backend: within the budget of the process.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Room<'a>(Option<&'a dyn Holder>);
+
 impl<'a> Room<'a> {
-    pub(crate) fn new(hub: &'a Hub, link: &'a Link) -> Self {
-        Self { budget: hub.limits.buffered.as_ref(), backend: link.name() }
+    pub(crate) fn new(holder: &'a dyn Holder) -> Self {
+        Self(Some(holder))
     }
 
     /// Reads `body` to its end, behind what was read already. At most `most` bytes in all, each of which may be held.
@@ -30,11 +34,12 @@ impl<'a> Room<'a> {
         may_hold: impl Fn(usize) -> bool,
     ) -> Result<Bytes, BoxError> {
         let mut buffer = BodyBuffer::new(most, 0);
+        let account = self.0.and_then(Holder::account);
         let mut next = Some(begun);
         loop {
             if let Some(data) = next {
                 buffer.push(data).map_err(|_| Failure::TooLarge { limit: most })?;
-                self.reserve(&mut buffer).await?;
+                reserve(account.as_ref(), &mut buffer).await?;
             }
             if !may_hold(buffer.len()) {
                 return Err(Failure::UNKEPT.into());
@@ -45,16 +50,20 @@ impl<'a> Room<'a> {
             let Some(frame) = body.frame().await else { break };
             next = frame?.into_data().ok();
         }
-        Ok(buffer.finish())
-    }
-
-    async fn reserve(self, buffer: &mut BodyBuffer) -> Result<(), BoxError> {
-        let Some(budget) = self.budget.filter(|_| buffer.missing() > 0) else { return Ok(()) };
-        let reserving = buffer.reserve(budget, || budget.backend(self.backend));
-        if let Ok(Ok(())) = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
-            return Ok(());
+        let (answer, reservation) = buffer.into_parts();
+        if let (Some(holder), Some(reservation)) = (self.0, reservation) {
+            holder.hold(reservation);
         }
-        budget.count_refusal();
-        Err(Failure::NoRoom.into())
+        Ok(answer)
     }
+}
+
+async fn reserve(account: Option<&BudgetAccount>, buffer: &mut BodyBuffer) -> Result<(), BoxError> {
+    let Some(account) = account.filter(|_| buffer.missing() > 0) else { return Ok(()) };
+    let reserving = buffer.reserve(|| account.open());
+    if let Ok(Ok(())) = tokio::time::timeout(MAX_BUDGET_WAIT, reserving).await {
+        return Ok(());
+    }
+    account.open().budget().count_refusal();
+    Err(Failure::NoRoom.into())
 }

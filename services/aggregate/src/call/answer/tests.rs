@@ -1,6 +1,8 @@
+use std::sync::Mutex;
+
 use http_body::Frame;
 use http_body_util::StreamBody;
-use vmcp_core::ByteBudget;
+use vmcp_core::{BudgetAccount, ByteBudget, Reservation};
 
 use super::*;
 
@@ -144,10 +146,27 @@ async fn error_document_of_a_proxy_is_its_status() {
     }
 }
 
+/// A request whose answers are held.
+struct Held {
+    budget: ByteBudget,
+    counts: Mutex<Vec<Reservation>>,
+}
+
+impl Holder for Held {
+    fn account(&self) -> Option<BudgetAccount> {
+        Some(self.budget.account(self.budget.backend("a")))
+    }
+
+    fn hold(&self, count: Reservation) {
+        self.counts.lock().unwrap().push(count);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_held_count_for_the_budget() {
-    let budget = ByteBudget::new(4_000_000, 0);
-    let room = Room { budget: Some(&budget), backend: "a" };
+    let budget = ByteBudget::new(2_000_000);
+    let request = Held { budget: budget.clone(), counts: Mutex::default() };
+    let room = Room::new(&request);
     let expected = Expected { held: HeldResults::All, ..expected(Generation::Stateless) };
     let said = |bytes: usize| {
         let text =
@@ -159,11 +178,12 @@ async fn answers_that_are_held_count_for_the_budget() {
     let Shaped::Whole(small) = answer(50_000).await.unwrap() else { panic!("not held") };
     assert_eq!(budget.counts().held, 0);
     let Shaped::Whole(large) = answer(900_000).await.unwrap() else { panic!("not held") };
-    assert!(budget.counts().held >= 900_000, "until it is dropped");
+    assert!(budget.counts().held >= 900_000, "as long as its request");
     let error = answer(900_000).await.unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "a quarter each: {error}");
+    assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "half of it: {error}");
     assert_eq!(budget.counts().refusals, 1);
     drop((small, large));
+    request.counts.lock().unwrap().clear();
     assert_eq!(budget.counts().held, 0);
     assert!(answer(900_000).await.is_ok());
 }

@@ -168,7 +168,7 @@ impl RunningCall {
     /// Says what came of the call. Whatever the client hears of it, the backend hears first that it is over.
     async fn end(&mut self, out: Out, outlet: &Outlet) {
         match &out {
-            Out::Answer(_) => _ = self.cancellation.disarm(),
+            Out::Answer(..) => _ = self.cancellation.disarm(),
             Out::Failed(error) => self.cancellation.failed(error),
             Out::Refused(_) => self.cancellation.send("the client cannot be asked"),
             Out::Message(..) | Out::Questions(..) => {}
@@ -179,7 +179,7 @@ impl RunningCall {
     async fn step(&mut self, message: Bytes, outlet: &Outlet) -> Step {
         match scan(&message) {
             Ok(Envelope::Answer { id, .. }) if id.is_none_or(|id| id.of(&message) == self.id) => {
-                Step::Over(Out::Answer(message))
+                Step::Over(Out::Answer(message, self.events.take_reservation()))
             }
             Ok(Envelope::Answer { .. }) | Err(_) => Step::More,
             Ok(Envelope::Notification { method, params }) => {
@@ -199,11 +199,12 @@ impl RunningCall {
     /// Sends a notification to the client as soon as there is room for it.
     async fn tell(&mut self, message: Bytes, outlet: &Outlet) -> Step {
         let share = u32::try_from(message.len() / 1024).unwrap_or(MAX_WAITING_KIB);
+        let count = self.events.take_reservation();
         // A client that does not read is the only reason to wait here.
         let telling = async {
             let room = Arc::clone(&self.room).acquire_many_owned(share.clamp(1, MAX_WAITING_KIB));
             if let Ok(permit) = room.await {
-                _ = outlet.send(Out::Message(message, permit)).await;
+                _ = outlet.send(Out::Message(message, permit, count)).await;
             }
         };
         if timeout(self.hub.limits.detached_for, telling).await.is_ok() {

@@ -13,7 +13,7 @@ use vmcp_wire::{Envelope, find, scan};
 use super::{Asked, MOST_QUESTIONS, RunningCall};
 use crate::backend::events::Events;
 use crate::backend::failure::Failure;
-use crate::detached::{Account, Owner, Reservation};
+use crate::detached::Reservation;
 use crate::expiry::{ended, left};
 use crate::park::{Out, Outlet, Place, Resume};
 
@@ -39,8 +39,7 @@ impl RunningCall {
             let questions =
                 asked.iter().map(|asked| (asked.key.clone(), asked.question.clone())).collect();
             // A client without a session has no address here.
-            let owner = Owner::new(self.caller.clone(), None);
-            let mut reservation = Account::new(&hub.detached, owner).open();
+            let mut reservation = hub.account(&self.caller, None).open();
             let size: usize = asked.iter().map(|asked| asked.question.len()).sum();
             if !reservation.resize(size + self.held()) {
                 let refusal = Rejection::overloaded("too much waits for answers of clients", 30);

@@ -1,0 +1,96 @@
+use http_body_util::channel::{Channel, Sender};
+use vmcp_core::ByteBudget;
+
+use super::*;
+
+const KB: usize = 1000;
+
+/// A stream that counts for the only owner in `budget`, and where its bytes come from.
+fn stream(budget: &ByteBudget, lasts: bool) -> (Sender<Bytes, std::io::Error>, Events) {
+    let (sender, body) = Channel::new(8);
+    let account = budget.account(budget.backend("a"));
+    let events = Events::new(Body::wrap(body), 1000 * KB);
+    let events = if lasts {
+        events.counted_while_open(Some(&account))
+    } else {
+        events.counted(Some(&account))
+    };
+    (sender, events)
+}
+
+fn event(length: usize) -> Bytes {
+    format!("data: {}\n\n", "x".repeat(length)).into()
+}
+
+async fn next(events: &mut Events) -> usize {
+    events.next().await.unwrap().unwrap().data.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_first_event_is_not_counted() {
+    let budget = ByteBudget::new(100 * KB);
+    let (mut sender, mut events) = stream(&budget, false);
+    sender.send_data(event(4000)).await.unwrap();
+    assert_eq!((next(&mut events).await, budget.counts().held), (4000, 0));
+    assert!(events.take_reservation().is_none());
+    sender.send_data(event(3000)).await.unwrap();
+    assert_eq!((next(&mut events).await, budget.counts().held), (3000, 3000));
+}
+
+#[tokio::test(start_paused = true)]
+async fn event_counts_until_next_is_read() {
+    let budget = ByteBudget::new(100 * KB);
+    let (mut sender, mut events) = stream(&budget, false);
+    let whole = event(20 * KB);
+    for piece in whole.chunks(5 * KB) {
+        sender.send_data(Bytes::copy_from_slice(piece)).await.unwrap();
+    }
+    assert_eq!((next(&mut events).await, budget.counts().held), (20 * KB, 20 * KB));
+    sender.send_data(event(10 * KB)).await.unwrap();
+    assert_eq!((next(&mut events).await, budget.counts().held), (10 * KB, 10 * KB));
+    let taken = events.take_reservation().unwrap();
+    sender.send_data(event(5 * KB)).await.unwrap();
+    assert_eq!((next(&mut events).await, budget.counts().held), (5 * KB, 15 * KB));
+    drop((taken, events));
+    assert_eq!(budget.counts().held, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_event_keeps_no_long_chunk() {
+    let budget = ByteBudget::new(100 * KB);
+    let (mut sender, mut events) = stream(&budget, false);
+    let chunk: Bytes = [&event(20 * KB)[..], &event(100)].concat().into();
+    sender.send_data(chunk.clone()).await.unwrap();
+    assert_eq!(next(&mut events).await, 20 * KB);
+    let short = events.next().await.unwrap().unwrap().data;
+    assert!(!chunk.as_ptr_range().contains(&short.as_ptr()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn answer_without_room_fails() {
+    let budget = ByteBudget::new(100 * KB);
+    let (mut sender, mut events) = stream(&budget, false);
+    let mut other = budget.open(budget.backend("a"));
+    other.try_grow(45 * KB).unwrap();
+    sender.send_data(event(20 * KB)).await.unwrap();
+    let begun = tokio::time::Instant::now();
+    let error = events.next().await.unwrap().unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(Failure::NoRoom)), "{error}");
+    assert_eq!((begun.elapsed(), budget.counts().waiting), (MAX_BUDGET_WAIT, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_that_lasts_waits_for_room() {
+    let budget = ByteBudget::new(100 * KB);
+    let (mut sender, mut events) = stream(&budget, true);
+    let mut other = budget.open(budget.backend("a"));
+    other.try_grow(45 * KB).unwrap();
+    sender.send_data(event(20 * KB)).await.unwrap();
+    let minute = Duration::from_secs(60);
+    assert!(tokio::time::timeout(minute, events.next()).await.is_err());
+    drop(other);
+    assert_eq!(next(&mut events).await, 20 * KB);
+    // An event that never fits ends it.
+    sender.send_data(event(60 * KB)).await.unwrap();
+    assert!(events.next().await.unwrap().is_err());
+}

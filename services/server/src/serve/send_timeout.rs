@@ -1,0 +1,194 @@
+//! The time that a client may take to read what is sent to it.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::time::{Instant, Sleep, sleep};
+use vmcp_core::{ByteBudget, Pace};
+
+/// The longest that a client may read nothing while something waits for it.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Connection that fails when its client does not read.
+///
+/// What waits for a client that reads nothing is held for [`SEND_TIMEOUT`]. While other requests wait for bytes of the
+/// budget, a client that something waits for has to read at the [`Pace`] of all.
+pub(super) struct SendTimeout<I> {
+    inner: I,
+    budget: ByteBudget,
+    /// Set while something waits for the client.
+    stall: Option<Box<Stall>>,
+}
+
+/// A client that does not take all that is written at once.
+struct Stall {
+    /// When the client took something last.
+    since: Instant,
+    pace: Pace,
+    interval: Pin<Box<Sleep>>,
+}
+
+impl<I> SendTimeout<I> {
+    pub(super) fn new(inner: I, budget: ByteBudget) -> Self {
+        Self { inner, budget, stall: None }
+    }
+
+    /// Passes on what came of a write, unless the client has not read for too long.
+    fn check(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(bytes)) => {
+                if let Some(stall) = &mut self.stall {
+                    stall.pace.add(bytes);
+                    stall.since = Instant::now();
+                }
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                let stall = self.stall.get_or_insert_with(|| Box::new(Stall::new()));
+                ready!(stall.poll(cx, &self.budget));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl Stall {
+    fn new() -> Self {
+        let interval = Box::pin(sleep(Pace::INTERVAL));
+        Self { since: Instant::now(), pace: Pace::default(), interval }
+    }
+
+    /// Ready when the client has not read for too long.
+    fn poll(&mut self, cx: &mut Context<'_>, budget: &ByteBudget) -> Poll<()> {
+        loop {
+            ready!(self.interval.as_mut().poll(cx));
+            if self.pace.end_interval(budget) || self.since.elapsed() >= SEND_TIMEOUT {
+                return Poll::Ready(());
+            }
+            self.interval.set(sleep(Pace::INTERVAL));
+        }
+    }
+}
+
+impl<I: Read + Unpin> Read for SendTimeout<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl<I: Write + Unpin> Write for SendTimeout<I> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(cx, data);
+        self.check(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // hyper flushes once all is written.
+        self.stall = None;
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.check(cx, written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+
+    const BUFFER: usize = 20 << 10;
+
+    fn connection(
+        budget: &ByteBudget,
+    ) -> (DuplexStream, TokioIo<SendTimeout<TokioIo<DuplexStream>>>) {
+        let (client, server) = duplex(BUFFER);
+        (client, TokioIo::new(SendTimeout::new(TokioIo::new(server), budget.clone())))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_that_reads_nothing_is_cut_off() {
+        let budget = ByteBudget::new(100);
+        let (_client, mut server) = connection(&budget);
+        server.write_all(&vec![0; BUFFER]).await.unwrap();
+        server.flush().await.unwrap();
+        tokio::time::advance(Duration::from_secs(600)).await;
+        let begun = Instant::now();
+        let error = server.write_all(&[0; 1]).await.unwrap_err();
+        assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, SEND_TIMEOUT));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_client_is_served_while_there_is_room() {
+        let budget = ByteBudget::new(100);
+        let (mut client, mut server) = connection(&budget);
+        let reading = async {
+            for _ in 0..10 {
+                tokio::time::sleep(SEND_TIMEOUT / 2).await;
+                client.read_exact(&mut [0; 1000]).await.unwrap();
+            }
+        };
+        let data = vec![0; BUFFER + 10_000];
+        let (written, ()) = tokio::join!(server.write_all(&data), reading);
+        written.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_client_gives_way_to_requests_that_wait() {
+        let budget = ByteBudget::new(100);
+        let (mut client, mut server) = connection(&budget);
+        let mut held = budget.open(budget.backend("a"));
+        held.try_grow(50).unwrap();
+        let mut waiting = budget.open(budget.backend("a"));
+        let waiting = tokio::spawn(async move { waiting.grow(1).await });
+        let reading = async {
+            for _ in 0..3 {
+                tokio::time::sleep(Pace::INTERVAL * 9 / 10).await;
+                client.read_exact(&mut vec![0; 18 << 10]).await.unwrap();
+            }
+            tokio::time::sleep(SEND_TIMEOUT).await;
+        };
+        let begun = Instant::now();
+        let sending = async {
+            let error = server.write_all(&vec![0; 200 << 10]).await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            begun.elapsed()
+        };
+        let (cut, ()) = tokio::join!(sending, reading);
+        assert!((3..=5).contains(&cut.as_secs()), "{cut:?}");
+        waiting.abort();
+    }
+}
