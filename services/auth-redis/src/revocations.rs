@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use futures_util::stream::{self, BoxStream, StreamExt};
 use vmcp_auth_store::{Revocation, StoreError};
-use vmcp_redis::{Again, Event, Subscription, cmd, from_redis_value};
+use vmcp_redis::{Event, Idempotency, Subscription, cmd, from_redis_value};
 
 use crate::reply::{Reply, revocation};
 use crate::store::{RedisStore, unavailable};
@@ -20,7 +20,7 @@ impl RedisStore {
     pub(crate) async fn listen(&self) -> Result<BoxStream<'static, Revocation>, StoreError> {
         let mut subscription = self.redis().subscribe(self.prefix(), self.channel());
         // First listen, then look: what happens in between is told twice rather than never.
-        subscription.join().await.map_err(|fault| unavailable(&fault))?;
+        subscription.subscribe().await.map_err(|fault| unavailable(&fault))?;
         let recent = self.recent().await?;
         let listener = Listener { store: self.clone(), subscription, recent };
         Ok(stream::unfold(listener, Listener::next).boxed())
@@ -30,7 +30,7 @@ impl RedisStore {
         let mut command = cmd("ZRANGEBYSCORE");
         let now = self.now().millis();
         command.arg(self.key("revoked", "")).arg(format!("({now}")).arg("+inf");
-        let answer = self.redis().call(self.prefix(), &command, Again::Yes).await;
+        let answer = self.redis().call(self.prefix(), &command, Idempotency::Idempotent).await;
         let members = Reply::new(answer.map_err(|fault| unavailable(&fault))?)?.rest();
         // One that cannot be read must not keep the others from being heard.
         let read = |member| match from_redis_value::<Vec<u8>>(member) {
@@ -51,7 +51,7 @@ impl Listener {
                 return Some((revocation, self));
             }
             match self.subscription.next().await {
-                Event::Joined => self.look().await,
+                Event::Subscribed => self.look().await,
                 Event::Message(message) => {
                     if let Some(revocation) = heard(&message) {
                         return Some((revocation, self));
@@ -66,7 +66,7 @@ impl Listener {
         match self.store.recent().await {
             Ok(recent) => self.recent = recent,
             // The connection will be found broken as well, and the look repeated.
-            Err(_) => self.subscription.leave().await,
+            Err(_) => self.subscription.disconnect().await,
         }
     }
 }

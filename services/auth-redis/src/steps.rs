@@ -14,7 +14,7 @@ use vmcp_auth_store::{
     Revocation, Rotation, Row, RowLock, Sealed, Seed, Session, SessionHead, SessionId, Started,
     Store, StoreError, Subject, User, UserId,
 };
-use vmcp_redis::{Again, cmd};
+use vmcp_redis::{Idempotency, cmd};
 
 use crate::store::{RedisStore, unavailable};
 
@@ -233,7 +233,7 @@ impl Store for RedisStore {
 
 impl RedisStore {
     async fn ping(&self) -> Result<(), StoreError> {
-        let answer = self.redis().call(self.prefix(), &cmd("PING"), Again::Yes).await;
+        let answer = self.redis().call(self.prefix(), &cmd("PING"), Idempotency::Idempotent).await;
         answer.map(|_| ()).map_err(|fault| unavailable(&fault))
     }
 
@@ -252,7 +252,8 @@ impl RedisStore {
         ] {
             arguments = arguments.text(index);
         }
-        let mut counts = self.step(&self.scripts().counts, arguments, Again::Yes).await?;
+        let mut counts =
+            self.step(&self.scripts().counts, arguments, Idempotency::Idempotent).await?;
         Ok(Counts {
             clients: counts.need::<usize>()? + counts.need::<usize>()?,
             logins: counts.need()?,

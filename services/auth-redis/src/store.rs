@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use vmcp_auth_store::{Limits, StoreError, Timestamp};
 use vmcp_core::Clock;
-use vmcp_redis::{Again, Fault, Redis, Script, Value, cmd};
+use vmcp_redis::{Idempotency, Redis, Script, Value, cmd};
 
 use crate::arguments::Arguments;
 use crate::reply::Reply;
@@ -28,7 +28,7 @@ pub struct NamespaceError;
 pub enum StartError {
     /// Redis cannot be reached, or doesn't accept who asks.
     #[error(transparent)]
-    Redis(#[from] Fault),
+    Redis(#[from] vmcp_redis::Error),
     /// The user may not do what is needed.
     #[error("the Redis user may not use {command} on keys that begin with {prefix}: {reason}")]
     Denied {
@@ -91,7 +91,8 @@ impl RedisStore {
 
     async fn probe(&self) -> Result<(), StartError> {
         let Inner { redis, prefix, scripts, .. } = &*self.0;
-        let answer = redis.run(&scripts.probe, prefix, &self.arguments(), Again::Yes).await?;
+        let answer =
+            redis.run(&scripts.probe, prefix, &self.arguments(), Idempotency::Idempotent).await?;
         let mut denied = Reply::new(answer).map_err(|_| strange(prefix))?;
         if let Ok(Some(command)) = denied.get() {
             let reason = denied.need().unwrap_or_default();
@@ -100,7 +101,7 @@ impl RedisStore {
         for command in ["HMGET", "HGETALL", "ZRANGEBYSCORE"] {
             self.try_one(command).await?;
         }
-        redis.subscribe(prefix, self.channel()).join().await?;
+        redis.subscribe(prefix, self.channel()).subscribe().await?;
         Ok(())
     }
 
@@ -113,7 +114,7 @@ impl RedisStore {
             "ZRANGEBYSCORE" => tried.arg(0).arg(0),
             _ => &mut tried,
         };
-        self.0.redis.call(&self.0.prefix, &tried, Again::Yes).await?;
+        self.0.redis.call(&self.0.prefix, &tried, Idempotency::Idempotent).await?;
         Ok(())
     }
 
@@ -155,9 +156,9 @@ impl RedisStore {
         &self,
         script: &Script,
         arguments: Arguments,
-        again: Again,
+        idempotency: Idempotency,
     ) -> Result<Reply, StoreError> {
-        let answer = self.0.redis.run(script, &self.0.prefix, &arguments, again).await;
+        let answer = self.0.redis.run(script, &self.0.prefix, &arguments, idempotency).await;
         Reply::new(answer.map_err(|fault| unavailable(&fault))?)
     }
 
@@ -165,7 +166,7 @@ impl RedisStore {
     pub(crate) async fn fields(&self, key: &str, fields: &[&str]) -> Result<Value, StoreError> {
         let mut command = cmd(if fields.is_empty() { "HGETALL" } else { "HMGET" });
         command.arg(key).arg(fields);
-        let answer = self.0.redis.call(&self.0.prefix, &command, Again::Yes).await;
+        let answer = self.0.redis.call(&self.0.prefix, &command, Idempotency::Idempotent).await;
         answer.map_err(|fault| unavailable(&fault))
     }
 
@@ -189,7 +190,7 @@ impl fmt::Debug for RedisStore {
 }
 
 /// What a caller learns of a fault; the log has the rest.
-pub(crate) fn unavailable(fault: &Fault) -> StoreError {
+pub(crate) fn unavailable(fault: &vmcp_redis::Error) -> StoreError {
     tracing::warn!(%fault, "a step of the authorization server was not taken");
     StoreError::Unavailable
 }

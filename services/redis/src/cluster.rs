@@ -2,31 +2,36 @@
 
 use redis::{Value, cmd, from_redis_value};
 
-use crate::link::Link;
-use crate::{Fault, Node};
+use crate::connection::Connection;
+use crate::{Error, Node};
 
 /// How many slots a cluster has.
-const SLOTS: u16 = 16384;
+const SLOT_COUNT: u16 = 16384;
 
 /// Who serves which slots: ranges with their master.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Slots(Vec<(u16, u16, Node)>);
+pub(crate) struct SlotMap(Vec<(u16, u16, Node)>);
 
-impl Slots {
+impl SlotMap {
     /// What a node of the cluster says.
-    pub(crate) async fn ask(link: &Link) -> Result<Self, Fault> {
-        let node = &link.node;
-        let mut question = cmd("CLUSTER");
-        question.arg("SLOTS");
-        let answer = link.send(&question).await.map_err(|error| {
-            let off = error.detail().is_some_and(|said| said.contains("cluster support disabled"));
-            if off { Fault::NoCluster { node: node.clone() } } else { Fault::of(&error, node) }
+    pub(crate) async fn fetch(connection: &Connection) -> Result<Self, Error> {
+        let node = &connection.node;
+        let mut command = cmd("CLUSTER");
+        command.arg("SLOTS");
+        let response = connection.send(&command).await.map_err(|error| {
+            let disabled =
+                error.detail().is_some_and(|detail| detail.contains("cluster support disabled"));
+            if disabled {
+                Error::ClusterDisabled { node: node.clone() }
+            } else {
+                Error::from_redis(&error, node)
+            }
         })?;
-        Self::read(answer, node).ok_or_else(|| Fault::Strange { node: node.clone() })
+        Self::parse(response, node).ok_or_else(|| Error::UnexpectedResponse { node: node.clone() })
     }
 
-    fn read(answer: Value, asked: &Node) -> Option<Self> {
-        let ranges = answer.into_sequence().ok()?.into_iter().map(|range| {
+    fn parse(response: Value, queried: &Node) -> Option<Self> {
+        let ranges = response.into_sequence().ok()?.into_iter().map(|range| {
             let mut range = range.into_sequence().ok()?.into_iter();
             let first = from_redis_value(range.next()?).ok()?;
             let last = from_redis_value(range.next()?).ok()?;
@@ -34,7 +39,7 @@ impl Slots {
             let host: Option<String> = from_redis_value(master.next()?).ok()?;
             // A node that doesn't know its own name means the one by which it was reached.
             let host = host.filter(|host| !host.is_empty() && host != "?");
-            let host = host.map_or_else(|| asked.host().into(), String::into_boxed_str);
+            let host = host.map_or_else(|| queried.host().into(), String::into_boxed_str);
             let port = from_redis_value(master.next()?).ok()?;
             Some((first, last, Node::new(host, port)))
         });
@@ -42,20 +47,20 @@ impl Slots {
     }
 
     /// The master that serves a slot.
-    pub(crate) fn node(&self, slot: u16) -> Option<&Node> {
+    pub(crate) fn master(&self, slot: u16) -> Option<&Node> {
         let serves = |(first, last, _): &&(u16, u16, Node)| (*first..=*last).contains(&slot);
         self.0.iter().find(serves).map(|(_, _, node)| node)
     }
 
     /// Notes that a slot moved.
-    pub(crate) fn moved(&mut self, slot: u16, to: Node) {
+    pub(crate) fn record_move(&mut self, slot: u16, to: Node) {
         // The newest word comes first, and the ranges stay few: the whole map is asked for soon.
-        self.0.truncate(usize::from(SLOTS));
+        self.0.truncate(usize::from(SLOT_COUNT));
         self.0.insert(0, (slot, slot, to));
     }
 
     /// All masters.
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Node> {
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &Node> {
         self.0.iter().map(|(_, _, node)| node)
     }
 }
@@ -65,7 +70,7 @@ impl Slots {
 pub(crate) fn slot(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let hashed = tag.map_or(key, |(tag, _)| if tag.is_empty() { key } else { tag });
-    crc16(hashed.as_bytes()) % SLOTS
+    crc16(hashed.as_bytes()) % SLOT_COUNT
 }
 
 /// CRC-16/XMODEM, which the specification names.
@@ -82,35 +87,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_those_of_the_specification() {
+    fn computes_slots_of_the_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot("foo"), 12182);
         assert_eq!(slot("{user1000}.following"), slot("{user1000}.followers"));
-        assert_eq!(slot("foo{}{bar}"), crc16(b"foo{}{bar}") % SLOTS);
-        assert_eq!(slot("foo{{bar}}zap"), crc16(b"{bar") % SLOTS);
+        assert_eq!(slot("foo{}{bar}"), crc16(b"foo{}{bar}") % SLOT_COUNT);
+        assert_eq!(slot("foo{{bar}}zap"), crc16(b"{bar") % SLOT_COUNT);
         assert_eq!(slot("foo{bar}{zap}"), slot("bar"));
     }
 
     #[test]
-    fn a_node_that_does_not_know_its_name_is_the_one_that_was_asked() {
+    fn missing_host_means_the_queried_node() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let range = |host, first, port| {
             let master = Value::Array(vec![host, Value::Int(port), text("id")]);
             Value::Array(vec![Value::Int(first), Value::Int(first + 99), master])
         };
-        let answer = Value::Array(vec![
+        let response = Value::Array(vec![
             range(Value::Nil, 0, 1),
             range(text(""), 100, 2),
             range(text("other"), 200, 3),
         ]);
-        let mut slots = Slots::read(answer, &Node::new("asked", 9)).unwrap();
-        assert_eq!(slots.node(99), Some(&Node::new("asked", 1)));
-        assert_eq!(slots.node(100), Some(&Node::new("asked", 2)));
-        assert_eq!(slots.node(250), Some(&Node::new("other", 3)));
-        assert_eq!(slots.node(300), None);
-        slots.moved(250, Node::new("new", 4));
-        assert_eq!(slots.node(250), Some(&Node::new("new", 4)));
-        assert_eq!(slots.node(251), Some(&Node::new("other", 3)));
-        assert!(Slots::read(Value::Int(1), &Node::new("asked", 9)).is_none());
+        let mut slots = SlotMap::parse(response, &Node::new("asked", 9)).unwrap();
+        assert_eq!(slots.master(99), Some(&Node::new("asked", 1)));
+        assert_eq!(slots.master(100), Some(&Node::new("asked", 2)));
+        assert_eq!(slots.master(250), Some(&Node::new("other", 3)));
+        assert_eq!(slots.master(300), None);
+        slots.record_move(250, Node::new("new", 4));
+        assert_eq!(slots.master(250), Some(&Node::new("new", 4)));
+        assert_eq!(slots.master(251), Some(&Node::new("other", 3)));
+        assert!(SlotMap::parse(Value::Int(1), &Node::new("asked", 9)).is_none());
     }
 }

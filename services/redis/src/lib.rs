@@ -1,20 +1,20 @@
 #![doc = include_str!("../README.md")]
 
+mod client;
 mod cluster;
-mod dial;
-mod fault;
-mod link;
-mod locate;
-mod pool;
+mod connection;
+mod dialer;
+mod error;
+mod locator;
 mod script;
 mod sentinel;
 mod settings;
-mod stream;
 mod subscription;
 mod tls;
+mod write_timeout;
 
-pub use fault::Fault;
-pub use pool::{Again, Redis};
+pub use client::{Idempotency, Redis};
+pub use error::Error;
 pub use redis::{Cmd, FromRedisValue, RedisWrite, ToRedisArgs, Value, cmd, from_redis_value};
 pub use script::Script;
 pub use settings::{Address, Credentials, Node, Sentinel, Settings, Timeouts};

@@ -19,14 +19,14 @@ impl Script {
     }
 
     /// The command that runs it by its digest.
-    pub(crate) fn by_digest<A: ToRedisArgs>(&self, key: &str, arguments: &A) -> Cmd {
+    pub(crate) fn evalsha<A: ToRedisArgs>(&self, key: &str, arguments: &A) -> Cmd {
         let mut command = cmd("EVALSHA");
         command.arg(self.inner.get_hash()).arg(1).arg(key).arg(arguments);
         command
     }
 
     /// The command that runs it, and lets the server keep it.
-    pub(crate) fn by_source<A: ToRedisArgs>(&self, key: &str, arguments: &A) -> Cmd {
+    pub(crate) fn eval<A: ToRedisArgs>(&self, key: &str, arguments: &A) -> Cmd {
         let mut command = cmd("EVAL");
         command.arg(&self.source).arg(1).arg(key).arg(arguments);
         command

@@ -7,56 +7,58 @@ use futures_util::FutureExt;
 use futures_util::future::select_ok;
 use redis::{cmd, from_redis_value};
 
-use crate::dial::{Dialer, addresses};
-use crate::{Credentials, Fault, Node, Sentinel};
+use crate::dialer::{Dialer, resolve};
+use crate::{Credentials, Error, Node, Sentinel};
 
 /// The master, as the first Sentinel says that answers. All are asked at once: one that doesn't answer
 /// delays nobody.
-pub(crate) async fn master(sentinel: &Sentinel, dialer: &Dialer) -> Result<Node, Fault> {
+pub(crate) async fn find_master(sentinel: &Sentinel, dialer: &Dialer) -> Result<Node, Error> {
     let master: Arc<str> = sentinel.master.as_str().into();
     let dialer = Dialer { tls: sentinel.tls.clone(), database: 0, ..dialer.clone() };
-    let asking = |node| all_of(&master, &dialer, node).boxed();
+    let query = |node| query_host(&master, &dialer, node).boxed();
     if sentinel.nodes.is_empty() {
-        return Err(Fault::UnknownMaster { node: Node::new("", 0), master });
+        return Err(Error::UnknownMaster { node: Node::new("", 0), master });
     }
-    select_ok(sentinel.nodes.iter().map(asking)).await.map(|(master, _)| master)
+    select_ok(sentinel.nodes.iter().map(query)).await.map(|(master, _)| master)
 }
 
 /// What the first of all that have this name says.
-async fn all_of(master: &Arc<str>, dialer: &Dialer, node: &Node) -> Result<Node, Fault> {
-    let found = addresses(node, dialer.timeouts.dial).await?;
-    let asking = found.into_iter().map(|address| ask(master, dialer, node, address).boxed());
-    select_ok(asking).await.map(|(master, _)| master)
+async fn query_host(master: &Arc<str>, dialer: &Dialer, node: &Node) -> Result<Node, Error> {
+    let addresses = resolve(node, dialer.timeouts.dial).await?;
+    let query =
+        addresses.into_iter().map(|address| query_sentinel(master, dialer, node, address).boxed());
+    select_ok(query).await.map(|(master, _)| master)
 }
 
-async fn ask(
+async fn query_sentinel(
     master: &Arc<str>,
     dialer: &Dialer,
     node: &Node,
     address: SocketAddr,
-) -> Result<Node, Fault> {
+) -> Result<Node, Error> {
     // Most Sentinels ask for no password, and one that they don't know would be refused.
-    let open = Dialer { credentials: Credentials::default(), ..dialer.clone() };
-    match ask_as(master, &open, node, address).await {
-        Err(Fault::Credentials { .. }) if dialer.credentials.password.is_some() => {
-            ask_as(master, dialer, node, address).await
+    let without_password = Dialer { credentials: Credentials::default(), ..dialer.clone() };
+    match query_as(master, &without_password, node, address).await {
+        Err(Error::InvalidCredentials { .. }) if dialer.credentials.password.is_some() => {
+            query_as(master, dialer, node, address).await
         }
-        answer => answer,
+        response => response,
     }
 }
 
-async fn ask_as(
+async fn query_as(
     master: &Arc<str>,
     dialer: &Dialer,
     node: &Node,
     address: SocketAddr,
-) -> Result<Node, Fault> {
-    let link = dialer.dial_at(node, address).await?;
-    let mut question = cmd("SENTINEL");
-    question.arg("GET-MASTER-ADDR-BY-NAME").arg(&**master);
-    let answer = link.send(&question).await.map_err(|error| Fault::of(&error, node))?;
-    let unknown = || Fault::UnknownMaster { node: node.clone(), master: Arc::clone(master) };
-    let strange = |_| Fault::Strange { node: node.clone() };
-    let named: Option<(String, u16)> = from_redis_value(answer).map_err(strange)?;
-    named.map(|(host, port)| Node::new(host, port)).ok_or_else(unknown)
+) -> Result<Node, Error> {
+    let connection = dialer.dial_at(node, address).await?;
+    let mut command = cmd("SENTINEL");
+    command.arg("GET-MASTER-ADDR-BY-NAME").arg(&**master);
+    let response =
+        connection.send(&command).await.map_err(|error| Error::from_redis(&error, node))?;
+    let unknown = || Error::UnknownMaster { node: node.clone(), master: Arc::clone(master) };
+    let unexpected = |_| Error::UnexpectedResponse { node: node.clone() };
+    let master: Option<(String, u16)> = from_redis_value(response).map_err(unexpected)?;
+    master.map(|(host, port)| Node::new(host, port)).ok_or_else(unknown)
 }

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_user_nor_password_is_in_the_debug_form() {
+    fn debug_output_hides_credentials() {
         let secret = || Some(SecretString::from("canary"));
         let settings = Settings {
             address: Address::Standalone(Node::new("::1", 6379)),
@@ -128,7 +128,7 @@ mod tests {
                 write: Duration::from_secs(3),
             },
         };
-        let redis = crate::Redis::lazy(settings.clone());
+        let redis = crate::Redis::connect_lazy(settings.clone());
         let printed = format!("{settings:?} {redis:?}");
         assert!(printed.contains("[::1]:6379") && !printed.contains("canary"), "{printed}");
     }

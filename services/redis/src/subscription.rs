@@ -7,43 +7,43 @@ use futures_util::StreamExt;
 use redis::aio::{PubSubSink, PubSubStream};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::{Fault, Node, Redis};
+use crate::{Error, Node, Redis};
 
 /// How often it is asked whether the other end is still there, and still the right one.
-const EVERY: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Between two attempts to connect: at first, and at most.
-const PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
 /// What is published on a channel. It connects anew for as long as somebody listens.
 pub struct Subscription {
     redis: Redis,
     key: String,
     channel: String,
-    heard: Option<Heard>,
-    pause: Duration,
+    connection: Option<SubscriberConnection>,
+    backoff: Duration,
 }
 
 /// What a subscription tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// From now on messages are heard; what was published before may have been missed.
-    Joined,
+    Subscribed,
     /// A message.
     Message(Vec<u8>),
 }
 
-struct Heard {
+struct SubscriberConnection {
     node: Node,
     sink: PubSubSink,
     stream: PubSubStream,
-    check: Instant,
+    next_check: Instant,
 }
 
 impl Subscription {
     pub(crate) fn new(redis: Redis, key: String, channel: String) -> Self {
-        Self { redis, key, channel, heard: None, pause: PAUSE }
+        Self { redis, key, channel, connection: None, backoff: INITIAL_BACKOFF }
     }
 
     /// Subscribes, unless it is subscribed already. For who wants to know whether it works before
@@ -51,69 +51,70 @@ impl Subscription {
     ///
     /// # Errors
     /// The server cannot be found or reached, or doesn't let this user listen.
-    pub async fn join(&mut self) -> Result<(), Fault> {
-        if self.heard.is_none() {
-            self.heard = Some(self.connect().await?);
+    pub async fn subscribe(&mut self) -> Result<(), Error> {
+        if self.connection.is_none() {
+            self.connection = Some(self.connect().await?);
         }
         Ok(())
     }
 
-    /// Gives up the connection: the next event is [`Event::Joined`] anew, after a while.
-    pub async fn leave(&mut self) {
-        self.lost();
-        sleep(self.pause).await;
-        self.pause = LONGEST_PAUSE.min(self.pause * 2);
+    /// Gives up the connection: the next event is [`Event::Subscribed`] anew, after a while.
+    pub async fn disconnect(&mut self) {
+        self.drop_connection();
+        sleep(self.backoff).await;
+        self.backoff = MAX_BACKOFF.min(self.backoff * 2);
     }
 
     /// What happens next. Waits for as long as it takes, also for Redis to come back; nothing is lost
     /// when it is not waited for to the end.
     pub async fn next(&mut self) -> Event {
         loop {
-            let Some(heard) = &mut self.heard else {
+            let Some(connection) = &mut self.connection else {
                 match self.connect().await {
-                    Ok(heard) => {
-                        self.pause = PAUSE;
-                        self.heard = Some(heard);
-                        return Event::Joined;
+                    Ok(connection) => {
+                        self.backoff = INITIAL_BACKOFF;
+                        self.connection = Some(connection);
+                        return Event::Subscribed;
                     }
-                    Err(fault) => {
-                        tracing::warn!(%fault, "messages from Redis are not heard");
-                        self.redis.locator().forget();
-                        sleep(self.pause).await;
-                        self.pause = LONGEST_PAUSE.min(self.pause * 2);
+                    Err(error) => {
+                        tracing::warn!(%error, "messages from Redis are not heard");
+                        self.redis.locator().invalidate();
+                        sleep(self.backoff).await;
+                        self.backoff = MAX_BACKOFF.min(self.backoff * 2);
                         continue;
                     }
                 }
             };
-            match timeout_at(heard.check, heard.stream.next()).await {
+            match timeout_at(connection.next_check, connection.stream.next()).await {
                 Ok(Some(message)) => return Event::Message(message.get_payload_bytes().to_vec()),
-                Ok(None) => self.lost(),
-                Err(_) => self.check().await,
+                Ok(None) => self.drop_connection(),
+                Err(_) => self.check_connection().await,
             }
         }
     }
 
-    async fn connect(&self) -> Result<Heard, Fault> {
+    async fn connect(&self) -> Result<SubscriberConnection, Error> {
         let node = self.redis.locator().node(&self.key).await?;
-        let listening = self.redis.dialer().listen(&node, &self.channel).await?;
-        let (sink, stream) = listening.split();
-        Ok(Heard { node, sink, stream, check: Instant::now() + EVERY })
+        let pub_sub = self.redis.dialer().connect_pub_sub(&node, &self.channel).await?;
+        let (sink, stream) = pub_sub.split();
+        Ok(SubscriberConnection { node, sink, stream, next_check: Instant::now() + CHECK_INTERVAL })
     }
 
-    fn lost(&mut self) {
-        self.heard = None;
-        self.redis.locator().forget();
+    fn drop_connection(&mut self) {
+        self.connection = None;
+        self.redis.locator().invalidate();
     }
 
-    async fn check(&mut self) {
-        let within = self.redis.dialer().timeouts.read;
-        let Some(heard) = &mut self.heard else { return };
-        heard.check = Instant::now() + EVERY;
-        let answers = matches!(timeout(within, heard.sink.ping::<redis::Value>()).await, Ok(Ok(_)));
+    async fn check_connection(&mut self) {
+        let limit = self.redis.dialer().timeouts.read;
+        let Some(connection) = &mut self.connection else { return };
+        connection.next_check = Instant::now() + CHECK_INTERVAL;
+        let is_alive =
+            matches!(timeout(limit, connection.sink.ping::<redis::Value>()).await, Ok(Ok(_)));
         let node = self.redis.locator().node(&self.key).await;
-        let elsewhere = node.is_ok_and(|node| node != heard.node);
-        if !answers || elsewhere {
-            self.lost();
+        let has_moved = node.is_ok_and(|node| node != connection.node);
+        if !is_alive || has_moved {
+            self.drop_connection();
         }
     }
 }

@@ -19,13 +19,13 @@ pub struct Tls(pub(crate) Arc<ClientConfig>);
 pub enum TlsError {
     /// The system has no root certificates.
     #[error("the system has no root certificates; install them or configure a CA certificate")]
-    NoRoots,
+    NoSystemRoots,
     /// The bundle is no PEM, or one of its certificates is none.
     #[error("the CA certificate cannot be read: {0}")]
-    Invalid(String),
+    InvalidCertificate(String),
     /// The bundle has no certificate.
     #[error("the CA certificate file holds no PEM certificate")]
-    Empty,
+    NoCertificate,
     /// The TLS library refuses its own settings.
     #[error("TLS cannot be set up: {0}")]
     Library(String),
@@ -33,7 +33,7 @@ pub enum TlsError {
 
 /// Trusts everybody.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct NoCertificateVerification(Arc<CryptoProvider>);
 
 // === impl Tls ===
 
@@ -46,7 +46,7 @@ impl Tls {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            return Err(TlsError::NoRoots);
+            return Err(TlsError::NoSystemRoots);
         }
         Self::with_roots(roots)
     }
@@ -58,12 +58,13 @@ impl Tls {
     pub fn with_ca(pem: &[u8]) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
-            let invalid = |error: &dyn fmt::Display| TlsError::Invalid(error.to_string());
+            let invalid =
+                |error: &dyn fmt::Display| TlsError::InvalidCertificate(error.to_string());
             let certificate = certificate.map_err(|error| invalid(&error))?;
             roots.add(certificate).map_err(|error| invalid(&error))?;
         }
         if roots.is_empty() {
-            return Err(TlsError::Empty);
+            return Err(TlsError::NoCertificate);
         }
         Self::with_roots(roots)
     }
@@ -78,7 +79,7 @@ impl Tls {
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| TlsError::Library(error.to_string()))?
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
+            .with_custom_certificate_verifier(Arc::new(NoCertificateVerification(provider)))
             .with_no_client_auth();
         Ok(Self(Arc::new(config)))
     }
@@ -100,9 +101,9 @@ impl fmt::Debug for Tls {
     }
 }
 
-// === impl Anybody ===
+// === impl NoCertificateVerification ===
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for NoCertificateVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -144,9 +145,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_without_a_certificate_is_refused() {
-        assert_eq!(Tls::with_ca(b"no pem").unwrap_err(), TlsError::Empty);
+    fn rejects_bundle_without_certificate() {
+        assert_eq!(Tls::with_ca(b"no pem").unwrap_err(), TlsError::NoCertificate);
         let broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert!(matches!(Tls::with_ca(broken).unwrap_err(), TlsError::Invalid(_)));
+        assert!(matches!(Tls::with_ca(broken).unwrap_err(), TlsError::InvalidCertificate(_)));
     }
 }

@@ -4,7 +4,7 @@
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::{Duration, Instant, sleep};
-use vmcp_redis::{Address, Again, Credentials, Node, Redis as Connection, Sentinel, Settings};
+use vmcp_redis::{Address, Credentials, Idempotency, Node, Redis as Client, Sentinel, Settings};
 use vmcp_redis::{Timeouts, cmd};
 use vmcp_tests::caller::Caller;
 use vmcp_tests::counterparts::{Gateway, Redis, RedisCluster, RedisSentinels, skipped};
@@ -54,12 +54,12 @@ fn settings(address: Address) -> Settings {
 
 /// Waits until a replica has what was written so far: what is written later on another connection, at the latest.
 async fn until_replicated(settings: &Settings, key: &str) {
-    let redis = Connection::connect(settings.clone()).await.unwrap();
+    let redis = Client::connect(settings.clone()).await.unwrap();
     let (mut write, mut wait) = (cmd("SET"), cmd("WAIT"));
     write.arg(key).arg("");
-    redis.call(key, &write, Again::Yes).await.unwrap();
+    redis.call(key, &write, Idempotency::Idempotent).await.unwrap();
     wait.arg(1).arg(2000);
-    let replicas = redis.call(key, &wait, Again::Yes).await.unwrap();
+    let replicas = redis.call(key, &wait, Idempotency::Idempotent).await.unwrap();
     assert_eq!(replicas, vmcp_redis::Value::Int(1));
 }
 

@@ -17,7 +17,7 @@ use vmcp_auth_store::{
 };
 use vmcp_core::Clock;
 use vmcp_redis::{
-    Address, Again, Credentials, Fault, Node, Redis as Connection, Sentinel, Settings, Timeouts,
+    Address, Credentials, Error, Idempotency, Node, Redis as Client, Sentinel, Settings, Timeouts,
     Tls, cmd,
 };
 use vmcp_tests::counterparts::{Certificates, Redis, RedisCluster, RedisSentinels, skipped};
@@ -164,7 +164,7 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     };
     let port = group.sentinels[1].port;
     let right = Settings { address: address("mymaster", port), ..standalone(0) };
-    Connection::connect(right).await.unwrap();
+    Client::connect(right).await.unwrap();
     // One that doesn't answer delays nobody.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nodes =
@@ -173,12 +173,12 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     let some = Sentinel { master, database: 0, nodes: nodes.to_vec(), tls: None };
     let timeouts = Timeouts { dial: Duration::from_secs(60), ..TIMEOUTS };
     let some = Settings { address: Address::Sentinel(some), timeouts, ..standalone(0) };
-    timeout(Duration::from_secs(30), Connection::connect(some)).await.unwrap().unwrap();
+    timeout(Duration::from_secs(30), Client::connect(some)).await.unwrap().unwrap();
     let wrong = Settings { address: address("other", port), ..standalone(0) };
-    let refused = Connection::connect(wrong).await.unwrap_err().to_string();
+    let refused = Client::connect(wrong).await.unwrap_err().to_string();
     assert!(refused.contains(r#"knows no master "other""#), "{refused}");
     let wrong = Settings { address: address("mymaster", group.servers[0].port), ..standalone(0) };
-    let refused = Connection::connect(wrong).await.unwrap_err().to_string();
+    let refused = Client::connect(wrong).await.unwrap_err().to_string();
     assert!(refused.contains("refuses a command"), "{refused}");
 }
 
@@ -216,13 +216,13 @@ fn prefix(store: &Arc<dyn Store>) -> String {
 
 /// Waits until a replica has what was written so far: what is written later on another connection, at the latest.
 async fn until_replicated(settings: &Settings, store: &Arc<dyn Store>) {
-    let (redis, key) = (Connection::connect(settings.clone()).await.unwrap(), prefix(store));
+    let (redis, key) = (Client::connect(settings.clone()).await.unwrap(), prefix(store));
     let mut write = cmd("SET");
     write.arg(format!("{key}written")).arg("");
-    redis.call(&key, &write, Again::Yes).await.unwrap();
+    redis.call(&key, &write, Idempotency::Idempotent).await.unwrap();
     let mut wait = cmd("WAIT");
     wait.arg(1).arg(2000);
-    let replicas = redis.call(&key, &wait, Again::Yes).await.unwrap();
+    let replicas = redis.call(&key, &wait, Idempotency::Idempotent).await.unwrap();
     assert_eq!(replicas, vmcp_redis::Value::Int(1));
 }
 
@@ -246,13 +246,13 @@ async fn a_slot_that_moves_is_followed_and_scripts_wait_for_all_of_it() {
     let cluster = RedisCluster::start(None).await.unwrap();
     let node = Node::new("127.0.0.1", cluster.nodes[0].port);
     let settings = Settings { address: Address::Cluster(vec![node]), ..standalone(0) };
-    let redis = Connection::connect(settings).await.unwrap();
+    let redis = Client::connect(settings).await.unwrap();
     let set = |key: &str| {
         let mut command = cmd("SET");
         command.arg(key).arg("value");
         command
     };
-    redis.call("{foo}1", &set("{foo}1"), Again::Yes).await.unwrap();
+    redis.call("{foo}1", &set("{foo}1"), Idempotency::Idempotent).await.unwrap();
     // "foo" is in slot 12182, which the third of three nodes serves first.
     let (from, to) = (&cluster.nodes[2], &cluster.nodes[0]);
     let names = [
@@ -263,12 +263,13 @@ async fn a_slot_that_moves_is_followed_and_scripts_wait_for_all_of_it() {
     to.cli(&["CLUSTER", "SETSLOT", "12182", "IMPORTING", old]).await.unwrap();
     from.cli(&["CLUSTER", "SETSLOT", "12182", "MIGRATING", new]).await.unwrap();
     // What is not there any more is asked for where it will be.
-    redis.call("{foo}2", &set("{foo}2"), Again::Yes).await.unwrap();
+    redis.call("{foo}2", &set("{foo}2"), Idempotency::Idempotent).await.unwrap();
     assert_eq!(to.cli(&["CLUSTER", "COUNTKEYSINSLOT", "12182"]).await.unwrap().trim(), "1");
     // A script could find one of its keys here and another there.
     let script = vmcp_redis::Script::new("return redis.call('GET', '{foo}1')");
     let arguments = Vec::<String>::new();
-    let running = async { redis.run(&script, "{foo}", &arguments, Again::No).await };
+    let running =
+        async { redis.run(&script, "{foo}", &arguments, Idempotency::NotIdempotent).await };
     let moving = async {
         sleep(Duration::from_millis(500)).await;
         let port = to.port.to_string();
@@ -289,7 +290,7 @@ async fn a_server_outside_a_cluster_is_named() {
     }
     let server = Redis::start(&[]).await.unwrap();
     let address = Address::Cluster(vec![Node::new("127.0.0.1", server.port)]);
-    let refused = Connection::connect(Settings { address, ..standalone(0) }).await.unwrap_err();
+    let refused = Client::connect(Settings { address, ..standalone(0) }).await.unwrap_err();
     assert!(refused.to_string().contains("not in cluster mode"), "{refused}");
 }
 
@@ -312,11 +313,11 @@ async fn a_sentinel_that_asks_for_a_password_gets_it() {
         },
         ..standalone(0)
     };
-    Connection::connect(with(Some("canary"))).await.unwrap();
+    Client::connect(with(Some("canary"))).await.unwrap();
     for password in [None, Some("wrong")] {
-        let refused = Connection::connect(with(password)).await.unwrap_err();
+        let refused = Client::connect(with(password)).await.unwrap_err();
         let named = Node::new("127.0.0.1", sentinel.port);
-        assert_eq!(refused, Fault::Credentials { node: named });
+        assert_eq!(refused, Error::InvalidCredentials { node: named });
     }
 }
 
@@ -347,8 +348,8 @@ async fn a_user_of_a_cluster_may_ask_for_its_slots() {
     };
     let World { store, clock, .. } = world(&as_user("vmcp"), Limits::default()).await;
     login(&*store, &clock).await;
-    let denied = Connection::connect(as_user("other")).await.unwrap_err();
-    assert!(matches!(denied, Fault::Denied { .. }), "{denied}");
+    let denied = Client::connect(as_user("other")).await.unwrap_err();
+    assert!(matches!(denied, Error::PermissionDenied { .. }), "{denied}");
 }
 
 /// Stands between a store and Redis, and loses the answer that comes after `cut` was set.

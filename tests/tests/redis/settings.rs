@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use vmcp_auth_redis::{RedisStore, StartError};
 use vmcp_auth_store::contract::World;
 use vmcp_auth_store::{Digest, Limits, Store, StoreError};
-use vmcp_redis::{Again, Credentials, Fault, Redis as Connection, Settings, Timeouts, Tls, cmd};
+use vmcp_redis::{Credentials, Error, Idempotency, Redis as Client, Settings, Timeouts, Tls, cmd};
 use vmcp_tests::counterparts::{Certificates, Redis, skipped};
 
 use crate::given::{TIMEOUTS, clock, namespace, standalone, world};
@@ -28,7 +28,7 @@ fn as_user(port: u16, user: Option<&str>, password: &str) -> Settings {
 }
 
 async fn start(settings: Settings) -> Result<RedisStore, StartError> {
-    let redis = Connection::connect(settings).await?;
+    let redis = Client::connect(settings).await?;
     RedisStore::start(redis, &namespace(), Limits::default(), clock()).await
 }
 
@@ -46,7 +46,10 @@ async fn a_password_alone_is_enough_and_a_wrong_one_is_named() {
     works(&as_user(server.port, None, "canary-right")).await;
     for settings in [as_user(server.port, None, "canary-wrong"), standalone(server.port)] {
         let refused = start(settings).await.unwrap_err();
-        assert!(matches!(refused, StartError::Redis(Fault::Credentials { .. })), "{refused}");
+        assert!(
+            matches!(refused, StartError::Redis(Error::InvalidCredentials { .. })),
+            "{refused}"
+        );
         let said = format!("{refused} {refused:?}");
         assert!(
             said.contains("refuses the user or password") && !said.contains("canary"),
@@ -103,10 +106,10 @@ async fn tls_trusts_the_given_ca_or_anybody_who_was_told_so() {
     works(&over(Some(Tls::with_ca(&tls.pem().unwrap()).unwrap()))).await;
     works(&over(Some(Tls::insecure_skip_verify().unwrap()))).await;
     let wrong = Tls::with_ca(&other.pem().unwrap()).unwrap();
-    let refused = Connection::connect(over(Some(wrong))).await.unwrap_err();
-    assert!(matches!(refused, Fault::Tls { .. }), "{refused}");
+    let refused = Client::connect(over(Some(wrong))).await.unwrap_err();
+    assert!(matches!(refused, Error::Tls { .. }), "{refused}");
     // Plain text to a port that speaks TLS.
-    let refused = Connection::connect(over(None)).await.unwrap_err();
+    let refused = Client::connect(over(None)).await.unwrap_err();
     assert!(refused.is_temporary(), "{refused}");
 }
 
@@ -121,8 +124,8 @@ async fn nobody_waits_for_a_connection_longer_than_the_dial_timeout() {
         ..standalone(silent.local_addr().unwrap().port())
     };
     let begun = Instant::now();
-    let refused = Connection::connect(settings).await.unwrap_err();
-    assert!(matches!(refused, Fault::Slow { .. }), "{refused}");
+    let refused = Client::connect(settings).await.unwrap_err();
+    assert!(matches!(refused, Error::Timeout { .. }), "{refused}");
     assert!(begun.elapsed() < Duration::from_secs(3));
 }
 
@@ -133,16 +136,15 @@ async fn nobody_waits_for_an_answer_longer_than_the_read_timeout() {
     }
     let server = Redis::start(&["--enable-debug-command", "yes"]).await.unwrap();
     let timeouts = Timeouts { read: Duration::from_millis(200), ..TIMEOUTS };
-    let redis =
-        Connection::connect(Settings { timeouts, ..standalone(server.port) }).await.unwrap();
+    let redis = Client::connect(Settings { timeouts, ..standalone(server.port) }).await.unwrap();
     let mut sleep = cmd("DEBUG");
     sleep.arg("SLEEP").arg(1);
     let begun = Instant::now();
-    let slow = redis.call("key", &sleep, Again::No).await.unwrap_err();
-    assert!(matches!(slow, Fault::Slow { .. }), "{slow}");
+    let slow = redis.call("key", &sleep, Idempotency::NotIdempotent).await.unwrap_err();
+    assert!(matches!(slow, Error::Timeout { .. }), "{slow}");
     assert!(begun.elapsed() < Duration::from_millis(900));
     // What changes nothing is asked again, until the dial timeout.
-    redis.call("key", &cmd("PING"), Again::Yes).await.unwrap();
+    redis.call("key", &cmd("PING"), Idempotency::Idempotent).await.unwrap();
 }
 
 #[tokio::test]
@@ -154,12 +156,12 @@ async fn a_server_that_takes_nothing_is_given_up_after_the_write_timeout() {
         dial: Duration::from_secs(60),
     };
     let settings = Settings { timeouts, ..standalone(deaf.local_addr().unwrap().port()) };
-    let redis = Connection::lazy(settings);
+    let redis = Client::connect_lazy(settings);
     let mut large = cmd("SET");
     large.arg("key").arg(vec![0_u8; 64 << 20]);
     let begun = Instant::now();
-    let lost = redis.call("key", &large, Again::No).await.unwrap_err();
-    assert!(matches!(lost, Fault::Slow { .. } | Fault::Lost { .. }), "{lost}");
+    let lost = redis.call("key", &large, Idempotency::NotIdempotent).await.unwrap_err();
+    assert!(matches!(lost, Error::Timeout { .. } | Error::ConnectionLost { .. }), "{lost}");
     assert!(begun.elapsed() < Duration::from_secs(30));
 }
 

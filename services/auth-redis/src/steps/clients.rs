@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vmcp_auth_store::{Client, ClientId, Digest, Login, Sealed, StoreError};
-use vmcp_redis::Again;
+use vmcp_redis::Idempotency;
 
 use crate::reply::read;
 use crate::store::RedisStore;
@@ -22,7 +22,7 @@ impl RedisStore {
             .record(client)?
             .time(self.now() + limits.new_client_lifetime)
             .number(limits.new_clients as u64);
-        self.step(&self.scripts().register, arguments, Again::Yes).await.map(|_| ())
+        self.step(&self.scripts().register, arguments, Idempotency::Idempotent).await.map(|_| ())
     }
 
     /// Keeps a login, in the place of another one if there is one.
@@ -44,8 +44,9 @@ impl RedisStore {
             .text(login.client().map(ClientId::as_str).unwrap_or_default())
             .number(limits.logins as u64)
             .number(limits.logins_per_origin as u64);
-        let again = if from.is_some() { Again::No } else { Again::Yes };
-        let mut reply = self.step(&self.scripts().put_login, arguments, again).await?;
+        let idempotency =
+            if from.is_some() { Idempotency::NotIdempotent } else { Idempotency::Idempotent };
+        let mut reply = self.step(&self.scripts().put_login, arguments, idempotency).await?;
         Ok(reply.word()? == "ok")
     }
 
@@ -56,7 +57,9 @@ impl RedisStore {
 
     pub(super) async fn remove_login(&self, key: &Digest) -> Result<Option<Login>, StoreError> {
         let arguments = self.arguments().text(key.to_text());
-        self.step(&self.scripts().take_login, arguments, Again::No).await?.record("login")
+        self.step(&self.scripts().take_login, arguments, Idempotency::NotIdempotent)
+            .await?
+            .record("login")
     }
 
     pub(super) async fn get_registration(
@@ -79,7 +82,8 @@ impl RedisStore {
             .text(String::from(new.clone()))
             .time(self.now() + ttl)
             .number(self.limits().registrations as u64);
-        let mut reply = self.step(&self.scripts().put_registration, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().put_registration, arguments, Idempotency::Idempotent).await?;
         match &*reply.word()? {
             "ok" => sealed(reply.need()?),
             _ => Err(StoreError::Full { what: "registrations" }),
@@ -92,7 +96,9 @@ impl RedisStore {
         old: &Sealed,
     ) -> Result<(), StoreError> {
         let arguments = self.arguments().text(key.to_text()).text(String::from(old.clone()));
-        self.step(&self.scripts().drop_registration, arguments, Again::Yes).await.map(|_| ())
+        self.step(&self.scripts().drop_registration, arguments, Idempotency::Idempotent)
+            .await
+            .map(|_| ())
     }
 }
 

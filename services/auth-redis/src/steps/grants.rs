@@ -6,7 +6,7 @@ use vmcp_auth_store::{
     Challenge, ClientId, CodeAnswer, Digest, Grant, GrantAnswer, GrantId, Presented, Previous,
     Refresh, Revocation, Rotation, Seed, Started, StoreError, Taken, Timestamp,
 };
-use vmcp_redis::Again;
+use vmcp_redis::Idempotency;
 
 use crate::reply::{Reply, name, read};
 use crate::store::RedisStore;
@@ -31,7 +31,8 @@ impl RedisStore {
             .text(seed.session.to_text())
             .text(seed.client.as_str())
             .number(self.limits().codes as u64);
-        let mut reply = self.step(&self.scripts().put_code, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().put_code, arguments, Idempotency::Idempotent).await?;
         match &*reply.word()? {
             "ok" => Ok(true),
             "gone" => Ok(false),
@@ -56,7 +57,8 @@ impl RedisStore {
             .duration(limits.client_lifetime)
             .number(limits.clients as u64)
             .duration(limits.client_at_rest);
-        let mut reply = self.step(&self.scripts().take_code, arguments, Again::No).await?;
+        let mut reply =
+            self.step(&self.scripts().take_code, arguments, Idempotency::NotIdempotent).await?;
         let corrupt = StoreError::Corrupt { what: "code" };
         let taken = match &*reply.word()? {
             "fresh" => Taken::Fresh(reply.record("code")?.ok_or(corrupt)?),
@@ -102,7 +104,8 @@ impl RedisStore {
                 arguments = arguments.text("p").text(digest.to_text()).text("pr").time(*rotated);
             }
         }
-        let mut reply = self.step(&self.scripts().start_grant, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().start_grant, arguments, Idempotency::Idempotent).await?;
         match &*reply.word()? {
             "ok" => Ok(Started::Started),
             "refused" => Ok(Started::Refused),
@@ -112,7 +115,7 @@ impl RedisStore {
 
     pub(super) async fn end_code(&self, code: &Digest) -> Result<(), StoreError> {
         let arguments = self.arguments().text(code.to_text());
-        self.step(&self.scripts().burn_code, arguments, Again::Yes).await.map(|_| ())
+        self.step(&self.scripts().burn_code, arguments, Idempotency::Idempotent).await.map(|_| ())
     }
 
     pub(super) async fn get_grant(
@@ -121,7 +124,8 @@ impl RedisStore {
         client: &ClientId,
     ) -> Result<GrantAnswer, StoreError> {
         let arguments = self.arguments().text(id.to_text()).text(client.as_str());
-        let mut reply = self.step(&self.scripts().grant, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().grant, arguments, Idempotency::Idempotent).await?;
         let client = reply.record("client")?;
         Ok(GrantAnswer { grant: read_grant(&mut reply)?, client })
     }
@@ -145,7 +149,8 @@ impl RedisStore {
             .number(limits.clients as u64)
             .duration(limits.client_at_rest);
         // Once more is the same as before: the answer is then `Repeated`.
-        let mut reply = self.step(&self.scripts().rotate, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().rotate, arguments, Idempotency::Idempotent).await?;
         let word = reply.word()?;
         match &*word {
             "gone" => Ok(Rotation::Gone),
@@ -160,7 +165,7 @@ impl RedisStore {
 
     pub(super) async fn end_grant(&self, id: &GrantId) -> Result<Option<Revocation>, StoreError> {
         let arguments = self.arguments().text(id.to_text());
-        self.step(&self.scripts().revoke, arguments, Again::Yes).await?.revocation()
+        self.step(&self.scripts().revoke, arguments, Idempotency::Idempotent).await?.revocation()
     }
 }
 

@@ -6,7 +6,7 @@ use vmcp_auth_store::{
     Browser, ClientId, Consent, Digest, Profile, ProviderIssuer, ProviderName, StoreError, Subject,
     Timestamp, User, UserId,
 };
-use vmcp_redis::{Again, from_redis_value};
+use vmcp_redis::{Idempotency, from_redis_value};
 
 use crate::arguments::{joined, json};
 use crate::reply::{Fields, name, read};
@@ -21,7 +21,8 @@ impl RedisStore {
         let arguments = providers.iter().fold(arguments, |arguments, (provider, issuer)| {
             arguments.text(provider.as_str()).text(issuer.as_str())
         });
-        let mut reply = self.step(&self.scripts().other_issuers, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().other_issuers, arguments, Idempotency::Idempotent).await?;
         let mut others = Vec::new();
         while let Some(provider) = reply.get::<String>()? {
             let issuer = reply.need::<String>()?;
@@ -48,7 +49,7 @@ impl RedisStore {
             .text(subject.provider.as_str())
             .text(subject.issuer.as_str())
             .text(joined(&[subject.provider.as_str(), name_before(subject)]));
-        let mut reply = self.step(&self.scripts().user, arguments, Again::Yes).await?;
+        let mut reply = self.step(&self.scripts().user, arguments, Idempotency::Idempotent).await?;
         match &*reply.word()? {
             "ok" => name(&reply.need::<String>()?, "user"),
             _ => Err(StoreError::Full { what: "people" }),
@@ -91,7 +92,8 @@ impl RedisStore {
             .text(field)
             .text(record)
             .number(limits.consents_per_user as u64);
-        let mut reply = self.step(&self.scripts().remember, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().remember, arguments, Idempotency::Idempotent).await?;
         match &*reply.word()? {
             "ok" => Ok(()),
             _ => Err(StoreError::Full { what: "browsers" }),
@@ -100,7 +102,8 @@ impl RedisStore {
 
     pub(super) async fn get_browser(&self, cookie: &Digest) -> Result<Option<Browser>, StoreError> {
         let arguments = self.arguments().text(cookie.to_text());
-        let mut reply = self.step(&self.scripts().browser, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().browser, arguments, Idempotency::Idempotent).await?;
         let Some(user) = reply.get::<String>()? else { return Ok(None) };
         // The person is asked once more for one that cannot be read.
         let consents = reply.rest().filter_map(|consent| {
@@ -113,7 +116,9 @@ impl RedisStore {
 
     pub(super) async fn remove_browser(&self, cookie: &Digest) -> Result<(), StoreError> {
         let arguments = self.arguments().text(cookie.to_text());
-        self.step(&self.scripts().forget_browser, arguments, Again::Yes).await.map(|_| ())
+        self.step(&self.scripts().forget_browser, arguments, Idempotency::Idempotent)
+            .await
+            .map(|_| ())
     }
 
     pub(super) async fn remove_consents(
@@ -122,7 +127,9 @@ impl RedisStore {
         client: &ClientId,
     ) -> Result<(), StoreError> {
         let arguments = self.arguments().text(user.as_str()).text(joined(&[client.as_str()]));
-        self.step(&self.scripts().forget_consents, arguments, Again::Yes).await.map(|_| ())
+        self.step(&self.scripts().forget_consents, arguments, Idempotency::Idempotent)
+            .await
+            .map(|_| ())
     }
 }
 

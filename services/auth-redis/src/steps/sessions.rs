@@ -7,7 +7,7 @@ use vmcp_auth_store::{
     LockOwner, ProviderName, Revocation, Row, RowLock, Session, SessionHead, SessionId, StoreError,
     Timestamp, UserId,
 };
-use vmcp_redis::Again;
+use vmcp_redis::Idempotency;
 
 use crate::reply::{Fields, name, row_or_none};
 use crate::store::RedisStore;
@@ -35,7 +35,8 @@ impl RedisStore {
             .number(limits.rows as u64)
             .text(row.issuer.as_str())
             .duration(limits.user_lifetime);
-        let mut reply = self.step(&self.scripts().put_row, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().put_row, arguments, Idempotency::Idempotent).await?;
         match &*reply.word()? {
             "ok" => reply.need(),
             "full of" => Err(StoreError::Full { what: "upstreams of this session" }),
@@ -57,7 +58,7 @@ impl RedisStore {
             .number(if_version)
             .time(row.written)
             .record(row)?;
-        self.step(&self.scripts().replace_row, arguments, Again::No).await?.get()
+        self.step(&self.scripts().replace_row, arguments, Idempotency::NotIdempotent).await?.get()
     }
 
     pub(super) async fn remove_row(
@@ -71,7 +72,8 @@ impl RedisStore {
             .text(session.to_text())
             .text(provider.as_str())
             .text(if_version.map(|version| version.to_string()).unwrap_or_default());
-        let mut reply = self.step(&self.scripts().drop_row, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().drop_row, arguments, Idempotency::Idempotent).await?;
         reply.need()
     }
 
@@ -88,7 +90,8 @@ impl RedisStore {
             .text(provider.as_str())
             .text(owner.to_text())
             .time(self.now() + ttl);
-        let mut reply = self.step(&self.scripts().lock_row, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().lock_row, arguments, Idempotency::Idempotent).await?;
         match &*reply.word()? {
             "ok" => reply.row().map(RowLock::Acquired),
             _ => Ok(RowLock::Held),
@@ -103,7 +106,7 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         let arguments =
             self.arguments().text(session.to_text()).text(provider.as_str()).text(owner.to_text());
-        self.step(&self.scripts().unlock_row, arguments, Again::Yes).await.map(|_| ())
+        self.step(&self.scripts().unlock_row, arguments, Idempotency::Idempotent).await.map(|_| ())
     }
 
     pub(super) async fn get_session(&self, id: &SessionId) -> Result<Option<Session>, StoreError> {
@@ -118,7 +121,7 @@ impl RedisStore {
         ttl: Duration,
     ) -> Result<bool, StoreError> {
         let arguments = self.arguments().text(id.to_text()).time(self.now() + ttl);
-        self.step(&self.scripts().keep_session, arguments, Again::Yes).await?.need()
+        self.step(&self.scripts().keep_session, arguments, Idempotency::Idempotent).await?.need()
     }
 
     pub(super) async fn end_session(
@@ -126,13 +129,16 @@ impl RedisStore {
         id: &SessionId,
     ) -> Result<Option<Revocation>, StoreError> {
         let arguments = self.arguments().text(id.to_text());
-        self.step(&self.scripts().drop_session, arguments, Again::Yes).await?.revocation()
+        self.step(&self.scripts().drop_session, arguments, Idempotency::Idempotent)
+            .await?
+            .revocation()
     }
 
     pub(super) async fn all_sessions(&self, user: &UserId) -> Result<Vec<Session>, StoreError> {
         let now = self.now();
         let arguments = self.arguments().text(user.as_str());
-        let reply = self.step(&self.scripts().sessions_of, arguments, Again::Yes).await?;
+        let reply =
+            self.step(&self.scripts().sessions_of, arguments, Idempotency::Idempotent).await?;
         let mut sessions = Vec::new();
         for fields in reply.rest() {
             // One that cannot be read must not hide the others.
@@ -153,7 +159,8 @@ impl RedisStore {
         provider: &ProviderName,
     ) -> Result<Option<(SessionId, Row)>, StoreError> {
         let arguments = self.arguments().text(user.as_str()).text(provider.as_str());
-        let mut reply = self.step(&self.scripts().last_row, arguments, Again::Yes).await?;
+        let mut reply =
+            self.step(&self.scripts().last_row, arguments, Idempotency::Idempotent).await?;
         let Some(session) = reply.get::<String>()? else { return Ok(None) };
         let session = name(&session, "session")?;
         Ok(reply.row()?.map(|row| (session, row)))

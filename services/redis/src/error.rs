@@ -8,7 +8,7 @@ use crate::Node;
 
 /// Why there is no answer. Nothing in it is secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum Error {
     /// The host has no address.
     #[error("the Redis host of {node} cannot be resolved: {reason}")]
     Resolve {
@@ -19,7 +19,7 @@ pub enum Fault {
     },
     /// Nobody answers there.
     #[error("no connection to Redis at {node}: {reason}")]
-    Dial {
+    Connect {
         /// Which server.
         node: Node,
         /// What the system says.
@@ -35,13 +35,13 @@ pub enum Fault {
     },
     /// It answers too slowly.
     #[error("Redis at {node} did not answer within the timeout")]
-    Slow {
+    Timeout {
         /// Which server.
         node: Node,
     },
     /// It doesn't know the user, or not with this password.
     #[error("Redis at {node} refuses the user or password")]
-    Credentials {
+    InvalidCredentials {
         /// Which server.
         node: Node,
     },
@@ -49,7 +49,7 @@ pub enum Fault {
     #[error(
         "Redis at {node} denies a command that is needed: {reason}; extend the ACL of the user"
     )]
-    Denied {
+    PermissionDenied {
         /// Which server.
         node: Node,
         /// What the server says.
@@ -65,32 +65,32 @@ pub enum Fault {
     },
     /// Who was named as the master says that it is none, as during a failover.
     #[error("Redis at {node} is no master at the moment")]
-    NoMaster {
+    NotMaster {
         /// Which server.
         node: Node,
     },
     /// It is no cluster.
     #[error("Redis at {node} is not in cluster mode")]
-    NoCluster {
+    ClusterDisabled {
         /// Which server.
         node: Node,
     },
     /// No node serves the key.
     #[error("no node of the Redis cluster serves slot {slot} at the moment")]
-    NoNode {
+    SlotUnassigned {
         /// Which of the 16384 slots.
         slot: u16,
     },
     /// The connection broke while the answer was waited for: whether the command was executed is
     /// not known.
     #[error("the connection to Redis at {node} broke")]
-    Lost {
+    ConnectionLost {
         /// Which server.
         node: Node,
     },
     /// The server refuses the command.
     #[error("Redis at {node} refuses a command: {code}")]
-    Refused {
+    CommandFailed {
         /// Which server.
         node: Node,
         /// The error's code, such as `OOM`.
@@ -98,50 +98,50 @@ pub enum Fault {
     },
     /// The answer is of another form than the command's.
     #[error("Redis at {node} answers in a form that is not the command's")]
-    Strange {
+    UnexpectedResponse {
         /// Which server.
         node: Node,
     },
 }
 
-impl Fault {
+impl Error {
     /// Whether trying again later may help without anybody changing anything.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         match self {
             Self::Resolve { .. }
-            | Self::Dial { .. }
-            | Self::Slow { .. }
-            | Self::NoMaster { .. }
-            | Self::NoNode { .. }
-            | Self::Lost { .. }
-            | Self::Refused { .. } => true,
+            | Self::Connect { .. }
+            | Self::Timeout { .. }
+            | Self::NotMaster { .. }
+            | Self::SlotUnassigned { .. }
+            | Self::ConnectionLost { .. }
+            | Self::CommandFailed { .. } => true,
             Self::Tls { .. }
-            | Self::Credentials { .. }
-            | Self::Denied { .. }
+            | Self::InvalidCredentials { .. }
+            | Self::PermissionDenied { .. }
             | Self::UnknownMaster { .. }
-            | Self::NoCluster { .. }
-            | Self::Strange { .. } => false,
+            | Self::ClusterDisabled { .. }
+            | Self::UnexpectedResponse { .. } => false,
         }
     }
 
     /// What a command failed with. The server's own words are kept only where they name neither keys
     /// nor values.
-    pub(crate) fn of(error: &RedisError, node: &Node) -> Self {
+    pub(crate) fn from_redis(error: &RedisError, node: &Node) -> Self {
         let node = node.clone();
         match (error.kind(), error.code()) {
             (ErrorKind::AuthenticationFailed, _) | (_, Some("WRONGPASS" | "NOAUTH")) => {
-                Self::Credentials { node }
+                Self::InvalidCredentials { node }
             }
             (ErrorKind::Server(ServerErrorKind::NoPerm), _) => {
-                Self::Denied { node, reason: error.detail().unwrap_or_default().into() }
+                Self::PermissionDenied { node, reason: error.detail().unwrap_or_default().into() }
             }
             (ErrorKind::Server(_) | ErrorKind::Extension, code) => {
-                Self::Refused { node, code: code.unwrap_or("ERR").into() }
+                Self::CommandFailed { node, code: code.unwrap_or("ERR").into() }
             }
-            (ErrorKind::Io, _) if error.is_timeout() => Self::Slow { node },
-            (ErrorKind::Io, _) => Self::Lost { node },
-            _ => Self::Strange { node },
+            (ErrorKind::Io, _) if error.is_timeout() => Self::Timeout { node },
+            (ErrorKind::Io, _) => Self::ConnectionLost { node },
+            _ => Self::UnexpectedResponse { node },
         }
     }
 }

@@ -9,35 +9,35 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 /// Fails when the other end takes nothing of what is written for so long.
-pub(crate) struct Deadline<S> {
+pub(crate) struct WriteTimeout<S> {
     stream: S,
-    write: Duration,
-    waiting: Option<Pin<Box<Sleep>>>,
+    timeout: Duration,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Deadline<S> {
-    pub(crate) const fn new(stream: S, write: Duration) -> Self {
-        Self { stream, write, waiting: None }
+impl<S> WriteTimeout<S> {
+    pub(crate) const fn new(stream: S, timeout: Duration) -> Self {
+        Self { stream, timeout, deadline: None }
     }
 
     /// What writing came to, unless it has been waited for too long.
-    fn within<T>(
+    fn check_deadline<T>(
         &mut self,
         cx: &mut Context<'_>,
         outcome: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.waiting = None;
+            self.deadline = None;
             return outcome;
         }
-        let write = self.write;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(write)));
-        ready!(waiting.as_mut().poll(cx));
+        let timeout = self.timeout;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        ready!(deadline.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Deadline<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -47,24 +47,24 @@ impl<S: AsyncRead + Unpin> AsyncRead for Deadline<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Deadline<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.within(cx, outcome)
+        self.check_deadline(cx, outcome)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(cx);
-        self.within(cx, outcome)
+        self.check_deadline(cx, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.within(cx, outcome)
+        self.check_deadline(cx, outcome)
     }
 }
 
@@ -76,20 +76,20 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_nobody_takes_fails_in_time() {
+    async fn blocked_write_times_out() {
         let (near, _far) = duplex(8);
-        let mut stream = Deadline::new(near, Duration::from_secs(3));
-        let begun = Instant::now();
-        let refused = stream.write_all(&[0; 100]).await.unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(begun.elapsed().as_secs(), 3);
+        let mut stream = WriteTimeout::new(near, Duration::from_secs(3));
+        let start = Instant::now();
+        let error = stream.write_all(&[0; 100]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(start.elapsed().as_secs(), 3);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_is_taken_slowly_goes_on() {
+    async fn slow_write_with_progress_succeeds() {
         let (near, mut far) = duplex(8);
-        let mut stream = Deadline::new(near, Duration::from_secs(3));
-        let reading = tokio::spawn(async move {
+        let mut stream = WriteTimeout::new(near, Duration::from_secs(3));
+        let reader = tokio::spawn(async move {
             let mut taken = [0; 8];
             for _ in 0..10 {
                 sleep(Duration::from_secs(2)).await;
@@ -97,6 +97,6 @@ mod tests {
             }
         });
         stream.write_all(&[0; 80]).await.unwrap();
-        reading.await.unwrap();
+        reader.await.unwrap();
     }
 }

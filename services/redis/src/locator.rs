@@ -1,0 +1,118 @@
+//! Which server a key belongs to.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::select_ok;
+
+use crate::cluster::{SlotMap, slot};
+use crate::dialer::Dialer;
+use crate::{Address, Error, Node, sentinel};
+
+/// Finds the server of a key, and remembers it.
+#[derive(Debug)]
+pub(crate) struct Locator {
+    address: Address,
+    dialer: Dialer,
+    topology: Mutex<Topology>,
+}
+
+/// What was found out and not refuted yet.
+#[derive(Debug, Default)]
+struct Topology {
+    master: Option<Node>,
+    slots: Option<SlotMap>,
+    /// Nodes that a cluster was once said to have: any of them can say how it looks now.
+    cluster_nodes: Vec<Node>,
+}
+
+/// How many nodes of a cluster are remembered.
+const MAX_CLUSTER_NODES: usize = 64;
+
+/// How many of them are asked at once.
+const MAX_PARALLEL_QUERIES: usize = 3;
+
+impl Locator {
+    pub(crate) fn new(address: Address, dialer: Dialer) -> Self {
+        Self { address, dialer, topology: Mutex::default() }
+    }
+
+    /// Whether a server has to say of itself that it is a master.
+    pub(crate) const fn needs_master(&self) -> bool {
+        matches!(self.address, Address::Sentinel(_))
+    }
+
+    pub(crate) async fn node(&self, key: &str) -> Result<Node, Error> {
+        match &self.address {
+            Address::Standalone(node) => Ok(node.clone()),
+            Address::Sentinel(sentinel) => {
+                if let Some(master) = self.topology().master.clone() {
+                    return Ok(master);
+                }
+                let master = sentinel::find_master(sentinel, &self.dialer).await?;
+                self.topology().master = Some(master.clone());
+                Ok(master)
+            }
+            Address::Cluster(seeds) => {
+                let slot = slot(key);
+                let master_of =
+                    |topology: &Topology| topology.slots.as_ref()?.master(slot).cloned();
+                if let Some(node) = master_of(&self.topology()) {
+                    return Ok(node);
+                }
+                self.refresh_slots(seeds).await?;
+                master_of(&self.topology()).ok_or(Error::SlotUnassigned { slot })
+            }
+        }
+    }
+
+    /// Forgets what was found out: it turned out to be wrong.
+    pub(crate) fn invalidate(&self) {
+        let mut topology = self.topology();
+        topology.master = None;
+        topology.slots = None;
+    }
+
+    /// Notes where a slot moved to.
+    pub(crate) fn record_move(&self, slot: u16, to: &Node) {
+        if let Some(slots) = &mut self.topology().slots {
+            slots.record_move(slot, to.clone());
+        }
+    }
+
+    async fn refresh_slots(&self, seeds: &[Node]) -> Result<(), Error> {
+        let mut nodes = self.topology().cluster_nodes.clone();
+        nodes
+            .extend(seeds.iter().filter(|seed| !nodes.contains(seed)).cloned().collect::<Vec<_>>());
+        let fetch = async |node: Node| SlotMap::fetch(&self.dialer.dial(&node).await?).await;
+        let mut last = Error::SlotUnassigned { slot: 0 };
+        // A few at a time: one that doesn't answer delays nobody, and not all of many are bothered.
+        for batch in nodes.chunks(MAX_PARALLEL_QUERIES) {
+            let queries = batch.iter().map(|node| fetch(node.clone()).boxed());
+            match select_ok(queries).await {
+                Ok((slots, _)) => {
+                    self.store_slots(slots);
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn store_slots(&self, slots: SlotMap) {
+        let mut topology = self.topology();
+        for node in slots.masters() {
+            if !topology.cluster_nodes.contains(node)
+                && topology.cluster_nodes.len() < MAX_CLUSTER_NODES
+            {
+                topology.cluster_nodes.push(node.clone());
+            }
+        }
+        topology.slots = Some(slots);
+    }
+
+    fn topology(&self) -> MutexGuard<'_, Topology> {
+        self.topology.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
