@@ -1,4 +1,4 @@
-//! One connection per server, and sending commands to where they belong.
+//! Redis client: one connection per server, redirections and retries.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,11 +16,11 @@ use crate::dialer::Dialer;
 use crate::locator::Locator;
 use crate::{Error, Node, Script, Settings, Subscription};
 
-/// Between two attempts: at first, and at most.
+/// First and longest wait between two attempts.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(20);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// Redis. A clone shares the connections.
+/// Redis client. Clones share the connections.
 #[derive(Clone)]
 pub struct Redis(Arc<Inner>);
 
@@ -31,52 +31,52 @@ struct Inner {
     dials: Flights<Node, Result<Arc<Connection>, Error>>,
 }
 
-/// Whether a command may be sent again of which it is not known whether it was executed.
+/// Declares whether a command may be retried after its response was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idempotency {
-    /// It changes nothing, or the same as before.
+    /// Executing the command twice has the effect of executing it once.
     Idempotent,
-    /// Executing it twice is not the same as once.
+    /// Executing the command twice has another effect than executing it once.
     NotIdempotent,
 }
 
-/// What to do while only some keys of a slot are where they will be.
+/// Reaction to `ASK`, the redirection of a slot that is being migrated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AskPolicy {
-    /// Ask there for the one key.
+    /// Follow the redirection for this key.
     Follow,
-    /// Wait until all of them are.
+    /// Wait until the migration has finished.
     Wait,
 }
 
-/// What to do after an attempt that failed.
+/// Next step after a failed attempt.
 enum RetryAction {
-    /// The server knows who serves the slot from now on.
+    /// Retry at the node that now serves the slot (`MOVED`).
     Moved(u16, Node),
-    /// It knows who serves the slot this once.
+    /// Retry once at the node that imports the slot (`ASK`).
     Ask(Node),
-    /// It refused unseen, or was not reached: perhaps somebody else does better, in a while.
+    /// Look up the server again and retry after a pause: the command was not executed.
     Backoff(Error),
-    /// The answer got lost.
+    /// The response was lost: retry only an idempotent command.
     ResponseLost(Error),
-    /// There is no use in trying again.
+    /// Return the error: a retry cannot succeed.
     Fail(Error),
 }
 
 // === impl Redis ===
 
 impl Redis {
-    /// Finds Redis and sends a `PING`, so that what is wrong with the settings is known at once.
+    /// Connects and sends a `PING`, so that wrong settings are reported at once.
     ///
     /// # Errors
-    /// It cannot be found or reached, or doesn't accept who asks.
+    /// The server cannot be found or reached, or rejects the credentials.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         let redis = Self::connect_lazy(settings);
         redis.call("", &cmd("PING"), Idempotency::Idempotent).await?;
         Ok(redis)
     }
 
-    /// Connects when the first command is sent.
+    /// Returns a client that connects when the first command is sent.
     #[must_use]
     pub fn connect_lazy(settings: Settings) -> Self {
         let Settings { address, credentials, tls, timeouts } = settings;
@@ -90,10 +90,10 @@ impl Redis {
         Self(Arc::new(Inner { dialer, locator, connections, dials }))
     }
 
-    /// The answer to a command, from the server of `key`.
+    /// Sends a command to the server of `key` and returns the response.
     ///
     /// # Errors
-    /// See [`Error`]. After a temporary one it is not known whether the command was executed.
+    /// See [`Error`]. After a temporary error the server may have executed the command.
     pub async fn call(
         &self,
         key: &str,
@@ -144,9 +144,9 @@ impl Redis {
         }
     }
 
-    /// The answer of a script, run as one step by the server of `key`, which is its `KEYS[1]`. All keys
-    /// that it uses have to be in the same slot of a cluster; while that slot moves from one node to
-    /// another, scripts wait.
+    /// Runs a script atomically on the server of `key`, which is its `KEYS[1]`, and returns the
+    /// response. All keys of the script must belong to one slot of a cluster. While that slot is
+    /// being migrated, scripts wait.
     ///
     /// # Errors
     /// See [`call`](Self::call).
@@ -167,7 +167,7 @@ impl Redis {
         }
     }
 
-    /// What is published on `channel`, as the server of `key` tells it.
+    /// Subscribes to `channel` on the server of `key`.
     #[must_use]
     pub fn subscribe(&self, key: impl Into<String>, channel: impl Into<String>) -> Subscription {
         Subscription::new(self.clone(), key.into(), channel.into())
@@ -216,7 +216,7 @@ impl Redis {
                     | ServerErrorKind::ReadOnly,
                     _,
                 ) => {
-                    // Whoever is read-only stays connected and never becomes the right one.
+                    // A replica keeps its connections open and never becomes the right server.
                     self.close(connection);
                     RetryAction::Backoff(failure)
                 }
@@ -271,12 +271,12 @@ impl fmt::Debug for Redis {
     }
 }
 
-/// Nothing was sent.
+/// Classifies an error that occurred before the command was sent.
 fn before_send(error: Error) -> RetryAction {
     if error.is_temporary() { RetryAction::Backoff(error) } else { RetryAction::Fail(error) }
 }
 
-/// Where an error points to. Without a host it is the one that answered.
+/// Returns the target of a redirection. An empty host means the redirecting server.
 fn redirect_target(error: &RedisError, node: &Node) -> Option<(u16, Node)> {
     let (address, slot) = error.redirect_node()?;
     let (host, port) = address.rsplit_once(':')?;
@@ -285,8 +285,8 @@ fn redirect_target(error: &RedisError, node: &Node) -> Option<(u16, Node)> {
     Some((slot, Node::new(host, port.parse().ok()?)))
 }
 
-/// What a server says of itself. One that may not be asked is believed to be the master: writing to
-/// another one fails unseen.
+/// Returns whether a server reports itself as a master. A server whose ACL denies `ROLE` counts as
+/// a master: a replica would reject the write without executing it.
 async fn is_master(connection: &Connection) -> Result<bool, Error> {
     let unexpected = || Error::UnexpectedResponse { node: connection.node.clone() };
     match connection.send(&cmd("ROLE")).await {

@@ -1,19 +1,19 @@
-//! Which node of a cluster serves a key.
+//! Slot map of a Redis cluster.
 
 use redis::{Value, cmd, from_redis_value};
 
 use crate::connection::Connection;
 use crate::{Error, Node};
 
-/// How many slots a cluster has.
+/// Number of hash slots in a cluster.
 const SLOT_COUNT: u16 = 16384;
 
-/// Who serves which slots: ranges with their master.
+/// Slot ranges with the master of each.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlotMap(Vec<(u16, u16, Node)>);
 
 impl SlotMap {
-    /// What a node of the cluster says.
+    /// Requests the slot map from a node (`CLUSTER SLOTS`).
     pub(crate) async fn fetch(connection: &Connection) -> Result<Self, Error> {
         let node = &connection.node;
         let mut command = cmd("CLUSTER");
@@ -37,7 +37,8 @@ impl SlotMap {
             let last = from_redis_value(range.next()?).ok()?;
             let mut master = range.next()?.into_sequence().ok()?.into_iter();
             let host: Option<String> = from_redis_value(master.next()?).ok()?;
-            // A node that doesn't know its own name means the one by which it was reached.
+            // A node that doesn't know its own name reports none: use the address of the
+            // connection.
             let host = host.filter(|host| !host.is_empty() && host != "?");
             let host = host.map_or_else(|| queried.host().into(), String::into_boxed_str);
             let port = from_redis_value(master.next()?).ok()?;
@@ -46,34 +47,35 @@ impl SlotMap {
         ranges.collect::<Option<_>>().map(Self)
     }
 
-    /// The master that serves a slot.
+    /// Returns the master that serves a slot.
     pub(crate) fn master(&self, slot: u16) -> Option<&Node> {
         let serves = |(first, last, _): &&(u16, u16, Node)| (*first..=*last).contains(&slot);
         self.0.iter().find(serves).map(|(_, _, node)| node)
     }
 
-    /// Notes that a slot moved.
+    /// Records that a slot moved to another master.
     pub(crate) fn record_move(&mut self, slot: u16, to: Node) {
-        // The newest word comes first, and the ranges stay few: the whole map is asked for soon.
+        // The newest entry takes precedence. The list stays short: the next failure reloads the
+        // map.
         self.0.truncate(usize::from(SLOT_COUNT));
         self.0.insert(0, (slot, slot, to));
     }
 
-    /// All masters.
+    /// Returns the master of each range.
     pub(crate) fn masters(&self) -> impl Iterator<Item = &Node> {
         self.0.iter().map(|(_, _, node)| node)
     }
 }
 
-/// The slot of a key: of the part in braces, if there is one (Redis Cluster specification, "Hash
-/// tags").
+/// Returns the slot of a key: the hash of the part in braces, if there is one (Redis Cluster
+/// specification, "Hash tags").
 pub(crate) fn slot(key: &str) -> u16 {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     let hashed = tag.map_or(key, |(tag, _)| if tag.is_empty() { key } else { tag });
     crc16(hashed.as_bytes()) % SLOT_COUNT
 }
 
-/// CRC-16/XMODEM, which the specification names.
+/// CRC-16/XMODEM, as the specification requires.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {

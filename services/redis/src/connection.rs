@@ -1,15 +1,15 @@
-//! One connection, shared by all that send commands.
+//! One multiplexed connection, shared by all callers.
 
 use std::fmt;
 use std::future::Future;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisError, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, Value};
 use tokio::task::JoinHandle;
 
 use crate::Node;
 
-/// A connection. It closes when the last user lets go of it.
+/// Connection to one server. It closes when its last owner is dropped.
 pub(crate) struct Connection {
     pub(crate) node: Node,
     inner: MultiplexedConnection,
@@ -25,7 +25,7 @@ impl Connection {
         Self { node, inner, driver: tokio::spawn(driver) }
     }
 
-    /// Whether the other end has not hung up, as far as is known.
+    /// Returns whether the connection is open, as far as this end knows.
     pub(crate) fn is_open(&self) -> bool {
         !self.driver.is_finished()
     }
@@ -35,12 +35,14 @@ impl Connection {
         response.extract_error()
     }
 
-    /// Sends a command to a node that is about to serve its slot.
+    /// Sends a command to the node that is importing its slot (`ASKING`).
     pub(crate) async fn send_asking(&self, command: &Cmd) -> Result<Value, RedisError> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.cmd("ASKING").add_command(command.clone());
         let responses = self.inner.clone().send_packed_commands(&pipeline, 1, 1).await?;
-        responses.into_iter().next().unwrap_or(Value::Nil).extract_error()
+        let missing =
+            || RedisError::from((ErrorKind::UnexpectedReturnType, "no response to ASKING"));
+        responses.into_iter().next().ok_or_else(missing)?.extract_error()
     }
 }
 

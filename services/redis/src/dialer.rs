@@ -1,4 +1,4 @@
-//! Making a connection.
+//! Connection setup: address, TCP, TLS, authentication.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::write_timeout::WriteTimeout;
 use crate::{Credentials, Error, Node, Timeouts, Tls};
 
-/// How to reach servers of one kind.
+/// Opens connections to servers that share credentials, TLS settings and timeouts.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
     pub(crate) credentials: Credentials,
@@ -34,8 +34,8 @@ trait AsyncStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> AsyncStream for S {}
 
 impl Dialer {
-    /// A connection, authenticated, with its database chosen: to the first of the host's addresses
-    /// that accepts one.
+    /// Returns an authenticated connection with its database selected, to the first of the host's
+    /// addresses that accepts one.
     pub(crate) async fn dial(&self, node: &Node) -> Result<Connection, Error> {
         self.with_dial_timeout(node, async {
             self.handshake(node, self.open_stream(node).await?).await
@@ -43,7 +43,7 @@ impl Dialer {
         .await
     }
 
-    /// The same, to one of the host's addresses.
+    /// Returns a connection to one of the host's addresses.
     pub(crate) async fn dial_at(
         &self,
         node: &Node,
@@ -72,7 +72,7 @@ impl Dialer {
         timeout(self.timeouts.dial, connecting).await.map_err(timed_out)?
     }
 
-    /// A connection that messages are heard on.
+    /// Returns a connection that is subscribed to a channel.
     pub(crate) async fn connect_pub_sub(
         &self,
         node: &Node,
@@ -102,7 +102,7 @@ impl Dialer {
 
     async fn open_stream(&self, node: &Node) -> Result<BoxedStream, Error> {
         let found = resolve(node, self.timeouts.dial).await?;
-        // One that doesn't answer leaves time for the others.
+        // An unresponsive address leaves time for the others.
         let per_address = self.timeouts.dial / u32::try_from(found.len()).unwrap_or(u32::MAX);
         let mut last = Error::Timeout { node: node.clone() };
         for address in found {
@@ -130,22 +130,22 @@ impl Dialer {
             _ => Error::Connect { node: node.clone(), reason: describe(&error) },
         };
         let name = ServerName::try_from(node.host().to_owned())
-            .map_err(|_| Error::Tls { node: node.clone(), reason: "it is no host name".into() })?;
+            .map_err(|_| Error::Tls { node: node.clone(), reason: "invalid host name".into() })?;
         let connector = TlsConnector::from(Arc::clone(&tls.0));
         Ok(with_write_timeout(Box::new(connector.connect(name, stream).await.map_err(tls_failed)?)))
     }
 }
 
-/// All addresses of a host, at least one.
+/// Resolves a host to all its addresses, at least one.
 pub(crate) async fn resolve(node: &Node, limit: Duration) -> Result<Vec<SocketAddr>, Error> {
     let unresolved = |reason| Error::Resolve { node: node.clone(), reason };
     let found = timeout(limit, lookup_host((node.host(), node.port()))).await;
-    let found = found.map_err(|_| unresolved("the resolver doesn't answer".into()))?;
+    let found = found.map_err(|_| unresolved("the resolver did not respond".into()))?;
     let found: Vec<_> = found.map_err(|error| unresolved(describe(&error)))?.collect();
-    if found.is_empty() { Err(unresolved("it has no address".into())) } else { Ok(found) }
+    if found.is_empty() { Err(unresolved("the name has no address".into())) } else { Ok(found) }
 }
 
-/// An error in words, with what caused it.
+/// Formats an error with its cause.
 fn describe(error: &io::Error) -> Arc<str> {
     let cause = error.get_ref().and_then(|inner| inner.source());
     match cause {

@@ -1,4 +1,4 @@
-//! Why there is no answer.
+//! Errors of connections and commands.
 
 use std::sync::Arc;
 
@@ -6,106 +6,105 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::Node;
 
-/// Why there is no answer. Nothing in it is secret.
+/// Error of a connection or a command. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The host has no address.
-    #[error("the Redis host of {node} cannot be resolved: {reason}")]
+    /// The host name does not resolve.
+    #[error("failed to resolve the Redis host of {node}: {reason}")]
     Resolve {
-        /// Which server.
+        /// Server.
         node: Node,
-        /// What the resolver says.
+        /// Cause, as reported by the resolver.
         reason: Arc<str>,
     },
-    /// Nobody answers there.
-    #[error("no connection to Redis at {node}: {reason}")]
+    /// The server does not accept connections.
+    #[error("failed to connect to Redis at {node}: {reason}")]
     Connect {
-        /// Which server.
+        /// Server.
         node: Node,
-        /// What the system says.
+        /// Cause, as reported by the operating system.
         reason: Arc<str>,
     },
-    /// There is no trust in who answers, or it doesn't speak TLS.
-    #[error("no TLS with Redis at {node}: {reason}; check its certificate and the CA")]
-    Tls {
-        /// Which server.
-        node: Node,
-        /// What is wrong.
-        reason: Arc<str>,
-    },
-    /// It answers too slowly.
-    #[error("Redis at {node} did not answer within the timeout")]
-    Timeout {
-        /// Which server.
-        node: Node,
-    },
-    /// It doesn't know the user, or not with this password.
-    #[error("Redis at {node} refuses the user or password")]
-    InvalidCredentials {
-        /// Which server.
-        node: Node,
-    },
-    /// The user may not do this.
+    /// The certificate is not trusted, or the server does not speak TLS.
     #[error(
-        "Redis at {node} denies a command that is needed: {reason}; extend the ACL of the user"
+        "failed to establish TLS with Redis at {node}: {reason}; check its certificate and the CA"
     )]
-    PermissionDenied {
-        /// Which server.
+    Tls {
+        /// Server.
         node: Node,
-        /// What the server says.
+        /// Cause, as reported by the TLS library.
         reason: Arc<str>,
     },
-    /// The Sentinels watch no master of this name.
-    #[error("the Sentinel at {node} knows no master {master:?}")]
-    UnknownMaster {
-        /// Which Sentinel.
+    /// The server did not respond in time.
+    #[error("Redis at {node} did not respond within the timeout")]
+    Timeout {
+        /// Server.
         node: Node,
-        /// The name.
+    },
+    /// The user is unknown or the password is wrong.
+    #[error("Redis at {node} rejected the user or password")]
+    InvalidCredentials {
+        /// Server.
+        node: Node,
+    },
+    /// The ACL of the user does not permit the command.
+    #[error("Redis at {node} denied a required command: {reason}; extend the ACL of the user")]
+    PermissionDenied {
+        /// Server.
+        node: Node,
+        /// Reason, as reported by the server.
+        reason: Arc<str>,
+    },
+    /// The Sentinel monitors no master of this name.
+    #[error("the Sentinel at {node} monitors no master named {master:?}")]
+    UnknownMaster {
+        /// Sentinel.
+        node: Node,
+        /// Name of the master.
         master: Arc<str>,
     },
-    /// Who was named as the master says that it is none, as during a failover.
-    #[error("Redis at {node} is no master at the moment")]
+    /// The server that was reported as the master is a replica, as happens during a failover.
+    #[error("Redis at {node} is currently not a master")]
     NotMaster {
-        /// Which server.
+        /// Server.
         node: Node,
     },
-    /// It is no cluster.
+    /// The server does not run in cluster mode.
     #[error("Redis at {node} is not in cluster mode")]
     ClusterDisabled {
-        /// Which server.
+        /// Server.
         node: Node,
     },
-    /// No node serves the key.
-    #[error("no node of the Redis cluster serves slot {slot} at the moment")]
+    /// No node serves the slot of the key.
+    #[error("no node of the Redis cluster currently serves slot {slot}")]
     SlotUnassigned {
-        /// Which of the 16384 slots.
+        /// Slot, of 16384.
         slot: u16,
     },
-    /// The connection broke while the answer was waited for: whether the command was executed is
-    /// not known.
-    #[error("the connection to Redis at {node} broke")]
+    /// The connection broke before the response arrived. The server may have executed the command.
+    #[error("lost the connection to Redis at {node}")]
     ConnectionLost {
-        /// Which server.
+        /// Server.
         node: Node,
     },
-    /// The server refuses the command.
-    #[error("Redis at {node} refuses a command: {code}")]
+    /// The server rejected the command.
+    #[error("Redis at {node} rejected a command: {code}")]
     CommandFailed {
-        /// Which server.
+        /// Server.
         node: Node,
-        /// The error's code, such as `OOM`.
+        /// Error code, such as `OOM`.
         code: Arc<str>,
     },
-    /// The answer is of another form than the command's.
-    #[error("Redis at {node} answers in a form that is not the command's")]
+    /// The response does not have the form that the command defines.
+    #[error("Redis at {node} sent an unexpected response")]
     UnexpectedResponse {
-        /// Which server.
+        /// Server.
         node: Node,
     },
 }
 
 impl Error {
-    /// Whether trying again later may help without anybody changing anything.
+    /// Returns whether a later retry may succeed without a change of configuration.
     #[must_use]
     pub const fn is_temporary(&self) -> bool {
         match self {
@@ -125,8 +124,8 @@ impl Error {
         }
     }
 
-    /// What a command failed with. The server's own words are kept only where they name neither keys
-    /// nor values.
+    /// Converts an error of the `redis` crate. Keeps the server's message only where it contains
+    /// neither keys nor values.
     pub(crate) fn from_redis(error: &RedisError, node: &Node) -> Self {
         let node = node.clone();
         match (error.kind(), error.code()) {

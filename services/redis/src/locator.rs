@@ -1,4 +1,4 @@
-//! Which server a key belongs to.
+//! Lookup of the server of a key.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use crate::cluster::{SlotMap, slot};
 use crate::dialer::Dialer;
 use crate::{Address, Error, Node, sentinel};
 
-/// Finds the server of a key, and remembers it.
+/// Finds the server of a key and caches the result.
 #[derive(Debug)]
 pub(crate) struct Locator {
     address: Address,
@@ -17,19 +17,20 @@ pub(crate) struct Locator {
     topology: Mutex<Topology>,
 }
 
-/// What was found out and not refuted yet.
+/// Cached topology; empty fields are looked up on demand.
 #[derive(Debug, Default)]
 struct Topology {
     master: Option<Node>,
     slots: Option<SlotMap>,
-    /// Nodes that a cluster was once said to have: any of them can say how it looks now.
+    /// Nodes that belonged to the cluster at some time. Each of them can report the current slot
+    /// map.
     cluster_nodes: Vec<Node>,
 }
 
-/// How many nodes of a cluster are remembered.
+/// Maximum number of cluster nodes to remember.
 const MAX_CLUSTER_NODES: usize = 64;
 
-/// How many of them are asked at once.
+/// Number of cluster nodes that are queried in parallel.
 const MAX_PARALLEL_QUERIES: usize = 3;
 
 impl Locator {
@@ -37,7 +38,7 @@ impl Locator {
         Self { address, dialer, topology: Mutex::default() }
     }
 
-    /// Whether a server has to say of itself that it is a master.
+    /// Returns whether a server has to confirm with `ROLE` that it is a master.
     pub(crate) const fn needs_master(&self) -> bool {
         matches!(self.address, Address::Sentinel(_))
     }
@@ -66,14 +67,14 @@ impl Locator {
         }
     }
 
-    /// Forgets what was found out: it turned out to be wrong.
+    /// Drops the cached topology after an error has shown that it is stale.
     pub(crate) fn invalidate(&self) {
         let mut topology = self.topology();
         topology.master = None;
         topology.slots = None;
     }
 
-    /// Notes where a slot moved to.
+    /// Records that a slot moved to another node.
     pub(crate) fn record_move(&self, slot: u16, to: &Node) {
         if let Some(slots) = &mut self.topology().slots {
             slots.record_move(slot, to.clone());
@@ -86,7 +87,8 @@ impl Locator {
             .extend(seeds.iter().filter(|seed| !nodes.contains(seed)).cloned().collect::<Vec<_>>());
         let fetch = async |node: Node| SlotMap::fetch(&self.dialer.dial(&node).await?).await;
         let mut last = Error::SlotUnassigned { slot: 0 };
-        // A few at a time: one that doesn't answer delays nobody, and not all of many are bothered.
+        // In small batches: an unresponsive node delays no other one, and a large cluster receives
+        // few queries.
         for batch in nodes.chunks(MAX_PARALLEL_QUERIES) {
             let queries = batch.iter().map(|node| fetch(node.clone()).boxed());
             match select_ok(queries).await {

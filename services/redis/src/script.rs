@@ -1,31 +1,31 @@
-//! Lua that a server runs as one step.
+//! Lua scripts.
 
 use std::fmt;
 
 use redis::{Cmd, ToRedisArgs, cmd};
 
-/// A script. It is sent whole once per server, and by its digest from then on.
+/// Lua script. Its source is sent once per server, afterwards only its digest.
 pub struct Script {
     inner: redis::Script,
     source: String,
 }
 
 impl Script {
-    /// A script of this source.
+    /// Creates a script from its source.
     #[must_use]
     pub fn new(source: impl Into<String>) -> Self {
         let source = source.into();
         Self { inner: redis::Script::new(&source), source }
     }
 
-    /// The command that runs it by its digest.
+    /// Returns the command that runs the script by its digest.
     pub(crate) fn evalsha<A: ToRedisArgs>(&self, key: &str, arguments: &A) -> Cmd {
         let mut command = cmd("EVALSHA");
         command.arg(self.inner.get_hash()).arg(1).arg(key).arg(arguments);
         command
     }
 
-    /// The command that runs it, and lets the server keep it.
+    /// Returns the command that runs the script from its source; the server caches it.
     pub(crate) fn eval<A: ToRedisArgs>(&self, key: &str, arguments: &A) -> Cmd {
         let mut command = cmd("EVAL");
         command.arg(&self.source).arg(1).arg(key).arg(arguments);

@@ -1,4 +1,4 @@
-//! Asking Sentinels for the master.
+//! Master lookup with Sentinel.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use redis::{cmd, from_redis_value};
 use crate::dialer::{Dialer, resolve};
 use crate::{Credentials, Error, Node, Sentinel};
 
-/// The master, as the first Sentinel says that answers. All are asked at once: one that doesn't answer
-/// delays nobody.
+/// Returns the master that the first responding Sentinel reports. All Sentinels are queried in
+/// parallel: an unresponsive one causes no delay.
 pub(crate) async fn find_master(sentinel: &Sentinel, dialer: &Dialer) -> Result<Node, Error> {
     let master: Arc<str> = sentinel.master.as_str().into();
     let dialer = Dialer { tls: sentinel.tls.clone(), database: 0, ..dialer.clone() };
@@ -22,7 +22,7 @@ pub(crate) async fn find_master(sentinel: &Sentinel, dialer: &Dialer) -> Result<
     select_ok(sentinel.nodes.iter().map(query)).await.map(|(master, _)| master)
 }
 
-/// What the first of all that have this name says.
+/// Queries all addresses of a host; the first response wins.
 async fn query_host(master: &Arc<str>, dialer: &Dialer, node: &Node) -> Result<Node, Error> {
     let addresses = resolve(node, dialer.timeouts.dial).await?;
     let query =
@@ -36,7 +36,7 @@ async fn query_sentinel(
     node: &Node,
     address: SocketAddr,
 ) -> Result<Node, Error> {
-    // Most Sentinels ask for no password, and one that they don't know would be refused.
+    // Most Sentinels need no password, and reject one that they don't know.
     let without_password = Dialer { credentials: Credentials::default(), ..dialer.clone() };
     match query_as(master, &without_password, node, address).await {
         Err(Error::InvalidCredentials { .. }) if dialer.credentials.password.is_some() => {

@@ -1,4 +1,4 @@
-//! Where Redis is, and who asks.
+//! Settings of a client: address, credentials, TLS, timeouts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,87 +8,87 @@ use secrecy::SecretString;
 
 use crate::Tls;
 
-/// Where Redis is, and who asks.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where it is.
+    /// Server, cluster or Sentinels.
     pub address: Address,
-    /// Who asks.
+    /// User and password.
     pub credentials: Credentials,
-    /// TLS to Redis; `None` is plain text.
+    /// TLS to Redis; `None` means plain text.
     pub tls: Option<Tls>,
-    /// How long to wait.
+    /// Timeouts of connections and commands.
     pub timeouts: Timeouts,
 }
 
-/// Where Redis is.
+/// Deployment mode with the addresses that it needs.
 #[derive(Clone, Debug)]
 pub enum Address {
     /// One server.
     Standalone(Node),
-    /// Nodes of a cluster, of which one has to be reachable at the start. The others are found.
+    /// Seed nodes of a cluster. At least one has to be reachable at startup; it reports the others.
     Cluster(Vec<Node>),
-    /// What Sentinel says.
+    /// Sentinels that report the master.
     Sentinel(Sentinel),
 }
 
-/// A master under the watch of Sentinels.
+/// Master that Sentinels monitor.
 #[derive(Clone, Debug)]
 pub struct Sentinel {
-    /// What the Sentinels call the master.
+    /// Name of the master in the configuration of the Sentinels.
     pub master: String,
     /// Number of the database.
     pub database: u32,
-    /// The Sentinels. A host name with several addresses stands for several of them.
+    /// Sentinels. A host name with several addresses represents several of them.
     pub nodes: Vec<Node>,
-    /// TLS to the Sentinels; `None` is plain text.
+    /// TLS to the Sentinels; `None` means plain text.
     pub tls: Option<Tls>,
 }
 
-/// A server.
+/// Host and port of a server.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node {
     host: Arc<str>,
     port: u16,
 }
 
-/// Who asks. Never in a log, an error or `Debug`.
+/// User and password. They never appear in logs, errors or `Debug` output.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// The ACL user; without one the password alone is given.
+    /// ACL user; `None` authenticates with the password alone.
     pub user: Option<SecretString>,
-    /// The password; without one nothing is given.
+    /// Password; `None` disables authentication.
     pub password: Option<SecretString>,
 }
 
-/// How long to wait.
+/// Timeouts of connections and commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection, with all that it takes: name, TLS, authentication. Also for as long a command
-    /// is sent again that was refused unseen, as it is during a failover.
+    /// Time to resolve, connect, negotiate TLS and authenticate. Also the total time for retries of
+    /// a command that the server rejected without executing it, as during a failover.
     pub dial: Duration,
-    /// For the answer to a command.
+    /// Time to wait for the response to a command.
     pub read: Duration,
-    /// For the server to take what is written.
+    /// Time for the server to accept written bytes.
     pub write: Duration,
 }
 
 // === impl Node ===
 
 impl Node {
-    /// The server at this host name or address, and port.
+    /// Creates a node from a host name or address, and a port.
     #[must_use]
     pub fn new(host: impl Into<Arc<str>>, port: u16) -> Self {
         Self { host: host.into(), port }
     }
 
-    /// Its host name or address.
+    /// Returns the host name or address.
     #[must_use]
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// Its port.
+    /// Returns the port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port

@@ -1,4 +1,4 @@
-//! Hearing what is published.
+//! Subscriptions to Pub/Sub channels.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::{Error, Node, Redis};
 
-/// How often it is asked whether the other end is still there, and still the right one.
+/// Interval between two checks of the connection and of the server's role.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Between two attempts to connect: at first, and at most.
+/// First and longest wait between two attempts to connect.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 
-/// What is published on a channel. It connects anew for as long as somebody listens.
+/// Subscription to a channel. It reconnects until it is dropped.
 pub struct Subscription {
     redis: Redis,
     key: String,
@@ -25,12 +25,12 @@ pub struct Subscription {
     backoff: Duration,
 }
 
-/// What a subscription tells.
+/// Event of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// From now on messages are heard; what was published before may have been missed.
+    /// The subscription is active. Messages that were published before may have been lost.
     Subscribed,
-    /// A message.
+    /// Message on the channel.
     Message(Vec<u8>),
 }
 
@@ -46,11 +46,11 @@ impl Subscription {
         Self { redis, key, channel, connection: None, backoff: INITIAL_BACKOFF }
     }
 
-    /// Subscribes, unless it is subscribed already. For who wants to know whether it works before
-    /// listening.
+    /// Subscribes now, unless the subscription is active. Reports wrong settings before the first
+    /// call of [`next`](Self::next).
     ///
     /// # Errors
-    /// The server cannot be found or reached, or doesn't let this user listen.
+    /// The server cannot be found or reached, or its ACL denies the subscription.
     pub async fn subscribe(&mut self) -> Result<(), Error> {
         if self.connection.is_none() {
             self.connection = Some(self.connect().await?);
@@ -58,15 +58,15 @@ impl Subscription {
         Ok(())
     }
 
-    /// Gives up the connection: the next event is [`Event::Subscribed`] anew, after a while.
+    /// Closes the connection and waits. The next event is [`Event::Subscribed`].
     pub async fn disconnect(&mut self) {
         self.drop_connection();
         sleep(self.backoff).await;
         self.backoff = MAX_BACKOFF.min(self.backoff * 2);
     }
 
-    /// What happens next. Waits for as long as it takes, also for Redis to come back; nothing is lost
-    /// when it is not waited for to the end.
+    /// Returns the next event. Waits without a limit, also for Redis to recover. Cancel safe:
+    /// dropping the future loses no event.
     pub async fn next(&mut self) -> Event {
         loop {
             let Some(connection) = &mut self.connection else {
@@ -77,7 +77,7 @@ impl Subscription {
                         return Event::Subscribed;
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "messages from Redis are not heard");
+                        tracing::warn!(%error, "redis_subscription_failed");
                         self.redis.locator().invalidate();
                         sleep(self.backoff).await;
                         self.backoff = MAX_BACKOFF.min(self.backoff * 2);

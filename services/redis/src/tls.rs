@@ -1,4 +1,4 @@
-//! Whom to trust at the other end.
+//! TLS settings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,35 +10,35 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// TLS 1.2 or 1.3 to a server. A clone shares what was read.
+/// TLS 1.2 or 1.3 settings of a client. Clones share the certificates.
 #[derive(Clone)]
 pub struct Tls(pub(crate) Arc<ClientConfig>);
 
-/// Why nobody can be trusted.
+/// Error of TLS settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// The system has no root certificates.
     #[error("the system has no root certificates; install them or configure a CA certificate")]
     NoSystemRoots,
-    /// The bundle is no PEM, or one of its certificates is none.
-    #[error("the CA certificate cannot be read: {0}")]
+    /// The bundle is not valid PEM, or one of its certificates is invalid.
+    #[error("failed to read the CA certificate: {0}")]
     InvalidCertificate(String),
-    /// The bundle has no certificate.
-    #[error("the CA certificate file holds no PEM certificate")]
+    /// The bundle contains no certificate.
+    #[error("the CA file contains no PEM certificate")]
     NoCertificate,
-    /// The TLS library refuses its own settings.
-    #[error("TLS cannot be set up: {0}")]
+    /// The TLS library rejected the settings.
+    #[error("failed to set up TLS: {0}")]
     Library(String),
 }
 
-/// Trusts everybody.
+/// Certificate verifier that accepts any certificate.
 #[derive(Debug)]
 struct NoCertificateVerification(Arc<CryptoProvider>);
 
 // === impl Tls ===
 
 impl Tls {
-    /// Trusts whom the system trusts.
+    /// Trusts the root certificates of the system.
     ///
     /// # Errors
     /// The system has no root certificates.
@@ -51,10 +51,10 @@ impl Tls {
         Self::with_roots(roots)
     }
 
-    /// Trusts whom these certificates (PEM) vouch for, and nobody else.
+    /// Trusts only the certificates of this PEM bundle.
     ///
     /// # Errors
-    /// There is no certificate in it, or one is none.
+    /// The bundle contains no certificate or an invalid one.
     pub fn with_ca(pem: &[u8]) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -69,10 +69,10 @@ impl Tls {
         Self::with_roots(roots)
     }
 
-    /// Trusts anybody: what is sent can be read and changed by whoever sits in between.
+    /// Accepts any certificate: an attacker on the network can read and change the traffic.
     ///
     /// # Errors
-    /// The TLS library refuses its own settings.
+    /// The TLS library rejected the settings.
     pub fn insecure_skip_verify() -> Result<Self, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))

@@ -1,4 +1,4 @@
-//! A connection whose writes have a deadline.
+//! Write timeout of a connection.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// Fails when the other end takes nothing of what is written for so long.
+/// Stream whose writes fail when the peer accepts no bytes for the timeout.
 pub(crate) struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
@@ -20,7 +20,7 @@ impl<S> WriteTimeout<S> {
         Self { stream, timeout, deadline: None }
     }
 
-    /// What writing came to, unless it has been waited for too long.
+    /// Returns the outcome of a write, or an error after the timeout.
     fn check_deadline<T>(
         &mut self,
         cx: &mut Context<'_>,

@@ -176,10 +176,10 @@ async fn a_master_that_no_sentinel_knows_is_named() {
     timeout(Duration::from_secs(30), Client::connect(some)).await.unwrap().unwrap();
     let wrong = Settings { address: address("other", port), ..standalone(0) };
     let refused = Client::connect(wrong).await.unwrap_err().to_string();
-    assert!(refused.contains(r#"knows no master "other""#), "{refused}");
+    assert!(refused.contains(r#"monitors no master named "other""#), "{refused}");
     let wrong = Settings { address: address("mymaster", group.servers[0].port), ..standalone(0) };
     let refused = Client::connect(wrong).await.unwrap_err().to_string();
-    assert!(refused.contains("refuses a command"), "{refused}");
+    assert!(refused.contains("rejected a command"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

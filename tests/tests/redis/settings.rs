@@ -52,7 +52,7 @@ async fn a_password_alone_is_enough_and_a_wrong_one_is_named() {
         );
         let said = format!("{refused} {refused:?}");
         assert!(
-            said.contains("refuses the user or password") && !said.contains("canary"),
+            said.contains("rejected the user or password") && !said.contains("canary"),
             "{said}"
         );
     }
