@@ -52,7 +52,7 @@ use tokio::net::TcpListener;
 use vmcp_auth_server::{
     Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, OwnTokens, Settings, Upstream,
 };
-use vmcp_auth_store::{Limits, Memory};
+use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_authn::{
     AuthenticateFuture, AuthenticateLayer, Bearer, Inspect, ProtectedResource, Refusal,
     ResourceRules,
@@ -114,7 +114,7 @@ fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
     let keys = Keys::new::<Vec<u8>>(&[]).map_err(|(_, fault)| fault)?;
     let hmac = HmacRing::new(&[]).map_err(|(_, fault)| fault)?;
     let settings = Settings::new(IssuerUrl::parse(base)?, audiences, keys, hmac);
-    let store = Arc::new(Memory::new(Limits::default(), Clock::system()));
+    let store = Arc::new(MemoryStore::new(Limits::default(), Clock::system()));
     let providers: Vec<Arc<dyn Upstream>> = vec![Arc::new(provider)];
     Ok(AuthServer::new(settings, store, providers, Clock::system())?)
 }

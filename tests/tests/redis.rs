@@ -9,7 +9,7 @@ mod contract;
 #[path = "redis/failover.rs"]
 mod failover;
 #[path = "redis/given.rs"]
-mod given;
+mod fixtures;
 #[path = "redis/issuers.rs"]
 mod issuers;
 #[path = "redis/settings.rs"]

@@ -5,14 +5,16 @@ use vmcp_auth_store::{Limits, StoreError, Timestamp};
 use vmcp_redis::{RedisWrite, ToRedisArgs};
 
 /// The largest whole number that Lua keeps as it is: as a time, some 280,000 years.
-const LARGEST: u64 = (1 << 53) - 1;
+const MAX_LUA_INTEGER: u64 = (1 << 53) - 1;
 
 /// Arguments, after what all scripts are told: the time, and how long revocations are remembered.
 pub(crate) struct Arguments(Vec<Vec<u8>>);
 
 impl Arguments {
     pub(crate) fn new(now: Timestamp, limits: &Limits) -> Self {
-        Self(Vec::with_capacity(12)).number(now.millis()).number(millis(limits.revocations))
+        Self(Vec::with_capacity(12))
+            .number(now.millis())
+            .number(millis(limits.revocation_retention))
     }
 
     pub(crate) fn text(mut self, text: impl AsRef<[u8]>) -> Self {
@@ -21,7 +23,7 @@ impl Arguments {
     }
 
     pub(crate) fn number(self, number: u64) -> Self {
-        self.text(number.min(LARGEST).to_string())
+        self.text(number.min(MAX_LUA_INTEGER).to_string())
     }
 
     pub(crate) fn time(self, time: Timestamp) -> Self {
@@ -51,7 +53,7 @@ pub(crate) fn json(record: &impl Serialize) -> Result<String, StoreError> {
 }
 
 /// Parts of a key, each preceded by its length, so that no two lists of parts are one key.
-pub(crate) fn joined(parts: &[&str]) -> String {
+pub(crate) fn length_prefixed(parts: &[&str]) -> String {
     let append = |all: String, part: &&str| all + &part.len().to_string() + ":" + part + ":";
     parts.iter().fold(String::new(), append)
 }

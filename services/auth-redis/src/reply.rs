@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::vec;
 
 use serde::de::DeserializeOwned;
-use vmcp_auth_store::{Revocation, Row, StoreError, Timestamp};
+use vmcp_auth_store::{Revocation, StoreError, Timestamp, UpstreamTokenRecord};
 use vmcp_redis::{FromRedisValue, Value, from_redis_value};
 
 /// The parts of an answer, in their order.
@@ -14,30 +14,30 @@ pub(crate) struct Reply(vec::IntoIter<Value>);
 /// The fields of a record.
 pub(crate) struct Fields(HashMap<String, String>);
 
-const STRANGE: StoreError = StoreError::Corrupt { what: "answer" };
+const UNEXPECTED_REPLY: StoreError = StoreError::Corrupt { what: "answer" };
 
 impl Reply {
     pub(crate) fn new(value: Value) -> Result<Self, StoreError> {
         match value {
             Value::Array(parts) => Ok(Self(parts.into_iter())),
-            _ => Err(STRANGE),
+            _ => Err(UNEXPECTED_REPLY),
         }
     }
 
     /// The next part, if it is not nil.
     pub(crate) fn get<T: FromRedisValue>(&mut self) -> Result<Option<T>, StoreError> {
         let Some(part) = self.0.next() else { return Ok(None) };
-        from_redis_value(part).map_err(|_| STRANGE)
+        from_redis_value(part).map_err(|_| UNEXPECTED_REPLY)
     }
 
     /// The next part, which has to be there.
-    pub(crate) fn need<T: FromRedisValue>(&mut self) -> Result<T, StoreError> {
-        self.get()?.ok_or(STRANGE)
+    pub(crate) fn require<T: FromRedisValue>(&mut self) -> Result<T, StoreError> {
+        self.get()?.ok_or(UNEXPECTED_REPLY)
     }
 
     /// The next part: how the step went.
-    pub(crate) fn word(&mut self) -> Result<String, StoreError> {
-        self.need()
+    pub(crate) fn status(&mut self) -> Result<String, StoreError> {
+        self.require()
     }
 
     /// The next part: a record, if there is one.
@@ -45,15 +45,15 @@ impl Reply {
         &mut self,
         what: &'static str,
     ) -> Result<Option<T>, StoreError> {
-        self.get::<String>()?.map(|text| read(&text, what)).transpose()
+        self.get::<String>()?.map(|text| parse_record(&text, what)).transpose()
     }
 
     pub(crate) fn revocation(&mut self) -> Result<Option<Revocation>, StoreError> {
-        self.get::<String>()?.map(|text| revocation(&text)).transpose()
+        self.get::<String>()?.map(|text| parse_revocation(&text)).transpose()
     }
 
-    pub(crate) fn row(&mut self) -> Result<Option<Row>, StoreError> {
-        Ok(self.get::<String>()?.and_then(|text| row_or_none(&text)))
+    pub(crate) fn upstream_token(&mut self) -> Result<Option<UpstreamTokenRecord>, StoreError> {
+        Ok(self.get::<String>()?.and_then(|text| parse_upstream_token_lenient(&text)))
     }
 
     /// The remaining parts.
@@ -65,7 +65,7 @@ impl Reply {
 impl Fields {
     /// All fields of a record; `None` where there is none, or where it has expired.
     pub(crate) fn all(value: Value, now: Timestamp) -> Result<Option<Self>, StoreError> {
-        let fields = Self(from_redis_value(value).map_err(|_| STRANGE)?);
+        let fields = Self(from_redis_value(value).map_err(|_| UNEXPECTED_REPLY)?);
         if fields.0.is_empty() {
             return Ok(None);
         }
@@ -78,7 +78,7 @@ impl Fields {
     }
 
     pub(crate) fn number(&self, field: &str) -> Result<u64, StoreError> {
-        self.get(field).and_then(|text| text.parse().ok()).ok_or(STRANGE)
+        self.get(field).and_then(|text| text.parse().ok()).ok_or(UNEXPECTED_REPLY)
     }
 
     pub(crate) fn record<T: DeserializeOwned>(
@@ -86,7 +86,7 @@ impl Fields {
         field: &str,
         what: &'static str,
     ) -> Result<T, StoreError> {
-        read(self.get(field).unwrap_or_default(), what)
+        parse_record(self.get(field).unwrap_or_default(), what)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -95,40 +95,43 @@ impl Fields {
 }
 
 /// A record that was kept.
-pub(crate) fn read<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T, StoreError> {
+pub(crate) fn parse_record<T: DeserializeOwned>(
+    text: &str,
+    what: &'static str,
+) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|_| StoreError::Corrupt { what })
 }
 
 /// A name that was kept.
-pub(crate) fn name<T: FromStr>(text: &str, what: &'static str) -> Result<T, StoreError> {
+pub(crate) fn parse_name<T: FromStr>(text: &str, what: &'static str) -> Result<T, StoreError> {
     text.parse().map_err(|_| StoreError::Corrupt { what })
 }
 
 /// A row, unless it cannot be read: such as one of a version that did not know whose tokens it has.
-pub(crate) fn row_or_none(text: &str) -> Option<Row> {
-    let read = row(text);
+pub(crate) fn parse_upstream_token_lenient(text: &str) -> Option<UpstreamTokenRecord> {
+    let read = parse_upstream_token(text);
     read.inspect_err(|error| tracing::warn!(%error, "an upstream link is not used")).ok()
 }
 
 /// A row: its version, when it was written, and the record.
-fn row(text: &str) -> Result<Row, StoreError> {
+fn parse_upstream_token(text: &str) -> Result<UpstreamTokenRecord, StoreError> {
     let corrupt = StoreError::Corrupt { what: "row" };
     let mut parts = text.splitn(3, ' ');
     let version = parts.next().and_then(|version| version.parse().ok()).ok_or(corrupt)?;
-    let record: Row = read(parts.nth(1).unwrap_or_default(), "row")?;
-    Ok(Row { version, ..record })
+    let record: UpstreamTokenRecord = parse_record(parts.nth(1).unwrap_or_default(), "row")?;
+    Ok(UpstreamTokenRecord { version, ..record })
 }
 
 /// What is told of a revocation: session, grant or `-`, when.
-pub(crate) fn revocation(text: &str) -> Result<Revocation, StoreError> {
+pub(crate) fn parse_revocation(text: &str) -> Result<Revocation, StoreError> {
     let corrupt = StoreError::Corrupt { what: "revocation" };
     let mut parts = text.split(' ');
     let (Some(session), Some(grant), Some(at)) = (parts.next(), parts.next(), parts.next()) else {
         return Err(corrupt);
     };
-    let grant = (grant != "-").then(|| name(grant, "revocation")).transpose()?;
+    let grant = (grant != "-").then(|| parse_name(grant, "revocation")).transpose()?;
     let at = Timestamp::from_millis(at.parse().map_err(|_| corrupt)?);
-    Ok(Revocation { grant, session: name(session, "revocation")?, at })
+    Ok(Revocation { grant, session: parse_name(session, "revocation")?, at })
 }
 
 #[cfg(test)]
@@ -136,15 +139,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_amiss_is_an_error_and_no_panic() {
+    fn rejects_malformed_records() {
         for text in ["", " ", "1", "1 2", "1 2 {", "x 2 {}", "1 2 3 4"] {
-            assert_eq!(row(text), Err(StoreError::Corrupt { what: "row" }), "{text:?}");
+            assert_eq!(
+                parse_upstream_token(text),
+                Err(StoreError::Corrupt { what: "row" }),
+                "{text:?}"
+            );
         }
         for text in ["", "a b c", "AAAAAAAAAAAAAAAAAAAAAA - x", "AAAAAAAAAAAAAAAAAAAAAA"] {
             let corrupt = Err(StoreError::Corrupt { what: "revocation" });
-            assert_eq!(revocation(text), corrupt, "{text:?}");
+            assert_eq!(parse_revocation(text), corrupt, "{text:?}");
         }
-        assert!(revocation("AAAAAAAAAAAAAAAAAAAAAA - 5").is_ok());
+        assert!(parse_revocation("AAAAAAAAAAAAAAAAAAAAAA - 5").is_ok());
         assert!(Reply::new(Value::Nil).is_err());
         assert!(Fields::all(Value::Int(1), Timestamp::default()).is_err());
     }

@@ -6,7 +6,7 @@ use futures_util::stream::{self, BoxStream, StreamExt};
 use vmcp_auth_store::{Revocation, StoreError};
 use vmcp_redis::{Event, Idempotency, Subscription, cmd, from_redis_value};
 
-use crate::reply::{Reply, revocation};
+use crate::reply::{Reply, parse_revocation};
 use crate::store::{RedisStore, unavailable};
 
 struct Listener {
@@ -20,7 +20,7 @@ impl RedisStore {
     pub(crate) async fn listen(&self) -> Result<BoxStream<'static, Revocation>, StoreError> {
         let mut subscription = self.redis().subscribe(self.prefix(), self.channel());
         // First listen, then look: what happens in between is told twice rather than never.
-        subscription.subscribe().await.map_err(|fault| unavailable(&fault))?;
+        subscription.subscribe().await.map_err(|error| unavailable(&error))?;
         let recent = self.recent().await?;
         let listener = Listener { store: self.clone(), subscription, recent };
         Ok(stream::unfold(listener, Listener::next).boxed())
@@ -31,10 +31,10 @@ impl RedisStore {
         let now = self.now().millis();
         command.arg(self.key("revoked", "")).arg(format!("({now}")).arg("+inf");
         let answer = self.redis().call(self.prefix(), &command, Idempotency::Idempotent).await;
-        let members = Reply::new(answer.map_err(|fault| unavailable(&fault))?)?.rest();
+        let members = Reply::new(answer.map_err(|error| unavailable(&error))?)?.rest();
         // One that cannot be read must not keep the others from being heard.
         let read = |member| match from_redis_value::<Vec<u8>>(member) {
-            Ok(member) => heard(&member),
+            Ok(member) => decode_revocation(&member),
             Err(error) => {
                 tracing::error!(%error, "failed to read a revocation: it is ignored");
                 None
@@ -51,9 +51,9 @@ impl Listener {
                 return Some((revocation, self));
             }
             match self.subscription.next().await {
-                Event::Subscribed => self.look().await,
+                Event::Subscribed => self.reload_recent().await,
                 Event::Message(message) => {
-                    if let Some(revocation) = heard(&message) {
+                    if let Some(revocation) = decode_revocation(&message) {
                         return Some((revocation, self));
                     }
                 }
@@ -62,7 +62,7 @@ impl Listener {
     }
 
     /// After an interruption: what was revoked meanwhile was not heard.
-    async fn look(&mut self) {
+    async fn reload_recent(&mut self) {
         match self.store.recent().await {
             Ok(recent) => self.recent = recent,
             // The connection will be found broken as well, and the look repeated.
@@ -72,8 +72,8 @@ impl Listener {
 }
 
 /// A revocation, if it can be read.
-fn heard(text: &[u8]) -> Option<Revocation> {
-    let read = revocation(&String::from_utf8_lossy(text));
+fn decode_revocation(text: &[u8]) -> Option<Revocation> {
+    let read = parse_revocation(&String::from_utf8_lossy(text));
     read.inspect_err(|error| {
         tracing::error!(%error, "failed to read a revocation: it is ignored");
     })

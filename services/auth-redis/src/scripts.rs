@@ -4,7 +4,7 @@ use vmcp_redis::Script;
 
 const COMMON: &str = include_str!("scripts/common.lua");
 const LOGIN: &str = include_str!("scripts/login.lua");
-const ROWS: &str = include_str!("scripts/rows.lua");
+const UPSTREAM_TOKENS: &str = include_str!("scripts/upstream_tokens.lua");
 
 /// Names the scripts, each of them after its file.
 macro_rules! scripts {
@@ -30,34 +30,34 @@ macro_rules! scripts {
 
 scripts! {
     browser;
-    burn_code;
+    invalidate_code;
     counts;
-    drop_registration;
-    drop_row with ROWS;
-    drop_session;
-    forget_browser;
-    forget_consents;
+    remove_registration;
+    remove_upstream_token with UPSTREAM_TOKENS;
+    end_session;
+    remove_browser;
+    remove_consents;
     grant;
-    keep_session;
-    last_row with ROWS;
-    lock_row with ROWS;
-    other_issuers;
+    extend_session;
+    latest_upstream_token with UPSTREAM_TOKENS;
+    lock_upstream_token with UPSTREAM_TOKENS;
+    conflicting_issuers;
     probe;
     put_code;
     put_login with LOGIN;
     put_registration;
-    put_row with ROWS;
+    put_upstream_token with UPSTREAM_TOKENS;
     register;
-    remember;
-    replace_row with ROWS;
+    put_browser;
+    replace_upstream_token with UPSTREAM_TOKENS;
     revoke;
     rotate;
     sessions_of;
     start_grant;
-    take_code;
+    redeem_code;
     take_login with LOGIN;
-    unlock_row;
-    user;
+    unlock_upstream_token;
+    upsert_user;
 }
 
 fn script(part: &str, body: &str) -> Script {

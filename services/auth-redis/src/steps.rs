@@ -2,40 +2,46 @@
 
 mod clients;
 mod grants;
-mod people;
 mod sessions;
+mod users;
 
 use std::time::Duration;
 
 use futures_util::stream::BoxStream;
 use vmcp_auth_store::{
-    Answer, Browser, Challenge, Client, ClientId, CodeAnswer, Consent, Counts, Digest, Grant,
-    GrantAnswer, GrantId, LockOwner, Login, Presented, Profile, ProviderIssuer, ProviderName,
-    Revocation, Rotation, Row, RowLock, Sealed, Seed, Session, SessionHead, SessionId, Started,
-    Store, StoreError, Subject, User, UserId,
+    AuthorizationCodeData, Browser, Ciphertext, Client, ClientId, CodeChallenge, CodeRedemption,
+    Consent, Counts, Digest, Grant, GrantId, GrantInsertOutcome, GrantLookup, LockOwner, Login,
+    PresentedRefreshToken, Profile, ProviderIssuer, ProviderName, Revocation, RotationOutcome,
+    Session, SessionHead, SessionId, Store, StoreError, StoreFuture, Subject, UpstreamTokenLock,
+    UpstreamTokenRecord, User, UserId,
 };
 use vmcp_redis::{Idempotency, cmd};
 
 use crate::store::{RedisStore, unavailable};
 
 impl Store for RedisStore {
-    fn client<'a>(&'a self, id: &'a ClientId) -> Answer<'a, Option<Client>> {
+    fn client<'a>(&'a self, id: &'a ClientId) -> StoreFuture<'a, Option<Client>> {
         Box::pin(self.get_client(id))
     }
 
-    fn register<'a>(&'a self, client: &'a Client) -> Answer<'a, ()> {
+    fn register<'a>(&'a self, client: &'a Client) -> StoreFuture<'a, ()> {
         Box::pin(self.register_client(client))
     }
 
-    fn put_login<'a>(&'a self, key: &'a Digest, login: &'a Login, ttl: Duration) -> Answer<'a, ()> {
+    fn put_login<'a>(
+        &'a self,
+        key: &'a Digest,
+        login: &'a Login,
+        ttl: Duration,
+    ) -> StoreFuture<'a, ()> {
         Box::pin(async move { self.set_login(None, key, login, ttl).await.map(|_| ()) })
     }
 
-    fn login<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Login>> {
+    fn login<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Login>> {
         Box::pin(self.get_login(key))
     }
 
-    fn take_login<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Login>> {
+    fn take_login<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Login>> {
         Box::pin(self.remove_login(key))
     }
 
@@ -45,199 +51,216 @@ impl Store for RedisStore {
         to: &'a Digest,
         login: &'a Login,
         ttl: Duration,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_login(Some(from), to, login, ttl))
     }
 
-    fn other_issuers<'a>(
+    fn conflicting_issuers<'a>(
         &'a self,
         providers: &'a [(ProviderName, ProviderIssuer)],
-    ) -> Answer<'a, Vec<(ProviderName, ProviderIssuer)>> {
-        Box::pin(self.compare_issuers(providers))
+    ) -> StoreFuture<'a, Vec<(ProviderName, ProviderIssuer)>> {
+        Box::pin(self.get_conflicting_issuers(providers))
     }
 
-    fn user<'a>(
+    fn upsert_user<'a>(
         &'a self,
         subject: &'a Subject,
         proposed: &'a UserId,
         profile: &'a Profile,
-    ) -> Answer<'a, UserId> {
-        Box::pin(self.person(subject, proposed, profile))
+    ) -> StoreFuture<'a, UserId> {
+        Box::pin(self.get_or_create_user(subject, proposed, profile))
     }
 
-    fn account<'a>(&'a self, user: &'a UserId) -> Answer<'a, Option<User>> {
+    fn account<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Option<User>> {
         Box::pin(self.get_account(user))
     }
 
-    fn put_code<'a>(&'a self, code: &'a Digest, seed: &'a Seed, ttl: Duration) -> Answer<'a, bool> {
+    fn put_code<'a>(
+        &'a self,
+        code: &'a Digest,
+        seed: &'a AuthorizationCodeData,
+        ttl: Duration,
+    ) -> StoreFuture<'a, bool> {
         Box::pin(self.set_code(code, seed, ttl))
     }
 
-    fn take_code<'a>(
+    fn redeem_code<'a>(
         &'a self,
         code: &'a Digest,
         client: &'a ClientId,
-        challenge: &'a Challenge,
-    ) -> Answer<'a, CodeAnswer> {
-        Box::pin(self.present_code(code, client, challenge))
+        challenge: &'a CodeChallenge,
+    ) -> StoreFuture<'a, CodeRedemption> {
+        Box::pin(self.take_pending_code(code, client, challenge))
     }
 
-    fn start_grant<'a>(&'a self, code: &'a Digest, grant: &'a Grant) -> Answer<'a, Started> {
+    fn start_grant<'a>(
+        &'a self,
+        code: &'a Digest,
+        grant: &'a Grant,
+    ) -> StoreFuture<'a, GrantInsertOutcome> {
         Box::pin(self.set_grant(code, grant))
     }
 
-    fn burn_code<'a>(&'a self, code: &'a Digest) -> Answer<'a, ()> {
-        Box::pin(self.end_code(code))
+    fn invalidate_code<'a>(&'a self, code: &'a Digest) -> StoreFuture<'a, ()> {
+        Box::pin(self.set_code_invalid(code))
     }
 
-    fn grant<'a>(&'a self, id: &'a GrantId, client: &'a ClientId) -> Answer<'a, GrantAnswer> {
+    fn grant<'a>(&'a self, id: &'a GrantId, client: &'a ClientId) -> StoreFuture<'a, GrantLookup> {
         Box::pin(self.get_grant(id, client))
     }
 
     fn rotate<'a>(
         &'a self,
         id: &'a GrantId,
-        presented: &'a Presented,
+        presented: &'a PresentedRefreshToken,
         next: &'a Digest,
-    ) -> Answer<'a, Rotation> {
+    ) -> StoreFuture<'a, RotationOutcome> {
         Box::pin(self.rotate_grant(id, presented, next))
     }
 
-    fn revoke<'a>(&'a self, id: &'a GrantId) -> Answer<'a, Option<Revocation>> {
-        Box::pin(self.end_grant(id))
+    fn revoke<'a>(&'a self, id: &'a GrantId) -> StoreFuture<'a, Option<Revocation>> {
+        Box::pin(self.delete_grant(id))
     }
 
-    fn put_row<'a>(
+    fn put_upstream_token<'a>(
         &'a self,
         session: &'a SessionHead,
         provider: &'a ProviderName,
-        row: &'a Row,
+        row: &'a UpstreamTokenRecord,
         ttl: Duration,
-    ) -> Answer<'a, u64> {
-        Box::pin(self.set_row(session, provider, row, ttl))
+    ) -> StoreFuture<'a, u64> {
+        Box::pin(self.set_upstream_token(session, provider, row, ttl))
     }
 
-    fn replace_row<'a>(
+    fn replace_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         if_version: u64,
-        row: &'a Row,
-    ) -> Answer<'a, Option<u64>> {
-        Box::pin(self.change_row(session, provider, if_version, row))
+        row: &'a UpstreamTokenRecord,
+    ) -> StoreFuture<'a, Option<u64>> {
+        Box::pin(self.compare_and_set_upstream_token(session, provider, if_version, row))
     }
 
-    fn drop_row<'a>(
+    fn remove_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         if_version: Option<u64>,
-    ) -> Answer<'a, bool> {
-        Box::pin(self.remove_row(session, provider, if_version))
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(self.delete_upstream_token(session, provider, if_version))
     }
 
-    fn lock_row<'a>(
+    fn lock_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         owner: &'a LockOwner,
         ttl: Duration,
-    ) -> Answer<'a, RowLock> {
-        Box::pin(self.lock(session, provider, owner, ttl))
+    ) -> StoreFuture<'a, UpstreamTokenLock> {
+        Box::pin(self.acquire_lock(session, provider, owner, ttl))
     }
 
-    fn unlock_row<'a>(
+    fn unlock_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         owner: &'a LockOwner,
-    ) -> Answer<'a, ()> {
-        Box::pin(self.unlock(session, provider, owner))
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.release_lock(session, provider, owner))
     }
 
-    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {
+    fn session<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
         Box::pin(self.get_session(id))
     }
 
-    fn keep_session<'a>(&'a self, id: &'a SessionId, ttl: Duration) -> Answer<'a, bool> {
-        Box::pin(self.prolong_session(id, ttl))
+    fn extend_session<'a>(&'a self, id: &'a SessionId, ttl: Duration) -> StoreFuture<'a, bool> {
+        Box::pin(self.set_session_expiry(id, ttl))
     }
 
-    fn drop_session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Revocation>> {
-        Box::pin(self.end_session(id))
+    fn end_session<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Option<Revocation>> {
+        Box::pin(self.delete_session(id))
     }
 
-    fn sessions_of<'a>(&'a self, user: &'a UserId) -> Answer<'a, Vec<Session>> {
-        Box::pin(self.all_sessions(user))
+    fn sessions_of<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Session>> {
+        Box::pin(self.get_sessions(user))
     }
 
-    fn last_row<'a>(
+    fn latest_upstream_token<'a>(
         &'a self,
         user: &'a UserId,
         provider: &'a ProviderName,
-    ) -> Answer<'a, Option<(SessionId, Row)>> {
-        Box::pin(self.newest_row(user, provider))
+    ) -> StoreFuture<'a, Option<(SessionId, UpstreamTokenRecord)>> {
+        Box::pin(self.newest_upstream_token(user, provider))
     }
 
-    fn remember<'a>(
+    fn put_browser<'a>(
         &'a self,
         browser: &'a Digest,
         user: &'a UserId,
         consent: Option<&'a Consent>,
         ttl: Duration,
-    ) -> Answer<'a, ()> {
+    ) -> StoreFuture<'a, ()> {
         Box::pin(self.set_browser(browser, user, consent, ttl))
     }
 
-    fn browser<'a>(&'a self, cookie: &'a Digest) -> Answer<'a, Option<Browser>> {
+    fn browser<'a>(&'a self, cookie: &'a Digest) -> StoreFuture<'a, Option<Browser>> {
         Box::pin(self.get_browser(cookie))
     }
 
-    fn forget_browser<'a>(&'a self, cookie: &'a Digest) -> Answer<'a, ()> {
-        Box::pin(self.remove_browser(cookie))
+    fn remove_browser<'a>(&'a self, cookie: &'a Digest) -> StoreFuture<'a, ()> {
+        Box::pin(self.delete_browser(cookie))
     }
 
-    fn forget_consents<'a>(&'a self, user: &'a UserId, client: &'a ClientId) -> Answer<'a, ()> {
-        Box::pin(self.remove_consents(user, client))
+    fn remove_consents<'a>(
+        &'a self,
+        user: &'a UserId,
+        client: &'a ClientId,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.delete_consents(user, client))
     }
 
-    fn registration<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Sealed>> {
+    fn registration<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Ciphertext>> {
         Box::pin(self.get_registration(key))
     }
 
     fn put_registration<'a>(
         &'a self,
         key: &'a Digest,
-        sealed: &'a Sealed,
+        sealed: &'a Ciphertext,
         ttl: Duration,
-    ) -> Answer<'a, Sealed> {
+    ) -> StoreFuture<'a, Ciphertext> {
         Box::pin(self.set_registration(key, sealed, ttl))
     }
 
-    fn drop_registration<'a>(&'a self, key: &'a Digest, sealed: &'a Sealed) -> Answer<'a, ()> {
-        Box::pin(self.remove_registration(key, sealed))
+    fn remove_registration<'a>(
+        &'a self,
+        key: &'a Digest,
+        sealed: &'a Ciphertext,
+    ) -> StoreFuture<'a, ()> {
+        Box::pin(self.delete_registration(key, sealed))
     }
 
-    fn revocations(&self) -> Answer<'_, BoxStream<'static, Revocation>> {
+    fn revocations(&self) -> StoreFuture<'_, BoxStream<'static, Revocation>> {
         Box::pin(self.listen())
     }
 
-    fn ready(&self) -> Answer<'_, ()> {
+    fn ready(&self) -> StoreFuture<'_, ()> {
         Box::pin(self.ping())
     }
 
-    fn counts(&self) -> Answer<'_, Counts> {
-        Box::pin(self.gauges())
+    fn counts(&self) -> StoreFuture<'_, Counts> {
+        Box::pin(self.get_counts())
     }
 }
 
 impl RedisStore {
     async fn ping(&self) -> Result<(), StoreError> {
         let answer = self.redis().call(self.prefix(), &cmd("PING"), Idempotency::Idempotent).await;
-        answer.map(|_| ()).map_err(|fault| unavailable(&fault))
+        answer.map(|_| ()).map_err(|error| unavailable(&error))
     }
 
-    async fn gauges(&self) -> Result<Counts, StoreError> {
+    async fn get_counts(&self) -> Result<Counts, StoreError> {
         let mut arguments = self.arguments();
         for index in [
             "clients",
@@ -255,14 +278,14 @@ impl RedisStore {
         let mut counts =
             self.step(&self.scripts().counts, arguments, Idempotency::Idempotent).await?;
         Ok(Counts {
-            clients: counts.need::<usize>()? + counts.need::<usize>()?,
-            logins: counts.need()?,
-            codes: counts.need()?,
-            grants: counts.need()?,
-            sessions: counts.need()?,
-            users: counts.need()?,
-            browsers: counts.need()?,
-            registrations: counts.need()?,
+            clients: counts.require::<usize>()? + counts.require::<usize>()?,
+            logins: counts.require()?,
+            codes: counts.require()?,
+            grants: counts.require()?,
+            sessions: counts.require()?,
+            users: counts.require()?,
+            browsers: counts.require()?,
+            registrations: counts.require()?,
         })
     }
 }

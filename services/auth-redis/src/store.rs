@@ -93,19 +93,19 @@ impl RedisStore {
         let Inner { redis, prefix, scripts, .. } = &*self.0;
         let answer =
             redis.run(&scripts.probe, prefix, &self.arguments(), Idempotency::Idempotent).await?;
-        let mut denied = Reply::new(answer).map_err(|_| strange(prefix))?;
+        let mut denied = Reply::new(answer).map_err(|_| unexpected_reply(prefix))?;
         if let Ok(Some(command)) = denied.get() {
-            let reason = denied.need().unwrap_or_default();
+            let reason = denied.require().unwrap_or_default();
             return Err(StartError::Denied { command, prefix: prefix.clone(), reason });
         }
         for command in ["HMGET", "HGETALL", "ZRANGEBYSCORE"] {
-            self.try_one(command).await?;
+            self.probe_read(command).await?;
         }
         redis.subscribe(prefix, self.channel()).subscribe().await?;
         Ok(())
     }
 
-    async fn try_one(&self, command: &str) -> Result<(), StartError> {
+    async fn probe_read(&self, command: &str) -> Result<(), StartError> {
         let key = self.key("probe:", "none");
         let mut tried = cmd(command);
         tried.arg(&key);
@@ -159,7 +159,7 @@ impl RedisStore {
         idempotency: Idempotency,
     ) -> Result<Reply, StoreError> {
         let answer = self.0.redis.run(script, &self.0.prefix, &arguments, idempotency).await;
-        Reply::new(answer.map_err(|fault| unavailable(&fault))?)
+        Reply::new(answer.map_err(|error| unavailable(&error))?)
     }
 
     /// Reads fields of a record, in one command.
@@ -167,11 +167,15 @@ impl RedisStore {
         let mut command = cmd(if fields.is_empty() { "HGETALL" } else { "HMGET" });
         command.arg(key).arg(fields);
         let answer = self.0.redis.call(&self.0.prefix, &command, Idempotency::Idempotent).await;
-        answer.map_err(|fault| unavailable(&fault))
+        answer.map_err(|error| unavailable(&error))
     }
 
     /// Reads the record of a kind, in one command.
-    pub(crate) async fn kept(&self, kind: &str, name: &str) -> Result<Option<String>, StoreError> {
+    pub(crate) async fn live_record(
+        &self,
+        kind: &str,
+        name: &str,
+    ) -> Result<Option<String>, StoreError> {
         let now = self.now();
         let mut fields = Reply::new(self.fields(&self.key(kind, name), &["x", "d"]).await?)?;
         let expires: Option<u64> = fields.get()?;
@@ -190,12 +194,12 @@ impl fmt::Debug for RedisStore {
 }
 
 /// What a caller learns of a fault; the log has the rest.
-pub(crate) fn unavailable(fault: &vmcp_redis::Error) -> StoreError {
-    tracing::warn!(%fault, "a step of the authorization server was not taken");
+pub(crate) fn unavailable(error: &vmcp_redis::Error) -> StoreError {
+    tracing::warn!(%error, "a step of the authorization server was not taken");
     StoreError::Unavailable
 }
 
-fn strange(prefix: &str) -> StartError {
+fn unexpected_reply(prefix: &str) -> StartError {
     let reason = "its answer is no list".to_owned();
     StartError::Denied { command: "EVALSHA".to_owned(), prefix: prefix.to_owned(), reason }
 }
@@ -205,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_cannot_leave_its_slot() {
+    fn namespace_rejects_braces_and_spaces() {
         assert!(Namespace::new("default/my-vmcp").is_ok());
         for wrong in ["", "a}b", "{", "a b", "ü", &"x".repeat(254)] {
             assert_eq!(Namespace::new(wrong), Err(NamespaceError), "{wrong}");

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use url::Url;
 use vmcp_auth_store::{
-    Aim, Browser, Challenge, Client, ClientAuth, Consent, Digest, Fresh, Login, Profile, SessionId,
-    Stage, UserId,
+    Browser, Client, ClientAuth, CodeChallenge, Consent, Digest, Login, LoginPurpose, Profile,
+    ReauthOptions, SessionId, Stage, UserId,
 };
 
 use self::parameter::{challenge, is_printable, max_age, prompts, scopes};
@@ -42,11 +42,11 @@ const MAX_NONCE: usize = 512;
 struct Checked {
     scopes: Scopes,
     resource: String,
-    challenge: Challenge,
+    challenge: CodeChallenge,
     nonce: Option<String>,
     /// Whether there will be a refresh token.
     refresh: bool,
-    fresh: Fresh,
+    fresh: ReauthOptions,
     /// Whether the person is asked even if they were before.
     ask: bool,
 }
@@ -237,7 +237,7 @@ impl Inner {
             resource: self.resource(params)?,
             challenge: challenge(params)?,
             nonce: nonce.map(str::to_owned),
-            fresh: Fresh {
+            fresh: ReauthOptions {
                 login: prompts.contains(&"login"),
                 select_account: prompts.contains(&"select_account"),
                 max_age: max_age(params)?,
@@ -259,7 +259,7 @@ impl Inner {
         checked: &Checked,
         cookie: &BrowserCookie,
     ) -> Result<Login, Fault> {
-        let request = vmcp_auth_store::Request {
+        let request = vmcp_auth_store::AuthorizationRequest {
             client: trusted.client.id.clone(),
             redirect_uri: trusted.redirect.as_str().to_owned(),
             state: trusted.state.clone(),
@@ -271,7 +271,7 @@ impl Inner {
             fresh: checked.fresh,
         };
         Ok(Login {
-            aim: Aim::Authorize(request),
+            aim: LoginPurpose::Authorize(request),
             session: SessionId::from_bytes(random()?),
             browser: cookie.digest(),
             // Replaced in either case: by the page that asks, or by the first provider.
@@ -308,7 +308,7 @@ impl Inner {
                 && asked.is_subset(&Scopes::stored(&consent.scopes))
         });
         // Made-up names are new each time: another person could use this browser by now.
-        Ok(Some(user).filter(|user| consented && !user.is_made_up()))
+        Ok(Some(user).filter(|user| consented && !user.is_synthetic()))
     }
 
     async fn first_leg(&self, login: Login) -> Result<Uri, Fault> {

@@ -10,7 +10,8 @@ use axum::response::Response;
 use http::HeaderMap;
 use secrecy::ExposeSecret;
 use vmcp_auth_store::{
-    Aim, Consent, Fresh, Login, Profile, Seed, Stage, Subject, SubjectName, Timestamp, UserId,
+    AuthorizationCodeData, Consent, Login, LoginPurpose, Profile, ReauthOptions, Stage, Subject,
+    SubjectName, Timestamp, UserId,
 };
 use vmcp_upstream::{Answer, AnswerFault, Declined};
 
@@ -106,8 +107,8 @@ impl Inner {
 
     /// Takes away what a login that failed has brought so far. What cannot be taken away ends by itself.
     async fn clear(&self, login: &Login) {
-        if matches!(login.aim, Aim::Authorize(_)) {
-            let _ = self.store.drop_session(&login.session).await;
+        if matches!(login.aim, LoginPurpose::Authorize(_)) {
+            let _ = self.store.end_session(&login.session).await;
         }
     }
 
@@ -167,7 +168,7 @@ impl Inner {
             login.authenticated = self.authenticated(&login, &came).map_err(Stop::Client)?;
         }
         self.link(&login, leg, came.tokens).await.map_err(Stop::Client)?;
-        let Aim::Authorize(request) = &login.aim else {
+        let LoginPurpose::Authorize(request) = &login.aim else {
             return Ok(redirect(&self.page(path::CONNECTIONS)));
         };
         if let Some(next) = self.upstreams.get(at + 1) {
@@ -194,8 +195,8 @@ impl Inner {
     ) -> Result<Option<Timestamp>, Fault> {
         let now = self.now();
         let at = came.authenticated.map(|at| Timestamp::from(at).min(now));
-        let Aim::Authorize(request) = &login.aim else { return Ok(at) };
-        let Fresh { login: anew, select_account: _, max_age } = request.fresh;
+        let LoginPurpose::Authorize(request) = &login.aim else { return Ok(at) };
+        let ReauthOptions { login: anew, select_account: _, max_age } = request.fresh;
         let is_since = |least: Timestamp| at.is_some_and(|at| at + SLACK >= least);
         let old = max_age.is_some_and(|age| {
             at.is_none_or(|at| now.since(at) > SLACK + Duration::from_secs(age.into()))
@@ -233,25 +234,31 @@ impl Inner {
             let (provider, issuer) = (leg.name.clone(), leg.issuer.clone());
             let subject = Subject { provider, issuer, name };
             let proposed = user_id().map_err(|error| Stop::Client(error.into()))?;
-            let found = self.store.user(&subject, &proposed, &profile).await;
+            let found = self.store.upsert_user(&subject, &proposed, &profile).await;
             found.map_err(|error| Stop::Client(error.into()))?
         };
         match (&login.aim, &login.user) {
             // Somebody else logs in than who consented: they are asked themselves, the next time.
-            (Aim::Authorize(_), Some(known)) if *known != user => {
+            (LoginPurpose::Authorize(_), Some(known)) if *known != user => {
                 self.store
-                    .forget_browser(&login.browser)
+                    .remove_browser(&login.browser)
                     .await
                     .map_err(|error| Stop::Client(error.into()))?;
                 let words = "another account logged in than before: try again";
                 Err(Stop::Client(Fault::new(Code::AccessDenied, words)))
             }
             // Made-up subjects are new each time, so that nobody can be told from another by them.
-            (Aim::Relink | Aim::LinkOther, Some(known)) if *known != user && !came.synthesized => {
+            (LoginPurpose::Relink | LoginPurpose::LinkOther, Some(known))
+                if *known != user && !came.synthesized =>
+            {
                 Err(Stop::Person(Trouble::OTHER_ACCOUNT))
             }
-            (Aim::Relink | Aim::LinkOther, Some(known)) => Ok((known.clone(), profile)),
-            (Aim::Authorize(_) | Aim::Relink | Aim::LinkOther, _) => Ok((user, profile)),
+            (LoginPurpose::Relink | LoginPurpose::LinkOther, Some(known)) => {
+                Ok((known.clone(), profile))
+            }
+            (LoginPurpose::Authorize(_) | LoginPurpose::Relink | LoginPurpose::LinkOther, _) => {
+                Ok((user, profile))
+            }
         }
     }
 
@@ -260,12 +267,12 @@ impl Inner {
         &self,
         login: &Login,
         user: &UserId,
-        request: &vmcp_auth_store::Request,
+        request: &vmcp_auth_store::AuthorizationRequest,
         cookie: &BrowserCookie,
     ) -> Result<Response, Fault> {
         let to = RedirectUri::parse(&request.redirect_uri).map_err(|_| Fault::server())?;
         let now = self.now();
-        let seed = Seed {
+        let seed = AuthorizationCodeData {
             client: request.client.clone(),
             redirect_uri: request.redirect_uri.clone(),
             challenge: request.challenge,
@@ -292,8 +299,8 @@ impl Inner {
         };
         // The login is done either way: without it, the person is asked again next time.
         // Made-up names are new each time, so nobody could be told from the next one to use this browser.
-        let consent = Some(&consent).filter(|_| !user.is_made_up());
-        if let Err(error) = self.store.remember(&cookie.digest(), user, consent, BROWSER).await {
+        let consent = Some(&consent).filter(|_| !user.is_synthetic());
+        if let Err(error) = self.store.put_browser(&cookie.digest(), user, consent, BROWSER).await {
             tracing::warn!(%error, "a consent is not remembered");
         }
         let (scopes, resource) = (&*request.scopes, request.resource.as_deref());

@@ -8,7 +8,8 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use http::HeaderMap;
 use vmcp_auth_store::{
-    Aim, Client, Digest, Login, Profile, ProviderName, Session, SessionId, Stage, Timestamp, UserId,
+    Client, Digest, Login, LoginPurpose, Profile, ProviderName, Session, SessionId, Stage,
+    Timestamp, UserId,
 };
 
 use crate::consent::is_own_form;
@@ -78,7 +79,7 @@ impl Inner {
             return Err(Trouble::OTHER_BROWSER);
         }
         if params.get("action") == Some("forget") {
-            self.store.forget_browser(&cookie.digest()).await.map_err(trouble)?;
+            self.store.remove_browser(&cookie.digest()).await.map_err(trouble)?;
             return Err(Trouble::FORGOTTEN);
         }
         let session: SessionId =
@@ -94,7 +95,7 @@ impl Inner {
             (Some("end"), None) => {
                 // Who logs an application out is asked again before it comes back.
                 let client = &session.head.client;
-                self.store.forget_consents(&user, client).await.map_err(trouble)?;
+                self.store.remove_consents(&user, client).await.map_err(trouble)?;
                 self.end_session(session.head.id).await.map_err(trouble)?;
                 let what = Happened::TokenRevoked { by: Revoker::Person };
                 self.tell(Event::of_session(&session.head, what));
@@ -103,7 +104,7 @@ impl Inner {
             (Some("link"), Some(leg)) => {
                 // Another account than before only after the page that asks. Of the first provider, never.
                 let other = params.get("other") == Some("yes") && leg.at > 0;
-                let aim = if other { Aim::LinkOther } else { Aim::Relink };
+                let aim = if other { LoginPurpose::LinkOther } else { LoginPurpose::Relink };
                 return self.relink(&session, leg, aim, (&cookie, origin(address))).await;
             }
             _ => return Err(Trouble::MALFORMED),
@@ -147,7 +148,7 @@ impl Inner {
     /// Takes the provider's tokens away, here and there. The session stays.
     async fn unlink(&self, session: &Session, leg: &Leg) -> Result<(), Trouble> {
         let id = session.head.id;
-        self.store.drop_row(&id, &leg.name, None).await.map_err(trouble)?;
+        self.store.remove_upstream_token(&id, &leg.name, None).await.map_err(trouble)?;
         self.rows.forget(id, &leg.name);
         let what = Happened::UpstreamUnlinked { provider: leg.name.as_str() };
         self.tell(Event::of_session(&session.head, what));
@@ -166,7 +167,7 @@ impl Inner {
         &self,
         session: &Session,
         leg: &Leg,
-        aim: Aim,
+        aim: LoginPurpose,
         (cookie, origin): (&BrowserCookie, Digest),
     ) -> Result<Response, Trouble> {
         let provider: ProviderName = leg.name.clone();

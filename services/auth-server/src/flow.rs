@@ -6,7 +6,8 @@ use axum::response::Response;
 use http::{StatusCode, Uri};
 use secrecy::{ExposeSecret, SecretSlice};
 use vmcp_auth_store::{
-    Aim, Digest, Fresh, Label, Login, Request, Sealed, SessionId, Stage, VaultError,
+    AuthorizationRequest, Ciphertext, Digest, EncryptionContext, EncryptionError, Login,
+    LoginPurpose, ReauthOptions, SessionId, Stage,
 };
 use vmcp_upstream::{Declined, Freshness};
 
@@ -82,9 +83,9 @@ impl Inner {
         session: SessionId,
         leg: &Leg,
         text: &[u8],
-    ) -> Result<Sealed, VaultError> {
+    ) -> Result<Ciphertext, EncryptionError> {
         let (session, names) = (session.to_text(), [leg.name.as_str(), leg.issuer.as_str()]);
-        self.vault().seal(Label::new(kind, &[&session, names[0], names[1]]), text)
+        self.vault().seal(EncryptionContext::new(kind, &[&session, names[0], names[1]]), text)
     }
 
     /// Decrypts the same.
@@ -93,13 +94,13 @@ impl Inner {
         kind: &'static str,
         session: SessionId,
         leg: &Leg,
-        sealed: &Sealed,
-    ) -> Result<SecretSlice<u8>, VaultError> {
+        sealed: &Ciphertext,
+    ) -> Result<SecretSlice<u8>, EncryptionError> {
         let (session, names) = (session.to_text(), [leg.name.as_str(), leg.issuer.as_str()]);
-        self.vault().open(Label::new(kind, &[&session, names[0], names[1]]), sealed)
+        self.vault().open(EncryptionContext::new(kind, &[&session, names[0], names[1]]), sealed)
     }
 
-    pub(crate) fn vault(&self) -> &vmcp_auth_store::Vault {
+    pub(crate) fn vault(&self) -> &vmcp_auth_store::EncryptionKeyRing {
         self.settings.hmac.vault()
     }
 
@@ -120,7 +121,10 @@ impl Inner {
 
     /// The same, for a login that was under way. `None` if no client asked.
     pub(crate) fn login_error_uri(&self, login: &Login, fault: &Fault) -> Option<String> {
-        let Aim::Authorize(Request { redirect_uri, state, .. }) = &login.aim else { return None };
+        let LoginPurpose::Authorize(AuthorizationRequest { redirect_uri, state, .. }) = &login.aim
+        else {
+            return None;
+        };
         let redirect = RedirectUri::parse(redirect_uri).ok()?;
         Some(self.error_uri(&redirect, state.as_deref(), fault))
     }
@@ -133,11 +137,13 @@ impl Inner {
 /// How anew a person is to log in at a provider: the first one alone says who they are.
 fn freshness(login: &Login, leg: &Leg) -> Freshness {
     match &login.aim {
-        Aim::Authorize(request) if leg.at == 0 => {
-            let Fresh { login, select_account, max_age } = request.fresh;
+        LoginPurpose::Authorize(request) if leg.at == 0 => {
+            let ReauthOptions { login, select_account, max_age } = request.fresh;
             Freshness { login, select_account, max_age }
         }
-        Aim::Authorize(_) | Aim::Relink | Aim::LinkOther => Freshness::default(),
+        LoginPurpose::Authorize(_) | LoginPurpose::Relink | LoginPurpose::LinkOther => {
+            Freshness::default()
+        }
     }
 }
 
@@ -156,8 +162,8 @@ pub(crate) fn upstream_fault(fault: &vmcp_upstream::Fault) -> Fault {
     }
 }
 
-impl From<VaultError> for Fault {
-    fn from(error: VaultError) -> Self {
+impl From<EncryptionError> for Fault {
+    fn from(error: EncryptionError) -> Self {
         tracing::error!(%error, "what the store keeps cannot be encrypted or decrypted");
         Self::server()
     }

@@ -11,7 +11,7 @@ use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
-use vmcp_auth_store::{Digest, Vault};
+use vmcp_auth_store::{Digest, EncryptionKeyRing};
 
 /// The shortest secret that codes and refresh tokens are made with, in bytes.
 pub const MIN_HMAC_SECRET: usize = 32;
@@ -36,7 +36,7 @@ const GENERATION: usize = 4;
 #[derive(Clone)]
 pub struct HmacRing {
     keys: Vec<hmac::Key>,
-    vault: Vault,
+    vault: EncryptionKeyRing,
     ephemeral: bool,
 }
 
@@ -89,13 +89,13 @@ impl HmacRing {
             Ok(hmac::Key::new(hmac::HMAC_SHA256, secret))
         };
         let keys = secrets.iter().enumerate().map(key).collect::<Result<Vec<_>, _>>()?;
-        let vault = Vault::new(secrets).map_err(|_| (0, HmacFault::NoRandomness))?;
+        let vault = EncryptionKeyRing::new(secrets).map_err(|_| (0, HmacFault::NoRandomness))?;
         Ok(Self { keys, vault, ephemeral })
     }
 
     /// What encrypts at rest, with the same secrets.
     #[must_use]
-    pub fn vault(&self) -> &Vault {
+    pub fn vault(&self) -> &EncryptionKeyRing {
         &self.vault
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretSlice};
-use vmcp_auth_store::{Digest, Label, Sealed, Store, Vault};
+use vmcp_auth_store::{Ciphertext, Digest, EncryptionContext, EncryptionKeyRing, Store};
 use vmcp_core::{BoxError, Clock};
 use vmcp_upstream::{Exposed, Registration, RegistrationKey, Registrations, RegistrationsFuture};
 
@@ -22,7 +22,7 @@ const KIND: &str = "registration";
 #[derive(Clone)]
 pub struct StoredRegistrations {
     store: Arc<dyn Store>,
-    vault: Vault,
+    vault: EncryptionKeyRing,
     clock: Clock,
 }
 
@@ -33,15 +33,15 @@ impl StoredRegistrations {
         Self { store, vault: secrets.vault().clone(), clock }
     }
 
-    fn open(&self, key: &RegistrationKey, sealed: &Sealed) -> Result<Registration, BoxError> {
-        let text = self.vault.open(Label::new(KIND, &names(key)), sealed)?;
+    fn open(&self, key: &RegistrationKey, sealed: &Ciphertext) -> Result<Registration, BoxError> {
+        let text = self.vault.open(EncryptionContext::new(KIND, &names(key)), sealed)?;
         let read: Exposed<Registration> = serde_json::from_slice(text.expose_secret())
             .map_err(|_| "a registration was kept by another version")?;
         Ok(read.0)
     }
 
     /// A registration that still holds. One that was encrypted with a secret that is gone is none.
-    fn usable(&self, key: &RegistrationKey, sealed: &Sealed) -> Option<Registration> {
+    fn usable(&self, key: &RegistrationKey, sealed: &Ciphertext) -> Option<Registration> {
         let now = self.clock.now();
         let opened = self.open(key, sealed).ok();
         opened.filter(|known| known.expires_at.is_none_or(|at| at > now))
@@ -54,7 +54,8 @@ impl StoredRegistrations {
         instead_of: Option<&str>,
     ) -> Result<Registration, BoxError> {
         let text = SecretSlice::from(serde_json::to_vec(&Exposed(registration))?);
-        let sealed = self.vault.seal(Label::new(KIND, &names(key)), text.expose_secret())?;
+        let sealed =
+            self.vault.seal(EncryptionContext::new(KIND, &names(key)), text.expose_secret())?;
         let now = self.clock.now();
         let left = registration.expires_at.map(|at| at.duration_since(now).unwrap_or_default());
         let (id, ttl) = (digest(key), left.map_or(KEPT, |left| left.min(KEPT)));
@@ -68,7 +69,7 @@ impl StoredRegistrations {
             if let Some(known) = known.filter(|known| Some(&*known.client_id) != instead_of) {
                 return Ok(known);
             }
-            self.store.drop_registration(&id, &kept).await?;
+            self.store.remove_registration(&id, &kept).await?;
         }
         Err("a registration that is of no use is put back again and again".into())
     }

@@ -186,6 +186,6 @@ mod tests {
 
     #[test]
     fn replicas_that_join_hear_of_them_for_as_long() {
-        assert!(vmcp_auth_store::Limits::default().revocations >= REMEMBERED);
+        assert!(vmcp_auth_store::Limits::default().revocation_retention >= REMEMBERED);
     }
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use secrecy::{ExposeSecret, SecretString};
 use vmcp_auth_store::{
-    Digest, LockOwner, ProviderName, Row, RowLock, SessionId, StoreError, Timestamp,
+    Digest, LockOwner, ProviderName, SessionId, StoreError, Timestamp, UpstreamTokenLock,
+    UpstreamTokenRecord,
 };
 use vmcp_core::{
     Cache, Flights, LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
@@ -248,7 +249,7 @@ impl Inner {
         self.read_tokens(*session, leg, &row)
     }
 
-    fn read_tokens(&self, session: SessionId, leg: &Leg, row: &Row) -> Outcome {
+    fn read_tokens(&self, session: SessionId, leg: &Leg, row: &UpstreamTokenRecord) -> Outcome {
         let opened = self.open_row(session, leg, row);
         let stored = |tokens| Arc::new(Stored { tokens, written: row.written });
         opened.map(stored).map_err(|_| UpstreamError::Absent)
@@ -283,9 +284,9 @@ impl Inner {
         owner: &LockOwner,
     ) -> Step {
         let (session, provider) = key;
-        let row = match self.store.lock_row(session, provider, owner, LOCK).await {
-            Ok(RowLock::Held) => return Step::Wait,
-            Ok(RowLock::Acquired(row)) => row,
+        let row = match self.store.lock_upstream_token(session, provider, owner, LOCK).await {
+            Ok(UpstreamTokenLock::Held) => return Step::Wait,
+            Ok(UpstreamTokenLock::Acquired(row)) => row,
             Err(error) => return Step::Done(Err(unavailable(&error))),
         };
         let outcome = match row {
@@ -293,7 +294,7 @@ impl Inner {
             Some(row) => self.refresh_as_owner(key, leg, want, &row).await,
         };
         // If it cannot be given back, it ends by itself.
-        let _ = self.store.unlock_row(session, provider, owner).await;
+        let _ = self.store.unlock_upstream_token(session, provider, owner).await;
         Step::Done(outcome)
     }
 
@@ -302,7 +303,7 @@ impl Inner {
         key: &Key,
         leg: &Leg,
         want: Want,
-        row: &Row,
+        row: &UpstreamTokenRecord,
     ) -> Outcome {
         let tokens = self.read_tokens(key.0, leg, row)?;
         let now = self.clock.now();
@@ -321,7 +322,7 @@ impl Inner {
             }
             Ok(Err(fault @ (RefreshFault::Dead | RefreshFault::SubjectChanged))) => {
                 tracing::info!(provider = %leg.name, %fault, "a link to an upstream provider is over");
-                self.drop_row(key, row).await;
+                self.remove_upstream_token(key, row).await;
                 let dead = fault == RefreshFault::Dead;
                 let lost = if dead { Lost::Dead } else { Lost::SubjectChanged };
                 self.lost(key.0, leg.name.as_str(), lost).await;
@@ -345,7 +346,13 @@ impl Inner {
 
     /// Keeps new tokens. If that fails, the old ones may be dead already, so the row goes rather than being tried
     /// again with a refresh token that was used.
-    async fn replace(&self, key: &Key, leg: &Leg, row: &Row, fresh: Tokens) -> Outcome {
+    async fn replace(
+        &self,
+        key: &Key,
+        leg: &Leg,
+        row: &UpstreamTokenRecord,
+        fresh: Tokens,
+    ) -> Outcome {
         let (session, provider) = key;
         let sealed =
             self.seal_row(*session, leg, &fresh).map_err(|_: Fault| UpstreamError::Unavailable)?;
@@ -354,7 +361,7 @@ impl Inner {
             if attempt > 0 {
                 tokio::time::sleep(KEEP_AGAIN).await;
             }
-            match self.store.replace_row(session, provider, row.version, &sealed).await {
+            match self.store.replace_upstream_token(session, provider, row.version, &sealed).await {
                 Ok(Some(_)) => {
                     self.rows.keep(key, &fresh, self.clock.now());
                     return Ok(fresh);
@@ -367,14 +374,16 @@ impl Inner {
                 }
             }
         }
-        self.drop_row(key, row).await;
+        self.remove_upstream_token(key, row).await;
         self.lost(*session, leg.name.as_str(), Lost::NotKept).await;
         Err(UpstreamError::Absent)
     }
 
-    async fn drop_row(&self, (session, provider): &Key, row: &Row) {
+    async fn remove_upstream_token(&self, (session, provider): &Key, row: &UpstreamTokenRecord) {
         self.rows.forget(*session, provider);
-        if let Err(error) = self.store.drop_row(session, provider, Some(row.version)).await {
+        if let Err(error) =
+            self.store.remove_upstream_token(session, provider, Some(row.version)).await
+        {
             tracing::warn!(%provider, %error, "a dead upstream row stays until it ends");
         }
     }

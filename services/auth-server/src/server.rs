@@ -161,7 +161,7 @@ impl AuthServer {
         let legs = &self.0.upstreams;
         let wanted: Vec<_> =
             legs.iter().map(|leg| (leg.name.clone(), leg.issuer.clone())).collect();
-        let others = self.0.store.other_issuers(&wanted).await?;
+        let others = self.0.store.conflicting_issuers(&wanted).await?;
         let Some((provider, known)) = others.into_iter().next() else { return Ok(()) };
         let wanted = wanted.into_iter().find(|(name, _)| *name == provider);
         let configured = wanted.map_or_else(|| known.clone(), |(_, issuer)| issuer);
@@ -293,7 +293,7 @@ impl Inner {
         &self,
         session: SessionId,
     ) -> Result<(), vmcp_auth_store::StoreError> {
-        self.store.drop_session(&session).await?;
+        self.store.end_session(&session).await?;
         self.forget(session);
         Ok(())
     }

@@ -14,7 +14,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 use serde_json::Value;
 use tower::ServiceExt;
 use url::Url;
-use vmcp_auth_store::{Challenge, Limits, Memory, Store};
+use vmcp_auth_store::{CodeChallenge, Limits, MemoryStore, Store};
 use vmcp_core::Clock;
 use vmcp_upstream::{
     Answer, AnswerFault, Fault, Freshness, Login, RefreshFault, Revocation,
@@ -269,7 +269,7 @@ impl World {
 
     pub(crate) fn with(settings: Settings, limits: Limits) -> Self {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(NOW));
-        let store: Arc<dyn Store> = Arc::new(Memory::new(limits, clock.clone()));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(limits, clock.clone()));
         Self::over(settings, store, clock)
     }
 
@@ -326,7 +326,7 @@ impl World {
 
     /// The address of an authorization request, with these parameters changed; an empty one is left out.
     pub(crate) fn authorize(client: &str, changed: &[(&str, &str)]) -> String {
-        let challenge = Challenge::of_verifier(VERIFIER).to_text();
+        let challenge = CodeChallenge::of_verifier(VERIFIER).to_text();
         let mut params = BTreeMap::from([
             ("response_type", "code"),
             ("client_id", client),

@@ -9,8 +9,8 @@ use http::{HeaderMap, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use vmcp_auth_store::{
-    Challenge, Client, Grant, GrantId, Presented, Refresh, Rotation, Seed, Started, Taken,
-    Timestamp,
+    AuthorizationCodeData, Client, CodeChallenge, Grant, GrantId, GrantInsertOutcome,
+    PresentedRefreshToken, RedeemOutcome, RefreshTokens, RotationOutcome, Timestamp,
 };
 
 use crate::client::Credentials;
@@ -83,11 +83,11 @@ impl Inner {
         }
         let unknown = Fault::grant("the code is unknown, expired or was used before");
         let key = self.settings.hmac.open_code(code).ok_or(unknown.clone())?;
-        let challenge = Challenge::of_verifier(verifier);
-        let answer = self.store.take_code(&key, &credentials.id, &challenge).await?;
-        let seed = match answer.taken {
-            Taken::Fresh(seed) => seed,
-            Taken::Replayed(revocation) => {
+        let challenge = CodeChallenge::of_verifier(verifier);
+        let answer = self.store.redeem_code(&key, &credentials.id, &challenge).await?;
+        let seed = match answer.outcome {
+            RedeemOutcome::Redeemed(seed) => seed,
+            RedeemOutcome::Replayed(revocation) => {
                 tracing::warn!(client = %credentials.id, "a code was presented again: what it gave is revoked");
                 self.forget(revocation.session);
                 let what = Happened::TokenReused { token: Reused::Code };
@@ -95,7 +95,7 @@ impl Inner {
                 self.tell(Event::of(client, what).within(revocation.session));
                 return Err(unknown);
             }
-            Taken::Redeeming | Taken::Unknown => return Err(unknown),
+            RedeemOutcome::InProgress | RedeemOutcome::Unknown => return Err(unknown),
         };
         let checked =
             self.entitled(&seed, &credentials, answer.client.as_ref(), &challenge, params);
@@ -103,7 +103,7 @@ impl Inner {
         let (grant, refresh) = match issued {
             Ok(issued) => issued,
             Err(fault) => {
-                self.store.burn_code(&key).await?;
+                self.store.invalidate_code(&key).await?;
                 return Err(fault);
             }
         };
@@ -111,23 +111,23 @@ impl Inner {
         let scopes = Scopes::stored(&grant.scopes);
         let response = self.answer(&grant, &scopes, refresh.as_ref(), seed.nonce.as_deref())?;
         match self.store.start_grant(&key, &grant).await? {
-            Started::Started => {
+            GrantInsertOutcome::Inserted => {
                 let Grant { scopes, audience, .. } = &grant;
                 let what = Happened::TokenIssued { scopes, audience };
                 self.tell(Event::of_grant(&grant, what));
                 Ok(response)
             }
-            Started::Refused => Err(unknown),
+            GrantInsertOutcome::Rejected => Err(unknown),
         }
     }
 
     /// Whether it is the code's own client that redeems it, and whom the tokens are for.
     fn entitled(
         &self,
-        seed: &Seed,
+        seed: &AuthorizationCodeData,
         credentials: &Credentials,
         client: Option<&Client>,
-        challenge: &Challenge,
+        challenge: &CodeChallenge,
         params: &Params<'_>,
     ) -> Result<Audience, Fault> {
         credentials.check(client)?;
@@ -152,14 +152,14 @@ impl Inner {
     /// What a code gives.
     fn grant(
         &self,
-        seed: &Seed,
+        seed: &AuthorizationCodeData,
         audience: &Audience,
     ) -> Result<(Grant, Option<SecretString>), Fault> {
         let id = GrantId::from_bytes(random()?);
         let (now, lifespans) = (self.now(), &self.settings.lifespans);
         let ends = now + if seed.refresh { lifespans.grant() } else { lifespans.access() };
         let first = seed.refresh.then(|| HmacRing::first_refresh(*id.as_bytes())).transpose()?;
-        let refresh = first.map(|token| Refresh {
+        let refresh = first.map(|token| RefreshTokens {
             idle: lifespans.refresh(),
             idle_end: now + lifespans.refresh(),
             generation: token.generation,
@@ -206,24 +206,25 @@ impl Inner {
         self.same_audience(&grant, params)?;
         self.check_document(&grant, address).await?;
         self.check_person(&grant).await?;
-        let presented = Presented { digest: token.digest(), generation: token.generation };
+        let presented =
+            PresentedRefreshToken { digest: token.digest(), generation: token.generation };
         let rotation = self.store.rotate(&id, &presented, &next.digest()).await?;
-        let repeated = matches!(rotation, Rotation::Repeated(_));
+        let repeated = matches!(rotation, RotationOutcome::Repeated(_));
         match rotation {
-            Rotation::Rotated(grant) | Rotation::Repeated(grant) => {
+            RotationOutcome::Rotated(grant) | RotationOutcome::Repeated(grant) => {
                 let Grant { scopes: granted, audience, .. } = &*grant;
                 let what = Happened::TokenRefreshed { scopes: granted, audience, repeated };
                 self.tell(Event::of_grant(&grant, what));
                 self.answer(&grant, &scopes, Some(&hmac.write_refresh(&next)), None)
             }
-            Rotation::Replayed(revocation) => {
+            RotationOutcome::Replayed(revocation) => {
                 tracing::warn!(client = %credentials.id, "a refresh token was presented again: its grant is revoked");
                 self.forget(revocation.session);
                 let what = Happened::TokenReused { token: Reused::RefreshToken };
                 self.tell(Event::of_grant(&grant, what));
                 Err(unknown)
             }
-            Rotation::Gone => Err(unknown),
+            RotationOutcome::NotFound => Err(unknown),
         }
     }
 

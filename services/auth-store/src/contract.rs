@@ -1,5 +1,5 @@
 //! What every implementation of [`Store`] has to hold, as tests that it runs against itself.
-//! [`contract!`](crate::contract!) takes a function from [`Limits`](crate::Limits) to a [`World`], and makes them tests.
+//! [`contract!`](crate::contract!) takes a function from [`Limits`](crate::Limits) to a [`TestEnv`], and makes them tests.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub mod tests;
 
 /// An empty store, seen by two replicas, and the clock that it expires by.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct TestEnv {
     /// The store.
     pub store: Arc<dyn Store>,
     /// The same one, as another replica sees it.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// What was given is no such name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has to be {form}")]
-pub struct InvalidId {
+pub struct InvalidIdError {
     /// Which kind of name.
     what: &'static str,
     /// What it looks like.
@@ -48,10 +48,10 @@ macro_rules! bytes_id {
         }
 
         impl FromStr for $name {
-            type Err = InvalidId;
+            type Err = InvalidIdError;
 
-            fn from_str(text: &str) -> Result<Self, InvalidId> {
-                let wrong = InvalidId {
+            fn from_str(text: &str) -> Result<Self, InvalidIdError> {
+                let wrong = InvalidIdError {
                     what: stringify!($name),
                     form: concat!("base64url of ", $length, " bytes, without padding"),
                 };
@@ -64,9 +64,9 @@ macro_rules! bytes_id {
         }
 
         impl TryFrom<String> for $name {
-            type Error = InvalidId;
+            type Error = InvalidIdError;
 
-            fn try_from(text: String) -> Result<Self, InvalidId> {
+            fn try_from(text: String) -> Result<Self, InvalidIdError> {
                 text.parse()
             }
         }
@@ -100,10 +100,10 @@ macro_rules! text_id {
             ///
             /// # Errors
             /// It is empty, too long, or has control characters.
-            pub fn new(text: impl Into<Arc<str>>) -> Result<Self, InvalidId> {
+            pub fn new(text: impl Into<Arc<str>>) -> Result<Self, InvalidIdError> {
                 let text = text.into();
                 if text.is_empty() || text.len() > $longest || text.contains(char::is_control) {
-                    return Err(InvalidId {
+                    return Err(InvalidIdError {
                         what: stringify!($name),
                         form: concat!("1 to ", $longest, " bytes without control characters"),
                     });
@@ -119,17 +119,17 @@ macro_rules! text_id {
         }
 
         impl FromStr for $name {
-            type Err = InvalidId;
+            type Err = InvalidIdError;
 
-            fn from_str(text: &str) -> Result<Self, InvalidId> {
+            fn from_str(text: &str) -> Result<Self, InvalidIdError> {
                 Self::new(text)
             }
         }
 
         impl TryFrom<String> for $name {
-            type Error = InvalidId;
+            type Error = InvalidIdError;
 
-            fn try_from(text: String) -> Result<Self, InvalidId> {
+            fn try_from(text: String) -> Result<Self, InvalidIdError> {
                 Self::new(text)
             }
         }
@@ -143,7 +143,7 @@ macro_rules! text_id {
 }
 
 /// It may be shown, in a log for example.
-macro_rules! shown {
+macro_rules! displayable_ids {
     ($($name:ident),*) => {
         $(impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,7 +166,7 @@ bytes_id!(
 );
 bytes_id!(
     /// A PKCE challenge made with `S256` (RFC 7636 section 4.2): the digest of the verifier.
-    Challenge, 32
+    CodeChallenge, 32
 );
 bytes_id!(
     /// What a code gave: a family of refresh tokens and the access tokens that came with them.
@@ -203,7 +203,7 @@ text_id!(
     ProviderIssuer, 2048
 );
 
-shown!(ClientId, UserId, ProviderName, ProviderIssuer);
+displayable_ids!(ClientId, UserId, ProviderName, ProviderIssuer);
 
 impl fmt::Debug for SubjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -221,9 +221,9 @@ impl Digest {
     }
 }
 
-// === impl Challenge ===
+// === impl CodeChallenge ===
 
-impl Challenge {
+impl CodeChallenge {
     /// The challenge that `verifier` answers.
     #[must_use]
     pub fn of_verifier(verifier: &str) -> Self {
@@ -241,7 +241,7 @@ fn sha256(bytes: &[u8]) -> [u8; 32] {
 impl UserId {
     /// Whether it was made up from a token, since the provider says no names: it is another one at each login.
     #[must_use]
-    pub fn is_made_up(&self) -> bool {
+    pub fn is_synthetic(&self) -> bool {
         self.as_str().starts_with("tk-")
     }
 }
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_bytes_reads_what_it_writes_and_nothing_else() {
+    fn byte_ids_round_trip_and_reject_others() {
         let id = GrantId::from_bytes([251; 16]);
         assert_eq!(id.to_text(), "-_v7-_v7-_v7-_v7-_v7-w");
         assert_eq!(id.to_text().parse(), Ok(id));
@@ -267,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn names_that_open_something_are_not_in_their_debug_form() {
+    fn debug_output_truncates_byte_ids() {
         let printed = format!("{:?}", SessionId::from_bytes([0xab; 16]));
         assert_eq!(printed, "SessionId(abab…)");
     }
 
     #[test]
-    fn a_name_of_text_has_bounds() {
+    fn text_ids_are_bounded() {
         assert!(ClientId::new("https://client.example/metadata").is_ok());
         assert!(ClientId::new("x".repeat(2048)).is_ok());
         for wrong in [String::new(), "x".repeat(2049), "a\nb".to_owned(), "a\0b".to_owned()] {
@@ -283,8 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn a_challenge_is_the_one_of_rfc_7636() {
-        let challenge = Challenge::of_verifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
+    fn computes_challenge_of_rfc_7636() {
+        let challenge = CodeChallenge::of_verifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
         assert_eq!(challenge.to_text(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     }
 }

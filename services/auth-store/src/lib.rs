@@ -3,28 +3,30 @@
 #[cfg(any(test, feature = "contract"))]
 #[macro_use]
 pub mod contract;
+mod ciphertext;
+mod encryption;
 mod id;
 mod limits;
 mod memory;
 mod record;
-mod sealed;
 mod store;
-mod time;
-mod vault;
+mod timestamp;
 
+pub use ciphertext::Ciphertext;
+pub use encryption::{EncryptionContext, EncryptionError, EncryptionKeyRing};
 pub use id::{
-    Challenge, ClientId, Digest, GrantId, InvalidId, LockOwner, ProviderIssuer, ProviderName,
-    SessionId, SubjectName, UserId,
+    ClientId, CodeChallenge, Digest, GrantId, InvalidIdError, LockOwner, ProviderIssuer,
+    ProviderName, SessionId, SubjectName, UserId,
 };
 pub use limits::Limits;
-pub use memory::Memory;
+pub use memory::MemoryStore;
 pub use record::client::{ApplicationType, Client, ClientAuth};
-pub use record::code::{CodeAnswer, Seed, Started, Taken};
-pub use record::grant::{Grant, GrantAnswer, Presented, Previous, Refresh, Rotation};
-pub use record::login::{Aim, Fresh, Login, Request, Stage};
-pub use record::session::{Row, RowLock, Session, SessionHead};
+pub use record::code::{AuthorizationCodeData, CodeRedemption, GrantInsertOutcome, RedeemOutcome};
+pub use record::grant::{
+    Grant, GrantLookup, PresentedRefreshToken, PreviousRefreshToken, RefreshTokens, RotationOutcome,
+};
+pub use record::login::{AuthorizationRequest, Login, LoginPurpose, ReauthOptions, Stage};
+pub use record::session::{Session, SessionHead, UpstreamTokenLock, UpstreamTokenRecord};
 pub use record::user::{Browser, Consent, Profile, Subject, User};
-pub use sealed::Sealed;
-pub use store::{Answer, Counts, Revocation, Store, StoreError};
-pub use time::Timestamp;
-pub use vault::{Label, Vault, VaultError};
+pub use store::{Counts, Revocation, Store, StoreError, StoreFuture};
+pub use timestamp::Timestamp;

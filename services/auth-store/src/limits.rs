@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Clients that redeemed a code. When there are so many, the one that was unused for longest makes room
-    /// if that is longer than [`client_at_rest`](Self::client_at_rest).
+    /// if that is longer than [`client_eviction_idle`](Self::client_eviction_idle).
     pub clients: usize,
     /// Registered clients that never redeemed a code. The one that expires first makes room; a client that
     /// redeemed a code never does.
@@ -18,7 +18,7 @@ pub struct Limits {
     /// How long a client stays that nobody uses.
     pub client_lifetime: Duration,
     /// How long a client has to be unused before another one may take its place.
-    pub client_at_rest: Duration,
+    pub client_eviction_idle: Duration,
     /// Logins under way. The oldest makes room.
     pub logins: usize,
     /// Logins under way that began at one network address. The oldest of that address makes room.
@@ -26,7 +26,7 @@ pub struct Limits {
     /// Codes, the taken ones included.
     pub codes: usize,
     /// How long it is known of a code that it was taken. At least a code's lifetime.
-    pub taken_code: Duration,
+    pub redeemed_code_retention: Duration,
     /// Grants.
     pub grants: usize,
     /// Sessions.
@@ -34,7 +34,7 @@ pub struct Limits {
     /// Sessions of one person. The one that ends first makes room.
     pub sessions_per_user: usize,
     /// Upstream rows of one session.
-    pub rows: usize,
+    pub upstream_tokens_per_session: usize,
     /// People.
     pub users: usize,
     /// How long a person is known who doesn't log in.
@@ -46,10 +46,10 @@ pub struct Limits {
     /// Registrations at upstream providers.
     pub registrations: usize,
     /// How long a rotated refresh token may be presented again (RFC 9700 section 4.14.2).
-    pub grace: Duration,
+    pub rotation_grace: Duration,
     /// How long a revocation is told to replicas that join. Longer than any access token is accepted: their number
     /// is bounded by this time alone, since a revocation that makes room for another one lets a token in again.
-    pub revocations: Duration,
+    pub revocation_retention: Duration,
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -62,23 +62,23 @@ impl Default for Limits {
             new_clients: 2_000,
             new_client_lifetime: HOUR / 4,
             client_lifetime: DAY * 30,
-            client_at_rest: HOUR,
+            client_eviction_idle: HOUR,
             logins: 10_000,
             logins_per_origin: 200,
             codes: 20_000,
-            taken_code: HOUR / 2,
+            redeemed_code_retention: HOUR / 2,
             grants: 200_000,
             sessions: 200_000,
             sessions_per_user: 100,
-            rows: 32,
+            upstream_tokens_per_session: 32,
             users: 200_000,
             user_lifetime: DAY * 400,
             browsers: 200_000,
             consents_per_user: 100,
             registrations: 1_000,
-            grace: Duration::from_secs(10),
+            rotation_grace: Duration::from_secs(10),
             // The longest access token lives a day; the rest is for clocks that differ.
-            revocations: DAY + HOUR / 12,
+            revocation_retention: DAY + HOUR / 12,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! A store in the process: enough for one replica, and gone after a restart.
 
 mod clients;
+mod expiring_map;
 mod grants;
-mod people;
 mod sessions;
 mod state;
-mod table;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,32 +19,33 @@ use vmcp_core::Clock;
 
 use self::state::State;
 use crate::{
-    Answer, Browser, Challenge, Client, ClientId, CodeAnswer, Consent, Counts, Digest, Grant,
-    GrantAnswer, GrantId, Limits, LockOwner, Login, Presented, Profile, ProviderIssuer,
-    ProviderName, Revocation, Rotation, Row, RowLock, Sealed, Seed, Session, SessionHead,
-    SessionId, Started, Store, StoreError, Subject, Timestamp, User, UserId,
+    AuthorizationCodeData, Browser, Ciphertext, Client, ClientId, CodeChallenge, CodeRedemption,
+    Consent, Counts, Digest, Grant, GrantId, GrantInsertOutcome, GrantLookup, Limits, LockOwner,
+    Login, PresentedRefreshToken, Profile, ProviderIssuer, ProviderName, Revocation,
+    RotationOutcome, Session, SessionHead, SessionId, Store, StoreError, StoreFuture, Subject,
+    Timestamp, UpstreamTokenLock, UpstreamTokenRecord, User, UserId,
 };
 
 /// A store in the process. A clone is the same store.
 ///
 /// Each step takes one short lock, under which nothing is awaited; what expired is cleared away then.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     clock: Clock,
 }
 
 /// Who listens to revocations.
 struct Listener {
-    memory: Memory,
+    memory: MemoryStore,
     /// What is still to be told.
     recent: VecDeque<Revocation>,
-    news: broadcast::Receiver<Revocation>,
+    revocation_events: broadcast::Receiver<Revocation>,
 }
 
-// === impl Memory ===
+// === impl MemoryStore ===
 
-impl Memory {
+impl MemoryStore {
     /// An empty store that holds so much, and expires by this clock.
     #[must_use]
     pub fn new(limits: Limits, clock: Clock) -> Self {
@@ -54,11 +55,11 @@ impl Memory {
     fn step<'a, T: Send + 'a>(
         &'a self,
         step: impl FnOnce(&mut State, Timestamp) -> Result<T, StoreError> + Send + 'a,
-    ) -> Answer<'a, T> {
-        Box::pin(async move { self.now(step) })
+    ) -> StoreFuture<'a, T> {
+        Box::pin(async move { self.with_state(step) })
     }
 
-    fn now<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> T {
+    fn with_state<T>(&self, step: impl FnOnce(&mut State, Timestamp) -> T) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.clock.now().into();
         state.sweep(now);
@@ -66,30 +67,37 @@ impl Memory {
     }
 
     fn listen(&self) -> BoxStream<'static, Revocation> {
-        let (recent, news) = self.now(|state, _| (state.recent(), state.news.subscribe()));
-        let listener = Listener { memory: self.clone(), recent, news };
+        let (recent, revocation_events) = self.with_state(|state, _| {
+            (state.recent_revocations(), state.revocation_events.subscribe())
+        });
+        let listener = Listener { memory: self.clone(), recent, revocation_events };
         stream::unfold(listener, Listener::next).boxed()
     }
 }
 
-impl Store for Memory {
-    fn client<'a>(&'a self, id: &'a ClientId) -> Answer<'a, Option<Client>> {
+impl Store for MemoryStore {
+    fn client<'a>(&'a self, id: &'a ClientId) -> StoreFuture<'a, Option<Client>> {
         self.step(move |state, _| Ok(state.client(id)))
     }
 
-    fn register<'a>(&'a self, client: &'a Client) -> Answer<'a, ()> {
+    fn register<'a>(&'a self, client: &'a Client) -> StoreFuture<'a, ()> {
         self.step(move |state, now| state.register(client, now))
     }
 
-    fn put_login<'a>(&'a self, key: &'a Digest, login: &'a Login, ttl: Duration) -> Answer<'a, ()> {
+    fn put_login<'a>(
+        &'a self,
+        key: &'a Digest,
+        login: &'a Login,
+        ttl: Duration,
+    ) -> StoreFuture<'a, ()> {
         self.step(move |state, now| state.put_login(key, login, now + ttl))
     }
 
-    fn login<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Login>> {
+    fn login<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Login>> {
         self.step(move |state, _| Ok(state.logins.get(key).cloned()))
     }
 
-    fn take_login<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Login>> {
+    fn take_login<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Login>> {
         self.step(move |state, _| Ok(state.take_login(key)))
     }
 
@@ -99,203 +107,224 @@ impl Store for Memory {
         to: &'a Digest,
         login: &'a Login,
         ttl: Duration,
-    ) -> Answer<'a, bool> {
+    ) -> StoreFuture<'a, bool> {
         self.step(move |state, now| state.advance_login(from, (to, login), now + ttl))
     }
 
-    fn other_issuers<'a>(
+    fn conflicting_issuers<'a>(
         &'a self,
         providers: &'a [(ProviderName, ProviderIssuer)],
-    ) -> Answer<'a, Vec<(ProviderName, ProviderIssuer)>> {
-        self.step(move |state, now| Ok(state.other_issuers(providers, now)))
+    ) -> StoreFuture<'a, Vec<(ProviderName, ProviderIssuer)>> {
+        self.step(move |state, now| Ok(state.conflicting_issuers(providers, now)))
     }
 
-    fn user<'a>(
+    fn upsert_user<'a>(
         &'a self,
         subject: &'a Subject,
         proposed: &'a UserId,
         profile: &'a Profile,
-    ) -> Answer<'a, UserId> {
-        self.step(move |state, now| state.user(subject, (proposed, profile), now))
+    ) -> StoreFuture<'a, UserId> {
+        self.step(move |state, now| state.upsert_user(subject, (proposed, profile), now))
     }
 
-    fn account<'a>(&'a self, user: &'a UserId) -> Answer<'a, Option<User>> {
+    fn account<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Option<User>> {
         self.step(move |state, _| Ok(state.users.get(user).map(|(_, user)| user.clone())))
     }
 
-    fn put_code<'a>(&'a self, code: &'a Digest, seed: &'a Seed, ttl: Duration) -> Answer<'a, bool> {
+    fn put_code<'a>(
+        &'a self,
+        code: &'a Digest,
+        seed: &'a AuthorizationCodeData,
+        ttl: Duration,
+    ) -> StoreFuture<'a, bool> {
         self.step(move |state, now| state.put_code(code, seed, now + ttl))
     }
 
-    fn take_code<'a>(
+    fn redeem_code<'a>(
         &'a self,
         code: &'a Digest,
         client: &'a ClientId,
-        challenge: &'a Challenge,
-    ) -> Answer<'a, CodeAnswer> {
-        self.step(move |state, now| Ok(state.take_code(code, (client, challenge), now)))
+        challenge: &'a CodeChallenge,
+    ) -> StoreFuture<'a, CodeRedemption> {
+        self.step(move |state, now| Ok(state.redeem_code(code, (client, challenge), now)))
     }
 
-    fn start_grant<'a>(&'a self, code: &'a Digest, grant: &'a Grant) -> Answer<'a, Started> {
+    fn start_grant<'a>(
+        &'a self,
+        code: &'a Digest,
+        grant: &'a Grant,
+    ) -> StoreFuture<'a, GrantInsertOutcome> {
         self.step(move |state, now| state.start_grant(code, grant, now))
     }
 
-    fn burn_code<'a>(&'a self, code: &'a Digest) -> Answer<'a, ()> {
+    fn invalidate_code<'a>(&'a self, code: &'a Digest) -> StoreFuture<'a, ()> {
         self.step(move |state, now| {
-            state.burn_code(code, now);
+            state.invalidate_code(code, now);
             Ok(())
         })
     }
 
-    fn grant<'a>(&'a self, id: &'a GrantId, client: &'a ClientId) -> Answer<'a, GrantAnswer> {
+    fn grant<'a>(&'a self, id: &'a GrantId, client: &'a ClientId) -> StoreFuture<'a, GrantLookup> {
         self.step(move |state, _| Ok(state.grant(id, client)))
     }
 
     fn rotate<'a>(
         &'a self,
         id: &'a GrantId,
-        presented: &'a Presented,
+        presented: &'a PresentedRefreshToken,
         next: &'a Digest,
-    ) -> Answer<'a, Rotation> {
+    ) -> StoreFuture<'a, RotationOutcome> {
         self.step(move |state, now| Ok(state.rotate(id, (presented, next), now)))
     }
 
-    fn revoke<'a>(&'a self, id: &'a GrantId) -> Answer<'a, Option<Revocation>> {
+    fn revoke<'a>(&'a self, id: &'a GrantId) -> StoreFuture<'a, Option<Revocation>> {
         self.step(move |state, now| Ok(state.revoke(id, now)))
     }
 
-    fn put_row<'a>(
+    fn put_upstream_token<'a>(
         &'a self,
         session: &'a SessionHead,
         provider: &'a ProviderName,
-        row: &'a Row,
+        row: &'a UpstreamTokenRecord,
         ttl: Duration,
-    ) -> Answer<'a, u64> {
-        self.step(move |state, now| state.put_row(session, (provider, row), (now, ttl)))
+    ) -> StoreFuture<'a, u64> {
+        self.step(move |state, now| state.put_upstream_token(session, (provider, row), (now, ttl)))
     }
 
-    fn replace_row<'a>(
+    fn replace_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         if_version: u64,
-        row: &'a Row,
-    ) -> Answer<'a, Option<u64>> {
-        self.step(move |state, _| Ok(state.replace_row(session, (provider, row), if_version)))
+        row: &'a UpstreamTokenRecord,
+    ) -> StoreFuture<'a, Option<u64>> {
+        self.step(move |state, _| {
+            Ok(state.replace_upstream_token(session, (provider, row), if_version))
+        })
     }
 
-    fn drop_row<'a>(
+    fn remove_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         if_version: Option<u64>,
-    ) -> Answer<'a, bool> {
-        self.step(move |state, _| Ok(state.drop_row(session, provider, if_version)))
+    ) -> StoreFuture<'a, bool> {
+        self.step(move |state, _| Ok(state.remove_upstream_token(session, provider, if_version)))
     }
 
-    fn lock_row<'a>(
+    fn lock_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         owner: &'a LockOwner,
         ttl: Duration,
-    ) -> Answer<'a, RowLock> {
-        self.step(move |state, now| state.lock_row(session, (provider, owner), now + ttl))
+    ) -> StoreFuture<'a, UpstreamTokenLock> {
+        self.step(move |state, now| {
+            state.lock_upstream_token(session, (provider, owner), now + ttl)
+        })
     }
 
-    fn unlock_row<'a>(
+    fn unlock_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         owner: &'a LockOwner,
-    ) -> Answer<'a, ()> {
+    ) -> StoreFuture<'a, ()> {
         self.step(move |state, _| {
-            state.unlock_row(session, provider, owner);
+            state.unlock_upstream_token(session, provider, owner);
             Ok(())
         })
     }
 
-    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>> {
+    fn session<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Option<Session>> {
         self.step(move |state, _| Ok(state.session(id)))
     }
 
-    fn keep_session<'a>(&'a self, id: &'a SessionId, ttl: Duration) -> Answer<'a, bool> {
-        self.step(move |state, now| Ok(state.sessions.keep_until(id, now + ttl)))
+    fn extend_session<'a>(&'a self, id: &'a SessionId, ttl: Duration) -> StoreFuture<'a, bool> {
+        self.step(move |state, now| Ok(state.sessions.extend_until(id, now + ttl)))
     }
 
-    fn drop_session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Revocation>> {
-        self.step(move |state, now| Ok(state.end(*id, None, now)))
+    fn end_session<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Option<Revocation>> {
+        self.step(move |state, now| Ok(state.revoke_session(*id, None, now)))
     }
 
-    fn sessions_of<'a>(&'a self, user: &'a UserId) -> Answer<'a, Vec<Session>> {
+    fn sessions_of<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Session>> {
         self.step(move |state, _| Ok(state.sessions_of(user)))
     }
 
-    fn last_row<'a>(
+    fn latest_upstream_token<'a>(
         &'a self,
         user: &'a UserId,
         provider: &'a ProviderName,
-    ) -> Answer<'a, Option<(SessionId, Row)>> {
-        self.step(move |state, _| Ok(state.last_row(user, provider)))
+    ) -> StoreFuture<'a, Option<(SessionId, UpstreamTokenRecord)>> {
+        self.step(move |state, _| Ok(state.latest_upstream_token(user, provider)))
     }
 
-    fn remember<'a>(
+    fn put_browser<'a>(
         &'a self,
         browser: &'a Digest,
         user: &'a UserId,
         consent: Option<&'a Consent>,
         ttl: Duration,
-    ) -> Answer<'a, ()> {
-        self.step(move |state, now| state.remember(browser, (user, consent), (now, ttl)))
+    ) -> StoreFuture<'a, ()> {
+        self.step(move |state, now| state.put_browser(browser, (user, consent), (now, ttl)))
     }
 
-    fn browser<'a>(&'a self, cookie: &'a Digest) -> Answer<'a, Option<Browser>> {
+    fn browser<'a>(&'a self, cookie: &'a Digest) -> StoreFuture<'a, Option<Browser>> {
         self.step(move |state, now| Ok(state.browser(cookie, now)))
     }
 
-    fn forget_browser<'a>(&'a self, cookie: &'a Digest) -> Answer<'a, ()> {
+    fn remove_browser<'a>(&'a self, cookie: &'a Digest) -> StoreFuture<'a, ()> {
         self.step(move |state, _| {
             state.browsers.remove(cookie);
             Ok(())
         })
     }
 
-    fn forget_consents<'a>(&'a self, user: &'a UserId, client: &'a ClientId) -> Answer<'a, ()> {
+    fn remove_consents<'a>(
+        &'a self,
+        user: &'a UserId,
+        client: &'a ClientId,
+    ) -> StoreFuture<'a, ()> {
         self.step(move |state, _| {
-            state.forget_consents(user, client);
+            state.remove_consents(user, client);
             Ok(())
         })
     }
 
-    fn registration<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Sealed>> {
+    fn registration<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Ciphertext>> {
         self.step(move |state, _| Ok(state.registrations.get(key).cloned()))
     }
 
     fn put_registration<'a>(
         &'a self,
         key: &'a Digest,
-        sealed: &'a Sealed,
+        sealed: &'a Ciphertext,
         ttl: Duration,
-    ) -> Answer<'a, Sealed> {
+    ) -> StoreFuture<'a, Ciphertext> {
         self.step(move |state, now| state.put_registration(key, sealed, (now, ttl)))
     }
 
-    fn drop_registration<'a>(&'a self, key: &'a Digest, sealed: &'a Sealed) -> Answer<'a, ()> {
+    fn remove_registration<'a>(
+        &'a self,
+        key: &'a Digest,
+        sealed: &'a Ciphertext,
+    ) -> StoreFuture<'a, ()> {
         self.step(move |state, _| {
-            state.drop_registration(key, sealed);
+            state.remove_registration(key, sealed);
             Ok(())
         })
     }
 
-    fn revocations(&self) -> Answer<'_, BoxStream<'static, Revocation>> {
+    fn revocations(&self) -> StoreFuture<'_, BoxStream<'static, Revocation>> {
         Box::pin(async { Ok(self.listen()) })
     }
 
-    fn ready(&self) -> Answer<'_, ()> {
+    fn ready(&self) -> StoreFuture<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 
-    fn counts(&self) -> Answer<'_, Counts> {
+    fn counts(&self) -> StoreFuture<'_, Counts> {
         self.step(|state, _| Ok(state.counts()))
     }
 }
@@ -308,12 +337,13 @@ impl Listener {
             if let Some(revocation) = self.recent.pop_front() {
                 return Some((revocation, self));
             }
-            match self.news.recv().await {
+            match self.revocation_events.recv().await {
                 Ok(revocation) => return Some((revocation, self)),
                 // Too slow, and some are lost: all of them anew.
                 Err(RecvError::Lagged(_)) => {
-                    (self.recent, self.news) =
-                        self.memory.now(|state, _| (state.recent(), state.news.subscribe()));
+                    (self.recent, self.revocation_events) = self.memory.with_state(|state, _| {
+                        (state.recent_revocations(), state.revocation_events.subscribe())
+                    });
                 }
                 Err(RecvError::Closed) => return None,
             }

@@ -8,13 +8,15 @@ use futures_util::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Browser, Challenge, Client, ClientId, CodeAnswer, Consent, Digest, Grant, GrantAnswer, GrantId,
-    LockOwner, Login, Presented, Profile, ProviderIssuer, ProviderName, Rotation, Row, RowLock,
-    Sealed, Seed, Session, SessionHead, SessionId, Started, Subject, Timestamp, User, UserId,
+    AuthorizationCodeData, Browser, Ciphertext, Client, ClientId, CodeChallenge, CodeRedemption,
+    Consent, Digest, Grant, GrantId, GrantInsertOutcome, GrantLookup, LockOwner, Login,
+    PresentedRefreshToken, Profile, ProviderIssuer, ProviderName, RotationOutcome, Session,
+    SessionHead, SessionId, Subject, Timestamp, UpstreamTokenLock, UpstreamTokenRecord, User,
+    UserId,
 };
 
 /// The answer of a step.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Why a step wasn't taken. Nothing in it is secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,24 +57,29 @@ pub struct Revocation {
 /// Dropping an answer that is not finished leaves it open whether the step was taken.
 pub trait Store: Debug + Send + Sync + 'static {
     /// A registered client.
-    fn client<'a>(&'a self, id: &'a ClientId) -> Answer<'a, Option<Client>>;
+    fn client<'a>(&'a self, id: &'a ClientId) -> StoreFuture<'a, Option<Client>>;
 
     /// Registers a client for [`Limits::new_client_lifetime`](crate::Limits::new_client_lifetime). With the first
     /// code of its own that it presents, it stays for
     /// [`Limits::client_lifetime`](crate::Limits::client_lifetime), which begins again with each code and refresh
     /// token, unless there are [`Limits::clients`](crate::Limits::clients) and none was unused for long enough to
     /// make room.
-    fn register<'a>(&'a self, client: &'a Client) -> Answer<'a, ()>;
+    fn register<'a>(&'a self, client: &'a Client) -> StoreFuture<'a, ()>;
 
     /// Keeps a login for so long, and its client for at least as long. The oldest login of the same origin, or of
     /// all, makes room.
-    fn put_login<'a>(&'a self, key: &'a Digest, login: &'a Login, ttl: Duration) -> Answer<'a, ()>;
+    fn put_login<'a>(
+        &'a self,
+        key: &'a Digest,
+        login: &'a Login,
+        ttl: Duration,
+    ) -> StoreFuture<'a, ()>;
 
     /// A login, to show where it stands.
-    fn login<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Login>>;
+    fn login<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Login>>;
 
     /// Takes a login away: of all that ask, one gets it.
-    fn take_login<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Login>>;
+    fn take_login<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Login>>;
 
     /// Puts a login in the place of another one, under another key: of all that ask, one gets
     /// `true`. `false` if the other one is gone; then nothing is stored.
@@ -82,153 +89,163 @@ pub trait Store: Debug + Send + Sync + 'static {
         to: &'a Digest,
         login: &'a Login,
         ttl: Duration,
-    ) -> Answer<'a, bool>;
+    ) -> StoreFuture<'a, bool>;
 
     /// Compares providers with those whose people and tokens are kept under their names, and
     /// returns the names that stand for another issuer, with that issuer. A name belongs to the
     /// issuer of the first row that was put under it, for
     /// [`Limits::user_lifetime`](crate::Limits::user_lifetime) after the last row or comparison.
-    fn other_issuers<'a>(
+    fn conflicting_issuers<'a>(
         &'a self,
         providers: &'a [(ProviderName, ProviderIssuer)],
-    ) -> Answer<'a, Vec<(ProviderName, ProviderIssuer)>>;
+    ) -> StoreFuture<'a, Vec<(ProviderName, ProviderIssuer)>>;
 
     /// Who an upstream provider's subject is: `proposed` if they never came before. Keeps the
     /// profile, in the place of an older one.
-    fn user<'a>(
+    fn upsert_user<'a>(
         &'a self,
         subject: &'a Subject,
         proposed: &'a UserId,
         profile: &'a Profile,
-    ) -> Answer<'a, UserId>;
+    ) -> StoreFuture<'a, UserId>;
 
     /// What is known of a person.
-    fn account<'a>(&'a self, user: &'a UserId) -> Answer<'a, Option<User>>;
+    fn account<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Option<User>>;
 
     /// Keeps a code for so long, and its session and its client for at least as long. `false` if the session ended
     /// meanwhile; then nothing is stored.
-    fn put_code<'a>(&'a self, code: &'a Digest, seed: &'a Seed, ttl: Duration) -> Answer<'a, bool>;
+    fn put_code<'a>(
+        &'a self,
+        code: &'a Digest,
+        seed: &'a AuthorizationCodeData,
+        ttl: Duration,
+    ) -> StoreFuture<'a, bool>;
 
     /// Takes a code, for `client` who answers `challenge`. The first who asks gets
-    /// [`Taken::Fresh`](crate::Taken::Fresh); then [`start_grant`](Self::start_grant) or
-    /// [`burn_code`](Self::burn_code) follows. A replay revokes what the code gave, in this step.
-    fn take_code<'a>(
+    /// [`RedeemOutcome::Redeemed`](crate::RedeemOutcome::Redeemed); then [`start_grant`](Self::start_grant) or
+    /// [`invalidate_code`](Self::invalidate_code) follows. A replay revokes what the code gave, in this step.
+    fn redeem_code<'a>(
         &'a self,
         code: &'a Digest,
         client: &'a ClientId,
-        challenge: &'a Challenge,
-    ) -> Answer<'a, CodeAnswer>;
+        challenge: &'a CodeChallenge,
+    ) -> StoreFuture<'a, CodeRedemption>;
 
     /// Keeps what a taken code gives, unless the code was replayed or burnt meanwhile. Once
     /// more for the same grant is the same as before. The session
     /// lasts as long as the grant's current tokens from now on.
-    fn start_grant<'a>(&'a self, code: &'a Digest, grant: &'a Grant) -> Answer<'a, Started>;
+    fn start_grant<'a>(
+        &'a self,
+        code: &'a Digest,
+        grant: &'a Grant,
+    ) -> StoreFuture<'a, GrantInsertOutcome>;
 
     /// Says that a taken code gives nothing: who presented it could not answer for it. Its session
     /// ends.
-    fn burn_code<'a>(&'a self, code: &'a Digest) -> Answer<'a, ()>;
+    fn invalidate_code<'a>(&'a self, code: &'a Digest) -> StoreFuture<'a, ()>;
 
     /// A grant, and the client that asks. Changes nothing.
-    fn grant<'a>(&'a self, id: &'a GrantId, client: &'a ClientId) -> Answer<'a, GrantAnswer>;
+    fn grant<'a>(&'a self, id: &'a GrantId, client: &'a ClientId) -> StoreFuture<'a, GrantLookup>;
 
     /// Puts `next` in the place of the refresh token `presented`, which this server signed. A replay revokes the grant and its session, in this step.
     fn rotate<'a>(
         &'a self,
         id: &'a GrantId,
-        presented: &'a Presented,
+        presented: &'a PresentedRefreshToken,
         next: &'a Digest,
-    ) -> Answer<'a, Rotation>;
+    ) -> StoreFuture<'a, RotationOutcome>;
 
     /// Revokes a grant and its session (RFC 7009). `None` if there is none.
-    fn revoke<'a>(&'a self, id: &'a GrantId) -> Answer<'a, Option<Revocation>>;
+    fn revoke<'a>(&'a self, id: &'a GrantId) -> StoreFuture<'a, Option<Revocation>>;
 
     /// Keeps a row, in the place of an older one; the session, which is made if there is none, lasts
     /// for at least `ttl`. The row's version.
-    fn put_row<'a>(
+    fn put_upstream_token<'a>(
         &'a self,
         session: &'a SessionHead,
         provider: &'a ProviderName,
-        row: &'a Row,
+        row: &'a UpstreamTokenRecord,
         ttl: Duration,
-    ) -> Answer<'a, u64>;
+    ) -> StoreFuture<'a, u64>;
 
     /// Puts a row in the place of the one with this version. Its version; `None` if that one is not
     /// there any more, and then nothing is stored.
-    fn replace_row<'a>(
+    fn replace_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         if_version: u64,
-        row: &'a Row,
-    ) -> Answer<'a, Option<u64>>;
+        row: &'a UpstreamTokenRecord,
+    ) -> StoreFuture<'a, Option<u64>>;
 
     /// Drops the row with this version, or whichever there is. Whether there was one.
-    fn drop_row<'a>(
+    fn remove_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         if_version: Option<u64>,
-    ) -> Answer<'a, bool>;
+    ) -> StoreFuture<'a, bool>;
 
     /// Locks a row for `owner`, for so long, so that one replica refreshes it. Who holds the lock
-    /// already gets it again. It guards nothing by itself: [`replace_row`](Self::replace_row)'s
+    /// already gets it again. It guards nothing by itself: [`replace_upstream_token`](Self::replace_upstream_token)'s
     /// version does.
-    fn lock_row<'a>(
+    fn lock_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         owner: &'a LockOwner,
         ttl: Duration,
-    ) -> Answer<'a, RowLock>;
+    ) -> StoreFuture<'a, UpstreamTokenLock>;
 
     /// Gives a lock back, if it is still the owner's.
-    fn unlock_row<'a>(
+    fn unlock_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
         provider: &'a ProviderName,
         owner: &'a LockOwner,
-    ) -> Answer<'a, ()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// A session with its rows.
-    fn session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Session>>;
+    fn session<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Option<Session>>;
 
     /// Lets a session last for at least so long. Whether there is one.
-    fn keep_session<'a>(&'a self, id: &'a SessionId, ttl: Duration) -> Answer<'a, bool>;
+    fn extend_session<'a>(&'a self, id: &'a SessionId, ttl: Duration) -> StoreFuture<'a, bool>;
 
     /// Ends a session with its rows, and revokes its grant. `None` if there is neither.
-    fn drop_session<'a>(&'a self, id: &'a SessionId) -> Answer<'a, Option<Revocation>>;
+    fn end_session<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Option<Revocation>>;
 
     /// A person's sessions, the newest first; at most
     /// [`Limits::sessions_per_user`](crate::Limits::sessions_per_user).
-    fn sessions_of<'a>(&'a self, user: &'a UserId) -> Answer<'a, Vec<Session>>;
+    fn sessions_of<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Session>>;
 
     /// The newest row of a person and a provider, and whose session it is of.
-    fn last_row<'a>(
+    fn latest_upstream_token<'a>(
         &'a self,
         user: &'a UserId,
         provider: &'a ProviderName,
-    ) -> Answer<'a, Option<(SessionId, Row)>>;
+    ) -> StoreFuture<'a, Option<(SessionId, UpstreamTokenRecord)>>;
 
     /// Remembers for so long who uses a browser, and what they consented to.
-    fn remember<'a>(
+    fn put_browser<'a>(
         &'a self,
         browser: &'a Digest,
         user: &'a UserId,
         consent: Option<&'a Consent>,
         ttl: Duration,
-    ) -> Answer<'a, ()>;
+    ) -> StoreFuture<'a, ()>;
 
     /// Who uses a browser.
-    fn browser<'a>(&'a self, cookie: &'a Digest) -> Answer<'a, Option<Browser>>;
+    fn browser<'a>(&'a self, cookie: &'a Digest) -> StoreFuture<'a, Option<Browser>>;
 
     /// Forgets who uses a browser.
-    fn forget_browser<'a>(&'a self, cookie: &'a Digest) -> Answer<'a, ()>;
+    fn remove_browser<'a>(&'a self, cookie: &'a Digest) -> StoreFuture<'a, ()>;
 
     /// Forgets what a person consented to for a client.
-    fn forget_consents<'a>(&'a self, user: &'a UserId, client: &'a ClientId) -> Answer<'a, ()>;
+    fn remove_consents<'a>(&'a self, user: &'a UserId, client: &'a ClientId)
+    -> StoreFuture<'a, ()>;
 
     /// What an upstream provider answered to a registration of this server.
-    fn registration<'a>(&'a self, key: &'a Digest) -> Answer<'a, Option<Sealed>>;
+    fn registration<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Ciphertext>>;
 
     /// Keeps what an upstream provider answered to a registration, for so long; unless there is an
     /// answer already, which is what the caller gets then. So replicas that register at the same
@@ -236,24 +253,28 @@ pub trait Store: Debug + Send + Sync + 'static {
     fn put_registration<'a>(
         &'a self,
         key: &'a Digest,
-        sealed: &'a Sealed,
+        sealed: &'a Ciphertext,
         ttl: Duration,
-    ) -> Answer<'a, Sealed>;
+    ) -> StoreFuture<'a, Ciphertext>;
 
     /// Forgets a registration, which the provider doesn't know any more, if it is still this one.
-    fn drop_registration<'a>(&'a self, key: &'a Digest, sealed: &'a Sealed) -> Answer<'a, ()>;
+    fn remove_registration<'a>(
+        &'a self,
+        key: &'a Digest,
+        sealed: &'a Ciphertext,
+    ) -> StoreFuture<'a, ()>;
 
     /// What was revoked: first what was lately, as far back as
-    /// [`Limits::revocations`](crate::Limits::revocations); then each as it happens, on any
+    /// [`Limits::revocation_retention`](crate::Limits::revocation_retention); then each as it happens, on any
     /// replica. The answer comes when the recent ones are at hand: the stream has all of them before it is pending for
     /// the first time. One may be told several times.
-    fn revocations(&self) -> Answer<'_, BoxStream<'static, Revocation>>;
+    fn revocations(&self) -> StoreFuture<'_, BoxStream<'static, Revocation>>;
 
     /// Whether the store answers: for readiness.
-    fn ready(&self) -> Answer<'_, ()>;
+    fn ready(&self) -> StoreFuture<'_, ()>;
 
     /// How much is stored: gauges. What expired and was not cleared away yet counts.
-    fn counts(&self) -> Answer<'_, Counts>;
+    fn counts(&self) -> StoreFuture<'_, Counts>;
 }
 
 /// How many there are of each kind.

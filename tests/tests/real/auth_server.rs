@@ -8,7 +8,7 @@ use vmcp_auth_server::{
     Audience, Audiences, AuthServer, HmacRing, IssuerUrl, Keys, Settings, StoredRegistrations,
     Upstream,
 };
-use vmcp_auth_store::{Challenge, Limits, Memory, Store};
+use vmcp_auth_store::{CodeChallenge, Limits, MemoryStore, Store};
 use vmcp_core::{Body, BoxError, Clock, UpstreamError, UpstreamKind};
 use vmcp_egress::{Egress, FetchPolicy, Fetcher};
 use vmcp_tests::counterparts::{
@@ -43,7 +43,7 @@ impl World {
         let keys = Keys::new::<Vec<u8>>(&[]).unwrap();
         let hmac = HmacRing::new(&[vec![7; 32].into()]).unwrap();
         let clock = Clock::system();
-        let store: Arc<dyn Store> = Arc::new(Memory::new(Limits::default(), clock.clone()));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
         let upstreams: Vec<Arc<dyn Upstream>> = vec![
             Arc::new(oidc(&first, &callback, &store, &hmac)),
             Arc::new(oauth2(&second, &callback, &store, &hmac)),
@@ -164,7 +164,7 @@ async fn a_person_logs_in_at_two_providers_and_the_tokens_of_both_are_there_for_
     }
     let world = World::start().await;
     let client = world.register().await;
-    let challenge = Challenge::of_verifier(VERIFIER).to_text();
+    let challenge = CodeChallenge::of_verifier(VERIFIER).to_text();
     let redirect = "http://127.0.0.1:5/callback";
     let page = format!(
         "{}/oauth/authorize?response_type=code&client_id={client}&redirect_uri={redirect}&state=s\

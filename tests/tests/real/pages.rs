@@ -7,7 +7,7 @@ use axum::extract::RawQuery;
 use axum::response::Html;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use vmcp_auth_store::Challenge;
+use vmcp_auth_store::CodeChallenge;
 use vmcp_tests::counterparts::{Browser, Gateway, Sight, UpstreamProvider, Window, skipped};
 
 use super::auth_server::{VERIFIER, World, register, token};
@@ -79,7 +79,7 @@ impl Place {
     }
 
     fn authorize(&self) -> String {
-        let challenge = Challenge::of_verifier(VERIFIER).to_text();
+        let challenge = CodeChallenge::of_verifier(VERIFIER).to_text();
         format!(
             "{}/oauth/authorize?response_type=code&client_id={}&redirect_uri={}&state=the-state\
              &code_challenge={challenge}&code_challenge_method=S256&prompt=consent",

@@ -3,16 +3,16 @@
 
 use tokio::sync::OnceCell;
 use vmcp_auth_store::Limits;
-use vmcp_auth_store::contract::World;
+use vmcp_auth_store::contract::TestEnv;
 use vmcp_redis::{Address, Credentials, Node, Settings};
 use vmcp_tests::counterparts::{Redis, RedisCluster, skipped};
 
-use crate::given::{standalone, world};
+use crate::fixtures::{standalone, world};
 
 mod one_server {
     use super::*;
 
-    async fn fresh(limits: Limits) -> World {
+    async fn fresh(limits: Limits) -> TestEnv {
         // It ends with the test program.
         static SERVER: OnceCell<Redis> = OnceCell::const_new();
         let server = SERVER.get_or_init(async || Redis::start(&[]).await.unwrap()).await;
@@ -29,7 +29,7 @@ mod restricted_user {
     const RULES: &str = "on >secret ~vmcp:auth:v1:{*}:* &vmcp:auth:v1:{*}:* -@all +@hash +@sortedset +@scripting \
                          +@pubsub +@connection +del +pexpire +pttl";
 
-    async fn fresh(limits: Limits) -> World {
+    async fn fresh(limits: Limits) -> TestEnv {
         static SERVER: OnceCell<Redis> = OnceCell::const_new();
         let started = async || {
             let server = Redis::start(&[]).await.unwrap();
@@ -49,7 +49,7 @@ mod restricted_user {
 mod valkey {
     use super::*;
 
-    async fn fresh(limits: Limits) -> World {
+    async fn fresh(limits: Limits) -> TestEnv {
         static SERVER: OnceCell<Redis> = OnceCell::const_new();
         let server = SERVER.get_or_init(async || Redis::valkey(&[]).await.unwrap()).await;
         world(&standalone(server.port), limits).await
@@ -61,7 +61,7 @@ mod valkey {
 mod cluster {
     use super::*;
 
-    async fn fresh(limits: Limits) -> World {
+    async fn fresh(limits: Limits) -> TestEnv {
         static CLUSTER: OnceCell<RedisCluster> = OnceCell::const_new();
         let cluster = CLUSTER.get_or_init(async || RedisCluster::start(None).await.unwrap()).await;
         let address = Address::Cluster(vec![Node::new("localhost", cluster.nodes[1].port)]);

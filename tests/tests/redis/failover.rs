@@ -9,11 +9,12 @@ use futures_util::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
-use vmcp_auth_store::contract::World;
+use vmcp_auth_store::contract::TestEnv;
 use vmcp_auth_store::{
-    Challenge, ClientId, Digest, Grant, GrantId, Limits, Presented, Profile, ProviderIssuer,
-    ProviderName, Refresh, Rotation, Row, Sealed, Seed, SessionHead, SessionId, Started, Store,
-    StoreError, Taken, Timestamp, UserId,
+    AuthorizationCodeData, Ciphertext, ClientId, CodeChallenge, Digest, Grant, GrantId,
+    GrantInsertOutcome, Limits, PresentedRefreshToken, Profile, ProviderIssuer, ProviderName,
+    RedeemOutcome, RefreshTokens, RotationOutcome, SessionHead, SessionId, Store, StoreError,
+    Timestamp, UpstreamTokenRecord, UserId,
 };
 use vmcp_core::Clock;
 use vmcp_redis::{
@@ -22,7 +23,7 @@ use vmcp_redis::{
 };
 use vmcp_tests::counterparts::{Certificates, Redis, RedisCluster, RedisSentinels, skipped};
 
-use crate::given::{TIMEOUTS, standalone, world};
+use crate::fixtures::{TIMEOUTS, standalone, world};
 
 /// How long a group may take to agree on a new master.
 const FAILOVER: Duration = Duration::from_secs(60);
@@ -50,7 +51,7 @@ fn grant(clock: &Clock) -> Grant {
         authenticated: now,
         access_lifespan: Duration::from_secs(3600),
         ends: now + WEEK * 4,
-        refresh: Some(Refresh {
+        refresh: Some(RefreshTokens {
             idle: WEEK,
             idle_end: now + WEEK,
             generation: 0,
@@ -63,14 +64,24 @@ fn grant(clock: &Clock) -> Grant {
 /// A login up to its code.
 async fn login(store: &dyn Store, clock: &Clock) -> Digest {
     let (head, now) = (head(), SystemTime::into(clock.now()));
-    let sealed = Sealed::from_bytes(*b"tokens");
+    let sealed = Ciphertext::from_bytes(*b"tokens");
     let issuer = ProviderIssuer::new("https://github.example").unwrap();
-    let row = Row { version: 0, issuer, sealed, expires: None, scopes: vec![], written: now };
-    store.put_row(&head, &ProviderName::new("github").unwrap(), &row, WEEK).await.unwrap();
-    let seed = Seed {
+    let row = UpstreamTokenRecord {
+        version: 0,
+        issuer,
+        sealed,
+        expires: None,
+        scopes: vec![],
+        written: now,
+    };
+    store
+        .put_upstream_token(&head, &ProviderName::new("github").unwrap(), &row, WEEK)
+        .await
+        .unwrap();
+    let seed = AuthorizationCodeData {
         client: head.client,
         redirect_uri: "http://127.0.0.1:5000/".to_owned(),
-        challenge: Challenge::of_verifier("verifier"),
+        challenge: CodeChallenge::of_verifier("verifier"),
         scopes: vec![],
         resource: None,
         nonce: None,
@@ -86,17 +97,18 @@ async fn login(store: &dyn Store, clock: &Clock) -> Digest {
 }
 
 async fn redeem(store: &dyn Store, code: &Digest, clock: &Clock) {
-    let challenge = Challenge::of_verifier("verifier");
-    let taken = until(async || store.take_code(code, &head().client, &challenge).await).await.taken;
-    assert!(matches!(taken, Taken::Fresh(_)), "{taken:?}");
+    let challenge = CodeChallenge::of_verifier("verifier");
+    let taken =
+        until(async || store.redeem_code(code, &head().client, &challenge).await).await.outcome;
+    assert!(matches!(taken, RedeemOutcome::Redeemed(_)), "{taken:?}");
     let started = until(async || store.start_grant(code, &grant(clock)).await).await;
-    assert_eq!(started, Started::Started);
+    assert_eq!(started, GrantInsertOutcome::Inserted);
 }
 
-async fn refresh(store: &dyn Store, generation: u32) -> Rotation {
+async fn refresh(store: &dyn Store, generation: u32) -> RotationOutcome {
     let digest = Digest::of(format!("token {generation}"));
     let next = Digest::of(format!("token {}", generation + 1));
-    let presented = Presented { digest, generation };
+    let presented = PresentedRefreshToken { digest, generation };
     until(async || store.rotate(&GrantId::from_bytes([1; 16]), &presented, &next).await).await
 }
 
@@ -131,7 +143,7 @@ async fn sentinel_fails_over_during_a_login_and_a_refresh() {
     });
     let timeouts = Timeouts { dial: Duration::from_secs(1), ..TIMEOUTS };
     let settings = Settings { address, tls: trusting(&tls), timeouts, ..standalone(0) };
-    let World { store, replica, clock } = world(&settings, Limits::default()).await;
+    let TestEnv { store, replica, clock } = world(&settings, Limits::default()).await;
     let mut revocations = replica.revocations().await.unwrap();
     let code = login(&*store, &clock).await;
     let [master, successor] = &mut group.servers;
@@ -142,12 +154,12 @@ async fn sentinel_fails_over_during_a_login_and_a_refresh() {
     let begun = Instant::now();
     redeem(&*store, &code, &clock).await;
     eprintln!("a new master was used after {:?}", begun.elapsed());
-    assert!(matches!(refresh(&*store, 0).await, Rotation::Rotated(_)));
-    assert!(matches!(refresh(&*replica, 1).await, Rotation::Rotated(_)));
+    assert!(matches!(refresh(&*store, 0).await, RotationOutcome::Rotated(_)));
+    assert!(matches!(refresh(&*replica, 1).await, RotationOutcome::Rotated(_)));
     let role = tls.cli(&["ROLE"]);
     assert!(successor.cli(&role).await.unwrap().starts_with("master"));
     // Whoever listened listens on.
-    until(async || store.drop_session(&head().id).await).await;
+    until(async || store.end_session(&head().id).await).await;
     let heard = timeout(FAILOVER, revocations.next()).await.unwrap().unwrap();
     assert_eq!(heard.session, head().id);
 }
@@ -193,7 +205,7 @@ async fn a_cluster_node_dies_during_a_login_and_a_refresh() {
     let timeouts = Timeouts { dial: Duration::from_secs(1), ..TIMEOUTS };
     let trusted = Some(Tls::with_ca(&tls.pem().unwrap()).unwrap());
     let settings = Settings { address, tls: trusted, timeouts, ..standalone(0) };
-    let World { store, replica, clock } = world(&settings, Limits::default()).await;
+    let TestEnv { store, replica, clock } = world(&settings, Limits::default()).await;
     let mut revocations = replica.revocations().await.unwrap();
     let code = login(&*store, &clock).await;
     let serving = serving(&cluster, &tls, prefix(&store)).await;
@@ -202,9 +214,9 @@ async fn a_cluster_node_dies_during_a_login_and_a_refresh() {
     let begun = Instant::now();
     redeem(&*store, &code, &clock).await;
     eprintln!("another node was used after {:?}", begun.elapsed());
-    assert!(matches!(refresh(&*store, 0).await, Rotation::Rotated(_)));
-    assert!(matches!(refresh(&*replica, 1).await, Rotation::Rotated(_)));
-    until(async || store.drop_session(&head().id).await).await;
+    assert!(matches!(refresh(&*store, 0).await, RotationOutcome::Rotated(_)));
+    assert!(matches!(refresh(&*replica, 1).await, RotationOutcome::Rotated(_)));
+    until(async || store.end_session(&head().id).await).await;
     let heard = timeout(FAILOVER, revocations.next()).await.unwrap().unwrap();
     assert_eq!(heard.session, head().id);
 }
@@ -346,7 +358,7 @@ async fn a_user_of_a_cluster_may_ask_for_its_slots() {
         },
         ..standalone(0)
     };
-    let World { store, clock, .. } = world(&as_user("vmcp"), Limits::default()).await;
+    let TestEnv { store, clock, .. } = world(&as_user("vmcp"), Limits::default()).await;
     login(&*store, &clock).await;
     let denied = Client::connect(as_user("other")).await.unwrap_err();
     assert!(matches!(denied, Error::PermissionDenied { .. }), "{denied}");
@@ -391,26 +403,26 @@ async fn a_step_whose_answer_was_lost_is_whole() {
     let server = Redis::start(&[]).await.unwrap();
     let cut = Arc::new(AtomicBool::new(false));
     let port = lossy(server.port, Arc::clone(&cut)).await;
-    let World { store, clock, .. } = world(&standalone(port), Limits::default()).await;
+    let TestEnv { store, clock, .. } = world(&standalone(port), Limits::default()).await;
     let code = login(&*store, &clock).await;
-    let challenge = Challenge::of_verifier("verifier");
+    let challenge = CodeChallenge::of_verifier("verifier");
     // Scripts are sent whole once, which would be the answer that gets lost.
     for _ in 0..2 {
-        store.take_code(&Digest::of("none"), &head().client, &challenge).await.unwrap();
+        store.redeem_code(&Digest::of("none"), &head().client, &challenge).await.unwrap();
         store.start_grant(&Digest::of("none"), &grant(&clock)).await.unwrap();
-        assert_eq!(refresh(&*store, 0).await, Rotation::Gone);
+        assert_eq!(refresh(&*store, 0).await, RotationOutcome::NotFound);
     }
     // Taking a code is not the same when done twice: who asked is told that it is not known.
     cut.store(true, Ordering::SeqCst);
-    let lost = store.take_code(&code, &head().client, &challenge).await.unwrap_err();
+    let lost = store.redeem_code(&code, &head().client, &challenge).await.unwrap_err();
     assert_eq!(lost, StoreError::Unavailable);
-    let again = store.take_code(&code, &head().client, &challenge).await.unwrap();
-    assert_eq!(again.taken, Taken::Redeeming);
+    let again = store.redeem_code(&code, &head().client, &challenge).await.unwrap();
+    assert_eq!(again.outcome, RedeemOutcome::InProgress);
     // The other steps of a token are asked for again, and come to the same.
     cut.store(true, Ordering::SeqCst);
-    assert_eq!(store.start_grant(&code, &grant(&clock)).await, Ok(Started::Started));
+    assert_eq!(store.start_grant(&code, &grant(&clock)).await, Ok(GrantInsertOutcome::Inserted));
     cut.store(true, Ordering::SeqCst);
-    let Rotation::Repeated(rotated) = refresh(&*store, 0).await else { panic!() };
+    let RotationOutcome::Repeated(rotated) = refresh(&*store, 0).await else { panic!() };
     assert_eq!(rotated.refresh.unwrap().current, Digest::of("token 1"));
-    assert!(matches!(refresh(&*store, 1).await, Rotation::Rotated(_)));
+    assert!(matches!(refresh(&*store, 1).await, RotationOutcome::Rotated(_)));
 }

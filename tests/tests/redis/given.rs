@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use vmcp_auth_redis::{Namespace, RedisStore};
 use vmcp_auth_store::Limits;
-use vmcp_auth_store::contract::World;
+use vmcp_auth_store::contract::TestEnv;
 use vmcp_core::Clock;
 use vmcp_redis::{Address, Credentials, Node, Redis, Settings, Timeouts};
 
@@ -38,12 +38,12 @@ pub(crate) fn clock() -> Clock {
 }
 
 /// An empty store, seen by two replicas with connections of their own.
-pub(crate) async fn world(settings: &Settings, limits: Limits) -> World {
+pub(crate) async fn world(settings: &Settings, limits: Limits) -> TestEnv {
     let (clock, namespace) = (clock(), namespace());
     let start = async || {
         let redis = Redis::connect(settings.clone()).await.unwrap();
         RedisStore::start(redis, &namespace, limits.clone(), clock.clone()).await.unwrap()
     };
     let (store, replica) = (Arc::new(start().await), Arc::new(start().await));
-    World { store, replica, clock }
+    TestEnv { store, replica, clock }
 }

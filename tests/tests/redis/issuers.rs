@@ -1,12 +1,12 @@
 //! What a version kept that did not know the issuers of providers.
 
-use vmcp_auth_store::contract::World;
+use vmcp_auth_store::contract::TestEnv;
 use vmcp_auth_store::{
     Limits, Profile, ProviderIssuer, ProviderName, SessionId, Subject, SubjectName, UserId,
 };
 use vmcp_tests::counterparts::{Redis, skipped};
 
-use crate::given::{standalone, world};
+use crate::fixtures::{standalone, world};
 
 const LATER: &str = "9999999999999";
 
@@ -19,7 +19,7 @@ fn subject(issuer: &str) -> Subject {
 }
 
 /// A store with a person, and a session with a row.
-async fn old(server: &Redis) -> World {
+async fn old(server: &Redis) -> TestEnv {
     let world = world(&standalone(server.port), Limits::default()).await;
     let said = format!("{:?}", world.store);
     let prefix = said.split_once("prefix: \"").unwrap().1.split_once('"').unwrap().0;
@@ -47,17 +47,17 @@ async fn migrates_people_to_issuers_of_first_start() {
         return;
     }
     let server = Redis::start(&[]).await.unwrap();
-    let World { store, replica, .. } = old(&server).await;
+    let TestEnv { store, replica, .. } = old(&server).await;
     let [own, other] = ["https://corp.example", "https://other.example"].map(subject);
     let (alice, profile) = (UserId::new("alice").unwrap(), Profile::default());
     let anybody = |number: u8| UserId::new(format!("new {number}")).unwrap();
     let of = |subject: &Subject| [(subject.provider.clone(), subject.issuer.clone())];
-    assert_eq!(store.other_issuers(&of(&own)).await, Ok(vec![]));
+    assert_eq!(store.conflicting_issuers(&of(&own)).await, Ok(vec![]));
     // From now on the name is that issuer's, and so are the people.
-    assert_eq!(replica.other_issuers(&of(&other)).await, Ok(of(&own).to_vec()));
-    assert_eq!(replica.user(&other, &anybody(1), &profile).await, Ok(anybody(1)));
-    assert_eq!(store.user(&own, &anybody(2), &profile).await, Ok(alice.clone()));
-    assert_eq!(replica.user(&own, &anybody(3), &profile).await, Ok(alice));
+    assert_eq!(replica.conflicting_issuers(&of(&other)).await, Ok(of(&own).to_vec()));
+    assert_eq!(replica.upsert_user(&other, &anybody(1), &profile).await, Ok(anybody(1)));
+    assert_eq!(store.upsert_user(&own, &anybody(2), &profile).await, Ok(alice.clone()));
+    assert_eq!(replica.upsert_user(&own, &anybody(3), &profile).await, Ok(alice));
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn uses_no_row_whose_issuer_is_unknown() {
         return;
     }
     let server = Redis::start(&[]).await.unwrap();
-    let World { store, .. } = old(&server).await;
+    let TestEnv { store, .. } = old(&server).await;
     let session = store.session(&SessionId::from_bytes([1; 16])).await.unwrap().unwrap();
     assert!(session.rows.is_empty(), "{session:?}");
 }

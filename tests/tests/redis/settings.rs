@@ -7,12 +7,12 @@ use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use vmcp_auth_redis::{RedisStore, StartError};
-use vmcp_auth_store::contract::World;
+use vmcp_auth_store::contract::TestEnv;
 use vmcp_auth_store::{Digest, Limits, Store, StoreError};
 use vmcp_redis::{Credentials, Error, Idempotency, Redis as Client, Settings, Timeouts, Tls, cmd};
 use vmcp_tests::counterparts::{Certificates, Redis, skipped};
 
-use crate::given::{TIMEOUTS, clock, namespace, standalone, world};
+use crate::fixtures::{TIMEOUTS, clock, namespace, standalone, world};
 
 fn secret(text: &str) -> SecretString {
     text.to_owned().into()
@@ -33,7 +33,7 @@ async fn start(settings: Settings) -> Result<RedisStore, StartError> {
 }
 
 async fn works(settings: &Settings) {
-    let World { store, .. } = world(settings, Limits::default()).await;
+    let TestEnv { store, .. } = world(settings, Limits::default()).await;
     assert_eq!(store.take_login(&Digest::of("state")).await, Ok(None));
 }
 
@@ -173,7 +173,7 @@ async fn redis_may_go_and_come_back() {
     let mut server = Redis::start(&[]).await.unwrap();
     let timeouts = Timeouts { dial: Duration::from_secs(1), ..TIMEOUTS };
     let settings = Settings { timeouts, ..standalone(server.port) };
-    let World { store, .. } = world(&settings, Limits::default()).await;
+    let TestEnv { store, .. } = world(&settings, Limits::default()).await;
     server.kill().unwrap();
     let begun = Instant::now();
     assert_eq!(store.take_login(&Digest::of("state")).await, Err(StoreError::Unavailable));
@@ -190,7 +190,7 @@ async fn what_is_corrupt_is_an_error_that_names_its_kind() {
         return;
     }
     let server = Redis::start(&[]).await.unwrap();
-    let World { store, .. } = world(&standalone(server.port), Limits::default()).await;
+    let TestEnv { store, .. } = world(&standalone(server.port), Limits::default()).await;
     let key = Digest::of("state");
     let keys = server.cli(&["--scan"]).await.unwrap();
     assert!(keys.lines().all(|key| key.starts_with("vmcp:auth:v1:{test/")), "{keys}");

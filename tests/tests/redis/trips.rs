@@ -6,16 +6,17 @@ use futures_util::StreamExt;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use vmcp_auth_store::contract::World;
+use vmcp_auth_store::contract::TestEnv;
 use vmcp_auth_store::{
-    Aim, ApplicationType, Challenge, Client, ClientAuth, ClientId, Digest, Grant, GrantId, Limits,
-    LockOwner, Login, Presented, Profile, ProviderIssuer, ProviderName, Refresh, Request, Row,
-    Sealed, Seed, SessionHead, SessionId, Stage, Started, Subject, SubjectName, Taken, Timestamp,
-    UserId,
+    ApplicationType, AuthorizationCodeData, AuthorizationRequest, Ciphertext, Client, ClientAuth,
+    ClientId, CodeChallenge, Digest, Grant, GrantId, GrantInsertOutcome, Limits, LockOwner, Login,
+    LoginPurpose, PresentedRefreshToken, Profile, ProviderIssuer, ProviderName, RedeemOutcome,
+    RefreshTokens, SessionHead, SessionId, Stage, Subject, SubjectName, Timestamp,
+    UpstreamTokenRecord, UserId,
 };
 use vmcp_tests::counterparts::{Redis, skipped};
 
-use crate::given::{standalone, world};
+use crate::fixtures::{standalone, world};
 
 /// Sees all commands that a server gets.
 struct Monitor {
@@ -53,16 +54,16 @@ impl Monitor {
 
 fn login(client: &ClientId, session: SessionId) -> Login {
     Login {
-        aim: Aim::Authorize(Request {
+        aim: LoginPurpose::Authorize(AuthorizationRequest {
             client: client.clone(),
             redirect_uri: "http://127.0.0.1:5000/".to_owned(),
             state: None,
-            challenge: Challenge::of_verifier("verifier"),
+            challenge: CodeChallenge::of_verifier("verifier"),
             scopes: vec![],
             resource: None,
             nonce: None,
             refresh: true,
-            fresh: vmcp_auth_store::Fresh::default(),
+            fresh: vmcp_auth_store::ReauthOptions::default(),
         }),
         session,
         browser: Digest::of("cookie"),
@@ -89,11 +90,11 @@ fn client(id: &ClientId) -> Client {
     }
 }
 
-fn seed(head: &SessionHead) -> Seed {
-    Seed {
+fn seed(head: &SessionHead) -> AuthorizationCodeData {
+    AuthorizationCodeData {
         client: head.client.clone(),
         redirect_uri: "http://127.0.0.1:5000/".to_owned(),
-        challenge: Challenge::of_verifier("verifier"),
+        challenge: CodeChallenge::of_verifier("verifier"),
         scopes: vec![],
         resource: None,
         nonce: None,
@@ -105,8 +106,8 @@ fn seed(head: &SessionHead) -> Seed {
     }
 }
 
-fn row(sealed: &Sealed, now: Timestamp) -> Row {
-    Row {
+fn row(sealed: &Ciphertext, now: Timestamp) -> UpstreamTokenRecord {
+    UpstreamTokenRecord {
         version: 0,
         issuer: ProviderIssuer::new("https://github.example").unwrap(),
         sealed: sealed.clone(),
@@ -134,7 +135,7 @@ fn grant(head: &SessionHead, now: Timestamp) -> Grant {
         authenticated: now,
         access_lifespan: Duration::from_secs(3600),
         ends: now + week * 4,
-        refresh: Some(Refresh {
+        refresh: Some(RefreshTokens {
             idle: week,
             idle_end: now + week,
             generation: 0,
@@ -147,12 +148,12 @@ fn grant(head: &SessionHead, now: Timestamp) -> Grant {
 /// Takes a step and counts its commands. The first time a script is used it is sent whole, so each step is taken twice
 /// and the second time counts.
 macro_rules! costs {
-    ($monitor:ident, $what:literal, $step:expr) => {{
+    ($monitor:ident, $step:expr) => {{
         let _ = $step.await;
         $monitor.commands().await;
         let answer = $step.await.unwrap();
         let commands = $monitor.commands().await;
-        assert_eq!(commands.len(), 1, "{}: {commands:?}", $what);
+        assert_eq!(commands.len(), 1, "{}: {commands:?}", stringify!($step));
         answer
     }};
 }
@@ -163,7 +164,7 @@ async fn each_step_is_one_command() {
         return;
     }
     let server = Redis::start(&[]).await.unwrap();
-    let World { store, clock, .. } = world(&standalone(server.port), Limits::default()).await;
+    let TestEnv { store, clock, .. } = world(&standalone(server.port), Limits::default()).await;
     let mut monitor = Monitor::start(server.port).await;
     let (minute, now) = (Duration::from_secs(60), SystemTime::into(clock.now()));
     let id = ClientId::new("client").unwrap();
@@ -173,50 +174,50 @@ async fn each_step_is_one_command() {
         client: id.clone(),
     };
     let (github, owner) = (ProviderName::new("github").unwrap(), LockOwner::from_bytes([1; 16]));
-    let sealed = Sealed::from_bytes(*b"tokens");
+    let sealed = Ciphertext::from_bytes(*b"tokens");
     let row = row(&sealed, now);
     let [one, two] = [Digest::of("one"), Digest::of("two")];
     let cookie = Digest::of("cookie");
     let providers = [(github.clone(), row.issuer.clone())];
     let subject = subject(&providers[0]);
     let profile = Profile::default();
-    costs!(monitor, "register", store.register(&client(&id)));
-    costs!(monitor, "client", store.client(&id));
-    costs!(monitor, "browser", store.browser(&cookie));
-    costs!(monitor, "put_login", store.put_login(&one, &login(&id, head.id), minute));
-    costs!(monitor, "login", store.login(&one));
-    costs!(monitor, "advance_login", store.advance_login(&one, &two, &login(&id, head.id), minute));
-    costs!(monitor, "take_login", store.take_login(&two));
-    costs!(monitor, "other_issuers", store.other_issuers(&providers));
-    costs!(monitor, "user", store.user(&subject, &head.user, &profile));
-    costs!(monitor, "account", store.account(&head.user));
-    costs!(monitor, "put_row", store.put_row(&head, &github, &row, minute));
-    costs!(monitor, "replace_row", store.replace_row(&head.id, &github, 2, &row));
-    costs!(monitor, "lock_row", store.lock_row(&head.id, &github, &owner, minute));
-    costs!(monitor, "unlock_row", store.unlock_row(&head.id, &github, &owner));
-    costs!(monitor, "session", store.session(&head.id));
-    costs!(monitor, "sessions_of", store.sessions_of(&head.user));
-    costs!(monitor, "last_row", store.last_row(&head.user, &github));
-    costs!(monitor, "keep_session", store.keep_session(&head.id, minute));
-    costs!(monitor, "remember", store.remember(&cookie, &head.user, None, minute));
-    costs!(monitor, "put_code", store.put_code(&one, &seed(&head), minute));
-    costs!(monitor, "take_code", store.take_code(&one, &id, &Challenge::of_verifier("verifier")));
-    costs!(monitor, "start_grant", store.start_grant(&one, &grant(&head, now)));
-    costs!(monitor, "grant", store.grant(&GrantId::from_bytes([1; 16]), &id));
-    let token = Presented { digest: Digest::of("token 0"), generation: 0 };
+    costs!(monitor, store.register(&client(&id)));
+    costs!(monitor, store.client(&id));
+    costs!(monitor, store.browser(&cookie));
+    costs!(monitor, store.put_login(&one, &login(&id, head.id), minute));
+    costs!(monitor, store.login(&one));
+    costs!(monitor, store.advance_login(&one, &two, &login(&id, head.id), minute));
+    costs!(monitor, store.take_login(&two));
+    costs!(monitor, store.conflicting_issuers(&providers));
+    costs!(monitor, store.upsert_user(&subject, &head.user, &profile));
+    costs!(monitor, store.account(&head.user));
+    costs!(monitor, store.put_upstream_token(&head, &github, &row, minute));
+    costs!(monitor, store.replace_upstream_token(&head.id, &github, 2, &row));
+    costs!(monitor, store.lock_upstream_token(&head.id, &github, &owner, minute));
+    costs!(monitor, store.unlock_upstream_token(&head.id, &github, &owner));
+    costs!(monitor, store.session(&head.id));
+    costs!(monitor, store.sessions_of(&head.user));
+    costs!(monitor, store.latest_upstream_token(&head.user, &github));
+    costs!(monitor, store.extend_session(&head.id, minute));
+    costs!(monitor, store.put_browser(&cookie, &head.user, None, minute));
+    costs!(monitor, store.put_code(&one, &seed(&head), minute));
+    costs!(monitor, store.redeem_code(&one, &id, &CodeChallenge::of_verifier("verifier")));
+    costs!(monitor, store.start_grant(&one, &grant(&head, now)));
+    costs!(monitor, store.grant(&GrantId::from_bytes([1; 16]), &id));
+    let token = PresentedRefreshToken { digest: Digest::of("token 0"), generation: 0 };
     let next = Digest::of("token 1");
-    costs!(monitor, "rotate", store.rotate(&GrantId::from_bytes([1; 16]), &token, &next));
-    costs!(monitor, "drop_row", store.drop_row(&head.id, &github, None));
-    costs!(monitor, "revoke", store.revoke(&GrantId::from_bytes([1; 16])));
-    costs!(monitor, "drop_session", store.drop_session(&head.id));
-    costs!(monitor, "burn_code", store.burn_code(&one));
-    costs!(monitor, "forget_browser", store.forget_browser(&cookie));
-    costs!(monitor, "forget_consents", store.forget_consents(&head.user, &id));
-    costs!(monitor, "put_registration", store.put_registration(&one, &sealed, minute));
-    costs!(monitor, "registration", store.registration(&one));
-    costs!(monitor, "drop_registration", store.drop_registration(&one, &sealed));
-    costs!(monitor, "ready", store.ready());
-    costs!(monitor, "counts", store.counts());
+    costs!(monitor, store.rotate(&GrantId::from_bytes([1; 16]), &token, &next));
+    costs!(monitor, store.remove_upstream_token(&head.id, &github, None));
+    costs!(monitor, store.revoke(&GrantId::from_bytes([1; 16])));
+    costs!(monitor, store.end_session(&head.id));
+    costs!(monitor, store.invalidate_code(&one));
+    costs!(monitor, store.remove_browser(&cookie));
+    costs!(monitor, store.remove_consents(&head.user, &id));
+    costs!(monitor, store.put_registration(&one, &sealed, minute));
+    costs!(monitor, store.registration(&one));
+    costs!(monitor, store.remove_registration(&one, &sealed));
+    costs!(monitor, store.ready());
+    costs!(monitor, store.counts());
 }
 
 #[tokio::test]
@@ -225,7 +226,8 @@ async fn a_token_costs_two_commands_and_its_verification_none() {
         return;
     }
     let server = Redis::start(&[]).await.unwrap();
-    let World { store, replica, clock } = world(&standalone(server.port), Limits::default()).await;
+    let TestEnv { store, replica, clock } =
+        world(&standalone(server.port), Limits::default()).await;
     let mut revocations = replica.revocations().await.unwrap();
     let mut monitor = Monitor::start(server.port).await;
     let now = SystemTime::into(clock.now());
@@ -236,20 +238,23 @@ async fn a_token_costs_two_commands_and_its_verification_none() {
             client: ClientId::new("client").unwrap(),
         };
         let minute = Duration::from_secs(60);
-        let row = row(&Sealed::from_bytes([]), now);
-        store.put_row(&head, &ProviderName::new("p").unwrap(), &row, minute).await.unwrap();
+        let row = row(&Ciphertext::from_bytes([]), now);
+        store
+            .put_upstream_token(&head, &ProviderName::new("p").unwrap(), &row, minute)
+            .await
+            .unwrap();
         let code = Digest::of([round]);
         assert!(store.put_code(&code, &seed(&head), minute).await.unwrap());
         monitor.commands().await;
-        let challenge = Challenge::of_verifier("verifier");
-        let answer = store.take_code(&code, &head.client, &challenge).await.unwrap();
-        assert!(matches!(answer.taken, Taken::Fresh(_)));
+        let challenge = CodeChallenge::of_verifier("verifier");
+        let answer = store.redeem_code(&code, &head.client, &challenge).await.unwrap();
+        assert!(matches!(answer.outcome, RedeemOutcome::Redeemed(_)));
         let grant = grant(&head, now);
-        assert_eq!(store.start_grant(&code, &grant).await, Ok(Started::Started));
+        assert_eq!(store.start_grant(&code, &grant).await, Ok(GrantInsertOutcome::Inserted));
         // The first time, each script is sent whole.
         let redeemed = monitor.commands().await.len();
         assert_eq!(redeemed, if round == 0 { 4 } else { 2 });
-        let revocation = store.drop_session(&head.id).await.unwrap().unwrap();
+        let revocation = store.end_session(&head.id).await.unwrap().unwrap();
         monitor.commands().await;
         // What was revoked is heard, without a question.
         assert_eq!(revocations.next().await, Some(revocation));

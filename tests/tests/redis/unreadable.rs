@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use vmcp_auth_store::contract::World;
+use vmcp_auth_store::contract::TestEnv;
 use vmcp_auth_store::{
-    ClientId, Consent, Digest, Limits, ProviderIssuer, ProviderName, Row, Sealed, SessionHead,
-    SessionId, Store, Timestamp, UserId,
+    Ciphertext, ClientId, Consent, Digest, Limits, ProviderIssuer, ProviderName, SessionHead,
+    SessionId, Store, Timestamp, UpstreamTokenRecord, UserId,
 };
 use vmcp_tests::counterparts::{Redis, skipped};
 
-use crate::given::{standalone, world};
+use crate::fixtures::{standalone, world};
 
 const LATER: &str = "9999999999999";
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -30,16 +30,16 @@ fn head(number: u8) -> SessionHead {
 }
 
 async fn session(store: &dyn Store, number: u8) {
-    let row = Row {
+    let row = UpstreamTokenRecord {
         version: 0,
         issuer: ProviderIssuer::new("https://github.example").unwrap(),
-        sealed: Sealed::from_bytes(*b"tokens"),
+        sealed: Ciphertext::from_bytes(*b"tokens"),
         expires: None,
         scopes: vec![],
         written: Timestamp::default(),
     };
     let github = ProviderName::new("github").unwrap();
-    store.put_row(&head(number), &github, &row, DAY).await.unwrap();
+    store.put_upstream_token(&head(number), &github, &row, DAY).await.unwrap();
 }
 
 #[tokio::test]
@@ -48,19 +48,19 @@ async fn hears_revocations_beside_unreadable_ones() {
         return;
     }
     let server = Redis::start(&[]).await.unwrap();
-    let World { store, replica, .. } = world(&standalone(server.port), Limits::default()).await;
+    let TestEnv { store, replica, .. } = world(&standalone(server.port), Limits::default()).await;
     let list = format!("{}revoked", prefix(&*store));
     for member in ["", "of another version", "AAAAAAAAAAAAAAAAAAAAAA - x"] {
         server.cli(&["ZADD", &list, LATER, member]).await.unwrap();
     }
     session(&*store, 1).await;
     session(&*store, 2).await;
-    store.drop_session(&head(1).id).await.unwrap();
+    store.end_session(&head(1).id).await.unwrap();
     let mut heard = replica.revocations().await.unwrap();
     assert_eq!(heard.next().await.unwrap().session, head(1).id);
     let channel = format!("{}revocations", prefix(&*store));
     server.cli(&["PUBLISH", &channel, "of another version"]).await.unwrap();
-    store.drop_session(&head(2).id).await.unwrap();
+    store.end_session(&head(2).id).await.unwrap();
     assert_eq!(heard.next().await.unwrap().session, head(2).id);
 }
 
@@ -70,7 +70,7 @@ async fn shows_sessions_and_consents_beside_unreadable_ones() {
         return;
     }
     let server = Redis::start(&[]).await.unwrap();
-    let World { store, clock, .. } = world(&standalone(server.port), Limits::default()).await;
+    let TestEnv { store, clock, .. } = world(&standalone(server.port), Limits::default()).await;
     let prefix = prefix(&*store);
     session(&*store, 1).await;
     session(&*store, 2).await;
@@ -87,7 +87,7 @@ async fn shows_sessions_and_consents_beside_unreadable_ones() {
         given: now,
         expires: now + DAY,
     };
-    store.remember(&cookie, &head(1).user, Some(&consent), DAY).await.unwrap();
+    store.put_browser(&cookie, &head(1).user, Some(&consent), DAY).await.unwrap();
     let consents = format!("{prefix}consents:alice");
     server.cli(&["HSET", &consents, "other", &format!("1 {LATER} x")]).await.unwrap();
     assert_eq!(store.browser(&cookie).await.unwrap().unwrap().consents, [consent]);

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use vmcp_auth_store::{Client, ClientId, Digest, Login, Sealed, StoreError};
+use vmcp_auth_store::{Ciphertext, Client, ClientId, Digest, Login, StoreError};
 use vmcp_redis::Idempotency;
 
-use crate::reply::read;
+use crate::reply::parse_record;
 use crate::store::RedisStore;
 
 impl RedisStore {
     pub(super) async fn get_client(&self, id: &ClientId) -> Result<Option<Client>, StoreError> {
-        let record = self.kept("client:", id.as_str()).await?;
-        record.map(|record| read(&record, "client")).transpose()
+        let record = self.live_record("client:", id.as_str()).await?;
+        record.map(|record| parse_record(&record, "client")).transpose()
     }
 
     pub(super) async fn register_client(&self, client: &Client) -> Result<(), StoreError> {
@@ -47,12 +47,12 @@ impl RedisStore {
         let idempotency =
             if from.is_some() { Idempotency::NotIdempotent } else { Idempotency::Idempotent };
         let mut reply = self.step(&self.scripts().put_login, arguments, idempotency).await?;
-        Ok(reply.word()? == "ok")
+        Ok(reply.status()? == "ok")
     }
 
     pub(super) async fn get_login(&self, key: &Digest) -> Result<Option<Login>, StoreError> {
-        let record = self.kept("login:", &key.to_text()).await?;
-        record.map(|record| read(&record, "login")).transpose()
+        let record = self.live_record("login:", &key.to_text()).await?;
+        record.map(|record| parse_record(&record, "login")).transpose()
     }
 
     pub(super) async fn remove_login(&self, key: &Digest) -> Result<Option<Login>, StoreError> {
@@ -65,17 +65,17 @@ impl RedisStore {
     pub(super) async fn get_registration(
         &self,
         key: &Digest,
-    ) -> Result<Option<Sealed>, StoreError> {
-        let record = self.kept("registration:", &key.to_text()).await?;
+    ) -> Result<Option<Ciphertext>, StoreError> {
+        let record = self.live_record("registration:", &key.to_text()).await?;
         record.map(sealed).transpose()
     }
 
     pub(super) async fn set_registration(
         &self,
         key: &Digest,
-        new: &Sealed,
+        new: &Ciphertext,
         ttl: Duration,
-    ) -> Result<Sealed, StoreError> {
+    ) -> Result<Ciphertext, StoreError> {
         let arguments = self
             .arguments()
             .text(key.to_text())
@@ -84,24 +84,24 @@ impl RedisStore {
             .number(self.limits().registrations as u64);
         let mut reply =
             self.step(&self.scripts().put_registration, arguments, Idempotency::Idempotent).await?;
-        match &*reply.word()? {
-            "ok" => sealed(reply.need()?),
+        match &*reply.status()? {
+            "ok" => sealed(reply.require()?),
             _ => Err(StoreError::Full { what: "registrations" }),
         }
     }
 
-    pub(super) async fn remove_registration(
+    pub(super) async fn delete_registration(
         &self,
         key: &Digest,
-        old: &Sealed,
+        old: &Ciphertext,
     ) -> Result<(), StoreError> {
         let arguments = self.arguments().text(key.to_text()).text(String::from(old.clone()));
-        self.step(&self.scripts().drop_registration, arguments, Idempotency::Idempotent)
+        self.step(&self.scripts().remove_registration, arguments, Idempotency::Idempotent)
             .await
             .map(|_| ())
     }
 }
 
-fn sealed(text: String) -> Result<Sealed, StoreError> {
-    Sealed::try_from(text).map_err(|_| StoreError::Corrupt { what: "registration" })
+fn sealed(text: String) -> Result<Ciphertext, StoreError> {
+    Ciphertext::try_from(text).map_err(|_| StoreError::Corrupt { what: "registration" })
 }

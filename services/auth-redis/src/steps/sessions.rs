@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use vmcp_auth_store::{
-    LockOwner, ProviderName, Revocation, Row, RowLock, Session, SessionHead, SessionId, StoreError,
-    Timestamp, UserId,
+    LockOwner, ProviderName, Revocation, Session, SessionHead, SessionId, StoreError, Timestamp,
+    UpstreamTokenLock, UpstreamTokenRecord, UserId,
 };
 use vmcp_redis::Idempotency;
 
-use crate::reply::{Fields, name, row_or_none};
+use crate::reply::{Fields, parse_name, parse_upstream_token_lenient};
 use crate::store::RedisStore;
 
 impl RedisStore {
-    pub(super) async fn set_row(
+    pub(super) async fn set_upstream_token(
         &self,
         head: &SessionHead,
         provider: &ProviderName,
-        row: &Row,
+        row: &UpstreamTokenRecord,
         ttl: Duration,
     ) -> Result<u64, StoreError> {
         let limits = self.limits();
@@ -32,24 +32,25 @@ impl RedisStore {
             .time(self.now() + ttl)
             .number(limits.sessions as u64)
             .number(limits.sessions_per_user as u64)
-            .number(limits.rows as u64)
+            .number(limits.upstream_tokens_per_session as u64)
             .text(row.issuer.as_str())
             .duration(limits.user_lifetime);
-        let mut reply =
-            self.step(&self.scripts().put_row, arguments, Idempotency::Idempotent).await?;
-        match &*reply.word()? {
-            "ok" => reply.need(),
+        let mut reply = self
+            .step(&self.scripts().put_upstream_token, arguments, Idempotency::Idempotent)
+            .await?;
+        match &*reply.status()? {
+            "ok" => reply.require(),
             "full of" => Err(StoreError::Full { what: "upstreams of this session" }),
             _ => Err(StoreError::Full { what: "sessions" }),
         }
     }
 
-    pub(super) async fn change_row(
+    pub(super) async fn compare_and_set_upstream_token(
         &self,
         session: &SessionId,
         provider: &ProviderName,
         if_version: u64,
-        row: &Row,
+        row: &UpstreamTokenRecord,
     ) -> Result<Option<u64>, StoreError> {
         let arguments = self
             .arguments()
@@ -58,10 +59,12 @@ impl RedisStore {
             .number(if_version)
             .time(row.written)
             .record(row)?;
-        self.step(&self.scripts().replace_row, arguments, Idempotency::NotIdempotent).await?.get()
+        self.step(&self.scripts().replace_upstream_token, arguments, Idempotency::NotIdempotent)
+            .await?
+            .get()
     }
 
-    pub(super) async fn remove_row(
+    pub(super) async fn delete_upstream_token(
         &self,
         session: &SessionId,
         provider: &ProviderName,
@@ -72,33 +75,35 @@ impl RedisStore {
             .text(session.to_text())
             .text(provider.as_str())
             .text(if_version.map(|version| version.to_string()).unwrap_or_default());
-        let mut reply =
-            self.step(&self.scripts().drop_row, arguments, Idempotency::Idempotent).await?;
-        reply.need()
+        let mut reply = self
+            .step(&self.scripts().remove_upstream_token, arguments, Idempotency::Idempotent)
+            .await?;
+        reply.require()
     }
 
-    pub(super) async fn lock(
+    pub(super) async fn acquire_lock(
         &self,
         session: &SessionId,
         provider: &ProviderName,
         owner: &LockOwner,
         ttl: Duration,
-    ) -> Result<RowLock, StoreError> {
+    ) -> Result<UpstreamTokenLock, StoreError> {
         let arguments = self
             .arguments()
             .text(session.to_text())
             .text(provider.as_str())
             .text(owner.to_text())
             .time(self.now() + ttl);
-        let mut reply =
-            self.step(&self.scripts().lock_row, arguments, Idempotency::Idempotent).await?;
-        match &*reply.word()? {
-            "ok" => reply.row().map(RowLock::Acquired),
-            _ => Ok(RowLock::Held),
+        let mut reply = self
+            .step(&self.scripts().lock_upstream_token, arguments, Idempotency::Idempotent)
+            .await?;
+        match &*reply.status()? {
+            "ok" => reply.upstream_token().map(UpstreamTokenLock::Acquired),
+            _ => Ok(UpstreamTokenLock::Held),
         }
     }
 
-    pub(super) async fn unlock(
+    pub(super) async fn release_lock(
         &self,
         session: &SessionId,
         provider: &ProviderName,
@@ -106,7 +111,9 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         let arguments =
             self.arguments().text(session.to_text()).text(provider.as_str()).text(owner.to_text());
-        self.step(&self.scripts().unlock_row, arguments, Idempotency::Idempotent).await.map(|_| ())
+        self.step(&self.scripts().unlock_upstream_token, arguments, Idempotency::Idempotent)
+            .await
+            .map(|_| ())
     }
 
     pub(super) async fn get_session(&self, id: &SessionId) -> Result<Option<Session>, StoreError> {
@@ -115,26 +122,28 @@ impl RedisStore {
         Fields::all(fields, now)?.as_ref().map(read_session).transpose()
     }
 
-    pub(super) async fn prolong_session(
+    pub(super) async fn set_session_expiry(
         &self,
         id: &SessionId,
         ttl: Duration,
     ) -> Result<bool, StoreError> {
         let arguments = self.arguments().text(id.to_text()).time(self.now() + ttl);
-        self.step(&self.scripts().keep_session, arguments, Idempotency::Idempotent).await?.need()
+        self.step(&self.scripts().extend_session, arguments, Idempotency::Idempotent)
+            .await?
+            .require()
     }
 
-    pub(super) async fn end_session(
+    pub(super) async fn delete_session(
         &self,
         id: &SessionId,
     ) -> Result<Option<Revocation>, StoreError> {
         let arguments = self.arguments().text(id.to_text());
-        self.step(&self.scripts().drop_session, arguments, Idempotency::Idempotent)
+        self.step(&self.scripts().end_session, arguments, Idempotency::Idempotent)
             .await?
             .revocation()
     }
 
-    pub(super) async fn all_sessions(&self, user: &UserId) -> Result<Vec<Session>, StoreError> {
+    pub(super) async fn get_sessions(&self, user: &UserId) -> Result<Vec<Session>, StoreError> {
         let now = self.now();
         let arguments = self.arguments().text(user.as_str());
         let reply =
@@ -153,17 +162,18 @@ impl RedisStore {
         Ok(sessions)
     }
 
-    pub(super) async fn newest_row(
+    pub(super) async fn newest_upstream_token(
         &self,
         user: &UserId,
         provider: &ProviderName,
-    ) -> Result<Option<(SessionId, Row)>, StoreError> {
+    ) -> Result<Option<(SessionId, UpstreamTokenRecord)>, StoreError> {
         let arguments = self.arguments().text(user.as_str()).text(provider.as_str());
-        let mut reply =
-            self.step(&self.scripts().last_row, arguments, Idempotency::Idempotent).await?;
+        let mut reply = self
+            .step(&self.scripts().latest_upstream_token, arguments, Idempotency::Idempotent)
+            .await?;
         let Some(session) = reply.get::<String>()? else { return Ok(None) };
-        let session = name(&session, "session")?;
-        Ok(reply.row()?.map(|row| (session, row)))
+        let session = parse_name(&session, "session")?;
+        Ok(reply.upstream_token()?.map(|row| (session, row)))
     }
 }
 
@@ -172,7 +182,9 @@ fn read_session(fields: &Fields) -> Result<Session, StoreError> {
     for (field, value) in fields.iter() {
         if let Some(provider) = field.strip_prefix("r:") {
             // One that cannot be read is as good as none: its provider is linked again.
-            let (Ok(provider), Some(row)) = (name(provider, "row"), row_or_none(value)) else {
+            let (Ok(provider), Some(row)) =
+                (parse_name(provider, "row"), parse_upstream_token_lenient(value))
+            else {
                 continue;
             };
             rows.insert(provider, row);
@@ -180,7 +192,7 @@ fn read_session(fields: &Fields) -> Result<Session, StoreError> {
     }
     Ok(Session {
         head: fields.record("h", "session")?,
-        grant: fields.get("g").map(|grant| name(grant, "session")).transpose()?,
+        grant: fields.get("g").map(|grant| parse_name(grant, "session")).transpose()?,
         created: Timestamp::from_millis(fields.number("s")?),
         expires: Timestamp::from_millis(fields.number("x")?),
         rows,

@@ -1,6 +1,6 @@
 //! What single parameters of an authorization request mean.
 
-use vmcp_auth_store::{Challenge, Client};
+use vmcp_auth_store::{Client, CodeChallenge};
 
 use crate::Scopes;
 use crate::error::{Code, Fault};
@@ -43,7 +43,7 @@ pub(super) fn max_age(params: &Params<'_>) -> Result<Option<u32>, Fault> {
 }
 
 /// The PKCE challenge (RFC 7636 section 4.3): required, and made with S256.
-pub(super) fn challenge(params: &Params<'_>) -> Result<Challenge, Fault> {
+pub(super) fn challenge(params: &Params<'_>) -> Result<CodeChallenge, Fault> {
     let challenge = params.get("code_challenge");
     let challenge =
         challenge.ok_or(Fault::request("code_challenge is missing: PKCE is required"))?;

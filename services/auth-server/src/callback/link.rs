@@ -1,7 +1,9 @@
 //! What a provider gave, kept for a session.
 
 use secrecy::ExposeSecret;
-use vmcp_auth_store::{Aim, Login, Row, SessionHead, SessionId, Timestamp, UserId};
+use vmcp_auth_store::{
+    Login, LoginPurpose, SessionHead, SessionId, Timestamp, UpstreamTokenRecord, UserId,
+};
 use vmcp_upstream::{Exposed, Tokens};
 
 use crate::error::{Code, Fault};
@@ -18,7 +20,7 @@ impl Inner {
         leg: &Leg,
         came: &vmcp_upstream::Login,
     ) -> Result<bool, Fault> {
-        if login.aim != Aim::Relink || came.synthesized {
+        if login.aim != LoginPurpose::Relink || came.synthesized {
             return Ok(false);
         }
         let session = self.store.session(&login.session).await?;
@@ -33,17 +35,17 @@ impl Inner {
         let tokens = self.carry(&user, leg, tokens).await?;
         let row = self.seal_row(login.session, leg, &tokens)?;
         let head = match &login.aim {
-            Aim::Authorize(request) => {
+            LoginPurpose::Authorize(request) => {
                 SessionHead { id: login.session, user, client: request.client.clone() }
             }
             // What ended meanwhile is not begun anew.
-            Aim::Relink | Aim::LinkOther => {
+            LoginPurpose::Relink | LoginPurpose::LinkOther => {
                 let session = self.store.session(&login.session).await?;
                 let words = "the session ended meanwhile";
                 session.ok_or(Fault::new(Code::AccessDenied, words))?.head
             }
         };
-        self.store.put_row(&head, &leg.name, &row, STEP).await?;
+        self.store.put_upstream_token(&head, &leg.name, &row, STEP).await?;
         let what = Happened::UpstreamLinked { provider: leg.name.as_str(), scopes: &row.scopes };
         self.tell(Event::of_login(login, what).of_client(&head.client));
         self.rows.forget(login.session, &leg.name);
@@ -52,10 +54,10 @@ impl Inner {
 
     /// The refresh token of an earlier login, where the provider gives one at the first login only.
     async fn carry(&self, user: &UserId, leg: &Leg, tokens: Tokens) -> Result<Tokens, Fault> {
-        if tokens.refresh.is_some() || tokens.expires_at.is_none() || user.is_made_up() {
+        if tokens.refresh.is_some() || tokens.expires_at.is_none() || user.is_synthetic() {
             return Ok(tokens);
         }
-        let Some((session, row)) = self.store.last_row(user, &leg.name).await? else {
+        let Some((session, row)) = self.store.latest_upstream_token(user, &leg.name).await? else {
             return Ok(tokens);
         };
         let Ok(before) = self.open_row(session, leg, &row) else { return Ok(tokens) };
@@ -69,10 +71,10 @@ impl Inner {
         session: SessionId,
         leg: &Leg,
         tokens: &Tokens,
-    ) -> Result<Row, Fault> {
+    ) -> Result<UpstreamTokenRecord, Fault> {
         let text = serde_json::to_vec(&Exposed(tokens)).map_err(|_| Fault::server())?;
         let text = secrecy::SecretSlice::from(text);
-        Ok(Row {
+        Ok(UpstreamTokenRecord {
             version: 0,
             issuer: leg.issuer.clone(),
             sealed: self.seal("row", session, leg, text.expose_secret())?,
@@ -87,7 +89,7 @@ impl Inner {
         &self,
         session: SessionId,
         leg: &Leg,
-        row: &Row,
+        row: &UpstreamTokenRecord,
     ) -> Result<Tokens, Fault> {
         if row.issuer != leg.issuer {
             tracing::info!(provider = %leg.name, "upstream tokens of another issuer are not used");

@@ -1,6 +1,6 @@
 use std::time::SystemTime;
 
-use vmcp_auth_store::{Limits, Memory};
+use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_upstream::AuthMethod;
 
 use super::*;
@@ -30,7 +30,7 @@ fn client(id: &str, expires_at: Option<SystemTime>) -> Registration {
 
 fn kept() -> (Arc<dyn Store>, Clock, StoredRegistrations) {
     let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_785_240_000));
-    let store: Arc<dyn Store> = Arc::new(Memory::new(Limits::default(), clock.clone()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
     let registrations = StoredRegistrations::new(Arc::clone(&store), &ring(7), clock.clone());
     (store, clock, registrations)
 }

@@ -378,7 +378,7 @@ async fn asks_next_person_of_shared_browser_if_subjects_are_made_up() {
         given: now,
         expires: now + day,
     };
-    world.store.remember(&cookie, &user, Some(&consent), day).await.unwrap();
+    world.store.put_browser(&cookie, &user, Some(&consent), day).await.unwrap();
     assert_eq!(browser.get(&world, &address).await.status, 200);
 }
 

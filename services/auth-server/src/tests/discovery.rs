@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use vmcp_auth_store::{Limits, Memory};
+use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_core::Clock;
 
 use crate::testing::{World, settings};
@@ -94,7 +94,7 @@ fn what_cannot_work_does_not_start() {
     let world = World::new();
     let start = |settings, upstreams: Vec<Arc<dyn Upstream>>| {
         let clock = Clock::system();
-        let store = Arc::new(Memory::new(Limits::default(), clock.clone()));
+        let store = Arc::new(MemoryStore::new(Limits::default(), clock.clone()));
         AuthServer::new(settings, store, upstreams, clock).map(drop)
     };
     let corp = || Arc::clone(&world.corp) as Arc<dyn Upstream>;

@@ -106,12 +106,12 @@ async fn each_endpoint_takes_as_many_round_trips_as_it_says() {
     let left = browser.send(&world, World::decision(&page.text, "allow")).await;
     assert_eq!(store.steps(), ["login", "advance_login"]);
     let git = browser.get(&world, &World::at_provider(&left.refresh_target())).await.location();
-    assert_eq!(store.steps(), ["take_login", "user", "put_row", "put_login"]);
+    assert_eq!(store.steps(), ["take_login", "upsert_user", "put_upstream_token", "put_login"]);
     let done = browser.get(&world, &World::at_provider(&git)).await.location();
-    assert_eq!(store.steps(), ["take_login", "put_row", "put_code", "remember"]);
+    assert_eq!(store.steps(), ["take_login", "put_upstream_token", "put_code", "put_browser"]);
     let code = param(&url::Url::parse(&done).unwrap(), "code").unwrap();
     let got = world.redeem(&client, &code, &[]).await.tokens();
-    assert_eq!(store.steps(), ["take_code", "start_grant"]);
+    assert_eq!(store.steps(), ["redeem_code", "start_grant"]);
     let got = world.refresh(&client, &got.refresh).await.tokens();
     assert_eq!(store.steps(), ["grant", "session", "rotate"]);
 
@@ -131,7 +131,10 @@ async fn each_endpoint_takes_as_many_round_trips_as_it_says() {
     assert_eq!(store.steps(), ["session"]);
     world.clock.advance(Duration::from_secs(3590));
     tokens.token("git", vmcp_core::UpstreamKind::Access).await.unwrap();
-    assert_eq!(store.steps(), ["session", "lock_row", "replace_row", "unlock_row"]);
+    assert_eq!(
+        store.steps(),
+        ["session", "lock_upstream_token", "replace_upstream_token", "unlock_upstream_token"]
+    );
 
     // Agreed to before: the page is left out.
     browser.get(&world, &address).await.location();

@@ -48,7 +48,7 @@ async fn uses_no_unlinked_token_for_longer_than_a_second() {
     let there = replica.server.tokens(session.id);
     let first = access(&*there, "git").await.unwrap();
     let git = ProviderName::new("git").unwrap();
-    assert!(world.store.drop_row(&session.id, &git, None).await.unwrap());
+    assert!(world.store.remove_upstream_token(&session.id, &git, None).await.unwrap());
     world.clock.advance(Duration::from_secs(1));
     assert_eq!(access(&*there, "git").await, Err(UpstreamError::Absent));
     assert_eq!(other(&*there, &first).await, Err(UpstreamError::Absent));
@@ -69,11 +69,15 @@ async fn links_have_another_key_after_link_or_unlink() {
     assert_eq!(there.links().await, linked);
     let row = world.store.session(&session.id).await.unwrap().unwrap();
     let git = ProviderName::new("git").unwrap();
-    assert!(world.store.drop_row(&session.id, &git, None).await.unwrap());
+    assert!(world.store.remove_upstream_token(&session.id, &git, None).await.unwrap());
     session.pass(1);
     let unlinked = there.links().await;
     assert!(unlinked.is_some() && unlinked != linked);
-    world.store.put_row(&row.head, &git, &row.rows[&git], Duration::from_secs(60)).await.unwrap();
+    world
+        .store
+        .put_upstream_token(&row.head, &git, &row.rows[&git], Duration::from_secs(60))
+        .await
+        .unwrap();
     session.pass(1);
     assert_eq!(there.links().await, linked);
     let other = world.server.tokens(SessionId::from_bytes([9; 16]));
@@ -319,5 +323,7 @@ async fn tokens_of_a_session_that_ended_are_gone() {
     session.world.server.end_session(session.id).await.unwrap();
     assert_eq!(session.git().await, Err(UpstreamError::Absent));
     let provider = ProviderName::new("git").unwrap();
-    assert!(!session.world.store.drop_row(&session.id, &provider, None).await.unwrap());
+    assert!(
+        !session.world.store.remove_upstream_token(&session.id, &provider, None).await.unwrap()
+    );
 }

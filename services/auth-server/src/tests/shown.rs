@@ -17,17 +17,17 @@ const MARK: &str = "canary";
 const MARKS: (&[u8; 16], &[u8; 32]) = (b"canarycanarycana", b"canarycanarycanarycanarycanaryca");
 
 /// Each record is written out in full, so that a new field shows up here.
-fn request() -> Request {
-    Request {
+fn request() -> AuthorizationRequest {
+    AuthorizationRequest {
         client: ClientId::new("client").unwrap(),
         redirect_uri: APP.into(),
         state: Some(MARK.into()),
-        challenge: Challenge::from_bytes(*MARKS.1),
+        challenge: CodeChallenge::from_bytes(*MARKS.1),
         scopes: vec!["openid".into()],
         resource: Some(RESOURCE.into()),
         nonce: Some(MARK.into()),
         refresh: true,
-        fresh: vmcp_auth_store::Fresh::default(),
+        fresh: vmcp_auth_store::ReauthOptions::default(),
     }
 }
 
@@ -47,7 +47,7 @@ fn subject() -> Subject {
 
 fn login(stage: Stage) -> Login {
     Login {
-        aim: Aim::Authorize(request()),
+        aim: LoginPurpose::Authorize(request()),
         session: SessionId::from_bytes(*MARKS.0),
         browser: Digest::from_bytes(*MARKS.1),
         stage,
@@ -59,11 +59,11 @@ fn login(stage: Stage) -> Login {
     }
 }
 
-fn seed() -> Seed {
-    Seed {
+fn seed() -> AuthorizationCodeData {
+    AuthorizationCodeData {
         client: ClientId::new("client").unwrap(),
         redirect_uri: APP.into(),
-        challenge: Challenge::from_bytes(*MARKS.1),
+        challenge: CodeChallenge::from_bytes(*MARKS.1),
         scopes: vec!["openid".into()],
         resource: Some(RESOURCE.into()),
         nonce: Some(MARK.into()),
@@ -89,22 +89,22 @@ fn grant() -> Grant {
         authenticated: at,
         access_lifespan: Duration::from_secs(3600),
         ends: at,
-        refresh: Some(Refresh {
+        refresh: Some(RefreshTokens {
             idle: Duration::from_secs(3600),
             idle_end: at,
             generation: 1,
             current: digest,
-            previous: Some(Previous { digest, rotated: at }),
+            previous: Some(PreviousRefreshToken { digest, rotated: at }),
         }),
     }
 }
 
 fn session() -> Session {
     let at = Timestamp::from_millis(NOW * 1000);
-    let row = Row {
+    let row = UpstreamTokenRecord {
         version: 1,
         issuer: issuer(),
-        sealed: Sealed::from_bytes(*MARKS.1),
+        sealed: Ciphertext::from_bytes(*MARKS.1),
         expires: Some(at),
         scopes: vec!["read".into()],
         written: at,
@@ -133,7 +133,7 @@ fn shows_nothing(records: &[&dyn Debug]) {
 
 #[test]
 fn no_record_of_the_store_shows_what_is_secret_or_somebody_s_own() {
-    let sealed = || Sealed::from_bytes(*MARKS.1);
+    let sealed = || Ciphertext::from_bytes(*MARKS.1);
     let provider = ProviderName::new("corp").unwrap();
     let user = User {
         id: UserId::new("alice").unwrap(),
@@ -150,12 +150,12 @@ fn no_record_of_the_store_shows_what_is_secret_or_somebody_s_own() {
         &login(Stage::AwaitUpstream { provider, leg: sealed() }),
         &request(),
         &seed(),
-        &CodeAnswer { taken: Taken::Fresh(Box::new(seed())), client: None },
-        &GrantAnswer { grant: Some(grant()), client: None },
-        &Rotation::Rotated(Box::new(grant())),
-        &Presented { digest: Digest::from_bytes(*MARKS.1), generation: 1 },
+        &CodeRedemption { outcome: RedeemOutcome::Redeemed(Box::new(seed())), client: None },
+        &GrantLookup { grant: Some(grant()), client: None },
+        &RotationOutcome::Rotated(Box::new(grant())),
+        &PresentedRefreshToken { digest: Digest::from_bytes(*MARKS.1), generation: 1 },
         &session(),
-        &RowLock::Acquired(session().rows.into_values().next()),
+        &UpstreamTokenLock::Acquired(session().rows.into_values().next()),
         &LockOwner::from_bytes(*MARKS.0),
         &subject(),
         &profile(),
@@ -219,7 +219,11 @@ async fn nothing_that_goes_through_the_server_is_shown() {
     world.log_in_at(browser, &authorize).await;
     let got = world.tokens(&client).await;
     let shown = format!("{:?}", world.store);
-    assert!(shown.contains("Login {") && shown.contains("Seed {") && shown.contains("Grant {"));
+    assert!(
+        shown.contains("Login {")
+            && shown.contains("AuthorizationCodeData {")
+            && shown.contains("Grant {")
+    );
     for secret in [MARK, "Alice", "alice@example.com", &waiting, &got.access, &got.refresh] {
         assert!(!shown.contains(secret), "{secret}: {shown}");
     }

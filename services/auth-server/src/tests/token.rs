@@ -231,7 +231,7 @@ async fn what_cannot_be_a_verifier_is_malformed_and_burns_nothing() {
     assert_eq!(world.redeem(&client, &code, &[("redirect_uri", "")]).await.status, 200);
     for length in [43, 128] {
         let verifier = "y".repeat(length);
-        let challenge = vmcp_auth_store::Challenge::of_verifier(&verifier).to_text();
+        let challenge = vmcp_auth_store::CodeChallenge::of_verifier(&verifier).to_text();
         let address = World::authorize(&client, &[("code_challenge", &challenge)]);
         let answer = world.log_in_at(&mut Browser::default(), &address).await;
         let code = param(&answer, "code").unwrap();

@@ -47,8 +47,8 @@ impl Watched {
     fn step<'a, T: Send + 'a>(
         &'a self,
         name: &'static str,
-        take: impl FnOnce() -> Answer<'a, T> + Send + 'a,
-    ) -> Answer<'a, T> {
+        take: impl FnOnce() -> StoreFuture<'a, T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
         Box::pin(async move {
             self.steps.lock().unwrap().push(name);
             // As over a network, others get their turn meanwhile.
@@ -82,7 +82,7 @@ impl fmt::Debug for Watched {
 
 macro_rules! watched {
     ($($name:ident($($arg:ident: $kind:ty),*) -> $out:ty;)*) => {
-        $(fn $name<'a>(&'a self, $($arg: $kind),*) -> Answer<'a, $out> {
+        $(fn $name<'a>(&'a self, $($arg: $kind),*) -> StoreFuture<'a, $out> {
             self.step(stringify!($name), move || self.inner.$name($($arg),*))
         })*
     };
@@ -96,44 +96,44 @@ impl Store for Watched {
         login(key: &'a Digest) -> Option<Login>;
         take_login(key: &'a Digest) -> Option<Login>;
         advance_login(from: &'a Digest, to: &'a Digest, login: &'a Login, ttl: Duration) -> bool;
-        other_issuers(providers: &'a [(ProviderName, ProviderIssuer)]) -> Vec<(ProviderName, ProviderIssuer)>;
-        user(subject: &'a Subject, proposed: &'a UserId, profile: &'a Profile) -> UserId;
+        conflicting_issuers(providers: &'a [(ProviderName, ProviderIssuer)]) -> Vec<(ProviderName, ProviderIssuer)>;
+        upsert_user(subject: &'a Subject, proposed: &'a UserId, profile: &'a Profile) -> UserId;
         account(user: &'a UserId) -> Option<User>;
-        put_code(code: &'a Digest, seed: &'a Seed, ttl: Duration) -> bool;
-        take_code(code: &'a Digest, client: &'a ClientId, challenge: &'a Challenge) -> CodeAnswer;
-        start_grant(code: &'a Digest, grant: &'a Grant) -> Started;
-        burn_code(code: &'a Digest) -> ();
-        grant(id: &'a GrantId, client: &'a ClientId) -> GrantAnswer;
-        rotate(id: &'a GrantId, presented: &'a Presented, next: &'a Digest) -> Rotation;
+        put_code(code: &'a Digest, seed: &'a AuthorizationCodeData, ttl: Duration) -> bool;
+        redeem_code(code: &'a Digest, client: &'a ClientId, challenge: &'a CodeChallenge) -> CodeRedemption;
+        start_grant(code: &'a Digest, grant: &'a Grant) -> GrantInsertOutcome;
+        invalidate_code(code: &'a Digest) -> ();
+        grant(id: &'a GrantId, client: &'a ClientId) -> GrantLookup;
+        rotate(id: &'a GrantId, presented: &'a PresentedRefreshToken, next: &'a Digest) -> RotationOutcome;
         revoke(id: &'a GrantId) -> Option<Revocation>;
-        put_row(session: &'a SessionHead, provider: &'a ProviderName, row: &'a Row, ttl: Duration) -> u64;
-        replace_row(session: &'a SessionId, provider: &'a ProviderName, if_version: u64, row: &'a Row) -> Option<u64>;
-        drop_row(session: &'a SessionId, provider: &'a ProviderName, if_version: Option<u64>) -> bool;
-        lock_row(session: &'a SessionId, provider: &'a ProviderName, owner: &'a LockOwner, ttl: Duration) -> RowLock;
-        unlock_row(session: &'a SessionId, provider: &'a ProviderName, owner: &'a LockOwner) -> ();
+        put_upstream_token(session: &'a SessionHead, provider: &'a ProviderName, row: &'a UpstreamTokenRecord, ttl: Duration) -> u64;
+        replace_upstream_token(session: &'a SessionId, provider: &'a ProviderName, if_version: u64, row: &'a UpstreamTokenRecord) -> Option<u64>;
+        remove_upstream_token(session: &'a SessionId, provider: &'a ProviderName, if_version: Option<u64>) -> bool;
+        lock_upstream_token(session: &'a SessionId, provider: &'a ProviderName, owner: &'a LockOwner, ttl: Duration) -> UpstreamTokenLock;
+        unlock_upstream_token(session: &'a SessionId, provider: &'a ProviderName, owner: &'a LockOwner) -> ();
         session(id: &'a SessionId) -> Option<Session>;
-        keep_session(id: &'a SessionId, ttl: Duration) -> bool;
-        drop_session(id: &'a SessionId) -> Option<Revocation>;
+        extend_session(id: &'a SessionId, ttl: Duration) -> bool;
+        end_session(id: &'a SessionId) -> Option<Revocation>;
         sessions_of(user: &'a UserId) -> Vec<Session>;
-        last_row(user: &'a UserId, provider: &'a ProviderName) -> Option<(SessionId, Row)>;
-        remember(browser: &'a Digest, user: &'a UserId, consent: Option<&'a Consent>, ttl: Duration) -> ();
+        latest_upstream_token(user: &'a UserId, provider: &'a ProviderName) -> Option<(SessionId, UpstreamTokenRecord)>;
+        put_browser(browser: &'a Digest, user: &'a UserId, consent: Option<&'a Consent>, ttl: Duration) -> ();
         browser(cookie: &'a Digest) -> Option<Browser>;
-        forget_browser(cookie: &'a Digest) -> ();
-        forget_consents(user: &'a UserId, client: &'a ClientId) -> ();
-        registration(key: &'a Digest) -> Option<Sealed>;
-        put_registration(key: &'a Digest, sealed: &'a Sealed, ttl: Duration) -> Sealed;
-        drop_registration(key: &'a Digest, sealed: &'a Sealed) -> ();
+        remove_browser(cookie: &'a Digest) -> ();
+        remove_consents(user: &'a UserId, client: &'a ClientId) -> ();
+        registration(key: &'a Digest) -> Option<Ciphertext>;
+        put_registration(key: &'a Digest, sealed: &'a Ciphertext, ttl: Duration) -> Ciphertext;
+        remove_registration(key: &'a Digest, sealed: &'a Ciphertext) -> ();
     }
 
-    fn ready(&self) -> Answer<'_, ()> {
+    fn ready(&self) -> StoreFuture<'_, ()> {
         self.step("ready", || self.inner.ready())
     }
 
-    fn counts(&self) -> Answer<'_, Counts> {
+    fn counts(&self) -> StoreFuture<'_, Counts> {
         self.step("counts", || self.inner.counts())
     }
 
-    fn revocations(&self) -> Answer<'_, BoxStream<'static, Revocation>> {
+    fn revocations(&self) -> StoreFuture<'_, BoxStream<'static, Revocation>> {
         self.step("revocations", || self.inner.revocations())
     }
 }

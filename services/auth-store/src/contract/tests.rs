@@ -4,12 +4,12 @@
 
 pub mod clients;
 pub mod codes;
-pub mod families;
-mod given;
+mod fixtures;
 pub mod model;
-pub mod people;
+pub mod refresh_tokens;
 pub mod revocations;
 pub mod sessions;
+pub mod users;
 
 /// Names each test once, and makes the macro that runs them.
 macro_rules! tests {
@@ -35,72 +35,72 @@ macro_rules! tests {
 
 tests! { $
     clients:
-        a_registered_client_that_nobody_uses_goes_within_minutes
-        a_client_that_redeemed_a_code_is_found_until_nobody_used_it_for_its_lifetime
-        a_flood_of_registrations_evicts_its_own_kind
-        when_full_a_client_at_rest_makes_room_and_no_other
-        a_login_is_taken_once_however_many_ask
-        a_login_that_waited_too_long_is_not_there
-        a_login_advances_once_however_many_ask
-        the_oldest_login_of_an_address_makes_room
-        logins_are_capped_together_and_the_oldest_makes_room
-        the_first_registration_upstream_stays_until_it_is_dropped
-        a_registration_may_outlive_all_dates;
+        unused_new_client_expires_within_minutes
+        known_client_expires_after_idle_lifetime
+        registration_flood_evicts_new_clients_only
+        full_store_evicts_idle_clients_only
+        login_is_taken_once_by_concurrent_callers
+        login_expires
+        login_advances_once_for_concurrent_callers
+        address_limit_evicts_its_oldest_login
+        login_limit_evicts_oldest_login
+        first_upstream_registration_stays_until_removed
+        registration_lifetime_may_exceed_all_dates;
     codes:
-        a_code_redeemed_a_hundred_times_in_parallel_is_fresh_once
-        a_code_comes_with_the_client_that_presents_it
-        who_redeems_a_code_may_present_it_again_without_harm
-        a_replay_by_another_stops_the_redeeming
-        a_replay_by_another_verifier_stops_the_redeeming
-        a_replay_after_the_grant_revokes_what_the_code_gave
-        a_burnt_code_gives_nothing_and_ends_its_session
-        a_code_that_nobody_took_starts_no_grant
-        a_grant_of_another_session_is_not_started
-        a_code_of_an_ended_session_is_not_kept
-        a_session_that_ends_while_its_code_is_redeemed_gives_no_grant
-        a_code_that_expired_is_unknown_and_a_taken_one_is_known_longer
-        a_grant_without_refresh_tokens_can_be_revoked
-        codes_and_grants_are_capped;
-    families:
-        five_hundred_rotations_of_one_token_make_one_new_member
-        a_lost_answer_can_be_had_again_within_the_grace
-        a_token_of_the_past_revokes_the_family
-        a_token_whose_successor_was_used_revokes_the_family
-        a_token_newer_than_the_store_remembers_is_good
-        a_family_that_lies_idle_ends
-        a_family_ends_whatever_is_done
-        a_session_outlives_the_last_access_token_of_its_grant
-        a_revoked_family_is_gone_for_every_replica
-        a_use_renews_the_client;
+        concurrent_redemptions_yield_the_code_once
+        redemption_returns_the_presenting_client
+        same_redeemer_may_repeat_without_revocation
+        replay_by_other_client_stops_redemption
+        replay_with_other_verifier_stops_redemption
+        replay_after_grant_revokes_the_grant
+        invalidated_code_ends_its_session
+        unredeemed_code_starts_no_grant
+        rejects_grant_of_other_session
+        rejects_code_of_ended_session
+        session_end_during_redemption_prevents_grant
+        redeemed_code_outlives_expired_code
+        revokes_grant_without_refresh_tokens
+        limits_codes_and_grants;
+    refresh_tokens:
+        concurrent_rotations_yield_one_successor
+        rotation_can_be_repeated_within_grace
+        old_token_revokes_the_family
+        token_with_used_successor_revokes_the_family
+        accepts_token_newer_than_the_record
+        idle_family_expires
+        family_ends_despite_rotations
+        session_outlives_last_access_token_of_grant
+        revoked_family_is_gone_at_every_replica
+        rotation_extends_the_client;
     model:
-        the_refresh_family_does_what_its_model_does;
-    people:
-        a_subject_is_one_person_however_many_ask
-        subjects_that_look_alike_are_apart
-        separates_people_of_issuers_with_one_provider_name
-        reports_other_issuer_of_known_provider_name
-        a_profile_follows_its_provider
-        a_browser_knows_who_uses_it_and_their_consents
-        the_oldest_consent_makes_room
-        consents_are_forgotten_per_client
-        people_and_browsers_are_capped;
+        refresh_family_matches_its_model;
+    users:
+        concurrent_logins_of_subject_yield_one_user
+        similar_subjects_are_distinct_users
+        separates_users_of_issuers_with_one_name
+        reports_conflicting_issuer_of_provider_name
+        login_updates_the_profile
+        browser_has_its_user_and_consents
+        consent_limit_evicts_oldest_consent
+        removes_consents_per_client
+        limits_users_and_browsers;
     sessions:
-        rows_are_counted_and_replaced_by_version
-        of_many_that_replace_a_version_one_does
-        a_row_is_dropped_alone
-        a_lock_is_one_replicas_at_a_time
-        a_lock_nobody_gave_back_expires
-        rows_go_with_their_session_unless_it_is_kept
-        a_session_that_ended_takes_no_refreshed_row
-        sessions_of_a_person_are_listed_newest_first
-        the_session_that_ends_first_makes_room_and_is_revoked
-        rows_of_a_session_are_capped
-        the_newest_row_of_a_person_is_found_across_sessions
-        dropping_a_session_revokes_its_grant
-        what_is_stored_is_counted;
+        replaces_tokens_by_version
+        one_of_concurrent_replacements_succeeds
+        removes_one_token_only
+        lock_has_one_owner_at_a_time
+        unreleased_lock_expires
+        tokens_expire_with_unextended_session
+        ended_session_rejects_refreshed_token
+        lists_sessions_of_user_newest_first
+        session_limit_revokes_first_to_expire
+        limits_tokens_of_a_session
+        finds_latest_token_across_sessions
+        ending_a_session_revokes_its_grant
+        counts_stored_records;
     revocations:
-        what_was_revoked_lately_is_told_first
-        another_replica_hears_of_each_revocation
-        a_revocation_is_told_for_as_long_as_access_tokens_last
-        no_number_of_revocations_makes_one_forgotten;
+        stream_starts_with_recent_revocations
+        other_replica_receives_each_revocation
+        revocations_outlive_access_tokens
+        revocations_never_evict_each_other;
 }

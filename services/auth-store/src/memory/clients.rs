@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::state::State;
-use crate::{Client, ClientId, Digest, Login, Sealed, StoreError, Timestamp};
+use crate::{Ciphertext, Client, ClientId, Digest, Login, StoreError, Timestamp};
 
 impl State {
     pub(super) fn client(&self, id: &ClientId) -> Option<Client> {
@@ -21,14 +21,15 @@ impl State {
 
     /// A client that presents something of its own: a new one moves to those that a flood of registrations cannot
     /// evict.
-    pub(super) fn used_client(&mut self, id: &ClientId, now: Timestamp) {
+    pub(super) fn record_client_use(&mut self, id: &ClientId, now: Timestamp) {
         let expires = now + self.limits.client_lifetime;
         if self.clients.expire_at(id, expires) || self.new_clients.get(id).is_none() {
             return;
         }
         if self.clients.is_full() {
             // Each expires so long after its last use: the first to expire was unused for longest.
-            let rested = self.limits.client_lifetime.saturating_sub(self.limits.client_at_rest);
+            let rested =
+                self.limits.client_lifetime.saturating_sub(self.limits.client_eviction_idle);
             if self.clients.first().is_none_or(|(_, at)| at > now + rested) {
                 return;
             }
@@ -41,8 +42,8 @@ impl State {
     }
 
     /// Keeps a new client at least until then.
-    pub(super) fn hold_client(&mut self, id: &ClientId, until: Timestamp) {
-        self.new_clients.keep_until(id, until);
+    pub(super) fn extend_client(&mut self, id: &ClientId, until: Timestamp) {
+        self.new_clients.extend_until(id, until);
     }
 
     pub(super) fn put_login(
@@ -53,7 +54,7 @@ impl State {
     ) -> Result<(), StoreError> {
         self.take_login(key);
         if let Some(origin) = &login.origin {
-            self.make_room_at(origin);
+            self.evict_logins_of(origin);
         }
         if self.logins.is_full()
             && let Some(oldest) = self.logins.first().map(|(oldest, _)| *oldest)
@@ -65,13 +66,13 @@ impl State {
             self.logins_of.entry(origin).or_default().push_back(*key);
         }
         if let Some(client) = login.client() {
-            self.hold_client(client, expires);
+            self.extend_client(client, expires);
         }
         Ok(())
     }
 
     /// Lets one more login begin at this address.
-    fn make_room_at(&mut self, origin: &Digest) {
+    fn evict_logins_of(&mut self, origin: &Digest) {
         while let Some(of) = self.logins_of.get(origin)
             && of.len() >= self.limits.logins_per_origin.max(1)
             && let Some(oldest) = of.front().copied()
@@ -82,7 +83,7 @@ impl State {
 
     pub(super) fn take_login(&mut self, key: &Digest) -> Option<Login> {
         let login = self.logins.remove(key)?;
-        self.forget_login(key, &login);
+        self.unindex_login(key, &login);
         Some(login)
     }
 
@@ -101,17 +102,17 @@ impl State {
     pub(super) fn put_registration(
         &mut self,
         key: &Digest,
-        sealed: &Sealed,
+        sealed: &Ciphertext,
         (now, ttl): (Timestamp, Duration),
-    ) -> Result<Sealed, StoreError> {
-        if let Some(there) = self.registrations.get(key) {
-            return Ok(there.clone());
+    ) -> Result<Ciphertext, StoreError> {
+        if let Some(existing) = self.registrations.get(key) {
+            return Ok(existing.clone());
         }
         self.registrations.insert(*key, sealed.clone(), now + ttl)?;
         Ok(sealed.clone())
     }
 
-    pub(super) fn drop_registration(&mut self, key: &Digest, sealed: &Sealed) {
+    pub(super) fn remove_registration(&mut self, key: &Digest, sealed: &Ciphertext) {
         if self.registrations.get(key) == Some(sealed) {
             self.registrations.remove(key);
         }

@@ -2,32 +2,33 @@
 
 use std::time::Duration;
 
-use super::state::{Live, State};
+use super::state::{SessionRecord, State};
 use crate::{
-    LockOwner, ProviderName, Row, RowLock, Session, SessionHead, SessionId, StoreError, Timestamp,
-    UserId,
+    LockOwner, ProviderName, Session, SessionHead, SessionId, StoreError, Timestamp,
+    UpstreamTokenLock, UpstreamTokenRecord, UserId,
 };
 
 impl State {
-    pub(super) fn put_row(
+    pub(super) fn put_upstream_token(
         &mut self,
         head: &SessionHead,
-        (provider, row): (&ProviderName, &Row),
+        (provider, row): (&ProviderName, &UpstreamTokenRecord),
         (now, ttl): (Timestamp, Duration),
     ) -> Result<u64, StoreError> {
-        if !self.sessions.keep_until(&head.id, now + ttl) {
-            self.open(head, now, now + ttl)?;
+        if !self.sessions.extend_until(&head.id, now + ttl) {
+            self.create_session(head, now, now + ttl)?;
         }
-        self.bind(provider, &row.issuer, now)?;
-        let (full, most) = (self.sessions.full(), self.limits.rows);
-        let live = self.sessions.get_mut(&head.id).ok_or(full)?;
-        if live.rows.len() >= most && !live.rows.contains_key(provider) {
+        self.bind_issuer(provider, &row.issuer, now)?;
+        let (full, max_tokens) =
+            (self.sessions.full_error(), self.limits.upstream_tokens_per_session);
+        let record = self.sessions.get_mut(&head.id).ok_or(full)?;
+        if record.rows.len() >= max_tokens && !record.rows.contains_key(provider) {
             return Err(StoreError::Full { what: "upstreams of this session" });
         }
-        Ok(live.write(provider, row))
+        Ok(record.put_upstream_token(provider, row))
     }
 
-    fn open(
+    fn create_session(
         &mut self,
         head: &SessionHead,
         now: Timestamp,
@@ -36,59 +37,61 @@ impl State {
         let sessions = self.sessions_of.get(&head.user).map_or(&[][..], Vec::as_slice);
         if sessions.len() >= self.limits.sessions_per_user {
             let first = sessions.iter().min_by_key(|id| self.sessions.expires(id)).copied();
-            first.and_then(|first| self.end(first, None, now));
+            first.and_then(|first| self.revoke_session(first, None, now));
         }
-        let live = Live {
+        let record = SessionRecord {
             head: head.clone(),
             grant: None,
             created: now,
             version: 0,
             rows: std::collections::HashMap::new(),
         };
-        self.sessions.insert(head.id, live, until)?;
+        self.sessions.insert(head.id, record, until)?;
         self.sessions_of.entry(head.user.clone()).or_default().push(head.id);
         Ok(())
     }
 
-    pub(super) fn replace_row(
+    pub(super) fn replace_upstream_token(
         &mut self,
         session: &SessionId,
-        (provider, row): (&ProviderName, &Row),
+        (provider, row): (&ProviderName, &UpstreamTokenRecord),
         if_version: u64,
     ) -> Option<u64> {
-        let live = self.sessions.get_mut(session)?;
-        live.rows.get(provider).filter(|there| there.version == if_version)?;
-        Some(live.write(provider, row))
+        let record = self.sessions.get_mut(session)?;
+        record.rows.get(provider).filter(|existing| existing.version == if_version)?;
+        Some(record.put_upstream_token(provider, row))
     }
 
-    pub(super) fn drop_row(
+    pub(super) fn remove_upstream_token(
         &mut self,
         session: &SessionId,
         provider: &ProviderName,
         if_version: Option<u64>,
     ) -> bool {
-        let Some(live) = self.sessions.get_mut(session) else { return false };
-        let Some(row) = live.rows.get(provider) else { return false };
+        let Some(record) = self.sessions.get_mut(session) else { return false };
+        let Some(row) = record.rows.get(provider) else { return false };
         let meant = if_version.is_none_or(|version| version == row.version);
-        meant && live.rows.remove(provider).is_some()
+        meant && record.rows.remove(provider).is_some()
     }
 
-    pub(super) fn lock_row(
+    pub(super) fn lock_upstream_token(
         &mut self,
         session: &SessionId,
         (provider, owner): (&ProviderName, &LockOwner),
         until: Timestamp,
-    ) -> Result<RowLock, StoreError> {
-        let Some(live) = self.sessions.get(session) else { return Ok(RowLock::Acquired(None)) };
+    ) -> Result<UpstreamTokenLock, StoreError> {
+        let Some(record) = self.sessions.get(session) else {
+            return Ok(UpstreamTokenLock::Acquired(None));
+        };
         let lock = (*session, provider.clone());
         if self.locks.get(&lock).is_some_and(|holder| holder != owner) {
-            return Ok(RowLock::Held);
+            return Ok(UpstreamTokenLock::Held);
         }
         self.locks.insert(lock, *owner, until)?;
-        Ok(RowLock::Acquired(live.rows.get(provider).cloned()))
+        Ok(UpstreamTokenLock::Acquired(record.rows.get(provider).cloned()))
     }
 
-    pub(super) fn unlock_row(
+    pub(super) fn unlock_upstream_token(
         &mut self,
         session: &SessionId,
         provider: &ProviderName,
@@ -101,12 +104,12 @@ impl State {
     }
 
     pub(super) fn session(&self, id: &SessionId) -> Option<Session> {
-        let (live, expires) = (self.sessions.get(id)?, self.sessions.expires(id)?);
-        let rows = live.rows.iter().map(|(provider, row)| (provider.clone(), row.clone()));
+        let (record, expires) = (self.sessions.get(id)?, self.sessions.expires(id)?);
+        let rows = record.rows.iter().map(|(provider, row)| (provider.clone(), row.clone()));
         Some(Session {
-            head: live.head.clone(),
-            grant: live.grant,
-            created: live.created,
+            head: record.head.clone(),
+            grant: record.grant,
+            created: record.created,
             expires,
             rows: rows.collect(),
         })
@@ -119,21 +122,21 @@ impl State {
         sessions
     }
 
-    pub(super) fn last_row(
+    pub(super) fn latest_upstream_token(
         &self,
         user: &UserId,
         provider: &ProviderName,
-    ) -> Option<(SessionId, Row)> {
+    ) -> Option<(SessionId, UpstreamTokenRecord)> {
         let ids = self.sessions_of.get(user)?;
         let row = |id: &SessionId| Some((*id, self.sessions.get(id)?.rows.get(provider)?.clone()));
         ids.iter().filter_map(row).max_by_key(|(_, row)| row.written)
     }
 }
 
-impl Live {
-    fn write(&mut self, provider: &ProviderName, row: &Row) -> u64 {
+impl SessionRecord {
+    fn put_upstream_token(&mut self, provider: &ProviderName, row: &UpstreamTokenRecord) -> u64 {
         self.version += 1;
-        let row = Row { version: self.version, ..row.clone() };
+        let row = UpstreamTokenRecord { version: self.version, ..row.clone() };
         self.rows.insert(provider.clone(), row);
         self.version
     }

@@ -4,91 +4,91 @@ use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::broadcast;
 
-use super::table::Table;
+use super::expiring_map::ExpiringMap;
 use crate::{
-    Challenge, Client, ClientId, Consent, Counts, Digest, Grant, GrantId, Limits, LockOwner, Login,
-    ProviderIssuer, ProviderName, Revocation, Row, Sealed, Seed, SessionHead, SessionId,
-    SubjectName, Timestamp, User, UserId,
+    AuthorizationCodeData, Ciphertext, Client, ClientId, CodeChallenge, Consent, Counts, Digest,
+    Grant, GrantId, Limits, LockOwner, Login, ProviderIssuer, ProviderName, Revocation,
+    SessionHead, SessionId, SubjectName, Timestamp, UpstreamTokenRecord, User, UserId,
 };
 
 /// How many revocations a slow listener may be behind before it is told all of them anew.
-const BEHIND: usize = 1024;
+const REVOCATION_CHANNEL_CAPACITY: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) limits: Limits,
     /// Those that redeemed a code.
-    pub(super) clients: Table<ClientId, Client>,
+    pub(super) clients: ExpiringMap<ClientId, Client>,
     /// Those that did not.
-    pub(super) new_clients: Table<ClientId, Client>,
-    pub(super) logins: Table<Digest, Login>,
+    pub(super) new_clients: ExpiringMap<ClientId, Client>,
+    pub(super) logins: ExpiringMap<Digest, Login>,
     /// By the address that they began at, the oldest first.
     pub(super) logins_of: HashMap<Digest, VecDeque<Digest>>,
-    pub(super) codes: Table<Digest, Code>,
-    pub(super) grants: Table<GrantId, Grant>,
-    pub(super) sessions: Table<SessionId, Live>,
+    pub(super) codes: ExpiringMap<Digest, CodeState>,
+    pub(super) grants: ExpiringMap<GrantId, Grant>,
+    pub(super) sessions: ExpiringMap<SessionId, SessionRecord>,
     pub(super) sessions_of: HashMap<UserId, Vec<SessionId>>,
-    pub(super) locks: Table<(SessionId, ProviderName), LockOwner>,
+    pub(super) locks: ExpiringMap<(SessionId, ProviderName), LockOwner>,
     /// The issuer of the people and tokens that are kept under a provider's name.
-    pub(super) issuers: Table<ProviderName, ProviderIssuer>,
-    pub(super) users: Table<UserId, (Person, User)>,
-    pub(super) subjects: HashMap<Person, UserId>,
-    pub(super) browsers: Table<Digest, UserId>,
-    pub(super) consents: Table<UserId, Vec<Consent>>,
-    pub(super) registrations: Table<Digest, Sealed>,
-    pub(super) revoked: Table<SessionId, Revocation>,
-    pub(super) news: broadcast::Sender<Revocation>,
+    pub(super) issuers: ExpiringMap<ProviderName, ProviderIssuer>,
+    pub(super) users: ExpiringMap<UserId, (SubjectKey, User)>,
+    pub(super) subjects: HashMap<SubjectKey, UserId>,
+    pub(super) browsers: ExpiringMap<Digest, UserId>,
+    pub(super) consents: ExpiringMap<UserId, Vec<Consent>>,
+    pub(super) registrations: ExpiringMap<Digest, Ciphertext>,
+    pub(super) revoked: ExpiringMap<SessionId, Revocation>,
+    pub(super) revocation_events: broadcast::Sender<Revocation>,
 }
 
 /// A person, as their issuer knows them.
-pub(super) type Person = (ProviderIssuer, SubjectName);
+pub(super) type SubjectKey = (ProviderIssuer, SubjectName);
 
 /// A code and what became of it.
 #[derive(Debug)]
-pub(super) enum Code {
+pub(super) enum CodeState {
     /// Nobody presented it yet.
-    Waiting(Box<Seed>),
+    Pending(Box<AuthorizationCodeData>),
     /// Somebody did.
-    Redeeming { client: ClientId, challenge: Challenge, session: SessionId },
+    Redeeming { client: ClientId, challenge: CodeChallenge, session: SessionId },
     /// It gave a grant.
-    Done { grant: GrantId, session: SessionId },
+    Redeemed { grant: GrantId, session: SessionId },
     /// It was burnt or replayed.
-    Over(Revocation),
+    Revoked(Revocation),
 }
 
 /// A session without its expiry, which the table knows.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct SessionRecord {
     pub(super) head: SessionHead,
     pub(super) grant: Option<GrantId>,
     pub(super) created: Timestamp,
     pub(super) version: u64,
-    pub(super) rows: HashMap<ProviderName, Row>,
+    pub(super) rows: HashMap<ProviderName, UpstreamTokenRecord>,
 }
 
 impl State {
     pub(super) fn new(limits: Limits) -> Self {
         let Limits { clients, logins, codes, grants, sessions, users, browsers, .. } = limits;
         Self {
-            clients: Table::new("clients", clients),
-            new_clients: Table::new("new clients", limits.new_clients),
-            logins: Table::new("logins", logins),
+            clients: ExpiringMap::new("clients", clients),
+            new_clients: ExpiringMap::new("new clients", limits.new_clients),
+            logins: ExpiringMap::new("logins", logins),
             logins_of: HashMap::new(),
-            codes: Table::new("codes", codes),
-            grants: Table::new("grants", grants),
-            sessions: Table::new("sessions", sessions),
+            codes: ExpiringMap::new("codes", codes),
+            grants: ExpiringMap::new("grants", grants),
+            sessions: ExpiringMap::new("sessions", sessions),
             sessions_of: HashMap::new(),
-            locks: Table::new("locks", sessions),
+            locks: ExpiringMap::new("locks", sessions),
             // Each name is one of a configuration.
-            issuers: Table::new("providers", usize::MAX),
-            users: Table::new("people", users),
+            issuers: ExpiringMap::new("providers", usize::MAX),
+            users: ExpiringMap::new("people", users),
             subjects: HashMap::new(),
-            browsers: Table::new("browsers", browsers),
-            consents: Table::new("people who consented", users),
-            registrations: Table::new("registrations", limits.registrations),
-            // Bounded by time: see `Limits::revocations`.
-            revoked: Table::new("revocations", usize::MAX),
-            news: broadcast::channel(BEHIND).0,
+            browsers: ExpiringMap::new("browsers", browsers),
+            consents: ExpiringMap::new("people who consented", users),
+            registrations: ExpiringMap::new("registrations", limits.registrations),
+            // Bounded by time: see `Limits::revocation_retention`.
+            revoked: ExpiringMap::new("revocations", usize::MAX),
+            revocation_events: broadcast::channel(REVOCATION_CHANNEL_CAPACITY).0,
             limits,
         }
     }
@@ -98,12 +98,12 @@ impl State {
         while self.clients.pop_expired(now).is_some() {}
         while self.new_clients.pop_expired(now).is_some() {}
         while let Some((key, login)) = self.logins.pop_expired(now) {
-            self.forget_login(&key, &login);
+            self.unindex_login(&key, &login);
         }
         while self.codes.pop_expired(now).is_some() {}
         while self.grants.pop_expired(now).is_some() {}
-        while let Some((id, live)) = self.sessions.pop_expired(now) {
-            self.forget_session(&id, &live);
+        while let Some((id, record)) = self.sessions.pop_expired(now) {
+            self.unindex_session(&id, &record);
         }
         while self.locks.pop_expired(now).is_some() {}
         while self.issuers.pop_expired(now).is_some() {}
@@ -116,7 +116,7 @@ impl State {
         while self.revoked.pop_expired(now).is_some() {}
     }
 
-    pub(super) fn forget_login(&mut self, key: &Digest, login: &Login) {
+    pub(super) fn unindex_login(&mut self, key: &Digest, login: &Login) {
         let Some(origin) = &login.origin else { return };
         if let Some(of) = self.logins_of.get_mut(origin) {
             of.retain(|kept| kept != key);
@@ -126,17 +126,17 @@ impl State {
         }
     }
 
-    pub(super) fn forget_session(&mut self, id: &SessionId, live: &Live) {
-        if let Some(sessions) = self.sessions_of.get_mut(&live.head.user) {
+    pub(super) fn unindex_session(&mut self, id: &SessionId, record: &SessionRecord) {
+        if let Some(sessions) = self.sessions_of.get_mut(&record.head.user) {
             sessions.retain(|kept| kept != id);
             if sessions.is_empty() {
-                self.sessions_of.remove(&live.head.user);
+                self.sessions_of.remove(&record.head.user);
             }
         }
     }
 
     /// What was revoked lately, the oldest first.
-    pub(super) fn recent(&self) -> VecDeque<Revocation> {
+    pub(super) fn recent_revocations(&self) -> VecDeque<Revocation> {
         self.revoked.values().cloned().collect()
     }
 

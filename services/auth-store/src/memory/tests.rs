@@ -3,32 +3,39 @@ use std::time::{Duration, SystemTime};
 
 use vmcp_core::Clock;
 
-use crate::contract::World;
+use crate::contract::TestEnv;
 use crate::{
-    Aim, ClientId, Counts, Digest, Limits, LockOwner, Login, Memory, Profile, ProviderIssuer,
-    ProviderName, Row, Sealed, SessionHead, SessionId, Stage, Store, UserId,
+    Ciphertext, ClientId, Counts, Digest, Limits, LockOwner, Login, LoginPurpose, MemoryStore,
+    Profile, ProviderIssuer, ProviderName, SessionHead, SessionId, Stage, Store,
+    UpstreamTokenRecord, UserId,
 };
 
-async fn fresh(limits: Limits) -> World {
+async fn fresh(limits: Limits) -> TestEnv {
     let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
-    let store = Arc::new(Memory::new(limits, clock.clone()));
-    World { store: store.clone(), replica: store, clock }
+    let store = Arc::new(MemoryStore::new(limits, clock.clone()));
+    TestEnv { store: store.clone(), replica: store, clock }
 }
 
 contract!(fresh);
 
 #[tokio::test]
-async fn what_expired_leaves_nothing_behind() {
-    let World { store: _, clock, .. } = fresh(Limits::default()).await;
-    let memory = Memory::new(Limits::default(), clock.clone());
+async fn expired_records_leave_no_index_entries() {
+    let TestEnv { store: _, clock, .. } = fresh(Limits::default()).await;
+    let memory = MemoryStore::new(Limits::default(), clock.clone());
     let (key, login) = (Digest::of("state"), relink(&clock));
     for number in 0..100_u8 {
         let user = UserId::new(format!("user {number}")).unwrap();
         let client = ClientId::new(format!("client {number}")).unwrap();
         let head = SessionHead { id: SessionId::from_bytes([number; 16]), user, client };
-        memory.put_row(&head, &provider(), &row(&clock), Duration::from_secs(60)).await.unwrap();
+        memory
+            .put_upstream_token(&head, &provider(), &row(&clock), Duration::from_secs(60))
+            .await
+            .unwrap();
         let owner = LockOwner::from_bytes([number; 16]);
-        memory.lock_row(&head.id, &provider(), &owner, Duration::from_secs(60)).await.unwrap();
+        memory
+            .lock_upstream_token(&head.id, &provider(), &owner, Duration::from_secs(60))
+            .await
+            .unwrap();
     }
     memory.put_login(&key, &login, Duration::from_secs(60)).await.unwrap();
     clock.advance(Duration::from_secs(60));
@@ -43,7 +50,7 @@ fn provider() -> ProviderName {
 
 fn relink(clock: &Clock) -> Login {
     Login {
-        aim: Aim::Relink,
+        aim: LoginPurpose::Relink,
         session: SessionId::from_bytes([1; 16]),
         browser: Digest::of("cookie"),
         stage: Stage::AwaitConsent { csrf: Digest::of("csrf") },
@@ -55,13 +62,13 @@ fn relink(clock: &Clock) -> Login {
     }
 }
 
-fn row(clock: &Clock) -> Row {
+fn row(clock: &Clock) -> UpstreamTokenRecord {
     let written = clock.now().into();
     let issuer = ProviderIssuer::new("https://github.example").unwrap();
-    Row {
+    UpstreamTokenRecord {
         version: 0,
         issuer,
-        sealed: Sealed::from_bytes([]),
+        sealed: Ciphertext::from_bytes([]),
         expires: None,
         scopes: vec![],
         written,

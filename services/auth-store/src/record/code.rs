@@ -4,17 +4,17 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Challenge, Client, ClientId, Profile, Revocation, SessionId, Timestamp, UserId};
+use crate::{Client, ClientId, CodeChallenge, Profile, Revocation, SessionId, Timestamp, UserId};
 
 /// What a code stands for. Its `nonce` is not in its `Debug` form.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seed {
+pub struct AuthorizationCodeData {
     /// Whom it was given to.
     pub client: ClientId,
     /// Where it was sent, byte for byte as the client asked.
     pub redirect_uri: String,
     /// What the client has to answer.
-    pub challenge: Challenge,
+    pub challenge: CodeChallenge,
     /// What was consented to.
     pub scopes: Vec<String>,
     /// Whom tokens are for.
@@ -36,22 +36,22 @@ pub struct Seed {
 
 /// The answer to who presents a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CodeAnswer {
+pub struct CodeRedemption {
     /// What became of the code.
-    pub taken: Taken,
+    pub outcome: RedeemOutcome,
     /// The client that presents it, if it is registered.
     pub client: Option<Client>,
 }
 
 /// What becomes of a code that is presented.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum RedeemOutcome {
     /// It was there, and is taken: nobody else gets this answer. Whether client, redirect URI and
     /// challenge are the seed's is for whoever presents it to see.
-    Fresh(Box<Seed>),
+    Redeemed(Box<AuthorizationCodeData>),
     /// Who took it presents it again, with the same verifier, while it is being redeemed. Nothing
     /// happened.
-    Redeeming,
+    InProgress,
     /// It was taken before. What it gave is revoked (RFC 6749 section 4.1.2).
     Replayed(Revocation),
     /// There is none, or there was none for so long that nothing is known of it.
@@ -60,17 +60,17 @@ pub enum Taken {
 
 /// Whether a grant was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Started {
+pub enum GrantInsertOutcome {
     /// It is there.
-    Started,
+    Inserted,
     /// The code was replayed or burnt meanwhile, or was never taken: there is no grant, and no
     /// token may be given out.
-    Refused,
+    Rejected,
 }
 
-// === impl Seed ===
+// === impl AuthorizationCodeData ===
 
-impl fmt::Debug for Seed {
+impl fmt::Debug for AuthorizationCodeData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             client,
@@ -85,7 +85,7 @@ impl fmt::Debug for Seed {
             profile,
             authenticated,
         } = self;
-        f.debug_struct("Seed")
+        f.debug_struct("AuthorizationCodeData")
             .field("client", client)
             .field("redirect_uri", redirect_uri)
             .field("scopes", scopes)

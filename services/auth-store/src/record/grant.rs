@@ -31,12 +31,12 @@ pub struct Grant {
     /// When it ends, whatever is done. Without refresh tokens: when the access token does.
     pub ends: Timestamp,
     /// Its refresh tokens; `None` when the client gets none.
-    pub refresh: Option<Refresh>,
+    pub refresh: Option<RefreshTokens>,
 }
 
 /// The refresh tokens of a grant: the current one and the one before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refresh {
+pub struct RefreshTokens {
     /// How long the current token may lie unused.
     #[serde(with = "millis")]
     pub idle: Duration,
@@ -47,12 +47,12 @@ pub struct Refresh {
     /// The current one's digest.
     pub current: Digest,
     /// The one before.
-    pub previous: Option<Previous>,
+    pub previous: Option<PreviousRefreshToken>,
 }
 
 /// A refresh token that somebody presents, and that this server signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Presented {
+pub struct PresentedRefreshToken {
     /// Its digest.
     pub digest: Digest,
     /// How many came before it.
@@ -61,7 +61,7 @@ pub struct Presented {
 
 /// A refresh token that has a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Previous {
+pub struct PreviousRefreshToken {
     /// Its digest.
     pub digest: Digest,
     /// When the successor took its place.
@@ -70,7 +70,7 @@ pub struct Previous {
 
 /// The answer to who looks for a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantAnswer {
+pub struct GrantLookup {
     /// The grant, whoever it was given to; `None` when it ended or was revoked.
     pub grant: Option<Grant>,
     /// The client that asks, if it is registered.
@@ -79,7 +79,7 @@ pub struct GrantAnswer {
 
 /// What becomes of a refresh token that is presented.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rotation {
+pub enum RotationOutcome {
     /// It was current; now its successor is. So is one of a later generation than the current one:
     /// this server signed it, so what the store remembers is older, as it is where a replica of the
     /// store took over before it had heard of everything.
@@ -89,7 +89,7 @@ pub enum Rotation {
     /// It was rotated before. The grant is revoked, and its session (RFC 9700 section 4.14.2).
     Replayed(Revocation),
     /// There is no such grant, it ended, or it has no refresh tokens.
-    Gone,
+    NotFound,
 }
 
 /// A duration as a number of milliseconds.

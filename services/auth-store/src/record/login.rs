@@ -5,7 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Challenge, ClientId, Digest, Profile, ProviderName, Sealed, SessionId, Timestamp, UserId,
+    Ciphertext, ClientId, CodeChallenge, Digest, Profile, ProviderName, SessionId, Timestamp,
+    UserId,
 };
 
 /// A login under way. It is found by the digest of the consent's id, later of the state that an
@@ -13,7 +14,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
     /// What it is for.
-    pub aim: Aim,
+    pub aim: LoginPurpose,
     /// The session that it builds.
     pub session: SessionId,
     /// Digest of the cookie of the browser that it was begun in.
@@ -38,9 +39,9 @@ pub struct Login {
 /// What a login is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Aim {
+pub enum LoginPurpose {
     /// A client asked for authorization.
-    Authorize(Request),
+    Authorize(AuthorizationRequest),
     /// A person links a provider anew to a session that there is.
     Relink,
     /// The same, with whichever account: the person confirmed that it is another one than before.
@@ -50,7 +51,7 @@ pub enum Aim {
 /// What a client asked for (RFC 6749 section 4.1.1), checked already. `state` and `nonce` are between the
 /// client and the browser, and not in its `Debug` form.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct AuthorizationRequest {
     /// Who asks.
     pub client: ClientId,
     /// Where the answer goes, as asked: a loopback address with its port.
@@ -58,7 +59,7 @@ pub struct Request {
     /// What the client wants to see again.
     pub state: Option<String>,
     /// What the client will answer when it redeems the code.
-    pub challenge: Challenge,
+    pub challenge: CodeChallenge,
     /// What it asks for.
     pub scopes: Vec<String>,
     /// Whom its tokens are for (RFC 8707).
@@ -70,12 +71,12 @@ pub struct Request {
     pub refresh: bool,
     /// How anew the person is to log in.
     #[serde(default)]
-    pub fresh: Fresh,
+    pub fresh: ReauthOptions,
 }
 
 /// How anew a person is to log in (OpenID Connect Core section 3.1.2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fresh {
+pub struct ReauthOptions {
     /// They prove anew who they are (`prompt=login`).
     pub login: bool,
     /// They choose an account (`prompt=select_account`).
@@ -98,7 +99,7 @@ pub enum Stage {
         /// Which one.
         provider: ProviderName,
         /// What finishing needs: verifier, nonce and such.
-        leg: Sealed,
+        leg: Ciphertext,
     },
 }
 
@@ -109,15 +110,15 @@ impl Login {
     #[must_use]
     pub fn client(&self) -> Option<&ClientId> {
         match &self.aim {
-            Aim::Authorize(request) => Some(&request.client),
-            Aim::Relink | Aim::LinkOther => None,
+            LoginPurpose::Authorize(request) => Some(&request.client),
+            LoginPurpose::Relink | LoginPurpose::LinkOther => None,
         }
     }
 }
 
-// === impl Request ===
+// === impl AuthorizationRequest ===
 
-impl fmt::Debug for Request {
+impl fmt::Debug for AuthorizationRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             client,
@@ -130,7 +131,7 @@ impl fmt::Debug for Request {
             refresh,
             fresh,
         } = self;
-        f.debug_struct("Request")
+        f.debug_struct("AuthorizationRequest")
             .field("client", client)
             .field("redirect_uri", redirect_uri)
             .field("state", &state.is_some())

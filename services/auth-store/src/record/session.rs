@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ClientId, GrantId, ProviderIssuer, ProviderName, Sealed, SessionId, Timestamp, UserId,
+    Ciphertext, ClientId, GrantId, ProviderIssuer, ProviderName, SessionId, Timestamp, UserId,
 };
 
 /// Whose session it is.
@@ -31,18 +31,18 @@ pub struct Session {
     /// When it ends, with all of its rows.
     pub expires: Timestamp,
     /// The rows.
-    pub rows: BTreeMap<ProviderName, Row>,
+    pub rows: BTreeMap<ProviderName, UpstreamTokenRecord>,
 }
 
 /// Tokens of one upstream provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct UpstreamTokenRecord {
     /// Which writing this is. The store counts, within a session; whatever is handed in is replaced.
     pub version: u64,
     /// Whose tokens they are: no other issuer may get them, whatever its name.
     pub issuer: ProviderIssuer,
     /// The tokens.
-    pub sealed: Sealed,
+    pub sealed: Ciphertext,
     /// When the access token ends; `None` where the provider doesn't say.
     pub expires: Option<Timestamp>,
     /// What the provider granted.
@@ -53,9 +53,9 @@ pub struct Row {
 
 /// The answer to who wants to refresh a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RowLock {
+pub enum UpstreamTokenLock {
     /// The lock is the asker's. The row as it is now: somebody may have refreshed it meanwhile.
-    Acquired(Option<Row>),
+    Acquired(Option<UpstreamTokenRecord>),
     /// Somebody else's.
     Held,
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use vmcp_auth_server::{
     AuthServer, HmacRing, Observer, Scopes, Settings, StartFault, StoredRegistrations, Upstream,
 };
-use vmcp_auth_store::{Limits, Memory, Store};
+use vmcp_auth_store::{Limits, MemoryStore, Store};
 use vmcp_config::{
     AuthServer as Section, IncomingAuth, IncomingMethod, Mistake, SecretFile, Warning,
 };
@@ -172,7 +172,7 @@ fn upstreams(providers: &[Arc<Asked>]) -> Vec<Arc<dyn Upstream>> {
 
 /// A store that ends with whoever asked for it.
 fn forgotten() -> Arc<dyn Store> {
-    Arc::new(Memory::new(Limits::default(), Clock::system()))
+    Arc::new(MemoryStore::new(Limits::default(), Clock::system()))
 }
 
 // === impl Fetchers ===

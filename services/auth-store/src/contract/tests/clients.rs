@@ -1,16 +1,14 @@
 use std::time::Duration;
 
-use super::given::{
-    DAY, HOUR, MINUTE, at_once, client, client_id, digest, given_code_of, given_known_client,
-    login, login_at,
+use super::fixtures::{
+    DAY, HOUR, MINUTE, client, client_id, digest, insert_code_of, insert_known_client, login,
+    login_at, run_concurrently,
 };
-use crate::contract::World;
-use crate::{Aim, Limits, Login, Sealed, StoreError};
+use crate::contract::TestEnv;
+use crate::{Ciphertext, Limits, Login, LoginPurpose, StoreError};
 
-pub async fn a_registered_client_that_nobody_uses_goes_within_minutes(
-    fresh: impl AsyncFn(Limits) -> World,
-) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
+pub async fn unused_new_client_expires_within_minutes(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
     let (alpha, id) = (client("alpha"), client_id("alpha"));
     assert_eq!(store.client(&id).await, Ok(None));
     store.register(&alpha).await.unwrap();
@@ -21,18 +19,16 @@ pub async fn a_registered_client_that_nobody_uses_goes_within_minutes(
     store.put_login(&digest("state"), &login("alpha"), MINUTE * 10).await.unwrap();
     clock.advance(MINUTE * 9);
     assert!(replica.client(&id).await.unwrap().is_some());
-    given_code_of(&*store, 1, ("alpha", &clock)).await;
+    insert_code_of(&*store, 1, ("alpha", &clock)).await;
     clock.advance(MINUTE * 9);
     assert!(replica.client(&id).await.unwrap().is_some());
     clock.advance(MINUTE);
     assert_eq!(store.client(&id).await, Ok(None));
 }
 
-pub async fn a_client_that_redeemed_a_code_is_found_until_nobody_used_it_for_its_lifetime(
-    fresh: impl AsyncFn(Limits) -> World,
-) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
-    given_known_client(&*store, 1, ("alpha", &clock)).await;
+pub async fn known_client_expires_after_idle_lifetime(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
+    insert_known_client(&*store, 1, ("alpha", &clock)).await;
     clock.advance(DAY * 30 - MINUTE);
     assert!(replica.client(&client_id("alpha")).await.unwrap().is_some());
     assert_eq!(store.counts().await.unwrap().clients, 1);
@@ -40,10 +36,10 @@ pub async fn a_client_that_redeemed_a_code_is_found_until_nobody_used_it_for_its
     assert_eq!(replica.client(&client_id("alpha")).await, Ok(None));
 }
 
-pub async fn a_flood_of_registrations_evicts_its_own_kind(fresh: impl AsyncFn(Limits) -> World) {
+pub async fn registration_flood_evicts_new_clients_only(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let limits = Limits { clients: 2, new_clients: 3, ..Limits::default() };
-    let World { store, clock, .. } = fresh(limits).await;
-    given_known_client(&*store, 1, ("alpha", &clock)).await;
+    let TestEnv { store, clock, .. } = fresh(limits).await;
+    insert_known_client(&*store, 1, ("alpha", &clock)).await;
     clock.advance(DAY);
     store.register(&client("beta")).await.unwrap();
     store.put_login(&digest("state"), &login("beta"), MINUTE * 20).await.unwrap();
@@ -64,18 +60,16 @@ pub async fn a_flood_of_registrations_evicts_its_own_kind(fresh: impl AsyncFn(Li
     assert!(store.client(&client_id("flood 49")).await.unwrap().is_some());
 }
 
-pub async fn when_full_a_client_at_rest_makes_room_and_no_other(
-    fresh: impl AsyncFn(Limits) -> World,
-) {
-    let World { store, clock, .. } = fresh(Limits { clients: 2, ..Limits::default() }).await;
-    given_known_client(&*store, 1, ("one", &clock)).await;
+pub async fn full_store_evicts_idle_clients_only(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, clock, .. } = fresh(Limits { clients: 2, ..Limits::default() }).await;
+    insert_known_client(&*store, 1, ("one", &clock)).await;
     clock.advance(MINUTE);
-    given_known_client(&*store, 2, ("two", &clock)).await;
+    insert_known_client(&*store, 2, ("two", &clock)).await;
     // Both were used lately: a third one is not kept for longer than a new one.
-    given_known_client(&*store, 3, ("three", &clock)).await;
+    insert_known_client(&*store, 3, ("three", &clock)).await;
     clock.advance(HOUR - MINUTE);
     assert_eq!(store.client(&client_id("three")).await, Ok(None));
-    given_known_client(&*store, 4, ("four", &clock)).await;
+    insert_known_client(&*store, 4, ("four", &clock)).await;
     assert_eq!(store.client(&client_id("one")).await, Ok(None));
     clock.advance(HOUR);
     for known in ["two", "four"] {
@@ -83,12 +77,12 @@ pub async fn when_full_a_client_at_rest_makes_room_and_no_other(
     }
 }
 
-pub async fn a_login_is_taken_once_however_many_ask(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, replica, .. } = fresh(Limits::default()).await;
+pub async fn login_is_taken_once_by_concurrent_callers(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, .. } = fresh(Limits::default()).await;
     let key = digest("state");
     store.put_login(&key, &login("alpha"), MINUTE * 10).await.unwrap();
     assert_eq!(replica.login(&key).await, Ok(Some(login("alpha"))));
-    let taken = at_once(100, |number| {
+    let taken = run_concurrently(100, |number| {
         let store = if number % 2 == 0 { store.clone() } else { replica.clone() };
         async move { store.take_login(&key).await.unwrap() }
     });
@@ -97,8 +91,8 @@ pub async fn a_login_is_taken_once_however_many_ask(fresh: impl AsyncFn(Limits) 
     assert_eq!(store.login(&key).await, Ok(None));
 }
 
-pub async fn a_login_that_waited_too_long_is_not_there(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, clock, .. } = fresh(Limits::default()).await;
+pub async fn login_expires(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, clock, .. } = fresh(Limits::default()).await;
     let key = digest("state");
     store.put_login(&key, &login("alpha"), MINUTE * 10).await.unwrap();
     clock.advance(MINUTE * 10);
@@ -106,11 +100,11 @@ pub async fn a_login_that_waited_too_long_is_not_there(fresh: impl AsyncFn(Limit
     assert_eq!(store.take_login(&key).await, Ok(None));
 }
 
-pub async fn a_login_advances_once_however_many_ask(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, .. } = fresh(Limits { logins_per_origin: 1, ..Limits::default() }).await;
+pub async fn login_advances_once_for_concurrent_callers(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, .. } = fresh(Limits { logins_per_origin: 1, ..Limits::default() }).await;
     let from = digest("consent");
     store.put_login(&from, &login("alpha"), MINUTE * 10).await.unwrap();
-    let advanced = at_once(50, |number| {
+    let advanced = run_concurrently(50, |number| {
         let store = store.clone();
         async move {
             let to = digest(&format!("state {number}"));
@@ -122,9 +116,9 @@ pub async fn a_login_advances_once_however_many_ask(fresh: impl AsyncFn(Limits) 
     assert_eq!(store.counts().await.unwrap().logins, 1);
 }
 
-pub async fn the_oldest_login_of_an_address_makes_room(fresh: impl AsyncFn(Limits) -> World) {
+pub async fn address_limit_evicts_its_oldest_login(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let limits = Limits { logins_per_origin: 2, ..Limits::default() };
-    let World { store, replica, clock } = fresh(limits).await;
+    let TestEnv { store, replica, clock } = fresh(limits).await;
     let put = async |key: &str, login: &Login| {
         clock.advance(Duration::from_millis(1));
         store.put_login(&digest(key), login, MINUTE * 10).await.unwrap();
@@ -135,7 +129,7 @@ pub async fn the_oldest_login_of_an_address_makes_room(fresh: impl AsyncFn(Limit
         let client = if number % 2 == 0 { "alpha" } else { "beta" };
         put(&format!("flood {number}"), &login_at("192.0.2.2", client)).await;
     }
-    let relink = Login { aim: Aim::Relink, ..login_at("192.0.2.2", "alpha") };
+    let relink = Login { aim: LoginPurpose::Relink, ..login_at("192.0.2.2", "alpha") };
     put("relink", &relink).await;
     assert!(replica.login(&digest("own")).await.unwrap().is_some());
     assert_eq!(replica.login(&digest("flood 48")).await, Ok(None));
@@ -148,10 +142,8 @@ pub async fn the_oldest_login_of_an_address_makes_room(fresh: impl AsyncFn(Limit
     assert!(replica.login(&digest("flood 49")).await.unwrap().is_some());
 }
 
-pub async fn logins_are_capped_together_and_the_oldest_makes_room(
-    fresh: impl AsyncFn(Limits) -> World,
-) {
-    let World { store, clock, .. } = fresh(Limits { logins: 3, ..Limits::default() }).await;
+pub async fn login_limit_evicts_oldest_login(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, clock, .. } = fresh(Limits { logins: 3, ..Limits::default() }).await;
     for number in 0..4 {
         clock.advance(Duration::from_millis(1));
         let login = login_at(&format!("192.0.2.{number}"), "alpha");
@@ -164,35 +156,35 @@ pub async fn logins_are_capped_together_and_the_oldest_makes_room(
     assert_eq!(store.counts().await.unwrap().logins, 3);
 }
 
-pub async fn the_first_registration_upstream_stays_until_it_is_dropped(
-    fresh: impl AsyncFn(Limits) -> World,
+pub async fn first_upstream_registration_stays_until_removed(
+    fresh: impl AsyncFn(Limits) -> TestEnv,
 ) {
     let limits = Limits { registrations: 1, ..Limits::default() };
-    let World { store, replica, clock } = fresh(limits).await;
+    let TestEnv { store, replica, clock } = fresh(limits).await;
     let key = digest("issuer, redirect URI, scopes");
-    let [first, second] = [Sealed::from_bytes(*b"first"), Sealed::from_bytes(*b"second")];
+    let [first, second] = [Ciphertext::from_bytes(*b"first"), Ciphertext::from_bytes(*b"second")];
     let lifetime = Duration::from_secs(100);
     assert_eq!(store.put_registration(&key, &first, lifetime).await, Ok(first.clone()));
     assert_eq!(replica.put_registration(&key, &second, lifetime).await, Ok(first.clone()));
     assert_eq!(replica.registration(&key).await, Ok(Some(first.clone())));
     let full = Err(StoreError::Full { what: "registrations" });
     assert_eq!(store.put_registration(&digest("other"), &second, lifetime).await, full);
-    store.drop_registration(&key, &second).await.unwrap();
+    store.remove_registration(&key, &second).await.unwrap();
     assert_eq!(store.registration(&key).await, Ok(Some(first.clone())));
-    store.drop_registration(&key, &first).await.unwrap();
+    store.remove_registration(&key, &first).await.unwrap();
     assert_eq!(store.registration(&key).await, Ok(None));
     assert_eq!(store.put_registration(&key, &second, lifetime).await, Ok(second));
     clock.advance(lifetime);
     assert_eq!(store.registration(&key).await, Ok(None));
 }
 
-pub async fn a_registration_may_outlive_all_dates(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
-    let (key, sealed) = (digest("key"), Sealed::from_bytes(*b"registration"));
+pub async fn registration_lifetime_may_exceed_all_dates(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
+    let (key, sealed) = (digest("key"), Ciphertext::from_bytes(*b"registration"));
     for ttl in [Duration::from_secs(1 << 40), Duration::MAX] {
         assert_eq!(store.put_registration(&key, &sealed, ttl).await, Ok(sealed.clone()));
         clock.advance(DAY * 400);
         assert_eq!(replica.registration(&key).await, Ok(Some(sealed.clone())));
-        store.drop_registration(&key, &sealed).await.unwrap();
+        store.remove_registration(&key, &sealed).await.unwrap();
     }
 }

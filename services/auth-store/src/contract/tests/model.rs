@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::given::{DAY, digest, given_grant, grant_id, session, token};
-use crate::contract::World;
-use crate::{Limits, Presented, Rotation, Store};
+use super::fixtures::{DAY, digest, grant_id, insert_grant, session, token};
+use crate::contract::TestEnv;
+use crate::{Limits, PresentedRefreshToken, RotationOutcome, Store};
 
 /// What happens to a family.
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +58,10 @@ impl Family {
     }
 }
 
-/// Numbers that look random and are the same each time (xorshift).
-struct Numbers(u64);
+/// PseudoRandom that look random and are the same each time (xorshift).
+struct PseudoRandom(u64);
 
-impl Numbers {
+impl PseudoRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -87,19 +87,19 @@ async fn present(store: &dyn Store, generation: u32) -> Outcome {
     let next = token(generation + 1).digest;
     let number = |grant: &crate::Grant| grant.refresh.as_ref().unwrap().generation;
     match store.rotate(&grant_id(1), &token(generation), &next).await.unwrap() {
-        Rotation::Rotated(grant) => Outcome::Rotated(number(&grant)),
-        Rotation::Repeated(grant) => Outcome::Repeated(number(&grant)),
-        Rotation::Replayed(_) => Outcome::Replayed,
-        Rotation::Gone => Outcome::Gone,
+        RotationOutcome::Rotated(grant) => Outcome::Rotated(number(&grant)),
+        RotationOutcome::Repeated(grant) => Outcome::Repeated(number(&grant)),
+        RotationOutcome::Replayed(_) => Outcome::Replayed,
+        RotationOutcome::NotFound => Outcome::Gone,
     }
 }
 
-pub async fn the_refresh_family_does_what_its_model_does(fresh: impl AsyncFn(Limits) -> World) {
+pub async fn refresh_family_matches_its_model(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let mut seen = Vec::new();
     for history in 1..=60 {
-        let World { store, clock, .. } = fresh(Limits::default()).await;
-        given_grant(&*store, 1, &clock).await;
-        let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(history));
+        let TestEnv { store, clock, .. } = fresh(Limits::default()).await;
+        insert_grant(&*store, 1, &clock).await;
+        let mut numbers = PseudoRandom(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(history));
         let mut model =
             Some(Family { current: 0, rotated: None, idle_end: DAY * 7, ends: DAY * 30 });
         let (mut now, mut newest) = (Duration::ZERO, 0_u32);
@@ -128,7 +128,7 @@ pub async fn the_refresh_family_does_what_its_model_does(fresh: impl AsyncFn(Lim
                 }
             }
             // A grant is never without its session.
-            let granted = store.grant(&grant_id(1), &super::given::client_id("client")).await;
+            let granted = store.grant(&grant_id(1), &super::fixtures::client_id("client")).await;
             let there = granted.unwrap().grant.is_some();
             let open = store.session(&session(1)).await.unwrap().is_some();
             assert!(open || !there, "history {history}: {events:?}");
@@ -138,9 +138,9 @@ pub async fn the_refresh_family_does_what_its_model_does(fresh: impl AsyncFn(Lim
     assert!(seen.iter().any(|outcome| matches!(outcome, Outcome::Repeated(_))));
     assert!(seen.contains(&Outcome::Replayed) && seen.contains(&Outcome::Gone));
     assert!(seen.iter().any(|outcome| matches!(outcome, Outcome::Rotated(many) if *many > 8)));
-    let foreign = Presented { digest: digest("foreign"), generation: 0 };
-    let World { store, clock, .. } = fresh(Limits::default()).await;
-    given_grant(&*store, 1, &clock).await;
+    let foreign = PresentedRefreshToken { digest: digest("foreign"), generation: 0 };
+    let TestEnv { store, clock, .. } = fresh(Limits::default()).await;
+    insert_grant(&*store, 1, &clock).await;
     let rotation = store.rotate(&grant_id(1), &foreign, &digest("token 1")).await.unwrap();
-    assert!(matches!(rotation, Rotation::Replayed(_)));
+    assert!(matches!(rotation, RotationOutcome::Replayed(_)));
 }

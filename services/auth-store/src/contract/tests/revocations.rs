@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 
-use super::given::{given_grant, given_session, grant_id, now, session};
-use crate::contract::World;
+use super::fixtures::{grant_id, insert_grant, insert_session, now, session};
+use crate::contract::TestEnv;
 use crate::{Limits, Revocation};
 
 /// How long a revocation may take to be heard of.
@@ -13,13 +13,13 @@ async fn heard(revocations: &mut (impl StreamExt<Item = Revocation> + Unpin)) ->
     tokio::time::timeout(HEARD, revocations.next()).await.unwrap().unwrap()
 }
 
-pub async fn what_was_revoked_lately_is_told_first(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
-    given_grant(&*store, 1, &clock).await;
-    given_session(&*store, 2, &clock).await;
+pub async fn stream_starts_with_recent_revocations(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
+    insert_grant(&*store, 1, &clock).await;
+    insert_session(&*store, 2, &clock).await;
     let first = store.revoke(&grant_id(1)).await.unwrap().unwrap();
     clock.advance(Duration::from_secs(1));
-    let second = store.drop_session(&session(2)).await.unwrap().unwrap();
+    let second = store.end_session(&session(2)).await.unwrap().unwrap();
     let at = now(&clock);
     assert_eq!(second, Revocation { grant: None, session: session(2), at });
     let mut revocations = replica.revocations().await.unwrap();
@@ -31,39 +31,37 @@ pub async fn what_was_revoked_lately_is_told_first(fresh: impl AsyncFn(Limits) -
     assert_eq!(at_hand, [first, second]);
 }
 
-pub async fn another_replica_hears_of_each_revocation(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
+pub async fn other_replica_receives_each_revocation(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
     let mut revocations = replica.revocations().await.unwrap();
     for number in 1..=50 {
-        given_session(&*store, number, &clock).await;
-        store.drop_session(&session(number)).await.unwrap().unwrap();
+        insert_session(&*store, number, &clock).await;
+        store.end_session(&session(number)).await.unwrap().unwrap();
     }
     for number in 1..=50 {
         assert_eq!(heard(&mut revocations).await.session, session(number));
     }
 }
 
-pub async fn a_revocation_is_told_for_as_long_as_access_tokens_last(
-    fresh: impl AsyncFn(Limits) -> World,
-) {
+pub async fn revocations_outlive_access_tokens(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let limits = Limits::default();
-    let World { store, replica, clock } = fresh(limits.clone()).await;
+    let TestEnv { store, replica, clock } = fresh(limits.clone()).await;
     for number in 1..=2 {
-        given_session(&*store, number, &clock).await;
-        store.drop_session(&session(number)).await.unwrap().unwrap();
-        clock.advance(limits.revocations / 2);
+        insert_session(&*store, number, &clock).await;
+        store.end_session(&session(number)).await.unwrap().unwrap();
+        clock.advance(limits.revocation_retention / 2);
     }
     let mut revocations = replica.revocations().await.unwrap();
     assert_eq!(heard(&mut revocations).await.session, session(2));
 }
 
 /// A revocation that made room for another one would let its access tokens in again.
-pub async fn no_number_of_revocations_makes_one_forgotten(fresh: impl AsyncFn(Limits) -> World) {
+pub async fn revocations_never_evict_each_other(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let limits = Limits { sessions: 2, ..Limits::default() };
-    let World { store, replica, clock } = fresh(limits).await;
+    let TestEnv { store, replica, clock } = fresh(limits).await;
     for number in 1..=20 {
-        given_session(&*store, number, &clock).await;
-        store.drop_session(&session(number)).await.unwrap().unwrap();
+        insert_session(&*store, number, &clock).await;
+        store.end_session(&session(number)).await.unwrap().unwrap();
     }
     let mut revocations = replica.revocations().await.unwrap();
     let mut told = Vec::new();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vmcp_auth_redis::{Namespace, RedisStore, StartError};
-use vmcp_auth_store::{Limits, Memory, Store};
+use vmcp_auth_store::{Limits, MemoryStore, Store};
 use vmcp_config::auth_server::{
     Redis, RedisAcl, RedisAddress, RedisTls, SentinelNodes, SentinelService, Storage as Section,
 };
@@ -46,7 +46,7 @@ impl Storage {
     pub(crate) async fn open(&self) -> Result<Arc<dyn Store>, StorageError> {
         let (limits, clock) = (Limits::default(), Clock::system());
         match self {
-            Self::Memory => Ok(Arc::new(Memory::new(limits, clock))),
+            Self::Memory => Ok(Arc::new(MemoryStore::new(limits, clock))),
             Self::Redis(settings, namespace) => {
                 let redis = vmcp_redis::Redis::connect(Settings::clone(settings)).await;
                 let redis = redis.map_err(StartError::from)?;

@@ -2,7 +2,7 @@ use futures_util::future::{BoxFuture, FutureExt, ready};
 use http::Uri;
 use secrecy::SecretSlice;
 use vmcp_auth_server::{Audience, Audiences, HmacRing, IssuerUrl, Keys, Settings, Upstream};
-use vmcp_auth_store::{Limits, Memory};
+use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_core::Clock;
 use vmcp_upstream::{Answer, Fault, Freshness, Login, RefreshFault, Revocation, Tokens};
 
@@ -67,7 +67,7 @@ fn server() -> AuthServer {
         Keys::new::<Vec<u8>>(&[]).unwrap(),
         HmacRing::new(&[vec![7; 32].into()]).unwrap(),
     );
-    let store = Arc::new(Memory::new(Limits::default(), Clock::system()));
+    let store = Arc::new(MemoryStore::new(Limits::default(), Clock::system()));
     let callback = Uri::from_static("https://mcp.example/oauth/callback");
     let upstreams: Vec<Arc<dyn Upstream>> = vec![Arc::new(Closed(callback))];
     AuthServer::new(settings, store, upstreams, Clock::system()).unwrap()

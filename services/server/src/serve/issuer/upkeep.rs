@@ -100,7 +100,7 @@ impl Drop for Task {
 
 #[cfg(test)]
 mod tests {
-    use vmcp_auth_store::{Limits, Memory};
+    use vmcp_auth_store::{Limits, MemoryStore};
     use vmcp_core::Clock;
 
     use super::*;
@@ -109,7 +109,7 @@ mod tests {
     async fn a_store_that_was_asked_is_ready_and_counted() {
         let seen = Seen::default();
         assert_eq!((seen.is_up(), seen.stored("memory").status), (None, "unknown"));
-        seen.look(&Memory::new(Limits::default(), Clock::system())).await;
+        seen.look(&MemoryStore::new(Limits::default(), Clock::system())).await;
         assert_eq!((seen.is_up(), seen.stored("memory").status), (Some(true), "ready"));
         assert_eq!(seen.counts(), Counts::default());
     }

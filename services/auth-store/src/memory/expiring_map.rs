@@ -7,24 +7,24 @@ use crate::{StoreError, Timestamp};
 
 /// At most so many entries, the next to expire at hand.
 #[derive(Debug)]
-pub(super) struct Table<K, V> {
-    what: &'static str,
+pub(super) struct ExpiringMap<K, V> {
+    kind: &'static str,
     cap: usize,
     entries: HashMap<K, Entry<V>>,
     /// By expiry, then by a number, since several expire at once.
     order: BTreeMap<(Timestamp, u64), K>,
-    next: u64,
+    next_sequence: u64,
 }
 
 #[derive(Debug)]
 struct Entry<V> {
     value: V,
-    place: (Timestamp, u64),
+    expiry_key: (Timestamp, u64),
 }
 
-impl<K: Eq + Hash + Clone, V> Table<K, V> {
-    pub(super) fn new(what: &'static str, cap: usize) -> Self {
-        Self { what, cap, entries: HashMap::new(), order: BTreeMap::new(), next: 0 }
+impl<K: Eq + Hash + Clone, V> ExpiringMap<K, V> {
+    pub(super) fn new(kind: &'static str, cap: usize) -> Self {
+        Self { kind, cap, entries: HashMap::new(), order: BTreeMap::new(), next_sequence: 0 }
     }
 
     pub(super) fn get(&self, key: &K) -> Option<&V> {
@@ -36,7 +36,7 @@ impl<K: Eq + Hash + Clone, V> Table<K, V> {
     }
 
     pub(super) fn expires(&self, key: &K) -> Option<Timestamp> {
-        self.entries.get(key).map(|entry| entry.place.0)
+        self.entries.get(key).map(|entry| entry.expiry_key.0)
     }
 
     pub(super) fn insert(
@@ -46,35 +46,35 @@ impl<K: Eq + Hash + Clone, V> Table<K, V> {
         expires: Timestamp,
     ) -> Result<(), StoreError> {
         if self.remove(&key).is_none() && self.is_full() {
-            return Err(self.full());
+            return Err(self.full_error());
         }
-        let place = (expires, self.next);
-        self.next += 1;
-        self.order.insert(place, key.clone());
-        self.entries.insert(key, Entry { value, place });
+        let expiry_key = (expires, self.next_sequence);
+        self.next_sequence += 1;
+        self.order.insert(expiry_key, key.clone());
+        self.entries.insert(key, Entry { value, expiry_key });
         Ok(())
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
-        let Entry { value, place } = self.entries.remove(key)?;
-        self.order.remove(&place);
+        let Entry { value, expiry_key } = self.entries.remove(key)?;
+        self.order.remove(&expiry_key);
         Some(value)
     }
 
     /// Lets an entry expire at another time. Whether there is one.
     pub(super) fn expire_at(&mut self, key: &K, expires: Timestamp) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
-        let kept = self.order.remove(&entry.place);
-        entry.place = (expires, self.next);
-        self.next += 1;
+        let kept = self.order.remove(&entry.expiry_key);
+        entry.expiry_key = (expires, self.next_sequence);
+        self.next_sequence += 1;
         if let Some(key) = kept {
-            self.order.insert(entry.place, key);
+            self.order.insert(entry.expiry_key, key);
         }
         true
     }
 
     /// Lets an entry expire at `expires` or later. Whether there is one.
-    pub(super) fn keep_until(&mut self, key: &K, expires: Timestamp) -> bool {
+    pub(super) fn extend_until(&mut self, key: &K, expires: Timestamp) -> bool {
         match self.expires(key) {
             Some(at) if at < expires => self.expire_at(key, expires),
             at => at.is_some(),
@@ -111,8 +111,8 @@ impl<K: Eq + Hash + Clone, V> Table<K, V> {
         self.entries.len() >= self.cap
     }
 
-    pub(super) fn full(&self) -> StoreError {
-        StoreError::Full { what: self.what }
+    pub(super) fn full_error(&self) -> StoreError {
+        StoreError::Full { what: self.kind }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Encrypted bytes, which a store keeps and cannot read.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Sealed(Box<[u8]>);
+pub struct Ciphertext(Box<[u8]>);
 
-impl Sealed {
+impl Ciphertext {
     /// What was encrypted elsewhere, a vault's format or another.
     #[must_use]
     pub fn from_bytes(bytes: impl Into<Box<[u8]>>) -> Self {
@@ -25,7 +25,7 @@ impl Sealed {
     }
 }
 
-impl TryFrom<String> for Sealed {
+impl TryFrom<String> for Ciphertext {
     type Error = base64::DecodeError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -33,14 +33,14 @@ impl TryFrom<String> for Sealed {
     }
 }
 
-impl From<Sealed> for String {
-    fn from(sealed: Sealed) -> Self {
+impl From<Ciphertext> for String {
+    fn from(sealed: Ciphertext) -> Self {
         BASE64_URL_SAFE_NO_PAD.encode(sealed.0)
     }
 }
 
-impl fmt::Debug for Sealed {
+impl fmt::Debug for Ciphertext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Sealed({} bytes)", self.0.len())
+        write!(f, "Ciphertext({} bytes)", self.0.len())
     }
 }

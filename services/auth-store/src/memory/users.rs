@@ -9,35 +9,35 @@ use crate::{
 };
 
 impl State {
-    pub(super) fn other_issuers(
+    pub(super) fn conflicting_issuers(
         &mut self,
         providers: &[(ProviderName, ProviderIssuer)],
         now: Timestamp,
     ) -> Vec<(ProviderName, ProviderIssuer)> {
         let until = now + self.limits.user_lifetime;
         let other = |(name, issuer): &(ProviderName, ProviderIssuer)| {
-            self.issuers.keep_until(name, until);
-            let known = self.issuers.get(name).filter(|known| *known != issuer)?;
-            Some((name.clone(), known.clone()))
+            self.issuers.extend_until(name, until);
+            let bound = self.issuers.get(name).filter(|bound| *bound != issuer)?;
+            Some((name.clone(), bound.clone()))
         };
         providers.iter().filter_map(other).collect()
     }
 
     /// Notes whose people and tokens are kept under a provider's name.
-    pub(super) fn bind(
+    pub(super) fn bind_issuer(
         &mut self,
         name: &ProviderName,
         issuer: &ProviderIssuer,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let until = now + self.limits.user_lifetime;
-        if self.issuers.keep_until(name, until) {
+        if self.issuers.extend_until(name, until) {
             return Ok(());
         }
         self.issuers.insert(name.clone(), issuer.clone(), until)
     }
 
-    pub(super) fn user(
+    pub(super) fn upsert_user(
         &mut self,
         subject: &Subject,
         (proposed, profile): (&UserId, &Profile),
@@ -58,7 +58,7 @@ impl State {
         Ok(proposed.clone())
     }
 
-    pub(super) fn remember(
+    pub(super) fn put_browser(
         &mut self,
         browser: &Digest,
         (user, consent): (&UserId, Option<&Consent>),
@@ -67,7 +67,7 @@ impl State {
         self.browsers.insert(*browser, user.clone(), now + ttl)?;
         let Some(consent) = consent else { return Ok(()) };
         let mut consents = self.consents.get(user).cloned().unwrap_or_default();
-        consents.retain(|there| there.expires > now && !there.takes_place_of(consent));
+        consents.retain(|existing| existing.expires > now && !existing.replaces(consent));
         let excess = (consents.len() + 1).saturating_sub(self.limits.consents_per_user);
         consents.drain(..excess.min(consents.len()));
         consents.push(consent.clone());
@@ -82,7 +82,7 @@ impl State {
         Some(Browser { user, consents })
     }
 
-    pub(super) fn forget_consents(&mut self, user: &UserId, client: &ClientId) {
+    pub(super) fn remove_consents(&mut self, user: &UserId, client: &ClientId) {
         if let Some(consents) = self.consents.get_mut(user) {
             consents.retain(|consent| consent.client != *client);
         }
@@ -90,7 +90,7 @@ impl State {
 }
 
 impl Consent {
-    fn takes_place_of(&self, other: &Self) -> bool {
+    fn replaces(&self, other: &Self) -> bool {
         self.client == other.client && self.redirect_uri == other.redirect_uri
     }
 }

@@ -1,11 +1,11 @@
-use super::given::{
-    DAY, HOUR, MINUTE, at_once, client_id, digest, given_session, head, issuer, now, provider, row,
-    user,
+use super::fixtures::{
+    DAY, HOUR, MINUTE, client_id, digest, head, insert_session, issuer, now, provider, row,
+    run_concurrently, user,
 };
-use crate::contract::World;
+use crate::contract::TestEnv;
 use crate::{
-    Browser, Consent, Limits, Profile, ProviderIssuer, Row, StoreError, Subject, SubjectName,
-    Timestamp, User,
+    Browser, Consent, Limits, Profile, ProviderIssuer, StoreError, Subject, SubjectName, Timestamp,
+    UpstreamTokenRecord, User,
 };
 
 fn subject(name: &str, of: &str) -> Subject {
@@ -34,31 +34,33 @@ fn consent(client: &str, redirect_uri: &str, given: Timestamp) -> Consent {
     }
 }
 
-pub async fn a_subject_is_one_person_however_many_ask(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
-    let people = at_once(50, |number| {
+pub async fn concurrent_logins_of_subject_yield_one_user(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
+    let people = run_concurrently(50, |number| {
         let store = if number % 2 == 0 { store.clone() } else { replica.clone() };
         async move {
             let proposed = user(&format!("proposed {number}"));
-            store.user(&subject("1", "github"), &proposed, &profile("Alice")).await.unwrap()
+            store.upsert_user(&subject("1", "github"), &proposed, &profile("Alice")).await.unwrap()
         }
     });
     let people = people.await;
     assert!(people.iter().all(|person| *person == people[0]));
     assert_eq!(store.counts().await.unwrap().users, 1);
     clock.advance(DAY * 399);
-    let later = store.user(&subject("1", "github"), &user("another"), &profile("Alice")).await;
+    let later =
+        store.upsert_user(&subject("1", "github"), &user("another"), &profile("Alice")).await;
     assert_eq!(later, Ok(people[0].clone()));
     clock.advance(DAY * 399);
     assert!(store.account(&people[0]).await.unwrap().is_some());
     clock.advance(DAY);
     assert_eq!(store.account(&people[0]).await, Ok(None));
-    let anew = store.user(&subject("1", "github"), &user("another"), &profile("Alice")).await;
+    let anew =
+        store.upsert_user(&subject("1", "github"), &user("another"), &profile("Alice")).await;
     assert_eq!(anew, Ok(user("another")));
 }
 
-pub async fn subjects_that_look_alike_are_apart(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, .. } = fresh(Limits::default()).await;
+pub async fn similar_subjects_are_distinct_users(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, .. } = fresh(Limits::default()).await;
     let alike = [
         subject("b:c", "a"),
         subject("c", "a:b"),
@@ -70,68 +72,69 @@ pub async fn subjects_that_look_alike_are_apart(fresh: impl AsyncFn(Limits) -> W
     ];
     for (number, subject) in alike.iter().enumerate() {
         let proposed = user(&format!("person {number}"));
-        let person = store.user(subject, &proposed, &Profile::default()).await;
+        let person = store.upsert_user(subject, &proposed, &Profile::default()).await;
         assert_eq!(person, Ok(proposed));
     }
 }
 
-pub async fn separates_people_of_issuers_with_one_provider_name(
-    fresh: impl AsyncFn(Limits) -> World,
-) {
-    let World { store, replica, .. } = fresh(Limits::default()).await;
+pub async fn separates_users_of_issuers_with_one_name(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, .. } = fresh(Limits::default()).await;
     let (profile, [old, new]) = (Profile::default(), ["https://old", "https://new"]);
     let (alice, bob) = (user("alice"), user("bob"));
-    assert_eq!(store.user(&subject("1", old), &alice, &profile).await, Ok(alice.clone()));
-    assert_eq!(replica.user(&subject("1", new), &bob, &profile).await, Ok(bob));
+    assert_eq!(store.upsert_user(&subject("1", old), &alice, &profile).await, Ok(alice.clone()));
+    assert_eq!(replica.upsert_user(&subject("1", new), &bob, &profile).await, Ok(bob));
     // The same issuer under another name has the same people.
     let renamed = Subject { provider: provider("renamed"), ..subject("1", old) };
-    assert_eq!(store.user(&renamed, &user("another"), &profile).await, Ok(alice));
+    assert_eq!(store.upsert_user(&renamed, &user("another"), &profile).await, Ok(alice));
 }
 
-pub async fn reports_other_issuer_of_known_provider_name(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
+pub async fn reports_conflicting_issuer_of_provider_name(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
     let named = |name: &str, of: &str| (provider(name), issuer(of));
     let moved = [named("github", "elsewhere"), named("corp", "corp")];
     // As long as nothing is kept of a provider, it may be any.
-    assert_eq!(store.other_issuers(&moved).await, Ok(vec![]));
-    given_session(&*store, 1, &clock).await;
+    assert_eq!(store.conflicting_issuers(&moved).await, Ok(vec![]));
+    insert_session(&*store, 1, &clock).await;
     let other = vec![named("github", "github")];
-    assert_eq!(replica.other_issuers(&moved).await, Ok(other.clone()));
-    assert_eq!(replica.other_issuers(&other).await, Ok(vec![]));
+    assert_eq!(replica.conflicting_issuers(&moved).await, Ok(other.clone()));
+    assert_eq!(replica.conflicting_issuers(&other).await, Ok(vec![]));
     // What a replica with another configuration keeps changes nothing about it.
-    let foreign = Row { issuer: issuer("elsewhere"), ..row("tokens", &clock) };
-    replica.put_row(&head(2, "bob"), &provider("github"), &foreign, MINUTE).await.unwrap();
-    assert_eq!(store.other_issuers(&moved).await, Ok(other));
+    let foreign = UpstreamTokenRecord { issuer: issuer("elsewhere"), ..row("tokens", &clock) };
+    replica
+        .put_upstream_token(&head(2, "bob"), &provider("github"), &foreign, MINUTE)
+        .await
+        .unwrap();
+    assert_eq!(store.conflicting_issuers(&moved).await, Ok(other));
     let rows = store.session(&head(2, "bob").id).await.unwrap().unwrap().rows;
     assert_eq!(rows[&provider("github")].issuer, issuer("elsewhere"));
 }
 
-pub async fn a_profile_follows_its_provider(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, clock, .. } = fresh(Limits::default()).await;
+pub async fn login_updates_the_profile(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, clock, .. } = fresh(Limits::default()).await;
     let created = now(&clock);
-    store.user(&subject("1", "github"), &user("alice"), &profile("Alice")).await.unwrap();
+    store.upsert_user(&subject("1", "github"), &user("alice"), &profile("Alice")).await.unwrap();
     clock.advance(HOUR);
-    store.user(&subject("1", "github"), &user("bob"), &profile("Alice B.")).await.unwrap();
+    store.upsert_user(&subject("1", "github"), &user("bob"), &profile("Alice B.")).await.unwrap();
     let account = User { id: user("alice"), profile: profile("Alice B."), created };
     assert_eq!(store.account(&user("alice")).await, Ok(Some(account)));
     assert_eq!(store.account(&user("bob")).await, Ok(None));
 }
 
-pub async fn a_browser_knows_who_uses_it_and_their_consents(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, replica, clock } = fresh(Limits::default()).await;
+pub async fn browser_has_its_user_and_consents(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
     let (cookie, alice) = (digest("cookie"), user("alice"));
     assert_eq!(store.browser(&cookie).await, Ok(None));
-    store.remember(&cookie, &alice, None, DAY * 2).await.unwrap();
+    store.put_browser(&cookie, &alice, None, DAY * 2).await.unwrap();
     let known = Browser { user: alice.clone(), consents: vec![] };
     assert_eq!(replica.browser(&cookie).await, Ok(Some(known)));
     let first = consent("alpha", "http://127.0.0.1/a", now(&clock));
-    store.remember(&cookie, &alice, Some(&first), DAY * 2).await.unwrap();
+    store.put_browser(&cookie, &alice, Some(&first), DAY * 2).await.unwrap();
     clock.advance(HOUR);
     let mut second = consent("alpha", "http://127.0.0.1/a", now(&clock));
     second.scopes.push("offline_access".to_owned());
-    store.remember(&cookie, &alice, Some(&second), DAY * 2).await.unwrap();
+    store.put_browser(&cookie, &alice, Some(&second), DAY * 2).await.unwrap();
     let other = consent("alpha", "http://127.0.0.1/b", now(&clock) + MINUTE);
-    store.remember(&digest("another browser"), &alice, Some(&other), DAY * 2).await.unwrap();
+    store.put_browser(&digest("another browser"), &alice, Some(&other), DAY * 2).await.unwrap();
     let mut consents = replica.browser(&cookie).await.unwrap().unwrap().consents;
     consents.sort_by_key(|consent| consent.given);
     assert_eq!(consents, [second, other.clone()]);
@@ -139,18 +142,18 @@ pub async fn a_browser_knows_who_uses_it_and_their_consents(fresh: impl AsyncFn(
     assert_eq!(store.browser(&cookie).await.unwrap().unwrap().consents, [other]);
     clock.advance(DAY);
     assert_eq!(store.browser(&cookie).await, Ok(None));
-    store.remember(&cookie, &alice, None, DAY).await.unwrap();
-    store.forget_browser(&cookie).await.unwrap();
+    store.put_browser(&cookie, &alice, None, DAY).await.unwrap();
+    store.remove_browser(&cookie).await.unwrap();
     assert_eq!(store.browser(&cookie).await, Ok(None));
 }
 
-pub async fn the_oldest_consent_makes_room(fresh: impl AsyncFn(Limits) -> World) {
+pub async fn consent_limit_evicts_oldest_consent(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let limits = Limits { consents_per_user: 2, ..Limits::default() };
-    let World { store, clock, .. } = fresh(limits).await;
+    let TestEnv { store, clock, .. } = fresh(limits).await;
     let cookie = digest("cookie");
     for client in ["one", "two", "three"] {
         let given = consent(client, "http://127.0.0.1/", now(&clock));
-        store.remember(&cookie, &user("alice"), Some(&given), DAY).await.unwrap();
+        store.put_browser(&cookie, &user("alice"), Some(&given), DAY).await.unwrap();
         clock.advance(MINUTE);
     }
     let mut consents = store.browser(&cookie).await.unwrap().unwrap().consents;
@@ -159,33 +162,33 @@ pub async fn the_oldest_consent_makes_room(fresh: impl AsyncFn(Limits) -> World)
     assert_eq!(clients, ["two", "three"]);
 }
 
-pub async fn consents_are_forgotten_per_client(fresh: impl AsyncFn(Limits) -> World) {
-    let World { store, clock, .. } = fresh(Limits::default()).await;
+pub async fn removes_consents_per_client(fresh: impl AsyncFn(Limits) -> TestEnv) {
+    let TestEnv { store, clock, .. } = fresh(Limits::default()).await;
     let (cookie, alice) = (digest("cookie"), user("alice"));
     for (client, redirect) in [("a", "https://a/1"), ("a", "https://a/2"), ("aa", "https://a/1")] {
         let given = consent(client, redirect, now(&clock));
-        store.remember(&cookie, &alice, Some(&given), DAY).await.unwrap();
+        store.put_browser(&cookie, &alice, Some(&given), DAY).await.unwrap();
     }
-    store.forget_consents(&user("bob"), &client_id("aa")).await.unwrap();
-    store.forget_consents(&alice, &client_id("a")).await.unwrap();
+    store.remove_consents(&user("bob"), &client_id("aa")).await.unwrap();
+    store.remove_consents(&alice, &client_id("a")).await.unwrap();
     let consents = store.browser(&cookie).await.unwrap().unwrap().consents;
     assert_eq!(consents, [consent("aa", "https://a/1", now(&clock))]);
 }
 
-pub async fn people_and_browsers_are_capped(fresh: impl AsyncFn(Limits) -> World) {
+pub async fn limits_users_and_browsers(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let limits = Limits { users: 1, browsers: 1, ..Limits::default() };
-    let World { store, clock, .. } = fresh(limits).await;
+    let TestEnv { store, clock, .. } = fresh(limits).await;
     let profile = Profile::default();
     let (alice, bob) = (user("alice"), user("bob"));
-    store.user(&subject("1", "github"), &alice, &profile).await.unwrap();
+    store.upsert_user(&subject("1", "github"), &alice, &profile).await.unwrap();
     let full = Err(StoreError::Full { what: "people" });
-    assert_eq!(store.user(&subject("2", "github"), &bob, &profile).await, full);
-    let known = store.user(&subject("1", "github"), &bob, &profile).await;
+    assert_eq!(store.upsert_user(&subject("2", "github"), &bob, &profile).await, full);
+    let known = store.upsert_user(&subject("1", "github"), &bob, &profile).await;
     assert_eq!(known, Ok(alice.clone()));
-    store.remember(&digest("one"), &alice, None, DAY).await.unwrap();
+    store.put_browser(&digest("one"), &alice, None, DAY).await.unwrap();
     let full = Err(StoreError::Full { what: "browsers" });
-    assert_eq!(store.remember(&digest("two"), &bob, None, DAY).await, full);
-    store.remember(&digest("one"), &bob, None, DAY).await.unwrap();
+    assert_eq!(store.put_browser(&digest("two"), &bob, None, DAY).await, full);
+    store.put_browser(&digest("one"), &bob, None, DAY).await.unwrap();
     clock.advance(DAY);
-    store.remember(&digest("two"), &bob, None, DAY).await.unwrap();
+    store.put_browser(&digest("two"), &bob, None, DAY).await.unwrap();
 }

@@ -8,12 +8,12 @@ use vmcp_auth_store::{
 };
 use vmcp_redis::{Idempotency, from_redis_value};
 
-use crate::arguments::{joined, json};
-use crate::reply::{Fields, name, read};
+use crate::arguments::{json, length_prefixed};
+use crate::reply::{Fields, parse_name, parse_record};
 use crate::store::RedisStore;
 
 impl RedisStore {
-    pub(super) async fn compare_issuers(
+    pub(super) async fn get_conflicting_issuers(
         &self,
         providers: &[(ProviderName, ProviderIssuer)],
     ) -> Result<Vec<(ProviderName, ProviderIssuer)>, StoreError> {
@@ -21,17 +21,18 @@ impl RedisStore {
         let arguments = providers.iter().fold(arguments, |arguments, (provider, issuer)| {
             arguments.text(provider.as_str()).text(issuer.as_str())
         });
-        let mut reply =
-            self.step(&self.scripts().other_issuers, arguments, Idempotency::Idempotent).await?;
+        let mut reply = self
+            .step(&self.scripts().conflicting_issuers, arguments, Idempotency::Idempotent)
+            .await?;
         let mut others = Vec::new();
         while let Some(provider) = reply.get::<String>()? {
-            let issuer = reply.need::<String>()?;
-            others.push((name(&provider, "provider")?, name(&issuer, "provider")?));
+            let issuer = reply.require::<String>()?;
+            others.push((parse_name(&provider, "provider")?, parse_name(&issuer, "provider")?));
         }
         Ok(others)
     }
 
-    pub(super) async fn person(
+    pub(super) async fn get_or_create_user(
         &self,
         subject: &Subject,
         proposed: &UserId,
@@ -41,17 +42,18 @@ impl RedisStore {
         let arguments = self
             .arguments()
             // Three parts, where the keys of versions that did not know issuers have two.
-            .text(joined(&["issuer", subject.issuer.as_str(), subject.name.as_str()]))
+            .text(length_prefixed(&["issuer", subject.issuer.as_str(), subject.name.as_str()]))
             .text(proposed.as_str())
             .record(profile)?
             .time(self.now() + limits.user_lifetime)
             .number(limits.users as u64)
             .text(subject.provider.as_str())
             .text(subject.issuer.as_str())
-            .text(joined(&[subject.provider.as_str(), name_before(subject)]));
-        let mut reply = self.step(&self.scripts().user, arguments, Idempotency::Idempotent).await?;
-        match &*reply.word()? {
-            "ok" => name(&reply.need::<String>()?, "user"),
+            .text(length_prefixed(&[subject.provider.as_str(), legacy_subject_name(subject)]));
+        let mut reply =
+            self.step(&self.scripts().upsert_user, arguments, Idempotency::Idempotent).await?;
+        match &*reply.status()? {
+            "ok" => parse_name(&reply.require::<String>()?, "user"),
             _ => Err(StoreError::Full { what: "people" }),
         }
     }
@@ -78,7 +80,7 @@ impl RedisStore {
         let (field, record) = match consent {
             Some(consent) => {
                 let (given, expires) = (consent.given.millis(), consent.expires.millis());
-                let field = joined(&[consent.client.as_str()]) + &consent.redirect_uri;
+                let field = length_prefixed(&[consent.client.as_str()]) + &consent.redirect_uri;
                 (field, format!("{given} {expires} {}", json(consent)?))
             }
             None => (String::new(), String::new()),
@@ -93,8 +95,8 @@ impl RedisStore {
             .text(record)
             .number(limits.consents_per_user as u64);
         let mut reply =
-            self.step(&self.scripts().remember, arguments, Idempotency::Idempotent).await?;
-        match &*reply.word()? {
+            self.step(&self.scripts().put_browser, arguments, Idempotency::Idempotent).await?;
+        match &*reply.status()? {
             "ok" => Ok(()),
             _ => Err(StoreError::Full { what: "browsers" }),
         }
@@ -108,33 +110,34 @@ impl RedisStore {
         // The person is asked once more for one that cannot be read.
         let consents = reply.rest().filter_map(|consent| {
             let text: String = from_redis_value(consent).ok()?;
-            read(&text, "consent").ok()
+            parse_record(&text, "consent").ok()
         });
         let consents = consents.collect();
-        Ok(Some(Browser { user: name(&user, "browser")?, consents }))
+        Ok(Some(Browser { user: parse_name(&user, "browser")?, consents }))
     }
 
-    pub(super) async fn remove_browser(&self, cookie: &Digest) -> Result<(), StoreError> {
+    pub(super) async fn delete_browser(&self, cookie: &Digest) -> Result<(), StoreError> {
         let arguments = self.arguments().text(cookie.to_text());
-        self.step(&self.scripts().forget_browser, arguments, Idempotency::Idempotent)
+        self.step(&self.scripts().remove_browser, arguments, Idempotency::Idempotent)
             .await
             .map(|_| ())
     }
 
-    pub(super) async fn remove_consents(
+    pub(super) async fn delete_consents(
         &self,
         user: &UserId,
         client: &ClientId,
     ) -> Result<(), StoreError> {
-        let arguments = self.arguments().text(user.as_str()).text(joined(&[client.as_str()]));
-        self.step(&self.scripts().forget_consents, arguments, Idempotency::Idempotent)
+        let arguments =
+            self.arguments().text(user.as_str()).text(length_prefixed(&[client.as_str()]));
+        self.step(&self.scripts().remove_consents, arguments, Idempotency::Idempotent)
             .await
             .map(|_| ())
     }
 }
 
 /// How versions that did not know issuers kept a subject: without the sign that tells numbers from strings.
-fn name_before(subject: &Subject) -> &str {
+fn legacy_subject_name(subject: &Subject) -> &str {
     let name = subject.name.as_str();
     name.strip_prefix('#').unwrap_or(name)
 }

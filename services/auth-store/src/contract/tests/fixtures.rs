@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 use vmcp_core::Clock;
 
 use crate::{
-    Aim, ApplicationType, Challenge, Client, ClientAuth, ClientId, Digest, Fresh, Grant, GrantId,
-    Login, Presented, Profile, ProviderIssuer, ProviderName, Refresh, Request, Row, Sealed, Seed,
-    SessionHead, SessionId, Stage, Started, Store, Taken, Timestamp, UserId,
+    ApplicationType, AuthorizationCodeData, AuthorizationRequest, Ciphertext, Client, ClientAuth,
+    ClientId, CodeChallenge, Digest, Grant, GrantId, GrantInsertOutcome, Login, LoginPurpose,
+    PresentedRefreshToken, Profile, ProviderIssuer, ProviderName, ReauthOptions, RedeemOutcome,
+    RefreshTokens, SessionHead, SessionId, Stage, Store, Timestamp, UpstreamTokenRecord, UserId,
 };
 
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
@@ -64,22 +65,22 @@ pub(super) fn client(name: &str) -> Client {
 
 pub(super) fn login(client: &str) -> Login {
     Login {
-        aim: Aim::Authorize(Request {
+        aim: LoginPurpose::Authorize(AuthorizationRequest {
             client: client_id(client),
             redirect_uri: "http://127.0.0.1:5000/callback".to_owned(),
             state: Some("state".to_owned()),
-            challenge: Challenge::of_verifier("verifier"),
+            challenge: CodeChallenge::of_verifier("verifier"),
             scopes: vec![],
             resource: Some("https://mcp.example/mcp".to_owned()),
             nonce: None,
             refresh: true,
-            fresh: Fresh { login: true, select_account: false, max_age: Some(60) },
+            fresh: ReauthOptions { login: true, select_account: false, max_age: Some(60) },
         }),
         session: session(1),
         browser: digest("cookie"),
         stage: Stage::AwaitUpstream {
             provider: provider("github"),
-            leg: Sealed::from_bytes([0, 1, 255]),
+            leg: Ciphertext::from_bytes([0, 1, 255]),
         },
         user: None,
         profile: Profile::default(),
@@ -98,22 +99,22 @@ pub(super) fn head(number: u8, person: &str) -> SessionHead {
     SessionHead { id: session(number), user: user(person), client: client_id("client") }
 }
 
-pub(super) fn row(text: &str, clock: &Clock) -> Row {
-    Row {
+pub(super) fn row(text: &str, clock: &Clock) -> UpstreamTokenRecord {
+    UpstreamTokenRecord {
         version: 0,
         issuer: issuer("github"),
-        sealed: Sealed::from_bytes(text.as_bytes()),
+        sealed: Ciphertext::from_bytes(text.as_bytes()),
         expires: Some(now(clock) + HOUR),
         scopes: vec!["repo".to_owned()],
         written: now(clock),
     }
 }
 
-pub(super) fn seed(number: u8) -> Seed {
-    Seed {
+pub(super) fn seed(number: u8) -> AuthorizationCodeData {
+    AuthorizationCodeData {
         client: client_id("client"),
         redirect_uri: "http://127.0.0.1:5000/callback".to_owned(),
-        challenge: Challenge::of_verifier("verifier"),
+        challenge: CodeChallenge::of_verifier("verifier"),
         scopes: vec!["openid".to_owned(), "offline_access".to_owned()],
         resource: None,
         nonce: None,
@@ -138,7 +139,7 @@ pub(super) fn grant(number: u8, clock: &Clock) -> Grant {
         authenticated: Timestamp::from_millis(1),
         access_lifespan: HOUR,
         ends: now(clock) + DAY * 30,
-        refresh: Some(Refresh {
+        refresh: Some(RefreshTokens {
             idle: DAY * 7,
             idle_end: now(clock) + DAY * 7,
             generation: 0,
@@ -148,67 +149,71 @@ pub(super) fn grant(number: u8, clock: &Clock) -> Grant {
     }
 }
 
-pub(super) fn verifier(text: &str) -> Challenge {
-    Challenge::of_verifier(text)
+pub(super) fn verifier(text: &str) -> CodeChallenge {
+    CodeChallenge::of_verifier(text)
 }
 
 /// A session with one row, for ten minutes.
-pub(super) async fn given_session(store: &dyn Store, number: u8, clock: &Clock) {
+pub(super) async fn insert_session(store: &dyn Store, number: u8, clock: &Clock) {
     let row = row("tokens", clock);
-    store.put_row(&head(number, "alice"), &provider("github"), &row, MINUTE * 10).await.unwrap();
+    store
+        .put_upstream_token(&head(number, "alice"), &provider("github"), &row, MINUTE * 10)
+        .await
+        .unwrap();
 }
 
 /// A session and its code.
-pub(super) async fn given_code(store: &dyn Store, number: u8, clock: &Clock) -> Digest {
-    given_session(store, number, clock).await;
+pub(super) async fn insert_code(store: &dyn Store, number: u8, clock: &Clock) -> Digest {
+    insert_session(store, number, clock).await;
     let code = digest(&format!("code {number}"));
     assert!(store.put_code(&code, &seed(number), MINUTE * 10).await.unwrap());
     code
 }
 
 /// A code of this client.
-pub(super) async fn given_code_of(
+pub(super) async fn insert_code_of(
     store: &dyn Store,
     number: u8,
     (client, clock): (&str, &Clock),
 ) -> Digest {
-    given_session(store, number, clock).await;
+    insert_session(store, number, clock).await;
     let code = digest(&format!("code {number}"));
-    let seed = Seed { client: client_id(client), ..seed(number) };
+    let seed = AuthorizationCodeData { client: client_id(client), ..seed(number) };
     assert!(store.put_code(&code, &seed, MINUTE * 10).await.unwrap());
     code
 }
 
 /// A client that registered and redeemed a code.
-pub(super) async fn given_known_client(
+pub(super) async fn insert_known_client(
     store: &dyn Store,
     number: u8,
     (name, clock): (&str, &Clock),
 ) {
     store.register(&client(name)).await.unwrap();
-    let code = given_code_of(store, number, (name, clock)).await;
-    let answer = store.take_code(&code, &client_id(name), &verifier("verifier")).await.unwrap();
+    let code = insert_code_of(store, number, (name, clock)).await;
+    let answer = store.redeem_code(&code, &client_id(name), &verifier("verifier")).await.unwrap();
     assert_eq!(answer.client, Some(client(name)));
-    assert!(matches!(answer.taken, Taken::Fresh(_)), "{answer:?}");
+    assert!(matches!(answer.outcome, RedeemOutcome::Redeemed(_)), "{answer:?}");
 }
 
 /// A session and what its code gave.
-pub(super) async fn given_grant(store: &dyn Store, number: u8, clock: &Clock) -> Grant {
-    let code = given_code(store, number, clock).await;
-    let answer = store.take_code(&code, &client_id("client"), &verifier("verifier")).await.unwrap();
-    assert_eq!(answer.taken, Taken::Fresh(Box::new(seed(number))));
+pub(super) async fn insert_grant(store: &dyn Store, number: u8, clock: &Clock) -> Grant {
+    let code = insert_code(store, number, clock).await;
+    let answer =
+        store.redeem_code(&code, &client_id("client"), &verifier("verifier")).await.unwrap();
+    assert_eq!(answer.outcome, RedeemOutcome::Redeemed(Box::new(seed(number))));
     let grant = grant(number, clock);
-    assert_eq!(store.start_grant(&code, &grant).await.unwrap(), Started::Started);
+    assert_eq!(store.start_grant(&code, &grant).await.unwrap(), GrantInsertOutcome::Inserted);
     grant
 }
 
 /// The token of a generation.
-pub(super) fn token(generation: u32) -> Presented {
-    Presented { digest: digest(&format!("token {generation}")), generation }
+pub(super) fn token(generation: u32) -> PresentedRefreshToken {
+    PresentedRefreshToken { digest: digest(&format!("token {generation}")), generation }
 }
 
 /// What many get who do the same at once.
-pub(super) async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+pub(super) async fn run_concurrently<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     many: usize,
     task: impl Fn(usize) -> F,
 ) -> Vec<T> {
