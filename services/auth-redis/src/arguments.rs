@@ -1,13 +1,13 @@
-//! What a script is told.
+//! Arguments of scripts.
 
 use serde::Serialize;
 use vmcp_auth_store::{Limits, StoreError, Timestamp};
 use vmcp_redis::{RedisWrite, ToRedisArgs};
 
-/// The largest whole number that Lua keeps as it is: as a time, some 280,000 years.
+/// Largest integer that Lua represents exactly: as a time, about 280,000 years.
 const MAX_LUA_INTEGER: u64 = (1 << 53) - 1;
 
-/// Arguments, after what all scripts are told: the time, and how long revocations are remembered.
+/// Arguments of a script, after those of all scripts: the time, and the retention of revocations.
 pub(crate) struct Arguments(Vec<Vec<u8>>);
 
 impl Arguments {
@@ -47,12 +47,12 @@ impl ToRedisArgs for Arguments {
     }
 }
 
-/// A record as it is kept.
+/// Serializes a record.
 pub(crate) fn json(record: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(record).map_err(|_| StoreError::Corrupt { what: "record" })
 }
 
-/// Parts of a key, each preceded by its length, so that no two lists of parts are one key.
+/// Joins parts of a key, each preceded by its length, so that no two lists yield the same key.
 pub(crate) fn length_prefixed(parts: &[&str]) -> String {
     let append = |all: String, part: &&str| all + &part.len().to_string() + ":" + part + ":";
     parts.iter().fold(String::new(), append)

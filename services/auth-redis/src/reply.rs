@@ -1,4 +1,4 @@
-//! What a script says.
+//! Replies of scripts.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -8,13 +8,13 @@ use serde::de::DeserializeOwned;
 use vmcp_auth_store::{Revocation, StoreError, Timestamp, UpstreamTokenRecord};
 use vmcp_redis::{FromRedisValue, Value, from_redis_value};
 
-/// The parts of an answer, in their order.
+/// Elements of a reply, in order.
 pub(crate) struct Reply(vec::IntoIter<Value>);
 
-/// The fields of a record.
+/// Fields of a record.
 pub(crate) struct Fields(HashMap<String, String>);
 
-const UNEXPECTED_REPLY: StoreError = StoreError::Corrupt { what: "answer" };
+const UNEXPECTED_REPLY: StoreError = StoreError::Corrupt { what: "reply" };
 
 impl Reply {
     pub(crate) fn new(value: Value) -> Result<Self, StoreError> {
@@ -24,23 +24,23 @@ impl Reply {
         }
     }
 
-    /// The next part, if it is not nil.
+    /// Returns the next element, or `None` for nil.
     pub(crate) fn get<T: FromRedisValue>(&mut self) -> Result<Option<T>, StoreError> {
         let Some(part) = self.0.next() else { return Ok(None) };
         from_redis_value(part).map_err(|_| UNEXPECTED_REPLY)
     }
 
-    /// The next part, which has to be there.
+    /// Returns the next element, which must not be nil.
     pub(crate) fn require<T: FromRedisValue>(&mut self) -> Result<T, StoreError> {
         self.get()?.ok_or(UNEXPECTED_REPLY)
     }
 
-    /// The next part: how the step went.
+    /// Returns the next element: the status of the step.
     pub(crate) fn status(&mut self) -> Result<String, StoreError> {
         self.require()
     }
 
-    /// The next part: a record, if there is one.
+    /// Returns the next element as a record, or `None` for nil.
     pub(crate) fn record<T: DeserializeOwned>(
         &mut self,
         what: &'static str,
@@ -56,14 +56,14 @@ impl Reply {
         Ok(self.get::<String>()?.and_then(|text| parse_upstream_token_lenient(&text)))
     }
 
-    /// The remaining parts.
+    /// Returns the remaining elements.
     pub(crate) fn rest(self) -> vec::IntoIter<Value> {
         self.0
     }
 }
 
 impl Fields {
-    /// All fields of a record; `None` where there is none, or where it has expired.
+    /// Parses all fields of a record; `None` if it is missing or expired.
     pub(crate) fn all(value: Value, now: Timestamp) -> Result<Option<Self>, StoreError> {
         let fields = Self(from_redis_value(value).map_err(|_| UNEXPECTED_REPLY)?);
         if fields.0.is_empty() {
@@ -86,7 +86,7 @@ impl Fields {
         field: &str,
         what: &'static str,
     ) -> Result<T, StoreError> {
-        parse_record(self.get(field).unwrap_or_default(), what)
+        parse_record(self.get(field).ok_or(StoreError::Corrupt { what })?, what)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -94,7 +94,7 @@ impl Fields {
     }
 }
 
-/// A record that was kept.
+/// Parses a stored record.
 pub(crate) fn parse_record<T: DeserializeOwned>(
     text: &str,
     what: &'static str,
@@ -102,27 +102,28 @@ pub(crate) fn parse_record<T: DeserializeOwned>(
     serde_json::from_str(text).map_err(|_| StoreError::Corrupt { what })
 }
 
-/// A name that was kept.
+/// Parses a stored identifier.
 pub(crate) fn parse_name<T: FromStr>(text: &str, what: &'static str) -> Result<T, StoreError> {
     text.parse().map_err(|_| StoreError::Corrupt { what })
 }
 
-/// A row, unless it cannot be read: such as one of a version that did not know whose tokens it has.
+/// Parses an upstream token; `None` if it is unreadable, for example written by a version without
+/// issuers.
 pub(crate) fn parse_upstream_token_lenient(text: &str) -> Option<UpstreamTokenRecord> {
     let read = parse_upstream_token(text);
-    read.inspect_err(|error| tracing::warn!(%error, "an upstream link is not used")).ok()
+    read.inspect_err(|error| tracing::warn!(%error, "upstream_token_ignored")).ok()
 }
 
-/// A row: its version, when it was written, and the record.
+/// Parses an upstream token: its version, the time of writing, and the record.
 fn parse_upstream_token(text: &str) -> Result<UpstreamTokenRecord, StoreError> {
     let corrupt = StoreError::Corrupt { what: "row" };
     let mut parts = text.splitn(3, ' ');
     let version = parts.next().and_then(|version| version.parse().ok()).ok_or(corrupt)?;
-    let record: UpstreamTokenRecord = parse_record(parts.nth(1).unwrap_or_default(), "row")?;
+    let record: UpstreamTokenRecord = parse_record(parts.nth(1).ok_or(corrupt)?, "row")?;
     Ok(UpstreamTokenRecord { version, ..record })
 }
 
-/// What is told of a revocation: session, grant or `-`, when.
+/// Parses a revocation: session, grant or `-`, time.
 pub(crate) fn parse_revocation(text: &str) -> Result<Revocation, StoreError> {
     let corrupt = StoreError::Corrupt { what: "revocation" };
     let mut parts = text.split(' ');

@@ -1,4 +1,4 @@
-//! Hearing of revocations on any replica.
+//! Delivery of revocations to all replicas.
 
 use std::collections::VecDeque;
 
@@ -12,14 +12,14 @@ use crate::store::{RedisStore, unavailable};
 struct Listener {
     store: RedisStore,
     subscription: Subscription,
-    /// What is still to be told.
+    /// Revocations that are not yet delivered.
     recent: VecDeque<Revocation>,
 }
 
 impl RedisStore {
     pub(crate) async fn listen(&self) -> Result<BoxStream<'static, Revocation>, StoreError> {
         let mut subscription = self.redis().subscribe(self.prefix(), self.channel());
-        // First listen, then look: what happens in between is told twice rather than never.
+        // Subscribe before reading: a revocation in between is delivered twice rather than never.
         subscription.subscribe().await.map_err(|error| unavailable(&error))?;
         let recent = self.recent().await?;
         let listener = Listener { store: self.clone(), subscription, recent };
@@ -32,11 +32,11 @@ impl RedisStore {
         command.arg(self.key("revoked", "")).arg(format!("({now}")).arg("+inf");
         let answer = self.redis().call(self.prefix(), &command, Idempotency::Idempotent).await;
         let members = Reply::new(answer.map_err(|error| unavailable(&error))?)?.rest();
-        // One that cannot be read must not keep the others from being heard.
+        // An unreadable revocation must not hide the others.
         let read = |member| match from_redis_value::<Vec<u8>>(member) {
             Ok(member) => decode_revocation(&member),
             Err(error) => {
-                tracing::error!(%error, "failed to read a revocation: it is ignored");
+                tracing::error!(%error, "revocation_ignored: failed to read it");
                 None
             }
         };
@@ -61,21 +61,21 @@ impl Listener {
         }
     }
 
-    /// After an interruption: what was revoked meanwhile was not heard.
+    /// Reloads recent revocations after an interruption, which may have hidden some.
     async fn reload_recent(&mut self) {
         match self.store.recent().await {
             Ok(recent) => self.recent = recent,
-            // The connection will be found broken as well, and the look repeated.
+            // The subscription is broken as well: the reload repeats after it reconnects.
             Err(_) => self.subscription.disconnect().await,
         }
     }
 }
 
-/// A revocation, if it can be read.
+/// Parses a revocation; logs an unreadable one.
 fn decode_revocation(text: &[u8]) -> Option<Revocation> {
     let read = parse_revocation(&String::from_utf8_lossy(text));
     read.inspect_err(|error| {
-        tracing::error!(%error, "failed to read a revocation: it is ignored");
+        tracing::error!(%error, "revocation_ignored: failed to read it");
     })
     .ok()
 }

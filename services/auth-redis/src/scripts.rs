@@ -1,4 +1,4 @@
-//! The steps, in Lua: a server runs each of them as a whole.
+//! Lua scripts of the steps, which Redis runs atomically.
 
 use vmcp_redis::Script;
 
@@ -6,7 +6,7 @@ const COMMON: &str = include_str!("scripts/common.lua");
 const LOGIN: &str = include_str!("scripts/login.lua");
 const UPSTREAM_TOKENS: &str = include_str!("scripts/upstream_tokens.lua");
 
-/// Names the scripts, each of them after its file.
+/// Defines the scripts, each named after its file.
 macro_rules! scripts {
     ($($name:ident $(with $part:ident)?;)*) => {
         /// All scripts.

@@ -1,4 +1,4 @@
-//! The steps, one file per kind of record, and their trait.
+//! Steps of the store, one file per kind of record.
 
 mod clients;
 mod grants;

@@ -1,4 +1,4 @@
-//! The store: where it is, how it starts, how a step is taken.
+//! Store in Redis: namespace, startup checks, execution of steps.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,37 +11,39 @@ use crate::arguments::Arguments;
 use crate::reply::Reply;
 use crate::scripts::Scripts;
 
-/// What all keys begin with; the number is raised when what is kept changes its form.
+/// Prefix of all keys. The number increases when the format of records changes.
 const PREFIX: &str = "vmcp:auth:v1:";
 
-/// Whose state it is: servers with the same name share theirs.
+/// Name of the stored state. Servers with the same name share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace(String);
 
-/// What was given is no name.
+/// Error of an invalid namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a name of stored state has 1 to 253 letters, digits, '-', '.', '_', '/' or ':'")]
+#[error("the name of stored state must have 1 to 253 letters, digits, '-', '.', '_', '/' or ':'")]
 pub struct NamespaceError;
 
-/// Why the store cannot be used.
+/// Error of starting the store.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StartError {
-    /// Redis cannot be reached, or doesn't accept who asks.
+    /// Redis cannot be reached, or rejects the credentials.
     #[error(transparent)]
     Redis(#[from] vmcp_redis::Error),
-    /// The user may not do what is needed.
-    #[error("the Redis user may not use {command} on keys that begin with {prefix}: {reason}")]
+    /// The ACL of the user denies a required command.
+    #[error(
+        "the ACL of the Redis user denies {command} on keys that begin with {prefix}: {reason}"
+    )]
     Denied {
-        /// Which command was tried.
+        /// Denied command.
         command: String,
-        /// What all keys begin with.
+        /// Prefix of all keys.
         prefix: String,
-        /// What Redis says.
+        /// Reason, as reported by Redis.
         reason: String,
     },
 }
 
-/// What an authorization server remembers, in Redis. A clone is the same store.
+/// State of an authorization server in Redis. Clones share the connection.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -56,10 +58,10 @@ struct Inner {
 // === impl Namespace ===
 
 impl Namespace {
-    /// A name, such as the issuer's or that of a Kubernetes resource.
+    /// Creates a namespace from a name, such as the issuer or a Kubernetes resource.
     ///
     /// # Errors
-    /// It is empty, too long, or has other characters than names have.
+    /// The name is empty, too long, or has other characters.
     pub fn new(name: &str) -> Result<Self, NamespaceError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._/:".contains(&byte);
         if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) {
@@ -72,10 +74,10 @@ impl Namespace {
 // === impl RedisStore ===
 
 impl RedisStore {
-    /// A store, after each command that it needs was tried.
+    /// Starts the store after it has tried each required command.
     ///
     /// # Errors
-    /// Redis cannot be reached, or doesn't let its user do what is needed.
+    /// Redis cannot be reached, or the ACL of the user denies a command.
     pub async fn start(
         redis: Redis,
         namespace: &Namespace,
@@ -142,7 +144,7 @@ impl RedisStore {
         [&self.0.prefix, kind, name].concat()
     }
 
-    /// Where revocations are published.
+    /// Channel on which revocations are published.
     pub(crate) fn channel(&self) -> String {
         self.key("revocations", "")
     }
@@ -151,7 +153,7 @@ impl RedisStore {
         Arguments::new(self.now(), &self.0.limits)
     }
 
-    /// Takes a step.
+    /// Runs the script of a step.
     pub(crate) async fn step(
         &self,
         script: &Script,
@@ -170,7 +172,7 @@ impl RedisStore {
         answer.map_err(|error| unavailable(&error))
     }
 
-    /// Reads the record of a kind, in one command.
+    /// Reads an unexpired record, in one command.
     pub(crate) async fn live_record(
         &self,
         kind: &str,
@@ -193,9 +195,9 @@ impl fmt::Debug for RedisStore {
     }
 }
 
-/// What a caller learns of a fault; the log has the rest.
+/// Logs an error of Redis and returns the error that callers see.
 pub(crate) fn unavailable(error: &vmcp_redis::Error) -> StoreError {
-    tracing::warn!(%error, "a step of the authorization server was not taken");
+    tracing::warn!(%error, "authorization_store_step_failed");
     StoreError::Unavailable
 }
 

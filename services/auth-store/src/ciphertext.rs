@@ -1,4 +1,4 @@
-//! What is kept encrypted.
+//! Encrypted bytes.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-/// Encrypted bytes, which a store keeps and cannot read.
+/// Encrypted bytes, which the store cannot read.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Ciphertext(Box<[u8]>);
 
 impl Ciphertext {
-    /// What was encrypted elsewhere, a vault's format or another.
+    /// Wraps bytes that were encrypted elsewhere.
     #[must_use]
     pub fn from_bytes(bytes: impl Into<Box<[u8]>>) -> Self {
         Self(bytes.into())
     }
 
-    /// The encrypted bytes.
+    /// Returns the encrypted bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

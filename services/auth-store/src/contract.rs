@@ -1,5 +1,5 @@
-//! What every implementation of [`Store`] has to hold, as tests that it runs against itself.
-//! [`contract!`](crate::contract!) takes a function from [`Limits`](crate::Limits) to a [`TestEnv`], and makes them tests.
+//! Tests that every implementation of [`Store`] has to pass. [`contract!`](crate::contract!)
+//! generates them from a function that maps [`Limits`](crate::Limits) to a [`TestEnv`].
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::Store;
 #[macro_use]
 pub mod tests;
 
-/// An empty store, seen by two replicas, and the clock that it expires by.
+/// Empty store, seen by two replicas, and its clock.
 #[derive(Clone, Debug)]
 pub struct TestEnv {
-    /// The store.
+    /// Store.
     pub store: Arc<dyn Store>,
-    /// The same one, as another replica sees it.
+    /// The same store as another replica sees it.
     pub replica: Arc<dyn Store>,
-    /// A manual clock that both go by.
+    /// Manual clock of both.
     pub clock: Clock,
 }

@@ -1,4 +1,4 @@
-//! Encryption of what a store keeps, so that a copy of the store is of no use.
+//! Encryption at rest: a copy of the store reveals no secret.
 
 use std::fmt;
 
@@ -10,51 +10,51 @@ use secrecy::{ExposeSecret, SecretSlice};
 
 use crate::Ciphertext;
 
-/// What stands before everything sealed: which format it is.
+/// Format version, the first byte of every ciphertext.
 const FORMAT_VERSION: u8 = 1;
 const KEY_ID_LEN: usize = 4;
 const SALT_LEN: usize = 16;
 const HEADER_LEN: usize = 1 + KEY_ID_LEN + SALT_LEN + NONCE_LEN;
 
-/// The shortest secret, in bytes.
+/// Minimum length of a secret in bytes.
 const MIN_SECRET_LEN: usize = 32;
 
-/// Encrypts with AES-256-GCM. Each text has a key of its own, derived (HKDF-SHA-256, RFC 5869) from
-/// the first secret and random salt, so that no number of texts wears a secret out. Texts sealed with
-/// any of the secrets can be opened.
+/// Encrypts with AES-256-GCM. Each text has its own key, derived (HKDF-SHA-256, RFC 5869) from the
+/// first secret and a random salt, so that the number of texts per secret is unlimited. Decrypts
+/// texts of all secrets.
 #[derive(Clone)]
 pub struct EncryptionKeyRing {
-    /// At least one.
+    /// Invariant: not empty.
     keys: Vec<Key>,
 }
 
-/// What a text is and whom it belongs to. It opens under the same label alone, so that nothing can be
-/// moved to another place of the store.
+/// Kind and owner of a text, authenticated with it. A text decrypts only in the context that it was
+/// encrypted in, so that it cannot be moved to another record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncryptionContext<'a> {
     kind: &'static str,
     identifiers: &'a [&'a str],
 }
 
-/// Why something cannot be sealed or opened. Nothing in it is secret.
+/// Error of encryption or decryption. Contains no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncryptionError {
-    /// There is no secret to encrypt with.
+    /// No secret is configured.
     #[error("encryption at rest needs at least one secret")]
     NoSecret,
-    /// A secret can be guessed.
+    /// A secret is too short.
     #[error("secret {position} has {length} bytes: encryption at rest needs at least 32")]
     SecretTooShort {
-        /// Which one, the first being 1.
+        /// Position of the secret, starting with 1.
         position: usize,
-        /// How long it is.
+        /// Length of the secret in bytes.
         length: usize,
     },
-    /// The system has no random numbers.
-    #[error("the system has no random numbers")]
+    /// The system's random number generator failed.
+    #[error("failed to read random numbers from the system")]
     RandomUnavailable,
-    /// It was sealed with another secret or under another label, or was changed.
-    #[error("what is stored cannot be decrypted: it was encrypted with another secret, or changed")]
+    /// The text was encrypted with another secret or in another context, or was modified.
+    #[error("failed to decrypt a stored value: it was encrypted with another secret, or modified")]
     DecryptionFailed,
 }
 
@@ -64,16 +64,16 @@ struct Key {
     prk: Prk,
 }
 
-/// The length of what is derived to tell keys apart.
+/// Length of a key identifier.
 struct KeyIdLength;
 
 // === impl EncryptionKeyRing ===
 
 impl EncryptionKeyRing {
-    /// A vault with these secrets: the first one seals, all of them open.
+    /// Creates a key ring: the first secret encrypts, all of them decrypt.
     ///
     /// # Errors
-    /// There is none, or one has fewer than 32 bytes.
+    /// `secrets` is empty, or one has fewer than 32 bytes.
     pub fn new<'a>(
         secrets: impl IntoIterator<Item = &'a SecretSlice<u8>>,
     ) -> Result<Self, EncryptionError> {
@@ -91,10 +91,10 @@ impl EncryptionKeyRing {
         if keys.is_empty() { Err(EncryptionError::NoSecret) } else { Ok(Self { keys }) }
     }
 
-    /// `text`, encrypted.
+    /// Encrypts `text` in a context.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// The system's random number generator failed.
     pub fn seal(
         &self,
         context: EncryptionContext<'_>,
@@ -122,10 +122,10 @@ impl EncryptionKeyRing {
         Ok(Ciphertext::from_bytes(sealed))
     }
 
-    /// What was encrypted under this label.
+    /// Decrypts a text of this context.
     ///
     /// # Errors
-    /// It was not, not with any of these secrets, or is not the same any more.
+    /// The text was encrypted with another secret or in another context, or was modified.
     pub fn open(
         &self,
         context: EncryptionContext<'_>,
@@ -167,13 +167,13 @@ impl fmt::Debug for EncryptionKeyRing {
 // === impl EncryptionContext ===
 
 impl<'a> EncryptionContext<'a> {
-    /// The label of a `kind` of text that belongs to what has these names.
+    /// Creates a context from the `kind` of a text and the identifiers of its owner.
     #[must_use]
     pub const fn new(kind: &'static str, identifiers: &'a [&'a str]) -> Self {
         Self { kind, identifiers }
     }
 
-    /// Each part is preceded by its length, so that no two labels are alike.
+    /// Encodes the context. Each part is preceded by its length, so that no two contexts are equal.
     fn associated_data(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for part in std::iter::once(&self.kind).chain(self.identifiers) {

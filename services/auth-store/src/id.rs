@@ -1,4 +1,4 @@
-//! Names of what is stored: each kind a type of its own, so that none is mistaken for another.
+//! Identifiers of records, each kind a type of its own.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,17 +9,18 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 
-/// What was given is no such name.
+/// Error of a malformed identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what} has to be {form}")]
+#[error("{what} must be {form}")]
 pub struct InvalidIdError {
-    /// Which kind of name.
+    /// Kind of identifier.
     what: &'static str,
-    /// What it looks like.
+    /// Expected form.
     form: &'static str,
 }
 
-/// A name of `$length` bytes: in text, their base64url without padding (RFC 4648 section 5).
+/// Defines an identifier of `$length` bytes. Its text form is base64url without padding (RFC 4648
+/// section 5).
 macro_rules! bytes_id {
     ($(#[$doc:meta])* $name:ident, $length:literal) => {
         $(#[$doc])*
@@ -28,19 +29,19 @@ macro_rules! bytes_id {
         pub struct $name([u8; $length]);
 
         impl $name {
-            /// The name that these bytes are. Whoever mints one draws them at random.
+            /// Creates an identifier from bytes, which must be random if it is new.
             #[must_use]
             pub const fn from_bytes(bytes: [u8; $length]) -> Self {
                 Self(bytes)
             }
 
-            /// Its bytes.
+            /// Returns the bytes.
             #[must_use]
             pub const fn as_bytes(&self) -> &[u8; $length] {
                 &self.0
             }
 
-            /// Its text form.
+            /// Returns the text form.
             #[must_use]
             pub fn to_text(self) -> String {
                 BASE64_URL_SAFE_NO_PAD.encode(self.0)
@@ -78,7 +79,7 @@ macro_rules! bytes_id {
         }
 
         impl fmt::Debug for $name {
-            /// Enough to tell two apart, too little to use one.
+            /// Shows enough to distinguish two identifiers, too little to use one.
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 let [first, second, ..] = self.0;
                 write!(f, concat!(stringify!($name), "({:02x}{:02x}…)"), first, second)
@@ -87,7 +88,7 @@ macro_rules! bytes_id {
     };
 }
 
-/// A name of 1 to `$longest` bytes of text without control characters.
+/// Defines an identifier of 1 to `$longest` bytes of text without control characters.
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident, $longest:literal) => {
         $(#[$doc])*
@@ -96,10 +97,10 @@ macro_rules! text_id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The name.
+            /// Parses an identifier.
             ///
             /// # Errors
-            /// It is empty, too long, or has control characters.
+            /// The text is empty, too long, or has control characters.
             pub fn new(text: impl Into<Arc<str>>) -> Result<Self, InvalidIdError> {
                 let text = text.into();
                 if text.is_empty() || text.len() > $longest || text.contains(char::is_control) {
@@ -111,7 +112,7 @@ macro_rules! text_id {
                 Ok(Self(text))
             }
 
-            /// Its text.
+            /// Returns the text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -142,7 +143,7 @@ macro_rules! text_id {
     };
 }
 
-/// It may be shown, in a log for example.
+/// Implements `Display` and `Debug` for identifiers that may appear in logs.
 macro_rules! displayable_ids {
     ($($name:ident),*) => {
         $(impl fmt::Display for $name {
@@ -160,46 +161,46 @@ macro_rules! displayable_ids {
 }
 
 bytes_id!(
-    /// The SHA-256 digest of a secret that something is looked up by: a state, a code, a refresh
-    /// token, a cookie. The secret cannot be had from it, as long as it was drawn at random.
+    /// SHA-256 digest of a secret that identifies a record: a state, a code, a refresh token, a
+    /// cookie. The digest does not reveal a secret that was chosen at random.
     Digest, 32
 );
 bytes_id!(
-    /// A PKCE challenge made with `S256` (RFC 7636 section 4.2): the digest of the verifier.
+    /// PKCE code challenge of method `S256` (RFC 7636 section 4.2): the digest of the verifier.
     CodeChallenge, 32
 );
 bytes_id!(
-    /// What a code gave: a family of refresh tokens and the access tokens that came with them.
+    /// Identifier of a grant: a family of refresh tokens with their access tokens.
     GrantId, 16
 );
 bytes_id!(
-    /// One login with its tokens of upstream providers; in access tokens the claim `tsid`.
+    /// Identifier of a login session with its upstream tokens; the claim `tsid` of access tokens.
     SessionId, 16
 );
 bytes_id!(
-    /// Who holds a lock: drawn at random for each attempt.
+    /// Owner of a lock, chosen at random for each attempt.
     LockOwner, 16
 );
 text_id!(
-    /// A client's identifier, or the URL of its metadata document.
+    /// Identifier of a client, or the URL of its metadata document.
     ClientId, 2048
 );
 text_id!(
-    /// A person, as tokens name them (`sub`).
+    /// Identifier of a user in tokens (`sub`).
     UserId, 255
 );
 text_id!(
-    /// A person, as an upstream provider names them: with some, by their address. It is never shown.
+    /// Subject of an upstream provider; for some providers an email address. It is never displayed.
     SubjectName, 1024
 );
 text_id!(
-    /// An upstream provider, as the configuration names it.
+    /// Name of an upstream provider in the configuration.
     ProviderName, 253
 );
 
 text_id!(
-    /// The issuer of an upstream provider's users and tokens; a fingerprint of its endpoints where
-    /// it has no issuer. Another one under the same [`ProviderName`] is another provider.
+    /// Issuer of an upstream provider's users and tokens; a fingerprint of its endpoints if it has
+    /// no issuer. Another issuer under the same [`ProviderName`] is another provider.
     ProviderIssuer, 2048
 );
 
@@ -214,7 +215,7 @@ impl fmt::Debug for SubjectName {
 // === impl Digest ===
 
 impl Digest {
-    /// The digest of `secret`.
+    /// Computes the digest of `secret`.
     #[must_use]
     pub fn of(secret: impl AsRef<[u8]>) -> Self {
         Self(sha256(secret.as_ref()))
@@ -224,7 +225,7 @@ impl Digest {
 // === impl CodeChallenge ===
 
 impl CodeChallenge {
-    /// The challenge that `verifier` answers.
+    /// Computes the challenge of `verifier`.
     #[must_use]
     pub fn of_verifier(verifier: &str) -> Self {
         Self(sha256(verifier.as_bytes()))
@@ -233,13 +234,14 @@ impl CodeChallenge {
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
-    // SHA-256 is 32 bytes long.
+    // A SHA-256 digest has 32 bytes.
     out.copy_from_slice(digest(&SHA256, bytes).as_ref());
     out
 }
 
 impl UserId {
-    /// Whether it was made up from a token, since the provider says no names: it is another one at each login.
+    /// Returns whether the identifier was derived from a token because the provider reports no
+    /// subject. Such a user differs at each login.
     #[must_use]
     pub fn is_synthetic(&self) -> bool {
         self.as_str().starts_with("tk-")
@@ -277,8 +279,8 @@ mod tests {
         assert!(ClientId::new("https://client.example/metadata").is_ok());
         assert!(ClientId::new("x".repeat(2048)).is_ok());
         for wrong in [String::new(), "x".repeat(2049), "a\nb".to_owned(), "a\0b".to_owned()] {
-            let refused = ClientId::new(wrong).unwrap_err().to_string();
-            assert_eq!(refused, "ClientId has to be 1 to 2048 bytes without control characters");
+            let error = ClientId::new(wrong).unwrap_err().to_string();
+            assert_eq!(error, "ClientId must be 1 to 2048 bytes without control characters");
         }
     }
 

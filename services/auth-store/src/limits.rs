@@ -1,54 +1,55 @@
-//! How much a store holds.
+//! Limits of a store.
 
 use std::time::Duration;
 
-/// How much a store holds, and for how long where a step doesn't say. Each number is a cap: what
-/// comes on top is refused as [`StoreError::Full`](crate::StoreError::Full), or makes room where
-/// its description says so.
+/// Maximum number of records of each kind, and lifetimes that no step specifies. At a limit a step
+/// fails with [`StoreError::Full`](crate::StoreError::Full), or evicts a record where the field
+/// says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Clients that redeemed a code. When there are so many, the one that was unused for longest makes room
-    /// if that is longer than [`client_eviction_idle`](Self::client_eviction_idle).
+    /// Clients that have redeemed a code. At the limit the client that has been unused for longest
+    /// is evicted, if that is longer than [`client_eviction_idle`](Self::client_eviction_idle).
     pub clients: usize,
-    /// Registered clients that never redeemed a code. The one that expires first makes room; a client that
-    /// redeemed a code never does.
+    /// Registered clients that have not redeemed a code. The one that expires first is evicted; a
+    /// client that has redeemed a code never is.
     pub new_clients: usize,
-    /// Lifetime of a registered client that never redeemed a code. A login or a code of the client prolongs it.
+    /// Lifetime of a registered client that has not redeemed a code. A login or a code extends it.
     pub new_client_lifetime: Duration,
-    /// How long a client stays that nobody uses.
+    /// Lifetime of a client after its last use.
     pub client_lifetime: Duration,
-    /// How long a client has to be unused before another one may take its place.
+    /// Time that a client has to be unused before it may be evicted.
     pub client_eviction_idle: Duration,
-    /// Logins under way. The oldest makes room.
+    /// Logins in progress. The oldest is evicted.
     pub logins: usize,
-    /// Logins under way that began at one network address. The oldest of that address makes room.
+    /// Logins in progress of one network address. The oldest of that address is evicted.
     pub logins_per_origin: usize,
-    /// Codes, the taken ones included.
+    /// Codes, including redeemed ones.
     pub codes: usize,
-    /// How long it is known of a code that it was taken. At least a code's lifetime.
+    /// Time for which a redeemed code is remembered. At least the lifetime of a code.
     pub redeemed_code_retention: Duration,
     /// Grants.
     pub grants: usize,
     /// Sessions.
     pub sessions: usize,
-    /// Sessions of one person. The one that ends first makes room.
+    /// Sessions of one user. The one that ends first is evicted.
     pub sessions_per_user: usize,
-    /// Upstream rows of one session.
+    /// Providers with tokens in one session.
     pub upstream_tokens_per_session: usize,
-    /// People.
+    /// Users.
     pub users: usize,
-    /// How long a person is known who doesn't log in.
+    /// Lifetime of a user after the last login.
     pub user_lifetime: Duration,
     /// Browsers.
     pub browsers: usize,
-    /// Consents that are remembered of one person. The oldest makes room.
+    /// Consents of one user. The oldest is evicted.
     pub consents_per_user: usize,
     /// Registrations at upstream providers.
     pub registrations: usize,
-    /// How long a rotated refresh token may be presented again (RFC 9700 section 4.14.2).
+    /// Time for which a rotated refresh token may be presented again (RFC 9700 section 4.14.2).
     pub rotation_grace: Duration,
-    /// How long a revocation is told to replicas that join. Longer than any access token is accepted: their number
-    /// is bounded by this time alone, since a revocation that makes room for another one lets a token in again.
+    /// Time for which a revocation is delivered to replicas that join. Longer than any access token
+    /// is accepted. The number of revocations is bounded by this time alone: evicting one would
+    /// make its access tokens valid again.
     pub revocation_retention: Duration,
 }
 
@@ -77,7 +78,7 @@ impl Default for Limits {
             consents_per_user: 100,
             registrations: 1_000,
             rotation_grace: Duration::from_secs(10),
-            // The longest access token lives a day; the rest is for clocks that differ.
+            // The longest access token lives for a day; the rest covers clock skew.
             revocation_retention: DAY + HOUR / 12,
         }
     }

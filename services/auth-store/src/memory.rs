@@ -1,4 +1,4 @@
-//! A store in the process: enough for one replica, and gone after a restart.
+//! Store in the process, for one replica; a restart clears it.
 
 mod clients;
 mod expiring_map;
@@ -26,19 +26,19 @@ use crate::{
     Timestamp, UpstreamTokenLock, UpstreamTokenRecord, User, UserId,
 };
 
-/// A store in the process. A clone is the same store.
+/// Store in the process. Clones share the state.
 ///
-/// Each step takes one short lock, under which nothing is awaited; what expired is cleared away then.
+/// Each step holds one lock for a short time, without awaiting, and removes expired records first.
 #[derive(Clone, Debug)]
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     clock: Clock,
 }
 
-/// Who listens to revocations.
+/// Subscriber to revocations.
 struct Listener {
     memory: MemoryStore,
-    /// What is still to be told.
+    /// Revocations that are not yet delivered.
     recent: VecDeque<Revocation>,
     revocation_events: broadcast::Receiver<Revocation>,
 }
@@ -46,7 +46,7 @@ struct Listener {
 // === impl MemoryStore ===
 
 impl MemoryStore {
-    /// An empty store that holds so much, and expires by this clock.
+    /// Creates an empty store with these limits and this clock.
     #[must_use]
     pub fn new(limits: Limits, clock: Clock) -> Self {
         Self { state: Arc::new(Mutex::new(State::new(limits))), clock }
@@ -339,7 +339,7 @@ impl Listener {
             }
             match self.revocation_events.recv().await {
                 Ok(revocation) => return Some((revocation, self)),
-                // Too slow, and some are lost: all of them anew.
+                // The subscriber lagged behind and missed events: reload all recent revocations.
                 Err(RecvError::Lagged(_)) => {
                     (self.recent, self.revocation_events) = self.memory.with_state(|state, _| {
                         (state.recent_revocations(), state.revocation_events.subscribe())

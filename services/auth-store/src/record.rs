@@ -1,4 +1,4 @@
-//! What is kept, one kind per file.
+//! Records, one kind per file.
 
 pub(crate) mod client;
 pub(crate) mod code;

@@ -1,4 +1,4 @@
-//! The steps that an authorization server takes, each of them whole or not at all.
+//! Atomic steps of an authorization server.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -15,59 +15,59 @@ use crate::{
     UserId,
 };
 
-/// The answer of a step.
+/// Future of a step.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Why a step wasn't taken. Nothing in it is secret.
+/// Error of a step. Contains no secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store does not answer, or not in time. Whether the step was taken is not known; trying
-    /// again later helps.
-    #[error("the store cannot be reached at the moment")]
+    /// The store did not respond in time. The step may have been taken; retry later.
+    #[error("the store is unavailable")]
     Unavailable,
-    /// There are as many of these as are allowed. Nothing was stored; trying again later helps.
-    #[error("the store has no room for more {what}")]
+    /// The limit for this kind of record is reached. Nothing was stored; retry later.
+    #[error("the store cannot hold more {what}")]
     Full {
-        /// Of what.
+        /// Kind of record.
         what: &'static str,
     },
-    /// What is stored there was not written by this software, or by a newer one.
-    #[error("the store holds a {what} that cannot be read")]
+    /// The record was not written by this software, or by a newer version.
+    #[error("failed to read a stored {what}: unknown format")]
     Corrupt {
-        /// What kind of record.
+        /// Kind of record.
         what: &'static str,
     },
 }
 
-/// A grant or a session that ended before its time. Access tokens that name either are void.
+/// Grant or session that was revoked. Access tokens that name either are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Revocation {
-    /// The grant; `None` when the session ended before its code was redeemed.
+    /// Grant; `None` if the session ended before its code was redeemed.
     pub grant: Option<GrantId>,
-    /// The session.
+    /// Session.
     pub session: SessionId,
-    /// When.
+    /// Time of the revocation.
     pub at: Timestamp,
 }
 
-/// What an authorization server remembers.
+/// State of an authorization server.
 ///
-/// Each method is one step: it happens as a whole or not at all, however many ask at once and on
-/// however many replicas, and costs one round trip. What has expired is not there, whoever asks.
-/// Dropping an answer that is not finished leaves it open whether the step was taken.
+/// Each method is one atomic step, for any number of concurrent callers and replicas, and costs one
+/// round trip. Expired records are absent for every caller. If a future is dropped before it
+/// completes, the step may or may not have been taken.
 pub trait Store: Debug + Send + Sync + 'static {
-    /// A registered client.
+    /// Returns a registered client.
     fn client<'a>(&'a self, id: &'a ClientId) -> StoreFuture<'a, Option<Client>>;
 
-    /// Registers a client for [`Limits::new_client_lifetime`](crate::Limits::new_client_lifetime). With the first
-    /// code of its own that it presents, it stays for
-    /// [`Limits::client_lifetime`](crate::Limits::client_lifetime), which begins again with each code and refresh
-    /// token, unless there are [`Limits::clients`](crate::Limits::clients) and none was unused for long enough to
-    /// make room.
+    /// Registers a client for [`Limits::new_client_lifetime`](crate::Limits::new_client_lifetime).
+    /// The first code that the client redeems extends that to
+    /// [`Limits::client_lifetime`](crate::Limits::client_lifetime), which starts again with each
+    /// code and refresh token. The extension is skipped if
+    /// [`Limits::clients`](crate::Limits::clients) is reached and no client has been unused for
+    /// long enough to be evicted.
     fn register<'a>(&'a self, client: &'a Client) -> StoreFuture<'a, ()>;
 
-    /// Keeps a login for so long, and its client for at least as long. The oldest login of the same origin, or of
-    /// all, makes room.
+    /// Stores a login for `ttl`, and extends its client to at least that. Evicts the oldest login
+    /// of the same origin, or of all, at the limit.
     fn put_login<'a>(
         &'a self,
         key: &'a Digest,
@@ -75,14 +75,14 @@ pub trait Store: Debug + Send + Sync + 'static {
         ttl: Duration,
     ) -> StoreFuture<'a, ()>;
 
-    /// A login, to show where it stands.
+    /// Returns a login without taking it.
     fn login<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Login>>;
 
-    /// Takes a login away: of all that ask, one gets it.
+    /// Removes and returns a login. Only one of several concurrent callers gets it.
     fn take_login<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Login>>;
 
-    /// Puts a login in the place of another one, under another key: of all that ask, one gets
-    /// `true`. `false` if the other one is gone; then nothing is stored.
+    /// Replaces a login by another one under another key. Returns `true` for one of several
+    /// concurrent callers. Returns `false` and stores nothing if the first login is gone.
     fn advance_login<'a>(
         &'a self,
         from: &'a Digest,
@@ -91,17 +91,18 @@ pub trait Store: Debug + Send + Sync + 'static {
         ttl: Duration,
     ) -> StoreFuture<'a, bool>;
 
-    /// Compares providers with those whose people and tokens are kept under their names, and
-    /// returns the names that stand for another issuer, with that issuer. A name belongs to the
-    /// issuer of the first row that was put under it, for
-    /// [`Limits::user_lifetime`](crate::Limits::user_lifetime) after the last row or comparison.
+    /// Compares providers with the issuers that are recorded under their names. Returns the names
+    /// that belong to another issuer, with that issuer. A name belongs to the issuer of the first
+    /// upstream token that was stored under it, for
+    /// [`Limits::user_lifetime`](crate::Limits::user_lifetime) after the last such token or
+    /// comparison.
     fn conflicting_issuers<'a>(
         &'a self,
         providers: &'a [(ProviderName, ProviderIssuer)],
     ) -> StoreFuture<'a, Vec<(ProviderName, ProviderIssuer)>>;
 
-    /// Who an upstream provider's subject is: `proposed` if they never came before. Keeps the
-    /// profile, in the place of an older one.
+    /// Returns the user of an upstream provider's subject, creating it as `proposed` if necessary.
+    /// Stores the profile in place of an older one.
     fn upsert_user<'a>(
         &'a self,
         subject: &'a Subject,
@@ -109,11 +110,11 @@ pub trait Store: Debug + Send + Sync + 'static {
         profile: &'a Profile,
     ) -> StoreFuture<'a, UserId>;
 
-    /// What is known of a person.
+    /// Returns the record of a user.
     fn account<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Option<User>>;
 
-    /// Keeps a code for so long, and its session and its client for at least as long. `false` if the session ended
-    /// meanwhile; then nothing is stored.
+    /// Stores a code for `ttl`, and extends its session and its client to at least that. Returns
+    /// `false` and stores nothing if the session has ended.
     fn put_code<'a>(
         &'a self,
         code: &'a Digest,
@@ -121,9 +122,10 @@ pub trait Store: Debug + Send + Sync + 'static {
         ttl: Duration,
     ) -> StoreFuture<'a, bool>;
 
-    /// Takes a code, for `client` who answers `challenge`. The first who asks gets
-    /// [`RedeemOutcome::Redeemed`](crate::RedeemOutcome::Redeemed); then [`start_grant`](Self::start_grant) or
-    /// [`invalidate_code`](Self::invalidate_code) follows. A replay revokes what the code gave, in this step.
+    /// Redeems a code for a `client` that proves `challenge`. The first caller gets
+    /// [`RedeemOutcome::Redeemed`](crate::RedeemOutcome::Redeemed) and has to continue with
+    /// [`start_grant`](Self::start_grant) or [`invalidate_code`](Self::invalidate_code). A replay
+    /// revokes the grant of the code, in the same step.
     fn redeem_code<'a>(
         &'a self,
         code: &'a Digest,
@@ -131,23 +133,23 @@ pub trait Store: Debug + Send + Sync + 'static {
         challenge: &'a CodeChallenge,
     ) -> StoreFuture<'a, CodeRedemption>;
 
-    /// Keeps what a taken code gives, unless the code was replayed or burnt meanwhile. Once
-    /// more for the same grant is the same as before. The session
-    /// lasts as long as the grant's current tokens from now on.
+    /// Stores the grant of a redeemed code, unless the code was replayed or invalidated. Idempotent
+    /// for the same grant. From then on the session lasts as long as the current tokens of the
+    /// grant.
     fn start_grant<'a>(
         &'a self,
         code: &'a Digest,
         grant: &'a Grant,
     ) -> StoreFuture<'a, GrantInsertOutcome>;
 
-    /// Says that a taken code gives nothing: who presented it could not answer for it. Its session
-    /// ends.
+    /// Invalidates a redeemed code whose client failed a check, and ends its session.
     fn invalidate_code<'a>(&'a self, code: &'a Digest) -> StoreFuture<'a, ()>;
 
-    /// A grant, and the client that asks. Changes nothing.
+    /// Returns a grant, and the client that presents it. Changes nothing.
     fn grant<'a>(&'a self, id: &'a GrantId, client: &'a ClientId) -> StoreFuture<'a, GrantLookup>;
 
-    /// Puts `next` in the place of the refresh token `presented`, which this server signed. A replay revokes the grant and its session, in this step.
+    /// Replaces the refresh token `presented`, which this server signed, by `next`. A replay
+    /// revokes the grant and its session, in the same step.
     fn rotate<'a>(
         &'a self,
         id: &'a GrantId,
@@ -155,11 +157,11 @@ pub trait Store: Debug + Send + Sync + 'static {
         next: &'a Digest,
     ) -> StoreFuture<'a, RotationOutcome>;
 
-    /// Revokes a grant and its session (RFC 7009). `None` if there is none.
+    /// Revokes a grant and its session (RFC 7009). Returns `None` if the grant does not exist.
     fn revoke<'a>(&'a self, id: &'a GrantId) -> StoreFuture<'a, Option<Revocation>>;
 
-    /// Keeps a row, in the place of an older one; the session, which is made if there is none, lasts
-    /// for at least `ttl`. The row's version.
+    /// Stores the tokens of a provider in place of older ones and returns their version. Creates
+    /// the session if necessary, and extends it to at least `ttl`.
     fn put_upstream_token<'a>(
         &'a self,
         session: &'a SessionHead,
@@ -168,8 +170,8 @@ pub trait Store: Debug + Send + Sync + 'static {
         ttl: Duration,
     ) -> StoreFuture<'a, u64>;
 
-    /// Puts a row in the place of the one with this version. Its version; `None` if that one is not
-    /// there any more, and then nothing is stored.
+    /// Replaces the tokens that have this version and returns the new version. Returns `None` and
+    /// stores nothing if that version is gone.
     fn replace_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
@@ -178,7 +180,8 @@ pub trait Store: Debug + Send + Sync + 'static {
         row: &'a UpstreamTokenRecord,
     ) -> StoreFuture<'a, Option<u64>>;
 
-    /// Drops the row with this version, or whichever there is. Whether there was one.
+    /// Removes the tokens with this version, or with any version for `None`. Returns whether they
+    /// existed.
     fn remove_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
@@ -186,9 +189,9 @@ pub trait Store: Debug + Send + Sync + 'static {
         if_version: Option<u64>,
     ) -> StoreFuture<'a, bool>;
 
-    /// Locks a row for `owner`, for so long, so that one replica refreshes it. Who holds the lock
-    /// already gets it again. It guards nothing by itself: [`replace_upstream_token`](Self::replace_upstream_token)'s
-    /// version does.
+    /// Locks the tokens of a provider for `owner`, for `ttl`, so that only one replica refreshes
+    /// them. An owner may acquire its own lock again. The lock is advisory: the version check of
+    /// [`replace_upstream_token`](Self::replace_upstream_token) prevents lost updates.
     fn lock_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
@@ -197,7 +200,7 @@ pub trait Store: Debug + Send + Sync + 'static {
         ttl: Duration,
     ) -> StoreFuture<'a, UpstreamTokenLock>;
 
-    /// Gives a lock back, if it is still the owner's.
+    /// Releases a lock, if it still belongs to the owner.
     fn unlock_upstream_token<'a>(
         &'a self,
         session: &'a SessionId,
@@ -205,27 +208,27 @@ pub trait Store: Debug + Send + Sync + 'static {
         owner: &'a LockOwner,
     ) -> StoreFuture<'a, ()>;
 
-    /// A session with its rows.
+    /// Returns a session with its upstream tokens.
     fn session<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Option<Session>>;
 
-    /// Lets a session last for at least so long. Whether there is one.
+    /// Extends a session to at least `ttl`. Returns whether it exists.
     fn extend_session<'a>(&'a self, id: &'a SessionId, ttl: Duration) -> StoreFuture<'a, bool>;
 
-    /// Ends a session with its rows, and revokes its grant. `None` if there is neither.
+    /// Ends a session and revokes its grant. Returns `None` if neither exists.
     fn end_session<'a>(&'a self, id: &'a SessionId) -> StoreFuture<'a, Option<Revocation>>;
 
-    /// A person's sessions, the newest first; at most
+    /// Returns the sessions of a user, the newest first, at most
     /// [`Limits::sessions_per_user`](crate::Limits::sessions_per_user).
     fn sessions_of<'a>(&'a self, user: &'a UserId) -> StoreFuture<'a, Vec<Session>>;
 
-    /// The newest row of a person and a provider, and whose session it is of.
+    /// Returns the latest tokens of a user and a provider, with their session.
     fn latest_upstream_token<'a>(
         &'a self,
         user: &'a UserId,
         provider: &'a ProviderName,
     ) -> StoreFuture<'a, Option<(SessionId, UpstreamTokenRecord)>>;
 
-    /// Remembers for so long who uses a browser, and what they consented to.
+    /// Records the user of a browser for `ttl`, and their consent.
     fn put_browser<'a>(
         &'a self,
         browser: &'a Digest,
@@ -234,22 +237,21 @@ pub trait Store: Debug + Send + Sync + 'static {
         ttl: Duration,
     ) -> StoreFuture<'a, ()>;
 
-    /// Who uses a browser.
+    /// Returns the user of a browser and their consents.
     fn browser<'a>(&'a self, cookie: &'a Digest) -> StoreFuture<'a, Option<Browser>>;
 
-    /// Forgets who uses a browser.
+    /// Removes the record of a browser.
     fn remove_browser<'a>(&'a self, cookie: &'a Digest) -> StoreFuture<'a, ()>;
 
-    /// Forgets what a person consented to for a client.
+    /// Removes a user's consents to a client.
     fn remove_consents<'a>(&'a self, user: &'a UserId, client: &'a ClientId)
     -> StoreFuture<'a, ()>;
 
-    /// What an upstream provider answered to a registration of this server.
+    /// Returns the response of an upstream provider to a registration of this server.
     fn registration<'a>(&'a self, key: &'a Digest) -> StoreFuture<'a, Option<Ciphertext>>;
 
-    /// Keeps what an upstream provider answered to a registration, for so long; unless there is an
-    /// answer already, which is what the caller gets then. So replicas that register at the same
-    /// time end up with one.
+    /// Stores an upstream provider's registration response for `ttl` and returns it, or returns the
+    /// response that is already stored. So replicas that register at the same time agree on one.
     fn put_registration<'a>(
         &'a self,
         key: &'a Digest,
@@ -257,40 +259,41 @@ pub trait Store: Debug + Send + Sync + 'static {
         ttl: Duration,
     ) -> StoreFuture<'a, Ciphertext>;
 
-    /// Forgets a registration, which the provider doesn't know any more, if it is still this one.
+    /// Removes a registration that the provider no longer knows, unless it has been replaced.
     fn remove_registration<'a>(
         &'a self,
         key: &'a Digest,
         sealed: &'a Ciphertext,
     ) -> StoreFuture<'a, ()>;
 
-    /// What was revoked: first what was lately, as far back as
-    /// [`Limits::revocation_retention`](crate::Limits::revocation_retention); then each as it happens, on any
-    /// replica. The answer comes when the recent ones are at hand: the stream has all of them before it is pending for
-    /// the first time. One may be told several times.
+    /// Returns a stream of revocations: first the recent ones, as far back as
+    /// [`Limits::revocation_retention`](crate::Limits::revocation_retention), then new ones of any
+    /// replica. The future completes when the recent ones are loaded: the stream yields all of them
+    /// before it is pending for the first time. A revocation may be delivered several times.
     fn revocations(&self) -> StoreFuture<'_, BoxStream<'static, Revocation>>;
 
-    /// Whether the store answers: for readiness.
+    /// Checks that the store responds, for readiness.
     fn ready(&self) -> StoreFuture<'_, ()>;
 
-    /// How much is stored: gauges. What expired and was not cleared away yet counts.
+    /// Returns the number of records, for gauges. Includes expired records that are not yet
+    /// deleted.
     fn counts(&self) -> StoreFuture<'_, Counts>;
 }
 
-/// How many there are of each kind.
+/// Number of records of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Registered clients.
     pub clients: usize,
-    /// Logins under way.
+    /// Logins in progress.
     pub logins: usize,
-    /// Codes, the taken ones included.
+    /// Codes, including redeemed ones.
     pub codes: usize,
     /// Grants.
     pub grants: usize,
     /// Sessions.
     pub sessions: usize,
-    /// People.
+    /// Users.
     pub users: usize,
     /// Browsers.
     pub browsers: usize,

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-/// A point in time: milliseconds since 1970.
+/// Point in time: milliseconds since 1970.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -13,25 +13,25 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// So many milliseconds after the beginning of 1970.
+    /// Creates a point in time from milliseconds since 1970.
     #[must_use]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the milliseconds since 1970.
     #[must_use]
     pub const fn millis(self) -> u64 {
         self.0
     }
 
-    /// Seconds since 1970, as tokens count them (RFC 7519 section 2, `NumericDate`).
+    /// Returns the seconds since 1970 (RFC 7519 section 2, `NumericDate`).
     #[must_use]
     pub const fn unix(self) -> u64 {
         self.0 / 1000
     }
 
-    /// How much later it is than `earlier`; nothing when it is earlier itself.
+    /// Returns the time since `earlier`, or zero if `earlier` is later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))

@@ -1,6 +1,6 @@
--- What all scripts share. KEYS[1] is the prefix of all keys, which are in one slot because of it. Each
--- record is a hash whose field x says when it expires by the callers' clock; the key's own TTL clears it
--- away. The names of records of a kind are in a sorted set, by expiry: the cap and the gauge.
+-- Shared by all scripts. KEYS[1] is the prefix of all keys and puts them into one slot. Each record is a
+-- hash whose field x is its expiry by the callers' clock; the TTL of the key deletes it. A sorted set per
+-- kind has the names of its records by expiry, for the limit and the gauge.
 local P = KEYS[1]
 local now, remembered = tonumber(ARGV[1]), tonumber(ARGV[2])
 local A = { unpack(ARGV, 3) }
@@ -25,7 +25,7 @@ local function enlist(index, name, at)
   if call('PTTL', P .. index) < at - now then lapse(P .. index, at) end
 end
 
--- Puts a record in the place of what was there.
+-- Replaces a record.
 local function write(kind, index, name, at, ...)
   local key = P .. kind .. name
   call('DEL', key)
@@ -34,7 +34,7 @@ local function write(kind, index, name, at, ...)
   enlist(index, name, at)
 end
 
--- Lets a record expire at another time.
+-- Changes the expiry of a record.
 local function move(kind, index, name, at)
   call('HSET', P .. kind .. name, 'x', at)
   lapse(P .. kind .. name, at)
@@ -50,13 +50,13 @@ local function client(name)
   return alive(P .. 'client:' .. name) and call('HGET', P .. 'client:' .. name, 'd')
 end
 
--- A client that presents something of its own: a new one moves to those that a flood of registrations cannot
--- evict, if there is room.
+-- Records that a client presented a credential of its own: a new client becomes a known one, which a flood
+-- of registrations cannot evict, if there is room.
 local function renew(name, lifetime, cap, rest)
   if not alive(P .. 'client:' .. name) then return end
   local at = now + lifetime
   if full('clients', name, cap) then
-    -- Each expires so long after its last use: the first to expire was unused for longest.
+    -- All lifetimes are equal: the first client to expire has been unused for longest.
     local first = call('ZRANGE', P .. 'clients', 0, 0, 'WITHSCORES')
     if not first[1] or tonumber(first[2]) > at - rest then return end
     erase('client:', 'clients', first[1])
@@ -65,7 +65,7 @@ local function renew(name, lifetime, cap, rest)
   move('client:', 'clients', name, at)
 end
 
--- Keeps a new client at least until then.
+-- Extends a new client to at least the given time.
 local function hold(name, at)
   local x = call('ZSCORE', P .. 'new-clients', name)
   if x and tonumber(x) < at and alive(P .. 'client:' .. name) then
@@ -73,14 +73,14 @@ local function hold(name, at)
   end
 end
 
--- The members of an index that go when one more comes: the first to expire.
+-- Returns the members of an index to evict for one more: the first to expire.
 local function beyond(index, cap)
   call('ZREMRANGEBYSCORE', P .. index, '-inf', now)
   local extra = call('ZCARD', P .. index) - math.max(1, tonumber(cap)) + 1
   return extra > 0 and call('ZRANGE', P .. index, 0, extra - 1) or {}
 end
 
--- Lets a session last until then or later. Whether there is one.
+-- Extends a session to at least the given time. Returns whether it exists.
 local function keep(session, at)
   local key = P .. 'session:' .. session
   local x, user = unpack(call('HMGET', key, 'x', 'u'))
@@ -96,7 +96,7 @@ local function saying(session, grant)
   return session .. ' ' .. (grant or '-') .. ' ' .. string.format('%.0f', now)
 end
 
--- Ends a session and its grant, and tells everybody. What is told; false if there is neither.
+-- Ends a session and its grant, and publishes the revocation. Returns it; false if neither exists.
 local function finish(session, grant)
   local key = P .. 'session:' .. session
   local there = alive(key)
@@ -111,7 +111,7 @@ local function finish(session, grant)
   if not there and not ended then return false end
   local said = saying(session, grant)
   call('ZREMRANGEBYSCORE', P .. 'revoked', '-inf', now)
-  -- Bounded by time alone: one that made room for another would let its access tokens in again.
+  -- Bounded by time alone: evicting a revocation would make its access tokens valid again.
   enlist('revoked', said, now + remembered)
   call('PUBLISH', P .. 'revocations', said)
   return said

@@ -1,7 +1,7 @@
--- The names that stand for another issuer, each followed by that issuer.
+-- Returns the names that belong to another issuer, each followed by that issuer.
 local lifetime = tonumber(A[1])
 local key = P .. 'providers'
--- A version that did not know issuers kept people and rows: they belong to the providers of its configuration.
+-- Users and tokens of versions without issuers belong to the configured providers.
 local adopt = #call('HKEYS', key) == 0 and call('ZCARD', P .. 'users') + call('ZCARD', P .. 'sessions') > 0
 local others = {}
 for place = 2, #A, 2 do

@@ -6,7 +6,7 @@ local function take(name)
   return tonumber(x) > now and d
 end
 
--- Lets one more login begin: the oldest make room.
+-- Evicts the oldest logins until one more fits.
 local function make_room(index, cap)
   for _, name in ipairs(beyond(index, cap)) do
     take(name)

@@ -1,4 +1,4 @@
--- Tries each command that the other scripts use, so that an ACL that lacks one is known at the start.
+-- Tries each command that the other scripts use, so that a denied one is detected at startup.
 local hash, set = P .. 'probe:hash', P .. 'probe:set'
 local commands = {
   { 'HSET', hash, 'x', 1 }, { 'HGET', hash, 'x' }, { 'HMGET', hash, 'x' }, { 'HGETALL', hash },

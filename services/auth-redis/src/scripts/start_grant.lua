@@ -1,7 +1,7 @@
 local code, session, grant, at, session_end, cap = A[1], A[2], A[3], tonumber(A[4]), tonumber(A[5]), A[6]
 local key = P .. 'code:' .. code
 local state, of, given = unpack(call('HMGET', key, 's', 'i', 'g'))
--- Once more, after the answer got lost.
+-- Repeated after a lost response.
 if alive(key) and state == 'done' and given == grant and alive(P .. 'grant:' .. grant) then
   return { 'ok' }
 end

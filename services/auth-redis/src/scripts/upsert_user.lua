@@ -2,7 +2,7 @@ local subject, proposed, profile, at, cap = A[1], A[2], A[3], tonumber(A[4]), A[
 local provider, issuer, before = A[6], A[7], P .. 'subject:' .. A[8]
 local user = call('HGET', P .. 'subject:' .. subject, 'u')
 if not user and call('HGET', P .. 'providers', provider) == issuer then
-  -- A version that did not know issuers kept this person by the provider's name.
+  -- A version without issuers stored this user by the provider's name.
   user = call('HGET', before, 'u')
   call('DEL', before)
 end

@@ -1,4 +1,4 @@
--- A row is stored as its version, when it was written, and the record.
+-- An upstream token is stored as its version, the time of writing, and the record.
 local function read(session, provider)
   local key = P .. 'session:' .. session
   local row = alive(key) and call('HGET', key, 'r:' .. provider)

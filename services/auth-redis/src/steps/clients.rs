@@ -1,4 +1,4 @@
-//! Clients and their logins, and this server's own registrations elsewhere.
+//! Clients, their logins, and this server's own registrations at providers.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl RedisStore {
         self.step(&self.scripts().register, arguments, Idempotency::Idempotent).await.map(|_| ())
     }
 
-    /// Keeps a login, in the place of another one if there is one.
+    /// Stores a login, in place of another one if `from` is given.
     pub(super) async fn set_login(
         &self,
         from: Option<&Digest>,

@@ -1,4 +1,4 @@
-//! Codes and what they gave.
+//! Authorization codes and grants.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use vmcp_redis::Idempotency;
 use crate::reply::{Reply, parse_name, parse_record};
 use crate::store::RedisStore;
 
-/// How long redeeming a taken code may take before its session ends.
+/// Time to finish the redemption of a code before its session ends.
 const REDEMPTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 const CORRUPT: StoreError = StoreError::Corrupt { what: "grant" };
@@ -155,7 +155,7 @@ impl RedisStore {
             .duration(limits.client_lifetime)
             .number(limits.clients as u64)
             .duration(limits.client_eviction_idle);
-        // Once more is the same as before: the answer is then `Repeated`.
+        // Idempotent: the repeated call returns `Repeated`.
         let mut reply =
             self.step(&self.scripts().rotate, arguments, Idempotency::Idempotent).await?;
         let word = reply.status()?;
@@ -183,7 +183,7 @@ impl RedisStore {
     }
 }
 
-/// A grant: its record, then what changes when it is refreshed.
+/// Parses a grant: its record, then the fields that a refresh changes.
 fn read_grant(reply: &mut Reply) -> Result<Option<Grant>, StoreError> {
     let Some(record) = reply.get::<String>()? else { return Ok(None) };
     let mut grant: Grant = parse_record(&record, "grant")?;

@@ -1,4 +1,4 @@
-//! Sessions and their rows.
+//! Sessions and their upstream tokens.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -150,7 +150,7 @@ impl RedisStore {
             self.step(&self.scripts().sessions_of, arguments, Idempotency::Idempotent).await?;
         let mut sessions = Vec::new();
         for fields in reply.rest() {
-            // One that cannot be read must not hide the others.
+            // An unreadable session must not hide the others.
             let session = Fields::all(fields, now)
                 .and_then(|fields| fields.as_ref().map(read_session).transpose());
             match session {
@@ -181,7 +181,7 @@ fn read_session(fields: &Fields) -> Result<Session, StoreError> {
     let mut rows = BTreeMap::new();
     for (field, value) in fields.iter() {
         if let Some(provider) = field.strip_prefix("r:") {
-            // One that cannot be read is as good as none: its provider is linked again.
+            // An unreadable token counts as missing: the user links its provider again.
             let (Ok(provider), Some(row)) =
                 (parse_name(provider, "row"), parse_upstream_token_lenient(value))
             else {

@@ -1,4 +1,4 @@
-//! People, their browsers and their consents.
+//! Users, their browsers and their consents.
 
 use std::time::Duration;
 
@@ -41,7 +41,8 @@ impl RedisStore {
         let limits = self.limits();
         let arguments = self
             .arguments()
-            // Three parts, where the keys of versions that did not know issuers have two.
+            // Three parts, so that keys never equal those of versions without issuers, which have
+            // two.
             .text(length_prefixed(&["issuer", subject.issuer.as_str(), subject.name.as_str()]))
             .text(proposed.as_str())
             .record(profile)?
@@ -54,7 +55,7 @@ impl RedisStore {
             self.step(&self.scripts().upsert_user, arguments, Idempotency::Idempotent).await?;
         match &*reply.status()? {
             "ok" => parse_name(&reply.require::<String>()?, "user"),
-            _ => Err(StoreError::Full { what: "people" }),
+            _ => Err(StoreError::Full { what: "users" }),
         }
     }
 
@@ -107,7 +108,7 @@ impl RedisStore {
         let mut reply =
             self.step(&self.scripts().browser, arguments, Idempotency::Idempotent).await?;
         let Some(user) = reply.get::<String>()? else { return Ok(None) };
-        // The person is asked once more for one that cannot be read.
+        // An unreadable consent is requested again.
         let consents = reply.rest().filter_map(|consent| {
             let text: String = from_redis_value(consent).ok()?;
             parse_record(&text, "consent").ok()
@@ -136,7 +137,8 @@ impl RedisStore {
     }
 }
 
-/// How versions that did not know issuers kept a subject: without the sign that tells numbers from strings.
+/// Returns the subject as versions without issuers stored it: without the sign that distinguishes
+/// numbers from strings.
 fn legacy_subject_name(subject: &Subject) -> &str {
     let name = subject.name.as_str();
     name.strip_prefix('#').unwrap_or(name)

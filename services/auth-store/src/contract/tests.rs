@@ -1,4 +1,4 @@
-//! The tests, one file per kind of record.
+//! Tests by kind of record.
 
 #![expect(clippy::panic, clippy::unchecked_time_subtraction, clippy::unwrap_used, reason = "tests")]
 
@@ -11,11 +11,11 @@ pub mod revocations;
 pub mod sessions;
 pub mod users;
 
-/// Names each test once, and makes the macro that runs them.
+/// Lists each test once and defines the macro that generates them.
 macro_rules! tests {
     ($d:tt $($module:ident: $($name:ident)*;)*) => {
-        /// A test per sentence of the contract, against what a function of limits makes; `unless` another one
-        /// says that there is nothing to test with.
+        /// Generates a test per guarantee, for the store that a function of limits creates.
+        /// `unless` names a function that returns whether the store is unavailable for tests.
         #[macro_export]
         macro_rules! contract {
             ($d fresh:path $d(, unless $d skipped:path)?) => {

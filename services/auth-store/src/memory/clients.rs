@@ -1,4 +1,4 @@
-//! Clients and their logins, and this server's own registrations elsewhere.
+//! Clients, their logins, and this server's own registrations at providers.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ impl State {
         self.new_clients.insert(client.id.clone(), client.clone(), expires)
     }
 
-    /// A client that presents something of its own: a new one moves to those that a flood of registrations cannot
-    /// evict.
+    /// Records that a client presented a credential of its own. A new client becomes a known one,
+    /// which a flood of registrations cannot evict.
     pub(super) fn record_client_use(&mut self, id: &ClientId, now: Timestamp) {
         let expires = now + self.limits.client_lifetime;
         if self.clients.expire_at(id, expires) || self.new_clients.get(id).is_none() {
             return;
         }
         if self.clients.is_full() {
-            // Each expires so long after its last use: the first to expire was unused for longest.
+            // All lifetimes are equal: the first client to expire has been unused for longest.
             let rested =
                 self.limits.client_lifetime.saturating_sub(self.limits.client_eviction_idle);
             if self.clients.first().is_none_or(|(_, at)| at > now + rested) {
@@ -36,12 +36,12 @@ impl State {
             self.clients.remove_first();
         }
         if let Some(client) = self.new_clients.remove(id) {
-            // There is room.
+            // Cannot fail: an entry was removed above if the map was full.
             let _ = self.clients.insert(id.clone(), client, expires);
         }
     }
 
-    /// Keeps a new client at least until then.
+    /// Extends a new client to at least `until`.
     pub(super) fn extend_client(&mut self, id: &ClientId, until: Timestamp) {
         self.new_clients.extend_until(id, until);
     }
@@ -71,7 +71,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets one more login begin at this address.
+    /// Evicts the oldest logins of an address until one more fits.
     fn evict_logins_of(&mut self, origin: &Digest) {
         while let Some(of) = self.logins_of.get(origin)
             && of.len() >= self.limits.logins_per_origin.max(1)

@@ -1,17 +1,19 @@
-//! A map whose entries expire, with a cap.
+//! Bounded map with expiring entries.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use crate::{StoreError, Timestamp};
 
-/// At most so many entries, the next to expire at hand.
+/// Map with a capacity, whose entries are ordered by expiry.
 #[derive(Debug)]
 pub(super) struct ExpiringMap<K, V> {
     kind: &'static str,
     cap: usize,
     entries: HashMap<K, Entry<V>>,
-    /// By expiry, then by a number, since several expire at once.
+    /// Keys by expiry, then by sequence number, because several entries may expire at once.
+    ///
+    /// Invariant: has one entry for each entry of `entries`, under its `expiry_key`.
     order: BTreeMap<(Timestamp, u64), K>,
     next_sequence: u64,
 }
@@ -61,7 +63,7 @@ impl<K: Eq + Hash + Clone, V> ExpiringMap<K, V> {
         Some(value)
     }
 
-    /// Lets an entry expire at another time. Whether there is one.
+    /// Changes the expiry of an entry. Returns whether it exists.
     pub(super) fn expire_at(&mut self, key: &K, expires: Timestamp) -> bool {
         let Some(entry) = self.entries.get_mut(key) else { return false };
         let kept = self.order.remove(&entry.expiry_key);
@@ -73,7 +75,7 @@ impl<K: Eq + Hash + Clone, V> ExpiringMap<K, V> {
         true
     }
 
-    /// Lets an entry expire at `expires` or later. Whether there is one.
+    /// Extends the expiry of an entry to at least `expires`. Returns whether it exists.
     pub(super) fn extend_until(&mut self, key: &K, expires: Timestamp) -> bool {
         match self.expires(key) {
             Some(at) if at < expires => self.expire_at(key, expires),
@@ -81,18 +83,18 @@ impl<K: Eq + Hash + Clone, V> ExpiringMap<K, V> {
         }
     }
 
-    /// The entry that expires first.
+    /// Returns the entry that expires first.
     pub(super) fn first(&self) -> Option<(&K, Timestamp)> {
         self.order.first_key_value().map(|((expires, _), key)| (key, *expires))
     }
 
-    /// Takes out the entry that expires first.
+    /// Removes the entry that expires first.
     pub(super) fn remove_first(&mut self) -> Option<V> {
         let key = self.first()?.0.clone();
         self.remove(&key)
     }
 
-    /// Takes out an entry that expired.
+    /// Removes and returns an expired entry.
     pub(super) fn pop_expired(&mut self, now: Timestamp) -> Option<(K, V)> {
         let (key, expires) = self.first()?;
         if expires > now {

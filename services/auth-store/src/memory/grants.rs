@@ -1,4 +1,4 @@
-//! Codes and what they gave.
+//! Authorization codes and grants.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     Revocation, RotationOutcome, SessionId, StoreError, Timestamp,
 };
 
-/// How long redeeming a taken code may take before its session ends.
+/// Time to finish the redemption of a code before its session ends.
 const REDEMPTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl State {
@@ -173,7 +173,8 @@ impl State {
         self.revoke_session(session, Some(*id), now)
     }
 
-    /// Ends a session and its grant, and tells everybody. `None` if there is neither.
+    /// Ends a session and its grant, and notifies all subscribers. Returns `None` if neither
+    /// exists.
     pub(super) fn revoke_session(
         &mut self,
         session: SessionId,
@@ -191,9 +192,9 @@ impl State {
         }
         let revocation = Revocation { grant, session, at: now };
         let until = now + self.limits.revocation_retention;
-        // The table has no cap.
+        // Cannot fail: the map is unbounded.
         let _ = self.revoked.insert(session, revocation.clone(), until);
-        // Nobody may be listening.
+        // Fails only without subscribers.
         let _ = self.revocation_events.send(revocation.clone());
         Some(revocation)
     }

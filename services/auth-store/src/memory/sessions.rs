@@ -1,4 +1,4 @@
-//! Sessions and their rows.
+//! Sessions and their upstream tokens.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! All that is kept, and how it is swept.
+//! All records of the store, and the removal of expired ones.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,25 +11,25 @@ use crate::{
     SessionHead, SessionId, SubjectName, Timestamp, UpstreamTokenRecord, User, UserId,
 };
 
-/// How many revocations a slow listener may be behind before it is told all of them anew.
+/// Number of revocations that a slow subscriber may lag behind before it reloads all recent ones.
 const REVOCATION_CHANNEL_CAPACITY: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) limits: Limits,
-    /// Those that redeemed a code.
+    /// Clients that have redeemed a code.
     pub(super) clients: ExpiringMap<ClientId, Client>,
-    /// Those that did not.
+    /// Clients that have not redeemed a code.
     pub(super) new_clients: ExpiringMap<ClientId, Client>,
     pub(super) logins: ExpiringMap<Digest, Login>,
-    /// By the address that they began at, the oldest first.
+    /// Logins by the address that started them, the oldest first.
     pub(super) logins_of: HashMap<Digest, VecDeque<Digest>>,
     pub(super) codes: ExpiringMap<Digest, CodeState>,
     pub(super) grants: ExpiringMap<GrantId, Grant>,
     pub(super) sessions: ExpiringMap<SessionId, SessionRecord>,
     pub(super) sessions_of: HashMap<UserId, Vec<SessionId>>,
     pub(super) locks: ExpiringMap<(SessionId, ProviderName), LockOwner>,
-    /// The issuer of the people and tokens that are kept under a provider's name.
+    /// Issuer of the users and tokens that are stored under a provider's name.
     pub(super) issuers: ExpiringMap<ProviderName, ProviderIssuer>,
     pub(super) users: ExpiringMap<UserId, (SubjectKey, User)>,
     pub(super) subjects: HashMap<SubjectKey, UserId>,
@@ -40,23 +40,23 @@ pub(super) struct State {
     pub(super) revocation_events: broadcast::Sender<Revocation>,
 }
 
-/// A person, as their issuer knows them.
+/// Issuer and subject of a user.
 pub(super) type SubjectKey = (ProviderIssuer, SubjectName);
 
-/// A code and what became of it.
+/// State of a code.
 #[derive(Debug)]
 pub(super) enum CodeState {
-    /// Nobody presented it yet.
+    /// Not presented yet.
     Pending(Box<AuthorizationCodeData>),
-    /// Somebody did.
+    /// Presented by this client; the grant is not stored yet.
     Redeeming { client: ClientId, challenge: CodeChallenge, session: SessionId },
-    /// It gave a grant.
+    /// Redeemed for a grant.
     Redeemed { grant: GrantId, session: SessionId },
-    /// It was burnt or replayed.
+    /// Invalidated or replayed.
     Revoked(Revocation),
 }
 
-/// A session without its expiry, which the table knows.
+/// Session without its expiry, which the map holds.
 #[derive(Debug)]
 pub(super) struct SessionRecord {
     pub(super) head: SessionHead,
@@ -79,21 +79,21 @@ impl State {
             sessions: ExpiringMap::new("sessions", sessions),
             sessions_of: HashMap::new(),
             locks: ExpiringMap::new("locks", sessions),
-            // Each name is one of a configuration.
+            // Bounded: each name is one of a configuration.
             issuers: ExpiringMap::new("providers", usize::MAX),
-            users: ExpiringMap::new("people", users),
+            users: ExpiringMap::new("users", users),
             subjects: HashMap::new(),
             browsers: ExpiringMap::new("browsers", browsers),
-            consents: ExpiringMap::new("people who consented", users),
+            consents: ExpiringMap::new("users with consents", users),
             registrations: ExpiringMap::new("registrations", limits.registrations),
-            // Bounded by time: see `Limits::revocation_retention`.
+            // Bounded by time; see `Limits::revocation_retention`.
             revoked: ExpiringMap::new("revocations", usize::MAX),
             revocation_events: broadcast::channel(REVOCATION_CHANNEL_CAPACITY).0,
             limits,
         }
     }
 
-    /// Clears away what expired, so that no step has to look at the time of what it finds.
+    /// Removes expired records, so that no step has to check the expiry of a record.
     pub(super) fn sweep(&mut self, now: Timestamp) {
         while self.clients.pop_expired(now).is_some() {}
         while self.new_clients.pop_expired(now).is_some() {}
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// What was revoked lately, the oldest first.
+    /// Returns recent revocations, the oldest first.
     pub(super) fn recent_revocations(&self) -> VecDeque<Revocation> {
         self.revoked.values().cloned().collect()
     }

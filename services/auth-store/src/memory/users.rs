@@ -1,4 +1,4 @@
-//! People, their browsers and their consents.
+//! Users, their browsers and their consents.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ impl State {
         providers.iter().filter_map(other).collect()
     }
 
-    /// Notes whose people and tokens are kept under a provider's name.
+    /// Records the issuer of a provider name, unless one is recorded.
     pub(super) fn bind_issuer(
         &mut self,
         name: &ProviderName,

@@ -4,49 +4,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClientId, Digest, Timestamp};
 
-/// A registered client.
+/// Registered client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
-    /// Its identifier.
+    /// Client identifier.
     pub id: ClientId,
-    /// What it calls itself: text of a stranger, to be escaped where it is shown.
+    /// Name that the client chose: untrusted text, to be escaped where it is displayed.
     pub name: Option<String>,
-    /// Where answers may go.
+    /// Allowed redirect URIs.
     pub redirect_uris: Vec<String>,
-    /// How it authenticates.
+    /// Authentication method.
     pub auth: ClientAuth,
-    /// Whether it registered the grant type `refresh_token`.
+    /// `true` if the client registered the grant type `refresh_token`.
     pub refresh: bool,
-    /// What it may ask for.
+    /// Scopes that the client may request.
     pub scopes: Vec<String>,
-    /// Where it runs.
+    /// Application type.
     pub application_type: ApplicationType,
-    /// What it says that its software is.
+    /// Software identifier that the client reported.
     pub software_id: Option<String>,
-    /// When it registered.
+    /// Time of the registration.
     pub created: Timestamp,
 }
 
-/// How a client authenticates at the token endpoint (RFC 7591 section 2,
+/// Authentication method of a client at the token endpoint (RFC 7591 section 2,
 /// `token_endpoint_auth_method`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientAuth {
-    /// Not at all: a public client, to whom PKCE applies.
+    /// None: a public client, which has to use PKCE.
     None,
-    /// With the secret of this digest, in the header.
+    /// Client secret with this digest, in the `Authorization` header.
     ClientSecretBasic(Digest),
-    /// With the secret of this digest, in the form.
+    /// Client secret with this digest, in the form.
     ClientSecretPost(Digest),
 }
 
-/// Where a client runs (OpenID Connect Dynamic Client Registration section 2).
+/// Application type (OpenID Connect Dynamic Client Registration section 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApplicationType {
-    /// On a person's own device.
+    /// Application on the user's own device.
     Native,
-    /// On a server.
+    /// Application on a server.
     #[default]
     Web,
 }

@@ -1,4 +1,4 @@
-//! Authorization codes, and what is known of them after they were taken.
+//! Authorization codes and their redemption.
 
 use std::fmt;
 
@@ -6,65 +6,64 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Client, ClientId, CodeChallenge, Profile, Revocation, SessionId, Timestamp, UserId};
 
-/// What a code stands for. Its `nonce` is not in its `Debug` form.
+/// Data of an authorization code. `Debug` omits its `nonce`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationCodeData {
-    /// Whom it was given to.
+    /// Client that requested the code.
     pub client: ClientId,
-    /// Where it was sent, byte for byte as the client asked.
+    /// Redirect URI, byte for byte as requested.
     pub redirect_uri: String,
-    /// What the client has to answer.
+    /// PKCE code challenge.
     pub challenge: CodeChallenge,
-    /// What was consented to.
+    /// Scopes that the user consented to.
     pub scopes: Vec<String>,
-    /// Whom tokens are for.
+    /// Resource that tokens are for.
     pub resource: Option<String>,
-    /// What the id token has to repeat.
+    /// Nonce that the ID token has to repeat.
     pub nonce: Option<String>,
-    /// Whether there will be a refresh token.
+    /// `true` if the client gets a refresh token.
     #[serde(default)]
     pub refresh: bool,
-    /// The session behind it.
+    /// Session of the login.
     pub session: SessionId,
-    /// Who consented.
+    /// User who consented.
     pub user: UserId,
-    /// What is known of them.
+    /// Profile of the user.
     pub profile: Profile,
-    /// When the person was authenticated.
+    /// Time at which the user was authenticated.
     pub authenticated: Timestamp,
 }
 
-/// The answer to who presents a code.
+/// Result of redeeming a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeRedemption {
-    /// What became of the code.
+    /// Outcome for the code.
     pub outcome: RedeemOutcome,
-    /// The client that presents it, if it is registered.
+    /// Client that presents the code, if it is registered.
     pub client: Option<Client>,
 }
 
-/// What becomes of a code that is presented.
+/// Outcome of redeeming a code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedeemOutcome {
-    /// It was there, and is taken: nobody else gets this answer. Whether client, redirect URI and
-    /// challenge are the seed's is for whoever presents it to see.
+    /// The code was valid and is now redeemed; no other caller gets this outcome. The caller has to
+    /// compare client, redirect URI and challenge with the data.
     Redeemed(Box<AuthorizationCodeData>),
-    /// Who took it presents it again, with the same verifier, while it is being redeemed. Nothing
-    /// happened.
+    /// The same client with the same verifier is already redeeming the code. Nothing has changed.
     InProgress,
-    /// It was taken before. What it gave is revoked (RFC 6749 section 4.1.2).
+    /// The code was redeemed before. Its grant is now revoked (RFC 6749 section 4.1.2).
     Replayed(Revocation),
-    /// There is none, or there was none for so long that nothing is known of it.
+    /// The code does not exist, or its record has expired.
     Unknown,
 }
 
-/// Whether a grant was stored.
+/// Outcome of storing a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantInsertOutcome {
-    /// It is there.
+    /// The grant is stored.
     Inserted,
-    /// The code was replayed or burnt meanwhile, or was never taken: there is no grant, and no
-    /// token may be given out.
+    /// The code was replayed, invalidated or never redeemed: no grant is stored, and no token may
+    /// be issued.
     Rejected,
 }
 

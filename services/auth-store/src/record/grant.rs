@@ -1,4 +1,4 @@
-//! What a code gave: a family of refresh tokens, of which one is current.
+//! Grants: a family of refresh tokens, one of which is current.
 
 use std::time::Duration;
 
@@ -6,93 +6,95 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Client, ClientId, Digest, GrantId, Profile, Revocation, SessionId, Timestamp, UserId};
 
-/// What a client was granted. One record, however often it is refreshed.
+/// Grant to a client. One record for all refreshes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Its name.
+    /// Identifier of the grant.
     pub id: GrantId,
-    /// To whom.
+    /// Client that received the grant.
     pub client: ClientId,
-    /// By whom.
+    /// User who granted it.
     pub user: UserId,
-    /// What is known of them.
+    /// Profile of the user.
     pub profile: Profile,
-    /// The session behind it.
+    /// Session of the login.
     pub session: SessionId,
-    /// What was granted.
+    /// Granted scopes.
     pub scopes: Vec<String>,
-    /// Whom access tokens are for.
+    /// Audience of access tokens.
     pub audience: Vec<String>,
-    /// When the person was authenticated.
+    /// Time at which the user was authenticated.
     pub authenticated: Timestamp,
-    /// How long its access tokens are good for: the session lasts for as long as the last of them.
+    /// Lifespan of access tokens. The session lasts as long as the last of them.
     #[serde(with = "millis")]
     pub access_lifespan: Duration,
-    /// When it ends, whatever is done. Without refresh tokens: when the access token does.
+    /// Absolute end. Without refresh tokens: the end of the access token.
     pub ends: Timestamp,
-    /// Its refresh tokens; `None` when the client gets none.
+    /// Refresh tokens; `None` if the client gets none.
     pub refresh: Option<RefreshTokens>,
 }
 
-/// The refresh tokens of a grant: the current one and the one before.
+/// Refresh tokens of a grant: the current one and its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RefreshTokens {
-    /// How long the current token may lie unused.
+    /// Time after which an unused token expires.
     #[serde(with = "millis")]
     pub idle: Duration,
-    /// When the current token ends unless it is used; never later than the grant.
+    /// Expiry of the current token unless it is used; at most the end of the grant.
     pub idle_end: Timestamp,
-    /// How many came before the current one.
+    /// Number of predecessors of the current token.
     pub generation: u32,
-    /// The current one's digest.
+    /// Digest of the current token.
     pub current: Digest,
-    /// The one before.
+    /// Predecessor of the current token.
     pub previous: Option<PreviousRefreshToken>,
 }
 
-/// A refresh token that somebody presents, and that this server signed.
+/// Refresh token in a request, signed by this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresentedRefreshToken {
-    /// Its digest.
+    /// Digest of the token.
     pub digest: Digest,
-    /// How many came before it.
+    /// Number of its predecessors.
     pub generation: u32,
 }
 
-/// A refresh token that has a successor.
+/// Refresh token that has a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreviousRefreshToken {
-    /// Its digest.
+    /// Digest of the token.
     pub digest: Digest,
-    /// When the successor took its place.
+    /// Time of its rotation.
     pub rotated: Timestamp,
 }
 
-/// The answer to who looks for a grant.
+/// Result of looking up a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantLookup {
-    /// The grant, whoever it was given to; `None` when it ended or was revoked.
+    /// Grant, of any client; `None` if it ended or was revoked.
     pub grant: Option<Grant>,
-    /// The client that asks, if it is registered.
+    /// Client that presents it, if it is registered.
     pub client: Option<Client>,
 }
 
-/// What becomes of a refresh token that is presented.
+/// Outcome of presenting a refresh token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RotationOutcome {
-    /// It was current; now its successor is. So is one of a later generation than the current one:
-    /// this server signed it, so what the store remembers is older, as it is where a replica of the
-    /// store took over before it had heard of everything.
+    /// The token was current and is now replaced by its successor. A token of a later generation
+    /// than the current one is accepted as well: this server signed it, so the record is stale, as
+    /// after a failover to a replica of the store that lagged behind.
     Rotated(Box<Grant>),
-    /// It was rotated a moment ago and its successor is unused: the same answer can be given again.
+    /// The token was rotated within the grace period and its successor is unused: the same response
+    /// can be sent again.
     Repeated(Box<Grant>),
-    /// It was rotated before. The grant is revoked, and its session (RFC 9700 section 4.14.2).
+    /// The token was rotated before. The grant and its session are now revoked (RFC 9700 section
+    /// 4.14.2).
     Replayed(Revocation),
-    /// There is no such grant, it ended, or it has no refresh tokens.
+    /// The grant does not exist, has ended, or has no refresh tokens.
     NotFound,
 }
 
-/// A duration as a number of milliseconds.
+/// Serializes a duration as a number of milliseconds.
 mod millis {
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Logins that are under way.
+//! Logins in progress.
 
 use std::fmt;
 
@@ -9,96 +9,96 @@ use crate::{
     UserId,
 };
 
-/// A login under way. It is found by the digest of the consent's id, later of the state that an
-/// upstream provider brings back.
+/// Login in progress. Its key is the digest of the consent identifier, later of the state that an
+/// upstream provider returns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Login {
-    /// What it is for.
+    /// Purpose of the login.
     pub aim: LoginPurpose,
-    /// The session that it builds.
+    /// Session that the login creates.
     pub session: SessionId,
-    /// Digest of the cookie of the browser that it was begun in.
+    /// Digest of the cookie of the browser that started the login.
     pub browser: Digest,
-    /// What is waited for.
+    /// Current stage.
     pub stage: Stage,
-    /// Who it is: known after the first provider's answer, and the same from then on.
+    /// User; known after the first provider's response, and constant from then on.
     pub user: Option<UserId>,
-    /// What the first provider says of them.
+    /// Profile that the first provider reported.
     pub profile: Profile,
-    /// When they proved it to that provider, as far as it says.
+    /// Time of authentication at that provider, if it reports one.
     #[serde(default)]
     pub authenticated: Option<Timestamp>,
-    /// When it began.
+    /// Time at which the login started.
     pub created: Timestamp,
-    /// Digest of the network address that it began at. Logins are counted by it, not by the client: anyone can
-    /// begin a login with the id of a client, which is public.
+    /// Digest of the client's network address. Logins are counted by it and not by client: client
+    /// identifiers are public, so anyone can start a login with one.
     #[serde(default)]
     pub origin: Option<Digest>,
 }
 
-/// What a login is for.
+/// Purpose of a login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoginPurpose {
-    /// A client asked for authorization.
+    /// Authorization request of a client.
     Authorize(AuthorizationRequest),
-    /// A person links a provider anew to a session that there is.
+    /// A user links a provider to an existing session again.
     Relink,
-    /// The same, with whichever account: the person confirmed that it is another one than before.
+    /// The same with any account: the user confirmed that it differs from the previous one.
     LinkOther,
 }
 
-/// What a client asked for (RFC 6749 section 4.1.1), checked already. `state` and `nonce` are between the
-/// client and the browser, and not in its `Debug` form.
+/// Validated authorization request (RFC 6749 section 4.1.1). `Debug` omits `state` and `nonce`,
+/// which are private to client and browser.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthorizationRequest {
-    /// Who asks.
+    /// Requesting client.
     pub client: ClientId,
-    /// Where the answer goes, as asked: a loopback address with its port.
+    /// Redirect URI as requested: a loopback address with its port.
     pub redirect_uri: String,
-    /// What the client wants to see again.
+    /// State that the response has to repeat.
     pub state: Option<String>,
-    /// What the client will answer when it redeems the code.
+    /// PKCE code challenge.
     pub challenge: CodeChallenge,
-    /// What it asks for.
+    /// Requested scopes.
     pub scopes: Vec<String>,
-    /// Whom its tokens are for (RFC 8707).
+    /// Resource that tokens are for (RFC 8707).
     pub resource: Option<String>,
-    /// What its id token has to repeat (OpenID Connect Core section 3.1.2.1).
+    /// Nonce that the ID token has to repeat (OpenID Connect Core section 3.1.2.1).
     pub nonce: Option<String>,
-    /// Whether it gets a refresh token.
+    /// `true` if the client gets a refresh token.
     #[serde(default)]
     pub refresh: bool,
-    /// How anew the person is to log in.
+    /// Reauthentication that the client requires.
     #[serde(default)]
     pub fresh: ReauthOptions,
 }
 
-/// How anew a person is to log in (OpenID Connect Core section 3.1.2.1).
+/// Reauthentication options (OpenID Connect Core section 3.1.2.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReauthOptions {
-    /// They prove anew who they are (`prompt=login`).
+    /// The user has to authenticate again (`prompt=login`).
     pub login: bool,
-    /// They choose an account (`prompt=select_account`).
+    /// The user has to choose an account (`prompt=select_account`).
     pub select_account: bool,
-    /// How many seconds ago they may have proved it at most (`max_age`).
+    /// Maximum age of the authentication in seconds (`max_age`).
     pub max_age: Option<u32>,
 }
 
-/// What a login waits for.
+/// Stage of a login.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// For the person's consent.
+    /// Waiting for the user's consent.
     AwaitConsent {
-        /// Digest of what the form has to bring along.
+        /// Digest of the form's CSRF token.
         csrf: Digest,
     },
-    /// For an upstream provider.
+    /// Waiting for an upstream provider.
     AwaitUpstream {
-        /// Which one.
+        /// Upstream provider.
         provider: ProviderName,
-        /// What finishing needs: verifier, nonce and such.
+        /// Encrypted verifier, nonce and other state of the upstream login.
         leg: Ciphertext,
     },
 }
@@ -106,7 +106,7 @@ pub enum Stage {
 // === impl Login ===
 
 impl Login {
-    /// The client that asked; `None` where a person asked for themselves.
+    /// Returns the client of the request; `None` for a login that the user started.
     #[must_use]
     pub fn client(&self) -> Option<&ClientId> {
         match &self.aim {

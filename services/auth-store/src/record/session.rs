@@ -1,4 +1,4 @@
-//! Sessions: one login, and its tokens of upstream providers.
+//! Sessions: one login with its upstream tokens.
 
 use std::collections::BTreeMap;
 
@@ -8,54 +8,55 @@ use crate::{
     Ciphertext, ClientId, GrantId, ProviderIssuer, ProviderName, SessionId, Timestamp, UserId,
 };
 
-/// Whose session it is.
+/// Owner of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionHead {
-    /// Its name.
+    /// Session identifier.
     pub id: SessionId,
-    /// Who logged in.
+    /// User who logged in.
     pub user: UserId,
-    /// For whom.
+    /// Client that requested the login.
     pub client: ClientId,
 }
 
-/// A login with its tokens of upstream providers.
+/// Login with its upstream tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Whose it is.
+    /// Owner of the session.
     pub head: SessionHead,
-    /// What the client was granted, once it redeemed its code.
+    /// Grant, once the client has redeemed its code.
     pub grant: Option<GrantId>,
-    /// When its first row came.
+    /// Time at which the first upstream token was stored.
     pub created: Timestamp,
-    /// When it ends, with all of its rows.
+    /// End of the session and all of its tokens.
     pub expires: Timestamp,
-    /// The rows.
+    /// Upstream tokens by provider.
     pub rows: BTreeMap<ProviderName, UpstreamTokenRecord>,
 }
 
-/// Tokens of one upstream provider.
+/// Encrypted tokens of one upstream provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamTokenRecord {
-    /// Which writing this is. The store counts, within a session; whatever is handed in is replaced.
+    /// Version, which the store counts within a session and replaces on each write.
     pub version: u64,
-    /// Whose tokens they are: no other issuer may get them, whatever its name.
+    /// Issuer of the tokens: they must not be sent to any other issuer, whatever its name.
     pub issuer: ProviderIssuer,
-    /// The tokens.
+    /// Encrypted tokens.
     pub sealed: Ciphertext,
-    /// When the access token ends; `None` where the provider doesn't say.
+    /// Expiry of the access token; `None` if the provider does not report one.
     pub expires: Option<Timestamp>,
-    /// What the provider granted.
+    /// Scopes that the provider granted.
     pub scopes: Vec<String>,
-    /// When it was written.
+    /// Time of the last write.
     pub written: Timestamp,
 }
 
-/// The answer to who wants to refresh a row.
+/// Result of locking the tokens of a provider for a refresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamTokenLock {
-    /// The lock is the asker's. The row as it is now: somebody may have refreshed it meanwhile.
+    /// The caller holds the lock. Contains the current tokens, which another replica may have
+    /// refreshed meanwhile.
     Acquired(Option<UpstreamTokenRecord>),
-    /// Somebody else's.
+    /// Another owner holds the lock.
     Held,
 }

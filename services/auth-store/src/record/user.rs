@@ -1,4 +1,4 @@
-//! People, their browsers, and what they consented to.
+//! Users, their browsers and their consents.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClientId, ProviderIssuer, ProviderName, SubjectName, Timestamp, UserId};
 
-/// How an upstream provider names a person. Issuer and name are what counts: another issuer's
-/// person of the same name is another person, under whichever name that issuer is configured.
+/// Subject of an upstream provider. Issuer and name identify it: the same name of another issuer is
+/// another user, under any configured provider name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Subject {
-    /// The provider, as the configuration names it.
+    /// Name of the provider in the configuration.
     pub provider: ProviderName,
-    /// The provider itself.
+    /// Issuer of the subject.
     pub issuer: ProviderIssuer,
-    /// Its name for them.
+    /// Subject identifier at that issuer.
     pub name: SubjectName,
 }
 
-/// What a provider says of a person. Not in its `Debug` form: it is theirs.
+/// Profile of a user as the provider reports it. `Debug` omits the personal data.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
     /// The claim `name`.
@@ -30,38 +30,38 @@ pub struct Profile {
     pub email_verified: Option<bool>,
 }
 
-/// A person.
+/// User.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// How tokens name them.
+    /// Identifier in tokens.
     pub id: UserId,
-    /// What it last said of them.
+    /// Profile of the last login.
     pub profile: Profile,
-    /// When they first came.
+    /// Time of the first login.
     pub created: Timestamp,
 }
 
-/// What is known of who uses a browser.
+/// User of a browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Browser {
-    /// Who logged in there last.
+    /// User who logged in last.
     pub user: UserId,
-    /// What they consented to before, in any browser.
+    /// Consents of that user, in any browser.
     pub consents: Vec<Consent>,
 }
 
-/// What a person consented to. A later one for the same client and redirect URI takes its place.
+/// Consent of a user. A later one for the same client and redirect URI replaces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Consent {
-    /// For whom.
+    /// Client.
     pub client: ClientId,
-    /// Where answers go; a loopback address without its port.
+    /// Redirect URI; a loopback address without its port.
     pub redirect_uri: String,
-    /// To what.
+    /// Scopes.
     pub scopes: Vec<String>,
-    /// When.
+    /// Time of the consent.
     pub given: Timestamp,
-    /// Until when it is remembered.
+    /// Expiry of the consent.
     pub expires: Timestamp,
 }
 

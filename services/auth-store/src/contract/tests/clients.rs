@@ -15,7 +15,7 @@ pub async fn unused_new_client_expires_within_minutes(fresh: impl AsyncFn(Limits
     assert_eq!(replica.client(&id).await, Ok(Some(alpha)));
     clock.advance(MINUTE * 14);
     assert!(store.client(&id).await.unwrap().is_some());
-    // A login and a code of the client prolong it, as long as they last.
+    // A login and a code extend the client to their own lifetime.
     store.put_login(&digest("state"), &login("alpha"), MINUTE * 10).await.unwrap();
     clock.advance(MINUTE * 9);
     assert!(replica.client(&id).await.unwrap().is_some());
@@ -48,13 +48,13 @@ pub async fn registration_flood_evicts_new_clients_only(fresh: impl AsyncFn(Limi
         store.register(&client(&format!("flood {number}"))).await.unwrap();
     }
     assert!(store.client(&client_id("alpha")).await.unwrap().is_some());
-    // A login that lasts longer than the flood's registrations keeps its client.
+    // A login that outlives the registrations of the flood extends its client.
     assert!(store.client(&client_id("beta")).await.unwrap().is_some());
     assert_eq!(store.client(&client_id("flood 47")).await, Ok(None));
     assert!(store.client(&client_id("flood 48")).await.unwrap().is_some());
     assert!(store.client(&client_id("flood 49")).await.unwrap().is_some());
     assert_eq!(store.counts().await.unwrap().clients, 4);
-    // One of those that are there takes no more room.
+    // Registering an existing client again takes no more room.
     store.register(&client("flood 48")).await.unwrap();
     assert_eq!(store.counts().await.unwrap().clients, 4);
     assert!(store.client(&client_id("flood 49")).await.unwrap().is_some());
@@ -65,7 +65,7 @@ pub async fn full_store_evicts_idle_clients_only(fresh: impl AsyncFn(Limits) -> 
     insert_known_client(&*store, 1, ("one", &clock)).await;
     clock.advance(MINUTE);
     insert_known_client(&*store, 2, ("two", &clock)).await;
-    // Both were used lately: a third one is not kept for longer than a new one.
+    // Both were used recently: a third client does not become a known one.
     insert_known_client(&*store, 3, ("three", &clock)).await;
     clock.advance(HOUR - MINUTE);
     assert_eq!(store.client(&client_id("three")).await, Ok(None));
@@ -124,7 +124,7 @@ pub async fn address_limit_evicts_its_oldest_login(fresh: impl AsyncFn(Limits) -
         store.put_login(&digest(key), login, MINUTE * 10).await.unwrap();
     };
     put("own", &login_at("192.0.2.1", "alpha")).await;
-    // Neither the client's id nor a client that the same address registered has a share that runs out.
+    // Neither the client's identifier nor a client that the same address registered has a limit.
     for number in 0..50 {
         let client = if number % 2 == 0 { "alpha" } else { "beta" };
         put(&format!("flood {number}"), &login_at("192.0.2.2", client)).await;
@@ -136,7 +136,7 @@ pub async fn address_limit_evicts_its_oldest_login(fresh: impl AsyncFn(Limits) -
     assert!(replica.login(&digest("flood 49")).await.unwrap().is_some());
     assert!(replica.login(&digest("relink")).await.unwrap().is_some());
     assert_eq!(store.counts().await.unwrap().logins, 3);
-    // One that ended makes room.
+    // A login that has ended makes room.
     store.take_login(&digest("relink")).await.unwrap().unwrap();
     put("last", &relink).await;
     assert!(replica.login(&digest("flood 49")).await.unwrap().is_some());

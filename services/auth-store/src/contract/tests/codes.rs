@@ -8,7 +8,7 @@ use crate::{
     StoreError,
 };
 
-/// What a client gets that presents a code, with the verifier.
+/// Redeems a code for a client with a verifier.
 async fn take(store: &dyn Store, code: &Digest, client: &str, text: &str) -> RedeemOutcome {
     store.redeem_code(code, &client_id(client), &verifier(text)).await.unwrap().outcome
 }
@@ -81,7 +81,7 @@ pub async fn replay_after_grant_revokes_the_grant(fresh: impl AsyncFn(Limits) ->
     let code = digest("code 1");
     let at = clock.now().into();
     let revocation = Revocation { grant: Some(grant_id(1)), session: session(1), at };
-    // Who redeemed it is no better than anybody else by now.
+    // A replay by the client that redeemed the code revokes the grant as well.
     let replayed = take(&*replica, &code, "client", "verifier").await;
     assert_eq!(replayed, RedeemOutcome::Replayed(revocation.clone()));
     assert_eq!(store.session(&session(1)).await, Ok(None));
@@ -90,7 +90,7 @@ pub async fn replay_after_grant_revokes_the_grant(fresh: impl AsyncFn(Limits) ->
     clock.advance(MINUTE);
     let again = take(&*store, &code, "client", "verifier").await;
     assert_eq!(again, RedeemOutcome::Replayed(revocation));
-    // The other grant has nothing to do with it.
+    // The other grant is not affected.
     assert!(store.session(&session(2)).await.unwrap().is_some());
 }
 
@@ -116,7 +116,7 @@ pub async fn unredeemed_code_starts_no_grant(fresh: impl AsyncFn(Limits) -> Test
     );
     assert!(matches!(take(&*store, &code, "client", "verifier").await, RedeemOutcome::Redeemed(_)));
     assert_eq!(store.start_grant(&code, &grant(1, &clock)).await, Ok(GrantInsertOutcome::Inserted));
-    // The same once more, as after a lost answer; another one is none of this code's.
+    // Repeating after a lost response is idempotent; another grant is not of this code.
     assert_eq!(store.start_grant(&code, &grant(1, &clock)).await, Ok(GrantInsertOutcome::Inserted));
     let mut another = grant(1, &clock);
     another.id = grant_id(2);

@@ -15,7 +15,7 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 pub(super) const HOUR: Duration = Duration::from_secs(3600);
 pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Where a test's clock starts.
+/// Current time of a test's clock.
 #[must_use]
 pub(super) fn now(clock: &Clock) -> Timestamp {
     SystemTime::into(clock.now())
@@ -90,7 +90,7 @@ pub(super) fn login(client: &str) -> Login {
     }
 }
 
-/// A login that began at an address.
+/// Returns a login that started at an address.
 pub(super) fn login_at(origin: &str, client: &str) -> Login {
     Login { origin: Some(digest(origin)), ..login(client) }
 }
@@ -126,7 +126,7 @@ pub(super) fn seed(number: u8) -> AuthorizationCodeData {
     }
 }
 
-/// A grant of 30 days whose tokens may lie idle for a week.
+/// Returns a grant of 30 days whose tokens expire after a week without use.
 pub(super) fn grant(number: u8, clock: &Clock) -> Grant {
     Grant {
         id: grant_id(number),
@@ -153,7 +153,7 @@ pub(super) fn verifier(text: &str) -> CodeChallenge {
     CodeChallenge::of_verifier(text)
 }
 
-/// A session with one row, for ten minutes.
+/// Stores a session with one upstream token, for ten minutes.
 pub(super) async fn insert_session(store: &dyn Store, number: u8, clock: &Clock) {
     let row = row("tokens", clock);
     store
@@ -162,7 +162,7 @@ pub(super) async fn insert_session(store: &dyn Store, number: u8, clock: &Clock)
         .unwrap();
 }
 
-/// A session and its code.
+/// Stores a session and its code.
 pub(super) async fn insert_code(store: &dyn Store, number: u8, clock: &Clock) -> Digest {
     insert_session(store, number, clock).await;
     let code = digest(&format!("code {number}"));
@@ -170,7 +170,7 @@ pub(super) async fn insert_code(store: &dyn Store, number: u8, clock: &Clock) ->
     code
 }
 
-/// A code of this client.
+/// Stores a code of this client.
 pub(super) async fn insert_code_of(
     store: &dyn Store,
     number: u8,
@@ -183,7 +183,7 @@ pub(super) async fn insert_code_of(
     code
 }
 
-/// A client that registered and redeemed a code.
+/// Stores a client that has redeemed a code.
 pub(super) async fn insert_known_client(
     store: &dyn Store,
     number: u8,
@@ -196,7 +196,7 @@ pub(super) async fn insert_known_client(
     assert!(matches!(answer.outcome, RedeemOutcome::Redeemed(_)), "{answer:?}");
 }
 
-/// A session and what its code gave.
+/// Stores a session and the grant of its code.
 pub(super) async fn insert_grant(store: &dyn Store, number: u8, clock: &Clock) -> Grant {
     let code = insert_code(store, number, clock).await;
     let answer =
@@ -207,12 +207,12 @@ pub(super) async fn insert_grant(store: &dyn Store, number: u8, clock: &Clock) -
     grant
 }
 
-/// The token of a generation.
+/// Returns the refresh token of a generation.
 pub(super) fn token(generation: u32) -> PresentedRefreshToken {
     PresentedRefreshToken { digest: digest(&format!("token {generation}")), generation }
 }
 
-/// What many get who do the same at once.
+/// Runs a task concurrently and returns all results.
 pub(super) async fn run_concurrently<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     many: usize,
     task: impl Fn(usize) -> F,

@@ -1,4 +1,4 @@
-//! The refresh family against a model of it, over random histories.
+//! Compares the refresh token family with a model, over random histories.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use super::fixtures::{DAY, digest, grant_id, insert_grant, session, token};
 use crate::contract::TestEnv;
 use crate::{Limits, PresentedRefreshToken, RotationOutcome, Store};
 
-/// What happens to a family.
+/// Event of a family.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The token of so many generations before the newest one is presented.
+    /// The token this many generations before the newest one is presented.
     Present(u32),
     /// Time passes.
     Wait(Duration),
-    /// The client gives its token back.
+    /// The client revokes its token.
     Revoke,
 }
 
-/// What became of a presented token.
+/// Outcome of presenting a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Rotated(u32),
@@ -27,7 +27,7 @@ enum Outcome {
     Gone,
 }
 
-/// A family as the specification of the refresh family says it: `None` is one that ended.
+/// Model of a family according to RFC 9700; `None` stands for one that has ended.
 #[derive(Debug)]
 struct Family {
     current: u32,
@@ -58,7 +58,7 @@ impl Family {
     }
 }
 
-/// PseudoRandom that look random and are the same each time (xorshift).
+/// Deterministic pseudo-random numbers (xorshift).
 struct PseudoRandom(u64);
 
 impl PseudoRandom {
@@ -127,14 +127,14 @@ pub async fn refresh_family_matches_its_model(fresh: impl AsyncFn(Limits) -> Tes
                     seen.push(outcome);
                 }
             }
-            // A grant is never without its session.
+            // Invariant: a grant always has a session.
             let granted = store.grant(&grant_id(1), &super::fixtures::client_id("client")).await;
             let there = granted.unwrap().grant.is_some();
             let open = store.session(&session(1)).await.unwrap().is_some();
             assert!(open || !there, "history {history}: {events:?}");
         }
     }
-    // The histories are worth something: each outcome was among them.
+    // The histories cover each outcome.
     assert!(seen.iter().any(|outcome| matches!(outcome, Outcome::Repeated(_))));
     assert!(seen.contains(&Outcome::Replayed) && seen.contains(&Outcome::Gone));
     assert!(seen.iter().any(|outcome| matches!(outcome, Outcome::Rotated(many) if *many > 8)));

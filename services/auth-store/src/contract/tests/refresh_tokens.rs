@@ -123,7 +123,7 @@ pub async fn session_outlives_last_access_token_of_grant(fresh: impl AsyncFn(Lim
         clock.advance(DAY * 6 - MINUTE);
         assert!(matches!(rotate(&*store, use_number).await, RotationOutcome::Rotated(_)));
     }
-    // Five minutes are left to the grant, an hour to the access token.
+    // The grant lasts for five more minutes, the access token for an hour.
     assert_eq!(grant.ends.since(now(&clock)), MINUTE * 5);
     assert_eq!(expires().await, now(&clock) + HOUR);
 }

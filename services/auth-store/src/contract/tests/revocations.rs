@@ -6,7 +6,7 @@ use super::fixtures::{grant_id, insert_grant, insert_session, now, session};
 use crate::contract::TestEnv;
 use crate::{Limits, Revocation};
 
-/// How long a revocation may take to be heard of.
+/// Maximum time for a revocation to arrive.
 const HEARD: Duration = Duration::from_secs(10);
 
 async fn heard(revocations: &mut (impl StreamExt<Item = Revocation> + Unpin)) -> Revocation {
@@ -23,7 +23,7 @@ pub async fn stream_starts_with_recent_revocations(fresh: impl AsyncFn(Limits) -
     let at = now(&clock);
     assert_eq!(second, Revocation { grant: None, session: session(2), at });
     let mut revocations = replica.revocations().await.unwrap();
-    // They are at hand: whoever reads the stream knows all of them once it is pending.
+    // The stream yields all recent revocations before it is pending.
     let mut at_hand = Vec::new();
     while let Some(Some(revocation)) = revocations.next().now_or_never() {
         at_hand.push(revocation);
@@ -55,7 +55,7 @@ pub async fn revocations_outlive_access_tokens(fresh: impl AsyncFn(Limits) -> Te
     assert_eq!(heard(&mut revocations).await.session, session(2));
 }
 
-/// A revocation that made room for another one would let its access tokens in again.
+/// Evicting a revocation would make its access tokens valid again.
 pub async fn revocations_never_evict_each_other(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let limits = Limits { sessions: 2, ..Limits::default() };
     let TestEnv { store, replica, clock } = fresh(limits).await;

@@ -65,7 +65,7 @@ pub async fn removes_one_token_only(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let rows = store.session(&session(1)).await.unwrap().unwrap().rows;
     assert!(rows.into_keys().eq([google.clone()]));
     assert_eq!(store.remove_upstream_token(&session(1), &google, None).await, Ok(true));
-    // A version never comes back, so that who read the dropped row cannot mistake the new one.
+    // Versions are never reused: the new token cannot be mistaken for the removed one.
     let again =
         store.put_upstream_token(&head(1, "alice"), &github, &row("again", &clock), MINUTE).await;
     assert_eq!(again, Ok(3));
@@ -102,7 +102,7 @@ pub async fn lock_has_one_owner_at_a_time(fresh: impl AsyncFn(Limits) -> TestEnv
     );
     store.unlock_upstream_token(&session(1), &github, &owner).await.unwrap();
     assert_eq!(replica.lock_upstream_token(&session(1), &github, &other, MINUTE).await, Ok(there));
-    // Another row, and one that is not there, have nothing to do with it.
+    // Other tokens, and missing ones, are not affected by the lock.
     let nothing = Ok(UpstreamTokenLock::Acquired(None));
     assert_eq!(
         store.lock_upstream_token(&session(1), &provider("google"), &owner, MINUTE).await,
@@ -137,7 +137,7 @@ pub async fn tokens_expire_with_unextended_session(fresh: impl AsyncFn(Limits) -
     insert_session(&*store, 1, &clock).await;
     insert_session(&*store, 2, &clock).await;
     assert_eq!(store.extend_session(&session(1), DAY).await, Ok(true));
-    // Never shorter than it was.
+    // An extension never shortens the lifetime.
     assert_eq!(store.extend_session(&session(1), HOUR).await, Ok(true));
     clock.advance(MINUTE * 10);
     assert_eq!(store.session(&session(2)).await, Ok(None));

@@ -83,7 +83,7 @@ pub async fn separates_users_of_issuers_with_one_name(fresh: impl AsyncFn(Limits
     let (alice, bob) = (user("alice"), user("bob"));
     assert_eq!(store.upsert_user(&subject("1", old), &alice, &profile).await, Ok(alice.clone()));
     assert_eq!(replica.upsert_user(&subject("1", new), &bob, &profile).await, Ok(bob));
-    // The same issuer under another name has the same people.
+    // The same issuer under another name has the same users.
     let renamed = Subject { provider: provider("renamed"), ..subject("1", old) };
     assert_eq!(store.upsert_user(&renamed, &user("another"), &profile).await, Ok(alice));
 }
@@ -92,13 +92,13 @@ pub async fn reports_conflicting_issuer_of_provider_name(fresh: impl AsyncFn(Lim
     let TestEnv { store, replica, clock } = fresh(Limits::default()).await;
     let named = |name: &str, of: &str| (provider(name), issuer(of));
     let moved = [named("github", "elsewhere"), named("corp", "corp")];
-    // As long as nothing is kept of a provider, it may be any.
+    // A provider name without stored tokens may belong to any issuer.
     assert_eq!(store.conflicting_issuers(&moved).await, Ok(vec![]));
     insert_session(&*store, 1, &clock).await;
     let other = vec![named("github", "github")];
     assert_eq!(replica.conflicting_issuers(&moved).await, Ok(other.clone()));
     assert_eq!(replica.conflicting_issuers(&other).await, Ok(vec![]));
-    // What a replica with another configuration keeps changes nothing about it.
+    // A token that a replica with another configuration stores does not change the issuer.
     let foreign = UpstreamTokenRecord { issuer: issuer("elsewhere"), ..row("tokens", &clock) };
     replica
         .put_upstream_token(&head(2, "bob"), &provider("github"), &foreign, MINUTE)
@@ -181,7 +181,7 @@ pub async fn limits_users_and_browsers(fresh: impl AsyncFn(Limits) -> TestEnv) {
     let profile = Profile::default();
     let (alice, bob) = (user("alice"), user("bob"));
     store.upsert_user(&subject("1", "github"), &alice, &profile).await.unwrap();
-    let full = Err(StoreError::Full { what: "people" });
+    let full = Err(StoreError::Full { what: "users" });
     assert_eq!(store.upsert_user(&subject("2", "github"), &bob, &profile).await, full);
     let known = store.upsert_user(&subject("1", "github"), &bob, &profile).await;
     assert_eq!(known, Ok(alice.clone()));
