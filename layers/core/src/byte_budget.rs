@@ -166,6 +166,12 @@ impl ByteBudget {
         self.hash(&("backend", name))
     }
 
+    /// Returns the most bytes that can be held. One owner can hold half of them.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        self.0.limit
+    }
+
     /// Returns what is held, waits and was refused.
     #[must_use]
     pub fn counts(&self) -> BudgetCounts {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body::Frame;
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep, sleep, timeout_at};
+use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
 use vmcp_core::{BoxError, BudgetAccount, Reservation};
 use vmcp_wire::sse;
 
@@ -32,6 +32,9 @@ pub(crate) const MAX_FRAME: usize = 64 << 10;
 
 /// How often a silent stream shows that it is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The longest that a backend waits for a client that does not read.
+const MAX_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many messages were dropped since the process began.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -207,6 +210,14 @@ impl Stream {
         state.charge(0)
     }
 
+    /// Waits a moment if more waits than the client reads, so that a backend is not read in order to drop what it says.
+    pub(crate) async fn pace(&self) {
+        let changed = self.changed.notified();
+        if self.lock().is_full() {
+            _ = timeout(MAX_PAUSE, changed).await;
+        }
+    }
+
     /// Waits until the client has been away, or has not read, for `lifetime`, or more was to wait for it than there is room
     /// for. A client that does not read is noticed within twice that time.
     pub(crate) async fn abandoned(&self, lifetime: Duration) -> Abandoned {
@@ -365,7 +376,11 @@ impl http_body::Body for Connection {
             let id = format!("{number}-{}", state.unsent);
             out.extend_from_slice(format!("id: {id}\nretry: 1000\ndata: \n\n").as_bytes());
         }
+        let was_full = state.is_full();
         encode(&this.stream, &mut state, &mut this.encoder, &mut out);
+        if was_full && !state.is_full() {
+            this.stream.changed.notify_waiters();
+        }
         if !out.is_empty() {
             this.keep_alive = None;
             return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));

@@ -112,6 +112,11 @@ impl Events {
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), BoxError>>> {
+        let held = self.reader.held();
+        // Room for more of an event comes first: what waits for it stays with the backend.
+        if let Some(count) = self.count.as_mut().filter(|count| count.expects_more(held)) {
+            ready!(count.poll_room(cx, held + count.chunk))?;
+        }
         let pending = self.count.as_mut().and_then(|count| count.pending.take());
         let data = match pending {
             Some(data) => data,
@@ -125,7 +130,7 @@ impl Events {
             },
         };
         if let Some(count) = &mut self.count {
-            match count.poll_room(cx, self.reader.held() + data.len()) {
+            match count.poll_room(cx, held + data.len()) {
                 Poll::Ready(Ok(())) => count.chunk = data.len(),
                 Poll::Ready(Err(error)) => return Poll::Ready(Some(Err(error))),
                 Poll::Pending => {
@@ -179,13 +184,23 @@ impl Count {
         }
     }
 
+    /// The most bytes that there can ever be room for.
+    fn most(&self) -> usize {
+        self.reservation.budget().limit() / 2
+    }
+
+    /// Whether more of an event is expected behind the `held` bytes of it, as much as came last, and can find room.
+    fn expects_more(&self, held: usize) -> bool {
+        held > 0 && self.pending.is_none() && held + self.chunk <= self.most()
+    }
+
     /// Polls for room for `bytes` in all.
     fn poll_room(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<Result<(), BoxError>> {
         let more = bytes.saturating_sub(self.reservation.bytes());
         if bytes <= self.free || more == 0 {
             return Poll::Ready(Ok(()));
         }
-        if more > self.reservation.budget().counts().limit / 2 {
+        if bytes > self.most() {
             // There will never be room.
             return Poll::Ready(self.refuse());
         }

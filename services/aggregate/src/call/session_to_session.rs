@@ -318,6 +318,7 @@ pub(super) async fn next(events: &mut Events, stream: &Stream) -> Option<Result<
         if !stream.may_hold(events.held()) {
             return Some(Err(Failure::UNREAD.into()));
         }
+        stream.pace().await;
         if let Err(error) = events.chunk().await? {
             return Some(Err(error));
         }

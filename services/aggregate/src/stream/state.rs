@@ -61,6 +61,13 @@ impl State {
         self.messages.iter().rev().take_while(|message| message.number >= self.unsent).count()
     }
 
+    /// Whether a further message would take the place of another.
+    pub(super) fn is_full(&self) -> bool {
+        let waiting = self.waiting();
+        let is_wide = || waiting > 0 && self.bytes >= self.most_bytes();
+        self.ended.is_none() && (waiting >= QUEUE || is_wide())
+    }
+
     /// The first message that was not sent.
     pub(super) fn first_unsent(&self) -> Option<&Message> {
         let first = self.messages.partition_point(|message| message.number < self.unsent);

@@ -1,3 +1,4 @@
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use tokio::time::advance;
 use vmcp_core::ByteBudget;
@@ -303,4 +304,20 @@ async fn message_that_is_being_sent_stays() {
     }
     assert_eq!(sent.len(), long.len() + 2 * "id: 1-1\ndata: \n\n".len() + 1);
     assert!(sent.ends_with("data: z\n\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn full_stream_slows_its_backend() {
+    let stream = stream_of(1);
+    let mut connection = stream.connect(None, Opening::Plain);
+    for _ in 0..QUEUE - 1 {
+        push(&stream, "progress", Class::Droppable);
+    }
+    assert!(stream.pace().now_or_never().is_some(), "there is room");
+    push(&stream, "progress", Class::Droppable);
+    let begun = Instant::now();
+    stream.pace().await;
+    assert_eq!(begun.elapsed(), MAX_PAUSE);
+    let (_, read) = tokio::join!(stream.pace(), read(&mut connection));
+    assert!(begun.elapsed() == MAX_PAUSE && !read.is_empty(), "it goes on once the client reads");
 }

@@ -94,3 +94,20 @@ async fn stream_that_lasts_waits_for_room() {
     sender.send_data(event(60 * KB)).await.unwrap();
     assert!(events.next().await.unwrap().is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_read_before_there_is_room() {
+    let budget = ByteBudget::new(100 * KB);
+    let (mut sender, mut events) = stream(&budget, true);
+    let mut other = budget.open(budget.backend("a"));
+    other.try_grow(25 * KB).unwrap();
+    let whole = event(40 * KB);
+    for piece in whole.chunks(20 * KB) {
+        sender.send_data(Bytes::copy_from_slice(piece)).await.unwrap();
+    }
+    let second = Duration::from_secs(1);
+    assert!(tokio::time::timeout(second, events.next()).await.is_err());
+    assert!(events.count.as_ref().unwrap().pending.is_none(), "it stays with the backend");
+    drop(other);
+    assert_eq!(next(&mut events).await, 40 * KB);
+}
