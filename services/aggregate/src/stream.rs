@@ -1,22 +1,19 @@
 //! What goes to a stateful client by an event stream: numbered, bounded, and there to be read again
 //! when the connection broke (MCP 2025-11-25, Streamable HTTP, Resumability and Redelivery).
 
+mod connection;
 mod state;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use http_body::Frame;
+use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio::time::{Instant, Sleep, sleep, timeout, timeout_at};
-use vmcp_core::{BoxError, BudgetAccount, Reservation};
-use vmcp_wire::sse;
+use tokio::time::{Instant, timeout, timeout_at};
+use vmcp_core::{BudgetAccount, Reservation};
 
+pub(crate) use self::connection::{Connection, MAX_FRAME, Opening};
 use self::state::State;
 use crate::backend::failure::Failure;
 use crate::detached::{Account, Departure};
@@ -26,12 +23,6 @@ const QUEUE: usize = 64;
 
 /// The longest response that is added whatever else there is no room for, in bytes: an error says what was lost.
 const SHORT_RESPONSE: usize = 4 << 10;
-
-/// The most bytes that a connection takes at once, about: what its buffers hold is not counted.
-pub(crate) const MAX_FRAME: usize = 64 << 10;
-
-/// How often a silent stream shows that it is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// The longest that a backend waits for a client that does not read.
 const MAX_PAUSE: Duration = Duration::from_millis(100);
@@ -94,15 +85,6 @@ pub(crate) enum Abandoned {
     Time,
     /// Too much waits for the client.
     Bytes,
-}
-
-/// What a connection sends first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Opening {
-    /// Nothing.
-    Plain,
-    /// An event with an id and without data, so that even an empty stream can be resumed.
-    Primed,
 }
 
 impl Stream {
@@ -306,105 +288,11 @@ impl Stream {
         state.wake();
         let connection = state.connection;
         drop(state);
-        let (encoder, keep_alive) = (None, None);
-        Connection { stream: Arc::clone(self), number: connection, opening, encoder, keep_alive }
+        Connection::new(Arc::clone(self), connection, opening)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A response body that sends a stream's messages as they come.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    stream: Arc<Stream>,
-    number: u64,
-    opening: Opening,
-    /// A long message that is sent in pieces, and its number.
-    encoder: Option<(u64, sse::Encoder)>,
-    keep_alive: Option<Pin<Box<Sleep>>>,
-}
-
-/// Appends messages of a stream that were not sent, up to about [`MAX_FRAME`].
-fn encode(
-    stream: &Stream,
-    state: &mut State,
-    encoder: &mut Option<(u64, sse::Encoder)>,
-    out: &mut BytesMut,
-) {
-    let is_numbered = stream.account.is_some();
-    // Ids name the message that follows, so that the first one has one too.
-    let id = |number: u64| is_numbered.then(|| format!("{}-{}", stream.number, number + 1));
-    while out.len() < MAX_FRAME {
-        let (number, mut event) = match encoder.take() {
-            Some(begun) => begun,
-            None => match state.first_unsent() {
-                Some(message) => (message.number, sse::Encoder::new(message.data.clone())),
-                None => break,
-            },
-        };
-        if event.encode(id(number).as_deref(), MAX_FRAME - out.len(), out) {
-            (state.unsent, state.sending) = (number + 1, None);
-        } else {
-            state.sending = Some(number);
-            *encoder = Some((number, event));
-        }
-    }
-    let waits = encoder.is_some() || state.first_unsent().is_some();
-    state.waits_since = waits.then(Instant::now);
-}
-
-impl http_body::Body for Connection {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = &mut *self;
-        let mut out = BytesMut::new();
-        let number = this.stream.number;
-        let mut state = this.stream.lock();
-        if state.connection != this.number {
-            return Poll::Ready(None);
-        }
-        // What the connection asked for more after is on its way: little of it is kept to be sent again.
-        state.forget();
-        if std::mem::replace(&mut this.opening, Opening::Plain) == Opening::Primed {
-            let id = format!("{number}-{}", state.unsent);
-            out.extend_from_slice(format!("id: {id}\nretry: 1000\ndata: \n\n").as_bytes());
-        }
-        let was_full = state.is_full();
-        encode(&this.stream, &mut state, &mut this.encoder, &mut out);
-        if was_full && !state.is_full() {
-            this.stream.changed.notify_waiters();
-        }
-        if !out.is_empty() {
-            this.keep_alive = None;
-            return Poll::Ready(Some(Ok(Frame::data(out.freeze()))));
-        }
-        if state.ended.is_some() {
-            return Poll::Ready(None);
-        }
-        state.waker = Some(cx.waker().clone());
-        drop(state);
-        let keep_alive = this.keep_alive.get_or_insert_with(|| Box::pin(sleep(KEEP_ALIVE)));
-        if keep_alive.as_mut().poll(cx).is_ready() {
-            this.keep_alive = None;
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(sse::KEEP_ALIVE)))));
-        }
-        Poll::Pending
-    }
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        let mut state = self.stream.lock();
-        if state.connection == self.number {
-            self.stream.leave(&mut state);
-        }
     }
 }
 

@@ -1,8 +1,9 @@
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 use vmcp_core::ByteBudget;
 
+use super::connection::KEEP_ALIVE;
 use super::state::MOST_BYTES;
 use super::*;
 use crate::detached::DetachedBudget;
