@@ -319,6 +319,6 @@ async fn full_stream_slows_its_backend() {
     let begun = Instant::now();
     stream.pace().await;
     assert_eq!(begun.elapsed(), MAX_PAUSE);
-    let (_, read) = tokio::join!(stream.pace(), read(&mut connection));
+    let ((), read) = tokio::join!(stream.pace(), read(&mut connection));
     assert!(begun.elapsed() == MAX_PAUSE && !read.is_empty(), "it goes on once the client reads");
 }
