@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_writes_and_nothing_else() {
+    fn parses_own_format_only() {
         let id = SessionId::random().unwrap();
         assert_eq!(SessionId::parse(id.to_string().as_bytes()), Some(id));
         for bad in ["", "00", &"g".repeat(32), &"A".repeat(32), &"0".repeat(33)] {

@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod id;
-mod memory;
+mod sessions;
 
 pub use self::{
     id::SessionId,
-    memory::{Full, Opened, Sessions},
+    sessions::{NewSession, SessionLimitError, Sessions},
 };

@@ -15,7 +15,7 @@ use crate::SessionId;
 const SHARDS: usize = 16;
 
 /// The least cap on the sessions of one owner, unless the cap on all is lower.
-const MIN_CAP_OF_OWNER: usize = 16;
+const MIN_SESSIONS_PER_OWNER: usize = 16;
 
 /// How long a session lives that is not used after it was opened, unless unused ones live shorter anyway.
 const UNUSED_TTL: Duration = Duration::from_secs(60);
@@ -25,8 +25,8 @@ const UNUSED_TTL: Duration = Duration::from_secs(60);
 pub struct Sessions<T> {
     shards: [Mutex<Shard<T>>; SHARDS],
     count: AtomicUsize,
-    cap: usize,
-    cap_of_owner: usize,
+    limit: usize,
+    max_per_owner: usize,
     ttl: Duration,
     epoch: Instant,
     in_use: fn(&T) -> bool,
@@ -36,15 +36,15 @@ pub struct Sessions<T> {
 
 /// No session can be opened, and none can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("all {cap} sessions are in use: end one")]
-pub struct Full {
+#[error("all {max} sessions are in use: end one")]
+pub struct SessionLimitError {
     /// The most sessions that there may be, or that one owner may have.
-    pub cap: usize,
+    pub max: usize,
 }
 
 /// A session that was opened.
 #[derive(Debug)]
-pub struct Opened<T> {
+pub struct NewSession<T> {
     /// Its id.
     pub id: SessionId,
     /// Its state.
@@ -69,24 +69,24 @@ impl Account {
     }
 }
 
-type Shard<T> = HashMap<SessionId, Entry<T>, BuildHasherDefault<AsItIs>>;
+type Shard<T> = HashMap<SessionId, Entry<T>, BuildHasherDefault<IdentityHasher>>;
 
 /// The hash of an id is a part of it: ids are random, and nobody chooses those that are in the table.
 #[derive(Default)]
-struct AsItIs(u64);
+struct IdentityHasher(u64);
 
 #[derive(Debug)]
 struct Entry<T> {
     owner: Identity,
     account: Account,
     /// Milliseconds after the epoch.
-    used: AtomicU64,
+    last_used: AtomicU64,
     /// Whether it was used after it was opened.
     was_used: AtomicBool,
     state: Arc<T>,
 }
 
-impl Hasher for AsItIs {
+impl Hasher for IdentityHasher {
     fn write(&mut self, bytes: &[u8]) {
         if let Some(last) = bytes.last_chunk() {
             self.0 = u64::from_ne_bytes(*last);
@@ -102,15 +102,15 @@ impl Hasher for AsItIs {
 }
 
 impl<T> Sessions<T> {
-    /// At most `cap` sessions, and a tenth of that, but at least 16, for one owner. Each ends `ttl` after its last use,
+    /// At most `limit` sessions, and a tenth of that, but at least 16, for one owner. Each ends `ttl` after its last use,
     /// and one that is not used after it was opened ends after a minute.
     #[must_use]
-    pub fn new(cap: usize, ttl: Duration) -> Self {
+    pub fn new(limit: usize, ttl: Duration) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             count: AtomicUsize::new(0),
-            cap,
-            cap_of_owner: cap.div_ceil(10).max(MIN_CAP_OF_OWNER).min(cap),
+            limit,
+            max_per_owner: limit.div_ceil(10).max(MIN_SESSIONS_PER_OWNER).min(limit),
             ttl,
             epoch: Instant::now(),
             in_use: |_| false,
@@ -120,8 +120,8 @@ impl<T> Sessions<T> {
 
     /// Sets the most sessions of one identity, and of all anonymous callers of one address.
     #[must_use]
-    pub fn with_cap_of_owner(mut self, cap: usize) -> Self {
-        self.cap_of_owner = cap.min(self.cap);
+    pub fn with_max_per_owner(mut self, limit: usize) -> Self {
+        self.max_per_owner = limit.min(self.limit);
         self
     }
 
@@ -139,44 +139,48 @@ impl<T> Sessions<T> {
     /// allowed in all, it is that of the owner with the most, or else the oldest of anyone that was never used.
     ///
     /// # Errors
-    /// [`Full`] when all sessions that could be evicted are in use, or the system has no random numbers.
+    /// [`SessionLimitError`] when all sessions that could be evicted are in use, or the system has no random numbers.
     pub fn open(
         &self,
         owner: Identity,
         address: Option<IpAddr>,
         state: T,
-    ) -> Result<Opened<T>, Full> {
+    ) -> Result<NewSession<T>, SessionLimitError> {
         let account = Account::new(&owner, address);
         let mut accounts = lock(&self.accounts);
-        let own = accounts.get(&account).map_or(0, Vec::len);
+        let own_count = accounts.get(&account).map_or(0, Vec::len);
         let counts = account != Account::Network(None);
-        let evicted = if counts && own >= self.cap_of_owner {
-            Some(self.evict(&mut accounts, &account).ok_or(Full { cap: self.cap_of_owner })?)
-        } else if self.len() >= self.cap {
-            let full = Full { cap: self.cap };
+        let evicted = if counts && own_count >= self.max_per_owner {
+            Some(
+                self.evict(&mut accounts, &account)
+                    .ok_or(SessionLimitError { max: self.max_per_owner })?,
+            )
+        } else if self.len() >= self.limit {
+            let limit_reached = SessionLimitError { max: self.limit };
             let most = accounts.iter().max_by_key(|(_, ids)| ids.len());
-            let most = most.filter(|(_, ids)| ids.len() > own.max(1)).map(|(most, _)| most.clone());
-            let most = most.or_else(|| (own > 0).then(|| account.clone()));
+            let most =
+                most.filter(|(_, ids)| ids.len() > own_count.max(1)).map(|(most, _)| most.clone());
+            let most = most.or_else(|| (own_count > 0).then(|| account.clone()));
             let evicted = most.and_then(|most| self.evict(&mut accounts, &most));
             let unused = || self.remove(&mut accounts, self.oldest_unused()?);
-            Some(evicted.or_else(unused).ok_or(full)?)
+            Some(evicted.or_else(unused).ok_or(limit_reached)?)
         } else {
             None
         };
-        let id = SessionId::random().ok_or(Full { cap: self.cap })?;
+        let id = SessionId::random().ok_or(SessionLimitError { max: self.limit })?;
         accounts.entry(account.clone()).or_default().push(id);
         let state = Arc::new(state);
         let entry = Entry {
             owner,
             account,
-            used: AtomicU64::new(self.now()),
+            last_used: AtomicU64::new(self.now()),
             was_used: AtomicBool::new(false),
             state: Arc::clone(&state),
         };
         self.shard(id).insert(id, entry);
         self.count.fetch_add(1, Ordering::AcqRel);
         drop(accounts);
-        Ok(Opened { id, state, evicted })
+        Ok(NewSession { id, state, evicted })
     }
 
     /// Takes out the session of an account that was idle longest.
@@ -190,10 +194,10 @@ impl<T> Sessions<T> {
             let shard = self.shard(id);
             let entry = shard.get(&id).filter(|entry| !(self.in_use)(&entry.state))?;
             let is_used = entry.was_used.load(Ordering::Relaxed);
-            Some((is_used, entry.used.load(Ordering::Relaxed), id))
+            Some((is_used, entry.last_used.load(Ordering::Relaxed), id))
         });
         // Those that were never used go first.
-        let (_, _, oldest) = idle.min_by_key(|(is_used, used, _)| (*is_used, *used))?;
+        let (_, _, oldest) = idle.min_by_key(|(is_used, last_used, _)| (*is_used, *last_used))?;
         self.remove(accounts, oldest)
     }
 
@@ -204,10 +208,11 @@ impl<T> Sessions<T> {
             let unused = shard.iter().filter(|(_, entry)| {
                 !entry.was_used.load(Ordering::Relaxed) && !(self.in_use)(&entry.state)
             });
-            let times = unused.map(|(id, entry)| (entry.used.load(Ordering::Relaxed), *id));
-            times.min_by_key(|(used, _)| *used)
+            let times = unused.map(|(id, entry)| (entry.last_used.load(Ordering::Relaxed), *id));
+            times.min_by_key(|(last_used, _)| *last_used)
         };
-        let oldest = self.shards.iter().filter_map(oldest_of).min_by_key(|(used, _)| *used);
+        let oldest =
+            self.shards.iter().filter_map(oldest_of).min_by_key(|(last_used, _)| *last_used);
         oldest.map(|(_, id)| id)
     }
 
@@ -234,10 +239,10 @@ impl<T> Sessions<T> {
     pub fn get(&self, id: SessionId, caller: &Identity) -> Option<Arc<T>> {
         let shard = self.shard(id);
         let entry = shard.get(&id).filter(|entry| entry.owner == *caller)?;
-        if self.expired(entry) {
+        if self.is_expired(entry) {
             return None;
         }
-        entry.used.store(self.now(), Ordering::Relaxed);
+        entry.last_used.store(self.now(), Ordering::Relaxed);
         entry.was_used.store(true, Ordering::Relaxed);
         Some(Arc::clone(&entry.state))
     }
@@ -254,7 +259,8 @@ impl<T> Sessions<T> {
     pub fn sweep(&self) -> Vec<Arc<T>> {
         let mut ended = Vec::new();
         for shard in &self.shards {
-            let expired = |(id, entry): (&SessionId, &Entry<T>)| self.expired(entry).then_some(*id);
+            let expired =
+                |(id, entry): (&SessionId, &Entry<T>)| self.is_expired(entry).then_some(*id);
             let expired: Vec<_> = lock(shard).iter().filter_map(expired).collect();
             if expired.is_empty() {
                 continue;
@@ -262,7 +268,7 @@ impl<T> Sessions<T> {
             let mut accounts = lock(&self.accounts);
             for id in expired {
                 // It may have been used since.
-                let still = self.shard(id).get(&id).is_some_and(|entry| self.expired(entry));
+                let still = self.shard(id).get(&id).is_some_and(|entry| self.is_expired(entry));
                 ended.extend(still.then(|| self.remove(&mut accounts, id)).flatten());
             }
         }
@@ -301,9 +307,9 @@ impl<T> Sessions<T> {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn expired(&self, entry: &Entry<T>) -> bool {
+    fn is_expired(&self, entry: &Entry<T>) -> bool {
         let now = self.now();
-        let idle = now.saturating_sub(entry.used.load(Ordering::Relaxed));
+        let idle = now.saturating_sub(entry.last_used.load(Ordering::Relaxed));
         let was_used = entry.was_used.load(Ordering::Relaxed);
         let ttl = if was_used { self.ttl } else { self.ttl.min(UNUSED_TTL) };
         if u128::from(idle) < ttl.as_millis() {
@@ -312,7 +318,7 @@ impl<T> Sessions<T> {
         let in_use = (self.in_use)(&entry.state);
         if in_use {
             // Its time to live begins when it is no longer in use, give or take a sweep.
-            entry.used.store(now, Ordering::Relaxed);
+            entry.last_used.store(now, Ordering::Relaxed);
         }
         !in_use
     }
@@ -336,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn use_keeps_a_session_and_idleness_ends_it() {
+    async fn use_extends_session_and_idleness_ends_it() {
         let sessions = Sessions::new(10, Duration::from_secs(10));
         let id = open(&sessions, &alice(), 1);
         for _ in 0..3 {
@@ -351,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_in_use_does_not_expire() {
+    async fn session_in_use_does_not_expire() {
         let sessions = Sessions::new(10, Duration::from_secs(10)).in_use_while(|busy| *busy);
         let busy = open(&sessions, &alice(), true);
         let idle = open(&sessions, &alice(), false);
@@ -362,7 +368,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn somebody_else_can_neither_use_nor_end_a_session() {
+    async fn other_identity_cannot_use_or_close_session() {
         let sessions = Sessions::new(10, Duration::from_secs(10));
         let id = open(&sessions, &alice(), 1);
         let mallory = Identity::new("https://idp", "mallory");
@@ -382,7 +388,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn unused_session_lives_a_minute() {
+    async fn unused_session_expires_after_a_minute() {
         let sessions = Sessions::new(10, Duration::from_secs(600));
         let (used, unused) = (open(&sessions, &alice(), 1), open(&sessions, &alice(), 2));
         assert!(sessions.get(used, &alice()).is_some());
@@ -393,8 +399,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn owner_at_its_cap_loses_its_longest_idle_session() {
-        let sessions = Sessions::new(10, Duration::from_secs(600)).with_cap_of_owner(3);
+    async fn owner_at_limit_loses_longest_idle_session() {
+        let sessions = Sessions::new(10, Duration::from_secs(600)).with_max_per_owner(3);
         let sessions = sessions.in_use_while(|state| *state == 1);
         let first: Vec<_> = (1..=3)
             .map(|state| {
@@ -413,14 +419,14 @@ mod tests {
         assert_eq!(opened.evicted, Some(Arc::new(4)));
         assert_eq!(sessions.len(), 3);
         let all = Sessions::new(2, Duration::from_secs(600)).in_use_while(|()| true);
-        let all = all.with_cap_of_owner(1);
+        let all = all.with_max_per_owner(1);
         open(&all, &alice(), ());
-        assert_eq!(all.open(alice(), None, ()).unwrap_err(), Full { cap: 1 });
+        assert_eq!(all.open(alice(), None, ()).unwrap_err(), SessionLimitError { max: 1 });
     }
 
     #[tokio::test(start_paused = true)]
-    async fn full_table_evicts_from_the_owner_of_most() {
-        let sessions = Sessions::new(6, Duration::from_secs(600)).with_cap_of_owner(4);
+    async fn full_table_evicts_from_largest_owner() {
+        let sessions = Sessions::new(6, Duration::from_secs(600)).with_max_per_owner(4);
         for state in 0..4 {
             open(&sessions, &user("greedy"), state);
         }
@@ -433,7 +439,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn full_table_of_many_owners_loses_its_oldest_unused_session() {
+    async fn full_table_evicts_oldest_unused_session() {
         let sessions = Sessions::new(3, Duration::from_secs(3600));
         let mut ids = Vec::new();
         for name in ["used", "first", "second"] {
@@ -450,8 +456,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn anonymous_callers_share_by_address() {
-        let sessions = Sessions::new(10, Duration::from_secs(600)).with_cap_of_owner(1);
+    async fn anonymous_callers_share_limit_by_network() {
+        let sessions = Sessions::new(10, Duration::from_secs(600)).with_max_per_owner(1);
         let open = |address: &str| {
             let address = Some(address.parse().unwrap());
             sessions.open(Identity::anonymous(), address, 0).unwrap().evicted.is_some()
@@ -465,7 +471,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn accounts_are_forgotten_with_their_sessions() {
+    async fn accounts_are_removed_with_their_sessions() {
         let sessions = Sessions::new(10, Duration::from_secs(10));
         let closed = open(&sessions, &alice(), 1);
         open(&sessions, &user("bob"), 2);
