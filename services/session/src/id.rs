@@ -1,14 +1,15 @@
-//! What a session is called.
+//! Session identifiers.
 
 use std::fmt;
 
-/// 128 random bits, written as 32 hexadecimal digits: visible ASCII, as MCP requires of
-/// `Mcp-Session-Id`.
+/// Session identifier: 128 random bits, formatted as 32 hexadecimal digits. MCP requires visible
+/// ASCII for `Mcp-Session-Id`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId([u8; 16]);
 
 impl SessionId {
-    /// A new one from the operating system's random numbers; `None` if it has none to give.
+    /// Creates an identifier from the operating system's random numbers; `None` if they are
+    /// unavailable.
     #[must_use]
     pub fn random() -> Option<Self> {
         let mut bytes = [0; 16];
@@ -16,7 +17,7 @@ impl SessionId {
         Some(Self(bytes))
     }
 
-    /// Reads what [`fmt::Display`] wrote.
+    /// Parses the format of [`fmt::Display`].
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; 16];
@@ -29,7 +30,7 @@ impl SessionId {
         Some(Self(bytes))
     }
 
-    /// Which of `count` shards the session lives in.
+    /// Returns the index of the session's shard, of `count`.
     pub(crate) fn shard(self, count: usize) -> usize {
         usize::from(self.0[0]) % count
     }
@@ -41,7 +42,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// A session id opens the session to its owner, so only its beginning is shown.
+/// Shows only the beginning: a session identifier grants its owner access to the session.
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SessionId({:02x}{:02x}…)", self.0[0], self.0[1])

@@ -1,4 +1,4 @@
-//! The table of sessions of one process.
+//! Session table of one process.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,10 +14,11 @@ use crate::SessionId;
 
 const SHARDS: usize = 16;
 
-/// The least cap on the sessions of one owner, unless the cap on all is lower.
+/// Minimum of the limit per owner, unless the total limit is lower.
 const MIN_SESSIONS_PER_OWNER: usize = 16;
 
-/// How long a session lives that is not used after it was opened, unless unused ones live shorter anyway.
+/// Time to live of a session that is never used after it was opened, unless the configured one is
+/// shorter.
 const UNUSED_TTL: Duration = Duration::from_secs(60);
 
 /// Sessions with a state `T` each. See the [crate docs](crate) for an example.
@@ -30,30 +31,30 @@ pub struct Sessions<T> {
     ttl: Duration,
     epoch: Instant,
     in_use: fn(&T) -> bool,
-    /// The sessions by the account that they count for. Locked before a shard, never after it.
+    /// Sessions by account. Lock order: before a shard, never after it.
     accounts: Mutex<HashMap<Account, Vec<SessionId>>>,
 }
 
-/// No session can be opened, and none can be evicted.
+/// Error of opening a session: the limit is reached, and no session can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("all {max} sessions are in use: end one")]
 pub struct SessionLimitError {
-    /// The most sessions that there may be, or that one owner may have.
+    /// Maximum number of sessions, in total or per owner.
     pub max: usize,
 }
 
-/// A session that was opened.
+/// Session that was just opened.
 #[derive(Debug)]
 pub struct NewSession<T> {
-    /// Its id.
+    /// Session identifier.
     pub id: SessionId,
-    /// Its state.
+    /// State of the session.
     pub state: Arc<T>,
-    /// The state of the session that it took the place of.
+    /// State of the session that was evicted for it.
     pub evicted: Option<Arc<T>>,
 }
 
-/// Key that sessions are counted by: issuer and subject, or the network of anonymous callers.
+/// Key of the limit per owner: issuer and subject, or the network of anonymous callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Account {
     User(Arc<(Box<str>, Box<str>)>),
@@ -71,7 +72,8 @@ impl Account {
 
 type Shard<T> = HashMap<SessionId, Entry<T>, BuildHasherDefault<IdentityHasher>>;
 
-/// The hash of an id is a part of it: ids are random, and nobody chooses those that are in the table.
+/// Hasher that uses a part of the identifier as the hash: identifiers are random, and clients
+/// cannot choose those in the table.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -79,9 +81,10 @@ struct IdentityHasher(u64);
 struct Entry<T> {
     owner: Identity,
     account: Account,
-    /// Milliseconds after the epoch.
+    /// Milliseconds since the epoch. `Relaxed`: no other data depends on it.
     last_used: AtomicU64,
-    /// Whether it was used after it was opened.
+    /// `true` once the session was used after it was opened. `Relaxed`: no other data depends on
+    /// it.
     was_used: AtomicBool,
     state: Arc<T>,
 }
@@ -93,7 +96,7 @@ impl Hasher for IdentityHasher {
         }
     }
 
-    // The length, which is always the same.
+    // The length prefix is constant.
     fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
@@ -102,8 +105,9 @@ impl Hasher for IdentityHasher {
 }
 
 impl<T> Sessions<T> {
-    /// At most `limit` sessions, and a tenth of that, but at least 16, for one owner. Each ends `ttl` after its last use,
-    /// and one that is not used after it was opened ends after a minute.
+    /// Creates a table for at most `limit`, and a tenth of that, but at least 16, per owner. A
+    /// session ends `ttl` after its last use. A session that is never used after it was opened ends
+    /// after a minute.
     #[must_use]
     pub fn new(limit: usize, ttl: Duration) -> Self {
         Self {
@@ -118,28 +122,32 @@ impl<T> Sessions<T> {
         }
     }
 
-    /// Sets the most sessions of one identity, and of all anonymous callers of one address.
+    /// Sets the maximum number of sessions of one identity, and of all anonymous callers of one
+    /// network.
     #[must_use]
     pub fn with_max_per_owner(mut self, limit: usize) -> Self {
         self.max_per_owner = limit.min(self.limit);
         self
     }
 
-    /// Says which sessions are in use although nobody names them, such as one with an open stream.
-    /// They do not expire.
+    /// Sets a predicate for sessions that are in use without requests, such as one with an open
+    /// stream. They do not expire.
     #[must_use]
     pub fn in_use_while(mut self, in_use: fn(&T) -> bool) -> Self {
         self.in_use = in_use;
         self
     }
 
-    /// Opens a session for `owner`. `address` is that of an anonymous one; without it only the cap on all sessions counts.
+    /// Opens a session for `owner`. `address` is that of an anonymous owner; without it, only the
+    /// total limit applies.
     ///
-    /// Where the owner has as many as allowed, its session that was idle longest is evicted. Where there are as many as
-    /// allowed in all, it is that of the owner with the most, or else the oldest of anyone that was never used.
+    /// At the owner's limit, evicts the owner's session that has been idle for longest. At the
+    /// total limit, evicts one of the owner with the most sessions, or else the oldest one of any
+    /// owner that was never used.
     ///
     /// # Errors
-    /// [`SessionLimitError`] when all sessions that could be evicted are in use, or the system has no random numbers.
+    /// [`SessionLimitError`] if all sessions that could be evicted are in use, or the system has no
+    /// random numbers.
     pub fn open(
         &self,
         owner: Identity,
@@ -183,7 +191,7 @@ impl<T> Sessions<T> {
         Ok(NewSession { id, state, evicted })
     }
 
-    /// Takes out the session of an account that was idle longest.
+    /// Evicts the session of an account that has been idle for longest.
     fn evict(
         &self,
         accounts: &mut HashMap<Account, Vec<SessionId>>,
@@ -196,12 +204,12 @@ impl<T> Sessions<T> {
             let is_used = entry.was_used.load(Ordering::Relaxed);
             Some((is_used, entry.last_used.load(Ordering::Relaxed), id))
         });
-        // Those that were never used go first.
+        // Evict sessions that were never used first.
         let (_, _, oldest) = idle.min_by_key(|(is_used, last_used, _)| (*is_used, *last_used))?;
         self.remove(accounts, oldest)
     }
 
-    /// The oldest session that was never used after it was opened.
+    /// Returns the oldest session that was never used after it was opened.
     fn oldest_unused(&self) -> Option<SessionId> {
         let oldest_of = |shard: &Mutex<Shard<T>>| {
             let shard = lock(shard);
@@ -216,7 +224,7 @@ impl<T> Sessions<T> {
         oldest.map(|(_, id)| id)
     }
 
-    /// Takes out a session, also from its account.
+    /// Removes a session from its shard and its account.
     fn remove(
         &self,
         accounts: &mut HashMap<Account, Vec<SessionId>>,
@@ -233,8 +241,8 @@ impl<T> Sessions<T> {
         Some(entry.state)
     }
 
-    /// The state of a session of `caller`, whose time to live starts anew; `None` if there is no
-    /// such session, it has expired, or it is somebody else's.
+    /// Returns the state of a session of `caller` and restarts its time to live. Returns `None` if
+    /// the session does not exist, has expired, or belongs to another identity.
     #[must_use]
     pub fn get(&self, id: SessionId, caller: &Identity) -> Option<Arc<T>> {
         let shard = self.shard(id);
@@ -247,15 +255,15 @@ impl<T> Sessions<T> {
         Some(Arc::clone(&entry.state))
     }
 
-    /// Ends a session of `caller` and gives back its state.
+    /// Closes a session of `caller` and returns its state.
     pub fn close(&self, id: SessionId, caller: &Identity) -> Option<Arc<T>> {
         let mut accounts = lock(&self.accounts);
         self.shard(id).get(&id).filter(|entry| entry.owner == *caller)?;
         self.remove(&mut accounts, id)
     }
 
-    /// Takes out what has expired. Call it now and then: an expired session is refused anyway, but
-    /// its memory is freed here.
+    /// Removes and returns expired sessions. Call it regularly: an expired session is rejected
+    /// anyway, but only this frees its memory.
     pub fn sweep(&self) -> Vec<Arc<T>> {
         let mut ended = Vec::new();
         for shard in &self.shards {
@@ -267,7 +275,7 @@ impl<T> Sessions<T> {
             }
             let mut accounts = lock(&self.accounts);
             for id in expired {
-                // It may have been used since.
+                // A request may have used it since.
                 let still = self.shard(id).get(&id).is_some_and(|entry| self.is_expired(entry));
                 ended.extend(still.then(|| self.remove(&mut accounts, id)).flatten());
             }
@@ -275,29 +283,29 @@ impl<T> Sessions<T> {
         ended
     }
 
-    /// Calls `visit` with every session's state.
+    /// Calls `visit` with the state of every session.
     pub fn for_each(&self, mut visit: impl FnMut(&Arc<T>)) {
         for shard in &self.shards {
-            // Collected first, so that visiting never holds a lock.
+            // Collected first, so that `visit` runs without a lock.
             let states: Vec<_> =
                 lock(shard).values().map(|entry| Arc::clone(&entry.state)).collect();
             states.iter().for_each(&mut visit);
         }
     }
 
-    /// How many sessions there are, expired ones included until they are swept.
+    /// Returns the number of sessions, including expired ones that are not swept yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no sessions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How long an unused session lives.
+    /// Returns the time to live of an idle session.
     #[must_use]
     pub fn ttl(&self) -> Duration {
         self.ttl
@@ -317,7 +325,7 @@ impl<T> Sessions<T> {
         }
         let in_use = (self.in_use)(&entry.state);
         if in_use {
-            // Its time to live begins when it is no longer in use, give or take a sweep.
+            // The time to live starts when the session is no longer in use, up to one sweep later.
             entry.last_used.store(now, Ordering::Relaxed);
         }
         !in_use
@@ -328,7 +336,8 @@ impl<T> Sessions<T> {
     }
 }
 
-/// A panic elsewhere leaves the table whole: every change to it is one call.
+/// Locks a mutex, also a poisoned one: each change to the table is one call, so a panic elsewhere
+/// leaves it consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -414,7 +423,7 @@ mod tests {
         let opened = sessions.open(alice(), None, 4).unwrap();
         // The first is in use, the second was used later.
         assert_eq!(opened.evicted, Some(Arc::new(3)));
-        // One that was never used goes before all that were.
+        // A session that was never used is evicted before any used one.
         let opened = sessions.open(alice(), None, 5).unwrap();
         assert_eq!(opened.evicted, Some(Arc::new(4)));
         assert_eq!(sessions.len(), 3);
