@@ -10,7 +10,7 @@ use crate::json::Object;
 const MAX_ACTORS: usize = 10;
 
 /// How deep nested actors are followed to be counted.
-const MAX_COUNTED: usize = 100;
+const MAX_NESTED_ACTORS: usize = 100;
 
 /// Adds the member `delegation` if the token names an actor.
 pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
@@ -32,11 +32,11 @@ pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
         }
         members.out.push(b']');
         if let Some(omitted) = actors.len().checked_sub(MAX_ACTORS).filter(|more| *more > 0) {
-            members.plain("truncated", Some(true));
-            members.plain("omitted", Some(omitted));
+            members.display("truncated", Some(true));
+            members.display("omitted", Some(omitted));
         }
         if let Some(problem) = problem {
-            members.plain("malformed", Some(true));
+            members.display("malformed", Some(true));
             members.text("malformedReason", problem);
         }
     });
@@ -46,7 +46,7 @@ pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
 fn actors(act: &Value) -> (Vec<&Map<String, Value>>, Option<&'static str>) {
     let mut actors = Vec::new();
     let mut next = Some(act);
-    while let Some(act) = next.filter(|_| actors.len() < MAX_COUNTED) {
+    while let Some(act) = next.filter(|_| actors.len() < MAX_NESTED_ACTORS) {
         let Value::Object(actor) = act else {
             return (actors, Some("an actor is not an object"));
         };
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn the_current_actor_comes_first() {
+    fn current_actor_comes_first() {
         let chain = json!({"act": {"sub": "b", "iss": "i", "act": {"sub": "a"}, "email": "x"}});
         assert_eq!(written(&chain), json!({"chain": [{"iss": "i", "sub": "b"}, {"sub": "a"}]}));
         assert_eq!(written(&json!({"sub": "x"})), Value::Null);
     }
 
     #[test]
-    fn a_long_chain_is_cut_and_counted() {
+    fn truncates_and_counts_long_chain() {
         let mut act = json!({"sub": "0"});
         for actor in 1..13 {
             act = json!({"sub": actor.to_string(), "act": act});
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_reported_as_such() {
+    fn reports_malformed_actors() {
         for act in [json!("x"), json!({"sub": 1}), json!({"sub": "a", "act": []})] {
             assert_eq!(written(&json!({"act": act}))["malformed"], true);
         }

@@ -47,15 +47,15 @@ impl<'a> Object<'a> {
     }
 
     /// One of our own words, which need no escapes.
-    pub(crate) fn word(&mut self, name: &str, word: &'static str) {
+    pub(crate) fn literal(&mut self, name: &str, literal: &'static str) {
         self.name(name);
         self.out.push(b'"');
-        self.out.extend_from_slice(word.as_bytes());
+        self.out.extend_from_slice(literal.as_bytes());
         self.out.push(b'"');
     }
 
     /// A number, or whether something is so.
-    pub(crate) fn plain(&mut self, name: &str, value: Option<impl Display>) {
+    pub(crate) fn display(&mut self, name: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             self.name(name);
             // Writing into memory does not fail.
@@ -66,7 +66,7 @@ impl<'a> Object<'a> {
     pub(crate) fn number(&mut self, name: &str, value: Option<u64>) {
         if let Some(value) = value {
             self.name(name);
-            digits(value, self.out);
+            write_decimal(value, self.out);
         }
     }
 
@@ -80,7 +80,7 @@ impl<'a> Object<'a> {
                     if at > 0 {
                         self.out.push(b'.');
                     }
-                    digits(octet.into(), self.out);
+                    write_decimal(octet.into(), self.out);
                 }
             }
             // Writing into memory does not fail.
@@ -118,19 +118,19 @@ fn escape_from(begin: usize, out: &mut Vec<u8>) {
     }
 }
 
-fn digits(mut number: u64, out: &mut Vec<u8>) {
+fn write_decimal(mut number: u64, out: &mut Vec<u8>) {
     // As many as the largest one has.
-    let mut room = [b'0'; 20];
+    let mut buffer = [b'0'; 20];
     let mut used = 0;
-    for place in room.iter_mut().rev() {
-        *place += u8::try_from(number % 10).unwrap_or_default();
+    for digit in buffer.iter_mut().rev() {
+        *digit += u8::try_from(number % 10).unwrap_or_default();
         number /= 10;
         used += 1;
         if number == 0 {
             break;
         }
     }
-    out.extend(&room[room.len() - used..]);
+    out.extend(&buffer[buffer.len() - used..]);
 }
 
 #[cfg(test)]
@@ -138,9 +138,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_words_are_written_as_texts_are() {
+    fn literals_are_written_like_text() {
         let (mut words, mut texts) = (Vec::new(), Vec::new());
-        Object::write(&mut words, |members| members.word("a", "b c"));
+        Object::write(&mut words, |members| members.literal("a", "b c"));
         Object::write(&mut texts, |members| members.text("a", "b c"));
         assert_eq!(words, texts);
     }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_addresses_are_written_as_anywhere() {
+    fn numbers_and_addresses_match_their_display() {
         for number in [0, 7, 10, 4096, u64::MAX - 1, u64::MAX] {
             let mut out = Vec::new();
             Object::write(&mut out, |members| members.number("n", Some(number)));

@@ -1,18 +1,18 @@
 #![doc = include_str!("../README.md")]
 
 mod delegation;
-mod ids;
+mod event_ids;
 mod json;
 mod line;
 mod log;
 mod queue;
 mod redact;
+mod rfc3339;
 mod sink;
-mod time;
 mod writer;
 
 pub use self::{
-    log::{Counts, Log, LogTail, Overflow, Settings},
-    sink::{FileSink, OpenError, Sink, Stdout},
+    log::{Counts, Log, LogHandle, Overflow, Settings},
+    sink::{FileSink, LineSink, OpenError, StdoutSink},
     writer::Writer,
 };

@@ -6,16 +6,16 @@ use vmcp_audit::{Client, Details, Event, Fact, Source, Target, Text};
 use vmcp_core::{Backend, Identity};
 
 use crate::json::Object;
-use crate::{delegation, redact, time};
+use crate::{delegation, redact, rfc3339};
 
 /// What the gateway does itself comes from here.
-const COMPOSER: &str = "vmcp-composer";
+const COMPOSER_COMPONENT: &str = "vmcp-composer";
 
 /// What answers requests.
-const SERVER: &str = "vmcp-server";
+const SERVER_COMPONENT: &str = "vmcp-server";
 
 /// What lets people in.
-const ISSUER: &str = "vmcp-auth-server";
+const AUTH_SERVER_COMPONENT: &str = "vmcp-auth-server";
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
@@ -29,24 +29,24 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     let Event { kind, outcome, at, source, caller, client, target, details, request, response } =
         event;
     let (default, transport) = match source {
-        Source::Local => (COMPOSER, "local"),
-        Source::Network { .. } => (SERVER, "http"),
+        Source::Local => (COMPOSER_COMPONENT, "local"),
+        Source::Network { .. } => (SERVER_COMPONENT, "http"),
     };
-    let default = if kind.is_of_issuer() { ISSUER } else { default };
-    let time = time::text(*at);
+    let default = if kind.is_of_issuer() { AUTH_SERVER_COMPONENT } else { default };
+    let time = rfc3339::quoted(*at);
     line.name("time");
     line.out.extend_from_slice(&time);
-    line.word("level", "AUDIT");
-    line.word("msg", "audit_event");
+    line.literal("level", "AUDIT");
+    line.literal("msg", "audit_event");
     line.name("audit_id");
     write_uuid(id, line.out);
-    line.word("type", kind.name());
+    line.literal("type", kind.name());
     line.name("logged_at");
     line.out.extend_from_slice(&time);
-    line.word("outcome", outcome.name());
+    line.literal("outcome", outcome.name());
     match component {
         Some(component) => line.text("component", component),
-        None => line.word("component", default),
+        None => line.literal("component", default),
     }
     line.object("source", |members| fill_source(source, default, members));
     line.object("subjects", |members| fill_subjects(caller.as_ref(), client.as_ref(), members));
@@ -56,7 +56,7 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     line.object("target", |members| fill_target(target, members));
     line.object("metadata", |metadata| {
         metadata.object("extra", |extra| {
-            extra.word("transport", transport);
+            extra.literal("transport", transport);
             fill_details(details, extra);
         });
     });
@@ -73,14 +73,14 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
 fn fill_source(source: &Source, local: &'static str, members: &mut Object<'_>) {
     match source {
         Source::Local => {
-            members.word("type", "local");
-            members.word("value", local);
+            members.literal("type", "local");
+            members.literal("value", local);
         }
         Source::Network { address, user_agent, request_id } => {
-            members.word("type", "network");
+            members.literal("type", "network");
             match address {
                 Some(address) => members.address("value", *address),
-                None => members.word("value", "unknown"),
+                None => members.literal("value", "unknown"),
             }
             members.object("extra", |extra| {
                 extra.text("user_agent", user_agent.as_deref());
@@ -129,16 +129,16 @@ fn fill_details(details: &Details, extra: &mut Object<'_>) {
     extra.number("duration_ms", duration.map(milliseconds));
     extra.number("response_size_bytes", *size);
     extra.text("backend_name", backend.as_ref().map(Backend::name));
-    extra.plain("jsonrpc_error_code", *error_code);
+    extra.display("jsonrpc_error_code", *error_code);
     extra.text("jsonrpc_error_message", error_message.as_ref().map(redact::message).as_deref());
-    extra.plain("tool_error", tool_error.then_some(true));
+    extra.display("tool_error", tool_error.then_some(true));
     extra.text("denied_reason", *denied);
-    extra.plain("cancelled", cancelled.then_some(true));
+    extra.display("cancelled", cancelled.then_some(true));
     for (name, fact) in more {
         match fact {
             Fact::Number(number) => extra.number(name, Some(*number)),
             Fact::Text(text) => extra.text(name, &**text),
-            Fact::Flag(flag) => extra.plain(name, Some(flag)),
+            Fact::Flag(flag) => extra.display(name, Some(flag)),
         }
     }
 }

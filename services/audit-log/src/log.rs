@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::oneshot;
 use vmcp_audit::{Event, Record, Room};
 
-use crate::queue::{Entry, Queue};
-use crate::{Sink, Writer, ids, line};
+use crate::queue::{Queue, QueueEntry};
+use crate::{LineSink, Writer, event_ids, line};
 
 /// How lines are written, and how much may wait to be.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ struct Shared {
 /// The end of a log that is not given anything any more, or soon will not be. It does not keep the log open: that closes
 /// with its last clone.
 #[derive(Clone, Debug)]
-pub struct LogTail(Arc<Queue>);
+pub struct LogHandle(Arc<Queue>);
 
 thread_local! {
     /// The line that is being written.
@@ -79,7 +79,7 @@ impl Default for Settings {
 
 impl Log {
     /// A log, and the writer that has to [run](Writer::run) for anything to be written to `sink`.
-    pub fn new<S: Sink>(settings: Settings, sink: S) -> (Self, Writer<S>) {
+    pub fn new<S: LineSink>(settings: Settings, sink: S) -> (Self, Writer<S>) {
         let Settings { component, overflow, queue_bytes } = settings;
         let queue = Arc::new(Queue::new(queue_bytes));
         let writer = Writer::new(Arc::clone(&queue), overflow, component.clone(), sink);
@@ -89,23 +89,23 @@ impl Log {
     /// Opens the sink anew before the next line: somebody has renamed the file. A failure is logged, and
     /// writing goes on to the old one.
     pub fn reopen(&self) {
-        self.tail().reopen();
+        self.handle().reopen();
     }
 
     /// Waits until the events so far are written, or have failed to be.
     pub async fn flush(&self) {
-        self.tail().flush().await;
+        self.handle().flush().await;
     }
 
     /// What remains of the log when another one takes its place: events of what is under way still come.
     #[must_use]
-    pub fn tail(&self) -> LogTail {
-        LogTail(Arc::clone(&self.0.queue))
+    pub fn handle(&self) -> LogHandle {
+        LogHandle(Arc::clone(&self.0.queue))
     }
 
     /// Takes no more events. [`Writer::run`] ends when what is here is written.
     pub fn close(&self) {
-        self.0.queue.order(|orders| orders.close = true);
+        self.0.queue.command(|commands| commands.close = true);
     }
 
     /// What became of the events so far, for metrics.
@@ -123,32 +123,32 @@ impl Log {
     }
 }
 
-// === impl LogTail ===
+// === impl LogHandle ===
 
-impl LogTail {
+impl LogHandle {
     /// As [`Log::reopen`].
     pub fn reopen(&self) {
-        self.0.order(|orders| orders.reopen = true);
+        self.0.command(|commands| commands.reopen = true);
     }
 
     /// As [`Log::flush`].
     pub async fn flush(&self) {
         let (flushed, done) = oneshot::channel();
-        self.0.order(|orders| orders.flushed.push(flushed));
+        self.0.command(|commands| commands.flushed.push(flushed));
         // The sender says nothing; it is dropped.
         _ = done.await;
     }
 
     /// Whether the writer has ended: everything is written.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.0.has_ended()
     }
 }
 
 impl Record for Log {
     fn record(&self, event: Event) {
-        let slack = match self.0.overflow {
+        let limit_factor = match self.0.overflow {
             Overflow::Drop => 1,
             Overflow::Wait => 2,
         };
@@ -156,28 +156,28 @@ impl Record for Log {
         // Handing an event to another thread, which frees all its parts, costs more than its line. Only
         // taking secrets out of what passed takes longer; and without random bytes, the writer tells.
         let plain = event.request.is_none() && event.response.is_none();
-        let Some(id) = plain.then(ids::next).and_then(Result::ok) else {
-            return queue.push(Entry::Event(Box::new(event)), slack);
+        let Some(id) = plain.then(event_ids::next).and_then(Result::ok) else {
+            return queue.push(QueueEntry::Event(Box::new(event)), limit_factor);
         };
         LINE.with_borrow_mut(|line| {
             line.clear();
             line::write(&event, id, component.as_deref(), line);
-            queue.push(Entry::Line(line), slack);
+            queue.push(QueueEntry::Line(line), limit_factor);
         });
     }
 
     fn room(&self) -> Option<Room> {
-        if self.0.overflow == Overflow::Drop || self.0.queue.has_room() {
+        if self.0.overflow == Overflow::Drop || self.0.queue.has_capacity() {
             return None;
         }
         let queue = Arc::clone(&self.0.queue);
-        Some(Box::pin(async move { queue.room().await }))
+        Some(Box::pin(async move { queue.capacity().await }))
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.queue.order(|orders| orders.close = true);
+        self.queue.command(|commands| commands.close = true);
     }
 }
 

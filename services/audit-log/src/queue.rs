@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use vmcp_audit::{Data, Event};
 
 /// How long the writer lets events gather: one wake-up for many requests.
-const GATHER: Duration = Duration::from_millis(10);
+const BATCH_DELAY: Duration = Duration::from_millis(10);
 
 /// Events that wait to be written.
 #[derive(Debug)]
@@ -20,11 +20,11 @@ pub(crate) struct Queue {
     weight: AtomicUsize,
     limit: usize,
     /// There is something to do.
-    wake: Notify,
+    work: Notify,
     /// It is not to wait for more.
-    hurry: Notify,
+    flush_now: Notify,
     /// There may be room again.
-    room: Notify,
+    capacity: Notify,
     pub(crate) written: AtomicU64,
     pub(crate) dropped: AtomicU64,
     pub(crate) failed: AtomicU64,
@@ -32,25 +32,25 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: Waiting,
-    orders: Orders,
+    pending: PendingEvents,
+    commands: WriterCommands,
     /// Nobody writes any more.
     ended: bool,
 }
 
-/// Events in their order: `lines` come before the first one of `rest`, and so on.
+/// Events in their order: `lines` come before the first one of `unformatted`, and so on.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingEvents {
     /// Events whose lines are written already.
     pub(crate) lines: Vec<u8>,
     /// Events that are still to be turned into lines, each with the lines that follow it.
-    pub(crate) rest: Vec<(Event, Vec<u8>)>,
+    pub(crate) unformatted: Vec<(Event, Vec<u8>)>,
     pub(crate) count: usize,
     pub(crate) weight: usize,
 }
 
 /// An event on its way to the writer.
-pub(crate) enum Entry<'a> {
+pub(crate) enum QueueEntry<'a> {
     /// Its line.
     Line(&'a [u8]),
     /// Itself: making a line of it takes long.
@@ -59,7 +59,7 @@ pub(crate) enum Entry<'a> {
 
 /// What the writer is to do besides.
 #[derive(Debug, Default)]
-pub(crate) struct Orders {
+pub(crate) struct WriterCommands {
     pub(crate) reopen: bool,
     pub(crate) close: bool,
     /// Who waits for the events before this.
@@ -72,34 +72,34 @@ impl Queue {
             state: Mutex::default(),
             weight: AtomicUsize::new(0),
             limit,
-            wake: Notify::new(),
-            hurry: Notify::new(),
-            room: Notify::new(),
+            work: Notify::new(),
+            flush_now: Notify::new(),
+            capacity: Notify::new(),
             written: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         }
     }
 
-    /// Puts an event in, or counts it as dropped if it would be over `slack` times the limit.
-    pub(crate) fn push(&self, entry: Entry<'_>, slack: usize) {
+    /// Puts an event in, or counts it as dropped if it would be over `limit_factor` times the limit.
+    pub(crate) fn push(&self, entry: QueueEntry<'_>, limit_factor: usize) {
         let weight = entry.weight();
         let mut state = self.lock();
         let sum = self.weight.load(Ordering::Relaxed) + weight;
-        if sum > self.limit.saturating_mul(slack) || state.orders.close || state.ended {
+        if sum > self.limit.saturating_mul(limit_factor) || state.commands.close || state.ended {
             drop(state);
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.weight.store(sum, Ordering::Relaxed);
-        let first = state.waiting.count == 0;
-        state.waiting.add(entry, weight);
+        let first = state.pending.count == 0;
+        state.pending.add(entry, weight);
         drop(state);
         if first {
-            self.wake.notify_one();
+            self.work.notify_one();
         }
         if sum > self.limit / 2 && sum - weight <= self.limit / 2 {
-            self.hurry.notify_one();
+            self.flush_now.notify_one();
         }
     }
 
@@ -109,46 +109,46 @@ impl Queue {
     }
 
     /// Whether less than the limit waits, or waiting makes no sense.
-    pub(crate) fn has_room(&self) -> bool {
+    pub(crate) fn has_capacity(&self) -> bool {
         self.weight() < self.limit || self.lock().ended
     }
 
     /// Ready when there is room.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn capacity(&self) {
         loop {
-            let mut room = std::pin::pin!(self.room.notified());
+            let mut capacity = std::pin::pin!(self.capacity.notified());
             // Before looking, so that what happens in between is not missed.
-            room.as_mut().enable();
-            if self.has_room() {
+            capacity.as_mut().enable();
+            if self.has_capacity() {
                 return;
             }
-            room.await;
+            capacity.await;
         }
     }
 
     /// Gives the writer something else to do.
-    pub(crate) fn order(&self, order: impl FnOnce(&mut Orders)) {
+    pub(crate) fn command(&self, order: impl FnOnce(&mut WriterCommands)) {
         {
             let mut state = self.lock();
             if state.ended {
                 return;
             }
-            order(&mut state.orders);
+            order(&mut state.commands);
         }
-        self.wake.notify_one();
-        self.hurry.notify_one();
+        self.work.notify_one();
+        self.flush_now.notify_one();
     }
 
     /// Waits for something to do, and a little for more.
     pub(crate) async fn gather(&self) {
-        self.wake.notified().await;
+        self.work.notified().await;
         // Either is fine: more has come, or nothing for this long.
-        _ = timeout(GATHER, self.hurry.notified()).await;
+        _ = timeout(BATCH_DELAY, self.flush_now.notified()).await;
     }
 
     /// Waits `time`, less if something has been ordered.
     pub(crate) async fn pause(&self, time: Duration) {
-        _ = timeout(time, self.hurry.notified()).await;
+        _ = timeout(time, self.flush_now.notified()).await;
     }
 
     /// Whether nobody writes any more.
@@ -157,16 +157,16 @@ impl Queue {
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        self.lock().orders.close
+        self.lock().commands.close
     }
 
     /// Everything that waits, and what was ordered. `emptied` takes its place.
-    pub(crate) fn take(&self, emptied: Waiting) -> (Waiting, Orders) {
+    pub(crate) fn take(&self, emptied: PendingEvents) -> (PendingEvents, WriterCommands) {
         let mut state = self.lock();
-        let orders = mem::take(&mut state.orders);
+        let commands = mem::take(&mut state.commands);
         // Once closed, it stays so.
-        state.orders.close = orders.close;
-        (mem::replace(&mut state.waiting, emptied), orders)
+        state.commands.close = commands.close;
+        (mem::replace(&mut state.pending, emptied), commands)
     }
 
     /// Events of this weight are no longer held.
@@ -175,19 +175,19 @@ impl Queue {
             let _state = self.lock();
             self.weight.fetch_sub(weight, Ordering::Relaxed);
         }
-        self.room.notify_waiters();
+        self.capacity.notify_waiters();
     }
 
     /// Nobody will write what comes now; what is here is lost.
     pub(crate) fn end(&self) {
-        let left = {
+        let lost = {
             let mut state = self.lock();
             state.ended = true;
-            state.orders.flushed.clear();
-            mem::take(&mut state.waiting)
+            state.commands.flushed.clear();
+            mem::take(&mut state.pending)
         };
-        self.dropped.fetch_add(left.count as u64, Ordering::Relaxed);
-        self.room.notify_waiters();
+        self.dropped.fetch_add(lost.count as u64, Ordering::Relaxed);
+        self.capacity.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -195,25 +195,25 @@ impl Queue {
     }
 }
 
-// === impl Waiting ===
+// === impl PendingEvents ===
 
-impl Waiting {
-    fn add(&mut self, entry: Entry<'_>, weight: usize) {
+impl PendingEvents {
+    fn add(&mut self, entry: QueueEntry<'_>, weight: usize) {
         self.count += 1;
         self.weight += weight;
         match entry {
-            Entry::Event(event) => self.rest.push((*event, Vec::new())),
-            Entry::Line(line) => {
-                let lines = self.rest.last_mut().map_or(&mut self.lines, |(_, lines)| lines);
+            QueueEntry::Event(event) => self.unformatted.push((*event, Vec::new())),
+            QueueEntry::Line(line) => {
+                let lines = self.unformatted.last_mut().map_or(&mut self.lines, |(_, lines)| lines);
                 lines.extend_from_slice(line);
             }
         }
     }
 }
 
-// === impl Entry ===
+// === impl QueueEntry ===
 
-impl Entry<'_> {
+impl QueueEntry<'_> {
     /// About how many bytes it takes while it waits to be written.
     fn weight(&self) -> usize {
         match self {

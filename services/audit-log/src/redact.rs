@@ -12,49 +12,49 @@ use vmcp_wire::{quote, unquote};
 const REDACTED: &str = "[redacted]";
 
 /// What follows text that was cut.
-const CUT: &str = "…[cut]";
+const TRUNCATION_MARK: &str = "…[cut]";
 
 /// A name that contains one of these belongs to a secret.
-const SENSITIVE: [&str; 8] =
+const SENSITIVE_WORDS: [&str; 8] =
     ["password", "token", "secret", "key", "auth", "credential", "private", "passwd"];
 
 /// What may stand between a name, what separates it from its value, and that.
-const BLANK: [char; 2] = [' ', '\t'];
+const BLANKS: [char; 2] = [' ', '\t'];
 
 /// How deep JSON inside strings inside JSON is looked into; deeper, a string with escaped quotes is
 /// taken out as a whole.
 const MAX_NESTING: usize = 4;
 
 /// A secret that follows a word.
-struct Hidden<'a> {
+struct SecretMatch<'a> {
     /// What stands between.
-    between: &'a str,
+    separator: &'a str,
     /// It, and what follows.
     value: &'a str,
     /// What it does not have in it.
-    ends: fn(char) -> bool,
+    is_end: fn(char) -> bool,
 }
 
 /// The beginning of a request or an answer as it is written: without its secrets, and with a mark if
 /// that is not all of it.
 pub(crate) fn excerpt(data: &Data) -> String {
-    let mut clean = text_without_secrets(&readable(data));
+    let mut clean = redact_text(&decode_lossy(data));
     if data.cut || clean.len() > data.limit {
-        clean.truncate(floor(&clean, data.limit));
-        clean.push_str(CUT);
+        clean.truncate(floor_char_boundary(&clean, data.limit));
+        clean.push_str(TRUNCATION_MARK);
     }
     clean
 }
 
 /// An error's message, which may quote what was asked, without its secrets.
 pub(crate) fn message(data: &Data) -> String {
-    let mut clean = text_without_secrets(&readable(data));
-    clean.truncate(floor(&clean, data.limit));
+    let mut clean = redact_text(&decode_lossy(data));
+    clean.truncate(floor_char_boundary(&clean, data.limit));
     clean
 }
 
 /// As text. A character that the limit cut in two is left out rather than replaced.
-fn readable(data: &Data) -> Cow<'_, str> {
+fn decode_lossy(data: &Data) -> Cow<'_, str> {
     match std::str::from_utf8(&data.start) {
         Err(error) if data.cut && error.error_len().is_none() => {
             String::from_utf8_lossy(data.start.get(..error.valid_up_to()).unwrap_or_default())
@@ -64,27 +64,27 @@ fn readable(data: &Data) -> Cow<'_, str> {
 }
 
 /// `text` without the values of members with telling names, bearer tokens and JWTs.
-fn text_without_secrets(text: &str) -> String {
+fn redact_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    scan(text, 0, &mut out);
+    redact_scan(text, 0, &mut out);
     out
 }
 
 /// The last place at or before `limit` at which `text` can be cut.
-fn floor(text: &str, limit: usize) -> usize {
+fn floor_char_boundary(text: &str, limit: usize) -> usize {
     (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 /// Goes from string literal to string literal.
-fn scan(text: &str, depth: usize, out: &mut String) {
+fn redact_scan(text: &str, depth: usize, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('"') {
         let (before, literal) = rest.split_at(at);
-        tokens(before, out);
-        let (literal, behind) = literal.split_at(literal_end(literal));
-        let value = behind.trim_start().strip_prefix(':').map(str::trim_start);
+        redact_tokens(before, out);
+        let (literal, after) = literal.split_at(literal_end(literal));
+        let value = after.trim_start().strip_prefix(':').map(str::trim_start);
         match value {
-            Some(value) if sensitive(&inside(literal)) => {
+            Some(value) if is_sensitive(&unescape(literal)) => {
                 out.push_str(literal);
                 out.push_str(":\"");
                 out.push_str(REDACTED);
@@ -93,7 +93,7 @@ fn scan(text: &str, depth: usize, out: &mut String) {
             }
             Some(_) => {
                 out.push_str(literal);
-                rest = behind;
+                rest = after;
             }
             None => {
                 // A name without quotes, as in YAML.
@@ -102,19 +102,19 @@ fn scan(text: &str, depth: usize, out: &mut String) {
                     out.push_str(REDACTED);
                     out.push('"');
                 } else {
-                    string(literal, depth, out);
+                    redact_literal(literal, depth, out);
                 }
-                rest = behind;
+                rest = after;
             }
         }
     }
-    tokens(rest, out);
+    redact_tokens(rest, out);
 }
 
 /// A literal that is a value: JSON inside it is looked into as well.
-fn string(literal: &str, depth: usize, out: &mut String) {
+fn redact_literal(literal: &str, depth: usize, out: &mut String) {
     if !literal.contains('\\') {
-        tokens(literal, out);
+        redact_tokens(literal, out);
         return;
     }
     if depth == MAX_NESTING {
@@ -123,9 +123,9 @@ fn string(literal: &str, depth: usize, out: &mut String) {
         out.push('"');
         return;
     }
-    let inside = inside(literal);
+    let inside = unescape(literal);
     let mut clean = String::with_capacity(inside.len());
-    scan(&inside, depth + 1, &mut clean);
+    redact_scan(&inside, depth + 1, &mut clean);
     if clean == inside {
         out.push_str(literal);
         return;
@@ -136,7 +136,7 @@ fn string(literal: &str, depth: usize, out: &mut String) {
 }
 
 /// The value of a literal, also of one that is cut off or has escapes that JSON does not know.
-fn inside(literal: &str) -> Cow<'_, str> {
+fn unescape(literal: &str) -> Cow<'_, str> {
     if let Some(value) = unquote(literal.as_bytes()) {
         return value;
     }
@@ -153,9 +153,9 @@ fn inside(literal: &str) -> Cow<'_, str> {
     Cow::Owned(inside.replace("\\\"", "\""))
 }
 
-fn sensitive(name: &str) -> bool {
+fn is_sensitive(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SENSITIVE.iter().any(|word| name.contains(word))
+    SENSITIVE_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// Where the literal that `text` begins with ends, its closing quote included.
@@ -199,18 +199,20 @@ fn value_end(text: &str) -> usize {
 }
 
 /// Text outside of names: takes out what looks like a token.
-fn tokens(text: &str, out: &mut String) {
+fn redact_tokens(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find(is_token_char) {
         let (before, word) = rest.split_at(at);
         out.push_str(before);
         let end = word.find(|c| !is_token_char(c)).unwrap_or(word.len());
-        let (word, behind) = word.split_at(end);
+        let (word, after) = word.split_at(end);
         out.push_str(if is_jwt(word) { REDACTED } else { word });
-        rest = behind;
-        let Some(Hidden { between, value, ends }) = Hidden::behind(word, behind) else { continue };
-        out.push_str(between);
-        let end = value.find(ends).unwrap_or(value.len());
+        rest = after;
+        let Some(SecretMatch { separator, value, is_end }) = SecretMatch::find(word, after) else {
+            continue;
+        };
+        out.push_str(separator);
+        let end = value.find(is_end).unwrap_or(value.len());
         if end > 0 {
             out.push_str(REDACTED);
         }
@@ -219,23 +221,23 @@ fn tokens(text: &str, out: &mut String) {
     out.push_str(rest);
 }
 
-impl<'a> Hidden<'a> {
-    /// The one that what stands `behind` the word begins with.
-    fn behind(word: &str, behind: &'a str) -> Option<Self> {
-        let of = |value: &'a str, ends| {
-            let between = behind.get(..behind.len() - value.len())?;
-            Some(Self { between, value, ends })
+impl<'a> SecretMatch<'a> {
+    /// The one that what stands `after` the word begins with.
+    fn find(word: &str, after: &'a str) -> Option<Self> {
+        let of = |value: &'a str, is_end| {
+            let separator = after.get(..after.len() - value.len())?;
+            Some(Self { separator, value, is_end })
         };
-        if word.eq_ignore_ascii_case("bearer") && behind.starts_with(' ') {
-            return of(behind.trim_start_matches(' '), ends_secret);
+        if word.eq_ignore_ascii_case("bearer") && after.starts_with(' ') {
+            return of(after.trim_start_matches(' '), ends_secret);
         }
         // The user's password in a URL (RFC 3986 section 3.2.1).
-        if let Some(value) = behind.strip_prefix(':').filter(|_| is_user(word)) {
+        if let Some(value) = after.strip_prefix(':').filter(|_| is_user(word)) {
             let end = value.find(|c| c == '@' || ends_authority(c))?;
             return of(value, |c| c == '@').filter(|_| value[end..].starts_with('@'));
         }
-        let value = behind.trim_start_matches(BLANK).strip_prefix(['=', ':']);
-        let value = value.filter(|_| sensitive(word))?.trim_start_matches(BLANK);
+        let value = after.trim_start_matches(BLANKS).strip_prefix(['=', ':']);
+        let value = value.filter(|_| is_sensitive(word))?.trim_start_matches(BLANKS);
         if let Some(quoted) = value.strip_prefix('\'') {
             return of(quoted, |c| matches!(c, '\'' | '"' | '\n'));
         }
@@ -253,7 +255,7 @@ impl<'a> Hidden<'a> {
 /// Whether a text ends with a secret's name and what separates it from its value.
 fn names_secret(text: &str) -> bool {
     let name = text.trim_end().strip_suffix(['=', ':']).map(str::trim_end);
-    let word = |name: &str| name.rsplit(|c| !is_token_char(c)).next().is_some_and(sensitive);
+    let word = |name: &str| name.rsplit(|c| !is_token_char(c)).next().is_some_and(is_sensitive);
     name.is_some_and(word)
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Takes the lines. Called from a thread that may block, one batch at a time.
 ///
 /// A closure `FnMut(&[u8]) -> io::Result<()>` is one.
-pub trait Sink: Send + 'static {
+pub trait LineSink: Send + 'static {
     /// Writes some whole lines.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ pub trait Sink: Send + 'static {
 
 /// Lines to the standard output.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Stdout;
+pub struct StdoutSink;
 
 /// Lines to the end of a file that only its owner may read (mode 0600 when it is made).
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub struct FileSink {
     path: PathBuf,
     file: File,
     /// A line was written in part.
-    torn: bool,
+    is_line_incomplete: bool,
 }
 
 /// The audit file cannot be opened.
@@ -47,7 +47,7 @@ pub struct OpenError {
     pub source: io::Error,
 }
 
-impl<F> Sink for F
+impl<F> LineSink for F
 where
     F: FnMut(&[u8]) -> io::Result<()> + Send + 'static,
 {
@@ -56,9 +56,9 @@ where
     }
 }
 
-// === impl Stdout ===
+// === impl StdoutSink ===
 
-impl Sink for Stdout {
+impl LineSink for StdoutSink {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let mut out = io::stdout().lock();
         out.write_all(lines)?;
@@ -76,18 +76,18 @@ impl FileSink {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
         let path = path.into();
         match open(&path) {
-            Ok(file) => Ok(Self { path, file, torn: false }),
+            Ok(file) => Ok(Self { path, file, is_line_incomplete: false }),
             Err(source) => Err(OpenError { path, source }),
         }
     }
 }
 
-impl Sink for FileSink {
+impl LineSink for FileSink {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         // What is left of a torn line must not spoil the next one.
-        if self.torn {
+        if self.is_line_incomplete {
             self.file.write_all(b"\n")?;
-            self.torn = false;
+            self.is_line_incomplete = false;
         }
         let mut rest = lines;
         while !rest.is_empty() {
@@ -95,7 +95,7 @@ impl Sink for FileSink {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(written) => {
                     let (done, left) = rest.split_at(written.min(rest.len()));
-                    self.torn = done.last() != Some(&b'\n');
+                    self.is_line_incomplete = done.last() != Some(&b'\n');
                     rest = left;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -107,7 +107,7 @@ impl Sink for FileSink {
 
     fn reopen(&mut self) -> io::Result<()> {
         self.file = open(&self.path)?;
-        self.torn = false;
+        self.is_line_incomplete = false;
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ use tower_service::Service;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::status::Kept;
 use vmcp_audit::AuditLayer;
-use vmcp_audit_log::LogTail;
+use vmcp_audit_log::LogHandle;
 use vmcp_core::{Body, ByteBudget, Rejection};
 use vmcp_decode::DecodeLayer;
 use vmcp_telemetry_export::Telemetry;
@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) limit: ConnectionLimit,
     pub(crate) held: Mutex<Held>,
     /// Audit logs of earlier configurations, to which requests under way still write.
-    pub(crate) retired_logs: Mutex<Vec<LogTail>>,
+    pub(crate) retired_logs: Mutex<Vec<LogHandle>>,
 }
 
 /// What a reload leaves as it is.
@@ -315,14 +315,14 @@ impl Shared {
     }
 
     /// Leaves an audit log to the requests that are under way.
-    pub(crate) fn retire(&self, log: LogTail) {
+    pub(crate) fn retire(&self, log: LogHandle) {
         let mut retired = self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner);
-        retired.retain(|log| !log.is_over());
+        retired.retain(|log| !log.is_finished());
         retired.push(log);
     }
 
     /// The audit logs of earlier configurations that are still written to.
-    pub(crate) fn retired_logs(&self) -> Vec<LogTail> {
+    pub(crate) fn retired_logs(&self) -> Vec<LogHandle> {
         self.retired_logs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -18,7 +18,7 @@ use vmcp_core::{Backend, Body, Clock, Generation, Identity, McpRequest, Trail};
 
 use super::*;
 use crate::FileSink;
-use crate::writer::{Turn, turn};
+use crate::writer::{HealthChange, health_change};
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"paint","arguments":{"apiKey":"c4n4ry","color":"red"},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"brush","version":"1.2"}}}}"#;
 const RESULT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
@@ -88,7 +88,7 @@ fn post() -> Request<()> {
     request
 }
 
-fn json_answer(text: &'static str) -> Response<Body> {
+fn json_response(text: &'static str) -> Response<Body> {
     let mut response = Response::new(Bytes::from_static(text.as_bytes()).into());
     response.headers_mut().insert(CONTENT_TYPE, "application/json".parse().unwrap());
     response
@@ -121,14 +121,14 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_one_line_with_all_that_is_known() {
+async fn call_is_one_line_with_all_fields() {
     let fixture = Fixture::new(Events::default(), Settings::default());
     let service = serve(CALL, |trail| {
         let claims = json!({"sub": "u1", "email": "u1@example.com", "act": {"sub": "bot"}});
         let claims = claims.as_object().unwrap().clone();
         trail.note_identity(&Identity::builder("https://i", "u1").claims(claims).build());
         trail.note_backend(&Backend::new("shed"));
-        json_answer(RESULT)
+        json_response(RESULT)
     });
     send(&fixture, service, post()).await;
     let mut event = fixture.event().await;
@@ -162,9 +162,9 @@ async fn a_call_is_one_line_with_all_that_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn data_is_written_without_secrets() {
+async fn payloads_are_written_without_secrets() {
     let long = r#"{"jsonrpc":"2.0","id":1,"result":{"token":"c4n4ry","text":"a long answer about nothing much, longer than is recorded"}}"#;
-    let service = serve(CALL, move |_| json_answer(long));
+    let service = serve(CALL, move |_| json_response(long));
     let events = Events {
         include_request_data: true,
         include_response_data: true,
@@ -207,12 +207,13 @@ fn failing() -> (Lines, Arc<AtomicBool>, impl FnMut(&[u8]) -> io::Result<()> + S
 
 /// One call through `layer`, to its end.
 async fn call(audit: AuditLayer) -> Bytes {
-    let response = audit.layer(serve(CALL, |_| json_answer(RESULT))).oneshot(post()).await.unwrap();
+    let response =
+        audit.layer(serve(CALL, |_| json_response(RESULT))).oneshot(post()).await.unwrap();
     response.into_body().collect().await.unwrap().to_bytes()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_is_counted_and_fails_no_request() {
+async fn full_disk_is_counted_without_failing_requests() {
     let (lines, full, sink) = failing();
     let (log, writer) = Log::new(Settings::default(), sink);
     tokio::spawn(writer.run());
@@ -230,7 +231,7 @@ async fn a_full_disk_is_counted_and_fails_no_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_on_a_full_disk_fails_no_request() {
+async fn file_on_full_disk_fails_no_request() {
     let sink = FileSink::open("/dev/full").unwrap();
     let (log, writer) = Log::new(Settings::default(), sink);
     tokio::spawn(writer.run());
@@ -240,15 +241,18 @@ async fn a_file_on_a_full_disk_fails_no_request() {
 }
 
 #[test]
-fn a_failure_is_told_to_the_log_when_it_begins_and_when_it_is_over() {
+fn logs_failure_and_recovery_once() {
     let mut failing = false;
     let fails = [false, true, true, true, false, false];
-    let told: Vec<_> = fails.into_iter().map(|fails| turn(fails, &mut failing)).collect();
-    assert_eq!(told, [None, Some(Turn::Fails), None, None, Some(Turn::Works), None]);
+    let told: Vec<_> = fails.into_iter().map(|fails| health_change(fails, &mut failing)).collect();
+    assert_eq!(
+        told,
+        [None, Some(HealthChange::Failed), None, None, Some(HealthChange::Recovered), None]
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_fit_is_dropped_and_counted() {
+async fn events_beyond_the_limit_are_counted() {
     let settings = Settings { queue_bytes: 4000, ..Settings::default() };
     let (log, writer) = Log::new(settings, Lines::default().sink());
     let audit = layer(&log);
@@ -263,7 +267,7 @@ async fn what_does_not_fit_is_dropped_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_wait_for_room_where_events_must_not_be_lost() {
+async fn responses_wait_for_queue_capacity() {
     let (lines, full, sink) = failing();
     let settings = Settings { queue_bytes: 4000, overflow: Overflow::Wait, ..Settings::default() };
     let (log, writer) = Log::new(settings, sink);
@@ -293,7 +297,7 @@ async fn answers_wait_for_room_where_events_must_not_be_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_does_not_wait_for_a_disk_that_stays_full() {
+async fn close_does_not_wait_for_full_disk() {
     let (_lines, full, sink) = failing();
     full.store(true, Ordering::SeqCst);
     let settings = Settings { overflow: Overflow::Wait, ..Settings::default() };
@@ -307,7 +311,7 @@ async fn a_close_does_not_wait_for_a_disk_that_stays_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_recorded_before_the_close_is_written() {
+async fn events_before_close_are_written() {
     let lines = Lines::default();
     let (log, writer) = Log::new(Settings::default(), lines.sink());
     let writing = tokio::spawn(writer.run());
@@ -325,7 +329,7 @@ async fn what_was_recorded_before_the_close_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_writer_ends_with_its_last_auditor() {
+async fn writer_ends_with_its_last_auditor() {
     let (log, writer) = Log::new(Settings::default(), Lines::default().sink());
     let writing = tokio::spawn(writer.run());
     drop(layer(&log));
@@ -334,7 +338,7 @@ async fn the_writer_ends_with_its_last_auditor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_that_panics_hangs_nobody() {
+async fn panicking_sink_blocks_no_request() {
     let settings = Settings { overflow: Overflow::Wait, queue_bytes: 1000, ..Settings::default() };
     let told = vmcp_log_capture::Log::of_this_thread();
     let (log, writer) = Log::new(settings, |_: &[u8]| panic!("on purpose"));
@@ -356,7 +360,7 @@ async fn a_sink_that_panics_hangs_nobody() {
 /// Counts how often it is reopened.
 struct Reopened(Arc<Mutex<u32>>, bool);
 
-impl Sink for Reopened {
+impl LineSink for Reopened {
     fn write(&mut self, _lines: &[u8]) -> io::Result<()> {
         Ok(())
     }
@@ -368,7 +372,7 @@ impl Sink for Reopened {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_is_reopened_on_request_even_if_nothing_happens() {
+async fn idle_log_reopens_on_request() {
     for works in [true, false] {
         let times = Arc::new(Mutex::new(0));
         let (log, writer) = Log::new(Settings::default(), Reopened(times.clone(), works));
@@ -383,7 +387,7 @@ async fn the_log_is_reopened_on_request_even_if_nothing_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_of_the_gateway_itself_are_written_with_their_members() {
+async fn gateway_events_are_written_with_all_members() {
     let events = Events { include_request_data: true, ..Events::default() };
     let settings = Settings { component: Some("edge".into()), ..Settings::default() };
     let fixture = Fixture::new(events, settings);
@@ -420,14 +424,14 @@ async fn events_of_the_gateway_itself_are_written_with_their_members() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_secret_is_in_an_event_a_debug_form_or_the_log() {
+async fn secrets_appear_in_no_output() {
     let told = vmcp_log_capture::Log::of_this_thread();
     let fixture = Fixture::new(Events::default(), Settings::default());
     let service = serve(CALL, |trail| {
         let identity = Identity::builder("i", "s").token("c4n4ry".into());
         let claims = json!({"jti": "c4n4ry", "groups": ["c4n4ry"]});
         trail.note_identity(&identity.claims(claims.as_object().unwrap().clone()).build());
-        json_answer(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"Bearer c4n4ry"}}"#)
+        json_response(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"Bearer c4n4ry"}}"#)
     });
     let mut request = post();
     request.headers_mut().insert("authorization", "Bearer c4n4ry".parse().unwrap());

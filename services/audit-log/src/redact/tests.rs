@@ -6,11 +6,11 @@ use super::*;
 const CANARY: &str = "c4n4ry";
 
 fn clean(text: &str) -> String {
-    text_without_secrets(text)
+    redact_text(text)
 }
 
 #[test]
-fn members_with_telling_names_lose_their_values() {
+fn redacts_members_with_sensitive_names() {
     let text = json!({
         "name": "deploy",
         "arguments": {
@@ -31,7 +31,7 @@ fn members_with_telling_names_lose_their_values() {
 }
 
 #[test]
-fn a_name_that_is_spelled_with_escapes_is_the_same_name() {
+fn redacts_names_with_escapes() {
     assert_eq!(
         clean(r#"{"pass\u0077ord" : "c4n4ry", "x":1}"#),
         r#"{"pass\u0077ord":"[redacted]", "x":1}"#
@@ -39,7 +39,7 @@ fn a_name_that_is_spelled_with_escapes_is_the_same_name() {
 }
 
 #[test]
-fn json_inside_a_string_is_looked_into() {
+fn redacts_json_in_strings() {
     let mut text = json!({"token": CANARY, "city": "Bern"}).to_string();
     for _ in 0..3 {
         text = json!({"content": [{"type": "text", "text": text}]}).to_string();
@@ -55,7 +55,7 @@ fn json_inside_a_string_is_looked_into() {
 }
 
 #[test]
-fn tokens_in_text_are_taken_out() {
+fn redacts_tokens_in_text() {
     for text in [
         "Authorization: Bearer c4n4ry-x.y_z~+/==, next",
         "authorization: bEARER   c4n4ry",
@@ -92,7 +92,7 @@ fn first(text: impl AsRef<[u8]>, limit: usize) -> String {
 }
 
 #[test]
-fn an_excerpt_says_that_it_is_one() {
+fn marks_truncated_excerpts() {
     assert_eq!(first("abc", 3), "abc");
     assert_eq!(first("abcd", 3), "abc…[cut]");
     assert_eq!(first("abü", 3), "ab…[cut]");
@@ -101,7 +101,7 @@ fn an_excerpt_says_that_it_is_one() {
 }
 
 #[test]
-fn a_message_is_bounded() {
+fn messages_are_bounded() {
     let first = |text: &str, limit| message(&Data::new(text.as_bytes(), limit));
     assert_eq!(first(&"ü".repeat(999), 256), "ü".repeat(128));
     assert_eq!(first(&"ü".repeat(999), 255), "ü".repeat(127));
@@ -111,7 +111,7 @@ fn a_message_is_bounded() {
     assert_eq!(first(quoting, 256), quoting.replace(CANARY, REDACTED));
 }
 
-fn secretive() -> impl Strategy<Value = Value> {
+fn json_with_secrets() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!(1)),
         Just(json!(null)),
@@ -135,7 +135,7 @@ fn secretive() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_secret_survives_wherever_the_text_is_cut(value in secretive(), at in 0.0..=1.0_f64) {
+    fn redacts_secrets_in_truncated_text(value in json_with_secrets(), at in 0.0..=1.0_f64) {
         let text = value.to_string();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
         let at = (text.len() as f64 * at) as usize;
@@ -144,13 +144,13 @@ proptest! {
     }
 
     #[test]
-    fn json_stays_json(value in secretive()) {
-        let written = text_without_secrets(&value.to_string());
+    fn redacted_json_stays_valid(value in json_with_secrets()) {
+        let written = redact_text(&value.to_string());
         prop_assert!(serde_json::from_str::<Value>(&written).is_ok(), "{}", written);
     }
 
     #[test]
-    fn anything_at_all_is_read(text in ".{0,80}", limit in 0_usize..40) {
-        prop_assert!(first(text, limit).len() <= limit + CUT.len());
+    fn accepts_any_text(text in ".{0,80}", limit in 0_usize..40) {
+        prop_assert!(first(text, limit).len() <= limit + TRUNCATION_MARK.len());
     }
 }

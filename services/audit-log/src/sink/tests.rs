@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use super::*;
 
 /// A directory that is gone with the test.
-struct Scratch(PathBuf);
+struct TempDir(PathBuf);
 
-impl Scratch {
+impl TempDir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("vmcp-audit-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -14,15 +14,15 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDir {
     fn drop(&mut self) {
         _ = fs::remove_dir_all(&self.0);
     }
 }
 
 #[test]
-fn a_file_is_its_owners_and_only_grows() {
-    let scratch = Scratch::new("append");
+fn file_is_private_and_append_only() {
+    let scratch = TempDir::new("append");
     let path = scratch.0.join("audit.log");
     for line in ["one\n", "two\n"] {
         FileSink::open(&path).unwrap().write(line.as_bytes()).unwrap();
@@ -32,8 +32,8 @@ fn a_file_is_its_owners_and_only_grows() {
 }
 
 #[test]
-fn a_renamed_file_is_left_when_it_is_reopened() {
-    let scratch = Scratch::new("rotate");
+fn reopen_leaves_the_renamed_file() {
+    let scratch = TempDir::new("rotate");
     let path = scratch.0.join("audit.log");
     let mut sink = FileSink::open(&path).unwrap();
     sink.write(b"one\n").unwrap();
@@ -46,8 +46,8 @@ fn a_renamed_file_is_left_when_it_is_reopened() {
 }
 
 #[test]
-fn a_torn_line_stands_alone() {
-    let scratch = Scratch::new("torn");
+fn incomplete_line_ends_before_the_next() {
+    let scratch = TempDir::new("torn");
     let path = scratch.0.join("audit.log");
     let mut sink = FileSink::open(&path).unwrap();
     sink.write(b"whole\nhal").unwrap();
@@ -56,7 +56,7 @@ fn a_torn_line_stands_alone() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_and_a_missing_directory_names_the_file() {
+fn errors_name_full_disk_and_missing_directory() {
     let mut full = FileSink::open("/dev/full").unwrap();
     assert_eq!(full.write(b"x\n").unwrap_err().kind(), io::ErrorKind::StorageFull);
     let error = FileSink::open("/nonexistent/audit.log").unwrap_err().to_string();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use vmcp_audit::{Auditor, Selection};
-use vmcp_audit_log::{FileSink, Log, OpenError, Overflow, Stdout};
+use vmcp_audit_log::{FileSink, Log, OpenError, Overflow, StdoutSink};
 use vmcp_config::{Audit, EventType, Mistake};
 
 /// What is recorded, and where.
@@ -116,7 +116,7 @@ impl Records {
             tokio::spawn(writer.run());
             log
         } else {
-            let (log, writer) = Log::new(log, Stdout);
+            let (log, writer) = Log::new(log, StdoutSink);
             tokio::spawn(writer.run());
             log
         };

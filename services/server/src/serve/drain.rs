@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use hyper_util::server::graceful::GracefulShutdown;
-use vmcp_audit_log::LogTail;
+use vmcp_audit_log::LogHandle;
 
 use crate::routes::Shared;
 
@@ -30,7 +30,7 @@ pub(super) async fn drain(shared: &Shared, graceful: GracefulShutdown, limit: Du
         _ = tokio::time::timeout(LAST_LINES, recording.log.flush()).await;
     }
     let retired = shared.retired_logs();
-    let flushing = retired.iter().map(LogTail::flush);
+    let flushing = retired.iter().map(LogHandle::flush);
     _ = tokio::time::timeout(LAST_LINES, join_all(flushing)).await;
     if let Some(telemetry) = &shared.fixed.telemetry
         && let Err(error) = telemetry.shutdown(LAST_LINES).await

@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
-use vmcp_audit_log::LogTail;
+use vmcp_audit_log::LogHandle;
 use vmcp_egress::Egress;
 
 pub use self::files::NamedFiles;
@@ -144,7 +144,7 @@ pub(crate) fn watch(
                 recording.log.reopen();
             }
             if asked {
-                shared.retired_logs().iter().for_each(LogTail::reopen);
+                shared.retired_logs().iter().for_each(LogHandle::reopen);
             }
             let before = text.clone();
             let outcome = match tokio::fs::read_to_string(&path).await {
@@ -247,7 +247,7 @@ async fn take(text: &str, shared: &Shared, egress: &Egress) -> Result<(), Reload
     }
     if !recorded && let Some(ended) = &current.recording {
         // Not closed: the events of requests under way belong there. It closes with the last of them.
-        shared.retire(ended.log.tail());
+        shared.retire(ended.log.handle());
     }
     shared.about.store(Arc::new(about));
     Ok(())

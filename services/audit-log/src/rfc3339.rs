@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 /// `at` with milliseconds, in quotes, such as `"2026-01-02T03:04:05.678Z"`. What is before 1970 becomes 1970; a year
 /// has four digits.
-pub(crate) fn text(at: SystemTime) -> [u8; 26] {
+pub(crate) fn quoted(at: SystemTime) -> [u8; 26] {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = date(days);
+    let (year, month, day) = civil_date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     let mut text = *b"\"0000-00-00T00:00:00.000Z\"";
     digits(&mut text[1..5], year);
@@ -21,15 +21,15 @@ pub(crate) fn text(at: SystemTime) -> [u8; 26] {
 }
 
 /// Writes the last decimal digits of a number, as many as there is room for.
-fn digits(room: &mut [u8], mut number: u64) {
-    for place in room.iter_mut().rev() {
-        *place = b'0' + (number % 10) as u8;
+fn digits(field: &mut [u8], mut number: u64) {
+    for digit in field.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
         number /= 10;
     }
 }
 
 /// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
-fn date(days: u64) -> (u64, u64, u64) {
+fn civil_date(days: u64) -> (u64, u64, u64) {
     // Counted from 0000-03-01, so that the leap day is the last of its year.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_known_days() {
+    fn formats_known_days() {
         for (seconds, expected) in [
             (0, "1970-01-01T00:00:00.250Z"),
             (951_782_400, "2000-02-29T00:00:00.250Z"),
@@ -55,7 +55,7 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00.250Z"),
         ] {
             let at = SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 250);
-            assert_eq!(str::from_utf8(&text(at)).unwrap(), format!("\"{expected}\""));
+            assert_eq!(str::from_utf8(&quoted(at)).unwrap(), format!("\"{expected}\""));
         }
     }
 }

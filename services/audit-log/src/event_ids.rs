@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 
 /// Random bytes are fetched for so many events at once.
-const AHEAD: usize = 64;
+const IDS_PER_REFILL: usize = 64;
 
 thread_local! {
-    static READY: RefCell<Vec<[u8; 16]>> = const { RefCell::new(Vec::new()) };
+    static AVAILABLE: RefCell<Vec<[u8; 16]>> = const { RefCell::new(Vec::new()) };
 }
 
 /// 16 random bytes that nobody else was given.
@@ -14,14 +14,14 @@ thread_local! {
 /// # Errors
 /// The operating system has none to give.
 pub(crate) fn next() -> Result<[u8; 16], getrandom::Error> {
-    READY.with_borrow_mut(|ready| {
-        if let Some(id) = ready.pop() {
+    AVAILABLE.with_borrow_mut(|available| {
+        if let Some(id) = available.pop() {
             return Ok(id);
         }
-        let mut fresh = [[0; 16]; AHEAD];
-        getrandom::fill(fresh.as_flattened_mut())?;
-        let (first, others) = fresh.split_first().unwrap_or((&[0; 16], &[]));
-        ready.extend_from_slice(others);
+        let mut refill = [[0; 16]; IDS_PER_REFILL];
+        getrandom::fill(refill.as_flattened_mut())?;
+        let (first, others) = refill.split_first().unwrap_or((&[0; 16], &[]));
+        available.extend_from_slice(others);
         Ok(*first)
     })
 }
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_are_the_same() {
+    fn identifiers_are_unique() {
         let all: HashSet<_> = (0..1000).map(|_| next().unwrap()).collect();
         assert_eq!(all.len(), 1000);
     }
