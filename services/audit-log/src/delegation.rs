@@ -1,4 +1,4 @@
-//! Who acts for whom: the `act` claim (RFC 8693 section 4.1).
+//! Delegation: the actors in the `act` claim (RFC 8693 section 4.1).
 
 use serde_json::{Map, Value};
 use vmcp_audit::Text;
@@ -6,13 +6,13 @@ use vmcp_core::{Claim, Claims};
 
 use crate::json::Object;
 
-/// How many actors are written; the current one comes first.
+/// Maximum number of actors in an event; the current one comes first.
 const MAX_ACTORS: usize = 10;
 
-/// How deep nested actors are followed to be counted.
+/// Maximum number of nested actors to count.
 const MAX_NESTED_ACTORS: usize = 100;
 
-/// Adds the member `delegation` if the token names an actor.
+/// Writes the member `delegation` if the token names an actor.
 pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
     let Some(act) = claims.get("act").map(Claim::value) else { return };
     let (actors, problem) = actors(&act);
@@ -42,7 +42,7 @@ pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
     });
 }
 
-/// The actors, the current one first, up to the first that is none.
+/// Returns the actors, the current one first, up to the first malformed one.
 fn actors(act: &Value) -> (Vec<&Map<String, Value>>, Option<&'static str>) {
     let mut actors = Vec::new();
     let mut next = Some(act);

@@ -1,18 +1,18 @@
-//! Random names of events.
+//! Random identifiers of events.
 
 use std::cell::RefCell;
 
-/// Random bytes are fetched for so many events at once.
+/// Number of identifiers per call of the random number generator.
 const IDS_PER_REFILL: usize = 64;
 
 thread_local! {
     static AVAILABLE: RefCell<Vec<[u8; 16]>> = const { RefCell::new(Vec::new()) };
 }
 
-/// 16 random bytes that nobody else was given.
+/// Returns 16 random bytes that are never returned again.
 ///
 /// # Errors
-/// The operating system has none to give.
+/// The operating system has no random numbers.
 pub(crate) fn next() -> Result<[u8; 16], getrandom::Error> {
     AVAILABLE.with_borrow_mut(|available| {
         if let Some(id) = available.pop() {
@@ -20,7 +20,7 @@ pub(crate) fn next() -> Result<[u8; 16], getrandom::Error> {
         }
         let mut refill = [[0; 16]; IDS_PER_REFILL];
         getrandom::fill(refill.as_flattened_mut())?;
-        let (first, others) = refill.split_first().unwrap_or((&[0; 16], &[]));
+        let [first, others @ ..] = &refill;
         available.extend_from_slice(others);
         Ok(*first)
     })

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use vmcp_core::is_invisible;
 use vmcp_wire::quote;
 
-/// An object that is being written. A member without a value is left out.
+/// JSON object under construction. A member without a value is left out.
 pub(crate) struct Object<'a> {
     pub(crate) out: &'a mut Vec<u8>,
     empty: bool,
@@ -21,7 +21,8 @@ impl<'a> Object<'a> {
         out.push(b'}');
     }
 
-    /// The name of a member, whose value the caller appends. Names are our own and need no escapes.
+    /// Writes the name of a member; the caller appends the value. Names are constants and need no
+    /// escapes.
     #[expect(
         clippy::inline_always,
         reason = "names of known length are copied by a few instructions"
@@ -46,7 +47,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// One of our own words, which need no escapes.
+    /// Writes a constant string, which needs no escapes.
     pub(crate) fn literal(&mut self, name: &str, literal: &'static str) {
         self.name(name);
         self.out.push(b'"');
@@ -54,11 +55,11 @@ impl<'a> Object<'a> {
         self.out.push(b'"');
     }
 
-    /// A number, or whether something is so.
+    /// Writes a number or a boolean.
     pub(crate) fn display(&mut self, name: &str, value: Option<impl Display>) {
         if let Some(value) = value {
             self.name(name);
-            // Writing into memory does not fail.
+            // Writing to memory cannot fail.
             _ = write!(self.out, "{value}");
         }
     }
@@ -70,7 +71,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// An address. It is in every line, so the usual kind is written without the formatter.
+    /// Writes an IP address. Every line has one, so IPv4 bypasses the slower formatter.
     pub(crate) fn address(&mut self, name: &str, address: IpAddr) {
         self.name(name);
         self.out.push(b'"');
@@ -83,7 +84,7 @@ impl<'a> Object<'a> {
                     write_decimal(octet.into(), self.out);
                 }
             }
-            // Writing into memory does not fail.
+            // Writing to memory cannot fail.
             IpAddr::V6(address) => _ = write!(self.out, "{address}"),
         }
         self.out.push(b'"');
@@ -95,8 +96,8 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Writes characters that people do not see as JSON escapes, in the text that `out` ends with: a log is read in
-/// terminals too. Programs read the same text.
+/// Replaces invisible characters at the end of `out` by JSON escapes: the log is read in terminals
+/// too. The escaped JSON has the same value.
 fn escape_from(begin: usize, out: &mut Vec<u8>) {
     let Some(text) = out.get(begin..).and_then(|text| std::str::from_utf8(text).ok()) else {
         return;
@@ -109,7 +110,7 @@ fn escape_from(begin: usize, out: &mut Vec<u8>) {
     for character in text.chars() {
         if is_invisible(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
-                // Writing into memory does not fail.
+                // Writing to memory cannot fail.
                 _ = write!(out, "\\u{unit:04x}");
             }
         } else {
@@ -119,11 +120,11 @@ fn escape_from(begin: usize, out: &mut Vec<u8>) {
 }
 
 fn write_decimal(mut number: u64, out: &mut Vec<u8>) {
-    // As many as the largest one has.
+    // The largest number has 20 digits.
     let mut buffer = [b'0'; 20];
     let mut used = 0;
     for digit in buffer.iter_mut().rev() {
-        *digit += u8::try_from(number % 10).unwrap_or_default();
+        *digit += (number % 10) as u8;
         number /= 10;
         used += 1;
         if number == 0 {

@@ -1,4 +1,4 @@
-//! An event as one line of JSON.
+//! Format of an event: one line of JSON.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use vmcp_core::{Backend, Identity};
 use crate::json::Object;
 use crate::{delegation, redact, rfc3339};
 
-/// What the gateway does itself comes from here.
+/// Component of operations that the gateway performs itself.
 const COMPOSER_COMPONENT: &str = "vmcp-composer";
 
-/// What answers requests.
+/// Component of requests.
 const SERVER_COMPONENT: &str = "vmcp-server";
 
-/// What lets people in.
+/// Component of logins.
 const AUTH_SERVER_COMPONENT: &str = "vmcp-auth-server";
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Appends `event` and a line feed. Without a `component` it is one by what the event is about.
+/// Appends `event` and a line feed. Without a `component`, the type of the event determines it.
 pub(crate) fn write(event: &Event, id: [u8; 16], component: Option<&str>, out: &mut Vec<u8>) {
     Object::write(out, |line| fill(event, id, component, line));
     out.push(b'\n');
@@ -90,7 +90,7 @@ fn fill_source(source: &Source, local: &'static str, members: &mut Object<'_>) {
     }
 }
 
-/// `user` is what people call the caller; `user_id` what its issuer does.
+/// Writes the caller: `user` is a display name, `user_id` the subject of the issuer.
 fn fill_subjects(caller: Option<&Identity>, client: Option<&Client>, members: &mut Object<'_>) {
     let claims = caller.and_then(Identity::claims);
     let named = ["name", "preferred_username", "email"]
@@ -143,7 +143,7 @@ fn fill_details(details: &Details, extra: &mut Object<'_>) {
     }
 }
 
-/// A version 4 UUID (RFC 9562 section 5.4) of random bytes, in quotes.
+/// Writes a version 4 UUID (RFC 9562 section 5.4) of random bytes, in quotes.
 fn write_uuid(mut id: [u8; 16], out: &mut Vec<u8>) {
     id[6] = id[6] & 0x0F | 0x40;
     id[8] = id[8] & 0x3F | 0x80;

@@ -1,4 +1,4 @@
-//! Where events are given to.
+//! Log of audit events.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use vmcp_audit::{Event, Record, Room};
 use crate::queue::{Queue, QueueEntry};
 use crate::{LineSink, Writer, event_ids, line};
 
-/// How lines are written, and how much may wait to be.
+/// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `component` of the events; `None` is `vmcp-server` for requests and `vmcp-composer` for what the
-    /// gateway does itself.
+    /// `component` of the events; `None` means `vmcp-server` for requests and `vmcp-composer` for
+    /// operations of the gateway itself.
     pub component: Option<Box<str>>,
-    /// What happens when the writer does not keep up.
+    /// Behavior when the queue is full.
     pub overflow: Overflow,
-    /// The most bytes of events that may wait for the writer. An event takes about one KiB and its data.
+    /// Maximum size of queued events in bytes. An event takes about 1 KiB plus its data.
     pub queue_bytes: usize,
 }
 
-/// What happens when events come faster than they can be written.
+/// Behavior when the queue is full or a write fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// Events are dropped and counted; so are those of a failed write. No request ever waits.
+    /// Drops and counts events, also those of a failed write. Requests never wait.
     #[default]
     Drop,
-    /// Answers wait until there is room, and lines that could not be written are tried again each second:
-    /// while the disk is full, nothing is answered. Calls that nobody waits for cannot be held up; beyond
-    /// twice the queue, their events are dropped and counted.
+    /// Responses wait for capacity, and failed writes are retried each second: no request completes
+    /// while the disk is full. Calls without a waiting client cannot be delayed; their events are
+    /// dropped and counted beyond twice the queue.
     Wait,
 }
 
-/// Takes events and hands them to the [`Writer`]. A clone is the same log.
+/// Accepts events and passes them to the [`Writer`]. Clones share the queue.
 #[derive(Clone, Debug)]
 pub struct Log(Arc<Shared>);
 
@@ -45,31 +45,31 @@ struct Shared {
     component: Option<Box<str>>,
 }
 
-/// The end of a log that is not given anything any more, or soon will not be. It does not keep the log open: that closes
-/// with its last clone.
+/// Handle to a log that is being replaced. It does not keep the log open: the log closes with its
+/// last clone.
 #[derive(Clone, Debug)]
 pub struct LogHandle(Arc<Queue>);
 
 thread_local! {
-    /// The line that is being written.
+    /// Buffer for the line of the current event.
     static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What became of the events so far.
+/// Number of events by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Written.
     pub written: u64,
-    /// Never tried to be written: the queue was full, or the writer was gone.
+    /// Never written: the queue was full, or the writer had ended.
     pub dropped: u64,
-    /// Lost because writing failed.
+    /// Lost in a failed write.
     pub failed: u64,
 }
 
 // === impl Settings ===
 
 impl Default for Settings {
-    /// No component of its own, 16 MiB of queue that drops.
+    /// No component, a queue of 16 MiB that drops events.
     fn default() -> Self {
         Self { component: None, overflow: Overflow::Drop, queue_bytes: 16 << 20 }
     }
@@ -78,7 +78,7 @@ impl Default for Settings {
 // === impl Log ===
 
 impl Log {
-    /// A log, and the writer that has to [run](Writer::run) for anything to be written to `sink`.
+    /// Creates a log with its writer, which has to [run](Writer::run) for events to reach `sink`.
     pub fn new<S: LineSink>(settings: Settings, sink: S) -> (Self, Writer<S>) {
         let Settings { component, overflow, queue_bytes } = settings;
         let queue = Arc::new(Queue::new(queue_bytes));
@@ -86,29 +86,30 @@ impl Log {
         (Self(Arc::new(Shared { queue, overflow, component })), writer)
     }
 
-    /// Opens the sink anew before the next line: somebody has renamed the file. A failure is logged, and
-    /// writing goes on to the old one.
+    /// Reopens the sink before the next line, for log rotation. A failure is logged, and the sink
+    /// continues with the old file.
     pub fn reopen(&self) {
         self.handle().reopen();
     }
 
-    /// Waits until the events so far are written, or have failed to be.
+    /// Waits until all events so far are written or have failed.
     pub async fn flush(&self) {
         self.handle().flush().await;
     }
 
-    /// What remains of the log when another one takes its place: events of what is under way still come.
+    /// Returns a handle for the time after the log is replaced: events of open requests still
+    /// arrive.
     #[must_use]
     pub fn handle(&self) -> LogHandle {
         LogHandle(Arc::clone(&self.0.queue))
     }
 
-    /// Takes no more events. [`Writer::run`] ends when what is here is written.
+    /// Closes the log. [`Writer::run`] returns when all queued events are written.
     pub fn close(&self) {
         self.0.queue.command(|commands| commands.close = true);
     }
 
-    /// What became of the events so far, for metrics.
+    /// Returns the number of events by outcome, for metrics.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -116,7 +117,8 @@ impl Log {
         Counts { written: get(written), dropped: get(dropped), failed: get(failed) }
     }
 
-    /// How many bytes the events have that are not written yet: a gauge, at most the queue's or twice that.
+    /// Returns the size of queued events in bytes, for a gauge: at most the limit of the queue, or
+    /// twice that.
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.0.queue.weight()
@@ -126,20 +128,20 @@ impl Log {
 // === impl LogHandle ===
 
 impl LogHandle {
-    /// As [`Log::reopen`].
+    /// See [`Log::reopen`].
     pub fn reopen(&self) {
         self.0.command(|commands| commands.reopen = true);
     }
 
-    /// As [`Log::flush`].
+    /// See [`Log::flush`].
     pub async fn flush(&self) {
         let (flushed, done) = oneshot::channel();
         self.0.command(|commands| commands.flushed.push(flushed));
-        // The sender says nothing; it is dropped.
+        // The writer drops the sender instead of sending a value.
         _ = done.await;
     }
 
-    /// Whether the writer has ended: everything is written.
+    /// Returns whether the writer has ended: everything is written.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.0.has_ended()
@@ -153,8 +155,9 @@ impl Record for Log {
             Overflow::Wait => 2,
         };
         let Shared { queue, component, .. } = &*self.0;
-        // Handing an event to another thread, which frees all its parts, costs more than its line. Only
-        // taking secrets out of what passed takes longer; and without random bytes, the writer tells.
+        // Moving an event to another thread, which frees all its parts, costs more than formatting
+        // it. Only
+        // redaction of payloads takes longer. Without random bytes, the writer reports the error.
         let plain = event.request.is_none() && event.response.is_none();
         let Some(id) = plain.then(event_ids::next).and_then(Result::ok) else {
             return queue.push(QueueEntry::Event(Box::new(event)), limit_factor);

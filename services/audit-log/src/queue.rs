@@ -1,4 +1,4 @@
-//! Between the requests and the writer: bounded in bytes, cheap to put into.
+//! Queue between requests and the writer, limited in bytes.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,21 +9,22 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use vmcp_audit::{Data, Event};
 
-/// How long the writer lets events gather: one wake-up for many requests.
+/// Delay before a batch is written: one wake-up for many requests.
 const BATCH_DELAY: Duration = Duration::from_millis(10);
 
-/// Events that wait to be written.
+/// Queue of events.
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    /// Bytes of events that are not written yet, those in the writer's hands included.
+    /// Size of events that are not yet written, including those of the current batch. Changes only
+    /// while `state` is locked, so that the limit holds; reads without the lock may be stale.
     weight: AtomicUsize,
     limit: usize,
-    /// There is something to do.
+    /// Notifies the writer of the first event or a command.
     work: Notify,
-    /// It is not to wait for more.
+    /// Ends the delay of the current batch.
     flush_now: Notify,
-    /// There may be room again.
+    /// Notifies waiting responses of free capacity.
     capacity: Notify,
     pub(crate) written: AtomicU64,
     pub(crate) dropped: AtomicU64,
@@ -34,35 +35,36 @@ pub(crate) struct Queue {
 struct State {
     pending: PendingEvents,
     commands: WriterCommands,
-    /// Nobody writes any more.
+    /// The writer has ended.
     ended: bool,
 }
 
-/// Events in their order: `lines` come before the first one of `unformatted`, and so on.
+/// Events in order: `lines` precede the first one of `unformatted`, whose lines follow it, and so
+/// on.
 #[derive(Debug, Default)]
 pub(crate) struct PendingEvents {
-    /// Events whose lines are written already.
+    /// Formatted events.
     pub(crate) lines: Vec<u8>,
-    /// Events that are still to be turned into lines, each with the lines that follow it.
+    /// Events that are not yet formatted, each with the lines that follow it.
     pub(crate) unformatted: Vec<(Event, Vec<u8>)>,
     pub(crate) count: usize,
     pub(crate) weight: usize,
 }
 
-/// An event on its way to the writer.
+/// Event on its way to the writer.
 pub(crate) enum QueueEntry<'a> {
-    /// Its line.
+    /// Formatted event.
     Line(&'a [u8]),
-    /// Itself: making a line of it takes long.
+    /// Event that takes long to format.
     Event(Box<Event>),
 }
 
-/// What the writer is to do besides.
+/// Commands to the writer.
 #[derive(Debug, Default)]
 pub(crate) struct WriterCommands {
     pub(crate) reopen: bool,
     pub(crate) close: bool,
-    /// Who waits for the events before this.
+    /// Callers that wait for the events so far.
     pub(crate) flushed: Vec<oneshot::Sender<()>>,
 }
 
@@ -81,7 +83,7 @@ impl Queue {
         }
     }
 
-    /// Puts an event in, or counts it as dropped if it would be over `limit_factor` times the limit.
+    /// Queues an event, or counts it as dropped beyond `limit_factor` times the limit.
     pub(crate) fn push(&self, entry: QueueEntry<'_>, limit_factor: usize) {
         let weight = entry.weight();
         let mut state = self.lock();
@@ -103,21 +105,21 @@ impl Queue {
         }
     }
 
-    /// Bytes of events that are not written yet.
+    /// Returns the size of events that are not yet written, in bytes.
     pub(crate) fn weight(&self) -> usize {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// Whether less than the limit waits, or waiting makes no sense.
+    /// Returns whether a response may proceed: there is capacity, or the writer has ended.
     pub(crate) fn has_capacity(&self) -> bool {
         self.weight() < self.limit || self.lock().ended
     }
 
-    /// Ready when there is room.
+    /// Waits for capacity.
     pub(crate) async fn capacity(&self) {
         loop {
             let mut capacity = std::pin::pin!(self.capacity.notified());
-            // Before looking, so that what happens in between is not missed.
+            // Registered before the check, so that no notification is missed in between.
             capacity.as_mut().enable();
             if self.has_capacity() {
                 return;
@@ -126,7 +128,7 @@ impl Queue {
         }
     }
 
-    /// Gives the writer something else to do.
+    /// Sends a command to the writer.
     pub(crate) fn command(&self, order: impl FnOnce(&mut WriterCommands)) {
         {
             let mut state = self.lock();
@@ -139,19 +141,19 @@ impl Queue {
         self.flush_now.notify_one();
     }
 
-    /// Waits for something to do, and a little for more.
+    /// Waits for events or a command, then for the delay of a batch.
     pub(crate) async fn gather(&self) {
         self.work.notified().await;
-        // Either is fine: more has come, or nothing for this long.
+        // Both outcomes are fine: half of the queue is full, or the delay has passed.
         _ = timeout(BATCH_DELAY, self.flush_now.notified()).await;
     }
 
-    /// Waits `time`, less if something has been ordered.
+    /// Waits for `time`, or until a command arrives.
     pub(crate) async fn pause(&self, time: Duration) {
         _ = timeout(time, self.flush_now.notified()).await;
     }
 
-    /// Whether nobody writes any more.
+    /// Returns whether the writer has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().ended
     }
@@ -160,16 +162,16 @@ impl Queue {
         self.lock().commands.close
     }
 
-    /// Everything that waits, and what was ordered. `emptied` takes its place.
+    /// Takes all queued events and commands, leaving `emptied` for reuse.
     pub(crate) fn take(&self, emptied: PendingEvents) -> (PendingEvents, WriterCommands) {
         let mut state = self.lock();
         let commands = mem::take(&mut state.commands);
-        // Once closed, it stays so.
+        // A closed log stays closed.
         state.commands.close = commands.close;
         (mem::replace(&mut state.pending, emptied), commands)
     }
 
-    /// Events of this weight are no longer held.
+    /// Releases the capacity of written events.
     pub(crate) fn release(&self, weight: usize) {
         {
             let _state = self.lock();
@@ -178,7 +180,7 @@ impl Queue {
         self.capacity.notify_waiters();
     }
 
-    /// Nobody will write what comes now; what is here is lost.
+    /// Marks the writer as ended; queued events are lost.
     pub(crate) fn end(&self) {
         let lost = {
             let mut state = self.lock();
@@ -190,6 +192,7 @@ impl Queue {
         self.capacity.notify_waiters();
     }
 
+    /// Locks the state, also a poisoned one: no code panics while it holds the lock.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,7 +217,7 @@ impl PendingEvents {
 // === impl QueueEntry ===
 
 impl QueueEntry<'_> {
-    /// About how many bytes it takes while it waits to be written.
+    /// Returns the approximate size in the queue, in bytes.
     fn weight(&self) -> usize {
         match self {
             Self::Line(line) => line.len(),

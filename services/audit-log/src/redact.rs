@@ -1,42 +1,42 @@
-//! Recorded data without its secrets, whether it is JSON, the beginning of some, or other text.
+//! Redaction of secrets in recorded payloads: JSON, truncated JSON, or other text.
 //!
-//! What is recorded may be cut off, framed as an event stream, or hold JSON inside a string, so nothing
-//! here relies on the text being valid.
+//! A payload may be truncated, framed as an event stream, or have JSON inside a string, so no
+//! function relies on valid JSON.
 
 use std::borrow::Cow;
 
 use vmcp_audit::Data;
 use vmcp_wire::{quote, unquote};
 
-/// What stands in the place of a secret.
+/// Replacement of a secret.
 const REDACTED: &str = "[redacted]";
 
-/// What follows text that was cut.
+/// Mark at the end of truncated text.
 const TRUNCATION_MARK: &str = "…[cut]";
 
-/// A name that contains one of these belongs to a secret.
+/// Words that mark a name as that of a secret.
 const SENSITIVE_WORDS: [&str; 8] =
     ["password", "token", "secret", "key", "auth", "credential", "private", "passwd"];
 
-/// What may stand between a name, what separates it from its value, and that.
+/// Characters between a name, its separator and the value.
 const BLANKS: [char; 2] = [' ', '\t'];
 
-/// How deep JSON inside strings inside JSON is looked into; deeper, a string with escaped quotes is
-/// taken out as a whole.
+/// Maximum depth of JSON inside strings inside JSON. Deeper strings with escaped quotes are
+/// redacted as a whole.
 const MAX_NESTING: usize = 4;
 
-/// A secret that follows a word.
+/// Secret that follows a word.
 struct SecretMatch<'a> {
-    /// What stands between.
+    /// Text between the word and the secret.
     separator: &'a str,
-    /// It, and what follows.
+    /// Secret and the text after it.
     value: &'a str,
-    /// What it does not have in it.
+    /// Returns whether a character ends the secret.
     is_end: fn(char) -> bool,
 }
 
-/// The beginning of a request or an answer as it is written: without its secrets, and with a mark if
-/// that is not all of it.
+/// Returns the recorded beginning of a request or response, redacted, with a mark if it is
+/// truncated.
 pub(crate) fn excerpt(data: &Data) -> String {
     let mut clean = redact_text(&decode_lossy(data));
     if data.cut || clean.len() > data.limit {
@@ -46,36 +46,37 @@ pub(crate) fn excerpt(data: &Data) -> String {
     clean
 }
 
-/// An error's message, which may quote what was asked, without its secrets.
+/// Returns an error message, redacted: it may quote the request.
 pub(crate) fn message(data: &Data) -> String {
     let mut clean = redact_text(&decode_lossy(data));
     clean.truncate(floor_char_boundary(&clean, data.limit));
     clean
 }
 
-/// As text. A character that the limit cut in two is left out rather than replaced.
+/// Decodes the payload as text. Drops a character that the limit cut in two instead of replacing
+/// it.
 fn decode_lossy(data: &Data) -> Cow<'_, str> {
     match std::str::from_utf8(&data.start) {
         Err(error) if data.cut && error.error_len().is_none() => {
-            String::from_utf8_lossy(data.start.get(..error.valid_up_to()).unwrap_or_default())
+            String::from_utf8_lossy(&data.start[..error.valid_up_to()])
         }
         _ => String::from_utf8_lossy(&data.start),
     }
 }
 
-/// `text` without the values of members with telling names, bearer tokens and JWTs.
+/// Redacts the values of members with sensitive names, bearer tokens and JWTs.
 fn redact_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     redact_scan(text, 0, &mut out);
     out
 }
 
-/// The last place at or before `limit` at which `text` can be cut.
+/// Returns the last character boundary at or before `limit`.
 fn floor_char_boundary(text: &str, limit: usize) -> usize {
     (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Goes from string literal to string literal.
+/// Redacts string literal by string literal.
 fn redact_scan(text: &str, depth: usize, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find('"') {
@@ -89,14 +90,14 @@ fn redact_scan(text: &str, depth: usize, out: &mut String) {
                 out.push_str(":\"");
                 out.push_str(REDACTED);
                 out.push('"');
-                rest = value.get(value_end(value)..).unwrap_or_default();
+                rest = &value[value_end(value)..];
             }
             Some(_) => {
                 out.push_str(literal);
                 rest = after;
             }
             None => {
-                // A name without quotes, as in YAML.
+                // An unquoted name, as in YAML.
                 if names_secret(before) {
                     out.push('"');
                     out.push_str(REDACTED);
@@ -111,7 +112,7 @@ fn redact_scan(text: &str, depth: usize, out: &mut String) {
     redact_tokens(rest, out);
 }
 
-/// A literal that is a value: JSON inside it is looked into as well.
+/// Redacts a literal that is a value, including JSON inside it.
 fn redact_literal(literal: &str, depth: usize, out: &mut String) {
     if !literal.contains('\\') {
         redact_tokens(literal, out);
@@ -135,13 +136,13 @@ fn redact_literal(literal: &str, depth: usize, out: &mut String) {
     out.push_str(&String::from_utf8_lossy(&quoted));
 }
 
-/// The value of a literal, also of one that is cut off or has escapes that JSON does not know.
+/// Unescapes a literal, also one that is truncated or has escapes that are not of JSON.
 fn unescape(literal: &str) -> Cow<'_, str> {
     if let Some(value) = unquote(literal.as_bytes()) {
         return value;
     }
     let inside = literal.strip_prefix('"').unwrap_or(literal);
-    // Up to the last place at which an escape is not cut in two.
+    // Up to the last position that does not cut an escape in two.
     for cut in 0..=12 {
         let Some(shorter) = inside.len().checked_sub(cut).and_then(|end| inside.get(..end)) else {
             continue;
@@ -158,7 +159,8 @@ fn is_sensitive(name: &str) -> bool {
     SENSITIVE_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// Where the literal that `text` begins with ends, its closing quote included.
+/// Returns the end of the literal at the beginning of `text`, after its closing quote: a character
+/// boundary.
 fn literal_end(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -172,7 +174,7 @@ fn literal_end(text: &str) -> usize {
     text.len()
 }
 
-/// Where the value that `text` begins with ends.
+/// Returns the end of the value at the beginning of `text`: a character boundary.
 fn value_end(text: &str) -> usize {
     let mut open = 0_usize;
     let mut at = 0;
@@ -198,7 +200,7 @@ fn value_end(text: &str) -> usize {
     text.len()
 }
 
-/// Text outside of names: takes out what looks like a token.
+/// Redacts tokens in text outside of names.
 fn redact_tokens(text: &str, out: &mut String) {
     let mut rest = text;
     while let Some(at) = rest.find(is_token_char) {
@@ -216,13 +218,13 @@ fn redact_tokens(text: &str, out: &mut String) {
         if end > 0 {
             out.push_str(REDACTED);
         }
-        rest = value.get(end..).unwrap_or_default();
+        rest = &value[end..];
     }
     out.push_str(rest);
 }
 
 impl<'a> SecretMatch<'a> {
-    /// The one that what stands `after` the word begins with.
+    /// Finds the secret at the beginning of `after`, the text after a word.
     fn find(word: &str, after: &'a str) -> Option<Self> {
         let of = |value: &'a str, is_end| {
             let separator = after.get(..after.len() - value.len())?;
@@ -231,7 +233,7 @@ impl<'a> SecretMatch<'a> {
         if word.eq_ignore_ascii_case("bearer") && after.starts_with(' ') {
             return of(after.trim_start_matches(' '), ends_secret);
         }
-        // The user's password in a URL (RFC 3986 section 3.2.1).
+        // Password in a URL (RFC 3986 section 3.2.1).
         if let Some(value) = after.strip_prefix(':').filter(|_| is_user(word)) {
             let end = value.find(|c| c == '@' || ends_authority(c))?;
             return of(value, |c| c == '@').filter(|_| value[end..].starts_with('@'));
@@ -242,7 +244,7 @@ impl<'a> SecretMatch<'a> {
             return of(quoted, |c| matches!(c, '\'' | '"' | '\n'));
         }
         match value.split_once(' ') {
-            // What follows is hidden as a bearer's.
+            // The next word redacts the bearer token.
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("bearer") => None,
             Some((scheme, value)) if scheme.eq_ignore_ascii_case("basic") => {
                 of(value.trim_start_matches(' '), ends_secret)
@@ -252,14 +254,14 @@ impl<'a> SecretMatch<'a> {
     }
 }
 
-/// Whether a text ends with a secret's name and what separates it from its value.
+/// Returns whether a text ends with the name of a secret and a separator.
 fn names_secret(text: &str) -> bool {
     let name = text.trim_end().strip_suffix(['=', ':']).map(str::trim_end);
     let word = |name: &str| name.rsplit(|c| !is_token_char(c)).next().is_some_and(is_sensitive);
     name.is_some_and(word)
 }
 
-/// Whether a word is what stands before the password in a URL.
+/// Returns whether a word is the user before a password in a URL.
 fn is_user(word: &str) -> bool {
     word.strip_prefix("//").is_some_and(|user| !user.contains('/'))
 }
@@ -268,7 +270,7 @@ fn ends_authority(c: char) -> bool {
     ends_secret(c) || matches!(c, '/' | '?' | '#')
 }
 
-/// The alphabet of names, and of tokens but for `=` (RFC 6750 section 2.1).
+/// Alphabet of names, and of tokens without `=` (RFC 6750 section 2.1).
 fn is_token_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | '+' | '/' | '%')
 }
@@ -278,7 +280,7 @@ fn ends_secret(c: char) -> bool {
         || matches!(c, '&' | ';' | ',' | '"' | '\'' | '<' | '>' | '\\' | ')' | '}' | ']')
 }
 
-/// A JSON object in base64url, a dot, and more (RFC 7519 section 3).
+/// Returns whether a word is a JSON object in base64url followed by a dot (RFC 7519 section 3).
 fn is_jwt(word: &str) -> bool {
     word.len() > 16
         && word

@@ -1,9 +1,9 @@
-//! Points in time as RFC 3339 writes them, in UTC.
+//! RFC 3339 timestamps in UTC.
 
 use std::time::{Duration, SystemTime};
 
-/// `at` with milliseconds, in quotes, such as `"2026-01-02T03:04:05.678Z"`. What is before 1970 becomes 1970; a year
-/// has four digits.
+/// Formats `at` with milliseconds, in quotes, such as `"2026-01-02T03:04:05.678Z"`. Times before
+/// 1970 are formatted as 1970; the year has four digits.
 pub(crate) fn quoted(at: SystemTime) -> [u8; 26] {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -20,7 +20,7 @@ pub(crate) fn quoted(at: SystemTime) -> [u8; 26] {
     text
 }
 
-/// Writes the last decimal digits of a number, as many as there is room for.
+/// Writes the last decimal digits of a number, as many as fit.
 fn digits(field: &mut [u8], mut number: u64) {
     for digit in field.iter_mut().rev() {
         *digit = b'0' + (number % 10) as u8;
@@ -28,9 +28,9 @@ fn digits(field: &mut [u8], mut number: u64) {
     }
 }
 
-/// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.
+/// Returns year, month and day of the Gregorian calendar, `days` after 1970-01-01.
 fn civil_date(days: u64) -> (u64, u64, u64) {
-    // Counted from 0000-03-01, so that the leap day is the last of its year.
+    // Years start on March 1 here, so that the leap day is the last day of its year.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

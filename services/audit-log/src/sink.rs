@@ -1,49 +1,49 @@
-//! Where lines go.
+//! Sinks: destinations of formatted lines.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Takes the lines. Called from a thread that may block, one batch at a time.
+/// Destination of lines. Called from a thread that may block, one batch at a time.
 ///
-/// A closure `FnMut(&[u8]) -> io::Result<()>` is one.
+/// Implemented for closures `FnMut(&[u8]) -> io::Result<()>`.
 pub trait LineSink: Send + 'static {
-    /// Writes some whole lines.
+    /// Writes complete lines.
     ///
     /// # Errors
-    /// They are not written, or not all of them. The audit counts them as lost, or, where requests are
-    /// to wait rather than events be lost, gives the same lines again.
+    /// Not all lines were written. The log counts their events as lost, or passes the same lines
+    /// again if responses wait.
     fn write(&mut self, lines: &[u8]) -> io::Result<()>;
 
-    /// Opens anew what the lines go to: somebody has renamed the file.
+    /// Reopens the destination after log rotation.
     ///
     /// # Errors
-    /// It cannot be opened; the lines go on to where they went.
+    /// The destination cannot be opened; lines continue to the old one.
     fn reopen(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Lines to the standard output.
+/// Sink that writes to the standard output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StdoutSink;
 
-/// Lines to the end of a file that only its owner may read (mode 0600 when it is made).
+/// Sink that appends to a file, created with mode 0600.
 #[derive(Debug)]
 pub struct FileSink {
     path: PathBuf,
     file: File,
-    /// A line was written in part.
+    /// `true` after a partial write, until the next line feed.
     is_line_incomplete: bool,
 }
 
-/// The audit file cannot be opened.
+/// Error of opening the audit file.
 #[derive(Debug, thiserror::Error)]
-#[error("the audit file {} cannot be opened for appending: {source}", .path.display())]
+#[error("failed to open the audit file {}: {source}; check its directory and permissions", .path.display())]
 pub struct OpenError {
-    /// Which file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// Cause.
     pub source: io::Error,
 }
 
@@ -69,10 +69,10 @@ impl LineSink for StdoutSink {
 // === impl FileSink ===
 
 impl FileSink {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
-    /// Neither is possible.
+    /// The file can neither be opened nor created.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, OpenError> {
         let path = path.into();
         match open(&path) {
@@ -84,7 +84,7 @@ impl FileSink {
 
 impl LineSink for FileSink {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        // What is left of a torn line must not spoil the next one.
+        // An incomplete line must not merge with the next one.
         if self.is_line_incomplete {
             self.file.write_all(b"\n")?;
             self.is_line_incomplete = false;

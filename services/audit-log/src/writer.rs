@@ -1,4 +1,4 @@
-//! The one task that writes, and formats what takes long.
+//! Writer task, which also formats events with payloads.
 
 use std::io;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use tokio::task::{JoinError, spawn_blocking};
 use crate::queue::{PendingEvents, Queue};
 use crate::{LineSink, Overflow, event_ids, line};
 
-/// How long to wait before lines that could not be written are tried again.
+/// Interval between retries of a failed write.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most bytes that are kept for the next lines.
+/// Maximum capacity in bytes that a buffer keeps for the next batch.
 const MAX_RETAINED_BYTES: usize = 1 << 20;
 
-/// Writes the events of one [`Log`](crate::Log). Nothing is written unless it [`run`](Writer::run)s.
+/// Writes the events of one [`Log`](crate::Log), once it [`run`](Writer::run)s.
 #[derive(Debug)]
 #[must_use = "nothing is written unless it runs"]
 pub struct Writer<S> {
@@ -25,11 +25,11 @@ pub struct Writer<S> {
     batch: WriteBatch<S>,
 }
 
-/// Says so when the writer is gone, however that comes.
+/// Guard that marks the queue as ended when the writer is dropped.
 #[derive(Debug)]
 struct EndGuard(Arc<Queue>);
 
-/// What goes to the blocking thread and comes back.
+/// Batch that moves to the blocking thread and back.
 #[derive(Debug)]
 struct WriteBatch<S> {
     sink: S,
@@ -50,8 +50,8 @@ impl<S: LineSink> Writer<S> {
         Self { queue: EndGuard(queue), overflow, batch }
     }
 
-    /// Writes until the log is [closed](crate::Log::close) or gone and everything is written.
-    /// To be spawned on a tokio runtime; writing itself happens on its blocking threads.
+    /// Writes events until the log is [closed](crate::Log::close) or dropped and everything is
+    /// written. Spawn it on a tokio runtime; writes use its blocking threads.
     pub async fn run(self) {
         let Self { queue: ended, overflow, mut batch } = self;
         let queue = &ended.0;
@@ -97,36 +97,36 @@ impl<S: LineSink> Writer<S> {
     }
 }
 
-/// What a blocking thread gave back; `None` if there is nobody left to write.
+/// Returns the result of a blocking task; `None` if it panicked or the runtime shuts down.
 fn join_result<T>(done: Result<T, JoinError>) -> Option<T> {
-    // Otherwise the runtime is going down, and everybody knows.
+    // A shutdown of the runtime needs no log line.
     if done.as_ref().is_err_and(JoinError::is_panic) {
-        tracing::error!("the audit sink has given up: no more events are written");
+        tracing::error!("audit sink panicked; no more events are written");
     }
     done.ok()
 }
 
-/// Once when it begins to fail, once when it is over.
+/// Logs when writes start to fail, and when they succeed again.
 fn report(outcome: &io::Result<()>, failing: &mut bool) {
     match (health_change(outcome.is_err(), failing), outcome) {
         (Some(HealthChange::Failed), Err(error)) => {
-            tracing::error!(%error, "audit events cannot be written");
+            tracing::error!(%error, "failed to write audit events");
         }
-        (Some(HealthChange::Recovered), _) => tracing::info!("audit events are written again"),
+        (Some(HealthChange::Recovered), _) => tracing::info!("audit writes succeed again"),
         (Some(HealthChange::Failed) | None, _) => {}
     }
 }
 
-/// What is worth a line in the process's own log.
+/// Change of the sink's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HealthChange {
-    /// Writing does not work any more.
+    /// Writes have started to fail.
     Failed,
-    /// It works again.
+    /// Writes succeed again.
     Recovered,
 }
 
-/// Whether writing has turned bad or good.
+/// Returns the change of health that an outcome causes.
 pub(crate) fn health_change(fails: bool, failing: &mut bool) -> Option<HealthChange> {
     match (std::mem::replace(failing, fails), fails) {
         (false, true) => Some(HealthChange::Failed),
@@ -139,7 +139,7 @@ impl<S: LineSink> WriteBatch<S> {
     /// Formats the events and writes them.
     fn format_and_write(mut self, reopen: bool) -> (Self, io::Result<()>) {
         if reopen && let Err(error) = self.sink.reopen() {
-            tracing::error!(%error, "the audit log cannot be reopened; writing goes on to the old one");
+            tracing::error!(%error, "failed to reopen the audit log; continuing with the old file");
         }
         if self.pending.count == 0 {
             return (self, Ok(()));
@@ -150,7 +150,7 @@ impl<S: LineSink> WriteBatch<S> {
         }
     }
 
-    /// Makes lines of what waits, and leaves the room that they took to what comes next.
+    /// Formats pending events, and returns their buffer to the queue.
     fn format(&mut self) -> io::Result<()> {
         let Self { pending, lines, component, .. } = self;
         std::mem::swap(&mut pending.lines, lines);
@@ -164,7 +164,7 @@ impl<S: LineSink> WriteBatch<S> {
         Ok(())
     }
 
-    /// Forgets the lines, and most of the room that a burst of them took.
+    /// Clears the lines, and releases most of the memory that a burst allocated.
     fn recycle_buffers(&mut self) {
         self.lines.clear();
         self.lines.shrink_to(MAX_RETAINED_BYTES);
@@ -172,7 +172,7 @@ impl<S: LineSink> WriteBatch<S> {
         self.pending.lines.shrink_to(MAX_RETAINED_BYTES);
     }
 
-    /// Writes the lines that are there.
+    /// Writes the formatted lines.
     fn write_lines(mut self) -> (Self, io::Result<()>) {
         let outcome = self.sink.write(&self.lines);
         (self, outcome)

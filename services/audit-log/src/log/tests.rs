@@ -23,7 +23,7 @@ use crate::writer::{HealthChange, health_change};
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"paint","arguments":{"apiKey":"c4n4ry","color":"red"},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"brush","version":"1.2"}}}}"#;
 const RESULT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
 
-/// What was written, as JSON.
+/// Lines that were written, as JSON.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -43,7 +43,7 @@ impl Lines {
     }
 }
 
-/// A layer, the log behind it, and what that wrote.
+/// Layer, its log, and the lines that the log wrote.
 struct Fixture {
     layer: AuditLayer,
     auditor: Auditor,
@@ -61,7 +61,7 @@ impl Fixture {
         Self { layer: AuditLayer::new(auditor.clone()), auditor, log, lines }
     }
 
-    /// The only event.
+    /// Returns the only event.
     async fn event(&self) -> Value {
         self.log.flush().await;
         let mut lines = self.lines.lines();
@@ -70,7 +70,7 @@ impl Fixture {
     }
 }
 
-/// The layer in front of `log`.
+/// Returns the layer in front of `log`.
 fn layer(log: &Log) -> AuditLayer {
     AuditLayer::new(Auditor::new(Events::default(), log.clone()))
 }
@@ -94,7 +94,7 @@ fn json_response(text: &'static str) -> Response<Body> {
     response
 }
 
-/// A service that notes `text` as its message and answers with what `respond` gives.
+/// Returns a service that records `text` as its message and responds with the result of `respond`.
 fn serve<F>(
     text: &'static str,
     respond: F,
@@ -191,7 +191,7 @@ async fn payloads_are_written_without_secrets() {
     assert_eq!(without.event().await["data"], Value::Null);
 }
 
-/// A log that can be made to fail.
+/// Returns a sink that can be made to fail.
 fn failing() -> (Lines, Arc<AtomicBool>, impl FnMut(&[u8]) -> io::Result<()> + Send + 'static) {
     let (lines, full) = (Lines::default(), Arc::new(AtomicBool::new(false)));
     let mut write = lines.sink();
@@ -205,7 +205,7 @@ fn failing() -> (Lines, Arc<AtomicBool>, impl FnMut(&[u8]) -> io::Result<()> + S
     (lines, full, sink)
 }
 
-/// One call through `layer`, to its end.
+/// Sends one call through `layer` and reads the response to its end.
 async fn call(audit: AuditLayer) -> Bytes {
     let response =
         audit.layer(serve(CALL, |_| json_response(RESULT))).oneshot(post()).await.unwrap();
@@ -286,7 +286,7 @@ async fn responses_wait_for_queue_capacity() {
     let early = *answered.lock().unwrap();
     assert!((1..20).contains(&early), "{early}");
     assert!(log.queued_bytes() > 0);
-    // A call that is given up while its answer waits is an event all the same.
+    // A call that is cancelled while its response waits still has an event.
     assert!(tokio::time::timeout(Duration::from_secs(1), call(audit)).await.is_err());
     full.store(false, Ordering::SeqCst);
     calls.await.unwrap();
@@ -322,7 +322,7 @@ async fn events_before_close_are_written() {
     log.close();
     writing.await.unwrap();
     assert_eq!(lines.lines().len(), 3);
-    // Nobody hangs on a writer that is gone.
+    // A flush returns when the writer has ended.
     log.flush().await;
     call(audit).await;
     assert_eq!(log.counts().dropped, 1);
@@ -357,7 +357,7 @@ async fn panicking_sink_blocks_no_request() {
     assert!(failed > 0 && dropped > 0);
 }
 
-/// Counts how often it is reopened.
+/// Sink that counts how often it is reopened.
 struct Reopened(Arc<Mutex<u32>>, bool);
 
 impl LineSink for Reopened {

@@ -86,7 +86,7 @@ fn redacts_tokens_in_text() {
     assert_eq!(clean(harmless), harmless.replace("of", REDACTED));
 }
 
-/// The first `limit` bytes of `text`, as they are written.
+/// Returns the excerpt of the first `limit` bytes of `text`.
 fn first(text: impl AsRef<[u8]>, limit: usize) -> String {
     excerpt(&Data::new(text.as_ref(), limit))
 }

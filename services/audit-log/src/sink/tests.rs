@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// A directory that is gone with the test.
+/// Directory that is removed after the test.
 struct TempDir(PathBuf);
 
 impl TempDir {
