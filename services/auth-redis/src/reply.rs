@@ -111,7 +111,7 @@ pub(crate) fn parse_name<T: FromStr>(text: &str, what: &'static str) -> Result<T
 /// issuers.
 pub(crate) fn parse_upstream_token_lenient(text: &str) -> Option<UpstreamTokenRecord> {
     let read = parse_upstream_token(text);
-    read.inspect_err(|error| tracing::warn!(%error, "upstream_token_ignored")).ok()
+    read.inspect_err(|error| tracing::warn!(%error, "failed to read upstream tokens; ignored")).ok()
 }
 
 /// Parses an upstream token: its version, the time of writing, and the record.

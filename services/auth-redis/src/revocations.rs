@@ -36,7 +36,7 @@ impl RedisStore {
         let read = |member| match from_redis_value::<Vec<u8>>(member) {
             Ok(member) => decode_revocation(&member),
             Err(error) => {
-                tracing::error!(%error, "revocation_ignored: failed to read it");
+                tracing::error!(%error, "failed to read a revocation; ignored");
                 None
             }
         };
@@ -75,7 +75,7 @@ impl Listener {
 fn decode_revocation(text: &[u8]) -> Option<Revocation> {
     let read = parse_revocation(&String::from_utf8_lossy(text));
     read.inspect_err(|error| {
-        tracing::error!(%error, "revocation_ignored: failed to read it");
+        tracing::error!(%error, "failed to read a revocation; ignored");
     })
     .ok()
 }

@@ -197,7 +197,7 @@ impl fmt::Debug for RedisStore {
 
 /// Logs an error of Redis and returns the error that callers see.
 pub(crate) fn unavailable(error: &vmcp_redis::Error) -> StoreError {
-    tracing::warn!(%error, "authorization_store_step_failed");
+    tracing::warn!(%error, "authorization store step failed");
     StoreError::Unavailable
 }
 

@@ -77,7 +77,7 @@ impl Subscription {
                         return Event::Subscribed;
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "redis_subscription_failed");
+                        tracing::warn!(%error, "failed to subscribe to Redis");
                         self.redis.locator().invalidate();
                         sleep(self.backoff).await;
                         self.backoff = MAX_BACKOFF.min(self.backoff * 2);
