@@ -23,9 +23,9 @@ const TOOLS: usize = 50;
 
 /// Takes spans and forgets them.
 #[derive(Debug)]
-struct Nowhere;
+struct DiscardingExporter;
 
-impl SpanExporter for Nowhere {
+impl SpanExporter for DiscardingExporter {
     async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
         Ok(())
     }
@@ -39,7 +39,7 @@ fn telemetry(sampling: Option<f64>, metrics: bool) -> Result<Telemetry, BoxError
         ..Settings::default()
     };
     let builder = Telemetry::builder(settings);
-    Ok(builder.span_processor(BatchSpanProcessor::builder(Nowhere).build()).build()?)
+    Ok(builder.span_processor(BatchSpanProcessor::builder(DiscardingExporter).build()).build()?)
 }
 
 fn messages() -> Result<Vec<McpRequest>, BoxError> {
@@ -64,7 +64,7 @@ fn request() -> Request<Full<Bytes>> {
     request
 }
 
-fn answer() -> Response<Body> {
+fn response() -> Response<Body> {
     let body: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"it is raining in most places at this time of the year"}]}}"#;
     let mut response = Response::new(Body::from(Bytes::from_static(body)));
     let json = http::HeaderValue::from_static("application/json");
@@ -101,18 +101,18 @@ async fn incoming(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
             trail.note_message(&messages[next]);
             trail.note_backend(&backend);
         }
-        std::future::ready(Ok::<_, Infallible>(answer()))
+        std::future::ready(Ok::<_, Infallible>(response()))
     });
     Ok(match telemetry {
-        Some(telemetry) => timed(telemetry.incoming().layer(inner), request).await,
-        None => timed(inner, request).await,
+        Some(telemetry) => measure(telemetry.incoming().layer(inner), request).await,
+        None => measure(inner, request).await,
     })
 }
 
 async fn outgoing(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
     let inner = tower::service_fn(|request: Request<Full<Bytes>>| {
         black_box(&request);
-        std::future::ready(Ok::<_, BoxError>(answer()))
+        std::future::ready(Ok::<_, BoxError>(response()))
     });
     let backend = Backend::new("meteo");
     let operation = Operation::new("tools/call").named(Bytes::from_static(b"\"tool\""));
@@ -132,9 +132,9 @@ async fn outgoing(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
                 Some(trail) => operation.caused_by(trail),
                 None => operation,
             };
-            timed(layer.layer(inner), move || request(&operation)).await
+            measure(layer.layer(inner), move || request(&operation)).await
         }
-        None => timed(inner, move || request(&operation)).await,
+        None => measure(inner, move || request(&operation)).await,
     })
 }
 
@@ -145,30 +145,30 @@ async fn cause(telemetry: &Telemetry) -> Option<Trail> {
     let inner = tower::service_fn(move |request: Request<Full<Bytes>>| {
         let trail = request.extensions().get::<Trail>().cloned();
         _ = send.take().map(|send| send.send(trail));
-        std::future::ready(Ok::<_, Infallible>(answer()))
+        std::future::ready(Ok::<_, Infallible>(response()))
     });
     run(&mut telemetry.incoming().layer(inner), request()).await;
     got.await.ok().flatten()
 }
 
-async fn timed<S, R>(mut service: S, request: impl Fn() -> Request<Full<Bytes>>) -> Duration
+async fn measure<S, R>(mut service: S, request: impl Fn() -> Request<Full<Bytes>>) -> Duration
 where
     S: Service<Request<Full<Bytes>>, Response = Response<R>>,
     R: http_body::Body + Unpin,
 {
     let mut best = Duration::MAX;
     for _ in 0..9 {
-        let start = used();
+        let start = cpu_time();
         for _ in 0..ROUNDS {
             run(&mut service, request()).await;
         }
-        best = best.min(used().saturating_sub(start) / ROUNDS);
+        best = best.min(cpu_time().saturating_sub(start) / ROUNDS);
     }
     best
 }
 
 /// The CPU time of this thread, as Linux counts it.
-fn used() -> Duration {
+fn cpu_time() -> Duration {
     let read = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = read.split(' ').next().and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.unwrap_or_default())

@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-mod ids;
+mod id_generator;
 mod otlp;
 mod resource;
 mod scrape;

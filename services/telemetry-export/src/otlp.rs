@@ -26,16 +26,16 @@ use crate::{BuildError, Builder, Endpoint, Protocol, SettingsError};
 mod grpc;
 
 /// How long one attempt to send may take.
-const ATTEMPT: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest answer that is read, in bytes.
-const MAX_ANSWER: usize = 64 * 1024;
+const MAX_RESPONSE_SIZE: usize = 64 * 1024;
 
 const TRACES: &str = "/v1/traces";
 const METRICS: &str = "/v1/metrics";
 
 /// Sends what the exporters made, in a task of the runtime.
-struct Carrier {
+struct OtlpHttpClient {
     client: HttpClient,
     runtime: Handle,
     protocol: Protocol,
@@ -44,17 +44,17 @@ struct Carrier {
 }
 
 /// A task that ends with whoever waits for it.
-struct Task<T>(JoinHandle<T>);
+struct AbortOnDrop<T>(JoinHandle<T>);
 
 /// Why an export failed. None of what was sent, and nothing that the collector says but numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum ExportError {
-    #[error("the collector did not answer within {ATTEMPT:?}")]
+    #[error("the collector did not answer within {EXPORT_TIMEOUT:?}")]
     Elapsed,
     #[error("the collector could not be reached")]
     Unreachable,
     #[error("the collector's answer is broken or too large")]
-    Broken,
+    InvalidResponse,
     #[error("the runtime has ended")]
     NoRuntime,
 }
@@ -72,10 +72,10 @@ impl Builder {
         if !spans && !metrics {
             return Ok(self);
         }
-        let endpoint = self.settings.endpoint.clone().ok_or(SettingsError::NoEndpoint)?;
+        let endpoint = self.settings.endpoint.clone().ok_or(SettingsError::MissingEndpoint)?;
         let variable = (self.environment)("OTEL_EXPORTER_OTLP_PROTOCOL").unwrap_or_default();
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let carrier: Arc<dyn opentelemetry_http::HttpClient> = Arc::new(Carrier {
+        let http_client: Arc<dyn opentelemetry_http::HttpClient> = Arc::new(OtlpHttpClient {
             client: client.into(),
             runtime,
             protocol: variable.parse()?,
@@ -83,45 +83,45 @@ impl Builder {
             failures: Arc::clone(&self.failures),
         });
         if spans {
-            let exporter = spans_to(&endpoint, Arc::clone(&carrier))?;
+            let exporter = span_exporter(&endpoint, Arc::clone(&http_client))?;
             self = self.span_processor(BatchSpanProcessor::builder(exporter).build());
         }
         if metrics {
-            let exporter = metrics_to(&endpoint, carrier)?;
+            let exporter = metric_exporter(&endpoint, http_client)?;
             self = self.metric_reader(PeriodicReader::builder(exporter).build());
         }
         Ok(self)
     }
 }
 
-fn spans_to(
+fn span_exporter(
     endpoint: &Endpoint,
-    carrier: Arc<dyn opentelemetry_http::HttpClient>,
+    http_client: Arc<dyn opentelemetry_http::HttpClient>,
 ) -> Result<SpanExporter, BuildError> {
     SpanExporter::builder()
         .with_http()
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-        .with_endpoint(endpoint.below(TRACES))
-        .with_shared_http_client(carrier)
+        .with_endpoint(endpoint.join(TRACES))
+        .with_shared_http_client(http_client)
         .build()
         .map_err(|error| BuildError::Exporter(error.to_string()))
 }
 
-fn metrics_to(
+fn metric_exporter(
     endpoint: &Endpoint,
-    carrier: Arc<dyn opentelemetry_http::HttpClient>,
+    http_client: Arc<dyn opentelemetry_http::HttpClient>,
 ) -> Result<MetricExporter, BuildError> {
     MetricExporter::builder()
         .with_http()
         .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
-        .with_endpoint(endpoint.below(METRICS))
-        .with_shared_http_client(carrier)
+        .with_endpoint(endpoint.join(METRICS))
+        .with_shared_http_client(http_client)
         .build()
         .map_err(|error| BuildError::Exporter(error.to_string()))
 }
 
 #[async_trait]
-impl opentelemetry_http::HttpClient for Carrier {
+impl opentelemetry_http::HttpClient for OtlpHttpClient {
     async fn send_bytes(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         for (name, value) in &*self.headers {
             request.headers_mut().insert(name, value.clone());
@@ -130,15 +130,15 @@ impl opentelemetry_http::HttpClient for Carrier {
         let protocol = self.protocol;
         let exchange = async move {
             let exchange = exchange(client, request, protocol);
-            let answer = tokio::time::timeout(ATTEMPT, exchange).await;
-            answer.unwrap_or(Err(ExportError::Elapsed))
+            let response = tokio::time::timeout(EXPORT_TIMEOUT, exchange).await;
+            response.unwrap_or(Err(ExportError::Elapsed))
         };
-        let mut task = Task(self.runtime.spawn(exchange));
-        let answer = (&mut task.0).await.unwrap_or(Err(ExportError::NoRuntime));
-        if !answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+        let mut task = AbortOnDrop(self.runtime.spawn(exchange));
+        let response = (&mut task.0).await.unwrap_or(Err(ExportError::NoRuntime));
+        if !response.as_ref().is_ok_and(|response| response.status().is_success()) {
             self.failures.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(answer?)
+        Ok(response?)
     }
 }
 
@@ -149,26 +149,28 @@ async fn exchange(
 ) -> Result<Response<Bytes>, ExportError> {
     let request = match protocol {
         Protocol::Http => request.map(Body::from),
-        Protocol::Grpc => grpc::request(request).ok_or(ExportError::Broken)?,
+        Protocol::Grpc => grpc::build_request(request).ok_or(ExportError::InvalidResponse)?,
     };
-    let answer = client.send(request).await.map_err(|_| ExportError::Unreachable)?;
+    let response = client.send(request).await.map_err(|_| ExportError::Unreachable)?;
     match protocol {
         Protocol::Http => {
-            let (parts, body) = answer.into_parts();
-            let body = vmcp_core::read(body, MAX_ANSWER).await.map_err(|_| ExportError::Broken)?;
+            let (parts, body) = response.into_parts();
+            let body = vmcp_core::read(body, MAX_RESPONSE_SIZE)
+                .await
+                .map_err(|_| ExportError::InvalidResponse)?;
             Ok(Response::from_parts(parts, body))
         }
-        Protocol::Grpc => grpc::answer(answer).await,
+        Protocol::Grpc => grpc::read_response(response).await,
     }
 }
 
-impl<T> Drop for Task<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl fmt::Debug for Carrier {
+impl fmt::Debug for OtlpHttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Carrier").field("protocol", &self.protocol).finish_non_exhaustive()
     }

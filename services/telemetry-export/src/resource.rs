@@ -13,7 +13,7 @@ pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// `OTEL_RESOURCE_ATTRIBUTES`, and that before defaults (OpenTelemetry, SDK environment variables).
 pub(crate) fn resource(settings: &Settings, environment: Environment<'_>) -> (Resource, String) {
     let listed = environment("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
-    let listed: Vec<_> = parse(&listed).collect();
+    let listed: Vec<_> = parse_attributes(&listed).collect();
     let custom = &settings.custom_attributes;
     let named = |list: &[(String, String)]| {
         list.iter().rev().find(|(key, _)| key == "service.name").map(|(_, value)| value.clone())
@@ -40,7 +40,10 @@ pub(crate) fn resource(settings: &Settings, environment: Environment<'_>) -> (Re
 }
 
 /// `environment.*`, for the variables that are to be recorded and are set.
-pub(crate) fn variables(settings: &Settings, environment: Environment<'_>) -> Vec<KeyValue> {
+pub(crate) fn environment_attributes(
+    settings: &Settings,
+    environment: Environment<'_>,
+) -> Vec<KeyValue> {
     let variable = |name: &String| {
         let value = environment(name)?;
         Some(KeyValue::new(format!("environment.{name}"), value))
@@ -50,20 +53,20 @@ pub(crate) fn variables(settings: &Settings, environment: Environment<'_>) -> Ve
 
 /// `key=value` pairs with percent-encoded values, between commas (W3C Baggage). What is no pair is
 /// left out.
-fn parse(list: &str) -> impl Iterator<Item = (String, String)> {
+fn parse_attributes(list: &str) -> impl Iterator<Item = (String, String)> {
     list.split(',').filter_map(|pair| {
         let (key, value) = pair.split_once('=')?;
         let key = key.trim();
-        (!key.is_empty()).then(|| (key.to_owned(), decode(value.trim())))
+        (!key.is_empty()).then(|| (key.to_owned(), percent_decode(value.trim())))
     })
 }
 
-fn decode(value: &str) -> String {
+fn percent_decode(value: &str) -> String {
     let mut out = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let encoded = match after {
-            [high, low, after @ ..] if *first == b'%' => encoded(*high, *low).zip(Some(after)),
+            [high, low, after @ ..] if *first == b'%' => hex_byte(*high, *low).zip(Some(after)),
             _ => None,
         };
         let (byte, after) = encoded.unwrap_or((*first, after));
@@ -74,7 +77,7 @@ fn decode(value: &str) -> String {
 }
 
 /// Returns the byte of two hexadecimal digits, and of nothing else: `from_str_radix` would take a sign for one.
-fn encoded(high: u8, low: u8) -> Option<u8> {
+fn hex_byte(high: u8, low: u8) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)
 }
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_that_was_set_comes_before_the_environment() {
+    fn configured_name_precedes_environment() {
         let mut settings =
             Settings { default_service_name: "default".into(), ..Settings::default() };
         let listed = ("OTEL_RESOURCE_ATTRIBUTES", "a=b,service.name=list%20ed");
@@ -109,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_that_were_set_come_before_the_environment() {
+    fn configured_attributes_precede_environment() {
         let mut settings = Settings { service_version: "1".into(), ..Settings::default() };
         settings.custom_attributes.insert("team".into(), "set".into());
         let environment = |_: &str| Some("team=listed,zone=a%2Cb,,=x,broken".to_owned());
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn percent_and_two_hexadecimal_digits_encode_a_byte() {
+    fn decodes_percent_encoding() {
         for (text, expected) in [
             ("%2C", ","),
             ("%2c%25", ",%"),
@@ -132,15 +135,18 @@ mod tests {
             ("100%%20", "100% "),
             ("%g0", "%g0"),
         ] {
-            assert_eq!(decode(text), expected, "{text}");
+            assert_eq!(percent_decode(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn only_the_variables_that_were_named_are_read() {
+    fn reads_named_variables_only() {
         let settings =
             Settings { environment_variables: vec!["A".into(), "C".into()], ..Settings::default() };
         let environment = |name: &str| (name != "C").then(|| format!("{name}!"));
-        assert_eq!(variables(&settings, &environment), [KeyValue::new("environment.A", "A!")]);
+        assert_eq!(
+            environment_attributes(&settings, &environment),
+            [KeyValue::new("environment.A", "A!")]
+        );
     }
 }

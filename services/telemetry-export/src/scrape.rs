@@ -15,7 +15,7 @@ use crate::BuildError;
 
 /// For how long a text is shown again. Nobody needs it fresher, and whoever asks more often costs
 /// nothing.
-const FRESH: Duration = Duration::from_secs(1);
+const CACHE_TTL: Duration = Duration::from_secs(1);
 
 /// Shows the metrics as text (Prometheus text format 0.0.4). A clone shows the same.
 ///
@@ -47,7 +47,7 @@ impl Scrape {
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         if let Some((at, text)) = &*last
-            && now.duration_since(*at) < FRESH
+            && now.duration_since(*at) < CACHE_TTL
         {
             return text.clone();
         }

@@ -64,7 +64,7 @@ pub enum SettingsError {
     Endpoint(String),
     /// The scheme and `insecure` contradict each other.
     #[error("endpoint: {0} needs insecure: {1}")]
-    Insecure(&'static str, bool),
+    InsecureMismatch(&'static str, bool),
     /// The protocol is none of those that are spoken.
     #[error("OTEL_EXPORTER_OTLP_PROTOCOL: {0:?} is not spoken: use grpc or http/protobuf")]
     Protocol(String),
@@ -79,7 +79,7 @@ pub enum SettingsError {
     HeaderValue(HeaderName),
     /// Something is to be sent, and nobody says where to.
     #[error("endpoint: is missing, but traces or metrics are to be sent")]
-    NoEndpoint,
+    MissingEndpoint,
 }
 
 // === impl Endpoint ===
@@ -90,22 +90,22 @@ impl Endpoint {
     /// # Errors
     /// It is no address, has user information or a query, or its scheme contradicts `insecure`.
     pub fn new(text: &str, insecure: bool) -> Result<Self, SettingsError> {
-        let wrong = || SettingsError::Endpoint(text.chars().take(256).collect());
+        let invalid = || SettingsError::Endpoint(text.chars().take(256).collect());
         let default = if insecure { "http://" } else { "https://" };
-        let whole = if text.contains("://") { text.to_owned() } else { format!("{default}{text}") };
-        let uri: Uri = whole.trim_end_matches('/').parse().map_err(|_| wrong())?;
+        let url = if text.contains("://") { text.to_owned() } else { format!("{default}{text}") };
+        let uri: Uri = url.trim_end_matches('/').parse().map_err(|_| invalid())?;
         match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP && !insecure => {
-                return Err(SettingsError::Insecure("an http address", true));
+                return Err(SettingsError::InsecureMismatch("an http address", true));
             }
             Some(scheme) if *scheme == Scheme::HTTPS && insecure => {
-                return Err(SettingsError::Insecure("an https address", false));
+                return Err(SettingsError::InsecureMismatch("an https address", false));
             }
             Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => {}
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         }
         let host = uri.authority().is_some_and(|host| !host.as_str().contains('@'));
-        if host && uri.query().is_none() { Ok(Self(uri)) } else { Err(wrong()) }
+        if host && uri.query().is_none() { Ok(Self(uri)) } else { Err(invalid()) }
     }
 
     /// The whole address. The client that is given for it has to reach its origin.
@@ -121,7 +121,7 @@ impl Endpoint {
     }
 
     /// The address of a path below it.
-    pub(crate) fn below(&self, path: &str) -> String {
+    pub(crate) fn join(&self, path: &str) -> String {
         format!("{}{path}", self.0.to_string().trim_end_matches('/'))
     }
 }
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_without_a_scheme_gets_the_one_that_insecure_says() {
+    fn insecure_selects_the_default_scheme() {
         let secure = Endpoint::new("otel:4318", false).unwrap();
         assert_eq!(
             (secure.uri().to_string(), secure.is_secure()),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_that_contradicts_insecure_is_refused() {
+    fn rejects_scheme_that_contradicts_insecure() {
         let message = |text, insecure| Endpoint::new(text, insecure).unwrap_err().to_string();
         assert_eq!(message("http://otel", false), "endpoint: an http address needs insecure: true");
         assert_eq!(
@@ -217,22 +217,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn rejects_invalid_endpoints() {
         for text in ["", "ftp://otel", "https://u:p@otel", "https://otel?token=x", "/v1/traces"] {
             assert!(Endpoint::new(text, false).is_err(), "{text}");
         }
     }
 
     #[test]
-    fn ratios_outside_of_nought_to_one_are_refused() {
-        for wrong in [-0.1, 1.1, f64::NAN] {
-            assert_eq!(SamplingRatio::try_from(wrong), Err(SettingsError::Sampling));
+    fn rejects_ratios_outside_zero_to_one() {
+        for invalid in [-0.1, 1.1, f64::NAN] {
+            assert_eq!(SamplingRatio::try_from(invalid), Err(SettingsError::Sampling));
         }
         assert_eq!(SamplingRatio::try_from(1.0).map(SamplingRatio::get), Ok(1.0));
     }
 
     #[test]
-    fn no_secret_is_in_a_debug_form_or_an_error() {
+    fn secrets_appear_in_no_debug_output_or_error() {
         let value = "canary".into();
         let headers = Headers::new([("authorization", &value)]).unwrap();
         let settings = Settings { headers, ..Settings::default() };

@@ -14,17 +14,17 @@ use opentelemetry_sdk::trace::{
 use vmcp_telemetry::{EndedSpan, Spans};
 use vmcp_trace_context::TraceContext;
 
-use crate::{SamplingRatio, ids};
+use crate::{SamplingRatio, id_generator};
 
 /// Samples and records.
-pub(crate) struct Tracing {
+pub(crate) struct SpanRecorder {
     tracer: SdkTracer,
     sampler: Sampler,
     /// `environment.*`, which every span carries.
     environment: Vec<KeyValue>,
 }
 
-impl Tracing {
+impl SpanRecorder {
     pub(crate) fn new(tracer: SdkTracer, ratio: SamplingRatio, environment: Vec<KeyValue>) -> Self {
         Self { tracer, sampler: Sampler::TraceIdRatioBased(ratio.get()), environment }
     }
@@ -35,7 +35,7 @@ impl Tracing {
     }
 }
 
-impl Spans for Tracing {
+impl Spans for SpanRecorder {
     fn place(&self, parent: Option<&TraceContext>) -> TraceContext {
         let random = RandomIdGenerator::default();
         let span_id = u64::from_be_bytes(random.new_span_id().to_bytes());
@@ -71,13 +71,13 @@ impl Spans for Tracing {
             .with_start_time(start)
             .with_attributes(attributes);
         let start = || self.tracer.build_with_context(builder, &around);
-        let mut span = ids::with(trace_id(&context), span_id(&context), start);
+        let mut span = id_generator::with_ids(trace_id(&context), span_id(&context), start);
         span.set_status(status);
         span.end_with_timestamp(end);
     }
 }
 
-impl fmt::Debug for Tracing {
+impl fmt::Debug for SpanRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tracing").field("sampler", &self.sampler).finish_non_exhaustive()
     }

@@ -30,7 +30,7 @@ struct Inner {
     tracer: Option<SdkTracerProvider>,
     meter: SdkMeterProvider,
     /// Whether anything reads metrics. Without it, instruments cannot be made.
-    is_read: bool,
+    has_reader: bool,
     recorder: Recorder,
     service_name: String,
     scrape: Option<Scrape>,
@@ -60,7 +60,7 @@ impl Telemetry {
         Self(Arc::new(Inner {
             tracer: None,
             meter: SdkMeterProvider::default(),
-            is_read: false,
+            has_reader: false,
             recorder,
             service_name: String::new(),
             scrape: None,

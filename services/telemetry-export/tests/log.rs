@@ -13,7 +13,7 @@ use vmcp_log_capture::Log;
 use vmcp_telemetry_export::{Endpoint, Headers, SamplingRatio, Settings, Telemetry};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_is_logged_when_a_collector_refuses_or_is_gone() {
+async fn failed_exports_log_no_secrets() {
     let log = Log::of_the_process();
     for refuses in [true, false] {
         let client = tower::service_fn(move |_: Request<Body>| async move {

@@ -129,7 +129,7 @@ fn unreachable_collector(settings: &Settings) -> Option<Mistake> {
         return None;
     }
     if settings.endpoint.is_none() {
-        return Some(told(&SettingsError::NoEndpoint));
+        return Some(told(&SettingsError::MissingEndpoint));
     }
     spoken().err().map(|error| told(&error))
 }
@@ -150,7 +150,7 @@ fn told(error: &SettingsError) -> Mistake {
             let allowed = "the URL of a collector: http(s)://host:port, or host:port";
             ("endpoint", format!("\"{text}\""), allowed.to_owned())
         }
-        SettingsError::Insecure(what, insecure) => {
+        SettingsError::InsecureMismatch(what, insecure) => {
             let found = format!("{what} with insecure: {}", !insecure);
             ("endpoint", found, format!("{what} with insecure: {insecure}"))
         }
@@ -168,7 +168,7 @@ fn told(error: &SettingsError) -> Mistake {
             let allowed = "text that can stand in a header".to_owned();
             ("headers", format!("the value of {name}"), allowed)
         }
-        SettingsError::NoEndpoint => {
+        SettingsError::MissingEndpoint => {
             let allowed = "the URL of a collector, since traces or metrics are to be sent";
             ("endpoint", "none".to_owned(), allowed.to_owned())
         }

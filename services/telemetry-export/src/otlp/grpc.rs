@@ -14,18 +14,18 @@ use http::{Request, Response, StatusCode, Uri, Version};
 use http_body::Body as _;
 use vmcp_core::Body;
 
-use super::{ExportError, MAX_ANSWER, METRICS, TRACES};
+use super::{ExportError, MAX_RESPONSE_SIZE, METRICS, TRACES};
 
 const TRACE_SERVICE: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 const METRICS_SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
-const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// An uncompressed message begins with this and its length.
-const PLAIN: u8 = 0;
+const UNCOMPRESSED: u8 = 0;
 
 /// The call that carries the message of an OTLP request over HTTP; `None` if it is none.
-pub(super) fn request(request: Request<Bytes>) -> Option<Request<Body>> {
+pub(super) fn build_request(request: Request<Bytes>) -> Option<Request<Body>> {
     let (mut parts, message) = request.into_parts();
     let path = parts.uri.path();
     let path = if let Some(base) = path.strip_suffix(TRACES) {
@@ -41,60 +41,67 @@ pub(super) fn request(request: Request<Bytes>) -> Option<Request<Body>> {
     parts.headers.insert(TE, HeaderValue::from_static("trailers"));
     let length = u32::try_from(message.len()).ok()?.to_be_bytes();
     let mut framed = Vec::with_capacity(message.len() + 5);
-    framed.push(PLAIN);
+    framed.push(UNCOMPRESSED);
     framed.extend_from_slice(&length);
     framed.extend_from_slice(&message);
     Some(Request::from_parts(parts, Body::from(Bytes::from(framed))))
 }
 
 /// The answer as OTLP over HTTP would give it.
-pub(super) async fn answer(answer: Response<Body>) -> Result<Response<Bytes>, ExportError> {
-    let (parts, body) = answer.into_parts();
+pub(super) async fn read_response(
+    response: Response<Body>,
+) -> Result<Response<Bytes>, ExportError> {
+    let (parts, body) = response.into_parts();
     if !parts.status.is_success() {
-        return Ok(of(parts.status, Bytes::new()));
+        return Ok(http_response(parts.status, Bytes::new()));
     }
     // An answer without a message has its status in the headers.
-    let mut status = code(&parts.headers);
+    let mut status = grpc_status(&parts.headers);
     let (mut body, mut message) = (pin!(body), Vec::new());
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        match frame.map_err(|_| ExportError::Broken)?.into_data() {
-            Ok(data) if message.len() + data.len() > MAX_ANSWER => return Err(ExportError::Broken),
+        match frame.map_err(|_| ExportError::InvalidResponse)?.into_data() {
+            Ok(data) if message.len() + data.len() > MAX_RESPONSE_SIZE => {
+                return Err(ExportError::InvalidResponse);
+            }
             Ok(data) => message.extend_from_slice(&data),
             Err(frame) => {
                 let trailers = frame.into_trailers().unwrap_or_default();
-                status = status.or_else(|| code(&trailers));
+                status = status.or_else(|| grpc_status(&trailers));
             }
         }
     }
     match status {
-        Some(0) => Ok(of(StatusCode::OK, unframed(&message).ok_or(ExportError::Broken)?)),
+        Some(0) => Ok(http_response(
+            StatusCode::OK,
+            decode_frame(&message).ok_or(ExportError::InvalidResponse)?,
+        )),
         // The codes that OTLP lets a client try again after.
         Some(1 | 4 | 8 | 10 | 11 | 14 | 15) => {
-            Ok(of(StatusCode::SERVICE_UNAVAILABLE, Bytes::new()))
+            Ok(http_response(StatusCode::SERVICE_UNAVAILABLE, Bytes::new()))
         }
-        Some(7 | 16) => Ok(of(StatusCode::UNAUTHORIZED, Bytes::new())),
-        Some(_) => Ok(of(StatusCode::BAD_REQUEST, Bytes::new())),
-        None => Err(ExportError::Broken),
+        Some(7 | 16) => Ok(http_response(StatusCode::UNAUTHORIZED, Bytes::new())),
+        Some(_) => Ok(http_response(StatusCode::BAD_REQUEST, Bytes::new())),
+        None => Err(ExportError::InvalidResponse),
     }
 }
 
-fn code(headers: &HeaderMap) -> Option<u32> {
-    headers.get(STATUS)?.to_str().ok()?.parse().ok()
+fn grpc_status(headers: &HeaderMap) -> Option<u32> {
+    headers.get(GRPC_STATUS)?.to_str().ok()?.parse().ok()
 }
 
-fn unframed(framed: &[u8]) -> Option<Bytes> {
+fn decode_frame(framed: &[u8]) -> Option<Bytes> {
     match framed {
         [] => Some(Bytes::new()),
-        [PLAIN, a, b, c, d, message @ ..] => {
+        [UNCOMPRESSED, a, b, c, d, message @ ..] => {
             let length = u32::from_be_bytes([*a, *b, *c, *d]);
-            let whole = usize::try_from(length) == Ok(message.len());
-            whole.then(|| Bytes::copy_from_slice(message))
+            let is_complete = usize::try_from(length) == Ok(message.len());
+            is_complete.then(|| Bytes::copy_from_slice(message))
         }
         _ => None,
     }
 }
 
-fn of(status: StatusCode, body: Bytes) -> Response<Bytes> {
+fn http_response(status: StatusCode, body: Bytes) -> Response<Bytes> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     response

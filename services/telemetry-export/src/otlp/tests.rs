@@ -12,9 +12,9 @@ use crate::{Headers, SamplingRatio, Settings, Telemetry};
 
 /// A collector that notes what it gets.
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Got>>>);
+struct Collector(Arc<Mutex<Vec<ReceivedRequest>>>);
 
-struct Got {
+struct ReceivedRequest {
     path: String,
     headers: HeaderMap,
     body: Bytes,
@@ -35,7 +35,7 @@ impl Collector {
                 let (parts, body) = request.into_parts();
                 let body = body.collect().await?.to_bytes();
                 let path = parts.uri.to_string();
-                got.lock().unwrap().push(Got { path, headers: parts.headers, body });
+                got.lock().unwrap().push(ReceivedRequest { path, headers: parts.headers, body });
                 Ok(answer())
             }
         })
@@ -54,7 +54,7 @@ fn settings() -> Settings {
     }
 }
 
-async fn ask(telemetry: &Telemetry) {
+async fn send_request(telemetry: &Telemetry) {
     let inner = tower::service_fn(|_: Request<()>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
     });
@@ -62,12 +62,12 @@ async fn ask(telemetry: &Telemetry) {
 }
 
 #[tokio::test]
-async fn both_signals_go_out_over_http_with_their_headers() {
+async fn exports_both_signals_over_http() {
     let collector = Collector::default();
     let client = collector.service(|| Response::new(Full::<Bytes>::default()));
     let builder = Telemetry::builder(settings()).otlp(client).unwrap();
     let telemetry = builder.build().unwrap();
-    ask(&telemetry).await;
+    send_request(&telemetry).await;
     telemetry.shutdown(Duration::from_secs(5)).await.unwrap();
     let got = collector.0.lock().unwrap();
     let mut paths: Vec<_> = got.iter().map(|got| got.path.as_str()).collect();
@@ -82,7 +82,7 @@ async fn both_signals_go_out_over_http_with_their_headers() {
 }
 
 /// What a gRPC server answers: a message, and its status behind it.
-fn grpc_answer(status: &'static str) -> Response<Body> {
+fn grpc_response(status: &'static str) -> Response<Body> {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", http::HeaderValue::from_static(status));
     let message = Full::new(Bytes::from_static(&[0, 0, 0, 0, 0]));
@@ -90,16 +90,16 @@ fn grpc_answer(status: &'static str) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn both_signals_go_out_over_grpc_when_the_environment_says_so() {
+async fn exports_both_signals_over_grpc() {
     let collector = Collector::default();
-    let client = collector.service(|| grpc_answer("0"));
+    let client = collector.service(|| grpc_response("0"));
     let telemetry = Telemetry::builder(settings())
         .environment(|name| (name == "OTEL_EXPORTER_OTLP_PROTOCOL").then(|| "grpc".to_owned()))
         .otlp(client)
         .unwrap()
         .build()
         .unwrap();
-    ask(&telemetry).await;
+    send_request(&telemetry).await;
     telemetry.shutdown(Duration::from_secs(5)).await.unwrap();
     let got = collector.0.lock().unwrap();
     let mut paths: Vec<_> = got.iter().map(|got| got.path.as_str()).collect();
@@ -120,46 +120,46 @@ async fn both_signals_go_out_over_grpc_when_the_environment_says_so() {
 }
 
 #[tokio::test]
-async fn a_grpc_status_becomes_the_http_status_that_means_the_same() {
+async fn maps_grpc_status_to_http_status() {
     for (status, expected) in [
         ("0", Ok(StatusCode::OK)),
         ("14", Ok(StatusCode::SERVICE_UNAVAILABLE)),
         ("16", Ok(StatusCode::UNAUTHORIZED)),
         ("3", Ok(StatusCode::BAD_REQUEST)),
-        ("nonsense", Err(ExportError::Broken)),
+        ("nonsense", Err(ExportError::InvalidResponse)),
     ] {
-        let answer = grpc::answer(grpc_answer(status)).await.map(|answer| answer.status());
+        let answer = grpc::read_response(grpc_response(status)).await.map(|answer| answer.status());
         assert_eq!(answer, expected, "{status}");
     }
     let without_message = Response::builder().header("grpc-status", "8").body(Body::empty());
-    let answer = grpc::answer(without_message.unwrap()).await.unwrap();
+    let answer = grpc::read_response(without_message.unwrap()).await.unwrap();
     assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_end_is_not_read_to_its_end() {
-    let endless = vec![0; MAX_ANSWER + 1];
+async fn rejects_endless_response() {
+    let endless = vec![0; MAX_RESPONSE_SIZE + 1];
     let answer = Response::new(Body::from(Bytes::from(endless)));
-    assert_eq!(grpc::answer(answer).await.unwrap_err(), ExportError::Broken);
+    assert_eq!(grpc::read_response(answer).await.unwrap_err(), ExportError::InvalidResponse);
 }
 
 #[tokio::test]
-async fn a_protocol_that_is_not_spoken_is_refused() {
-    let client = Collector::default().service(|| grpc_answer("0"));
+async fn rejects_unsupported_protocol() {
+    let client = Collector::default().service(|| grpc_response("0"));
     let builder = Telemetry::builder(settings()).environment(|_| Some("http/json".to_owned()));
     let error = builder.otlp(client).unwrap_err().to_string();
     assert!(error.contains("http/json") && error.contains("grpc or http/protobuf"), "{error}");
 }
 
 #[tokio::test]
-async fn a_collector_that_is_gone_is_counted_and_nothing_secret_is_told_of_it() {
+async fn counts_failed_exports_without_leaking_secrets() {
     let client = tower::service_fn(|_: Request<Body>| async {
         Err::<Response<Body>, BoxError>("canary".into())
     });
     let settings = Settings { metrics: false, prometheus: true, ..settings() };
     let builder = Telemetry::builder(settings).otlp(client).unwrap();
     let telemetry = builder.build().unwrap();
-    ask(&telemetry).await;
+    send_request(&telemetry).await;
     let error = telemetry.flush_spans().await;
     assert!(!format!("{error:?} {telemetry:?}").contains("canary"), "{error:?}");
     let text = telemetry.scrape().unwrap().text();

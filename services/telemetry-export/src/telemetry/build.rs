@@ -16,23 +16,23 @@ use vmcp_telemetry::{Options, Recorder, Spans};
 
 use super::observe::MAX_VALUES;
 use super::{Inner, SCOPE, Telemetry};
-use crate::ids::Ids;
-use crate::spans::Tracing;
+use crate::id_generator::PresetIdGenerator;
+use crate::spans::SpanRecorder;
 use crate::{Scrape, Settings, SettingsError, resource};
 
-type LookUp = Box<dyn Fn(&str) -> Option<String> + Send>;
+type LookupVariable = Box<dyn Fn(&str) -> Option<String> + Send>;
 
 /// Builds a [`Telemetry`].
 #[must_use]
 pub struct Builder {
     pub(crate) settings: Settings,
-    pub(crate) environment: LookUp,
+    pub(crate) environment: LookupVariable,
     pub(crate) tracer: TracerProviderBuilder,
     pub(crate) meter: MeterProviderBuilder,
     /// Whether spans have somewhere to go.
-    pub(crate) spans_go: bool,
+    pub(crate) has_span_processor: bool,
     /// Whether metrics have.
-    pub(crate) metrics_go: bool,
+    pub(crate) has_metric_reader: bool,
     pub(crate) failures: Arc<AtomicU64>,
 }
 
@@ -44,7 +44,7 @@ pub enum BuildError {
     Settings(#[from] SettingsError),
     /// Something is to be sent, and no client was given to send it with.
     #[error("traces or metrics are to be sent to the collector, but there is no client for it")]
-    NoClient,
+    MissingClient,
     /// The exporter does not take its settings, or a variable `OTEL_*` of the environment.
     #[error("the exporter: {0}")]
     Exporter(String),
@@ -60,8 +60,8 @@ impl Builder {
             environment: Box::new(|_| None),
             tracer: SdkTracerProvider::builder(),
             meter: SdkMeterProvider::builder(),
-            spans_go: false,
-            metrics_go: false,
+            has_span_processor: false,
+            has_metric_reader: false,
             failures: Arc::default(),
         }
     }
@@ -69,25 +69,22 @@ impl Builder {
     /// Where variables are looked up: `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
     /// `OTEL_EXPORTER_OTLP_PROTOCOL`, and [`Settings::environment_variables`]. Without this they
     /// count as not set.
-    pub fn environment(
-        mut self,
-        look_up: impl Fn(&str) -> Option<String> + Send + 'static,
-    ) -> Self {
-        self.environment = Box::new(look_up);
+    pub fn environment(mut self, lookup: impl Fn(&str) -> Option<String> + Send + 'static) -> Self {
+        self.environment = Box::new(lookup);
         self
     }
 
     /// Another destination for spans; nothing goes there while tracing is off.
     pub fn span_processor(mut self, processor: impl SpanProcessor + 'static) -> Self {
         self.tracer = self.tracer.with_span_processor(processor);
-        self.spans_go = true;
+        self.has_span_processor = true;
         self
     }
 
     /// Another destination for metrics, whatever [`Settings::metrics`] says.
     pub fn metric_reader(mut self, reader: impl MetricReader) -> Self {
         self.meter = self.meter.with_reader(reader);
-        self.metrics_go = true;
+        self.has_metric_reader = true;
         self
     }
 
@@ -96,39 +93,48 @@ impl Builder {
     /// # Errors
     /// Something is to be sent, and there is no endpoint or no client.
     pub fn build(self) -> Result<Telemetry, BuildError> {
-        let wants_spans = self.settings.sampling.is_some() && !self.spans_go;
-        let wants_metrics = self.settings.metrics && !self.metrics_go;
-        if wants_spans || wants_metrics {
+        let missing_span_processor = self.settings.sampling.is_some() && !self.has_span_processor;
+        let missing_metric_reader = self.settings.metrics && !self.has_metric_reader;
+        if missing_span_processor || missing_metric_reader {
             return Err(match self.settings.endpoint {
-                Some(_) => BuildError::NoClient,
-                None => SettingsError::NoEndpoint.into(),
+                Some(_) => BuildError::MissingClient,
+                None => SettingsError::MissingEndpoint.into(),
             });
         }
         let (this, scrape) = self.with_scrape()?;
-        let Self { settings, environment, tracer, meter, spans_go: _, metrics_go, failures } = this;
+        let Self {
+            settings,
+            environment,
+            tracer,
+            meter,
+            has_span_processor: _,
+            has_metric_reader,
+            failures,
+        } = this;
         let (resource, service_name) = resource::resource(&settings, &*environment);
-        let variables = resource::variables(&settings, &*environment);
-        let meter = meter.with_resource(resource.clone()).with_view(bounds).build();
+        let variables = resource::environment_attributes(&settings, &*environment);
+        let meter = meter.with_resource(resource.clone()).with_view(limit_cardinality).build();
         let tracer = settings.sampling.map(|ratio| {
             let root = Sampler::TraceIdRatioBased(ratio.get());
             let provider = tracer
                 .with_resource(resource)
-                .with_id_generator(Ids::default())
+                .with_id_generator(PresetIdGenerator::default())
                 .with_sampler(Sampler::ParentBased(Box::new(root)))
                 .build();
             (provider, ratio)
         });
         let spans = tracer.as_ref().map(|(provider, ratio)| -> Arc<dyn Spans> {
-            Arc::new(Tracing::new(provider.tracer(SCOPE), *ratio, variables))
+            Arc::new(SpanRecorder::new(provider.tracer(SCOPE), *ratio, variables))
         });
         let recorder = Recorder::new(Options {
             server: service_name.clone(),
-            meter: metrics_go.then(|| meter.meter(SCOPE)),
+            meter: has_metric_reader.then(|| meter.meter(SCOPE)),
             spans,
             legacy_attributes: settings.legacy_attributes,
         });
         let tracer = tracer.map(|(provider, _)| provider);
-        let inner = Inner { tracer, meter, is_read: metrics_go, recorder, service_name, scrape };
+        let inner =
+            Inner { tracer, meter, has_reader: has_metric_reader, recorder, service_name, scrape };
         let telemetry = Telemetry(Arc::new(inner));
         telemetry.observe(&names::EXPORT_FAILURES, move || failures.load(Ordering::Relaxed));
         Ok(telemetry)
@@ -150,10 +156,10 @@ impl fmt::Debug for Builder {
 }
 
 /// How many sets of labels each instrument may have. Room for them is set aside.
-fn bounds(instrument: &Instrument) -> Option<Stream> {
-    let most = match instrument.kind() {
+fn limit_cardinality(instrument: &Instrument) -> Option<Stream> {
+    let limit = match instrument.kind() {
         InstrumentKind::Counter | InstrumentKind::Histogram => MAX_SERIES,
         _ => MAX_VALUES,
     };
-    Stream::builder().with_cardinality_limit(most).build().ok()
+    Stream::builder().with_cardinality_limit(limit).build().ok()
 }

@@ -26,10 +26,10 @@ impl Telemetry {
         read: impl Fn(&mut dyn FnMut(&str, u64)) + Send + Sync + 'static,
     ) {
         self.register(metric, move |gauge| {
-            let mut left = MAX_VALUES;
+            let mut remaining = MAX_VALUES;
             read(&mut |value, number| {
-                if left > 0 {
-                    left -= 1;
+                if remaining > 0 {
+                    remaining -= 1;
                     gauge.observe(number, &[KeyValue::new(label, value.to_owned())]);
                 }
             });
@@ -41,7 +41,7 @@ impl Telemetry {
         metric: &Metric,
         read: impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static,
     ) {
-        if !self.0.is_read {
+        if !self.0.has_reader {
             return;
         }
         let meter = self.meter();

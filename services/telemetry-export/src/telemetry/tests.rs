@@ -27,12 +27,12 @@ impl Telemetry {
     }
 }
 
-fn shown() -> Settings {
+fn prometheus_settings() -> Settings {
     Settings { prometheus: true, service_name: Some("gateway".into()), ..Settings::default() }
 }
 
 /// Records this share of traces, in memory.
-fn traced(ratio: f64) -> (Telemetry, InMemorySpanExporter) {
+fn with_tracing(ratio: f64) -> (Telemetry, InMemorySpanExporter) {
     let spans = InMemorySpanExporter::default();
     let settings = Settings {
         sampling: Some(SamplingRatio::try_from(ratio).unwrap()),
@@ -49,19 +49,19 @@ fn traced(ratio: f64) -> (Telemetry, InMemorySpanExporter) {
 
 /// Never takes anything.
 #[derive(Debug)]
-struct Stuck;
+struct BlockedExporter;
 
-impl SpanExporter for Stuck {
+impl SpanExporter for BlockedExporter {
     async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
         std::future::pending().await
     }
 }
 
-async fn ask(telemetry: &Telemetry) {
-    ask_with(telemetry, Request::new(())).await;
+async fn send_request(telemetry: &Telemetry) {
+    send(telemetry, Request::new(())).await;
 }
 
-async fn ask_with(telemetry: &Telemetry, request: Request<()>) {
+async fn send(telemetry: &Telemetry, request: Request<()>) {
     let inner = tower::service_fn(|_: Request<()>| async {
         Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::default()))
     });
@@ -70,7 +70,7 @@ async fn ask_with(telemetry: &Telemetry, request: Request<()>) {
 
 /// One call that goes wrong, through both layers, and a request to another endpoint, so that each of their metrics
 /// has something.
-async fn use_all(telemetry: &Telemetry) {
+async fn exercise_all_metrics(telemetry: &Telemetry) {
     let failing = tower::service_fn(|_: Request<Full<Bytes>>| async {
         Err::<Response<Full<Bytes>>, BoxError>("gone".into())
     });
@@ -99,10 +99,10 @@ async fn use_all(telemetry: &Telemetry) {
 }
 
 #[tokio::test]
-async fn a_span_has_its_ids_its_parent_and_the_variables_that_were_asked_for() {
-    let (telemetry, spans) = traced(0.0);
+async fn span_has_ids_parent_and_environment() {
+    let (telemetry, spans) = with_tracing(0.0);
     let request = Request::builder().header("traceparent", PARENT).header("tracestate", "a=b");
-    ask_with(&telemetry, request.body(()).unwrap()).await;
+    send(&telemetry, request.body(()).unwrap()).await;
     let spans = spans.get_finished_spans().unwrap();
     let [span] = &spans[..] else { panic!("one span") };
     assert_eq!(span.span_context.trace_id().to_string(), PARENT[3..35]);
@@ -113,17 +113,17 @@ async fn a_span_has_its_ids_its_parent_and_the_variables_that_were_asked_for() {
 }
 
 #[tokio::test]
-async fn about_the_ratio_of_all_traces_is_recorded() {
-    let (telemetry, spans) = traced(0.05);
+async fn samples_about_the_configured_ratio() {
+    let (telemetry, spans) = with_tracing(0.05);
     for _ in 0..2000 {
-        ask(&telemetry).await;
+        send_request(&telemetry).await;
     }
     let recorded = spans.get_finished_spans().unwrap().len();
     assert!((40..200).contains(&recorded), "{recorded}");
 }
 
 #[test]
-fn while_tracing_is_off_there_is_no_tracer_provider() {
+fn disabled_tracing_has_no_tracer_provider() {
     let settings = Settings { prometheus: true, ..Settings::default() };
     let telemetry = Telemetry::builder(settings).build().unwrap();
     assert!(telemetry.tracer().is_none());
@@ -133,18 +133,18 @@ fn while_tracing_is_off_there_is_no_tracer_provider() {
 }
 
 #[test]
-fn what_is_to_be_sent_needs_somewhere_to_go() {
+fn enabled_signals_need_a_destination() {
     let mut settings = Settings { metrics: true, ..Settings::default() };
     let error = Telemetry::builder(settings.clone()).build().unwrap_err();
-    assert!(matches!(error, BuildError::Settings(SettingsError::NoEndpoint)), "{error}");
+    assert!(matches!(error, BuildError::Settings(SettingsError::MissingEndpoint)), "{error}");
     settings.endpoint = Some(Endpoint::new("otel:4318", false).unwrap());
     let error = Telemetry::builder(settings).build().unwrap_err();
-    assert!(matches!(error, BuildError::NoClient), "{error}");
+    assert!(matches!(error, BuildError::MissingClient), "{error}");
 }
 
 #[tokio::test]
-async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
-    let telemetry = Telemetry::builder(shown()).build().unwrap();
+async fn text_has_every_metric() {
+    let telemetry = Telemetry::builder(prometheus_settings()).build().unwrap();
     for metric in names::METRICS.iter().filter(|metric| metric.description.contains("Fed by")) {
         if metric.description.contains("each backend") {
             telemetry.observe_each(metric, names::BACKEND, |show| show("a", 3));
@@ -152,18 +152,18 @@ async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
             telemetry.observe(metric, || 3);
         }
     }
-    use_all(&telemetry).await;
+    exercise_all_metrics(&telemetry).await;
     let text = telemetry.scrape().unwrap().text();
     let text = std::str::from_utf8(&text).unwrap();
     for metric in names::METRICS {
         let name = metric.prometheus();
-        let shown = text.lines().any(|line| {
-            line.split_once(['{', ' ']).is_some_and(|(shown, _)| {
-                let rest = shown.strip_prefix(&name);
+        let prometheus_settings = text.lines().any(|line| {
+            line.split_once(['{', ' ']).is_some_and(|(prometheus_settings, _)| {
+                let rest = prometheus_settings.strip_prefix(&name);
                 rest.is_some_and(|rest| matches!(rest, "" | "_bucket" | "_sum" | "_count"))
             })
         });
-        assert!(shown, "{name} is not in:\n{text}");
+        assert!(prometheus_settings, "{name} is not in:\n{text}");
     }
     assert!(text.contains("vmcp_sessions 3"), "{text}");
     assert!(text.contains(r#"le="0.02""#) && text.contains(r#"le="300""#), "{text}");
@@ -172,12 +172,12 @@ async fn the_text_shows_every_metric_under_its_name_in_prometheus() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_the_text_often_gets_the_same_for_a_second() {
+async fn text_is_cached_for_a_second() {
     let settings = Settings { prometheus: true, ..Settings::default() };
     let telemetry = Telemetry::builder(settings).build().unwrap();
     let scrape = telemetry.scrape().unwrap();
     let before = scrape.text();
-    ask(&telemetry).await;
+    send_request(&telemetry).await;
     assert_eq!(scrape.text(), before);
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_ne!(scrape.text(), before);
@@ -186,8 +186,8 @@ async fn who_asks_for_the_text_often_gets_the_same_for_a_second() {
 }
 
 #[tokio::test]
-async fn of_too_many_values_the_rest_is_not_shown() {
-    let telemetry = Telemetry::builder(shown()).build().unwrap();
+async fn values_beyond_the_limit_are_left_out() {
+    let telemetry = Telemetry::builder(prometheus_settings()).build().unwrap();
     telemetry.observe_each(&names::BACKEND_HEALTHY, names::BACKEND, |show| {
         (0..5000).for_each(|number: u64| show(&number.to_string(), number));
     });
@@ -198,14 +198,14 @@ async fn of_too_many_values_the_rest_is_not_shown() {
 }
 
 #[tokio::test]
-async fn an_exporter_that_is_stuck_costs_requests_nothing_and_the_end_no_more_than_its_time() {
+async fn blocked_exporter_delays_only_the_shutdown() {
     let settings =
         Settings { sampling: Some(SamplingRatio::try_from(1.0).unwrap()), ..Settings::default() };
-    let processor = BatchSpanProcessor::builder(Stuck).build();
+    let processor = BatchSpanProcessor::builder(BlockedExporter).build();
     let telemetry = Telemetry::builder(settings).span_processor(processor).build().unwrap();
     // Far more than the queue holds.
     for _ in 0..10_000 {
-        ask(&telemetry).await;
+        send_request(&telemetry).await;
     }
     let limit = Duration::from_millis(100);
     let ended = telemetry.shutdown(limit).await;
@@ -213,13 +213,13 @@ async fn an_exporter_that_is_stuck_costs_requests_nothing_and_the_end_no_more_th
 }
 
 #[tokio::test]
-async fn what_is_left_is_sent_at_the_end() {
+async fn shutdown_sends_pending_data() {
     let spans = InMemorySpanExporter::default();
     let settings =
         Settings { sampling: Some(SamplingRatio::try_from(1.0).unwrap()), ..Settings::default() };
     let processor = BatchSpanProcessor::builder(spans.clone()).build();
     let telemetry = Telemetry::builder(settings).span_processor(processor).build().unwrap();
-    ask(&telemetry).await;
+    send_request(&telemetry).await;
     telemetry.0.tracer.as_ref().unwrap().force_flush().unwrap();
     assert_eq!(spans.get_finished_spans().unwrap().len(), 1);
     telemetry.shutdown(Duration::from_secs(5)).await.unwrap();
