@@ -1,4 +1,4 @@
-//! What the layers cost a request: nanoseconds of CPU, beside the same service without them.
+//! Measures the CPU time in nanoseconds that the layers add to a request.
 //!
 //! `cargo run --release -p vmcp-telemetry-export --example cost`
 
@@ -21,7 +21,7 @@ use vmcp_trace_context::InMessage;
 const ROUNDS: u32 = 100_000;
 const TOOLS: usize = 50;
 
-/// Takes spans and forgets them.
+/// Exporter that discards spans.
 #[derive(Debug)]
 struct DiscardingExporter;
 
@@ -72,7 +72,7 @@ fn response() -> Response<Body> {
     response
 }
 
-/// One request, its answer read to the end.
+/// Sends one request and reads its response to the end.
 async fn run<S, R>(service: &mut S, request: Request<Full<Bytes>>)
 where
     S: Service<Request<Full<Bytes>>, Response = Response<R>>,
@@ -96,7 +96,7 @@ async fn incoming(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
     let mut next = 0;
     let inner = tower::service_fn(move |mut request: Request<Full<Bytes>>| {
         next = (next + 1) % TOOLS;
-        // Without a layer nobody has put a trail there.
+        // Without a layer the request has no trail.
         if let Some(trail) = request.extensions_mut().get::<Trail>() {
             trail.note_message(&messages[next]);
             trail.note_backend(&backend);
@@ -127,7 +127,7 @@ async fn outgoing(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
     Ok(match telemetry {
         Some(telemetry) => {
             let layer = telemetry.outgoing().propagate(InMessage);
-            // A request of the gateway knows the one that it is for.
+            // A request of the gateway refers to the client request that caused it.
             let operation = match cause(telemetry).await {
                 Some(trail) => operation.caused_by(trail),
                 None => operation,
@@ -138,7 +138,7 @@ async fn outgoing(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
     })
 }
 
-/// What a request of a client leaves for those that are made for it.
+/// Returns the trail that a client request leaves for requests that it causes.
 async fn cause(telemetry: &Telemetry) -> Option<Trail> {
     let (send, got) = tokio::sync::oneshot::channel();
     let mut send = Some(send);
@@ -167,7 +167,7 @@ where
     best
 }
 
-/// The CPU time of this thread, as Linux counts it.
+/// Returns the CPU time of this thread, as reported by Linux.
 fn cpu_time() -> Duration {
     let read = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = read.split(' ').next().and_then(|nanos| nanos.parse().ok());
@@ -179,7 +179,7 @@ async fn main() -> Result<(), BoxError> {
     let bare = (incoming(None).await?, outgoing(None).await?);
     println!("{:<34} {:>9} {:>9}", "ns per request, added by", "incoming", "outgoing");
     for (what, sampling, metrics) in [
-        ("nothing but the trace passed on", None, false),
+        ("trace context only", None, false),
         ("metrics", None, true),
         ("traces, none sampled", Some(0.0), false),
         ("metrics and traces, none sampled", Some(0.0), true),

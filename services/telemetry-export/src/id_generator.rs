@@ -1,4 +1,4 @@
-//! Ids of spans: random, or those that a request was already sent on with.
+//! Identifiers of spans: random, or those that a request was already forwarded with.
 
 use std::cell::Cell;
 
@@ -9,10 +9,10 @@ thread_local! {
     static PRESET: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
 }
 
-/// Gives out random ids, except within [`with`].
+/// Generates random identifiers, except within [`with_ids`].
 ///
-/// A request's ids go on to backends long before its span is written, and a span is written only when
-/// it has ended: nothing has to be locked or kept for it meanwhile.
+/// Backends receive the identifiers of a request before its span is created, because a span is
+/// created when the request has ended. So an open request needs no lock and no memory here.
 #[derive(Debug, Default)]
 pub(crate) struct PresetIdGenerator(RandomIdGenerator);
 
@@ -26,7 +26,7 @@ impl IdGenerator for PresetIdGenerator {
     }
 }
 
-/// Starts one span, which gets these ids.
+/// Starts one span with these identifiers.
 pub(crate) fn with_ids<T>(trace: TraceId, span: SpanId, start: impl FnOnce() -> T) -> T {
     let previous = PRESET.replace(Some((trace, span)));
     let started = start();

@@ -1,7 +1,7 @@
-//! The collector: OTLP over a client that somebody gives.
+//! Export to a collector: OTLP over an HTTP client.
 //!
-//! The exporters run on threads of their own, each with a bounded queue that drops what finds no
-//! room. So a collector that is slow or gone costs requests nothing.
+//! The exporters run on their own threads, each with a bounded queue that drops data when it is
+//! full. A slow or unreachable collector does not delay requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use crate::{BuildError, Builder, Endpoint, Protocol, SettingsError};
 
 mod grpc;
 
-/// How long one attempt to send may take.
+/// Timeout of one export attempt.
 const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest answer that is read, in bytes.
+/// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 64 * 1024;
 
 const TRACES: &str = "/v1/traces";
 const METRICS: &str = "/v1/metrics";
 
-/// Sends what the exporters made, in a task of the runtime.
+/// HTTP client of the exporters, which sends in a task of the runtime.
 struct OtlpHttpClient {
     client: HttpClient,
     runtime: Handle,
@@ -43,30 +43,30 @@ struct OtlpHttpClient {
     failures: Arc<AtomicU64>,
 }
 
-/// A task that ends with whoever waits for it.
+/// Task that is aborted when this is dropped.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
-/// Why an export failed. None of what was sent, and nothing that the collector says but numbers.
+/// Error of an export. Contains no part of the request, and of the response only numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum ExportError {
-    #[error("the collector did not answer within {EXPORT_TIMEOUT:?}")]
+    #[error("the collector did not respond within {EXPORT_TIMEOUT:?}")]
     Elapsed,
-    #[error("the collector could not be reached")]
+    #[error("failed to connect to the collector")]
     Unreachable,
-    #[error("the collector's answer is broken or too large")]
+    #[error("the collector's response is invalid or too large")]
     InvalidResponse,
-    #[error("the runtime has ended")]
+    #[error("the tokio runtime has shut down")]
     NoRuntime,
 }
 
 impl Builder {
-    /// Sends over `client` what [`Settings`](crate::Settings) want sent to the collector. The client
-    /// reaches the origin of the endpoint; requests have absolute URIs. Its trust and addresses are
-    /// its own; each attempt is given 10 s and an answer of 64 KiB. [`Protocol::Grpc`] needs HTTP/2 and
-    /// trailers, by prior knowledge where there is no TLS.
+    /// Sends the enabled signals to the collector over `client`. The client has to reach the origin
+    /// of the endpoint; requests have absolute URIs. Trust and address policy are those of the
+    /// client; each attempt is limited to 10 s and a response of 64 KiB. [`Protocol::Grpc`] needs
+    /// HTTP/2 and trailers, by prior knowledge without TLS.
     ///
     /// # Errors
-    /// There is no endpoint, the protocol is not known, or this is called outside of a tokio runtime.
+    /// The endpoint is missing, the protocol is unknown, or the call is outside of a tokio runtime.
     pub fn otlp(mut self, client: impl Into<HttpClient>) -> Result<Self, BuildError> {
         let (spans, metrics) = (self.settings.sampling.is_some(), self.settings.metrics);
         if !spans && !metrics {

@@ -1,4 +1,4 @@
-//! What all signals say of the process that they come from.
+//! Resource attributes of the process.
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
@@ -6,11 +6,12 @@ use opentelemetry_sdk::resource::TelemetryResourceDetector;
 
 use crate::Settings;
 
-/// What an environment variable holds.
+/// Lookup of environment variables.
 pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The resource, and the service's name in it. Settings come before `OTEL_SERVICE_NAME`, that before
-/// `OTEL_RESOURCE_ATTRIBUTES`, and that before defaults (OpenTelemetry, SDK environment variables).
+/// Returns the resource and its service name. The settings take precedence over
+/// `OTEL_SERVICE_NAME`, that over `OTEL_RESOURCE_ATTRIBUTES`, and that over the defaults
+/// (OpenTelemetry, SDK environment variables).
 pub(crate) fn resource(settings: &Settings, environment: Environment<'_>) -> (Resource, String) {
     let listed = environment("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
     let listed: Vec<_> = parse_attributes(&listed).collect();
@@ -39,7 +40,7 @@ pub(crate) fn resource(settings: &Settings, environment: Environment<'_>) -> (Re
     (builder.build(), name)
 }
 
-/// `environment.*`, for the variables that are to be recorded and are set.
+/// Returns `environment.*` attributes for the configured variables that are set.
 pub(crate) fn environment_attributes(
     settings: &Settings,
     environment: Environment<'_>,
@@ -51,8 +52,8 @@ pub(crate) fn environment_attributes(
     settings.environment_variables.iter().filter_map(variable).collect()
 }
 
-/// `key=value` pairs with percent-encoded values, between commas (W3C Baggage). What is no pair is
-/// left out.
+/// Parses comma-separated `key=value` pairs with percent-encoded values (W3C Baggage). Ignores
+/// malformed pairs.
 fn parse_attributes(list: &str) -> impl Iterator<Item = (String, String)> {
     list.split(',').filter_map(|pair| {
         let (key, value) = pair.split_once('=')?;
@@ -76,7 +77,7 @@ fn percent_decode(value: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Returns the byte of two hexadecimal digits, and of nothing else: `from_str_radix` would take a sign for one.
+/// Returns the byte of two hexadecimal digits. `from_str_radix` would accept a sign.
 fn hex_byte(high: u8, low: u8) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)

@@ -1,4 +1,4 @@
-//! The metrics as text, for Prometheus.
+//! Metrics as Prometheus text.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,13 +13,12 @@ use tokio::time::Instant;
 
 use crate::BuildError;
 
-/// For how long a text is shown again. Nobody needs it fresher, and whoever asks more often costs
-/// nothing.
+/// Time for which the encoded text is cached: frequent scrapes cost nothing.
 const CACHE_TTL: Duration = Duration::from_secs(1);
 
-/// Shows the metrics as text (Prometheus text format 0.0.4). A clone shows the same.
+/// Metrics as text (Prometheus text format 0.0.4). Clones share the cache.
 ///
-/// How long the text can become is bounded by the number of labels: see [`MAX_NAMES`](vmcp_metrics::MAX_NAMES).
+/// The number of labels bounds the length of the text; see [`MAX_NAMES`](vmcp_metrics::MAX_NAMES).
 #[derive(Clone)]
 pub struct Scrape(Arc<Inner>);
 
@@ -33,15 +32,15 @@ impl Scrape {
         let registry = Registry::new();
         let reader = opentelemetry_prometheus::exporter()
             .with_registry(registry.clone())
-            // There is one scope.
+            // There is only one scope.
             .scope_info_enabled(false)
             .build()
             .map_err(|error| BuildError::Exporter(error.to_string()))?;
         Ok((Self(Arc::new(Inner { registry, last: Mutex::default() })), reader))
     }
 
-    /// The text, at most a second old. Writing it anew takes some milliseconds when there are
-    /// thousands of labels; who asks meanwhile waits.
+    /// Returns the text, at most a second old. Encoding takes some milliseconds with thousands of
+    /// labels; concurrent callers wait for it.
     #[must_use]
     pub fn text(&self) -> Bytes {
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,14 +51,14 @@ impl Scrape {
             return text.clone();
         }
         let mut text = Vec::new();
-        // What cannot be shown is left out; the buffer takes everything.
+        // Metrics that cannot be encoded are left out; writes to the buffer cannot fail.
         _ = TextEncoder::new().encode(&self.0.registry.gather(), &mut text);
         let text = Bytes::from(text);
         *last = Some((now, text.clone()));
         text
     }
 
-    /// The answer to `GET /metrics`.
+    /// Returns the response to `GET /metrics`.
     #[must_use]
     pub fn response<B: From<Bytes>>(&self) -> Response<B> {
         let mut response = Response::new(B::from(self.text()));

@@ -1,4 +1,4 @@
-//! What is sent where: settings that are valid once they exist.
+//! Validated settings of the export.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,88 +7,90 @@ use std::str::FromStr;
 use http::uri::{Scheme, Uri};
 use http::{HeaderName, HeaderValue};
 
-/// What is to be measured and where it goes. The default measures nothing.
+/// Settings of the export. The default exports nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Where the collector is. Needed for `tracing` and for `metrics`.
+    /// Collector. Required for traces and for `metrics`.
     pub endpoint: Option<Endpoint>,
-    /// Headers that the collector wants, credentials mostly. They never appear in a `Debug` form.
+    /// Headers for the collector, usually credentials. `Debug` shows only their names.
     pub headers: Headers,
-    /// The share of traces that are recorded. `None` records none: there is no tracer provider then.
+    /// Ratio of sampled traces. `None` disables tracing; no tracer provider is created.
     pub sampling: Option<SamplingRatio>,
-    /// Whether metrics are sent to the collector.
+    /// Sends metrics to the collector.
     pub metrics: bool,
-    /// Whether metrics are shown as text, independent of `metrics`.
+    /// Serves metrics as Prometheus text, independent of `metrics`.
     pub prometheus: bool,
-    /// `service.name` of all signals; before `OTEL_SERVICE_NAME`.
+    /// `service.name` of all signals; takes precedence over `OTEL_SERVICE_NAME`.
     pub service_name: Option<String>,
-    /// `service.name` when nobody else says one: the server's name.
+    /// `service.name` if no other source has one: the name of the server.
     pub default_service_name: String,
     /// `service.version` of all signals.
     pub service_version: String,
-    /// Resource attributes of all signals; before `OTEL_RESOURCE_ATTRIBUTES`.
+    /// Resource attributes of all signals; take precedence over `OTEL_RESOURCE_ATTRIBUTES`.
     pub custom_attributes: BTreeMap<String, String>,
-    /// Environment variables that spans carry as `environment.<NAME>`. No others are read.
+    /// Environment variables that spans carry as `environment.<NAME>`. No other variables are read.
     pub environment_variables: Vec<String>,
-    /// Whether the older attribute names are written beside the ones of the conventions.
+    /// Records the older attribute names beside those of the semantic conventions.
     pub legacy_attributes: bool,
 }
 
-/// Where a collector is: scheme, host, port, and the path that its signals' paths are appended to.
+/// URL of a collector: scheme, host, port, and the base path of the signals' paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint(Uri);
 
-/// How a collector is spoken to (`OTEL_EXPORTER_OTLP_PROTOCOL`).
+/// Protocol of a collector (`OTEL_EXPORTER_OTLP_PROTOCOL`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// `grpc`: needs a client that speaks HTTP/2, without TLS by prior knowledge.
+    /// `grpc`: needs an HTTP/2 client, by prior knowledge without TLS.
     Grpc,
     /// `http/protobuf`.
     #[default]
     Http,
 }
 
-/// A share of traces, from 0 to 1. The default is 0.05.
+/// Ratio of sampled traces, from 0 to 1. The default is 0.05.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SamplingRatio(f64);
 
-/// Headers whose values are secret.
+/// Headers with secret values.
 #[derive(Clone, Default)]
 pub struct Headers(pub(crate) Vec<(HeaderName, HeaderValue)>);
 
-/// Which setting is wrong, and how it is put right.
+/// Error of a setting, with the change that fixes it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The endpoint is no address.
-    #[error("endpoint: {0:?} is no URL of a collector: give http(s)://host:port or host:port")]
+    /// The endpoint is not a URL.
+    #[error("endpoint: {0:?} is not the URL of a collector; use http(s)://host:port or host:port")]
     Endpoint(String),
     /// The scheme and `insecure` contradict each other.
-    #[error("endpoint: {0} needs insecure: {1}")]
+    #[error("endpoint: {0} requires insecure: {1}")]
     InsecureMismatch(&'static str, bool),
-    /// The protocol is none of those that are spoken.
-    #[error("OTEL_EXPORTER_OTLP_PROTOCOL: {0:?} is not spoken: use grpc or http/protobuf")]
+    /// The protocol is not supported.
+    #[error("OTEL_EXPORTER_OTLP_PROTOCOL: {0:?} is not supported; use grpc or http/protobuf")]
     Protocol(String),
-    /// The ratio is no number from 0 to 1.
+    /// The ratio is not a number from 0 to 1.
     #[error("samplingRate: must be a number from 0.0 to 1.0")]
     Sampling,
-    /// The name of a header is none.
-    #[error("headers: {0:?} is no name of a header")]
+    /// The name of a header is invalid.
+    #[error("headers: {0:?} is not a valid header name")]
     HeaderName(String),
-    /// The value of a header cannot be sent.
-    #[error("headers: the value of {0} has characters that cannot be sent")]
+    /// The value of a header has invalid characters.
+    #[error("headers: the value of {0} has invalid characters")]
     HeaderValue(HeaderName),
-    /// Something is to be sent, and nobody says where to.
-    #[error("endpoint: is missing, but traces or metrics are to be sent")]
+    /// A signal is enabled without an endpoint.
+    #[error("endpoint: missing; traces and metrics need a collector")]
     MissingEndpoint,
 }
 
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// Reads `text`, with or without a scheme. `insecure` allows http, and only http.
+    /// Parses a URL with or without a scheme. `insecure` requires http; without it https is
+    /// required.
     ///
     /// # Errors
-    /// It is no address, has user information or a query, or its scheme contradicts `insecure`.
+    /// The text is not a URL, has user information or a query, or its scheme contradicts
+    /// `insecure`.
     pub fn new(text: &str, insecure: bool) -> Result<Self, SettingsError> {
         let invalid = || SettingsError::Endpoint(text.chars().take(256).collect());
         let default = if insecure { "http://" } else { "https://" };
@@ -96,10 +98,10 @@ impl Endpoint {
         let uri: Uri = url.trim_end_matches('/').parse().map_err(|_| invalid())?;
         match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP && !insecure => {
-                return Err(SettingsError::InsecureMismatch("an http address", true));
+                return Err(SettingsError::InsecureMismatch("an http URL", true));
             }
             Some(scheme) if *scheme == Scheme::HTTPS && insecure => {
-                return Err(SettingsError::InsecureMismatch("an https address", false));
+                return Err(SettingsError::InsecureMismatch("an https URL", false));
             }
             Some(scheme) if *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS => {}
             _ => return Err(invalid()),
@@ -108,19 +110,19 @@ impl Endpoint {
         if host && uri.query().is_none() { Ok(Self(uri)) } else { Err(invalid()) }
     }
 
-    /// The whole address. The client that is given for it has to reach its origin.
+    /// Returns the URL. The HTTP client of the exporter has to reach its origin.
     #[must_use]
     pub fn uri(&self) -> &Uri {
         &self.0
     }
 
-    /// Whether it is spoken to over TLS.
+    /// Returns whether the URL uses TLS.
     #[must_use]
     pub fn is_secure(&self) -> bool {
         self.0.scheme() == Some(&Scheme::HTTPS)
     }
 
-    /// The address of a path below it.
+    /// Appends a path to the URL.
     pub(crate) fn join(&self, path: &str) -> String {
         format!("{}{path}", self.0.to_string().trim_end_matches('/'))
     }
@@ -143,7 +145,7 @@ impl FromStr for Protocol {
 // === impl SamplingRatio ===
 
 impl SamplingRatio {
-    /// The share as a number.
+    /// Returns the ratio as a number.
     #[must_use]
     pub fn get(self) -> f64 {
         self.0
@@ -167,10 +169,10 @@ impl Default for SamplingRatio {
 // === impl Headers ===
 
 impl Headers {
-    /// Headers as a configuration has them.
+    /// Parses the headers of a configuration.
     ///
     /// # Errors
-    /// A name is none, or a value cannot be sent. The value is not in the error.
+    /// A name or a value is invalid. The error does not contain the value.
     pub fn new<'a>(
         headers: impl IntoIterator<Item = (&'a str, &'a secrecy::SecretString)>,
     ) -> Result<Self, SettingsError> {
@@ -209,10 +211,10 @@ mod tests {
     #[test]
     fn rejects_scheme_that_contradicts_insecure() {
         let message = |text, insecure| Endpoint::new(text, insecure).unwrap_err().to_string();
-        assert_eq!(message("http://otel", false), "endpoint: an http address needs insecure: true");
+        assert_eq!(message("http://otel", false), "endpoint: an http URL requires insecure: true");
         assert_eq!(
             message("https://otel", true),
-            "endpoint: an https address needs insecure: false"
+            "endpoint: an https URL requires insecure: false"
         );
     }
 

@@ -1,4 +1,4 @@
-//! From spans of the layers to spans of the SDK.
+//! Conversion of the layers' spans to those of the SDK.
 
 use std::fmt;
 use std::num::NonZero;
@@ -16,11 +16,11 @@ use vmcp_trace_context::TraceContext;
 
 use crate::{SamplingRatio, id_generator};
 
-/// Samples and records.
+/// Samples traces and records spans.
 pub(crate) struct SpanRecorder {
     tracer: SdkTracer,
     sampler: Sampler,
-    /// `environment.*`, which every span carries.
+    /// `environment.*` attributes of every span.
     environment: Vec<KeyValue>,
 }
 

@@ -1,4 +1,4 @@
-//! The providers, built once and shut down once.
+//! Telemetry: the providers, built once and shut down once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,41 +19,41 @@ pub use self::build::{BuildError, Builder};
 
 const SCOPE: &str = "vmcp";
 
-/// Where spans and metrics go. A clone is the same.
+/// Exporters with the layers that feed them. Clones share the exporters.
 ///
-/// What is switched off costs nothing: while tracing is off there is no tracer provider, and without
-/// metrics no instrument records.
+/// Disabled signals cost nothing: without tracing no tracer provider exists, and without metrics no
+/// instrument records.
 #[derive(Clone)]
 pub struct Telemetry(Arc<Inner>);
 
 struct Inner {
     tracer: Option<SdkTracerProvider>,
     meter: SdkMeterProvider,
-    /// Whether anything reads metrics. Without it, instruments cannot be made.
+    /// `true` if a reader of metrics is registered. Instruments cannot be created without one.
     has_reader: bool,
     recorder: Recorder,
     service_name: String,
     scrape: Option<Scrape>,
 }
 
-/// Why not everything was sent before the end.
+/// Error of a shutdown: not all data was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShutdownError {
-    /// The time was over. What was not sent is lost.
-    #[error("traces and metrics could not be sent within {0:?}: the rest is lost")]
+    /// The time limit elapsed. Unsent data is lost.
+    #[error("failed to send pending traces and metrics within {0:?}; unsent data is lost")]
     Elapsed(Duration),
-    /// The collector did not take it.
-    #[error("traces and metrics could not be sent: {0}")]
+    /// The collector rejected the data.
+    #[error("failed to send pending traces and metrics: {0}")]
     Failed(String),
 }
 
 impl Telemetry {
-    /// Begins to build what `settings` ask for.
+    /// Returns a builder for `settings`.
     pub fn builder(settings: Settings) -> Builder {
         Builder::new(settings)
     }
 
-    /// Nothing is measured or recorded; traces of clients are still passed on.
+    /// Returns a telemetry without exporters. Trace context of clients is still propagated.
     #[must_use]
     pub fn disabled() -> Self {
         let recorder = Recorder::new(Options::default());
@@ -67,62 +67,64 @@ impl Telemetry {
         }))
     }
 
-    /// Has names of tools and prompts summed up in metrics from now on: for metrics that more people read than may know
-    /// all names.
+    /// Aggregates tool and prompt names in metrics from now on, for metrics whose readers may not
+    /// know all names.
     pub fn hide_names(&self) {
         self.0.recorder.hide_names();
     }
 
-    /// Around the gateway, outermost but for what catches panics.
+    /// Returns the layer for the gateway, outermost except for the one that catches panics.
     #[must_use]
     pub fn incoming(&self) -> IncomingLayer {
         self.0.recorder.incoming()
     }
 
-    /// Around endpoints that do not speak MCP.
+    /// Returns the layer for endpoints that do not speak MCP.
     #[must_use]
     pub fn endpoints(&self) -> IncomingLayer {
         self.0.recorder.endpoints()
     }
 
-    /// Around the way to a backend, outermost.
+    /// Returns the layer for requests to a backend, outermost.
     #[must_use]
     pub fn outgoing(&self) -> OutgoingLayer {
         self.0.recorder.outgoing()
     }
 
-    /// For metrics of one's own. [`Telemetry::observe`] is simpler where it suffices.
+    /// Returns a meter for additional metrics. [`Telemetry::observe`] is simpler where it suffices.
     #[must_use]
     pub fn meter(&self) -> Meter {
         self.0.meter.meter(SCOPE)
     }
 
-    /// For spans of one's own; `None` while tracing is off.
+    /// Returns a tracer for additional spans; `None` while tracing is off.
     #[must_use]
     pub fn tracer(&self) -> Option<SdkTracer> {
         self.0.tracer.as_ref().map(|provider| provider.tracer(SCOPE))
     }
 
-    /// `service.name`, as it was resolved.
+    /// Returns the resolved `service.name`.
     #[must_use]
     pub fn service_name(&self) -> &str {
         &self.0.service_name
     }
 
-    /// The metrics as text; `None` unless [`Settings::prometheus`] is set.
+    /// Returns the metrics as text; `None` unless [`Settings::prometheus`] is set.
     #[must_use]
     pub fn scrape(&self) -> Option<Scrape> {
         self.0.scrape.clone()
     }
 
-    /// Sends what is left, for at most `limit`, and ends. What is recorded afterwards is dropped.
+    /// Sends pending data within `limit` and shuts down. Data that is recorded afterwards is
+    /// dropped.
     ///
     /// # Errors
-    /// Not everything could be sent.
+    /// Not all data was sent.
     pub async fn shutdown(&self, limit: Duration) -> Result<(), ShutdownError> {
         let inner = Arc::clone(&self.0);
         let (done, ended) = tokio::sync::oneshot::channel();
-        // A thread of its own, since it blocks: one of the runtime's would keep that from ending.
+        // A separate thread, because the call blocks: on a thread of the runtime it would block its
+        // shutdown.
         let spawned = std::thread::Builder::new().name("telemetry-end".into()).spawn(move || {
             let spans = inner.tracer.as_ref().map(|tracer| tracer.shutdown_with_timeout(limit));
             let metrics = inner.meter.shutdown_with_timeout(limit);

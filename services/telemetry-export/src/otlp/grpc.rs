@@ -1,8 +1,8 @@
-//! The same messages as unary gRPC calls.
+//! OTLP messages as unary gRPC calls.
 //!
-//! OTLP over HTTP and over gRPC carry the same protobuf messages; what differs is a path, five bytes
-//! before the message and a status in the trailers. That is little enough to need no gRPC stack
-//! (gRPC over HTTP/2, "Requests" and "Responses").
+//! OTLP over HTTP and over gRPC carry the same protobuf messages. gRPC differs in the path, five
+//! bytes before the message, and a status in the trailers, which needs no gRPC stack (gRPC over
+//! HTTP/2, "Requests" and "Responses").
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -21,10 +21,10 @@ const METRICS_SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.Metrics
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// An uncompressed message begins with this and its length.
+/// Flag of an uncompressed message, before its length.
 const UNCOMPRESSED: u8 = 0;
 
-/// The call that carries the message of an OTLP request over HTTP; `None` if it is none.
+/// Converts an OTLP request over HTTP to a gRPC call; `None` for an unknown path.
 pub(super) fn build_request(request: Request<Bytes>) -> Option<Request<Body>> {
     let (mut parts, message) = request.into_parts();
     let path = parts.uri.path();
@@ -47,7 +47,7 @@ pub(super) fn build_request(request: Request<Bytes>) -> Option<Request<Body>> {
     Some(Request::from_parts(parts, Body::from(Bytes::from(framed))))
 }
 
-/// The answer as OTLP over HTTP would give it.
+/// Converts the response to that of OTLP over HTTP.
 pub(super) async fn read_response(
     response: Response<Body>,
 ) -> Result<Response<Bytes>, ExportError> {
@@ -55,7 +55,7 @@ pub(super) async fn read_response(
     if !parts.status.is_success() {
         return Ok(http_response(parts.status, Bytes::new()));
     }
-    // An answer without a message has its status in the headers.
+    // A response without a message has its status in the headers.
     let mut status = grpc_status(&parts.headers);
     let (mut body, mut message) = (pin!(body), Vec::new());
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
@@ -75,7 +75,7 @@ pub(super) async fn read_response(
             StatusCode::OK,
             decode_frame(&message).ok_or(ExportError::InvalidResponse)?,
         )),
-        // The codes that OTLP lets a client try again after.
+        // Status codes after which OTLP allows a retry.
         Some(1 | 4 | 8 | 10 | 11 | 14 | 15) => {
             Ok(http_response(StatusCode::SERVICE_UNAVAILABLE, Bytes::new()))
         }

@@ -10,7 +10,7 @@ use vmcp_core::BoxError;
 use super::*;
 use crate::{Headers, SamplingRatio, Settings, Telemetry};
 
-/// A collector that notes what it gets.
+/// Collector that records requests.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<ReceivedRequest>>>);
 
@@ -81,7 +81,7 @@ async fn exports_both_signals_over_http() {
     }
 }
 
-/// What a gRPC server answers: a message, and its status behind it.
+/// Returns the response of a gRPC server: a message, and its status in the trailers.
 fn grpc_response(status: &'static str) -> Response<Body> {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", http::HeaderValue::from_static(status));

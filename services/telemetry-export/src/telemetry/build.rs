@@ -1,4 +1,4 @@
-//! From settings to providers.
+//! Builder of the providers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,34 +22,34 @@ use crate::{Scrape, Settings, SettingsError, resource};
 
 type LookupVariable = Box<dyn Fn(&str) -> Option<String> + Send>;
 
-/// Builds a [`Telemetry`].
+/// Builder of a [`Telemetry`].
 #[must_use]
 pub struct Builder {
     pub(crate) settings: Settings,
     pub(crate) environment: LookupVariable,
     pub(crate) tracer: TracerProviderBuilder,
     pub(crate) meter: MeterProviderBuilder,
-    /// Whether spans have somewhere to go.
+    /// `true` if a processor for spans is registered.
     pub(crate) has_span_processor: bool,
-    /// Whether metrics have.
+    /// `true` if a reader of metrics is registered.
     pub(crate) has_metric_reader: bool,
     pub(crate) failures: Arc<AtomicU64>,
 }
 
-/// Why there is no [`Telemetry`].
+/// Error of building a [`Telemetry`].
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A setting is wrong.
+    /// A setting is invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// Something is to be sent, and no client was given to send it with.
-    #[error("traces or metrics are to be sent to the collector, but there is no client for it")]
+    /// A signal is enabled, but the builder has no HTTP client for the collector.
+    #[error("traces and metrics need an HTTP client for the collector; call Builder::otlp")]
     MissingClient,
-    /// The exporter does not take its settings, or a variable `OTEL_*` of the environment.
-    #[error("the exporter: {0}")]
+    /// The exporter rejected its settings, or an `OTEL_*` environment variable.
+    #[error("failed to set up the exporter: {0}")]
     Exporter(String),
-    /// Sending needs a tokio runtime.
-    #[error("telemetry has to be built within a tokio runtime")]
+    /// The export needs a tokio runtime.
+    #[error("telemetry must be built within a tokio runtime")]
     NoRuntime,
 }
 
@@ -66,32 +66,32 @@ impl Builder {
         }
     }
 
-    /// Where variables are looked up: `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
-    /// `OTEL_EXPORTER_OTLP_PROTOCOL`, and [`Settings::environment_variables`]. Without this they
-    /// count as not set.
+    /// Sets the lookup of environment variables: `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
+    /// `OTEL_EXPORTER_OTLP_PROTOCOL`, and [`Settings::environment_variables`]. By default, all
+    /// variables count as unset.
     pub fn environment(mut self, lookup: impl Fn(&str) -> Option<String> + Send + 'static) -> Self {
         self.environment = Box::new(lookup);
         self
     }
 
-    /// Another destination for spans; nothing goes there while tracing is off.
+    /// Adds a destination for spans; unused while tracing is off.
     pub fn span_processor(mut self, processor: impl SpanProcessor + 'static) -> Self {
         self.tracer = self.tracer.with_span_processor(processor);
         self.has_span_processor = true;
         self
     }
 
-    /// Another destination for metrics, whatever [`Settings::metrics`] says.
+    /// Adds a destination for metrics, independent of [`Settings::metrics`].
     pub fn metric_reader(mut self, reader: impl MetricReader) -> Self {
         self.meter = self.meter.with_reader(reader);
         self.has_metric_reader = true;
         self
     }
 
-    /// The providers and layers.
+    /// Builds the providers and layers.
     ///
     /// # Errors
-    /// Something is to be sent, and there is no endpoint or no client.
+    /// A signal is enabled without an endpoint or an HTTP client.
     pub fn build(self) -> Result<Telemetry, BuildError> {
         let missing_span_processor = self.settings.sampling.is_some() && !self.has_span_processor;
         let missing_metric_reader = self.settings.metrics && !self.has_metric_reader;
@@ -155,7 +155,7 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// How many sets of labels each instrument may have. Room for them is set aside.
+/// Limits the label sets of an instrument. The SDK reserves memory for them.
 fn limit_cardinality(instrument: &Instrument) -> Option<Stream> {
     let limit = match instrument.kind() {
         InstrumentKind::Counter | InstrumentKind::Histogram => MAX_SERIES,

@@ -1,4 +1,4 @@
-//! Numbers that somebody else keeps, read whenever metrics are sent or shown.
+//! Observable instruments: values that other components maintain, read on each export.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::AsyncInstrument;
@@ -6,19 +6,19 @@ use vmcp_metrics::names::{Kind, Metric};
 
 use super::Telemetry;
 
-/// How many values of its label one metric shows.
+/// Maximum number of label values of one metric.
 pub(super) const MAX_VALUES: usize = 1000;
 
 impl Telemetry {
-    /// Shows the number that `read` gives. To be called once for a metric: it is read for as long as
-    /// this exists, on the thread that sends or shows metrics, so `read` must not wait. A histogram
-    /// cannot be shown so; nothing happens then.
+    /// Exports the value of `read`. Call it once per metric: the callback lives as long as this
+    /// `Telemetry` and runs on the thread that exports metrics, so `read` must not block.
+    /// Histograms are ignored.
     pub fn observe(&self, metric: &Metric, read: impl Fn() -> u64 + Send + Sync + 'static) {
         self.register(metric, move |gauge| gauge.observe(read(), &[]));
     }
 
-    /// The same for several numbers, told apart by the values of `label`. `read` is given what it
-    /// calls for each value and its number; of more than 1,000 the rest is not shown.
+    /// Exports several values, distinguished by `label`. `read` gets a function to call with each
+    /// label value and number; values beyond 1,000 are left out.
     pub fn observe_each(
         &self,
         metric: &Metric,
@@ -45,7 +45,7 @@ impl Telemetry {
             return;
         }
         let meter = self.meter();
-        // The meter keeps the callbacks; the instruments' handles have no use.
+        // The meter owns the callbacks; the handles of the instruments are not needed.
         match metric.kind {
             Kind::Counter => {
                 _ = meter

@@ -19,7 +19,7 @@ use crate::{Endpoint, SamplingRatio, SettingsError};
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 impl Telemetry {
-    /// Sends the spans that wait.
+    /// Exports pending spans.
     pub(crate) async fn flush_spans(&self) -> OTelSdkResult {
         let tracer = self.0.tracer.clone();
         let flush = move || tracer.map_or(Ok(()), |tracer| tracer.force_flush());
@@ -31,7 +31,7 @@ fn prometheus_settings() -> Settings {
     Settings { prometheus: true, service_name: Some("gateway".into()), ..Settings::default() }
 }
 
-/// Records this share of traces, in memory.
+/// Returns a telemetry that samples this ratio of traces into memory.
 fn with_tracing(ratio: f64) -> (Telemetry, InMemorySpanExporter) {
     let spans = InMemorySpanExporter::default();
     let settings = Settings {
@@ -47,7 +47,7 @@ fn with_tracing(ratio: f64) -> (Telemetry, InMemorySpanExporter) {
     (telemetry, spans)
 }
 
-/// Never takes anything.
+/// Exporter that never completes.
 #[derive(Debug)]
 struct BlockedExporter;
 
@@ -68,8 +68,8 @@ async fn send(telemetry: &Telemetry, request: Request<()>) {
     telemetry.incoming().layer(inner).oneshot(request).await.unwrap();
 }
 
-/// One call that goes wrong, through both layers, and a request to another endpoint, so that each of their metrics
-/// has something.
+/// Sends a failing call through both layers, and a request to another endpoint, so that each metric
+/// has a value.
 async fn exercise_all_metrics(telemetry: &Telemetry) {
     let failing = tower::service_fn(|_: Request<Full<Bytes>>| async {
         Err::<Response<Full<Bytes>>, BoxError>("gone".into())
@@ -203,7 +203,7 @@ async fn blocked_exporter_delays_only_the_shutdown() {
         Settings { sampling: Some(SamplingRatio::try_from(1.0).unwrap()), ..Settings::default() };
     let processor = BatchSpanProcessor::builder(BlockedExporter).build();
     let telemetry = Telemetry::builder(settings).span_processor(processor).build().unwrap();
-    // Far more than the queue holds.
+    // Far more spans than the queue holds.
     for _ in 0..10_000 {
         send_request(&telemetry).await;
     }
