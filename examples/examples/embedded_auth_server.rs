@@ -59,7 +59,7 @@ use vmcp_authn::{
 };
 use vmcp_core::{BoxError, Clock, Identity, UpstreamKind};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
-use vmcp_upstream::{Client, Endpoint, Fixed, InProcess, Kind, Oauth2, Provider};
+use vmcp_upstream::{Client, Endpoint, Kind, MemoryRegistrations, Oauth2, Provider, StaticClient};
 
 /// Your own service. The user's token of the provider is at hand, and fresh, for whatever you ask there in their name.
 async fn notes(Extension(caller): Extension<Identity>) -> Result<String, StatusCode> {
@@ -94,7 +94,7 @@ fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
         kind: Kind::Oauth2(Box::new(Oauth2 {
             authorization_endpoint: Endpoint::new(&format!("{base}/provider/login"))?,
             token_endpoint: Endpoint::new(&format!("{base}/provider/token"))?,
-            client: Client::Fixed(Fixed::new("notes", None)?),
+            client: Client::Static(StaticClient::new("notes", None)?),
             token_mapping: None,
             user_info: None,
         })),
@@ -107,8 +107,13 @@ fn issuer(base: &str, resource: &str) -> Result<AuthServer, BoxError> {
     let policy =
         FetchPolicy { addresses: FetchAddresses::Any, http: true, ..FetchPolicy::supplied() };
     let http = Fetcher::new(Egress::default(), policy)?;
-    let provider =
-        Provider::new(provider, http.clone(), http, Arc::new(InProcess), Clock::system())?;
+    let provider = Provider::new(
+        provider,
+        http.clone(),
+        http,
+        Arc::new(MemoryRegistrations),
+        Clock::system(),
+    )?;
     let audiences = Audiences::new(vec![Audience::parse(resource)?]).ok_or("no audience")?;
     // Without keys and secrets from files, and with this store, everything ends with the process.
     let keys = Keys::new::<Vec<u8>>(&[]).map_err(|(_, fault)| fault)?;

@@ -13,7 +13,7 @@ use vmcp_auth_store::{
     AuthorizationCodeData, Consent, Login, LoginPurpose, Profile, ReauthOptions, Stage, Subject,
     SubjectName, Timestamp, UserId,
 };
-use vmcp_upstream::{Answer, AnswerFault, Declined};
+use vmcp_upstream::{AuthorizationDenied, AuthorizationResponse, AuthorizationResponseError};
 
 use crate::Scopes;
 use crate::error::{Code, Fault};
@@ -131,7 +131,7 @@ impl Inner {
         }
         // The provider's own words are neither shown nor passed on.
         let outcome = match (params.get("error"), params.get("code")) {
-            (Some(error), _) => Err(Declined::of(error)),
+            (Some(error), _) => Err(AuthorizationDenied::from_code(error)),
             (None, Some(code)) => Ok(code.into()),
             (None, None) => {
                 let words = "the identity provider's answer has neither a code nor an error";
@@ -141,10 +141,10 @@ impl Inner {
         let iss = params.get("iss");
         if iss.is_some_and(|iss| self.is_of_another(leg, iss)) {
             tracing::warn!(provider = %leg.name, "another upstream provider's answer came to a login");
-            let fault = vmcp_upstream::Fault::from(AnswerFault::WrongIssuer);
+            let fault = vmcp_upstream::ProviderError::from(AuthorizationResponseError::WrongIssuer);
             return Err(Stop::Client(upstream_fault(&fault).at(at)));
         }
-        let answer = Answer { outcome, iss: iss.map(str::to_owned) };
+        let answer = AuthorizationResponse { outcome, iss: iss.map(str::to_owned) };
         let kept = self.open("leg", login.session, leg, sealed).map_err(|error| {
             tracing::warn!(provider = %leg.name, %error, "a login was begun at another provider or with another secret");
             Stop::Client(CHANGED)
@@ -227,7 +227,7 @@ impl Inner {
         let text = |text: &Option<Box<str>>| text.as_deref().map(str::to_owned);
         let (name, email) = (text(&came.name), text(&came.email));
         let profile = Profile { name, email, email_verified: came.email_verified };
-        let user = if came.synthesized {
+        let user = if came.is_synthetic {
             UserId::new(&*came.subject).map_err(server)?
         } else {
             let name = SubjectName::new(&*came.subject).map_err(server)?;
@@ -249,7 +249,7 @@ impl Inner {
             }
             // Made-up subjects are new each time, so that nobody can be told from another by them.
             (LoginPurpose::Relink | LoginPurpose::LinkOther, Some(known))
-                if *known != user && !came.synthesized =>
+                if *known != user && !came.is_synthetic =>
             {
                 Err(Stop::Person(Trouble::OTHER_ACCOUNT))
             }

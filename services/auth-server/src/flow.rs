@@ -9,7 +9,7 @@ use vmcp_auth_store::{
     AuthorizationRequest, Ciphertext, Digest, EncryptionContext, EncryptionError, Login,
     LoginPurpose, ReauthOptions, SessionId, Stage,
 };
-use vmcp_upstream::{Declined, Freshness};
+use vmcp_upstream::{AuthorizationDenied, ReauthParams};
 
 use crate::error::{Code, Fault};
 use crate::opaque::nonce;
@@ -135,22 +135,27 @@ impl Inner {
 }
 
 /// How anew a person is to log in at a provider: the first one alone says who they are.
-fn freshness(login: &Login, leg: &Leg) -> Freshness {
+fn freshness(login: &Login, leg: &Leg) -> ReauthParams {
     match &login.aim {
         LoginPurpose::Authorize(request) if leg.at == 0 => {
             let ReauthOptions { login, select_account, max_age } = request.fresh;
-            Freshness { login, select_account, max_age }
+            ReauthParams { login, select_account, max_age }
         }
         LoginPurpose::Authorize(_) | LoginPurpose::Relink | LoginPurpose::LinkOther => {
-            Freshness::default()
+            ReauthParams::default()
         }
     }
 }
 
 /// What a client is told of an upstream provider's fault: nothing that the provider said.
-pub(crate) fn upstream_fault(fault: &vmcp_upstream::Fault) -> Fault {
+pub(crate) fn upstream_fault(fault: &vmcp_upstream::ProviderError) -> Fault {
     match fault.error() {
-        "access_denied" if *fault == vmcp_upstream::Fault::Declined(Declined::Denied) => DECLINED,
+        "access_denied"
+            if *fault
+                == vmcp_upstream::ProviderError::Denied(AuthorizationDenied::AccessDenied) =>
+        {
+            DECLINED
+        }
         "access_denied" => {
             Fault::new(Code::AccessDenied, "the login at the identity provider failed")
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretSlice};
 use vmcp_auth_store::{Ciphertext, Digest, EncryptionContext, EncryptionKeyRing, Store};
 use vmcp_core::{BoxError, Clock};
-use vmcp_upstream::{Exposed, Registration, RegistrationKey, Registrations, RegistrationsFuture};
+use vmcp_upstream::{Plaintext, Registration, RegistrationKey, Registrations, RegistrationsFuture};
 
 use crate::HmacRing;
 
@@ -35,7 +35,7 @@ impl StoredRegistrations {
 
     fn open(&self, key: &RegistrationKey, sealed: &Ciphertext) -> Result<Registration, BoxError> {
         let text = self.vault.open(EncryptionContext::new(KIND, &names(key)), sealed)?;
-        let read: Exposed<Registration> = serde_json::from_slice(text.expose_secret())
+        let read: Plaintext<Registration> = serde_json::from_slice(text.expose_secret())
             .map_err(|_| "a registration was kept by another version")?;
         Ok(read.0)
     }
@@ -53,7 +53,7 @@ impl StoredRegistrations {
         registration: &Registration,
         instead_of: Option<&str>,
     ) -> Result<Registration, BoxError> {
-        let text = SecretSlice::from(serde_json::to_vec(&Exposed(registration))?);
+        let text = SecretSlice::from(serde_json::to_vec(&Plaintext(registration))?);
         let sealed =
             self.vault.seal(EncryptionContext::new(KIND, &names(key)), text.expose_secret())?;
         let now = self.clock.now();

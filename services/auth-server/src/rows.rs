@@ -17,7 +17,7 @@ use vmcp_core::{
     Cache, Flights, LinksFuture, UpstreamError, UpstreamFuture, UpstreamKind, UpstreamToken,
     UpstreamTokens, ViewKey,
 };
-use vmcp_upstream::{RefreshFault, Tokens};
+use vmcp_upstream::{RefreshError, Tokens};
 
 use self::want::Want;
 use crate::error::Fault;
@@ -320,10 +320,10 @@ impl Inner {
                 // Some providers give the same one until it expires.
                 if want.is_refused(&fresh) { Err(UpstreamError::Unavailable) } else { Ok(fresh) }
             }
-            Ok(Err(fault @ (RefreshFault::Dead | RefreshFault::SubjectChanged))) => {
+            Ok(Err(fault @ (RefreshError::GrantEnded | RefreshError::SubjectChanged))) => {
                 tracing::info!(provider = %leg.name, %fault, "a link to an upstream provider is over");
                 self.remove_upstream_token(key, row).await;
-                let dead = fault == RefreshFault::Dead;
+                let dead = fault == RefreshError::GrantEnded;
                 let lost = if dead { Lost::Dead } else { Lost::SubjectChanged };
                 self.lost(key.0, leg.name.as_str(), lost).await;
                 if leg.at == 0 {
@@ -331,7 +331,7 @@ impl Inner {
                 }
                 Err(UpstreamError::Absent)
             }
-            Ok(Err(RefreshFault::Temporary(fault))) => {
+            Ok(Err(RefreshError::Temporary(fault))) => {
                 tracing::warn!(provider = %leg.name, %fault, "upstream tokens are not refreshed");
                 self.rows.fail(key, now);
                 want.fallback(tokens, now).ok_or(UpstreamError::Unavailable)

@@ -17,8 +17,8 @@ use url::Url;
 use vmcp_auth_store::{CodeChallenge, Limits, MemoryStore, Store};
 use vmcp_core::Clock;
 use vmcp_upstream::{
-    Answer, AnswerFault, Fault, Freshness, Login, RefreshFault, Revocation,
-    Scopes as UpstreamScopes, Tokens,
+    AuthorizationResponse, AuthorizationResponseError, Login, ProviderError, ReauthParams,
+    RefreshError, RevocationOutcome, Scopes as UpstreamScopes, Tokens,
 };
 
 use crate::{
@@ -48,7 +48,7 @@ pub(crate) struct Fake {
     pub(crate) refreshes: AtomicUsize,
     pub(crate) revokes: AtomicUsize,
     /// How anew users were to log in.
-    pub(crate) wanted: Mutex<Vec<Freshness>>,
+    pub(crate) wanted: Mutex<Vec<ReauthParams>>,
     clock: Clock,
 }
 
@@ -57,13 +57,13 @@ pub(crate) struct Fake {
 pub(crate) struct Script {
     pub(crate) subject: &'static str,
     pub(crate) client_id: &'static str,
-    pub(crate) synthesized: bool,
+    pub(crate) is_synthetic: bool,
     pub(crate) email_verified: Option<bool>,
     /// When the user proved who they are, in seconds before now.
     pub(crate) authenticated: Option<u64>,
-    pub(crate) begin: Option<Fault>,
-    pub(crate) finish: Option<Fault>,
-    pub(crate) refresh: Option<RefreshFault>,
+    pub(crate) begin: Option<ProviderError>,
+    pub(crate) finish: Option<ProviderError>,
+    pub(crate) refresh: Option<RefreshError>,
     /// The beginning of refresh tokens that are dead.
     pub(crate) dead: Option<&'static str>,
     pub(crate) refresh_takes: Duration,
@@ -117,7 +117,7 @@ impl Fake {
             script: Mutex::new(Script {
                 subject: "alice",
                 client_id: "us",
-                synthesized: false,
+                is_synthetic: false,
                 email_verified: Some(true),
                 authenticated: None,
                 begin: None,
@@ -189,8 +189,8 @@ impl Upstream for Fake {
     fn begin<'a>(
         &'a self,
         state: &'a str,
-        freshness: Freshness,
-    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+        freshness: ReauthParams,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>> {
         Box::pin(async move {
             self.wanted.lock().unwrap().push(freshness);
             if let Some(fault) = self.script().begin {
@@ -205,8 +205,8 @@ impl Upstream for Fake {
     fn finish<'a>(
         &'a self,
         leg: &'a SecretSlice<u8>,
-        answer: Answer,
-    ) -> BoxFuture<'a, Result<Login, Fault>> {
+        answer: AuthorizationResponse,
+    ) -> BoxFuture<'a, Result<Login, ProviderError>> {
         Box::pin(async move {
             let script = self.script();
             if let Some(fault) = script.finish {
@@ -214,9 +214,9 @@ impl Upstream for Fake {
             }
             // As PKCE does: a code is good for the leg that it was given for.
             let leg = String::from_utf8(leg.expose_secret().to_vec()).unwrap();
-            let code = answer.outcome.map_err(Fault::Declined)?;
+            let code = answer.outcome.map_err(ProviderError::Denied)?;
             if code.expose_secret() != format!("code for {leg}") {
-                return Err(AnswerFault::WrongIssuer.into());
+                return Err(AuthorizationResponseError::WrongIssuer.into());
             }
             Ok(Login {
                 subject: script.subject.into(),
@@ -226,13 +226,13 @@ impl Upstream for Fake {
                 authenticated: script
                     .authenticated
                     .map(|seconds| self.clock.now() - Duration::from_secs(seconds)),
-                synthesized: script.synthesized,
+                is_synthetic: script.is_synthetic,
                 tokens: self.tokens(0),
             })
         })
     }
 
-    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>> {
+    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshError>> {
         Box::pin(async move {
             assert_eq!(&*tokens.client_id, "us");
             let count = self.refreshes.fetch_add(1, Ordering::SeqCst) + 1;
@@ -240,15 +240,18 @@ impl Upstream for Fake {
             tokio::time::sleep(script.refresh_takes).await;
             let old = tokens.refresh.as_ref().map(ExposeSecret::expose_secret);
             if script.dead.is_some_and(|dead| old.is_some_and(|old| old.starts_with(dead))) {
-                return Err(RefreshFault::Dead);
+                return Err(RefreshError::GrantEnded);
             }
             script.refresh.map_or_else(|| Ok(self.tokens(count)), Err)
         })
     }
 
-    fn revoke<'a>(&'a self, _: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>> {
+    fn revoke<'a>(
+        &'a self,
+        _: &'a Tokens,
+    ) -> BoxFuture<'a, Result<RevocationOutcome, ProviderError>> {
         self.revokes.fetch_add(1, Ordering::SeqCst);
-        Box::pin(async { Ok(Revocation::Done) })
+        Box::pin(async { Ok(RevocationOutcome::Revoked) })
     }
 }
 

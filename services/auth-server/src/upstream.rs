@@ -6,8 +6,8 @@ use futures_util::future::BoxFuture;
 use http::Uri;
 use secrecy::{ExposeSecret, SecretSlice};
 use vmcp_upstream::{
-    Answer, Exposed, Fault, Freshness, Leg, Login, Outage, Place, Provider, RefreshFault,
-    Revocation, Tokens,
+    AuthorizationResponse, AuthorizationState, EndpointError, EndpointKind, Login, Plaintext,
+    Provider, ProviderError, ReauthParams, RefreshError, RevocationOutcome, Tokens,
 };
 
 /// An upstream identity provider; [`Provider`] is one.
@@ -37,8 +37,8 @@ pub trait Upstream: Debug + Send + Sync {
     fn begin<'a>(
         &'a self,
         state: &'a str,
-        freshness: Freshness,
-    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>>;
+        freshness: ReauthParams,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>>;
 
     /// Redeems the answer, and says who logged in. It is first seen whether the answer is this leg's, whatever
     /// it says (RFC 9207 section 2.4).
@@ -48,20 +48,23 @@ pub trait Upstream: Debug + Send + Sync {
     fn finish<'a>(
         &'a self,
         leg: &'a SecretSlice<u8>,
-        answer: Answer,
-    ) -> BoxFuture<'a, Result<Login, Fault>>;
+        answer: AuthorizationResponse,
+    ) -> BoxFuture<'a, Result<Login, ProviderError>>;
 
     /// New tokens for old ones.
     ///
     /// # Errors
     /// The grant is over, or the provider cannot be asked.
-    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>>;
+    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshError>>;
 
     /// Tells the provider that the tokens are not to be used any more.
     ///
     /// # Errors
     /// It cannot be told.
-    fn revoke<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>>;
+    fn revoke<'a>(
+        &'a self,
+        tokens: &'a Tokens,
+    ) -> BoxFuture<'a, Result<RevocationOutcome, ProviderError>>;
 }
 
 impl Upstream for Provider {
@@ -88,11 +91,11 @@ impl Upstream for Provider {
     fn begin<'a>(
         &'a self,
         state: &'a str,
-        freshness: Freshness,
-    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+        freshness: ReauthParams,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>> {
         Box::pin(async move {
-            let (to, leg) = self.begin_anew(state, freshness).await?;
-            let kept = serde_json::to_vec(&Exposed(&leg)).map_err(|_| malformed())?;
+            let (to, leg) = self.begin_with(state, freshness).await?;
+            let kept = serde_json::to_vec(&Plaintext(&leg)).map_err(|_| malformed())?;
             Ok((to, kept.into()))
         })
     }
@@ -100,25 +103,28 @@ impl Upstream for Provider {
     fn finish<'a>(
         &'a self,
         leg: &'a SecretSlice<u8>,
-        answer: Answer,
-    ) -> BoxFuture<'a, Result<Login, Fault>> {
+        answer: AuthorizationResponse,
+    ) -> BoxFuture<'a, Result<Login, ProviderError>> {
         Box::pin(async move {
-            let leg: Exposed<Leg> =
+            let leg: Plaintext<AuthorizationState> =
                 serde_json::from_slice(leg.expose_secret()).map_err(|_| malformed())?;
             self.finish(&leg.0, answer).await
         })
     }
 
-    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>> {
+    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshError>> {
         Box::pin(self.refresh(tokens))
     }
 
-    fn revoke<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>> {
+    fn revoke<'a>(
+        &'a self,
+        tokens: &'a Tokens,
+    ) -> BoxFuture<'a, Result<RevocationOutcome, ProviderError>> {
         Box::pin(self.revoke(tokens))
     }
 }
 
 /// What was kept of a leg was written by another version of this software.
-fn malformed() -> Fault {
-    Fault::Unavailable { place: Place::Token, outage: Outage::Unreachable }
+fn malformed() -> ProviderError {
+    ProviderError::Unavailable { endpoint: EndpointKind::Token, cause: EndpointError::Unreachable }
 }

@@ -8,15 +8,15 @@ use crate::{Endpoint, Issuer, SettingsError};
 
 /// A client that is known at the provider. Its secret is never shown.
 #[derive(Clone)]
-pub struct Fixed {
+pub struct StaticClient {
     pub(crate) id: Box<str>,
     pub(crate) secret: Option<SecretString>,
 }
 
 /// A client that registers itself at the provider (RFC 7591).
 #[derive(Clone)]
-pub struct Dynamic {
-    pub(crate) place: RegistrationPlace,
+pub struct DynamicClient {
+    pub(crate) source: RegistrationSource,
     pub(crate) initial_access_token: Option<SecretString>,
     pub(crate) software_id: Option<Box<str>>,
     pub(crate) software_statement: Option<Box<str>>,
@@ -24,16 +24,16 @@ pub struct Dynamic {
 
 /// Where to register.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RegistrationPlace {
+pub enum RegistrationSource {
     /// Where the discovery document at this address says (RFC 8414 section 2).
     Discovery(Endpoint),
     /// Here.
     Endpoint(Endpoint),
 }
 
-// === impl Fixed ===
+// === impl StaticClient ===
 
-impl Fixed {
+impl StaticClient {
     /// The client `id`; without a secret it is a public one (RFC 6749 section 2.1), which PKCE protects.
     ///
     /// # Errors
@@ -58,25 +58,25 @@ pub(crate) fn is_printable(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
 
-impl fmt::Debug for Fixed {
+impl fmt::Debug for StaticClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, secret } = self;
         f.debug_struct("Fixed").field("id", id).field("public", &secret.is_none()).finish()
     }
 }
 
-// === impl Dynamic ===
+// === impl DynamicClient ===
 
-impl Dynamic {
-    /// Registers at `place`, as anybody may.
+impl DynamicClient {
+    /// Registers at `source`, as anybody may.
     ///
     /// # Errors
     /// [`SettingsError::NoDiscovery`].
-    pub fn new(place: RegistrationPlace) -> Result<Self, SettingsError> {
-        if let RegistrationPlace::Discovery(url) = &place {
+    pub fn new(source: RegistrationSource) -> Result<Self, SettingsError> {
+        if let RegistrationSource::Discovery(url) = &source {
             issuers_of(url)?;
         }
-        Ok(Self { place, initial_access_token: None, software_id: None, software_statement: None })
+        Ok(Self { source, initial_access_token: None, software_id: None, software_statement: None })
     }
 
     /// Registers with this bearer token (RFC 7591 section 3).
@@ -119,11 +119,13 @@ pub(crate) fn is_token(text: &str) -> bool {
 /// Whose discovery document may be at `url`: what the path says, with and without a slash at the end,
 /// which does not show in the path.
 pub(crate) fn issuers_of(url: &Endpoint) -> Result<Vec<Issuer>, SettingsError> {
-    const PLACES: [&str; 2] =
+    const WELL_KNOWN_PATHS: [&str; 2] =
         ["/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"];
     let path = url.uri().path();
-    let (before, after) =
-        PLACES.iter().find_map(|place| path.split_once(place)).ok_or(SettingsError::NoDiscovery)?;
+    let (before, after) = WELL_KNOWN_PATHS
+        .iter()
+        .find_map(|source| path.split_once(source))
+        .ok_or(SettingsError::NoDiscovery)?;
     let own = match (before, after) {
         (before, "" | "/") => before,
         ("", after) if after.starts_with('/') => after,
@@ -134,11 +136,11 @@ pub(crate) fn issuers_of(url: &Endpoint) -> Result<Vec<Issuer>, SettingsError> {
     names.iter().map(|name| Issuer::allowing_http(name)).collect()
 }
 
-impl fmt::Debug for Dynamic {
+impl fmt::Debug for DynamicClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, initial_access_token: _, software_id, software_statement: _ } = self;
-        f.debug_struct("Dynamic")
-            .field("place", place)
+        let Self { source, initial_access_token: _, software_id, software_statement: _ } = self;
+        f.debug_struct("DynamicClient")
+            .field("place", source)
             .field("software_id", software_id)
             .finish_non_exhaustive()
     }
@@ -149,16 +151,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_a_client_that_no_request_can_name() {
+    fn rejects_unprintable_clients() {
         for id in ["", "a\n", "\u{fc}"] {
-            assert_eq!(Fixed::new(id, None).unwrap_err(), SettingsError::Client, "{id}");
+            assert_eq!(StaticClient::new(id, None).unwrap_err(), SettingsError::Client, "{id}");
         }
-        assert_eq!(Fixed::new("a", Some("".into())).unwrap_err(), SettingsError::Client);
-        assert!(Fixed::new("a", Some("s p:%".into())).is_ok());
+        assert_eq!(StaticClient::new("a", Some("".into())).unwrap_err(), SettingsError::Client);
+        assert!(StaticClient::new("a", Some("s p:%".into())).is_ok());
     }
 
     #[test]
-    fn a_discovery_document_says_by_its_place_whose_it_is() {
+    fn derives_issuer_from_metadata_url() {
         let of = |url: &str| -> Vec<String> {
             let issuers = issuers_of(&Endpoint::new(url).unwrap()).unwrap();
             issuers.iter().map(|issuer| issuer.as_str().to_owned()).collect()
@@ -172,8 +174,12 @@ mod tests {
             "https://id.example/metadata",
             "https://id.example/a/.well-known/openid-configuration/b",
         ] {
-            let place = RegistrationPlace::Discovery(Endpoint::new(url).unwrap());
-            assert_eq!(Dynamic::new(place).unwrap_err(), SettingsError::NoDiscovery, "{url}");
+            let source = RegistrationSource::Discovery(Endpoint::new(url).unwrap());
+            assert_eq!(
+                DynamicClient::new(source).unwrap_err(),
+                SettingsError::NoDiscovery,
+                "{url}"
+            );
         }
     }
 }

@@ -8,20 +8,20 @@ use serde::Deserialize;
 use vmcp_core::{Body, Clock, Flights};
 use vmcp_jwks::JwksSource;
 
-use crate::web::{Web, Webs};
-use crate::{Endpoint, Fault, Issuer, Outage, Place};
+use crate::provider_http::{ProviderHttp, ProviderHttpPair};
+use crate::{Endpoint, EndpointError, EndpointKind, Issuer, ProviderError};
 
 /// How long metadata is used before it is fetched again.
-const FRESH: Duration = Duration::from_secs(3600);
+const METADATA_TTL: Duration = Duration::from_secs(3600);
 
 /// How long older metadata is used while no newer can be had.
-const LAST: Duration = Duration::from_secs(24 * 3600);
+const STALE_METADATA_TTL: Duration = Duration::from_secs(24 * 3600);
 
 /// How long a failed fetch is not repeated.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a failed fetch is not repeated while older metadata is at hand.
-const PATIENT_RETRY: Duration = Duration::from_secs(60);
+const STALE_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A provider's metadata, fetched once for all that want it at the same time. A clone is the same.
 #[derive(Clone)]
@@ -29,19 +29,19 @@ pub(crate) struct Discovery(Arc<Inner>);
 
 struct Inner {
     /// Where it may be, the likeliest first; all of them at one origin.
-    places: Box<[Endpoint]>,
+    urls: Box<[Endpoint]>,
     /// Whose it has to be: one of these.
     issuers: Box<[Issuer]>,
-    webs: Webs,
+    http_clients: ProviderHttpPair,
     clock: Clock,
     state: Mutex<State>,
-    flights: Flights<(), Result<Arc<Metadata>, Fault>>,
+    flights: Flights<(), Result<Arc<Metadata>, ProviderError>>,
 }
 
 #[derive(Default)]
 struct State {
     found: Option<(Arc<Metadata>, SystemTime)>,
-    failed: Option<(Fault, SystemTime)>,
+    failed: Option<(ProviderError, SystemTime)>,
 }
 
 /// What a provider says of itself, as far as it matters here.
@@ -83,20 +83,34 @@ struct Document {
 // === impl Discovery ===
 
 impl Discovery {
-    pub(crate) fn of(issuer: &Issuer, webs: Webs, clock: Clock) -> Self {
-        Self::new(issuer.places(), vec![issuer.clone()], webs, clock)
+    pub(crate) fn for_issuer(
+        issuer: &Issuer,
+        http_clients: ProviderHttpPair,
+        clock: Clock,
+    ) -> Self {
+        Self::new(issuer.metadata_urls(), vec![issuer.clone()], http_clients, clock)
     }
 
     /// The document at `url`, which has to be of one of `issuers`.
-    pub(crate) fn at(url: Endpoint, issuers: Vec<Issuer>, webs: Webs, clock: Clock) -> Self {
-        Self::new(vec![url], issuers, webs, clock)
+    pub(crate) fn at(
+        url: Endpoint,
+        issuers: Vec<Issuer>,
+        http_clients: ProviderHttpPair,
+        clock: Clock,
+    ) -> Self {
+        Self::new(vec![url], issuers, http_clients, clock)
     }
 
-    fn new(places: Vec<Endpoint>, issuers: Vec<Issuer>, webs: Webs, clock: Clock) -> Self {
+    fn new(
+        urls: Vec<Endpoint>,
+        issuers: Vec<Issuer>,
+        http_clients: ProviderHttpPair,
+        clock: Clock,
+    ) -> Self {
         Self(Arc::new(Inner {
-            places: places.into(),
+            urls: urls.into(),
             issuers: issuers.into(),
-            webs,
+            http_clients,
             clock,
             state: Mutex::default(),
             flights: Flights::new(),
@@ -104,18 +118,18 @@ impl Discovery {
     }
 
     /// The metadata, at hand or fetched.
-    pub(crate) async fn get(&self) -> Result<Arc<Metadata>, Fault> {
+    pub(crate) async fn get(&self) -> Result<Arc<Metadata>, ProviderError> {
         let now = self.0.clock.now();
-        if let Some(settled) = self.0.state().settled(now) {
-            return settled;
+        if let Some(cached) = self.0.state().cached(now) {
+            return cached;
         }
         let inner = Arc::clone(&self.0);
         self.0.flights.join((), || async move { inner.load().await }).await
     }
 
     /// The client for an address that the metadata names.
-    pub(crate) fn web(&self, endpoint: &Endpoint) -> &Web {
-        self.0.web(endpoint)
+    pub(crate) fn http_client(&self, endpoint: &Endpoint) -> &ProviderHttp {
+        self.0.http_client(endpoint)
     }
 }
 
@@ -126,18 +140,18 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn web(&self, endpoint: &Endpoint) -> &Web {
-        match self.places.first() {
-            Some(home) => self.webs.to(endpoint, home),
-            None => &self.webs.supplied,
+    fn http_client(&self, endpoint: &Endpoint) -> &ProviderHttp {
+        match self.urls.first() {
+            Some(home) => self.http_clients.for_endpoint(endpoint, home),
+            None => &self.http_clients.supplied,
         }
     }
 
-    async fn load(&self) -> Result<Arc<Metadata>, Fault> {
+    async fn load(&self) -> Result<Arc<Metadata>, ProviderError> {
         let now = self.clock.now();
         // Whoever asked before may have landed meanwhile.
-        if let Some(settled) = self.state().settled(now) {
-            return settled;
+        if let Some(cached) = self.state().cached(now) {
+            return cached;
         }
         match self.fetch().await {
             Ok(metadata) => {
@@ -145,38 +159,40 @@ impl Inner {
                 *self.state() = State { found: Some((Arc::clone(&metadata), now)), failed: None };
                 Ok(metadata)
             }
-            Err(fault) => {
-                let mut state = self.state();
-                let last = state.last(now);
-                let older_is_used = last.is_some();
-                tracing::warn!(%fault, older_is_used, "an identity provider's metadata cannot be had");
-                state.failed = Some((fault.clone(), now));
-                last.ok_or(fault)
+            Err(error) => {
+                let mut cache = self.state();
+                let stale = cache.stale_metadata(now);
+                let older_is_used = stale.is_some();
+                tracing::warn!(%error, older_is_used, "an identity provider's metadata cannot be had");
+                cache.failed = Some((error.clone(), now));
+                stale.ok_or(error)
             }
         }
     }
 
-    async fn fetch(&self) -> Result<Metadata, Fault> {
+    async fn fetch(&self) -> Result<Metadata, ProviderError> {
         let mut first = None;
-        for place in &self.places {
+        for place in &self.urls {
             let mut request = Request::new(Body::empty());
             request.uri_mut().clone_from(place.uri());
-            let reply = self.webs.configured.ask(Place::Discovery, request).await?;
-            let fault = match reply.json(Place::Discovery) {
-                Ok(json) => return self.read(json),
-                Err(fault) => fault,
+            let response =
+                self.http_clients.configured.send(EndpointKind::Discovery, request).await?;
+            let error = match response.json(EndpointKind::Discovery) {
+                Ok(json) => return self.parse(json),
+                Err(error) => error,
             };
             // A provider that knows only another place says that nothing is here, or shows a page.
-            if reply.status.is_server_error() || reply.status == StatusCode::TOO_MANY_REQUESTS {
-                return Err(fault);
+            if response.status.is_server_error() || response.status == StatusCode::TOO_MANY_REQUESTS
+            {
+                return Err(error);
             }
-            first.get_or_insert(fault);
+            first.get_or_insert(error);
         }
-        Err(first.unwrap_or(Fault::at(Place::Discovery, Outage::Malformed)))
+        Err(first.unwrap_or(ProviderError::at(EndpointKind::Discovery, EndpointError::Malformed)))
     }
 
-    fn read(&self, json: &[u8]) -> Result<Metadata, Fault> {
-        let malformed = || Fault::at(Place::Discovery, Outage::Malformed);
+    fn parse(&self, json: &[u8]) -> Result<Metadata, ProviderError> {
+        let malformed = || ProviderError::at(EndpointKind::Discovery, EndpointError::Malformed);
         let Document {
             issuer,
             authorization_endpoint,
@@ -194,7 +210,7 @@ impl Inner {
             // A slash too many is the usual mistake: whoever sees both finds it.
             let found: String = issuer.chars().take(200).collect();
             tracing::warn!(expected = ?self.issuers, ?found, "metadata is of another issuer");
-            return Err(Fault::Misfit("its metadata is of another issuer"));
+            return Err(ProviderError::ConfigMismatch("its metadata is of another issuer"));
         }
         let endpoint = |url: Option<String>| url.map(|url| self.endpoint(&url)).transpose();
         let keys = endpoint(jwks_uri)?.map(|at| self.keys(at)).transpose()?;
@@ -216,29 +232,29 @@ impl Inner {
 
     /// An address that the metadata names: https, unless the issuer itself is an http one whose operator
     /// accepted that.
-    fn endpoint(&self, url: &str) -> Result<Endpoint, Fault> {
+    fn endpoint(&self, url: &str) -> Result<Endpoint, ProviderError> {
         let endpoint = Endpoint::allowing_http(url)
-            .map_err(|_| Fault::at(Place::Discovery, Outage::Malformed))?;
+            .map_err(|_| ProviderError::at(EndpointKind::Discovery, EndpointError::Malformed))?;
         let plain = |home: &Endpoint| {
             !home.is_https()
                 && (endpoint.shares_origin(home) || home.is_loopback() && endpoint.is_loopback())
         };
-        if endpoint.is_https() || self.places.first().is_some_and(plain) {
+        if endpoint.is_https() || self.urls.first().is_some_and(plain) {
             Ok(endpoint)
         } else {
-            Err(Fault::Misfit("its metadata names an endpoint that is not https"))
+            Err(ProviderError::ConfigMismatch("its metadata names an endpoint that is not https"))
         }
     }
 
     /// The keys at `at`: those of before if they were there, since they are fetched already.
-    fn keys(&self, at: Endpoint) -> Result<(Endpoint, JwksSource), Fault> {
+    fn keys(&self, at: Endpoint) -> Result<(Endpoint, JwksSource), ProviderError> {
         let before = self.state().found.as_ref().and_then(|(found, _)| found.keys.clone());
         if let Some(keys) = before.filter(|(place, _)| *place == at) {
             return Ok(keys);
         }
-        let client = self.web(&at).client();
+        let client = self.http_client(&at).client();
         let source = JwksSource::at(&at.uri().to_string(), client, self.clock.clone())
-            .map_err(|_| Fault::at(Place::Discovery, Outage::Malformed))?;
+            .map_err(|_| ProviderError::at(EndpointKind::Discovery, EndpointError::Malformed))?;
         Ok((at, source))
     }
 }
@@ -247,21 +263,21 @@ impl Inner {
 
 impl State {
     /// What needs no fetch: fresh metadata, or a fetch that failed just now.
-    fn settled(&self, now: SystemTime) -> Option<Result<Arc<Metadata>, Fault>> {
+    fn cached(&self, now: SystemTime) -> Option<Result<Arc<Metadata>, ProviderError>> {
         if let Some((found, at)) = &self.found
-            && now < *at + FRESH
+            && now < *at + METADATA_TTL
         {
             return Some(Ok(Arc::clone(found)));
         }
-        let last = self.last(now);
-        let wait = if last.is_some() { PATIENT_RETRY } else { RETRY };
-        let (fault, _) = self.failed.as_ref().filter(|(_, at)| now < *at + wait)?;
-        Some(last.ok_or_else(|| fault.clone()))
+        let stale = self.stale_metadata(now);
+        let wait = if stale.is_some() { STALE_RETRY_INTERVAL } else { RETRY_INTERVAL };
+        let (error, _) = self.failed.as_ref().filter(|(_, at)| now < *at + wait)?;
+        Some(stale.ok_or_else(|| error.clone()))
     }
 
     /// The metadata that may be used if no other can be had.
-    fn last(&self, now: SystemTime) -> Option<Arc<Metadata>> {
-        let (found, _) = self.found.as_ref().filter(|(_, at)| now < *at + LAST)?;
+    fn stale_metadata(&self, now: SystemTime) -> Option<Arc<Metadata>> {
+        let (found, _) = self.found.as_ref().filter(|(_, at)| now < *at + STALE_METADATA_TTL)?;
         Some(Arc::clone(found))
     }
 }

@@ -132,7 +132,7 @@ impl Issuer {
 
     /// Where its metadata is looked for: as OpenID Connect Discovery 1.0 section 4 appends, as RFC 8414
     /// section 3 inserts, and as its section 5 does for OpenID Connect.
-    pub(crate) fn places(&self) -> Vec<Endpoint> {
+    pub(crate) fn metadata_urls(&self) -> Vec<Endpoint> {
         const OPENID: &str = "/.well-known/openid-configuration";
         const OAUTH: &str = "/.well-known/oauth-authorization-server";
         let path = self.endpoint.0.path().trim_end_matches('/');
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_https_or_on_this_machine_or_confesses() {
+    fn endpoint_is_https_or_loopback_by_default() {
         for url in
             ["https://id.example/a?b=1", "http://127.0.0.1:9/", "http://[::1]/", "http://localhost"]
         {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_endpoint_or_no_issuer() {
+    fn rejects_invalid_endpoints_and_issuers() {
         for url in [
             "",
             "/a",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_the_origin_of_an_address() {
+    fn compares_origins() {
         let at = |url: &str| Endpoint::allowing_http(url).unwrap();
         assert_eq!(at("https://ID.example/a?b").origin(), "https://id.example");
         let home = at("https://id.example/t1");
@@ -204,16 +204,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_of_an_address_has_no_query() {
+    fn display_omits_the_query() {
         let endpoint = Endpoint::new("https://id.example/a?key=s3cr3t").unwrap();
         assert_eq!(format!("{endpoint} {endpoint:?}").matches("s3cr3t").count(), 0);
     }
 
     #[test]
-    fn metadata_is_looked_for_in_each_standard_place() {
+    fn metadata_urls_follow_the_standards() {
         let places = |issuer: &str| -> Vec<String> {
             let issuer = Issuer::new(issuer).unwrap();
-            issuer.places().iter().map(|place| place.uri().to_string()).collect()
+            issuer.metadata_urls().iter().map(|place| place.uri().to_string()).collect()
         };
         let root = [
             "https://id.example/.well-known/openid-configuration",

@@ -9,7 +9,7 @@ use http::{HeaderValue, Method, Request};
 use secrecy::{ExposeSecret, SecretString};
 use vmcp_core::Body;
 
-use crate::{AuthMethod, Endpoint, Fault};
+use crate::{AuthMethod, Endpoint, ProviderError};
 
 /// A client and how it authenticates.
 #[derive(Clone)]
@@ -21,7 +21,10 @@ pub(crate) struct Credentials {
 
 /// How a client with or without a secret authenticates where `listed` is taken; RFC 8414 section 2 says
 /// what is taken where nothing is listed.
-pub(crate) fn method(has_secret: bool, listed: Option<&[String]>) -> Result<AuthMethod, Fault> {
+pub(crate) fn method(
+    has_secret: bool,
+    listed: Option<&[String]>,
+) -> Result<AuthMethod, ProviderError> {
     if !has_secret {
         // Providers that take public clients don't all list them.
         return Ok(AuthMethod::None);
@@ -30,7 +33,9 @@ pub(crate) fn method(has_secret: bool, listed: Option<&[String]>) -> Result<Auth
     [AuthMethod::Basic, AuthMethod::Post]
         .into_iter()
         .find(|method| listed.iter().any(|name| name == method.name()))
-        .ok_or(Fault::Misfit("it takes no client secret, neither as Basic nor in the body"))
+        .ok_or(ProviderError::ConfigMismatch(
+            "it takes no client secret, neither as Basic nor in the body",
+        ))
 }
 
 /// A form for `endpoint`, as this client.
@@ -38,7 +43,7 @@ pub(crate) fn request(
     endpoint: &Endpoint,
     credentials: &Credentials,
     pairs: &[(&str, &str)],
-) -> Result<Request<Body>, Fault> {
+) -> Result<Request<Body>, ProviderError> {
     let Credentials { id, secret, method } = credentials;
     let mut form = Serializer::new(String::new());
     form.extend_pairs(pairs);
@@ -62,13 +67,13 @@ pub(crate) fn request(
 }
 
 /// Both are encoded before they are joined: a colon in the id must not end it.
-fn header(id: &str, secret: &SecretString) -> Result<HeaderValue, Fault> {
+fn header(id: &str, secret: &SecretString) -> Result<HeaderValue, ProviderError> {
     let pair = byte_serialize(id.as_bytes())
         .chain([":"])
         .chain(byte_serialize(secret.expose_secret().as_bytes()))
         .collect::<String>();
     let mut header = HeaderValue::try_from(format!("Basic {}", BASE64_STANDARD.encode(pair)))
-        .map_err(|_| Fault::Misfit("its client id or secret fits in no header"))?;
+        .map_err(|_| ProviderError::ConfigMismatch("its client id or secret fits in no header"))?;
     header.set_sensitive(true);
     Ok(header)
 }
@@ -89,19 +94,19 @@ mod tests {
     }
 
     #[test]
-    fn a_client_authenticates_by_what_the_provider_lists() {
+    fn selects_advertised_auth_method() {
         let both = listed(&["client_secret_post", "client_secret_basic"]);
         let post = listed(&["private_key_jwt", "client_secret_post"]);
         let neither = listed(&["private_key_jwt"]);
         assert_eq!(method(true, None), Ok(AuthMethod::Basic));
         assert_eq!(method(true, Some(&both)), Ok(AuthMethod::Basic));
         assert_eq!(method(true, Some(&post)), Ok(AuthMethod::Post));
-        assert!(matches!(method(true, Some(&neither)), Err(Fault::Misfit(_))));
+        assert!(matches!(method(true, Some(&neither)), Err(ProviderError::ConfigMismatch(_))));
         assert_eq!(method(false, Some(&post)), Ok(AuthMethod::None));
     }
 
     #[test]
-    fn basic_encodes_before_it_joins() {
+    fn basic_encodes_parts_before_joining() {
         let header = header("a:b", &"s p%".into()).unwrap();
         let encoded = header.to_str().unwrap().strip_prefix("Basic ").unwrap();
         assert_eq!(BASE64_STANDARD.decode(encoded).unwrap(), b"a%3Ab:s+p%25");
@@ -109,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_secret_is_sent_in_one_place_only() {
+    async fn secret_is_sent_in_one_place() {
         let endpoint = Endpoint::new("https://id.example/token").unwrap();
         for (method, in_header, in_body) in [
             (AuthMethod::Basic, true, false),

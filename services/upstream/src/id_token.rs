@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use vmcp_core::{Claims, Clock};
 use vmcp_jwt::{Algorithm, KeySource, Rules, Verifier};
 
-use crate::IdentityFault;
+use crate::IdentityError;
 
 /// What an id token is checked against.
-pub(crate) struct Expected<'a> {
+pub(crate) struct IdTokenExpectations<'a> {
     pub(crate) issuer: &'a str,
     pub(crate) client_id: &'a str,
     /// The access token that came with it.
@@ -24,13 +24,13 @@ pub(crate) async fn verify<K: KeySource>(
     keys: K,
     clock: &Clock,
     token: &SecretString,
-    expected: &Expected<'_>,
-) -> Result<Claims, IdentityFault> {
-    let Expected { issuer, client_id, access } = expected;
+    expected: &IdTokenExpectations<'_>,
+) -> Result<Claims, IdentityError> {
+    let IdTokenExpectations { issuer, client_id, access } = expected;
     let rules = Rules::new(issuer, client_id).accept_id_tokens();
     let verifier = Verifier::new(keys, rules).clock(clock.clone());
     let token = token.expose_secret();
-    let claims = verifier.verify(token).await.map_err(IdentityFault::Token)?.claims;
+    let claims = verifier.verify(token).await.map_err(IdentityError::InvalidIdToken)?.claims;
     check_party(&claims, client_id)?;
     check_access(&claims, token, access)?;
     Ok(claims)
@@ -48,18 +48,18 @@ pub(crate) fn read(token: &SecretString) -> Option<Map<String, Value>> {
     vmcp_jwt::parse_claims(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
 }
 
-fn check_party(claims: &Claims, client_id: &str) -> Result<(), IdentityFault> {
+fn check_party(claims: &Claims, client_id: &str) -> Result<(), IdentityError> {
     let several = claims.get("aud").is_some_and(|aud| aud.items().nth(1).is_some());
     match claims.get("azp") {
         Some(party) if party.text().as_deref() == Some(client_id) => Ok(()),
         None if !several => Ok(()),
-        _ => Err(IdentityFault::AuthorizedParty),
+        _ => Err(IdentityError::WrongAuthorizedParty),
     }
 }
 
 /// `at_hash` is the left half of the access token's hash, by the hash of the signature's algorithm (OpenID
 /// Connect Core 1.0 section 3.1.3.6).
-fn check_access(claims: &Claims, token: &str, access: &SecretString) -> Result<(), IdentityFault> {
+fn check_access(claims: &Claims, token: &str, access: &SecretString) -> Result<(), IdentityError> {
     let Some(claim) = claims.get("at_hash") else { return Ok(()) };
     let hash = digest::digest(hash_of(token)?, access.expose_secret().as_bytes());
     let half = &hash.as_ref()[..hash.as_ref().len() / 2];
@@ -67,11 +67,11 @@ fn check_access(claims: &Claims, token: &str, access: &SecretString) -> Result<(
     if claim.text().is_some_and(|claim| equal(claim.as_bytes(), wanted.as_bytes())) {
         Ok(())
     } else {
-        Err(IdentityFault::AccessTokenHash)
+        Err(IdentityError::WrongAccessTokenHash)
     }
 }
 
-fn hash_of(token: &str) -> Result<&'static digest::Algorithm, IdentityFault> {
+fn hash_of(token: &str) -> Result<&'static digest::Algorithm, IdentityError> {
     let header = token.split('.').next().and_then(|header| URL_SAFE_NO_PAD.decode(header).ok());
     let header: Option<Map<String, Value>> =
         header.and_then(|header| serde_json::from_slice(&header).ok());
@@ -79,7 +79,7 @@ fn hash_of(token: &str) -> Result<&'static digest::Algorithm, IdentityFault> {
         .as_ref()
         .and_then(|header| header.get("alg")?.as_str())
         .and_then(Algorithm::named)
-        .ok_or(IdentityFault::AccessTokenHash)?;
+        .ok_or(IdentityError::WrongAccessTokenHash)?;
     Ok(match algorithm {
         Algorithm::Rs256 | Algorithm::Ps256 | Algorithm::Es256 => &SHA256,
         Algorithm::Rs384 | Algorithm::Ps384 | Algorithm::Es384 => &SHA384,

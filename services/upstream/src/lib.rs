@@ -1,37 +1,41 @@
 #![doc = include_str!("../README.md")]
 
-mod answer;
+mod authorization_state;
 mod client;
 mod discovery;
 mod endpoint;
-mod fault;
+mod error;
 mod form;
-mod freshness;
 mod id_token;
-mod leg;
 mod mapping;
 mod provider;
+mod provider_http;
+mod reauth_params;
 mod registrar;
 mod registration;
 mod settings;
+mod token_response;
 mod tokens;
 mod user;
-mod web;
 
 #[cfg(test)]
-mod testing;
+mod fake_provider;
 
 pub use self::{
-    client::{Dynamic, Fixed, RegistrationPlace},
+    authorization_state::{AuthorizationResponse, AuthorizationState},
+    client::{DynamicClient, RegistrationSource, StaticClient},
     endpoint::{Endpoint, Issuer},
-    fault::{AnswerFault, Blame, Declined, Fault, IdentityFault, Outage, Place, RefreshFault},
-    freshness::Freshness,
-    leg::{Answer, Leg},
+    error::{
+        AuthorizationDenied, AuthorizationResponseError, EndpointError, EndpointKind, FaultParty,
+        IdentityError, ProviderError, RefreshError,
+    },
     mapping::{FieldMapping, Headers, Method, Path, TokenMapping, UserInfo},
-    provider::{Provider, Revocation},
+    provider::{Provider, RevocationOutcome},
+    reauth_params::ReauthParams,
     registration::{
-        AuthMethod, InProcess, Registration, RegistrationKey, Registrations, RegistrationsFuture,
+        AuthMethod, MemoryRegistrations, Registration, RegistrationKey, Registrations,
+        RegistrationsFuture,
     },
     settings::{Client, Kind, Oauth2, Oidc, Params, Scopes, Settings, SettingsError},
-    tokens::{Exposed, Login, Tokens},
+    tokens::{Login, Plaintext, Tokens},
 };

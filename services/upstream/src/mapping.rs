@@ -255,13 +255,14 @@ pub(crate) fn subject(value: &Value) -> Option<String> {
 /// round is none, since two users could become one.
 fn text(value: &Value) -> Option<String> {
     /// Beyond, doubles skip whole numbers.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::String(text) => Some(text.trim().to_owned()),
         Value::Number(number) if number.is_u64() || number.is_i64() => Some(number.to_string()),
         Value::Number(number) => {
             let number = number.as_f64()?;
-            (number.fract() == 0.0 && number.abs() < EXACT).then(|| format!("{number:.0}"))
+            (number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER)
+                .then(|| format!("{number:.0}"))
         }
         _ => None,
     }

@@ -11,21 +11,22 @@ use secrecy::ExposeSecret;
 use tokio::time::timeout;
 use vmcp_core::{Clock, HttpClient};
 
-use self::ground::{Ground, PartyRef, Speaks};
-use crate::leg::random;
-use crate::web::{Web, Webs};
+use self::resolved::{ClientRef, Protocol, ResolvedProvider};
+use crate::authorization_state::random;
+use crate::provider_http::{ProviderHttp, ProviderHttpPair};
 use crate::{
-    Answer, Endpoint, Fault, Freshness, Leg, Login, Outage, Params, Place, RefreshFault,
-    Registrations, Scopes, Settings, SettingsError, Tokens,
+    AuthorizationResponse, AuthorizationState, Endpoint, EndpointError, EndpointKind, Login,
+    Params, ProviderError, ReauthParams, RefreshError, Registrations, Scopes, Settings,
+    SettingsError, Tokens,
 };
 
 mod credentials;
-mod ground;
 mod identify;
-mod redeem;
+mod resolved;
+mod tokens;
 
 /// How long a login's last step, a refresh or a revocation may take, with all requests that it needs.
-const DEADLINE: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// An identity provider that users log in at. A clone is the same provider.
 ///
@@ -39,21 +40,21 @@ struct Inner {
     redirect_uri: Endpoint,
     scopes: Scopes,
     params: Params,
-    speaks: Speaks,
+    protocol: Protocol,
     /// Where the operator's addresses are asked.
-    configured: Web,
+    configured: ProviderHttp,
     clock: Clock,
     /// Whether the client secret goes into the body, where the provider doesn't say and refused it as Basic.
-    in_body: AtomicBool,
+    sends_secret_in_body: AtomicBool,
 }
 
 /// What became of [`Provider::revoke`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revocation {
+pub enum RevocationOutcome {
     /// The provider knows that the tokens are not to be used any more.
-    Done,
+    Revoked,
     /// The provider has no revocation endpoint that is known: the tokens live until they expire.
-    NotOffered,
+    Unsupported,
 }
 
 // === impl Provider ===
@@ -64,7 +65,7 @@ impl Provider {
     /// `configured` asks the addresses that the operator named, `supplied` those that the provider's
     /// metadata names, which should not reach private addresses. Neither may follow the redirect of a POST.
     /// `registrations` is asked for [`Client::Dynamic`](crate::Client::Dynamic) only; others give
-    /// [`InProcess`](crate::InProcess).
+    /// [`MemoryRegistrations`](crate::MemoryRegistrations).
     ///
     /// # Errors
     /// [`SettingsError::NoOpenid`].
@@ -75,22 +76,25 @@ impl Provider {
         registrations: Arc<dyn Registrations>,
         clock: Clock,
     ) -> Result<Self, SettingsError> {
-        let webs = Webs { configured: Web::new(configured), supplied: Web::new(supplied) };
-        let configured = webs.configured.clone();
-        let speaks = Speaks::new(&settings, webs, registrations, clock.clone())?;
+        let http_clients = ProviderHttpPair {
+            configured: ProviderHttp::new(configured),
+            supplied: ProviderHttp::new(supplied),
+        };
+        let configured = http_clients.configured.clone();
+        let protocol = Protocol::new(&settings, http_clients, registrations, clock.clone())?;
         let Settings { name, kind, redirect_uri, scopes, params, client_name: _ } = settings;
         let issuer_id = kind.issuer_id();
-        let in_body = AtomicBool::new(false);
+        let sends_secret_in_body = AtomicBool::new(false);
         Ok(Self(Arc::new(Inner {
             name,
             issuer_id,
             redirect_uri,
             scopes,
             params,
-            speaks,
+            protocol,
             configured,
             clock,
-            in_body,
+            sends_secret_in_body,
         })))
     }
 
@@ -116,9 +120,9 @@ impl Provider {
     /// a mix-up, also where its own provider has none to compare with, unless it [may be](Self::may_be) the same.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
-        match &self.0.speaks {
-            Speaks::Oidc(oidc) => Some(oidc.issuer.as_str()),
-            Speaks::Oauth2(_) => None,
+        match &self.0.protocol {
+            Protocol::Oidc(oidc) => Some(oidc.issuer.as_str()),
+            Protocol::Oauth2(_) => None,
         }
     }
 
@@ -135,13 +139,13 @@ impl Provider {
     /// of the issuer counts beside that.
     #[must_use]
     pub fn may_be(&self, issuer: &str) -> bool {
-        match &self.0.speaks {
-            Speaks::Oidc(oidc) => oidc.issuer.as_str() == issuer,
-            Speaks::Oauth2(plain) => plain.may_be(issuer),
+        match &self.0.protocol {
+            Protocol::Oidc(oidc) => oidc.issuer.as_str() == issuer,
+            Protocol::Oauth2(oauth2) => oauth2.may_be(issuer),
         }
     }
 
-    /// Whether its users are made up from their access tokens ([`Login::synthesized`]).
+    /// Whether its users are made up from their access tokens ([`Login::is_synthetic`]).
     #[must_use]
     pub fn synthesizes(&self) -> bool {
         self.0.synthesizes()
@@ -152,9 +156,9 @@ impl Provider {
     ///
     /// # Errors
     /// Why a login could not be begun.
-    pub async fn check(&self) -> Result<(), Fault> {
-        let check = async { self.0.speaks.ground().await?.check().await };
-        self.0.bounded(Place::Discovery, check).await
+    pub async fn check(&self) -> Result<(), ProviderError> {
+        let check = async { self.0.protocol.resolve().await?.check().await };
+        self.0.with_timeout(EndpointKind::Discovery, check).await
     }
 
     /// Where users are sent to; its [`origin`](Endpoint::origin) belongs into the `form-action` of the page
@@ -162,9 +166,10 @@ impl Provider {
     ///
     /// # Errors
     /// The provider's metadata cannot be had.
-    pub async fn authorization_endpoint(&self) -> Result<Endpoint, Fault> {
-        let ground = self.0.bounded(Place::Discovery, self.0.speaks.ground()).await?;
-        ground.authorization().cloned()
+    pub async fn authorization_endpoint(&self) -> Result<Endpoint, ProviderError> {
+        let resolved =
+            self.0.with_timeout(EndpointKind::Discovery, self.0.protocol.resolve()).await?;
+        resolved.authorization().cloned()
     }
 
     /// Where to send a browser, and what to keep for its return. `state` comes back with the answer; it has
@@ -172,25 +177,33 @@ impl Provider {
     ///
     /// # Errors
     /// The provider's metadata cannot be had, or this server cannot register.
-    pub async fn begin(&self, state: &str) -> Result<(Uri, Leg), Fault> {
-        self.begin_anew(state, Freshness::default()).await
+    pub async fn begin(&self, state: &str) -> Result<(Uri, AuthorizationState), ProviderError> {
+        self.begin_with(state, ReauthParams::default()).await
     }
 
     /// The same, for a user who is to log in as anew as `freshness` says.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub async fn begin_anew(&self, state: &str, freshness: Freshness) -> Result<(Uri, Leg), Fault> {
-        self.0.bounded(Place::Discovery, self.0.begin(state, freshness)).await
+    pub async fn begin_with(
+        &self,
+        state: &str,
+        freshness: ReauthParams,
+    ) -> Result<(Uri, AuthorizationState), ProviderError> {
+        self.0.with_timeout(EndpointKind::Discovery, self.0.begin(state, freshness)).await
     }
 
     /// Redeems the code of `answer`, and says who logged in. A leg is used once, whatever comes of it.
     ///
     /// # Errors
-    /// The answer is not this login's, it reports an error ([`Fault::Declined`]), the provider refuses the
+    /// The answer is not this login's, it reports an error ([`ProviderError::Denied`]), the provider refuses the
     /// code, or it does not say credibly who the user is.
-    pub async fn finish(&self, leg: &Leg, answer: Answer) -> Result<Login, Fault> {
-        self.0.bounded(Place::Token, self.0.finish(leg, answer)).await
+    pub async fn finish(
+        &self,
+        leg: &AuthorizationState,
+        answer: AuthorizationResponse,
+    ) -> Result<Login, ProviderError> {
+        self.0.with_timeout(EndpointKind::Token, self.0.finish(leg, answer)).await
     }
 
     /// New tokens for old ones. What the provider leaves out (refresh token, id token, scopes) stays.
@@ -200,18 +213,18 @@ impl Provider {
     ///
     /// # Errors
     /// The grant is over, the provider cannot be asked now, or the new tokens are somebody else's.
-    pub async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, RefreshFault> {
-        let outcome = timeout(DEADLINE, self.0.refresh(tokens)).await;
-        let slow = Fault::at(Place::Token, Outage::Slow);
-        outcome.unwrap_or(Err(RefreshFault::Temporary(slow)))
+    pub async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, RefreshError> {
+        let outcome = timeout(CALL_TIMEOUT, self.0.refresh(tokens)).await;
+        let slow = ProviderError::at(EndpointKind::Token, EndpointError::Timeout);
+        outcome.unwrap_or(Err(RefreshError::Temporary(slow)))
     }
 
     /// Tells the provider that the tokens are not to be used any more (RFC 7009).
     ///
     /// # Errors
     /// It cannot be told now, or refuses.
-    pub async fn revoke(&self, tokens: &Tokens) -> Result<Revocation, Fault> {
-        self.0.bounded(Place::Revocation, self.0.revoke(tokens)).await
+    pub async fn revoke(&self, tokens: &Tokens) -> Result<RevocationOutcome, ProviderError> {
+        self.0.with_timeout(EndpointKind::RevocationOutcome, self.0.revoke(tokens)).await
     }
 }
 
@@ -225,32 +238,38 @@ impl fmt::Debug for Provider {
 
 impl Inner {
     /// All of what one call does, within the deadline.
-    async fn bounded<T>(
+    async fn with_timeout<T>(
         &self,
-        place: Place,
-        work: impl Future<Output = Result<T, Fault>>,
-    ) -> Result<T, Fault> {
-        timeout(DEADLINE, work).await.unwrap_or(Err(Fault::at(place, Outage::Slow)))
+        place: EndpointKind,
+        work: impl Future<Output = Result<T, ProviderError>>,
+    ) -> Result<T, ProviderError> {
+        timeout(CALL_TIMEOUT, work)
+            .await
+            .unwrap_or(Err(ProviderError::at(place, EndpointError::Timeout)))
     }
 
     fn synthesizes(&self) -> bool {
-        matches!(&self.speaks, Speaks::Oauth2(plain) if plain.user_info.is_none())
+        matches!(&self.protocol, Protocol::Oauth2(oauth2) if oauth2.user_info.is_none())
     }
 
-    async fn begin(&self, state: &str, freshness: Freshness) -> Result<(Uri, Leg), Fault> {
-        let ground = self.speaks.ground().await?;
-        let endpoint = ground.authorization()?;
-        let client_id = match ground.party() {
-            PartyRef::Fixed(fixed) => fixed.id.clone(),
-            PartyRef::Registered(registrar) => registrar.current().await?.client_id,
+    async fn begin(
+        &self,
+        state: &str,
+        freshness: ReauthParams,
+    ) -> Result<(Uri, AuthorizationState), ProviderError> {
+        let resolved = self.protocol.resolve().await?;
+        let endpoint = resolved.authorization()?;
+        let client_id = match resolved.client() {
+            ClientRef::Static(fixed) => fixed.id.clone(),
+            ClientRef::Registered(registrar) => registrar.current().await?.client_id,
         };
-        let nonce = match &ground {
-            Ground::Oidc(..) => Some(random().ok_or(Fault::Random)?),
-            Ground::Oauth2(..) => None,
+        let nonce = match &resolved {
+            ResolvedProvider::Oidc(..) => Some(random().ok_or(ProviderError::RandomUnavailable)?),
+            ResolvedProvider::Oauth2(..) => None,
         };
-        let issuer = ground.issuer();
-        let leg = Leg {
-            verifier: random().ok_or(Fault::Random)?,
+        let issuer = resolved.issuer();
+        let leg = AuthorizationState {
+            verifier: random().ok_or(ProviderError::RandomUnavailable)?,
             nonce,
             issuer_id: self.issuer_id.clone(),
             issuer: issuer.map(|(name, _)| name.into()),
@@ -267,10 +286,10 @@ impl Inner {
     fn authorization_request(
         &self,
         endpoint: &Endpoint,
-        leg: &Leg,
+        leg: &AuthorizationState,
         state: &str,
-        freshness: Freshness,
-    ) -> Result<Uri, Fault> {
+        freshness: ReauthParams,
+    ) -> Result<Uri, ProviderError> {
         let mut query = Serializer::new(String::new());
         query
             .append_pair("response_type", "code")
@@ -297,7 +316,8 @@ impl Inner {
         let uri = endpoint.uri();
         let separator = if uri.query().is_some() { '&' } else { '?' };
         let uri = format!("{uri}{separator}{}", query.finish());
-        uri.parse().map_err(|_| Fault::Misfit("its authorization request is too long"))
+        uri.parse()
+            .map_err(|_| ProviderError::ConfigMismatch("its authorization request is too long"))
     }
 }
 

@@ -15,52 +15,52 @@ use vmcp_core::{Body, Clock, Flights};
 use crate::client::{is_printable, issuers_of};
 use crate::discovery::{Discovery, Metadata};
 use crate::form::bearer;
-use crate::web::{Web, Webs};
+use crate::provider_http::{ProviderHttp, ProviderHttpPair};
 use crate::{
-    AuthMethod, Dynamic, Endpoint, Fault, Outage, Place, Registration, RegistrationKey,
-    RegistrationPlace, Registrations, Scopes, Settings, SettingsError,
+    AuthMethod, DynamicClient, Endpoint, EndpointError, EndpointKind, ProviderError, Registration,
+    RegistrationKey, RegistrationSource, Registrations, Scopes, Settings, SettingsError,
 };
 
 /// How long before its secret expires a registration is replaced: logins that begin now have to end.
-const MARGIN: Duration = Duration::from_secs(3600);
+const RENEWAL_MARGIN: Duration = Duration::from_secs(3600);
 
 /// How long a failed registration is not repeated: whoever begins a login must not make a provider busy.
-const RETRY: Duration = Duration::from_secs(10);
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a registration is used at most, whatever the provider says: a number that no date can hold is a mistake.
-const LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Knows the client that this server is at a provider, or becomes one. A clone is the same.
 #[derive(Clone)]
 pub(crate) struct Registrar(Arc<Inner>);
 
 struct Inner {
-    dynamic: Dynamic,
-    desk: Desk,
+    dynamic: DynamicClient,
+    endpoint_source: RegistrationEndpoint,
     key: RegistrationKey,
     client_name: Box<str>,
     redirect_uri: Endpoint,
     scopes: Scopes,
-    kept: Arc<dyn Registrations>,
+    stored: Arc<dyn Registrations>,
     clock: Clock,
-    known: Mutex<Known>,
-    flights: Flights<(), Result<Registration, Fault>>,
+    cached: Mutex<CachedRegistrations>,
+    flights: Flights<(), Result<Registration, ProviderError>>,
 }
 
 /// Where the registration is asked for.
-enum Desk {
-    At(Endpoint, Web),
+enum RegistrationEndpoint {
+    Configured(Endpoint, ProviderHttp),
     Discovered(Discovery),
 }
 
 /// What this process knows of its registrations.
 #[derive(Default)]
-struct Known {
+struct CachedRegistrations {
     current: Option<Registration>,
     /// The client that the provider knows no more.
     refused: Option<Box<str>>,
     /// Why there is no newer one, and since when.
-    failed: Option<(Fault, SystemTime)>,
+    failed: Option<(ProviderError, SystemTime)>,
 }
 
 // === impl Registrar ===
@@ -68,20 +68,21 @@ struct Known {
 impl Registrar {
     pub(crate) fn new(
         settings: &Settings,
-        dynamic: Dynamic,
-        webs: Webs,
-        kept: Arc<dyn Registrations>,
+        dynamic: DynamicClient,
+        http_clients: ProviderHttpPair,
+        stored: Arc<dyn Registrations>,
         clock: Clock,
     ) -> Result<Self, SettingsError> {
-        let (issuer, desk) = match &dynamic.place {
-            RegistrationPlace::Endpoint(endpoint) => {
-                (endpoint.uri().to_string(), Desk::At(endpoint.clone(), webs.configured))
-            }
-            RegistrationPlace::Discovery(url) => {
+        let (issuer, endpoint_source) = match &dynamic.source {
+            RegistrationSource::Endpoint(endpoint) => (
+                endpoint.uri().to_string(),
+                RegistrationEndpoint::Configured(endpoint.clone(), http_clients.configured),
+            ),
+            RegistrationSource::Discovery(url) => {
                 let issuers = issuers_of(url)?;
                 let name = issuers.first().map(|issuer| issuer.as_str().to_owned());
-                let discovery = Discovery::at(url.clone(), issuers, webs, clock.clone());
-                (name.unwrap_or_default(), Desk::Discovered(discovery))
+                let discovery = Discovery::at(url.clone(), issuers, http_clients, clock.clone());
+                (name.unwrap_or_default(), RegistrationEndpoint::Discovered(discovery))
             }
         };
         let key = RegistrationKey {
@@ -89,32 +90,32 @@ impl Registrar {
             issuer_id: settings.kind.issuer_id(),
             provider: settings.name.clone(),
             redirect_uri: settings.redirect_uri.uri().to_string().into(),
-            scopes: digest_of(&settings.scopes),
+            scopes: scopes_digest(&settings.scopes),
         };
         Ok(Self(Arc::new(Inner {
             dynamic,
-            desk,
+            endpoint_source,
             key,
             client_name: settings.client_name.clone(),
             redirect_uri: settings.redirect_uri.clone(),
             scopes: settings.scopes.clone(),
-            kept,
+            stored,
             clock,
-            known: Mutex::default(),
+            cached: Mutex::default(),
             flights: Flights::new(),
         })))
     }
 
     /// The provider's discovery, where its registration endpoint is discovered.
     pub(crate) fn discovery(&self) -> Option<&Discovery> {
-        match &self.0.desk {
-            Desk::Discovered(discovery) => Some(discovery),
-            Desk::At(..) => None,
+        match &self.0.endpoint_source {
+            RegistrationEndpoint::Discovered(discovery) => Some(discovery),
+            RegistrationEndpoint::Configured(..) => None,
         }
     }
 
     /// What it says.
-    pub(crate) async fn metadata(&self) -> Result<Option<Arc<Metadata>>, Fault> {
+    pub(crate) async fn metadata(&self) -> Result<Option<Arc<Metadata>>, ProviderError> {
         match self.discovery() {
             Some(discovery) => discovery.get().await.map(Some),
             None => Ok(None),
@@ -123,23 +124,23 @@ impl Registrar {
 
     /// The client to begin a login as: the one that is kept for all replicas or, where none is that is good
     /// for a while, a new one.
-    pub(crate) async fn current(&self) -> Result<Registration, Fault> {
+    pub(crate) async fn current(&self) -> Result<Registration, ProviderError> {
         let inner = Arc::clone(&self.0);
-        self.0.flights.join((), || async move { inner.obtain().await }).await
+        self.0.flights.join((), || async move { inner.get_or_register().await }).await
     }
 
     /// The client `id`, if it is the one that is kept: another replica may have registered it.
-    pub(crate) async fn named(&self, id: &str) -> Result<Option<Registration>, Fault> {
-        let known = self.0.known().current.clone().filter(|known| *known.client_id == *id);
+    pub(crate) async fn find(&self, id: &str) -> Result<Option<Registration>, ProviderError> {
+        let known = self.0.cached().current.clone().filter(|known| *known.client_id == *id);
         if known.is_some() {
             return Ok(known);
         }
-        Ok(self.0.look_up().await?.filter(|kept| *kept.client_id == *id))
+        Ok(self.0.load().await?.filter(|stored| *stored.client_id == *id))
     }
 
     /// Notes that the provider doesn't know the client `id` any more: the next login registers anew.
     pub(crate) fn refused(&self, id: &str) {
-        let mut known = self.0.known();
+        let mut known = self.0.cached();
         known.current = known.current.take().filter(|current| *current.client_id != *id);
         known.refused = Some(id.into());
     }
@@ -148,77 +149,85 @@ impl Registrar {
 // === impl Inner ===
 
 impl Inner {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached(&self) -> MutexGuard<'_, CachedRegistrations> {
+        self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn look_up(&self) -> Result<Option<Registration>, Fault> {
-        self.kept.get(&self.key).await.map_err(|error| {
+    async fn load(&self) -> Result<Option<Registration>, ProviderError> {
+        self.stored.get(&self.key).await.map_err(|error| {
             tracing::warn!(%error, "a registration at an identity provider cannot be read");
-            Fault::Registrations
+            ProviderError::RegistrationStore
         })
     }
 
-    async fn obtain(&self) -> Result<Registration, Fault> {
+    async fn get_or_register(&self) -> Result<Registration, ProviderError> {
         let now = self.clock.now();
-        let kept = self.look_up().await;
-        let own = self.known().usable(now);
-        let kept = match (kept, own) {
-            (Ok(kept), _) => kept,
+        let stored = self.load().await;
+        let own = self.cached().usable(now);
+        let stored = match (stored, own) {
+            (Ok(stored), _) => stored,
             (Err(_), Some(own)) => return Ok(own),
-            (Err(fault), None) => return Err(fault),
+            (Err(error), None) => return Err(error),
         };
-        if let Some(kept) = self.known().adopt(kept.as_ref(), now) {
-            return Ok(kept);
+        if let Some(stored) = self.cached().use_stored(stored.as_ref(), now) {
+            return Ok(stored);
         }
-        let own = self.known().usable(now);
+        let own = self.cached().usable(now);
         let own = match own {
             Some(own) => own,
-            None => self.register_paced(now).await?,
+            None => self.register_rate_limited(now).await?,
         };
-        // Known before it is kept: a store that fails must not make the provider a client for each login.
-        self.known().current = Some(own.clone());
-        let instead_of = kept.as_ref().map(|kept| &*kept.client_id);
-        let put = self.kept.put(&self.key, &own, instead_of).await.map_err(|error| {
+        // CachedRegistrations before it is kept: a store that fails must not make the provider a client for each login.
+        self.cached().current = Some(own.clone());
+        let instead_of = stored.as_ref().map(|stored| &*stored.client_id);
+        let put = self.stored.put(&self.key, &own, instead_of).await.map_err(|error| {
             tracing::warn!(%error, "a registration at an identity provider cannot be kept");
-            Fault::Registrations
+            ProviderError::RegistrationStore
         })?;
         // Another replica may have registered at the same time: all go on as one client.
-        Ok(self.known().adopt(Some(&put), now).unwrap_or(own))
+        Ok(self.cached().use_stored(Some(&put), now).unwrap_or(own))
     }
 
-    async fn register_paced(&self, now: SystemTime) -> Result<Registration, Fault> {
-        let failed = self.known().failed.clone();
-        if let Some((fault, _)) = failed.filter(|(_, at)| now < *at + RETRY) {
-            return Err(fault);
+    async fn register_rate_limited(&self, now: SystemTime) -> Result<Registration, ProviderError> {
+        let failed = self.cached().failed.clone();
+        if let Some((error, _)) = failed.filter(|(_, at)| now < *at + RETRY_INTERVAL) {
+            return Err(error);
         }
         let outcome = self.register().await;
-        self.known().failed = outcome.as_ref().err().map(|fault| (fault.clone(), now));
+        self.cached().failed = outcome.as_ref().err().map(|error| (error.clone(), now));
         outcome
     }
 
-    async fn register(&self) -> Result<Registration, Fault> {
+    async fn register(&self) -> Result<Registration, ProviderError> {
         let metadata;
-        let (endpoint, web, method) = match &self.desk {
-            Desk::At(endpoint, web) => (endpoint, web, AuthMethod::Basic),
-            Desk::Discovered(discovery) => {
+        let (endpoint, http_client, method) = match &self.endpoint_source {
+            RegistrationEndpoint::Configured(endpoint, http_client) => {
+                (endpoint, http_client, AuthMethod::Basic)
+            }
+            RegistrationEndpoint::Discovered(discovery) => {
                 metadata = discovery.get().await?;
                 let endpoint = metadata.registration.as_ref();
-                let endpoint =
-                    endpoint.ok_or(Fault::Misfit("its metadata names no registration endpoint"))?;
-                (endpoint, discovery.web(endpoint), preferred(&metadata)?)
+                let endpoint = endpoint.ok_or(ProviderError::ConfigMismatch(
+                    "its metadata names no registration endpoint",
+                ))?;
+                (endpoint, discovery.http_client(endpoint), select_auth_method(&metadata)?)
             }
         };
-        let reply = web.ask(Place::Registration, self.request(endpoint, method)?).await?;
+        let response =
+            http_client.send(EndpointKind::Registration, self.request(endpoint, method)?).await?;
         let now = self.clock.now();
-        let registration = read(&reply.object(Place::Registration)?, method, now)?;
+        let registration = parse(&response.object(EndpointKind::Registration)?, method, now)?;
         tracing::info!(provider = %self.key.provider, "registered at an identity provider");
         Ok(registration)
     }
 
     /// RFC 7591 section 3.1.
-    fn request(&self, endpoint: &Endpoint, method: AuthMethod) -> Result<Request<Body>, Fault> {
-        let Dynamic { place: _, initial_access_token, software_id, software_statement } =
+    fn request(
+        &self,
+        endpoint: &Endpoint,
+        method: AuthMethod,
+    ) -> Result<Request<Body>, ProviderError> {
+        let DynamicClient { source: _, initial_access_token, software_id, software_statement } =
             &self.dynamic;
         let https = self.redirect_uri.is_https();
         let mut metadata = json!({
@@ -245,42 +254,47 @@ impl Inner {
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(token) = initial_access_token {
-            let bearer =
-                bearer(token).ok_or(Fault::Misfit("its initial access token fits in no header"))?;
+            let bearer = bearer(token).ok_or(ProviderError::ConfigMismatch(
+                "its initial access token fits in no header",
+            ))?;
             headers.insert(AUTHORIZATION, bearer);
         }
         Ok(request)
     }
 }
 
-// === impl Known ===
+// === impl CachedRegistrations ===
 
-impl Known {
+impl CachedRegistrations {
     /// The current registration, if a login that begins at `now` can end with it.
     fn usable(&self, now: SystemTime) -> Option<Registration> {
         self.current.clone().filter(|current| self.can_use(current, now))
     }
 
     /// Makes what is kept the current registration, if it is as good.
-    fn adopt(&mut self, kept: Option<&Registration>, now: SystemTime) -> Option<Registration> {
-        let kept = kept.filter(|kept| self.can_use(kept, now))?;
-        self.current = Some(kept.clone());
+    fn use_stored(
+        &mut self,
+        stored: Option<&Registration>,
+        now: SystemTime,
+    ) -> Option<Registration> {
+        let stored = stored.filter(|stored| self.can_use(stored, now))?;
+        self.current = Some(stored.clone());
         self.current.clone()
     }
 
     fn can_use(&self, registration: &Registration, now: SystemTime) -> bool {
-        let lasts = registration.expires_at.is_none_or(|at| now + MARGIN < at);
+        let lasts = registration.expires_at.is_none_or(|at| now + RENEWAL_MARGIN < at);
         lasts && self.refused.as_ref() != Some(&registration.client_id)
     }
 }
 
 /// RFC 7591 section 3.2.1: what the provider made of the request counts.
-fn read(
+fn parse(
     answer: &Map<String, Value>,
     asked: AuthMethod,
     now: SystemTime,
-) -> Result<Registration, Fault> {
-    let malformed = Fault::at(Place::Registration, Outage::Malformed);
+) -> Result<Registration, ProviderError> {
+    let malformed = ProviderError::at(EndpointKind::Registration, EndpointError::Malformed);
     let text = |name: &str| match answer.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if is_printable(text) => Ok(Some(text.as_str())),
@@ -293,13 +307,17 @@ fn read(
         Some(name) => [AuthMethod::Basic, AuthMethod::Post, AuthMethod::None]
             .into_iter()
             .find(|method| method.name() == name)
-            .ok_or(Fault::Misfit("it registered another client authentication than asked for"))?,
+            .ok_or(ProviderError::ConfigMismatch(
+                "it registered another client authentication than asked for",
+            ))?,
     };
     if method != AuthMethod::None && secret.is_none() {
-        return Err(Fault::Misfit("it registered a client without the secret that it needs"));
+        return Err(ProviderError::ConfigMismatch(
+            "it registered a client without the secret that it needs",
+        ));
     }
     let expires = answer.get("client_secret_expires_at").and_then(Value::as_u64).unwrap_or(0);
-    let last = now + LIFETIME;
+    let last = now + MAX_LIFETIME;
     let expires_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(expires));
     let expires_at = Some(expires_at.map_or(last, |at| at.min(last)));
     Ok(Registration {
@@ -311,17 +329,19 @@ fn read(
 }
 
 /// How to authenticate where this is listed; without PKCE nothing would protect a public client.
-fn preferred(metadata: &Metadata) -> Result<AuthMethod, Fault> {
+fn select_auth_method(metadata: &Metadata) -> Result<AuthMethod, ProviderError> {
     let Some(listed) = &metadata.auth_methods else { return Ok(AuthMethod::Basic) };
     let lists = |method: &AuthMethod| listed.iter().any(|name| name == method.name());
     let safe = |method: &AuthMethod| *method != AuthMethod::None || metadata.s256;
     [AuthMethod::Basic, AuthMethod::Post, AuthMethod::None]
         .into_iter()
         .find(|method| lists(method) && safe(method))
-        .ok_or(Fault::Misfit("it takes no client secret, and no public client with PKCE"))
+        .ok_or(ProviderError::ConfigMismatch(
+            "it takes no client secret, and no public client with PKCE",
+        ))
 }
 
-fn digest_of(scopes: &Scopes) -> Box<str> {
+fn scopes_digest(scopes: &Scopes) -> Box<str> {
     let mut sorted: Vec<&str> = scopes.iter().collect();
     sorted.sort_unstable();
     let digest = digest::digest(&digest::SHA256, sorted.join("\n").as_bytes());

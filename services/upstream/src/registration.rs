@@ -9,11 +9,11 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use vmcp_core::BoxError;
 
-use crate::Exposed;
+use crate::Plaintext;
 use crate::tokens::{seconds, time};
 
 /// Keeps registrations over restarts and for all replicas. A registration is sealed as
-/// [`Exposed`](crate::Exposed) before it is written.
+/// [`Plaintext`](crate::Plaintext) before it is written.
 pub trait Registrations: Send + Sync {
     /// The registration kept under `key`, if there is one.
     fn get<'a>(&'a self, key: &'a RegistrationKey)
@@ -32,7 +32,7 @@ pub trait Registrations: Send + Sync {
 
 /// Keeps nothing: each process registers once for itself, and again after a restart.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct InProcess;
+pub struct MemoryRegistrations;
 
 /// The answer of a [`Registrations`] method.
 pub type RegistrationsFuture<'a, T> =
@@ -82,7 +82,7 @@ pub enum AuthMethod {
 }
 
 #[derive(Serialize)]
-struct Out<'a> {
+struct RegistrationRef<'a> {
     client_id: &'a str,
     secret: Option<&'a str>,
     method: AuthMethod,
@@ -90,14 +90,14 @@ struct Out<'a> {
 }
 
 #[derive(Deserialize)]
-struct In {
+struct StoredRegistration {
     client_id: Box<str>,
     secret: Option<SecretString>,
     method: AuthMethod,
     expires_at: Option<u64>,
 }
 
-impl Registrations for InProcess {
+impl Registrations for MemoryRegistrations {
     fn get<'a>(&'a self, _: &'a RegistrationKey) -> RegistrationsFuture<'a, Option<Registration>> {
         Box::pin(ready(Ok(None)))
     }
@@ -123,18 +123,19 @@ impl AuthMethod {
     }
 }
 
-impl Serialize for Exposed<&Registration> {
+impl Serialize for Plaintext<&Registration> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Registration { client_id, secret, method, expires_at } = self.0;
         let secret = secret.as_ref().map(ExposeSecret::expose_secret);
-        Out { client_id, secret, method: *method, expires_at: expires_at.map(seconds) }
+        RegistrationRef { client_id, secret, method: *method, expires_at: expires_at.map(seconds) }
             .serialize(to)
     }
 }
 
-impl<'de> Deserialize<'de> for Exposed<Registration> {
+impl<'de> Deserialize<'de> for Plaintext<Registration> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let In { client_id, secret, method, expires_at } = In::deserialize(from)?;
+        let StoredRegistration { client_id, secret, method, expires_at } =
+            StoredRegistration::deserialize(from)?;
         let expires_at = expires_at.map(time).transpose().map_err(serde::de::Error::custom)?;
         Ok(Self(Registration { client_id, secret, method, expires_at }))
     }

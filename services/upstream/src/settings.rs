@@ -6,7 +6,7 @@ use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::{Dynamic, Endpoint, Fixed, Issuer, TokenMapping, UserInfo};
+use crate::{DynamicClient, Endpoint, Issuer, StaticClient, TokenMapping, UserInfo};
 
 /// An identity provider, and what it is asked for.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ pub struct Oidc {
     /// Its issuer.
     pub issuer: Issuer,
     /// The client that this server is there.
-    pub client: Fixed,
+    pub client: StaticClient,
     /// Asked for who the user is, besides the id token and instead of the endpoint that discovery names.
     pub user_info: Option<UserInfo>,
 }
@@ -64,9 +64,9 @@ pub struct Oauth2 {
 #[derive(Clone, Debug)]
 pub enum Client {
     /// A client that is known there.
-    Fixed(Fixed),
+    Static(StaticClient),
     /// One that registers itself (RFC 7591).
-    Dynamic(Dynamic),
+    Dynamic(DynamicClient),
 }
 
 /// Scopes in the order in which they are asked for (RFC 6749 section 3.3).
@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_keep_their_order_and_stand_once() {
+    fn scopes_keep_order_without_duplicates() {
         let scopes = Scopes::new(["openid", "email", "openid"]).unwrap();
         assert_eq!(scopes.joined().as_deref(), Some("openid email"));
         assert_eq!(Scopes::default().joined(), None);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_request_sets_itself_is_no_parameter() {
+    fn rejects_reserved_parameters() {
         for own in RESERVED {
             let refused = Params::new([(own.to_owned(), "x".to_owned())]).unwrap_err();
             assert_eq!(refused, SettingsError::Reserved(own));

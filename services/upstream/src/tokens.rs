@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Leg, Scopes};
+use crate::{AuthorizationState, Scopes};
 
 /// Who logged in, and what this server may do at the provider in that user's name.
 #[derive(Clone)]
 pub struct Login {
     /// Who the user is at the provider: stable, 256 bytes at most, without control characters. A string as the
     /// provider has it, a number as `#` and its digits, a string that begins with `#` with another one. With
-    /// [`synthesized`](Self::synthesized) `tk-` and 32 hexadecimal digits.
+    /// [`is_synthetic`](Self::synthesized) `tk-` and 32 hexadecimal digits.
     pub subject: Box<str>,
     /// What the user is called, 256 characters at most.
     pub name: Option<Box<str>>,
@@ -25,12 +25,12 @@ pub struct Login {
     /// When the user proved it to the provider, where that says so (`auth_time`, OpenID Connect Core 1.0 section 2).
     pub authenticated: Option<SystemTime>,
     /// Whether the subject was made up from the access token, so that nobody can be recognised by it.
-    pub synthesized: bool,
+    pub is_synthetic: bool,
     /// The tokens.
     pub tokens: Tokens,
 }
 
-/// A provider's tokens. They are never shown; [`Exposed`] serialises them, to be sealed.
+/// A provider's tokens. They are never shown; [`Plaintext`] serialises them, to be sealed.
 #[derive(Clone)]
 pub struct Tokens {
     /// The access token: visible ASCII, 16 KiB at most.
@@ -53,13 +53,13 @@ pub struct Tokens {
 
 /// Serialises secrets as they are. Whatever it writes has to be encrypted before it is kept.
 ///
-/// It is the only way to serialise [`Leg`], [`Tokens`] and [`Registration`](crate::Registration), so that
+/// It is the only way to serialise [`AuthorizationState`], [`Tokens`] and [`Registration`](crate::Registration), so that
 /// each place that does shows.
 #[derive(Clone, Debug)]
-pub struct Exposed<T>(pub T);
+pub struct Plaintext<T>(pub T);
 
 #[derive(Serialize)]
-struct TokensOut<'a> {
+struct TokensRef<'a> {
     access: &'a str,
     refresh: Option<&'a str>,
     id: Option<&'a str>,
@@ -71,7 +71,7 @@ struct TokensOut<'a> {
 }
 
 #[derive(Deserialize)]
-struct TokensIn {
+struct StoredTokens {
     access: SecretString,
     refresh: Option<SecretString>,
     id: Option<SecretString>,
@@ -83,7 +83,7 @@ struct TokensIn {
 }
 
 #[derive(Serialize)]
-struct LegOut<'a> {
+struct AuthorizationStateRef<'a> {
     verifier: &'a str,
     nonce: Option<&'a str>,
     issuer_id: &'a str,
@@ -95,7 +95,7 @@ struct LegOut<'a> {
 }
 
 #[derive(Deserialize)]
-struct LegIn {
+struct StoredAuthorizationState {
     verifier: SecretString,
     nonce: Option<SecretString>,
     issuer_id: Box<str>,
@@ -106,12 +106,12 @@ struct LegIn {
     begun: u64,
 }
 
-// === impl Exposed ===
+// === impl Plaintext ===
 
-impl Serialize for Exposed<&Tokens> {
+impl Serialize for Plaintext<&Tokens> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Tokens { access, refresh, id, expires_at, scopes, issuer, subject, client_id } = self.0;
-        let out = TokensOut {
+        let out = TokensRef {
             access: access.expose_secret(),
             refresh: refresh.as_ref().map(ExposeSecret::expose_secret),
             id: id.as_ref().map(ExposeSecret::expose_secret),
@@ -125,21 +125,29 @@ impl Serialize for Exposed<&Tokens> {
     }
 }
 
-impl<'de> Deserialize<'de> for Exposed<Tokens> {
+impl<'de> Deserialize<'de> for Plaintext<Tokens> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let TokensIn { access, refresh, id, expires_at, scopes, issuer, subject, client_id } =
-            TokensIn::deserialize(from)?;
+        let StoredTokens { access, refresh, id, expires_at, scopes, issuer, subject, client_id } =
+            StoredTokens::deserialize(from)?;
         let scopes = Scopes::new(scopes).map_err(serde::de::Error::custom)?;
         let expires_at = expires_at.map(time).transpose().map_err(serde::de::Error::custom)?;
         Ok(Self(Tokens { access, refresh, id, expires_at, scopes, issuer, subject, client_id }))
     }
 }
 
-impl Serialize for Exposed<&Leg> {
+impl Serialize for Plaintext<&AuthorizationState> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Leg { verifier, nonce, issuer_id, issuer, issuer_in_answer, client_id, scopes, begun } =
-            self.0;
-        let out = LegOut {
+        let AuthorizationState {
+            verifier,
+            nonce,
+            issuer_id,
+            issuer,
+            issuer_in_answer,
+            client_id,
+            scopes,
+            begun,
+        } = self.0;
+        let out = AuthorizationStateRef {
             verifier: verifier.expose_secret(),
             nonce: nonce.as_ref().map(ExposeSecret::expose_secret),
             issuer_id,
@@ -153,9 +161,9 @@ impl Serialize for Exposed<&Leg> {
     }
 }
 
-impl<'de> Deserialize<'de> for Exposed<Leg> {
+impl<'de> Deserialize<'de> for Plaintext<AuthorizationState> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let LegIn {
+        let StoredAuthorizationState {
             verifier,
             nonce,
             issuer_id,
@@ -164,10 +172,10 @@ impl<'de> Deserialize<'de> for Exposed<Leg> {
             client_id,
             scopes,
             begun,
-        } = LegIn::deserialize(from)?;
+        } = StoredAuthorizationState::deserialize(from)?;
         let scopes = Scopes::new(scopes).map_err(serde::de::Error::custom)?;
         let begun = time(begun).map_err(serde::de::Error::custom)?;
-        Ok(Self(Leg {
+        Ok(Self(AuthorizationState {
             verifier,
             nonce,
             issuer_id,
@@ -193,7 +201,7 @@ impl fmt::Debug for Login {
     /// Neither name nor address: they are the user's.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login")
-            .field("synthesized", &self.synthesized)
+            .field("synthesized", &self.is_synthetic)
             .field("tokens", &self.tokens)
             .finish_non_exhaustive()
     }

@@ -15,8 +15,8 @@ use vmcp_tests::counterparts::{
     Person, Reply, Status, UpstreamProvider, post, post_form, run_authorization_suite, skipped,
 };
 use vmcp_upstream::{
-    Client, Dynamic, Endpoint, FieldMapping, Fixed, Issuer, Kind, Oauth2, Oidc, Params, Provider,
-    RegistrationPlace, Scopes, UserInfo,
+    Client, DynamicClient, Endpoint, FieldMapping, Issuer, Kind, Oauth2, Oidc, Params, Provider,
+    RegistrationSource, Scopes, StaticClient, UserInfo,
 };
 
 pub(super) const VERIFIER: &str = "verifier-verifier-verifier-verifier-verifie";
@@ -131,7 +131,7 @@ fn oidc(
     hmac: &HmacRing,
 ) -> Provider {
     let issuer = Issuer::new(&idp.issuer()).unwrap();
-    let client = Fixed::new("basic", Some("basic: s3cr3t+/%".into())).unwrap();
+    let client = StaticClient::new("basic", Some("basic: s3cr3t+/%".into())).unwrap();
     let kind = Kind::Oidc(Box::new(Oidc { issuer, client, user_info: None }));
     provider(settings("corp", callback, kind), store, hmac)
 }
@@ -145,8 +145,9 @@ fn oauth2(
 ) -> Provider {
     let at = |path: &str| Endpoint::new(&format!("{}{path}", idp.issuer())).unwrap();
     let fields = FieldMapping::new(vec!["sub"], vec!["name"], vec!["email"]).unwrap();
-    let place = RegistrationPlace::Discovery(at("/.well-known/openid-configuration"));
-    let dynamic = Dynamic::new(place).unwrap().initial_access_token("1nitial".into()).unwrap();
+    let place = RegistrationSource::Discovery(at("/.well-known/openid-configuration"));
+    let dynamic =
+        DynamicClient::new(place).unwrap().initial_access_token("1nitial".into()).unwrap();
     let kind = Kind::Oauth2(Box::new(Oauth2 {
         authorization_endpoint: at("/auth"),
         token_endpoint: at("/token"),

@@ -10,9 +10,10 @@ use vmcp_core::Clock;
 use vmcp_egress::{Egress, FetchPolicy, Fetcher};
 use vmcp_tests::counterparts::{Person, UpstreamProvider, skipped};
 use vmcp_upstream::{
-    Answer, AnswerFault, Blame, Client, Dynamic, Endpoint, Exposed, Fault, FieldMapping, Fixed,
-    InProcess, Issuer, Kind, Leg, Login, Oauth2, Oidc, Params, Provider, RefreshFault,
-    RegistrationPlace, Revocation, Scopes, Settings, UserInfo,
+    AuthorizationResponse, AuthorizationResponseError, AuthorizationState, Client, DynamicClient,
+    Endpoint, FaultParty, FieldMapping, Issuer, Kind, Login, MemoryRegistrations, Oauth2, Oidc,
+    Params, Plaintext, Provider, ProviderError, RefreshError, RegistrationSource,
+    RevocationOutcome, Scopes, Settings, StaticClient, UserInfo,
 };
 
 fn endpoint(url: &str) -> Endpoint {
@@ -34,12 +35,12 @@ fn settings(name: &str, kind: Kind) -> Settings {
 fn provider(settings: Settings) -> Provider {
     let fetcher = |policy| Fetcher::new(Egress::default(), policy).unwrap();
     let (ours, theirs) = (fetcher(FetchPolicy::configured()), fetcher(FetchPolicy::supplied()));
-    Provider::new(settings, ours, theirs, Arc::new(InProcess), Clock::system()).unwrap()
+    Provider::new(settings, ours, theirs, Arc::new(MemoryRegistrations), Clock::system()).unwrap()
 }
 
 fn oidc(idp: &UpstreamProvider, id: &str, secret: Option<&str>) -> Provider {
     let issuer = Issuer::new(&idp.issuer()).unwrap();
-    let client = Fixed::new(id, secret.map(Into::into)).unwrap();
+    let client = StaticClient::new(id, secret.map(Into::into)).unwrap();
     provider(settings(id, Kind::Oidc(Box::new(Oidc { issuer, client, user_info: None }))))
 }
 
@@ -59,29 +60,32 @@ fn oauth2(idp: &UpstreamProvider, client: Client) -> Provider {
 
 fn dynamic(idp: &UpstreamProvider, token: &str) -> Client {
     let place = endpoint(&format!("{}/.well-known/openid-configuration", idp.issuer()));
-    let dynamic = Dynamic::new(RegistrationPlace::Discovery(place)).unwrap();
+    let dynamic = DynamicClient::new(RegistrationSource::Discovery(place)).unwrap();
     let dynamic = dynamic.initial_access_token(token.into()).unwrap();
     Client::Dynamic(dynamic.software_id("vmcp"))
 }
 
 /// What the browser came back with.
-fn answer(back: &str) -> (String, Answer) {
+fn answer(back: &str) -> (String, AuthorizationResponse) {
     let query = back.split_once('?').unwrap().1;
     let decoded = |value: &str| value.replace("%3A", ":").replace("%2F", "/");
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let mut pairs: HashMap<_, _> = pairs.map(|(name, value)| (name, decoded(value))).collect();
     let code = pairs.remove("code").unwrap_or_else(|| panic!("{back}"));
-    (pairs["state"].clone(), Answer { outcome: Ok(code.into()), iss: pairs.remove("iss") })
+    (
+        pairs["state"].clone(),
+        AuthorizationResponse { outcome: Ok(code.into()), iss: pairs.remove("iss") },
+    )
 }
 
-async fn browse(provider: &Provider, name: &str) -> (Leg, Answer) {
+async fn browse(provider: &Provider, name: &str) -> (AuthorizationState, AuthorizationResponse) {
     let (page, leg) = provider.begin("st4te").await.unwrap();
     let back = Person::named(name).logs_in(&page.to_string()).await.unwrap();
     let (state, answer) = answer(&back);
     assert_eq!(state, "st4te");
     // As a store would keep it.
-    let kept = serde_json::to_vec(&Exposed(&leg)).unwrap();
-    (serde_json::from_slice::<Exposed<Leg>>(&kept).unwrap().0, answer)
+    let kept = serde_json::to_vec(&Plaintext(&leg)).unwrap();
+    (serde_json::from_slice::<Plaintext<AuthorizationState>>(&kept).unwrap().0, answer)
 }
 
 async fn login(provider: &Provider, name: &str) -> Login {
@@ -93,9 +97,9 @@ fn refresh_token(login: &Login) -> &str {
     login.tokens.refresh.as_ref().map(SecretString::expose_secret).unwrap()
 }
 
-fn code(fault: &Fault) -> &str {
+fn code(fault: &ProviderError) -> &str {
     match fault {
-        Fault::Refused { code, .. } => code,
+        ProviderError::Rejected { code, .. } => code,
         other => panic!("{other}"),
     }
 }
@@ -112,7 +116,7 @@ async fn every_kind_of_client_logs_in_and_keeps_its_tokens_fresh() {
         let provider = oidc(&idp, id, secret);
         provider.check().await.unwrap();
         let login = login(&provider, "alice").await;
-        assert_eq!((&*login.subject, login.synthesized), ("alice", false), "{id}");
+        assert_eq!((&*login.subject, login.is_synthetic), ("alice", false), "{id}");
         // The id token doesn't say them; the discovered userinfo endpoint does.
         assert_eq!(login.name.as_deref(), Some("The alice"));
         assert_eq!(login.email.as_deref(), Some("alice@example.com"));
@@ -121,8 +125,8 @@ async fn every_kind_of_client_logs_in_and_keeps_its_tokens_fresh() {
         assert_ne!(newer.access.expose_secret(), login.tokens.access.expose_secret());
         assert_eq!(newer.refresh.as_ref().unwrap().expose_secret(), refresh_token(&login));
         assert!(provider.refresh(&login.tokens).await.is_ok(), "it is good for more than one");
-        assert_eq!(provider.revoke(&newer).await, Ok(Revocation::Done));
-        assert_eq!(provider.refresh(&newer).await.unwrap_err(), RefreshFault::Dead);
+        assert_eq!(provider.revoke(&newer).await, Ok(RevocationOutcome::Revoked));
+        assert_eq!(provider.refresh(&newer).await.unwrap_err(), RefreshError::GrantEnded);
     }
     let mallory = login(&oidc(&idp, "public", None), "mallory").await;
     assert_eq!(mallory.email, None, "an address that is not verified");
@@ -151,13 +155,15 @@ async fn a_user_logs_in_at_two_providers_of_which_one_rotates() {
     assert_ne!(newer.refresh.as_ref().unwrap().expose_secret(), refresh_token(&there));
     let newest = two.refresh(&newer).await.unwrap();
     // A token that was used up ends the grant, the newest included; the other provider's is another one.
-    assert_eq!(two.refresh(&there.tokens).await.unwrap_err(), RefreshFault::Dead);
-    assert_eq!(two.refresh(&newest).await.unwrap_err(), RefreshFault::Dead);
+    assert_eq!(two.refresh(&there.tokens).await.unwrap_err(), RefreshError::GrantEnded);
+    assert_eq!(two.refresh(&newest).await.unwrap_err(), RefreshError::GrantEnded);
     assert!(one.refresh(&here.tokens).await.is_ok());
 
     second.kill().await.unwrap();
     let down = two.refresh(&again.tokens).await.unwrap_err();
-    assert!(matches!(&down, RefreshFault::Temporary(fault) if fault.blame() == Blame::Provider));
+    assert!(
+        matches!(&down, RefreshError::Temporary(fault) if fault.fault_party() == FaultParty::Provider)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -170,19 +176,20 @@ async fn a_real_provider_refuses_what_is_not_its_due() {
 
     let (leg, answer) = browse(&provider, "alice").await;
     assert_eq!(answer.iss.as_deref(), Some(&*idp.issuer()), "it says who it is");
-    let silent = Answer { iss: None, ..answer.clone() };
+    let silent = AuthorizationResponse { iss: None, ..answer.clone() };
     let refused = provider.finish(&leg, silent).await.unwrap_err();
-    assert_eq!(refused, AnswerFault::NoIssuer.into());
-    let other = Answer { iss: Some("https://other.example".into()), ..answer.clone() };
+    assert_eq!(refused, AuthorizationResponseError::MissingIssuer.into());
+    let other =
+        AuthorizationResponse { iss: Some("https://other.example".into()), ..answer.clone() };
     let refused = provider.finish(&leg, other).await.unwrap_err();
-    assert_eq!(refused, AnswerFault::WrongIssuer.into());
+    assert_eq!(refused, AuthorizationResponseError::WrongIssuer.into());
 
     // The verifier of another login, then the right one: the code is burnt or not, but never good for both.
-    let mut kept: Value = serde_json::to_value(Exposed(&leg)).unwrap();
+    let mut kept: Value = serde_json::to_value(Plaintext(&leg)).unwrap();
     kept["verifier"] = json!("a".repeat(43));
-    let stolen = serde_json::from_value::<Exposed<Leg>>(kept).unwrap().0;
+    let stolen = serde_json::from_value::<Plaintext<AuthorizationState>>(kept).unwrap().0;
     let refused = provider.finish(&stolen, answer).await.unwrap_err();
-    assert_eq!((code(&refused), refused.blame()), ("invalid_grant", Blame::Browser));
+    assert_eq!((code(&refused), refused.fault_party()), ("invalid_grant", FaultParty::Browser));
 
     let (leg, answer) = browse(&provider, "alice").await;
     assert!(provider.finish(&leg, answer.clone()).await.is_ok());
@@ -192,14 +199,14 @@ async fn a_real_provider_refuses_what_is_not_its_due() {
     let wrong = oidc(&idp, "basic", Some("wrong"));
     let (leg, answer) = browse(&wrong, "alice").await;
     let refused = wrong.finish(&leg, answer).await.unwrap_err();
-    assert_eq!((code(&refused), refused.blame()), ("invalid_client", Blame::Operator));
+    assert_eq!((code(&refused), refused.fault_party()), ("invalid_client", FaultParty::Operator));
 
     let unwelcome = oauth2(&idp, dynamic(&idp, "wrong"));
     let refused = unwelcome.begin("s").await.unwrap_err();
-    assert_eq!(refused.blame(), Blame::Operator, "{refused}");
+    assert_eq!(refused.fault_party(), FaultParty::Operator, "{refused}");
     let elsewhere = Issuer::new(&format!("{}/tenant", idp.issuer())).unwrap();
-    let client = Fixed::new("public", None).unwrap();
+    let client = StaticClient::new("public", None).unwrap();
     let kind = Kind::Oidc(Box::new(Oidc { issuer: elsewhere, client, user_info: None }));
     let misfit = self::provider(settings("misfit", kind)).check().await.unwrap_err();
-    assert_eq!(misfit.blame(), Blame::Operator, "{misfit}");
+    assert_eq!(misfit.fault_party(), FaultParty::Operator, "{misfit}");
 }

@@ -4,7 +4,7 @@ use secrecy::ExposeSecret;
 use vmcp_auth_store::{
     Login, LoginPurpose, SessionHead, SessionId, Timestamp, UpstreamTokenRecord, UserId,
 };
-use vmcp_upstream::{Exposed, Tokens};
+use vmcp_upstream::{Plaintext, Tokens};
 
 use crate::error::{Code, Fault};
 use crate::event::{Event, Happened};
@@ -20,7 +20,7 @@ impl Inner {
         leg: &Leg,
         came: &vmcp_upstream::Login,
     ) -> Result<bool, Fault> {
-        if login.aim != LoginPurpose::Relink || came.synthesized {
+        if login.aim != LoginPurpose::Relink || came.is_synthetic {
             return Ok(false);
         }
         let session = self.store.session(&login.session).await?;
@@ -72,7 +72,7 @@ impl Inner {
         leg: &Leg,
         tokens: &Tokens,
     ) -> Result<UpstreamTokenRecord, Fault> {
-        let text = serde_json::to_vec(&Exposed(tokens)).map_err(|_| Fault::server())?;
+        let text = serde_json::to_vec(&Plaintext(tokens)).map_err(|_| Fault::server())?;
         let text = secrecy::SecretSlice::from(text);
         Ok(UpstreamTokenRecord {
             version: 0,
@@ -96,7 +96,7 @@ impl Inner {
             return Err(Fault::server());
         }
         let text = self.open("row", session, leg, &row.sealed)?;
-        let tokens: Exposed<Tokens> =
+        let tokens: Plaintext<Tokens> =
             serde_json::from_slice(text.expose_secret()).map_err(|_| Fault::server())?;
         Ok(tokens.0)
     }

@@ -1,7 +1,7 @@
 //! Consent, the way to the providers, and the way back.
 
 use vmcp_auth_store::{ClientId, Consent, Digest, Limits, ProviderName};
-use vmcp_upstream::{AnswerFault, Fault, Outage, Place};
+use vmcp_upstream::{AuthorizationResponseError, EndpointError, EndpointKind, ProviderError};
 
 use crate::IssuerUrl;
 use crate::testing::{APP, Browser, Came, ISSUER, LOOPBACK, World, form_request, param};
@@ -265,11 +265,12 @@ async fn who_cancels_at_a_provider_comes_back_to_the_client_with_what_it_can_act
 async fn a_failed_leg_tells_the_client_and_leaves_nothing() {
     let world = World::new();
     let client = world.client().await;
-    let away = Fault::Unavailable { place: Place::Token, outage: Outage::Slow };
+    let away =
+        ProviderError::Unavailable { endpoint: EndpointKind::Token, cause: EndpointError::Timeout };
     for (fault, error) in [
-        (Fault::Answer(AnswerFault::WrongIssuer), "access_denied"),
+        (ProviderError::Response(AuthorizationResponseError::WrongIssuer), "access_denied"),
         (away.clone(), "temporarily_unavailable"),
-        (Fault::Misfit("x"), "server_error"),
+        (ProviderError::ConfigMismatch("x"), "server_error"),
     ] {
         let mut browser = Browser::default();
         let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
@@ -286,7 +287,7 @@ async fn a_failed_leg_tells_the_client_and_leaves_nothing() {
     let corp = world.consent(&mut browser, &World::authorize(&client, &[])).await;
     let came = browser.get(&world, &World::at_provider(&corp)).await;
     assert_eq!(came.error(), "temporarily_unavailable");
-    world.corp.set(|script| script.begin = Some(Fault::Misfit("x")));
+    world.corp.set(|script| script.begin = Some(ProviderError::ConfigMismatch("x")));
     let page = Browser::default().get(&world, &World::authorize(&client, &[])).await;
     let cookie = page.headers["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned();
     let left = Browser { cookie: Some(cookie), address: None }
@@ -345,7 +346,7 @@ async fn a_made_up_subject_is_the_token_s_own() {
     let client = world.client().await;
     world.corp.set(|script| {
         script.subject = "tk-0123456789abcdef0123456789abcdef";
-        script.synthesized = true;
+        script.is_synthetic = true;
     });
     let access = world.tokens(&client).await.access;
     let token = world.server.verifier(crate::testing::RESOURCE).unwrap().verify(&access).unwrap();
@@ -357,7 +358,7 @@ async fn a_made_up_subject_is_the_token_s_own() {
 async fn asks_next_person_of_shared_browser_if_subjects_are_made_up() {
     let world = World::new();
     let client = world.client().await;
-    world.corp.set(|script| (script.subject, script.synthesized) = ("tk-0123", true));
+    world.corp.set(|script| (script.subject, script.is_synthetic) = ("tk-0123", true));
     let mut browser = Browser::default();
     let address = World::authorize(&client, &[]);
     world.log_in_at(&mut browser, &address).await;
@@ -446,7 +447,7 @@ async fn a_provider_that_says_no_names_lets_nobody_in_as_who_was_there_before() 
     let git = browser.get(&world, &World::at_provider(&corp)).await.location();
     browser.get(&world, &World::at_provider(&git)).await;
 
-    world.corp.set(|script| (script.subject, script.synthesized) = ("tk-0123456789abcdef", true));
+    world.corp.set(|script| (script.subject, script.is_synthetic) = ("tk-0123456789abcdef", true));
     let corp = browser.get(&world, &World::authorize(&client, &[])).await.location();
     let refused = answered(&browser.get(&world, &World::at_provider(&corp)).await);
     assert_eq!(param(&refused, "error").as_deref(), Some("access_denied"));

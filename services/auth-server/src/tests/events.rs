@@ -7,7 +7,7 @@ use http::Request;
 use serde_json::json;
 use vmcp_auth_store::SessionId;
 use vmcp_core::UpstreamKind;
-use vmcp_upstream::RefreshFault;
+use vmcp_upstream::RefreshError;
 
 use crate::testing::{Browser, RESOURCE, VERIFIER, World, form_request, param};
 use crate::{Event, Happened, Lost, Refusal, Reused, Revoker};
@@ -230,7 +230,7 @@ async fn a_link_that_is_taken_away_or_dies_is_told() {
     it.take();
 
     let tokens = it.world.server.tokens(session);
-    it.world.git.set(|script| script.refresh = Some(RefreshFault::Dead));
+    it.world.git.set(|script| script.refresh = Some(RefreshError::GrantEnded));
     it.world.clock.advance(Duration::from_secs(3600));
     assert!(tokens.token("git", UpstreamKind::Access).await.is_err());
     let told = it.take();
@@ -290,7 +290,7 @@ fn every_cause_has_a_word_of_its_own() {
 /// The `state` that the client of a test sends.
 const APP_STATE: &str = "client-state";
 
-fn unreachable_provider() -> vmcp_upstream::Fault {
-    use vmcp_upstream::{Fault, Outage, Place};
-    Fault::Unavailable { place: Place::Token, outage: Outage::Unreachable }
+fn unreachable_provider() -> vmcp_upstream::ProviderError {
+    use vmcp_upstream::{EndpointError, EndpointKind, ProviderError};
+    ProviderError::Unavailable { endpoint: EndpointKind::Token, cause: EndpointError::Unreachable }
 }

@@ -3,17 +3,17 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
-use vmcp_upstream::Freshness;
+use vmcp_upstream::ReauthParams;
 
 use crate::testing::{Browser, NOW, World, param};
 
 #[tokio::test]
 async fn what_a_client_wants_is_the_first_providers_to_do() {
-    let login = Freshness { login: true, ..Freshness::default() };
-    let choose = Freshness { select_account: true, ..Freshness::default() };
-    let aged = Freshness { max_age: Some(60), ..Freshness::default() };
+    let login = ReauthParams { login: true, ..ReauthParams::default() };
+    let choose = ReauthParams { select_account: true, ..ReauthParams::default() };
+    let aged = ReauthParams { max_age: Some(60), ..ReauthParams::default() };
     for (changed, wanted) in [
-        (&[][..], Freshness::default()),
+        (&[][..], ReauthParams::default()),
         (&[("prompt", "login")], login),
         (&[("prompt", "consent select_account")], choose),
         (&[("max_age", "60"), ("prompt", "create")], aged),
@@ -25,7 +25,7 @@ async fn what_a_client_wants_is_the_first_providers_to_do() {
         let mut browser = Browser::default();
         world.log_in_at(&mut browser, &address).await;
         assert_eq!(*world.corp.wanted.lock().unwrap(), [wanted], "{changed:?}");
-        assert_eq!(*world.git.wanted.lock().unwrap(), [Freshness::default()], "{changed:?}");
+        assert_eq!(*world.git.wanted.lock().unwrap(), [ReauthParams::default()], "{changed:?}");
         // Where the page is left out as well.
         if changed.iter().all(|(_, value)| !value.contains("consent")) {
             browser.get(&world, &address).await.location();

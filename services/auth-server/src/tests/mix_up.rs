@@ -10,8 +10,8 @@ use serde_json::json;
 use tower::service_fn;
 use vmcp_core::Body;
 use vmcp_upstream::{
-    Client, Endpoint, Fixed, InProcess, Issuer, Kind, Oauth2, Oidc, Params, Provider, Scopes,
-    Settings,
+    Client, Endpoint, Issuer, Kind, MemoryRegistrations, Oauth2, Oidc, Params, Provider, Scopes,
+    Settings, StaticClient,
 };
 
 use crate::testing::{APP, Browser, World, param};
@@ -46,7 +46,7 @@ fn provider(world: &World, name: &str, kind: Kind) -> Arc<dyn Upstream> {
         params: Params::default(),
         client_name: "vmcp".into(),
     };
-    let registrations = Arc::new(InProcess);
+    let registrations = Arc::new(MemoryRegistrations);
     let provider = Provider::new(settings, http, http, registrations, world.clock.clone());
     Arc::new(provider.unwrap())
 }
@@ -54,7 +54,7 @@ fn provider(world: &World, name: &str, kind: Kind) -> Arc<dyn Upstream> {
 fn oidc() -> Kind {
     Kind::Oidc(Box::new(Oidc {
         issuer: Issuer::new(PROVIDER).unwrap(),
-        client: Fixed::new("us", None).unwrap(),
+        client: StaticClient::new("us", None).unwrap(),
         user_info: None,
     }))
 }
@@ -65,7 +65,7 @@ fn oauth2(at: &str) -> Kind {
     Kind::Oauth2(Box::new(Oauth2 {
         authorization_endpoint: endpoint("/authorize"),
         token_endpoint: endpoint("/token"),
-        client: Client::Fixed(Fixed::new("us", None).unwrap()),
+        client: Client::Static(StaticClient::new("us", None).unwrap()),
         token_mapping: None,
         user_info: None,
     }))

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use vmcp_auth_store::SessionId;
 use vmcp_core::{UpstreamError, UpstreamKind};
-use vmcp_upstream::{Fault, Outage, Place, RefreshFault};
+use vmcp_upstream::{EndpointError, EndpointKind, ProviderError, RefreshError};
 
 use crate::testing::{Browser, Got, RESOURCE, World, form_request, param, settings};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn refuses(world: &World) {
-    world.corp.set(|script| script.refresh = Some(RefreshFault::Dead));
+    world.corp.set(|script| script.refresh = Some(RefreshError::GrantEnded));
 }
 
 fn session(world: &World, got: &Got) -> SessionId {
@@ -117,8 +117,9 @@ async fn provider_that_is_away_ends_nothing() {
     let world = World::new();
     let client = world.client().await;
     let got = world.tokens(&client).await;
-    let away = Fault::Unavailable { place: Place::Token, outage: Outage::Slow };
-    world.corp.set(|script| script.refresh = Some(RefreshFault::Temporary(away)));
+    let away =
+        ProviderError::Unavailable { endpoint: EndpointKind::Token, cause: EndpointError::Timeout };
+    world.corp.set(|script| script.refresh = Some(RefreshError::Temporary(away)));
     world.clock.advance(HOUR);
     let got = world.refresh(&client, &got.refresh).await.tokens();
     // It is asked again at the next one.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use secrecy::ExposeSecret;
 use vmcp_auth_store::{ProviderName, SessionId};
 use vmcp_core::{UpstreamError, UpstreamKind, UpstreamTokens};
-use vmcp_upstream::{Fault, Outage, Place, RefreshFault};
+use vmcp_upstream::{EndpointError, EndpointKind, ProviderError, RefreshError};
 
 use crate::testing::{RESOURCE, Watched, World, settings};
 
@@ -96,8 +96,11 @@ async fn access(tokens: &dyn UpstreamTokens, provider: &str) -> Result<String, U
     Ok(token.value.expose_secret().to_owned())
 }
 
-fn temporary() -> RefreshFault {
-    RefreshFault::Temporary(Fault::Unavailable { place: Place::Token, outage: Outage::Slow })
+fn temporary() -> RefreshError {
+    RefreshError::Temporary(ProviderError::Unavailable {
+        endpoint: EndpointKind::Token,
+        cause: EndpointError::Timeout,
+    })
 }
 
 #[tokio::test]
@@ -193,7 +196,7 @@ async fn a_token_that_cannot_be_renewed_stays_and_a_dead_grant_goes() {
     assert_eq!(other(&*session.tokens, &first).await, Err(UpstreamError::Unavailable));
     assert_eq!(session.git().await.unwrap(), first, "good for whoever takes it");
     session.pass(40);
-    session.world.git.set(|script| script.refresh = Some(RefreshFault::Dead));
+    session.world.git.set(|script| script.refresh = Some(RefreshError::GrantEnded));
     assert_eq!(other(&*session.tokens, &first).await, Err(UpstreamError::Absent));
     assert_eq!(session.git().await, Err(UpstreamError::Absent));
     assert!(access(&*session.tokens, "corp").await.is_ok());
@@ -227,7 +230,7 @@ async fn a_refresh_goes_on_when_nobody_waits_for_it() {
 #[tokio::test]
 async fn a_dead_grant_concerns_its_own_provider_alone() {
     let session = Session::new().await;
-    for fault in [RefreshFault::Dead, RefreshFault::SubjectChanged] {
+    for fault in [RefreshError::GrantEnded, RefreshError::SubjectChanged] {
         session.world.git.set(|script| script.refresh = Some(fault));
         session.pass(3600);
         assert_eq!(session.git().await, Err(UpstreamError::Absent));

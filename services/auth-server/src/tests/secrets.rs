@@ -36,7 +36,7 @@ async fn no_secret_is_in_a_log_or_a_debug_form() {
     let token = verifier.verify(&got.access).unwrap();
     let tokens = world.server.tokens(token.session);
     tokens.token("git", UpstreamKind::Access).await.unwrap();
-    world.git.set(|script| script.refresh = Some(vmcp_upstream::RefreshFault::Dead));
+    world.git.set(|script| script.refresh = Some(vmcp_upstream::RefreshError::GrantEnded));
     world.clock.advance(std::time::Duration::from_secs(3600));
     assert!(tokens.token("git", UpstreamKind::Access).await.is_err());
     browser.get(&world, "/oauth/callback?error=canary&state=canary").await;

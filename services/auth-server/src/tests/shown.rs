@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use vmcp_auth_store::*;
-use vmcp_upstream::Exposed;
+use vmcp_upstream::Plaintext;
 
 use crate::OwnToken;
 use crate::params::Params;
@@ -171,7 +171,7 @@ fn nothing_that_a_provider_gave_is_shown() {
         "verifier": MARK, "nonce": MARK, "issuer_id": "https://id.example", "issuer": "https://id.example", "issuer_in_answer": true,
         "client_id": "us", "scopes": ["openid"], "begun": NOW,
     });
-    let leg: Exposed<vmcp_upstream::Leg> = serde_json::from_value(leg).unwrap();
+    let leg: Plaintext<vmcp_upstream::AuthorizationState> = serde_json::from_value(leg).unwrap();
     let tokens = vmcp_upstream::Tokens {
         access: MARK.into(),
         refresh: Some(MARK.into()),
@@ -182,17 +182,18 @@ fn nothing_that_a_provider_gave_is_shown() {
         subject: MARK.into(),
         client_id: "us".into(),
     };
-    let answer = vmcp_upstream::Answer { outcome: Ok(MARK.into()), iss: Some(MARK.into()) };
+    let answer =
+        vmcp_upstream::AuthorizationResponse { outcome: Ok(MARK.into()), iss: Some(MARK.into()) };
     let login = vmcp_upstream::Login {
         subject: MARK.into(),
         name: Some(MARK.into()),
         email: Some(MARK.into()),
         email_verified: Some(true),
         authenticated: None,
-        synthesized: false,
+        is_synthetic: false,
         tokens: tokens.clone(),
     };
-    shows_nothing(&[&leg, &leg.0, &tokens, &Exposed(&tokens), &answer, &login]);
+    shows_nothing(&[&leg, &leg.0, &tokens, &Plaintext(&tokens), &answer, &login]);
 }
 
 #[tokio::test]

@@ -1,54 +1,66 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Fake, ISSUER, clock, endpoint};
+use crate::fake_provider::{FakeProvider, ISSUER, clock, endpoint};
 
 const OPENID: &str = "/.well-known/openid-configuration";
 const OAUTH: &str = "/.well-known/oauth-authorization-server";
 
-fn discovery(fake: &Fake, clock: &Clock) -> Discovery {
+fn discovery(fake: &FakeProvider, clock: &Clock) -> Discovery {
     of(fake, clock, &Issuer::new(ISSUER).unwrap())
 }
 
-fn of(fake: &Fake, clock: &Clock, issuer: &Issuer) -> Discovery {
-    let webs =
-        Webs { configured: Web::new(fake.client(false)), supplied: Web::new(fake.client(true)) };
-    Discovery::of(issuer, webs, clock.clone())
+fn of(fake: &FakeProvider, clock: &Clock, issuer: &Issuer) -> Discovery {
+    let http_clients = ProviderHttpPair {
+        configured: ProviderHttp::new(fake.client(false)),
+        supplied: ProviderHttp::new(fake.client(true)),
+    };
+    Discovery::for_issuer(issuer, http_clients, clock.clone())
 }
 
-async fn fault(metadata: Value) -> Fault {
-    let fake = Fake::new();
+async fn error(metadata: Value) -> ProviderError {
+    let fake = FakeProvider::new();
     fake.state().metadata = metadata;
     discovery(&fake, &clock()).get().await.map(|_| ()).unwrap_err()
 }
 
-fn at(outage: Outage) -> Fault {
-    Fault::at(Place::Discovery, outage)
+fn at(cause: EndpointError) -> ProviderError {
+    ProviderError::at(EndpointKind::Discovery, cause)
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_of_another_issuer_is_refused() {
+async fn rejects_metadata_of_other_issuer() {
     for other in ["https://id.example/", "https://ID.example", "https://evil.example"] {
-        assert!(matches!(fault(json!({"issuer": other})).await, Fault::Misfit(_)), "{other}");
+        assert!(
+            matches!(error(json!({"issuer": other})).await, ProviderError::ConfigMismatch(_)),
+            "{other}"
+        );
     }
-    assert_eq!(fault(json!({"issuer": null})).await, at(Outage::Malformed));
+    assert_eq!(error(json!({"issuer": null})).await, at(EndpointError::Malformed));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_metadata_names_is_https() {
+async fn metadata_endpoints_are_https() {
     for name in ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"] {
         for url in ["http://id.example/x", "http://127.0.0.1/x"] {
-            assert!(matches!(fault(json!({name: url})).await, Fault::Misfit(_)), "{name} {url}");
+            assert!(
+                matches!(error(json!({name: url})).await, ProviderError::ConfigMismatch(_)),
+                "{name} {url}"
+            );
         }
         for url in ["javascript:alert(1)", "/x", "https://u:p@id.example/", ""] {
-            assert_eq!(fault(json!({name: url})).await, at(Outage::Malformed), "{name} {url}");
+            assert_eq!(
+                error(json!({name: url})).await,
+                at(EndpointError::Malformed),
+                "{name} {url}"
+            );
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_on_this_machine_may_name_others_on_it() {
-    let fake = Fake::new();
+async fn loopback_issuer_may_name_loopback_endpoints() {
+    let fake = FakeProvider::new();
     let metadata = |token: &str| {
         json!({"issuer": "http://127.0.0.1:9", "token_endpoint": token,
             "authorization_endpoint": null, "userinfo_endpoint": null, "jwks_uri": null})
@@ -66,8 +78,8 @@ async fn an_issuer_on_this_machine_may_name_others_on_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_place_is_asked_where_nothing_is_at_the_first() {
-    let fake = Fake::new();
+async fn tries_the_next_metadata_url() {
+    let fake = FakeProvider::new();
     let document = json!({"issuer": ISSUER, "token_endpoint": "https://id.example/token"});
     fake.odd(OPENID, 404, "text/html", "nothing");
     fake.odd(OAUTH, 200, "application/json", &document.to_string());
@@ -75,30 +87,30 @@ async fn the_next_place_is_asked_where_nothing_is_at_the_first() {
     assert_eq!(metadata.token, Some(endpoint("https://id.example/token")));
     fake.odd(OPENID, 503, "text/html", "later");
     let refused = discovery(&fake, &clock()).get().await.map(|_| ()).unwrap_err();
-    assert_eq!(refused, at(Outage::Status(503)));
+    assert_eq!(refused, at(EndpointError::Status(503)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nonsense_is_told_from_silence() {
-    let fake = Fake::new();
+async fn distinguishes_malformed_from_missing_responses() {
+    let fake = FakeProvider::new();
     let refused = || async { discovery(&fake, &clock()).get().await.map(|_| ()).unwrap_err() };
-    for (status, kind, body, outage) in [
-        (200, "text/html", "<h1>".to_owned(), Outage::NotJson),
-        (200, "application/json", "[]".to_owned(), Outage::Malformed),
-        (200, "application/json", " ".repeat(1024 * 1024 + 1), Outage::TooLarge),
-        (302, "text/html", String::new(), Outage::Redirects),
-        (404, "text/html", String::new(), Outage::Status(404)),
+    for (status, kind, body, cause) in [
+        (200, "text/html", "<h1>".to_owned(), EndpointError::NotJson),
+        (200, "application/json", "[]".to_owned(), EndpointError::Malformed),
+        (200, "application/json", " ".repeat(1024 * 1024 + 1), EndpointError::TooLarge),
+        (302, "text/html", String::new(), EndpointError::Redirected),
+        (404, "text/html", String::new(), EndpointError::Status(404)),
     ] {
         fake.odd(OPENID, status, kind, &body);
-        assert_eq!(refused().await, at(outage));
+        assert_eq!(refused().await, at(cause));
     }
     fake.state().silent.push(OPENID);
-    assert_eq!(refused().await, at(Outage::Slow));
+    assert_eq!(refused().await, at(EndpointError::Timeout));
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_fetched_once_for_all_and_again_after_an_hour() {
-    let (fake, clock) = (Fake::new(), clock());
+async fn metadata_is_cached_for_an_hour() {
+    let (fake, clock) = (FakeProvider::new(), clock());
     let discovery = discovery(&fake, &clock);
     let all = futures_util::future::join_all((0..100).map(|_| discovery.get())).await;
     assert!(all.iter().all(Result::is_ok));
@@ -112,26 +124,26 @@ async fn it_is_fetched_once_for_all_and_again_after_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn older_metadata_serves_while_no_newer_can_be_had_for_a_day() {
-    let (fake, clock) = (Fake::new(), clock());
+async fn stale_metadata_is_used_for_a_day() {
+    let (fake, clock) = (FakeProvider::new(), clock());
     let discovery = discovery(&fake, &clock);
     assert!(discovery.get().await.is_ok());
     fake.odd(OPENID, 500, "text/html", "");
-    clock.advance(FRESH);
+    clock.advance(METADATA_TTL);
     for _ in 0..10 {
         assert!(discovery.get().await.is_ok());
     }
     assert_eq!(fake.asked(OPENID).len(), 2, "a failed fetch is not repeated at once");
-    clock.advance(PATIENT_RETRY);
+    clock.advance(STALE_RETRY_INTERVAL);
     assert!(discovery.get().await.is_ok());
     assert_eq!(fake.asked(OPENID).len(), 3);
-    clock.advance(LAST);
+    clock.advance(STALE_METADATA_TTL);
     assert!(discovery.get().await.is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_fetch_is_repeated_after_a_while() {
-    let (fake, clock) = (Fake::new(), clock());
+async fn failed_fetch_is_retried_after_a_pause() {
+    let (fake, clock) = (FakeProvider::new(), clock());
     let discovery = discovery(&fake, &clock);
     fake.odd(OPENID, 500, "text/html", "");
     for _ in 0..10 {
@@ -139,7 +151,7 @@ async fn a_failed_fetch_is_repeated_after_a_while() {
     }
     assert_eq!(fake.asked(OPENID).len(), 1);
     fake.state().odd.clear();
-    clock.advance(RETRY);
+    clock.advance(RETRY_INTERVAL);
     assert!(discovery.get().await.is_ok());
 }
 
@@ -150,15 +162,15 @@ async fn keys_of(discovery: &Discovery) -> Result<Arc<vmcp_jwt::KeySet>, vmcp_jw
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_outlive_the_metadata_that_named_them_unless_newer_names_others() {
-    let (fake, clock) = (Fake::new(), clock());
+async fn keys_are_kept_while_their_url_is_unchanged() {
+    let (fake, clock) = (FakeProvider::new(), clock());
     let discovery = discovery(&fake, &clock);
     assert!(keys_of(&discovery).await.is_ok());
     fake.odd("/keys", 503, "text/html", "");
-    clock.advance(FRESH);
+    clock.advance(METADATA_TTL);
     assert!(keys_of(&discovery).await.is_ok(), "the older ones");
     fake.state().metadata = json!({"jwks_uri": "https://elsewhere.example/keys"});
-    clock.advance(FRESH);
+    clock.advance(METADATA_TTL);
     assert!(keys_of(&discovery).await.is_err());
     let asked = fake.asked("/keys");
     assert!(!asked[1].supplied, "at the issuer's own origin");

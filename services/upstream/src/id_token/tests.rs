@@ -6,7 +6,7 @@ use serde_json::json;
 use vmcp_jwt::{KeySet, TokenFault, VerifyError};
 
 use super::*;
-use crate::testing::{CLIENT, ISSUER, NOW, clock, over};
+use crate::fake_provider::{CLIENT, ISSUER, NOW, clock, over};
 
 struct Signer(EcdsaKeyPair);
 
@@ -34,16 +34,16 @@ fn claims() -> Value {
     json!({"iss": ISSUER, "aud": CLIENT, "sub": "alice", "exp": NOW + 60, "iat": NOW, "nonce": "n"})
 }
 
-async fn outcome(differs: &Value) -> Result<Claims, IdentityFault> {
+async fn outcome(differs: &Value) -> Result<Claims, IdentityError> {
     let signer = Signer::new();
     let token = signer.sign(&over(claims(), differs));
     let access = "at-1".into();
-    let expected = Expected { issuer: ISSUER, client_id: CLIENT, access: &access };
+    let expected = IdTokenExpectations { issuer: ISSUER, client_id: CLIENT, access: &access };
     verify(signer.keys(), &clock(), &token, &expected).await
 }
 
 #[tokio::test]
-async fn accepts_a_token_for_this_client() {
+async fn accepts_token_for_this_client() {
     for fine in [
         json!({}),
         json!({"aud": [CLIENT]}),
@@ -55,8 +55,8 @@ async fn accepts_a_token_for_this_client() {
 }
 
 #[tokio::test]
-async fn refuses_a_token_of_somebody_else_or_for_somebody_else() {
-    for (odd, fault) in [
+async fn rejects_token_of_other_issuer_or_audience() {
+    for (odd, error) in [
         (json!({"iss": "https://id.example/"}), TokenFault::Issuer),
         (json!({"aud": "other"}), TokenFault::Audience),
         (json!({"aud": ["other"]}), TokenFault::Audience),
@@ -66,42 +66,42 @@ async fn refuses_a_token_of_somebody_else_or_for_somebody_else() {
         (json!({"sub": ""}), TokenFault::Subject),
         (json!({"events": {}}), TokenFault::Type),
     ] {
-        let wanted = IdentityFault::Token(VerifyError::Token(fault));
+        let wanted = IdentityError::InvalidIdToken(VerifyError::Token(error));
         assert_eq!(outcome(&odd).await.unwrap_err(), wanted, "{odd}");
     }
 }
 
 #[tokio::test]
-async fn a_token_for_several_says_to_whom_it_was_issued() {
+async fn multiple_audiences_require_authorized_party() {
     for odd in [json!({"aud": [CLIENT, "other"]}), json!({"azp": "other"}), json!({"azp": 1})] {
-        assert_eq!(outcome(&odd).await.unwrap_err(), IdentityFault::AuthorizedParty, "{odd}");
+        assert_eq!(outcome(&odd).await.unwrap_err(), IdentityError::WrongAuthorizedParty, "{odd}");
     }
 }
 
 #[tokio::test]
-async fn a_hash_that_is_there_is_the_access_token_s() {
+async fn rejects_hash_of_other_access_token() {
     let hash = digest::digest(&SHA256, b"at-1");
     let right = URL_SAFE_NO_PAD.encode(&hash.as_ref()[..16]);
     let whole = URL_SAFE_NO_PAD.encode(hash);
     assert!(outcome(&json!({"at_hash": right})).await.is_ok());
     for wrong in [json!(whole), json!(""), json!(7), json!("AAAAAAAAAAAAAAAAAAAAAA")] {
-        let fault = outcome(&json!({"at_hash": wrong})).await.unwrap_err();
-        assert_eq!(fault, IdentityFault::AccessTokenHash);
+        let error = outcome(&json!({"at_hash": wrong})).await.unwrap_err();
+        assert_eq!(error, IdentityError::WrongAccessTokenHash);
     }
 }
 
 #[tokio::test]
-async fn refuses_a_token_that_another_key_signed() {
+async fn rejects_token_of_other_key() {
     let token = Signer::new().sign(&claims());
     let access = "at-1".into();
-    let expected = Expected { issuer: ISSUER, client_id: CLIENT, access: &access };
-    let fault = verify(Signer::new().keys(), &clock(), &token, &expected).await.unwrap_err();
-    assert_eq!(fault, IdentityFault::Token(VerifyError::Token(TokenFault::Signature)));
+    let expected = IdTokenExpectations { issuer: ISSUER, client_id: CLIENT, access: &access };
+    let error = verify(Signer::new().keys(), &clock(), &token, &expected).await.unwrap_err();
+    assert_eq!(error, IdentityError::InvalidIdToken(VerifyError::Token(TokenFault::Signature)));
 }
 
 #[test]
-fn only_the_very_nonce_is_the_nonce() {
-    let claims = |nonce: Value| crate::testing::object(json!({"nonce": nonce}));
+fn compares_the_whole_nonce() {
+    let claims = |nonce: Value| crate::fake_provider::object(json!({"nonce": nonce}));
     let nonce = "n0nce".into();
     assert!(has_nonce(&claims(json!("n0nce")), &nonce));
     for other in [json!("n0nc"), json!(""), json!(null), json!(["n0nce"])] {

@@ -2,10 +2,10 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::testing::object;
+use crate::fake_provider::object;
 
 #[test]
-fn a_path_descends_through_objects_and_arrays() {
+fn path_descends_through_objects_and_arrays() {
     let answer = object(json!({"a": {"b": [{"c": 1}]}, "x.y": 2}));
     assert_eq!(Path::new("a.b.0.c").unwrap().find(&answer), Some(&json!(1)));
     for nowhere in ["a.b.1.c", "a.b.c", "a.b.0.c.d", "x.y", "z"] {
@@ -14,7 +14,7 @@ fn a_path_descends_through_objects_and_arrays() {
 }
 
 #[test]
-fn refuses_paths_that_lead_nowhere() {
+fn rejects_invalid_paths() {
     let long = "a".repeat(257);
     let deep = ["a"; 17].join(".");
     for path in ["", ".", "a..b", ".a", "a.", &long, &deep] {
@@ -23,7 +23,7 @@ fn refuses_paths_that_lead_nowhere() {
 }
 
 #[test]
-fn the_first_field_that_is_not_empty_counts() {
+fn first_nonempty_field_counts() {
     let fields = FieldMapping::new(vec!["id", "user.id", "sub"], vec!["login"], vec![]).unwrap();
     let subject = |answer: Value| fields.subject(&object(answer));
     assert_eq!(subject(json!({"id": "a", "sub": "b"})).as_deref(), Some("a"));
@@ -35,14 +35,14 @@ fn the_first_field_that_is_not_empty_counts() {
 }
 
 #[test]
-fn a_mapping_without_a_subject_is_none() {
+fn mapping_requires_a_subject() {
     let none: [&str; 0] = [];
     assert_eq!(FieldMapping::new(none, none, none), Err(SettingsError::NoSubject));
     assert_eq!(FieldMapping::new(vec![""], vec![], vec![]), Err(SettingsError::Path));
 }
 
 #[test]
-fn numbers_are_their_digits_unless_readers_round_them() {
+fn exact_numbers_become_digits() {
     let of = |json: &str| text(&serde_json::from_str(json).unwrap());
     for (number, digits) in [
         ("583231", "583231"),
@@ -59,7 +59,7 @@ fn numbers_are_their_digits_unless_readers_round_them() {
 }
 
 #[test]
-fn headers_of_the_request_itself_are_refused() {
+fn rejects_reserved_headers() {
     for name in ["Authorization", "host", "Content-Length", "Cookie", "a b", ""] {
         assert_eq!(Headers::new([(name, "x")]).unwrap_err(), SettingsError::Header, "{name}");
     }
@@ -93,7 +93,7 @@ fn answers() -> impl Strategy<Value = Map<String, Value>> {
 
 proptest! {
     #[test]
-    fn a_path_is_the_json_pointer_of_its_names(
+    fn path_matches_json_pointer(
         answer in answers(),
         // `01` is no index for a pointer, while here it is one.
         names in prop::collection::vec("0|[a-c1-2][a-c0-2]?", 1..6),
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_path_or_refused_and_finds_something_or_nothing(
+    fn accepts_or_rejects_any_path(
         path in ".{0,300}",
         answer in answers(),
     ) {
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn two_whole_numbers_are_never_the_same_subject(a in any::<f64>(), b in any::<u64>()) {
+    fn distinct_numbers_are_distinct_subjects(a in any::<f64>(), b in any::<u64>()) {
         let (a, b) = (Value::from(a), Value::from(b));
         if let (Some(one), Some(other)) = (text(&a), text(&b)) {
             prop_assert_eq!(one == other, a.as_f64() == b.as_f64());
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn a_subject_is_never_empty(answer in answers()) {
+    fn subject_is_never_empty(answer in answers()) {
         let fields = FieldMapping::new(vec!["a", "b.c", "c"], vec![], vec![]).unwrap();
         if let Some(subject) = fields.subject(&answer) {
             prop_assert!(!subject.is_empty());

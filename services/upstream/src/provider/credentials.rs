@@ -3,25 +3,28 @@
 use std::sync::atomic::Ordering;
 
 use super::Inner;
-use super::ground::{Ground, Listed, PartyRef};
-use crate::answer::{self, Granted};
+use super::resolved::{AdvertisedAuthMethods, ClientRef, ResolvedProvider};
 use crate::form::{self, Credentials};
-use crate::{AnswerFault, AuthMethod, Fault, Fixed, Outage, Place};
+use crate::token_response::{self, TokenResponse};
+use crate::{
+    AuthMethod, AuthorizationResponseError, EndpointError, EndpointKind, ProviderError,
+    StaticClient,
+};
 
 impl Inner {
     /// How the client `id` shows that it is itself at `place`, and whether that is a guess.
     pub(super) async fn credentials(
         &self,
-        ground: &Ground<'_>,
+        resolved: &ResolvedProvider<'_>,
         id: &str,
-        place: Place,
-    ) -> Result<(Credentials, bool), Fault> {
-        let other = Fault::Answer(AnswerFault::OtherClient);
-        match ground.party() {
-            PartyRef::Fixed(fixed) if *fixed.id == *id => self.fixed(ground, fixed, place),
-            PartyRef::Fixed(_) => Err(other),
-            PartyRef::Registered(registrar) => {
-                let registration = registrar.named(id).await?.ok_or(other)?;
+        place: EndpointKind,
+    ) -> Result<(Credentials, bool), ProviderError> {
+        let other = ProviderError::Response(AuthorizationResponseError::OtherClient);
+        match resolved.client() {
+            ClientRef::Static(fixed) if *fixed.id == *id => self.fixed(resolved, fixed, place),
+            ClientRef::Static(_) => Err(other),
+            ClientRef::Registered(registrar) => {
+                let registration = registrar.find(id).await?.ok_or(other)?;
                 let (id, secret) = (registration.client_id, registration.secret);
                 Ok((Credentials { id, secret, method: registration.method }, false))
             }
@@ -30,18 +33,21 @@ impl Inner {
 
     fn fixed(
         &self,
-        ground: &Ground<'_>,
-        fixed: &Fixed,
-        place: Place,
-    ) -> Result<(Credentials, bool), Fault> {
-        let Fixed { id, secret } = fixed;
+        resolved: &ResolvedProvider<'_>,
+        fixed: &StaticClient,
+        place: EndpointKind,
+    ) -> Result<(Credentials, bool), ProviderError> {
+        let StaticClient { id, secret } = fixed;
         // A token endpoint that doesn't keep to RFC 6749 in its answers has no habit of Basic either.
-        let in_body = ground.mapping().is_some() || self.in_body.load(Ordering::Relaxed);
-        let (method, guessed) = match ground.auth_methods(place) {
-            Listed::Said(listed) => (form::method(secret.is_some(), listed)?, false),
-            Listed::Unsaid if secret.is_none() => (AuthMethod::None, false),
-            Listed::Unsaid if in_body => (AuthMethod::Post, true),
-            Listed::Unsaid => (AuthMethod::Basic, true),
+        let sends_secret_in_body =
+            resolved.mapping().is_some() || self.sends_secret_in_body.load(Ordering::Relaxed);
+        let (method, guessed) = match resolved.auth_methods(place) {
+            AdvertisedAuthMethods::Known(listed) => {
+                (form::method(secret.is_some(), listed)?, false)
+            }
+            AdvertisedAuthMethods::Unknown if secret.is_none() => (AuthMethod::None, false),
+            AdvertisedAuthMethods::Unknown if sends_secret_in_body => (AuthMethod::Post, true),
+            AdvertisedAuthMethods::Unknown => (AuthMethod::Basic, true),
         };
         Ok((Credentials { id: id.clone(), secret: secret.clone(), method }, guessed))
     }
@@ -49,54 +55,57 @@ impl Inner {
     /// Asks the token endpoint. Where it doesn't say how clients authenticate and refuses this one, it is
     /// asked again the other way: it authenticates the client before it looks at the grant (RFC 6749 section
     /// 4.1.3).
-    pub(super) async fn ask_for_tokens(
+    pub(super) async fn request_tokens(
         &self,
-        ground: &Ground<'_>,
+        resolved: &ResolvedProvider<'_>,
         client_id: &str,
         pairs: &[(&str, &str)],
-    ) -> Result<Granted, Fault> {
-        let (mut credentials, guessed) = self.credentials(ground, client_id, Place::Token).await?;
-        let first = self.post(ground, &credentials, pairs).await;
-        if let (PartyRef::Registered(registrar), Err(fault)) = (ground.party(), &first)
-            && is_unknown_client(fault)
+    ) -> Result<TokenResponse, ProviderError> {
+        let (mut credentials, guessed) =
+            self.credentials(resolved, client_id, EndpointKind::Token).await?;
+        let first = self.post(resolved, &credentials, pairs).await;
+        if let (ClientRef::Registered(registrar), Err(error)) = (resolved.client(), &first)
+            && is_unknown_client(error)
         {
             registrar.refused(client_id);
         }
-        if !guessed || !first.as_ref().is_err_and(denies_client) {
+        if !guessed || !first.as_ref().is_err_and(rejects_client) {
             return first;
         }
         credentials.method = match credentials.method {
             AuthMethod::Post => AuthMethod::Basic,
             AuthMethod::Basic | AuthMethod::None => AuthMethod::Post,
         };
-        let second = self.post(ground, &credentials, pairs).await;
-        if !second.as_ref().is_err_and(denies_client) {
-            self.in_body.store(credentials.method == AuthMethod::Post, Ordering::Relaxed);
+        let second = self.post(resolved, &credentials, pairs).await;
+        if !second.as_ref().is_err_and(rejects_client) {
+            self.sends_secret_in_body
+                .store(credentials.method == AuthMethod::Post, Ordering::Relaxed);
         }
         second
     }
 
     async fn post(
         &self,
-        ground: &Ground<'_>,
+        resolved: &ResolvedProvider<'_>,
         credentials: &Credentials,
         pairs: &[(&str, &str)],
-    ) -> Result<Granted, Fault> {
-        let (endpoint, web) = ground.token()?;
+    ) -> Result<TokenResponse, ProviderError> {
+        let (endpoint, http_client) = resolved.token()?;
         let request = form::request(endpoint, credentials, pairs)?;
         let asked_at = self.clock.now();
-        let reply = web.ask(Place::Token, request).await?;
-        answer::read(&reply, ground.mapping(), asked_at)
+        let response = http_client.send(EndpointKind::Token, request).await?;
+        token_response::parse(&response, resolved.mapping(), asked_at)
     }
 }
 
 /// Whether the provider says that it doesn't know this client. The second is GitHub's name for it.
-pub(super) fn is_unknown_client(fault: &Fault) -> bool {
+pub(super) fn is_unknown_client(error: &ProviderError) -> bool {
     const CODES: [&str; 2] = ["invalid_client", "incorrect_client_credentials"];
-    matches!(fault, Fault::Refused { place: Place::Token, code } if CODES.contains(&&**code))
+    matches!(error, ProviderError::Rejected { endpoint: EndpointKind::Token, code } if CODES.contains(&&**code))
 }
 
 /// The same, or a bare 401.
-fn denies_client(fault: &Fault) -> bool {
-    is_unknown_client(fault) || *fault == Fault::at(Place::Token, Outage::Status(401))
+fn rejects_client(error: &ProviderError) -> bool {
+    is_unknown_client(error)
+        || *error == ProviderError::at(EndpointKind::Token, EndpointError::Status(401))
 }

@@ -7,32 +7,33 @@ mod user_info;
 
 use serde_json::json;
 
-use crate::testing::*;
+use crate::fake_provider::*;
 use crate::*;
 
 fn dynamic() -> Settings {
     let place = "https://id.example/.well-known/openid-configuration";
-    let place = RegistrationPlace::Discovery(endpoint(place));
-    plain(oauth2(Client::Dynamic(Dynamic::new(place).unwrap())))
+    let place = RegistrationSource::Discovery(endpoint(place));
+    plain(oauth2(Client::Dynamic(DynamicClient::new(place).unwrap())))
 }
 
 fn fixed_oauth2() -> Settings {
-    plain(oauth2(Client::Fixed(fixed())))
+    plain(oauth2(Client::Static(fixed())))
 }
 
 #[test]
-fn an_openid_provider_is_asked_for_openid() {
-    let fake = Fake::new();
+fn oidc_requires_the_openid_scope() {
+    let fake = FakeProvider::new();
     let settings = Settings { scopes: Scopes::new(["email"]).unwrap(), ..oidc() };
     let (one, two) = (fake.client(false), fake.client(true));
     let refused =
-        Provider::new(settings, one, two, std::sync::Arc::new(InProcess), clock()).unwrap_err();
+        Provider::new(settings, one, two, std::sync::Arc::new(MemoryRegistrations), clock())
+            .unwrap_err();
     assert_eq!(refused, SettingsError::NoOpenid);
 }
 
 #[test]
-fn knows_what_it_is_without_asking_anybody() {
-    let fake = Fake::new();
+fn construction_sends_no_request() {
+    let fake = FakeProvider::new();
     let provider = fake.provider(oidc(), &clock());
     assert_eq!((provider.name(), provider.issuer()), ("idp", Some(ISSUER)));
     assert!(!provider.synthesizes() && provider.scopes().contains("openid"));
@@ -42,8 +43,8 @@ fn knows_what_it_is_without_asking_anybody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_says_what_would_fail_a_login() {
-    let fake = Fake::new();
+async fn check_reports_errors_of_a_login() {
+    let fake = FakeProvider::new();
     let check = |settings: Settings| {
         let provider = fake.provider(settings, &clock());
         async move { provider.check().await }
@@ -60,19 +61,19 @@ async fn a_check_says_what_would_fail_a_login() {
         json!({"issuer": "https://other.example"}),
     ] {
         fake.state().metadata = odd.clone();
-        let fault = check(oidc()).await.unwrap_err();
-        assert_eq!(fault.blame(), Blame::Operator, "{odd}");
+        let error = check(oidc()).await.unwrap_err();
+        assert_eq!(error.fault_party(), FaultParty::Operator, "{odd}");
     }
     fake.state().metadata = json!({"registration_endpoint": null});
-    assert_eq!(check(dynamic()).await.unwrap_err().blame(), Blame::Operator);
+    assert_eq!(check(dynamic()).await.unwrap_err().fault_party(), FaultParty::Operator);
     fake.state().metadata = json!({});
     fake.odd("/keys", 500, "text/html", "");
-    assert_eq!(check(oidc()).await.unwrap_err().blame(), Blame::Provider);
+    assert_eq!(check(oidc()).await.unwrap_err().fault_party(), FaultParty::Provider);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_is_known_by_its_endpoints_may_have_an_issuer_beside_them_alone() {
-    let fake = Fake::new();
+async fn oauth2_issuer_shares_an_endpoint_origin() {
+    let fake = FakeProvider::new();
     let provider = |settings| fake.provider(settings, &clock());
     for (issuer, as_oidc, as_oauth2) in [
         (ISSUER, true, true),

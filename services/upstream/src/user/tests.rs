@@ -1,29 +1,29 @@
 use serde_json::json;
 
 use super::*;
-use crate::testing::object;
+use crate::fake_provider::object;
 
-fn of(answer: Value) -> Result<User, Fault> {
-    User::of(&object(answer), &FieldMapping::default())
+fn of(answer: Value) -> Result<User, ProviderError> {
+    User::from_claims(&object(answer), &FieldMapping::default())
 }
 
 fn shown_of(answer: Value) -> (Option<Box<str>>, Option<Box<str>>) {
-    let user = of(answer).map_err(|fault| fault.to_string()).ok().unwrap();
+    let user = of(answer).map_err(|error| error.to_string()).ok().unwrap();
     (user.name, user.email)
 }
 
 #[test]
-fn a_subject_is_short_and_plain() {
+fn rejects_long_or_control_character_subjects() {
     for subject in [json!(""), json!(null), json!("a\nb"), json!("a\u{0}"), json!("a".repeat(256))]
     {
-        let fault = of(json!({"sub": subject})).map(|_| ()).unwrap_err();
-        assert_eq!(fault, IdentityFault::NoSubject.into());
+        let error = of(json!({"sub": subject})).map(|_| ()).unwrap_err();
+        assert_eq!(error, IdentityError::MissingSubject.into());
     }
     assert_eq!(&*of(json!({"sub": "a".repeat(255)})).ok().unwrap().subject, "a".repeat(255));
 }
 
 #[test]
-fn subjects_that_differ_stay_apart() {
+fn different_subjects_stay_distinct() {
     let all =
         [json!(1), json!("1"), json!("#1"), json!("##1"), json!(" 1"), json!("1 "), json!(-1)];
     let subject = |sub: &Value| of(json!({"sub": sub})).ok().unwrap().subject;
@@ -38,13 +38,13 @@ fn subjects_that_differ_stay_apart() {
         (json!("#1"), json!("#1"), true),
     ] {
         let user = of(json!({"sub": id})).ok().unwrap();
-        let completed = user.completed(&object(json!({"sub": info})), &standard);
+        let completed = user.with_user_info(&object(json!({"sub": info})), &standard);
         assert_eq!(completed.is_ok(), is_same, "{id} {info}");
     }
 }
 
 #[test]
-fn an_address_that_is_not_verified_is_none() {
+fn drops_unverified_email() {
     let email = |verified: Value| {
         shown_of(json!({"sub": "a", "email": "a@example.com", "email_verified": verified})).1
     };
@@ -60,11 +60,11 @@ fn an_address_that_is_not_verified_is_none() {
 }
 
 #[test]
-fn address_goes_with_whether_it_is_verified() {
+fn verification_belongs_to_its_email() {
     let standard = FieldMapping::default();
     let own = |said: Value| {
         let base = json!({"sub": "a", "email": "a@example.com"});
-        of(crate::testing::over(base, &said)).ok().unwrap()
+        of(crate::fake_provider::over(base, &said)).ok().unwrap()
     };
     for (said, verified) in [
         (json!({"email_verified": true}), Some(true)),
@@ -76,8 +76,8 @@ fn address_goes_with_whether_it_is_verified() {
         assert_eq!(own(said.clone()).email_verified, verified, "{said}");
     }
     let both = |id: Value, info: Value| {
-        let info = crate::testing::over(json!({"sub": "a"}), &info);
-        let user = own(id).completed(&object(info), &standard).ok().unwrap();
+        let info = crate::fake_provider::over(json!({"sub": "a"}), &info);
+        let user = own(id).with_user_info(&object(info), &standard).ok().unwrap();
         (user.email.as_deref().map(str::to_owned), user.email_verified)
     };
     let address = |email: &str| Some(email.to_owned());
@@ -98,41 +98,41 @@ fn address_goes_with_whether_it_is_verified() {
 }
 
 #[test]
-fn names_lose_what_cannot_be_shown() {
+fn names_lose_control_characters() {
     assert_eq!(shown_of(json!({"sub": "a", "name": " A\u{1b}[1m\n "})).0.as_deref(), Some("A[1m"));
     assert_eq!(shown_of(json!({"sub": "a", "name": "\u{7}"})).0, None);
     assert_eq!(shown_of(json!({"sub": "a", "name": "a".repeat(257)})).0, None);
 }
 
 #[test]
-fn a_made_up_subject_is_the_token_s_and_nobody_s() {
-    let one = User::synthesized(&"at-1".into());
+fn synthetic_subject_depends_on_the_token() {
+    let one = User::is_synthetic(&"at-1".into());
     // echo -n at-1 | sha256sum | head -c 32
     assert_eq!(&*one.subject, "tk-47c3d868841d71811d91273d4de1b289");
-    assert_ne!(one.subject, User::synthesized(&"at-2".into()).subject);
+    assert_ne!(one.subject, User::is_synthetic(&"at-2".into()).subject);
     assert_eq!((one.name, one.email), (None, None));
 }
 
 #[test]
-fn a_userinfo_answer_completes_the_id_token_of_the_same_user_only() {
+fn user_info_must_match_the_id_token() {
     let user = || of(json!({"sub": "alice", "name": "Al"})).ok().unwrap();
     let standard = FieldMapping::default();
     let renamed = FieldMapping::new(vec!["oid"], vec!["nick"], vec!["mail"]).unwrap();
     let completed =
-        |answer: Value, fields: &FieldMapping| user().completed(&object(answer), fields);
+        |answer: Value, fields: &FieldMapping| user().with_user_info(&object(answer), fields);
     let same =
         completed(json!({"sub": "alice", "email": "a@example.com"}), &standard).ok().unwrap();
     assert_eq!((same.name.as_deref(), same.email.as_deref()), (Some("Al"), Some("a@example.com")));
     let with_email = of(json!({"sub": "alice", "email": "a@example.com"})).ok().unwrap();
     let unverified = object(json!({"sub": "alice", "email_verified": false}));
-    assert_eq!(with_email.completed(&unverified, &standard).ok().unwrap().email, None);
+    assert_eq!(with_email.with_user_info(&unverified, &standard).ok().unwrap().email, None);
     for (answer, fields) in [
         (json!({"sub": "mallory"}), &standard),
         (json!({"name": "Al"}), &standard),
         (json!({"sub": "mallory", "oid": "7"}), &renamed),
     ] {
-        let fault = completed(answer, fields).map(|_| ()).unwrap_err();
-        assert_eq!(fault, IdentityFault::OtherUser.into());
+        let error = completed(answer, fields).map(|_| ()).unwrap_err();
+        assert_eq!(error, IdentityError::OtherUser.into());
     }
     for answer in [json!({"oid": "7"}), json!({"sub": "alice", "oid": "7"})] {
         assert_eq!(&*completed(answer, &renamed).ok().unwrap().subject, "7");

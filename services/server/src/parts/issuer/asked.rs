@@ -8,8 +8,8 @@ use http::Uri;
 use secrecy::SecretSlice;
 use vmcp_auth_server::Upstream;
 use vmcp_upstream::{
-    Answer, Client, Fault, Freshness, Kind, Login, Provider, RefreshFault, Revocation, Settings,
-    Tokens,
+    AuthorizationResponse, Client, Kind, Login, Provider, ProviderError, ReauthParams,
+    RefreshError, RevocationOutcome, Settings, Tokens,
 };
 
 use super::report::Found;
@@ -117,8 +117,8 @@ impl Upstream for Asked {
     fn begin<'a>(
         &'a self,
         state: &'a str,
-        freshness: Freshness,
-    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
+        freshness: ReauthParams,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>> {
         Box::pin(async move {
             let outcome = Upstream::begin(&self.provider, state, freshness).await;
             self.memory().begin = outcome.as_ref().err().and_then(trouble);
@@ -129,8 +129,8 @@ impl Upstream for Asked {
     fn finish<'a>(
         &'a self,
         leg: &'a SecretSlice<u8>,
-        answer: Answer,
-    ) -> BoxFuture<'a, Result<Login, Fault>> {
+        answer: AuthorizationResponse,
+    ) -> BoxFuture<'a, Result<Login, ProviderError>> {
         Box::pin(async move {
             let outcome = Upstream::finish(&self.provider, leg, answer).await;
             self.answered(outcome.as_ref().err().and_then(trouble), outcome.is_ok());
@@ -138,20 +138,23 @@ impl Upstream for Asked {
         })
     }
 
-    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>> {
+    fn refresh<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshError>> {
         Box::pin(async move {
             let outcome = Upstream::refresh(&self.provider, tokens).await;
             match &outcome {
-                Ok(_) | Err(RefreshFault::Dead | RefreshFault::SubjectChanged) => {
+                Ok(_) | Err(RefreshError::GrantEnded | RefreshError::SubjectChanged) => {
                     self.answered(None, true);
                 }
-                Err(RefreshFault::Temporary(fault)) => self.answered(trouble(fault), false),
+                Err(RefreshError::Temporary(fault)) => self.answered(trouble(fault), false),
             }
             outcome
         })
     }
 
-    fn revoke<'a>(&'a self, tokens: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>> {
+    fn revoke<'a>(
+        &'a self,
+        tokens: &'a Tokens,
+    ) -> BoxFuture<'a, Result<RevocationOutcome, ProviderError>> {
         Upstream::revoke(&self.provider, tokens)
     }
 }
@@ -164,15 +167,18 @@ impl fmt::Debug for Asked {
 
 /// What is wrong with the provider, or with what this server is to it. What a browser brings along says nothing of
 /// either: anybody can make that up.
-fn trouble(fault: &Fault) -> Option<String> {
+fn trouble(fault: &ProviderError) -> Option<String> {
     match fault {
-        Fault::Unavailable { .. } | Fault::Misfit(_) | Fault::Registrations => {
-            Some(fault.to_string())
-        }
-        Fault::Refused { code, .. } => {
+        ProviderError::Unavailable { .. }
+        | ProviderError::ConfigMismatch(_)
+        | ProviderError::RegistrationStore => Some(fault.to_string()),
+        ProviderError::Rejected { code, .. } => {
             matches!(&**code, "invalid_client" | "unauthorized_client").then(|| fault.to_string())
         }
-        Fault::Declined(_) | Fault::Answer(_) | Fault::Identity(_) | Fault::Random => None,
+        ProviderError::Denied(_)
+        | ProviderError::Response(_)
+        | ProviderError::Identity(_)
+        | ProviderError::RandomUnavailable => None,
     }
 }
 
@@ -187,8 +193,8 @@ mod tests {
     use tower::service_fn;
     use vmcp_core::{Body, Clock};
     use vmcp_upstream::{
-        AnswerFault, Declined, Endpoint, Fixed, InProcess, Issuer, Oauth2, Oidc, Outage, Params,
-        Place, Scopes,
+        AuthorizationDenied, AuthorizationResponseError, Endpoint, EndpointError, EndpointKind,
+        Issuer, MemoryRegistrations, Oauth2, Oidc, Params, Scopes, StaticClient,
     };
 
     use super::*;
@@ -205,7 +211,7 @@ mod tests {
         let nobody = service_fn(async |_: Request<Body>| {
             Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
         });
-        let registrations = Arc::new(InProcess);
+        let registrations = Arc::new(MemoryRegistrations);
         let provider =
             Provider::new(settings.clone(), nobody, nobody, registrations, Clock::system());
         Asked::new(provider.unwrap(), &settings)
@@ -215,7 +221,7 @@ mod tests {
     /// (RFC 9700 section 4.4).
     #[test]
     fn it_has_the_issuer_that_its_provider_has() {
-        let client = || Fixed::new("us", None).unwrap();
+        let client = || StaticClient::new("us", None).unwrap();
         let own = asked(Kind::Oidc(Box::new(Oidc {
             issuer: Issuer::new("https://id.example").unwrap(),
             client: client(),
@@ -224,7 +230,7 @@ mod tests {
         let plain = asked(Kind::Oauth2(Box::new(Oauth2 {
             authorization_endpoint: Endpoint::new("https://git.example/authorize").unwrap(),
             token_endpoint: Endpoint::new("https://git.example/token").unwrap(),
-            client: Client::Fixed(client()),
+            client: Client::Static(client()),
             token_mapping: None,
             user_info: None,
         })));
@@ -241,16 +247,22 @@ mod tests {
 
     #[test]
     fn what_anybody_can_bring_along_says_nothing_of_a_provider() {
-        let refused = |code: &str| Fault::Refused { place: Place::Token, code: code.into() };
+        let refused = |code: &str| ProviderError::Rejected {
+            endpoint: EndpointKind::Token,
+            code: code.into(),
+        };
         for fault in [
-            Fault::Declined(Declined::Unavailable),
-            Fault::Answer(AnswerFault::WrongIssuer),
+            ProviderError::Denied(AuthorizationDenied::Unavailable),
+            ProviderError::Response(AuthorizationResponseError::WrongIssuer),
             refused("invalid_grant"),
         ] {
             assert_eq!(trouble(&fault), None, "{fault}");
         }
-        let away = Fault::Unavailable { place: Place::Token, outage: Outage::Unreachable };
-        for fault in [away, refused("invalid_client"), Fault::Misfit("x")] {
+        let away = ProviderError::Unavailable {
+            endpoint: EndpointKind::Token,
+            cause: EndpointError::Unreachable,
+        };
+        for fault in [away, refused("invalid_client"), ProviderError::ConfigMismatch("x")] {
             assert_eq!(trouble(&fault), Some(fault.to_string()));
         }
     }

@@ -9,8 +9,9 @@ use vmcp_config::auth_server::{
 };
 use vmcp_config::{ExactUrl, SecretFile};
 use vmcp_upstream::{
-    Dynamic, Endpoint, FieldMapping, Fixed, Headers, Issuer, Kind, Method, Oauth2, Oidc, Params,
-    Path, RegistrationPlace, Scopes, Settings, SettingsError, TokenMapping, UserInfo,
+    DynamicClient, Endpoint, FieldMapping, Headers, Issuer, Kind, Method, Oauth2, Oidc, Params,
+    Path, RegistrationSource, Scopes, Settings, SettingsError, StaticClient, TokenMapping,
+    UserInfo,
 };
 
 use super::Converter;
@@ -109,7 +110,7 @@ impl Converter {
         let token = self.endpoint(format!("{at}.tokenEndpoint"), token_endpoint.as_str());
         let client = match client {
             Client::Static { id, secret } => {
-                self.fixed(at, &id, secret).map(vmcp_upstream::Client::Fixed)
+                self.fixed(at, &id, secret).map(vmcp_upstream::Client::Static)
             }
             Client::Dynamic(dcr) => {
                 self.dynamic(&format!("{at}.dcrConfig"), dcr).map(vmcp_upstream::Client::Dynamic)
@@ -131,28 +132,28 @@ impl Converter {
         (oauth2(), Common { redirect_uri, scopes, params })
     }
 
-    fn fixed(&mut self, at: &str, id: &str, secret: Option<SecretFile>) -> Option<Fixed> {
+    fn fixed(&mut self, at: &str, id: &str, secret: Option<SecretFile>) -> Option<StaticClient> {
         let secret = self.secret(&format!("{at}.clientSecretRef"), secret)?;
         let found = "a client id or secret";
-        self.taken(format!("{at}.clientId"), found, Fixed::new(id, secret))
+        self.taken(format!("{at}.clientId"), found, StaticClient::new(id, secret))
     }
 
-    fn dynamic(&mut self, at: &str, dcr: Dcr<SecretFile>) -> Option<Dynamic> {
+    fn dynamic(&mut self, at: &str, dcr: Dcr<SecretFile>) -> Option<DynamicClient> {
         let Dcr { endpoint, initial_access_token, software_id, software_statement } = dcr;
         let token = self.secret(&format!("{at}.initialAccessTokenRef"), initial_access_token)?;
         let (at_place, place) = match endpoint {
             DcrEndpoint::Discovery(url) => {
                 let at = format!("{at}.discoveryUrl");
                 let place = self.endpoint(at.clone(), url.as_str())?;
-                (at, RegistrationPlace::Discovery(place))
+                (at, RegistrationSource::Discovery(place))
             }
             DcrEndpoint::Registration(url) => {
                 let at = format!("{at}.registrationEndpoint");
                 let place = self.endpoint(at.clone(), url.as_str())?;
-                (at, RegistrationPlace::Endpoint(place))
+                (at, RegistrationSource::Endpoint(place))
             }
         };
-        let mut dynamic = self.taken(at_place, "the URL", Dynamic::new(place))?;
+        let mut dynamic = self.taken(at_place, "the URL", DynamicClient::new(place))?;
         if let Some(token) = token {
             let with = dynamic.initial_access_token(token);
             dynamic = self.taken(format!("{at}.initialAccessTokenRef"), "the token", with)?;

@@ -4,7 +4,10 @@ use secrecy::SecretSlice;
 use vmcp_auth_server::{Audience, Audiences, HmacRing, IssuerUrl, Keys, Settings, Upstream};
 use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_core::Clock;
-use vmcp_upstream::{Answer, Fault, Freshness, Login, RefreshFault, Revocation, Tokens};
+use vmcp_upstream::{
+    AuthorizationResponse, Login, ProviderError, ReauthParams, RefreshError, RevocationOutcome,
+    Tokens,
+};
 
 use super::*;
 
@@ -38,25 +41,28 @@ impl Upstream for Closed {
     fn begin<'a>(
         &'a self,
         _: &'a str,
-        _: Freshness,
-    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), Fault>> {
-        ready(Err(Fault::Misfit("closed"))).boxed()
+        _: ReauthParams,
+    ) -> BoxFuture<'a, Result<(Uri, SecretSlice<u8>), ProviderError>> {
+        ready(Err(ProviderError::ConfigMismatch("closed"))).boxed()
     }
 
     fn finish<'a>(
         &'a self,
         _: &'a SecretSlice<u8>,
-        _: Answer,
-    ) -> BoxFuture<'a, Result<Login, Fault>> {
-        ready(Err(Fault::Misfit("closed"))).boxed()
+        _: AuthorizationResponse,
+    ) -> BoxFuture<'a, Result<Login, ProviderError>> {
+        ready(Err(ProviderError::ConfigMismatch("closed"))).boxed()
     }
 
-    fn refresh<'a>(&'a self, _: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshFault>> {
-        ready(Err(RefreshFault::Dead)).boxed()
+    fn refresh<'a>(&'a self, _: &'a Tokens) -> BoxFuture<'a, Result<Tokens, RefreshError>> {
+        ready(Err(RefreshError::GrantEnded)).boxed()
     }
 
-    fn revoke<'a>(&'a self, _: &'a Tokens) -> BoxFuture<'a, Result<Revocation, Fault>> {
-        ready(Ok(Revocation::NotOffered)).boxed()
+    fn revoke<'a>(
+        &'a self,
+        _: &'a Tokens,
+    ) -> BoxFuture<'a, Result<RevocationOutcome, ProviderError>> {
+        ready(Ok(RevocationOutcome::Unsupported)).boxed()
     }
 }
 

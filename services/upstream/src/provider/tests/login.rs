@@ -7,22 +7,22 @@ use serde_json::{Value, json};
 use vmcp_jwt::{KeysError, TokenFault, VerifyError};
 
 use super::{dynamic, fixed_oauth2};
-use crate::testing::*;
+use crate::fake_provider::*;
 use crate::*;
 
-async fn fault(settings: Settings, knobs: impl FnOnce(&Fake)) -> Fault {
-    let fake = Fake::new();
+async fn error(settings: Settings, knobs: impl FnOnce(&FakeProvider)) -> ProviderError {
+    let fake = FakeProvider::new();
     knobs(&fake);
     fake.login(&fake.provider(settings, &clock())).await.unwrap_err()
 }
 
-fn token(outage: Outage) -> Fault {
-    Fault::Unavailable { place: Place::Token, outage }
+fn token(cause: EndpointError) -> ProviderError {
+    ProviderError::Unavailable { endpoint: EndpointKind::Token, cause }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_browser_is_sent_with_all_that_the_standards_ask_for_and_the_operator() {
-    let fake = Fake::new();
+async fn authorization_request_has_all_parameters() {
+    let fake = FakeProvider::new();
     fake.state().metadata = json!({"authorization_endpoint": "https://id.example/authorize?p=1"});
     let params = Params::new([("prompt".to_owned(), "consent login".to_owned())]).unwrap();
     let provider = fake.provider(Settings { params, ..oidc() }, &clock());
@@ -56,8 +56,8 @@ async fn a_browser_is_sent_with_all_that_the_standards_ask_for_and_the_operator(
 }
 
 #[tokio::test(start_paused = true)]
-async fn plain_oauth_sends_no_nonce_but_pkce() {
-    let fake = Fake::new();
+async fn oauth2_sends_pkce_without_nonce() {
+    let fake = FakeProvider::new();
     let mut settings = fixed_oauth2();
     settings.scopes = Scopes::default();
     let (uri, _) = fake.provider(settings, &clock()).begin("s").await.unwrap();
@@ -68,8 +68,8 @@ async fn plain_oauth_sends_no_nonce_but_pkce() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_sends_a_user_can_have_them_log_in_anew_and_hears_when_they_did() {
-    let fake = Fake::new();
+async fn requests_reauthentication_and_reports_its_time() {
+    let fake = FakeProvider::new();
     let mut settings = oidc();
     let params = [("prompt", "consent"), ("max_age", "3600"), ("audience", "x")];
     let params = params.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -78,8 +78,8 @@ async fn who_sends_a_user_can_have_them_log_in_anew_and_hears_when_they_did() {
     let (uri, _) = provider.begin("s").await.unwrap();
     let sent = query(&uri);
     assert_eq!((&*sent["prompt"], &*sent["max_age"], &*sent["audience"]), ("consent", "3600", "x"));
-    let anew = Freshness { login: true, max_age: Some(60), ..Freshness::default() };
-    let (uri, leg) = provider.begin_anew("s", anew).await.unwrap();
+    let anew = ReauthParams { login: true, max_age: Some(60), ..ReauthParams::default() };
+    let (uri, leg) = provider.begin_with("s", anew).await.unwrap();
     let sent = query(&uri);
     assert_eq!((&*sent["prompt"], &*sent["max_age"]), ("consent login", "60"));
     assert_eq!(uri.query().unwrap().matches("prompt=").count(), 1);
@@ -90,16 +90,16 @@ async fn who_sends_a_user_can_have_them_log_in_anew_and_hears_when_they_did() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_says_who_it_is_and_brings_the_tokens() {
-    let fake = Fake::new();
+async fn login_returns_user_and_tokens() {
+    let fake = FakeProvider::new();
     fake.state().claims = json!({"name": "Alice", "email": "alice@example.com"});
     let provider = fake.provider(oidc(), &clock());
     let (uri, leg) = provider.begin("st4te").await.unwrap();
     fake.state().nonce = query(&uri).get("nonce").cloned();
-    let sealed = serde_json::to_string(&Exposed(&leg)).unwrap();
-    let leg = serde_json::from_str::<Exposed<Leg>>(&sealed).unwrap().0;
+    let sealed = serde_json::to_string(&Plaintext(&leg)).unwrap();
+    let leg = serde_json::from_str::<Plaintext<AuthorizationState>>(&sealed).unwrap().0;
     let login = provider.finish(&leg, answer(None)).await.unwrap();
-    assert_eq!((&*login.subject, login.synthesized), ("alice", false));
+    assert_eq!((&*login.subject, login.is_synthetic), ("alice", false));
     assert_eq!(login.name.as_deref(), Some("Alice"));
     assert_eq!(login.email.as_deref(), Some("alice@example.com"));
     let tokens = login.tokens;
@@ -120,10 +120,10 @@ async fn a_login_says_who_it_is_and_brings_the_tokens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_public_client_names_itself_and_proves_nothing_but_the_verifier() {
-    let fake = Fake::new();
+async fn public_client_sends_identifier_and_verifier() {
+    let fake = FakeProvider::new();
     let issuer = Issuer::new(ISSUER).unwrap();
-    let client = Fixed::new(CLIENT, None).unwrap();
+    let client = StaticClient::new(CLIENT, None).unwrap();
     let oidc = Oidc { issuer, client, user_info: None };
     let provider = fake.provider(settings(Kind::Oidc(Box::new(oidc))), &clock());
     assert!(fake.login(&provider).await.is_ok());
@@ -135,77 +135,80 @@ async fn a_public_client_names_itself_and_proves_nothing_but_the_verifier() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_token_of_another_login_is_an_injection() {
+async fn rejects_id_token_of_other_login() {
     for nonce in [json!("other"), json!(null), json!(""), json!(["n"])] {
-        let fault = fault(oidc(), |fake| fake.state().claims = json!({"nonce": nonce})).await;
-        assert_eq!(fault, IdentityFault::Nonce.into());
-        assert_eq!((fault.blame(), fault.error()), (Blame::Browser, "access_denied"));
+        let error = error(oidc(), |fake| fake.state().claims = json!({"nonce": nonce})).await;
+        assert_eq!(error, IdentityError::WrongNonce.into());
+        assert_eq!((error.fault_party(), error.error()), (FaultParty::Browser, "access_denied"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_id_token_that_is_not_for_this_client_is_refused() {
+async fn rejects_id_token_for_other_client() {
     for (claims, wanted) in [
         (json!({"aud": "other"}), TokenFault::Audience),
         (json!({"iss": "https://other.example"}), TokenFault::Issuer),
         (json!({"exp": NOW - 60}), TokenFault::Expired),
     ] {
-        let fault = fault(oidc(), |fake| fake.state().claims = claims).await;
-        assert_eq!(fault, IdentityFault::Token(VerifyError::Token(wanted)).into());
+        let error = error(oidc(), |fake| fake.state().claims = claims).await;
+        assert_eq!(error, IdentityError::InvalidIdToken(VerifyError::Token(wanted)).into());
     }
-    let fault = fault(oidc(), |fake| fake.state().claims = json!({"azp": "other"})).await;
-    assert_eq!(fault, IdentityFault::AuthorizedParty.into());
+    let error = error(oidc(), |fake| fake.state().claims = json!({"azp": "other"})).await;
+    assert_eq!(error, IdentityError::WrongAuthorizedParty.into());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_openid_provider_gives_an_id_token_and_publishes_its_keys() {
-    let without = |fake: &Fake| fake.state().granted = json!({"id_token": null});
-    assert_eq!(fault(oidc(), without).await, IdentityFault::NoIdToken.into());
-    let down = fault(oidc(), |fake| fake.odd("/keys", 503, "text/html", "")).await;
+async fn oidc_requires_id_token_and_keys() {
+    let without = |fake: &FakeProvider| fake.state().granted = json!({"id_token": null});
+    assert_eq!(error(oidc(), without).await, IdentityError::MissingIdToken.into());
+    let down = error(oidc(), |fake| fake.odd("/keys", 503, "text/html", "")).await;
     let keys = VerifyError::Keys(KeysError::Status(503));
-    assert_eq!(down, IdentityFault::Token(keys).into());
-    assert_eq!((down.blame(), down.error()), (Blame::Provider, "temporarily_unavailable"));
+    assert_eq!(down, IdentityError::InvalidIdToken(keys).into());
+    assert_eq!(
+        (down.fault_party(), down.error()),
+        (FaultParty::Provider, "temporarily_unavailable")
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_endpoint_that_answers_nonsense_is_told_from_one_that_refuses() {
+async fn distinguishes_malformed_response_from_rejection() {
     for (status, kind, body, wanted) in [
-        (200, "text/html", "<h1>".to_owned(), Outage::NotJson),
-        (200, "application/json", "{".to_owned(), Outage::Malformed),
-        (200, "application/json", "{}".to_owned(), Outage::NoToken),
+        (200, "text/html", "<h1>".to_owned(), EndpointError::NotJson),
+        (200, "application/json", "{".to_owned(), EndpointError::Malformed),
+        (200, "application/json", "{}".to_owned(), EndpointError::NoToken),
         (
             200,
             "application/json",
             r#"{"access_token":"a","token_type":"mac"}"#.to_owned(),
-            Outage::WrongType,
+            EndpointError::WrongTokenType,
         ),
-        (500, "text/html", "canary".to_owned(), Outage::Status(500)),
-        (429, "application/json", "{}".to_owned(), Outage::Status(429)),
-        (307, "text/html", String::new(), Outage::Redirects),
-        (200, "application/json", " ".repeat(1024 * 1024 + 1), Outage::TooLarge),
+        (500, "text/html", "canary".to_owned(), EndpointError::Status(500)),
+        (429, "application/json", "{}".to_owned(), EndpointError::Status(429)),
+        (307, "text/html", String::new(), EndpointError::Redirected),
+        (200, "application/json", " ".repeat(1024 * 1024 + 1), EndpointError::TooLarge),
     ] {
-        let fault = fault(oidc(), |fake| fake.odd("/token", status, kind, &body)).await;
-        assert_eq!(fault, token(wanted));
-        assert!(!fault.to_string().contains("canary"));
+        let error = error(oidc(), |fake| fake.odd("/token", status, kind, &body)).await;
+        assert_eq!(error, token(wanted));
+        assert!(!error.to_string().contains("canary"));
     }
-    let slow = fault(oidc(), |fake| fake.state().silent.push("/token")).await;
-    assert_eq!(slow, token(Outage::Slow));
-    let no = |fake: &Fake| {
+    let slow = error(oidc(), |fake| fake.state().silent.push("/token")).await;
+    assert_eq!(slow, token(EndpointError::Timeout));
+    let no = |fake: &FakeProvider| {
         fake.odd("/token", 400, "application/json", r#"{"error":"invalid_grant"}"#);
     };
-    let refused = fault(oidc(), no).await;
-    assert_eq!((refused.blame(), refused.error()), (Blame::Browser, "access_denied"));
+    let refused = error(oidc(), no).await;
+    assert_eq!((refused.fault_party(), refused.error()), (FaultParty::Browser, "access_denied"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_taken_from_whom_it_is_expected_only() {
-    let fake = Fake::new();
+async fn rejects_response_of_other_issuer() {
+    let fake = FakeProvider::new();
     for (says_so, iss, wanted) in [
         (true, Some(ISSUER), None),
-        (true, Some("https://evil.example"), Some(AnswerFault::WrongIssuer)),
-        (true, None, Some(AnswerFault::NoIssuer)),
+        (true, Some("https://evil.example"), Some(AuthorizationResponseError::WrongIssuer)),
+        (true, None, Some(AuthorizationResponseError::MissingIssuer)),
         (false, Some(ISSUER), None),
-        (false, Some("https://id.example/"), Some(AnswerFault::WrongIssuer)),
+        (false, Some("https://id.example/"), Some(AuthorizationResponseError::WrongIssuer)),
         (false, None, None),
     ] {
         fake.state().metadata = json!({"authorization_response_iss_parameter_supported": says_so});
@@ -216,14 +219,17 @@ async fn an_answer_is_taken_from_whom_it_is_expected_only() {
             assert_eq!(leg.expects(iss).err(), wanted, "{says_so} {iss:?}");
             fake.state().seen.clear();
             let outcome = provider.finish(&leg, answer(iss)).await;
-            assert_eq!(outcome.err(), wanted.map(Fault::Answer), "{says_so} {iss:?}");
+            assert_eq!(outcome.err(), wanted.map(ProviderError::Response), "{says_so} {iss:?}");
             // A code of another issuer must not get to this one.
             assert_eq!(fake.asked("/token").is_empty(), wanted.is_some());
             // Nor is an error of another issuer this one's.
-            let denied = Answer { outcome: Err(Declined::Denied), ..answer(iss) };
-            let fault = provider.finish(&leg, denied).await.unwrap_err();
-            let own = Fault::Declined(Declined::Denied);
-            assert_eq!(fault, wanted.map_or(own, Fault::Answer), "{says_so} {iss:?}");
+            let denied = AuthorizationResponse {
+                outcome: Err(AuthorizationDenied::AccessDenied),
+                ..answer(iss)
+            };
+            let error = provider.finish(&leg, denied).await.unwrap_err();
+            let own = ProviderError::Denied(AuthorizationDenied::AccessDenied);
+            assert_eq!(error, wanted.map_or(own, ProviderError::Response), "{says_so} {iss:?}");
         }
     }
     let unknown = fake.provider(fixed_oauth2(), &clock());
@@ -232,44 +238,50 @@ async fn an_answer_is_taken_from_whom_it_is_expected_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_too_late_or_without_a_code_asks_nobody() {
-    let (fake, clock) = (Fake::new(), clock());
+async fn expired_or_empty_code_sends_no_request() {
+    let (fake, clock) = (FakeProvider::new(), clock());
     let provider = fake.provider(oidc(), &clock);
     let (_, leg) = provider.begin("s").await.unwrap();
     for code in ["", "a\r\nb", "\u{fc}", &"a".repeat(8 * 1024 + 1)] {
-        let answer = Answer { outcome: Ok(code.into()), iss: None };
-        let fault = provider.finish(&leg, answer).await.unwrap_err();
-        assert_eq!(fault, AnswerFault::NoCode.into());
+        let answer = AuthorizationResponse { outcome: Ok(code.into()), iss: None };
+        let error = provider.finish(&leg, answer).await.unwrap_err();
+        assert_eq!(error, AuthorizationResponseError::InvalidCode.into());
     }
     clock.advance(Duration::from_secs(15 * 60));
-    assert_eq!(provider.finish(&leg, answer(None)).await.unwrap_err(), AnswerFault::TooLate.into());
+    assert_eq!(
+        provider.finish(&leg, answer(None)).await.unwrap_err(),
+        AuthorizationResponseError::Expired.into()
+    );
     assert!(fake.asked("/token").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leg_of_another_client_is_not_redeemed() {
-    let fake = Fake::new();
+async fn rejects_login_of_other_client() {
+    let fake = FakeProvider::new();
     let (_, leg) = fake.provider(oidc(), &clock()).begin("s").await.unwrap();
     let issuer = Issuer::new(ISSUER).unwrap();
-    let client = Fixed::new("renamed", None).unwrap();
+    let client = StaticClient::new("renamed", None).unwrap();
     let renamed = settings(Kind::Oidc(Box::new(Oidc { issuer, client, user_info: None })));
-    let fault = fake.provider(renamed, &clock()).finish(&leg, answer(None)).await.unwrap_err();
-    assert_eq!(fault, AnswerFault::OtherClient.into());
+    let error = fake.provider(renamed, &clock()).finish(&leg, answer(None)).await.unwrap_err();
+    assert_eq!(error, AuthorizationResponseError::OtherClient.into());
     assert!(fake.asked("/token").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_says_nothing_of_itself_is_asked_in_both_ways_and_remembered() {
-    let fake = Fake::new();
+async fn remembers_working_auth_method() {
+    let fake = FakeProvider::new();
     for (status, code) in
         [(401, "invalid_client"), (400, "invalid_client"), (200, "incorrect_client_credentials")]
     {
         let provider = fake.provider(fixed_oauth2(), &clock());
         fake.odd("/token", status, "application/json", &json!({ "error": code }).to_string());
         fake.state().seen.clear();
-        let fault = fake.login(&provider).await.unwrap_err();
-        assert_eq!(fault, Fault::Refused { place: Place::Token, code: code.into() });
-        assert_eq!(fault.blame(), Blame::Operator);
+        let error = fake.login(&provider).await.unwrap_err();
+        assert_eq!(
+            error,
+            ProviderError::Rejected { endpoint: EndpointKind::Token, code: code.into() }
+        );
+        assert_eq!(error.fault_party(), FaultParty::Operator);
         let asked = fake.asked("/token");
         assert!(asked[0].headers.contains_key("authorization"));
         assert!(asked[1].form().contains_key("client_secret"));
@@ -291,14 +303,14 @@ async fn a_provider_that_says_nothing_of_itself_is_asked_in_both_ways_and_rememb
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_odd_token_answer_is_read_as_configured() {
-    let fake = Fake::new();
+async fn parses_nonstandard_response_as_configured() {
+    let fake = FakeProvider::new();
     let body = json!({"ok": true, "authed_user": {"access_token": "at-9", "scope": "a b"}});
     fake.odd("/token", 200, "application/json", &body.to_string());
     let path = Path::new("authed_user.access_token").unwrap();
     let mapping =
         TokenMapping { scope: Path::new("authed_user.scope").unwrap(), ..TokenMapping::new(path) };
-    let mapped = Oauth2 { token_mapping: Some(mapping), ..oauth2(Client::Fixed(fixed())) };
+    let mapped = Oauth2 { token_mapping: Some(mapping), ..oauth2(Client::Static(fixed())) };
     let login = fake.login(&fake.provider(plain(mapped), &clock())).await.unwrap();
     assert_eq!(login.tokens.access.expose_secret(), "at-9");
     assert!(login.tokens.scopes.contains("b"));
@@ -306,17 +318,17 @@ async fn an_odd_token_answer_is_read_as_configured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_userinfo_the_subject_is_made_up() {
-    let fake = Fake::new();
+async fn subject_is_synthetic_without_userinfo() {
+    let fake = FakeProvider::new();
     let login = fake.login(&fake.provider(fixed_oauth2(), &clock())).await.unwrap();
     assert_eq!(&*login.subject, "tk-47c3d868841d71811d91273d4de1b289");
-    assert!(login.synthesized && login.name.is_none() && login.email.is_none());
+    assert!(login.is_synthetic && login.name.is_none() && login.email.is_none());
     assert!(login.tokens.id.is_none(), "an id token that nobody verified");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dynamic_client_registers_logs_in_and_registers_anew_when_it_is_forgotten() {
-    let fake = Fake::new();
+async fn forgotten_dynamic_client_registers_again() {
+    let fake = FakeProvider::new();
     let provider = fake.provider(dynamic(), &clock());
     let login = fake.login(&provider).await.unwrap();
     assert_eq!(&*login.tokens.client_id, "dyn-1");
@@ -330,21 +342,27 @@ async fn a_dynamic_client_registers_logs_in_and_registers_anew_when_it_is_forgot
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_is_down_costs_a_login_and_comes_back() {
-    let (fake, clock) = (Fake::new(), clock());
+async fn login_succeeds_after_an_outage() {
+    let (fake, clock) = (FakeProvider::new(), clock());
     let provider = fake.provider(oidc(), &clock);
     fake.state().silent.push("/.well-known/openid-configuration");
-    let fault = provider.begin("s").await.unwrap_err();
-    assert_eq!(fault, Fault::Unavailable { place: Place::Discovery, outage: Outage::Slow });
-    assert_eq!(fault.error(), "temporarily_unavailable");
+    let error = provider.begin("s").await.unwrap_err();
+    assert_eq!(
+        error,
+        ProviderError::Unavailable {
+            endpoint: EndpointKind::Discovery,
+            cause: EndpointError::Timeout
+        }
+    );
+    assert_eq!(error.error(), "temporarily_unavailable");
     fake.state().silent.clear();
     clock.advance(Duration::from_secs(5));
     assert!(fake.login(&provider).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_metadata_names_is_asked_over_the_guarded_client() {
-    let fake = Fake::new();
+async fn metadata_endpoints_use_the_guarded_client() {
+    let fake = FakeProvider::new();
     fake.state().metadata = json!({"token_endpoint": "https://elsewhere.example/token"});
     assert!(fake.login(&fake.provider(oidc(), &clock())).await.is_ok());
     assert!(fake.asked("/token")[0].supplied);
@@ -352,7 +370,7 @@ async fn what_only_metadata_names_is_asked_over_the_guarded_client() {
 }
 
 #[test]
-fn an_error_s_name_says_what_the_client_is_told() {
+fn maps_authorization_errors() {
     for (names, error) in [
         (
             &["access_denied", "login_required", "user_cancelled_authorize", "", "<b>"][..],
@@ -362,36 +380,40 @@ fn an_error_s_name_says_what_the_client_is_told() {
         (&["invalid_scope", "unauthorized_client", "invalid_request"], "server_error"),
     ] {
         for name in names {
-            assert_eq!(Fault::Declined(Declined::of(name)).error(), error, "{name}");
+            assert_eq!(
+                ProviderError::Denied(AuthorizationDenied::from_code(name)).error(),
+                error,
+                "{name}"
+            );
         }
     }
 }
 
 #[test]
-fn every_fault_has_words_for_a_browser_without_any_of_the_provider_s() {
-    let refused = Fault::Refused { place: Place::Token, code: "canary".into() };
-    for fault in [
+fn hints_contain_no_provider_text() {
+    let refused = ProviderError::Rejected { endpoint: EndpointKind::Token, code: "canary".into() };
+    for error in [
         refused,
-        Fault::Misfit("canary"),
-        Fault::Registrations,
-        Fault::Random,
-        AnswerFault::WrongIssuer.into(),
-        Fault::Declined(Declined::Denied),
-        Fault::Declined(Declined::Misfit),
-        IdentityFault::Nonce.into(),
-        token(Outage::Status(599)),
+        ProviderError::ConfigMismatch("canary"),
+        ProviderError::RegistrationStore,
+        ProviderError::RandomUnavailable,
+        AuthorizationResponseError::WrongIssuer.into(),
+        ProviderError::Denied(AuthorizationDenied::AccessDenied),
+        ProviderError::Denied(AuthorizationDenied::InvalidRequest),
+        IdentityError::WrongNonce.into(),
+        token(EndpointError::Status(599)),
     ] {
-        let hint = fault.hint();
+        let hint = error.hint();
         assert!(hint.ends_with('.') && !hint.contains("canary") && !hint.contains("599"), "{hint}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn scopes_that_were_granted_count_over_those_asked_for() {
-    let fake = Fake::new();
+async fn granted_scopes_override_requested_ones() {
+    let fake = FakeProvider::new();
     fake.state().granted = json!({"scope": "openid"});
     let login = fake.login(&fake.provider(oidc(), &clock())).await.unwrap();
     assert_eq!(login.tokens.scopes, Scopes::new(["openid"]).unwrap());
-    let kept: Value = serde_json::to_value(Exposed(&login.tokens)).unwrap();
-    assert_eq!(kept["scopes"], json!(["openid"]));
+    let stored: Value = serde_json::to_value(Plaintext(&login.tokens)).unwrap();
+    assert_eq!(stored["scopes"], json!(["openid"]));
 }

@@ -6,32 +6,32 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::{dynamic, fixed_oauth2};
-use crate::testing::*;
+use crate::fake_provider::*;
 use crate::*;
 
-async fn logged_in(settings: Settings) -> (Fake, Provider, Tokens) {
-    let fake = Fake::new();
+async fn logged_in(settings: Settings) -> (FakeProvider, Provider, Tokens) {
+    let fake = FakeProvider::new();
     let provider = fake.provider(settings, &clock());
     let tokens = fake.login(&provider).await.unwrap().tokens;
-    let kept = serde_json::to_vec(&Exposed(&tokens)).unwrap();
-    let tokens = serde_json::from_slice::<Exposed<Tokens>>(&kept).unwrap().0;
+    let stored = serde_json::to_vec(&Plaintext(&tokens)).unwrap();
+    let tokens = serde_json::from_slice::<Plaintext<Tokens>>(&stored).unwrap().0;
     fake.state().seen.clear();
     (fake, provider, tokens)
 }
 
-async fn fault(
-    fake: &Fake,
+async fn error(
+    fake: &FakeProvider,
     provider: &Provider,
     tokens: &Tokens,
     status: u16,
     code: &str,
-) -> RefreshFault {
+) -> RefreshError {
     fake.odd("/token", status, "application/json", &json!({ "error": code }).to_string());
     provider.refresh(tokens).await.unwrap_err()
 }
 
 #[tokio::test(start_paused = true)]
-async fn new_tokens_replace_the_old_and_what_is_left_out_stays() {
+async fn refresh_keeps_omitted_members() {
     let (fake, provider, old) = logged_in(oidc()).await;
     fake.state().granted = json!({
         "access_token": "at-2", "refresh_token": null, "id_token": null, "expires_in": null,
@@ -50,31 +50,32 @@ async fn new_tokens_replace_the_old_and_what_is_left_out_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_over_is_dead_and_everything_else_is_not() {
+async fn distinguishes_ended_grants_from_temporary_errors() {
     let (fake, provider, tokens) = logged_in(oidc()).await;
     for code in ["invalid_grant", "bad_refresh_token", "interaction_required"] {
-        assert_eq!(fault(&fake, &provider, &tokens, 400, code).await, RefreshFault::Dead);
+        assert_eq!(error(&fake, &provider, &tokens, 400, code).await, RefreshError::GrantEnded);
     }
     for (status, code) in
         [(401, "invalid_client"), (400, "slow_down"), (503, "invalid_grant"), (429, "x")]
     {
-        let fault = fault(&fake, &provider, &tokens, status, code).await;
-        assert!(matches!(fault, RefreshFault::Temporary(_)), "{status} {code}");
+        let error = error(&fake, &provider, &tokens, status, code).await;
+        assert!(matches!(error, RefreshError::Temporary(_)), "{status} {code}");
     }
     fake.state().silent.push("/token");
-    let slow = Fault::Unavailable { place: Place::Token, outage: Outage::Slow };
-    assert_eq!(provider.refresh(&tokens).await.unwrap_err(), RefreshFault::Temporary(slow));
+    let slow =
+        ProviderError::Unavailable { endpoint: EndpointKind::Token, cause: EndpointError::Timeout };
+    assert_eq!(provider.refresh(&tokens).await.unwrap_err(), RefreshError::Temporary(slow));
     let none = Tokens { refresh: None, ..tokens };
-    assert_eq!(provider.refresh(&none).await.unwrap_err(), RefreshFault::Dead);
+    assert_eq!(provider.refresh(&none).await.unwrap_err(), RefreshError::GrantEnded);
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_of_another_user_are_not_taken() {
+async fn rejects_refreshed_tokens_of_other_user() {
     let (fake, provider, tokens) = logged_in(oidc()).await;
     for odd in [json!({"sub": "mallory"}), json!({"nonce": "other"})] {
         fake.state().claims = odd.clone();
-        let fault = provider.refresh(&tokens).await.unwrap_err();
-        assert_eq!(fault, RefreshFault::SubjectChanged, "{odd}");
+        let error = provider.refresh(&tokens).await.unwrap_err();
+        assert_eq!(error, RefreshError::SubjectChanged, "{odd}");
         let none = Tokens { id: None, ..tokens.clone() };
         let outcome = provider.refresh(&none).await;
         assert_eq!(outcome.is_err(), odd.get("sub").is_some(), "{odd}");
@@ -82,12 +83,12 @@ async fn tokens_of_another_user_are_not_taken() {
     fake.state().claims = json!({"nonce": null});
     assert!(provider.refresh(&tokens).await.is_ok(), "a refreshed id token needs no nonce");
     fake.state().claims = json!({"aud": "other"});
-    let fault = provider.refresh(&tokens).await.unwrap_err();
-    assert!(matches!(fault, RefreshFault::Temporary(Fault::Identity(_))));
+    let error = provider.refresh(&tokens).await.unwrap_err();
+    assert!(matches!(error, RefreshError::Temporary(ProviderError::Identity(_))));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rotated_refresh_token_is_not_lost_while_keys_cannot_be_had() {
+async fn keeps_rotated_token_without_keys() {
     let (fake, _, tokens) = logged_in(oidc()).await;
     fake.odd("/keys", 503, "text/html", "");
     fake.state().granted = json!({"access_token": "at-2", "refresh_token": "rt-2"});
@@ -97,14 +98,14 @@ async fn a_rotated_refresh_token_is_not_lost_while_keys_cannot_be_had() {
     assert_eq!(new.refresh.unwrap().expose_secret(), "rt-2");
     assert_eq!(new.id.unwrap().expose_secret(), tokens.id.as_ref().unwrap().expose_secret());
     fake.state().claims = json!({"sub": "mallory"});
-    assert_eq!(provider.refresh(&tokens).await.unwrap_err(), RefreshFault::SubjectChanged);
+    assert_eq!(provider.refresh(&tokens).await.unwrap_err(), RefreshError::SubjectChanged);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapping_reads_refreshed_answers_too() {
+async fn mapping_applies_to_refreshes() {
     let mapping = TokenMapping::new(Path::new("data.token").unwrap());
-    let mapped = Oauth2 { token_mapping: Some(mapping), ..oauth2(Client::Fixed(fixed())) };
-    let fake = Fake::new();
+    let mapped = Oauth2 { token_mapping: Some(mapping), ..oauth2(Client::Static(fixed())) };
+    let fake = FakeProvider::new();
     let provider = fake.provider(plain(mapped), &clock());
     let granted =
         |token: &str| json!({"data": {"token": token}, "refresh_token": "rt"}).to_string();
@@ -117,49 +118,52 @@ async fn a_mapping_reads_refreshed_answers_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registration_that_is_gone_takes_its_grants_along() {
+async fn lost_registration_ends_its_grants() {
     let (fake, provider, tokens) = logged_in(dynamic()).await;
-    let fault = fault(&fake, &provider, &tokens, 401, "invalid_client").await;
-    assert_eq!(fault, RefreshFault::Dead);
+    let error = error(&fake, &provider, &tokens, 401, "invalid_client").await;
+    assert_eq!(error, RefreshError::GrantEnded);
     // Another process that has another registration cannot refresh what this one got.
     fake.state().odd.clear();
     let other = fake.provider(dynamic(), &clock());
-    assert_eq!(other.refresh(&tokens).await.unwrap_err(), RefreshFault::Dead);
+    assert_eq!(other.refresh(&tokens).await.unwrap_err(), RefreshError::GrantEnded);
     fake.odd("/token", 401, "text/html", "a proxy's page");
     let (fake, provider, tokens) = logged_in(dynamic()).await;
     fake.odd("/token", 401, "text/html", "a proxy's page");
-    let fault = provider.refresh(&tokens).await.unwrap_err();
-    assert!(matches!(fault, RefreshFault::Temporary(_)), "a bare 401 may be anybody's");
+    let error = provider.refresh(&tokens).await.unwrap_err();
+    assert!(matches!(error, RefreshError::Temporary(_)), "a bare 401 may be anybody's");
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_tokens_are_given_back_the_refresh_token_first() {
+async fn revokes_refresh_token_first() {
     let (fake, provider, tokens) = logged_in(oidc()).await;
-    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::Done));
-    let asked: Vec<Form> = fake.asked("/revoke").iter().map(Seen::form).collect();
+    assert_eq!(provider.revoke(&tokens).await, Ok(RevocationOutcome::Revoked));
+    let asked: Vec<Form> = fake.asked("/revoke").iter().map(RecordedRequest::form).collect();
     assert_eq!(asked[0]["token"], "rt-1");
     assert_eq!(asked[0]["token_type_hint"], "refresh_token");
     assert_eq!(asked[1]["token"], "at-1");
     assert!(fake.asked("/revoke")[0].headers.contains_key("authorization"));
     let unsupported = r#"{"error":"unsupported_token_type"}"#;
     fake.odd("/revoke", 400, "application/json", unsupported);
-    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::Done));
+    assert_eq!(provider.revoke(&tokens).await, Ok(RevocationOutcome::Revoked));
     fake.odd("/revoke", 503, "text/html", "");
-    let down = Fault::Unavailable { place: Place::Revocation, outage: Outage::Status(503) };
+    let down = ProviderError::Unavailable {
+        endpoint: EndpointKind::RevocationOutcome,
+        cause: EndpointError::Status(503),
+    };
     assert_eq!(provider.revoke(&tokens).await, Err(down));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_without_a_revocation_endpoint_says_so() {
+async fn reports_missing_revocation_endpoint() {
     let (_, provider, tokens) = logged_in(fixed_oauth2()).await;
-    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::NotOffered));
+    assert_eq!(provider.revoke(&tokens).await, Ok(RevocationOutcome::Unsupported));
     let (fake, provider, tokens) = logged_in(dynamic()).await;
-    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::Done));
+    assert_eq!(provider.revoke(&tokens).await, Ok(RevocationOutcome::Revoked));
     assert_eq!(fake.asked("/revoke").len(), 2);
-    let fake = Fake::new();
+    let fake = FakeProvider::new();
     fake.state().metadata = json!({"revocation_endpoint": null});
     let provider = fake.provider(oidc(), &clock());
-    assert_eq!(provider.revoke(&tokens).await, Ok(Revocation::NotOffered));
+    assert_eq!(provider.revoke(&tokens).await, Ok(RevocationOutcome::Unsupported));
 }
 
 /// The provider of the same name that is known by other addresses.
@@ -171,17 +175,17 @@ fn moved(kind: &str) -> Settings {
         }
         "authorization" => plain(Oauth2 {
             authorization_endpoint: endpoint("https://id.example/authorize?tenant=2"),
-            ..oauth2(Client::Fixed(fixed()))
+            ..oauth2(Client::Static(fixed()))
         }),
         _ => plain(Oauth2 {
             token_endpoint: endpoint("https://id.example/other"),
-            ..oauth2(Client::Fixed(fixed()))
+            ..oauth2(Client::Static(fixed()))
         }),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn hands_no_token_to_other_provider_of_same_name() {
+async fn sends_no_token_to_renamed_provider() {
     for (kind, before) in
         [("oidc", oidc()), ("authorization", fixed_oauth2()), ("token", fixed_oauth2())]
     {
@@ -189,18 +193,18 @@ async fn hands_no_token_to_other_provider_of_same_name() {
         let other = fake.provider(moved(kind), &clock());
         assert_ne!(provider.issuer_id(), other.issuer_id(), "{kind}");
         let seen = fake.state().seen.len();
-        assert_eq!(other.refresh(&tokens).await.unwrap_err(), RefreshFault::Dead, "{kind}");
-        assert_eq!(other.revoke(&tokens).await, Ok(Revocation::NotOffered), "{kind}");
+        assert_eq!(other.refresh(&tokens).await.unwrap_err(), RefreshError::GrantEnded, "{kind}");
+        assert_eq!(other.revoke(&tokens).await, Ok(RevocationOutcome::Unsupported), "{kind}");
         let (_, leg) = provider.begin("state").await.unwrap();
-        let answer = Answer { outcome: Ok("code".into()), iss: None };
-        let fault = other.finish(&leg, answer).await.unwrap_err();
-        assert_eq!(fault, AnswerFault::OtherProvider.into(), "{kind}");
+        let answer = AuthorizationResponse { outcome: Ok("code".into()), iss: None };
+        let error = other.finish(&leg, answer).await.unwrap_err();
+        assert_eq!(error, AuthorizationResponseError::OtherProvider.into(), "{kind}");
         assert_eq!(fake.state().seen.len(), seen, "{kind}");
     }
 }
 
 #[test]
-fn kept_tokens_come_back_as_they_were_or_not_at_all() {
+fn stored_tokens_round_trip() {
     let tokens = Tokens {
         access: "at".into(),
         refresh: None,
@@ -211,16 +215,16 @@ fn kept_tokens_come_back_as_they_were_or_not_at_all() {
         subject: "alice".into(),
         client_id: CLIENT.into(),
     };
-    let kept = serde_json::to_value(Exposed(&tokens)).unwrap();
-    let back = serde_json::from_value::<Exposed<Tokens>>(kept.clone()).unwrap().0;
-    assert_eq!(serde_json::to_value(Exposed(&back)).unwrap(), kept);
+    let stored = serde_json::to_value(Plaintext(&tokens)).unwrap();
+    let back = serde_json::from_value::<Plaintext<Tokens>>(stored.clone()).unwrap().0;
+    assert_eq!(serde_json::to_value(Plaintext(&back)).unwrap(), stored);
     for odd in [
         json!({"scopes": ["a b"]}),
         json!({"expires_at": u64::MAX}),
         json!({"access": null}),
         json!({"expires_at": -1}),
     ] {
-        let odd = over(kept.clone(), &odd);
-        assert!(serde_json::from_value::<Exposed<Tokens>>(odd.clone()).is_err(), "{odd}");
+        let odd = over(stored.clone(), &odd);
+        assert!(serde_json::from_value::<Plaintext<Tokens>>(odd.clone()).is_err(), "{odd}");
     }
 }

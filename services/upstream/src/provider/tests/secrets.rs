@@ -6,16 +6,16 @@ use serde_json::json;
 use vmcp_log_capture::Log;
 
 use super::dynamic;
-use crate::testing::*;
+use crate::fake_provider::*;
 use crate::*;
 
 /// What must not be seen: whatever has `canary` in it.
-fn settings_with_secrets(kind: fn(Fixed, UserInfo, Dynamic) -> Kind) -> Settings {
-    let client = Fixed::new(CLIENT, Some("canary-secret".into())).unwrap();
+fn settings_with_secrets(kind: fn(StaticClient, UserInfo, DynamicClient) -> Kind) -> Settings {
+    let client = StaticClient::new(CLIENT, Some("canary-secret".into())).unwrap();
     let headers = Headers::new([("X-Key", "canary-header")]).unwrap();
     let info = UserInfo { headers, ..UserInfo::new(endpoint("https://id.example/me")) };
     let place = endpoint("https://id.example/.well-known/openid-configuration");
-    let dynamic = Dynamic::new(RegistrationPlace::Discovery(place))
+    let dynamic = DynamicClient::new(RegistrationSource::Discovery(place))
         .and_then(|it| it.initial_access_token("canary-initial".into()))
         .and_then(|it| it.software_statement("canary.statement.x"))
         .unwrap();
@@ -23,7 +23,7 @@ fn settings_with_secrets(kind: fn(Fixed, UserInfo, Dynamic) -> Kind) -> Settings
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_secret_is_in_what_is_shown_or_logged() {
+async fn secrets_appear_in_no_output() {
     let log = Log::of_this_thread();
     let mut shown = String::new();
     let oidc = |client, info, _| {
@@ -34,7 +34,7 @@ async fn no_secret_is_in_what_is_shown_or_logged() {
         Kind::Oauth2(Box::new(Oauth2 { user_info: Some(info), ..oauth2(Client::Dynamic(dynamic)) }))
     };
     for kind in [oidc as fn(_, _, _) -> _, registered] {
-        let fake = Fake::new();
+        let fake = FakeProvider::new();
         fake.state().registered = json!({"client_secret": "canary-dynamic"});
         fake.state().granted = json!({
             "access_token": "canary-access", "refresh_token": "canary-refresh", "scope": "openid",
@@ -44,12 +44,15 @@ async fn no_secret_is_in_what_is_shown_or_logged() {
         let provider = fake.provider(settings, &clock());
         let (uri, leg) = provider.begin("canary-state").await.unwrap();
         fake.state().nonce = query(&uri).get("nonce").cloned();
-        let coming = Answer { outcome: Ok("canary-code".into()), iss: Some("canary-iss".into()) };
-        write!(shown, "{leg:?} {coming:?} {provider:?} {:?}", Exposed(&leg)).unwrap();
+        let coming = AuthorizationResponse {
+            outcome: Ok("canary-code".into()),
+            iss: Some("canary-iss".into()),
+        };
+        write!(shown, "{leg:?} {coming:?} {provider:?} {:?}", Plaintext(&leg)).unwrap();
         write!(shown, "{:?}", provider.finish(&leg, coming).await.unwrap_err()).unwrap();
-        let coming = Answer { outcome: Ok("canary-code".into()), iss: None };
+        let coming = AuthorizationResponse { outcome: Ok("canary-code".into()), iss: None };
         let login = provider.finish(&leg, coming).await.unwrap();
-        write!(shown, "{login:?} {:?} {:?}", Exposed(&login.tokens), login.tokens).unwrap();
+        write!(shown, "{login:?} {:?} {:?}", Plaintext(&login.tokens), login.tokens).unwrap();
         for (status, body) in [
             (400, r#"{"error":"canary_but_a_word_is_shown","error_description":"x"}"#),
             (400, r#"{"error":"Canary-x","error_description":"canary"}"#),
@@ -57,12 +60,12 @@ async fn no_secret_is_in_what_is_shown_or_logged() {
             (500, "canary"),
         ] {
             fake.odd("/token", status, "application/json", body);
-            let fault = provider.refresh(&login.tokens).await.unwrap_err();
-            write!(shown, "{fault:?} {fault}").unwrap();
+            let error = provider.refresh(&login.tokens).await.unwrap_err();
+            write!(shown, "{error:?} {error}").unwrap();
         }
         fake.odd("/revoke", 500, "text/html", "canary");
-        let fault = provider.revoke(&login.tokens).await.unwrap_err();
-        write!(shown, "{fault:?} {fault} {}", fault.hint()).unwrap();
+        let error = provider.revoke(&login.tokens).await.unwrap_err();
+        write!(shown, "{error:?} {error} {}", error.hint()).unwrap();
     }
     let text = log.text();
     assert!(text.contains("registered at an identity provider"), "the log is heard: {text}");
@@ -71,8 +74,8 @@ async fn no_secret_is_in_what_is_shown_or_logged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_registration_shows_no_secret() {
-    let fake = Fake::new();
+async fn registration_debug_omits_the_secret() {
+    let fake = FakeProvider::new();
     let provider = fake.provider(dynamic(), &clock());
     assert!(provider.begin("s").await.is_ok());
     let registration = Registration {
@@ -81,6 +84,6 @@ async fn a_registration_shows_no_secret() {
         method: AuthMethod::Basic,
         expires_at: None,
     };
-    let shown = format!("{registration:?} {:?} {provider:?}", Exposed(&registration));
+    let shown = format!("{registration:?} {:?} {provider:?}", Plaintext(&registration));
     assert!(shown.contains("dyn-1") && !shown.contains("canary"), "{shown}");
 }

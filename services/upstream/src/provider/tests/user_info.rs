@@ -3,7 +3,7 @@
 use http::Method as HttpMethod;
 use serde_json::json;
 
-use crate::testing::*;
+use crate::fake_provider::*;
 use crate::*;
 
 fn info() -> UserInfo {
@@ -11,7 +11,7 @@ fn info() -> UserInfo {
 }
 
 fn oauth2_with(info: UserInfo) -> Settings {
-    plain(Oauth2 { user_info: Some(info), ..oauth2(Client::Fixed(fixed())) })
+    plain(Oauth2 { user_info: Some(info), ..oauth2(Client::Static(fixed())) })
 }
 
 fn oidc_with(info: Option<UserInfo>, scopes: &[&str]) -> Settings {
@@ -19,13 +19,13 @@ fn oidc_with(info: Option<UserInfo>, scopes: &[&str]) -> Settings {
     Settings { scopes: Scopes::new(scopes).unwrap(), ..settings(Kind::Oidc(Box::new(oidc))) }
 }
 
-async fn login(fake: &Fake, settings: Settings) -> Result<Login, Fault> {
+async fn login(fake: &FakeProvider, settings: Settings) -> Result<Login, ProviderError> {
     fake.login(&fake.provider(settings, &clock())).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_asked_as_configured_with_the_access_token() {
-    let fake = Fake::new();
+async fn userinfo_request_follows_configuration() {
+    let fake = FakeProvider::new();
     fake.state().user = json!({"id": 583_231, "login": "octocat", "mail": "o@example.com"});
     let info = UserInfo {
         method: Method::Post,
@@ -35,7 +35,7 @@ async fn it_is_asked_as_configured_with_the_access_token() {
         ..info()
     };
     let login = login(&fake, oauth2_with(info)).await.unwrap();
-    assert_eq!((&*login.subject, login.synthesized), ("#583231", false));
+    assert_eq!((&*login.subject, login.is_synthetic), ("#583231", false));
     assert_eq!(login.name.as_deref(), Some("octocat"));
     assert_eq!(login.email.as_deref(), Some("o@example.com"));
     let asked = &fake.asked("/me")[0];
@@ -48,42 +48,45 @@ async fn it_is_asked_as_configured_with_the_access_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_that_it_does_not_name_does_not_log_in() {
-    let fake = Fake::new();
+async fn rejects_userinfo_without_subject() {
+    let fake = FakeProvider::new();
     for user in [json!({}), json!({"sub": ""}), json!({"sub": 1.5}), json!({"sub": {"id": "a"}})] {
         fake.state().user = user.clone();
-        let fault = login(&fake, oauth2_with(info())).await.unwrap_err();
-        assert_eq!(fault, IdentityFault::NoSubject.into(), "{user}");
+        let error = login(&fake, oauth2_with(info())).await.unwrap_err();
+        assert_eq!(error, IdentityError::MissingSubject.into(), "{user}");
     }
-    for (status, kind, body, wanted) in [
-        (200, "text/html", "<h1>".to_owned(), Outage::NotJson),
-        (200, "application/jwt", "a.b.c".to_owned(), Outage::NotJson),
-        (200, "application/json", r#"{"sub":"a","sub":"b"}"#.to_owned(), Outage::Malformed),
-        (200, "application/json", " ".repeat(1024 * 1024 + 1), Outage::TooLarge),
-        (302, "text/html", String::new(), Outage::Redirects),
-        (401, "text/html", String::new(), Outage::Status(401)),
-        (500, "application/json", "{}".to_owned(), Outage::Status(500)),
+    for (status, kind, body, expected) in [
+        (200, "text/html", "<h1>".to_owned(), EndpointError::NotJson),
+        (200, "application/jwt", "a.b.c".to_owned(), EndpointError::NotJson),
+        (200, "application/json", r#"{"sub":"a","sub":"b"}"#.to_owned(), EndpointError::Malformed),
+        (200, "application/json", " ".repeat(1024 * 1024 + 1), EndpointError::TooLarge),
+        (302, "text/html", String::new(), EndpointError::Redirected),
+        (401, "text/html", String::new(), EndpointError::Status(401)),
+        (500, "application/json", "{}".to_owned(), EndpointError::Status(500)),
     ] {
         fake.odd("/me", status, kind, &body);
-        let fault = login(&fake, oauth2_with(info())).await.unwrap_err();
-        assert_eq!(fault, Fault::Unavailable { place: Place::UserInfo, outage: wanted });
+        let error = login(&fake, oauth2_with(info())).await.unwrap_err();
+        assert_eq!(
+            error,
+            ProviderError::Unavailable { endpoint: EndpointKind::UserInfo, cause: expected }
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_override_must_speak_of_the_id_token_s_user() {
-    let fake = Fake::new();
+async fn userinfo_override_must_match_id_token() {
+    let fake = FakeProvider::new();
     let with = |fields: FieldMapping| oidc_with(Some(UserInfo { fields, ..info() }), &["openid"]);
     let login_with = |fields| login(&fake, with(fields));
     let ok = login_with(FieldMapping::default()).await.unwrap();
     assert_eq!((&*ok.subject, ok.name.as_deref()), ("alice", Some("Alice")));
     fake.state().user = json!({"sub": "mallory", "name": "Mallory"});
-    let fault = login_with(FieldMapping::default()).await.unwrap_err();
-    assert_eq!(fault, IdentityFault::OtherUser.into());
-    assert_eq!(fault.blame(), Blame::Browser);
+    let error = login_with(FieldMapping::default()).await.unwrap_err();
+    assert_eq!(error, IdentityError::OtherUser.into());
+    assert_eq!(error.fault_party(), FaultParty::Browser);
     let renamed = || FieldMapping::new(vec!["oid"], vec!["nick"], vec!["mail"]).unwrap();
     fake.state().user = json!({"sub": "mallory", "oid": "7"});
-    assert_eq!(login_with(renamed()).await.unwrap_err(), IdentityFault::OtherUser.into());
+    assert_eq!(login_with(renamed()).await.unwrap_err(), IdentityError::OtherUser.into());
     fake.state().user = json!({"oid": "7", "nick": "Al"});
     let ok = login_with(renamed()).await.unwrap();
     assert_eq!((&*ok.subject, ok.name.as_deref()), ("7", Some("Al")));
@@ -91,17 +94,23 @@ async fn an_override_must_speak_of_the_id_token_s_user() {
     let provider = fake.provider(with(renamed()), &clock());
     assert!(provider.refresh(&ok.tokens).await.is_ok());
     fake.state().claims = json!({"sub": "mallory"});
-    let fault = provider.refresh(&ok.tokens).await.unwrap_err();
-    assert_eq!(fault, RefreshFault::SubjectChanged);
+    let error = provider.refresh(&ok.tokens).await.unwrap_err();
+    assert_eq!(error, RefreshError::SubjectChanged);
     fake.state().claims = json!({});
     fake.odd("/me", 503, "text/html", "");
     let down = login_with(FieldMapping::default()).await.unwrap_err();
-    assert_eq!(down, Fault::Unavailable { place: Place::UserInfo, outage: Outage::Status(503) });
+    assert_eq!(
+        down,
+        ProviderError::Unavailable {
+            endpoint: EndpointKind::UserInfo,
+            cause: EndpointError::Status(503)
+        }
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_discovery_names_completes_an_id_token_that_lacks_what_was_asked_for() {
-    let fake = Fake::new();
+async fn discovered_userinfo_completes_the_id_token() {
+    let fake = FakeProvider::new();
     let quiet = oidc_with(None, &["openid"]);
     let login_quiet = login(&fake, quiet).await.unwrap();
     assert_eq!((login_quiet.name, fake.asked("/me").len()), (None, 0));
@@ -112,7 +121,7 @@ async fn what_discovery_names_completes_an_id_token_that_lacks_what_was_asked_fo
         (Some("Alice"), Some("alice@example.com"))
     );
     fake.state().user = json!({"sub": "mallory", "email": "m@example.com"});
-    assert_eq!(login(&fake, asks()).await.unwrap_err(), IdentityFault::OtherUser.into());
+    assert_eq!(login(&fake, asks()).await.unwrap_err(), IdentityError::OtherUser.into());
     fake.odd("/me", 401, "text/html", "");
     let without = login(&fake, asks()).await.unwrap();
     assert_eq!((&*without.subject, without.email), ("alice", None));

@@ -7,27 +7,27 @@ use serde_json::{Map, Value};
 use vmcp_jwt::VerifyError;
 
 use super::credentials::is_unknown_client;
-use super::ground::{Ground, OpenId, PartyRef};
-use super::{Inner, Revocation};
-use crate::answer::Granted;
+use super::resolved::{ClientRef, OidcProvider, ResolvedProvider};
+use super::{Inner, RevocationOutcome};
 use crate::client::is_printable;
 use crate::discovery::Metadata;
 use crate::mapping::subject;
+use crate::token_response::TokenResponse;
 use crate::user::User;
 use crate::{
-    Answer, AnswerFault, Fault, IdentityFault, Leg, Login, Place, RefreshFault, Tokens, form,
-    id_token,
+    AuthorizationResponse, AuthorizationResponseError, AuthorizationState, EndpointKind,
+    IdentityError, Login, ProviderError, RefreshError, Tokens, form, id_token,
 };
 
 /// How long a login may take at the provider.
-const LEG: Duration = Duration::from_secs(15 * 60);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// The longest code, in bytes.
 const MAX_CODE: usize = 8 * 1024;
 
 /// The errors of a refresh that only a new login mends: RFC 6749 section 5.2, GitHub's, and those of OpenID
 /// Connect Core 1.0 section 3.1.2.6 that some providers give here.
-const DEAD: [&str; 5] = [
+const GRANT_ENDED_CODES: [&str; 5] = [
     "invalid_grant",
     "bad_refresh_token",
     "interaction_required",
@@ -36,22 +36,26 @@ const DEAD: [&str; 5] = [
 ];
 
 impl Inner {
-    pub(super) async fn finish(&self, leg: &Leg, answer: Answer) -> Result<Login, Fault> {
-        let Answer { outcome, iss } = answer;
+    pub(super) async fn finish(
+        &self,
+        leg: &AuthorizationState,
+        answer: AuthorizationResponse,
+    ) -> Result<Login, ProviderError> {
+        let AuthorizationResponse { outcome, iss } = answer;
         if leg.issuer_id != self.issuer_id {
-            return Err(AnswerFault::OtherProvider.into());
+            return Err(AuthorizationResponseError::OtherProvider.into());
         }
         leg.expects(iss.as_deref())?;
-        let code = outcome.map_err(Fault::Declined)?;
+        let code = outcome.map_err(ProviderError::Denied)?;
         // A clock that went back makes no login too old.
-        if self.clock.now().duration_since(leg.begun).is_ok_and(|age| age >= LEG) {
-            return Err(AnswerFault::TooLate.into());
+        if self.clock.now().duration_since(leg.begun).is_ok_and(|age| age >= LOGIN_TIMEOUT) {
+            return Err(AuthorizationResponseError::Expired.into());
         }
         let code = code.expose_secret();
         if code.len() > MAX_CODE || !is_printable(code) {
-            return Err(AnswerFault::NoCode.into());
+            return Err(AuthorizationResponseError::InvalidCode.into());
         }
-        let ground = self.speaks.ground().await?;
+        let resolved = self.protocol.resolve().await?;
         let redirect_uri = self.redirect_uri.uri().to_string();
         let pairs = [
             ("grant_type", "authorization_code"),
@@ -59,14 +63,14 @@ impl Inner {
             ("redirect_uri", &redirect_uri),
             ("code_verifier", leg.verifier.expose_secret()),
         ];
-        let granted = self.ask_for_tokens(&ground, &leg.client_id, &pairs).await?;
-        let user = self.identify(&ground, leg, &granted).await?;
-        let Granted { access, refresh, id, expires_at, scopes } = granted;
+        let granted = self.request_tokens(&resolved, &leg.client_id, &pairs).await?;
+        let user = self.identify(&resolved, leg, &granted).await?;
+        let TokenResponse { access, refresh, id, expires_at, scopes } = granted;
         let tokens = Tokens {
             access,
             refresh,
             // Nobody verified one that came from a provider which is not known to speak OpenID Connect.
-            id: id.filter(|_| matches!(ground, Ground::Oidc(..))),
+            id: id.filter(|_| matches!(resolved, ResolvedProvider::Oidc(..))),
             expires_at,
             scopes: scopes.unwrap_or_else(|| leg.scopes.clone()),
             issuer: self.issuer_id.clone(),
@@ -74,25 +78,25 @@ impl Inner {
             client_id: leg.client_id.clone(),
         };
         let User { subject, name, email, email_verified, authenticated } = user;
-        let synthesized = self.synthesizes();
-        Ok(Login { subject, name, email, email_verified, authenticated, synthesized, tokens })
+        let is_synthetic = self.synthesizes();
+        Ok(Login { subject, name, email, email_verified, authenticated, is_synthetic, tokens })
     }
 
-    pub(super) async fn refresh(&self, old: &Tokens) -> Result<Tokens, RefreshFault> {
+    pub(super) async fn refresh(&self, old: &Tokens) -> Result<Tokens, RefreshError> {
         // Another provider must not get it, though it has the same name by now.
         let refresh = old.refresh.as_ref().filter(|_| old.issuer == self.issuer_id);
-        let Some(refresh) = refresh else { return Err(RefreshFault::Dead) };
-        let ground = self.speaks.ground().await.map_err(RefreshFault::Temporary)?;
+        let Some(refresh) = refresh else { return Err(RefreshError::GrantEnded) };
+        let resolved = self.protocol.resolve().await.map_err(RefreshError::Temporary)?;
         let pairs = [("grant_type", "refresh_token"), ("refresh_token", refresh.expose_secret())];
-        let granted = self.ask_for_tokens(&ground, &old.client_id, &pairs).await;
-        let granted = granted.map_err(|fault| refresh_fault(ground.party(), fault))?;
-        let id = match (&ground, &granted.id) {
-            (Ground::Oidc(oidc, metadata), Some(id)) => {
-                self.same_user(oidc, metadata, id, &granted.access, old).await?
+        let granted = self.request_tokens(&resolved, &old.client_id, &pairs).await;
+        let granted = granted.map_err(|error| refresh_error(resolved.client(), error))?;
+        let id = match (&resolved, &granted.id) {
+            (ResolvedProvider::Oidc(oidc, metadata), Some(id)) => {
+                self.verify_same_user(oidc, metadata, id, &granted.access, old).await?
             }
             _ => None,
         };
-        let Granted { access, refresh, id: _, expires_at, scopes } = granted;
+        let TokenResponse { access, refresh, id: _, expires_at, scopes } = granted;
         Ok(Tokens {
             access,
             refresh: refresh.or_else(|| old.refresh.clone()),
@@ -107,38 +111,44 @@ impl Inner {
 
     /// The new id token, if it can be verified and is the same user's (OpenID Connect Core 1.0 section 12.2).
     /// While the keys cannot be had it is not kept, but the rotated refresh token must not be lost with it.
-    async fn same_user(
+    async fn verify_same_user(
         &self,
-        oidc: &OpenId,
+        oidc: &OidcProvider,
         metadata: &Metadata,
         id: &SecretString,
         access: &SecretString,
         old: &Tokens,
-    ) -> Result<Option<SecretString>, RefreshFault> {
+    ) -> Result<Option<SecretString>, RefreshError> {
         let before = old.id.as_ref().and_then(id_token::read);
         let verified = self.verify(oidc, metadata, id, access, &old.client_id).await;
-        let (is_same, kept) = match verified {
-            Ok(claims) => (is_same(oidc, claims.object(), before.as_ref(), old), Some(id.clone())),
-            // It came from the provider over TLS: enough to notice another user (section 3.1.3.7, item 6).
-            Err(fault @ Fault::Identity(IdentityFault::Token(VerifyError::Keys(_)))) => {
-                let claims = id_token::read(id).ok_or(RefreshFault::Temporary(fault))?;
-                (is_same(oidc, &claims, before.as_ref(), old), None)
+        let (is_same, stored) = match verified {
+            Ok(claims) => {
+                (is_same_user(oidc, claims.object(), before.as_ref(), old), Some(id.clone()))
             }
-            Err(fault) => return Err(RefreshFault::Temporary(fault)),
+            // It came from the provider over TLS: enough to notice another user (section 3.1.3.7, item 6).
+            Err(
+                error
+                @ ProviderError::Identity(IdentityError::InvalidIdToken(VerifyError::Keys(_))),
+            ) => {
+                let claims = id_token::read(id).ok_or(RefreshError::Temporary(error))?;
+                (is_same_user(oidc, &claims, before.as_ref(), old), None)
+            }
+            Err(error) => return Err(RefreshError::Temporary(error)),
         };
-        if is_same { Ok(kept) } else { Err(RefreshFault::SubjectChanged) }
+        if is_same { Ok(stored) } else { Err(RefreshError::SubjectChanged) }
     }
 
-    pub(super) async fn revoke(&self, tokens: &Tokens) -> Result<Revocation, Fault> {
+    pub(super) async fn revoke(&self, tokens: &Tokens) -> Result<RevocationOutcome, ProviderError> {
         if tokens.issuer != self.issuer_id {
-            return Ok(Revocation::NotOffered);
+            return Ok(RevocationOutcome::Unsupported);
         }
-        let ground = self.speaks.ground().await?;
-        let Some((endpoint, web)) = ground.revocation() else {
-            return Ok(Revocation::NotOffered);
+        let resolved = self.protocol.resolve().await?;
+        let Some((endpoint, http_client)) = resolved.revocation() else {
+            return Ok(RevocationOutcome::Unsupported);
         };
         let id = &tokens.client_id;
-        let (credentials, _) = self.credentials(&ground, id, Place::Revocation).await?;
+        let (credentials, _) =
+            self.credentials(&resolved, id, EndpointKind::RevocationOutcome).await?;
         // The refresh token first: with it the grant ends, also where the access token can't be revoked.
         let both =
             [("refresh_token", tokens.refresh.as_ref()), ("access_token", Some(&tokens.access))];
@@ -146,36 +156,40 @@ impl Inner {
             let Some(token) = token else { continue };
             let pairs = [("token", token.expose_secret()), ("token_type_hint", hint)];
             let request = form::request(endpoint, &credentials, &pairs)?;
-            let reply = web.ask(Place::Revocation, request).await?;
-            if reply.status.is_success() {
+            let response = http_client.send(EndpointKind::RevocationOutcome, request).await?;
+            if response.status.is_success() {
                 continue;
             }
-            match reply.refusal(Place::Revocation) {
-                Fault::Refused { code, .. } if &*code == "unsupported_token_type" => {}
-                fault => return Err(fault),
+            match response.rejection(EndpointKind::RevocationOutcome) {
+                ProviderError::Rejected { code, .. } if &*code == "unsupported_token_type" => {}
+                error => return Err(error),
             }
         }
-        Ok(Revocation::Done)
+        Ok(RevocationOutcome::Revoked)
     }
 }
 
 /// What a refusal means for the tokens. A registration that is no more takes its grants along.
-fn refresh_fault(party: PartyRef<'_>, fault: Fault) -> RefreshFault {
-    let registered = matches!(party, PartyRef::Registered(_));
-    match &fault {
-        Fault::Refused { place: Place::Token, code } if DEAD.contains(&&**code) => {
-            RefreshFault::Dead
+fn refresh_error(party: ClientRef<'_>, error: ProviderError) -> RefreshError {
+    let registered = matches!(party, ClientRef::Registered(_));
+    match &error {
+        ProviderError::Rejected { endpoint: EndpointKind::Token, code }
+            if GRANT_ENDED_CODES.contains(&&**code) =>
+        {
+            RefreshError::GrantEnded
         }
-        Fault::Answer(AnswerFault::OtherClient) => RefreshFault::Dead,
-        _ if registered && is_unknown_client(&fault) => RefreshFault::Dead,
-        _ => RefreshFault::Temporary(fault),
+        ProviderError::Response(AuthorizationResponseError::OtherClient) => {
+            RefreshError::GrantEnded
+        }
+        _ if registered && is_unknown_client(&error) => RefreshError::GrantEnded,
+        _ => RefreshError::Temporary(error),
     }
 }
 
 /// Whether new claims are of the user whose tokens these are: that of the id token before or, where none is
 /// left to compare with, the one who logged in.
-fn is_same(
-    oidc: &OpenId,
+fn is_same_user(
+    oidc: &OidcProvider,
     claims: &Map<String, Value>,
     before: Option<&Map<String, Value>>,
     tokens: &Tokens,

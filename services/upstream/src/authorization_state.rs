@@ -8,13 +8,13 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretString};
 
-use crate::{AnswerFault, Declined, Scopes};
+use crate::{AuthorizationDenied, AuthorizationResponseError, Scopes};
 
 /// What [`Provider::begin`](crate::Provider::begin) needs to know again in
-/// [`Provider::finish`](crate::Provider::finish). It is serialised as [`Exposed`](crate::Exposed), to be
+/// [`Provider::finish`](crate::Provider::finish). It is serialised as [`Plaintext`](crate::Plaintext), to be
 /// sealed, and used for one answer at most.
 #[derive(Clone)]
-pub struct Leg {
+pub struct AuthorizationState {
     /// The code verifier (RFC 7636 section 4.1).
     pub(crate) verifier: SecretString,
     /// The nonce that the id token has to repeat (OpenID Connect Core 1.0 section 3.1.2.1).
@@ -35,15 +35,15 @@ pub struct Leg {
 
 /// What a provider's answer says in the callback's query (RFC 6749 section 4.1.2, RFC 9207 section 2).
 #[derive(Clone)]
-pub struct Answer {
-    /// The authorization code, or why there is none: the parameter `error`, read by [`Declined::of`]. It is
-    /// the provider's only if `iss` is, so it counts for nothing before [`Leg::expects`] was asked.
-    pub outcome: Result<SecretString, Declined>,
+pub struct AuthorizationResponse {
+    /// The authorization code, or why there is none: the parameter `error`, read by [`AuthorizationDenied::from_code`]. It is
+    /// the provider's only if `iss` is, so it counts for nothing before [`AuthorizationState::expects`] was asked.
+    pub outcome: Result<SecretString, AuthorizationDenied>,
     /// Who answers.
     pub iss: Option<String>,
 }
 
-impl Leg {
+impl AuthorizationState {
     /// The client that the provider was asked as.
     #[must_use]
     pub fn client_id(&self) -> &str {
@@ -63,11 +63,11 @@ impl Leg {
     /// expected one all the same. Where no issuer is known, nothing can be compared.
     ///
     /// # Errors
-    /// [`AnswerFault::NoIssuer`] or [`AnswerFault::WrongIssuer`].
-    pub fn expects(&self, iss: Option<&str>) -> Result<(), AnswerFault> {
+    /// [`AuthorizationResponseError::MissingIssuer`] or [`AuthorizationResponseError::WrongIssuer`].
+    pub fn expects(&self, iss: Option<&str>) -> Result<(), AuthorizationResponseError> {
         match (&self.issuer, iss) {
-            (Some(own), Some(iss)) if **own != *iss => Err(AnswerFault::WrongIssuer),
-            (_, None) if self.issuer_in_answer => Err(AnswerFault::NoIssuer),
+            (Some(own), Some(iss)) if **own != *iss => Err(AuthorizationResponseError::WrongIssuer),
+            (_, None) if self.issuer_in_answer => Err(AuthorizationResponseError::MissingIssuer),
             _ => Ok(()),
         }
     }
@@ -86,7 +86,7 @@ pub(crate) fn random() -> Option<SecretString> {
     Some(URL_SAFE_NO_PAD.encode(bytes).into())
 }
 
-impl fmt::Debug for Leg {
+impl fmt::Debug for AuthorizationState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leg")
             .field("issuer", &self.issuer)
@@ -96,9 +96,9 @@ impl fmt::Debug for Leg {
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for AuthorizationResponse {
     /// Nothing: all of it comes from outside.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer").finish_non_exhaustive()
+        f.debug_struct("AuthorizationResponse").finish_non_exhaustive()
     }
 }

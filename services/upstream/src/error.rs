@@ -7,47 +7,47 @@ use vmcp_jwt::VerifyError;
 /// Why a login, a refresh or a revocation failed. No text of the provider is in it, so it may be logged;
 /// what a browser is told is [`hint`](Self::hint).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ProviderError {
     /// A place of the provider gave no answer that can be used: trying again later may help.
-    #[error("{place} {outage}")]
+    #[error("{endpoint} {cause}")]
     Unavailable {
         /// Which.
-        place: Place,
+        endpoint: EndpointKind,
         /// What is wrong.
-        outage: Outage,
+        cause: EndpointError,
     },
     /// A place of the provider answered with an OAuth error.
-    #[error("{place} refused: {code}")]
-    Refused {
+    #[error("{endpoint} refused: {code}")]
+    Rejected {
         /// Which.
-        place: Place,
+        endpoint: EndpointKind,
         /// The error's code (RFC 6749 section 5.2, RFC 7591 section 3.2.2), or fixed words; never a
         /// description.
         code: Box<str>,
     },
     /// The provider sent the browser back without a code.
     #[error(transparent)]
-    Declined(Declined),
+    Denied(AuthorizationDenied),
     /// The provider is not what the configuration says, or lacks what is needed.
     #[error("the provider does not fit the configuration: {0}")]
-    Misfit(&'static str),
+    ConfigMismatch(&'static str),
     /// The answer that the browser brought does not belong to this login.
     #[error(transparent)]
-    Answer(#[from] AnswerFault),
+    Response(#[from] AuthorizationResponseError),
     /// The provider does not say who the user is, or not so that it can be believed.
     #[error(transparent)]
-    Identity(#[from] IdentityFault),
+    Identity(#[from] IdentityError),
     /// What this server keeps of its own registration cannot be read or written: trying again later helps.
     #[error("the registration at the provider cannot be read or kept")]
-    Registrations,
+    RegistrationStore,
     /// The system has no randomness.
     #[error("the system has no randomness")]
-    Random,
+    RandomUnavailable,
 }
 
 /// A place of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum EndpointKind {
     /// Its metadata.
     Discovery,
     /// Its keys.
@@ -59,33 +59,33 @@ pub enum Place {
     /// The registration endpoint.
     Registration,
     /// The revocation endpoint.
-    Revocation,
+    RevocationOutcome,
 }
 
 /// What is wrong with a place that gives no usable answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Outage {
+pub enum EndpointError {
     /// No connection, or an address that may not be reached.
     #[error("cannot be reached")]
     Unreachable,
     /// No answer in time.
     #[error("did not answer in time")]
-    Slow,
+    Timeout,
     /// The answer broke off.
     #[error("broke off its answer")]
-    Broken,
+    Aborted,
     /// The answer is more than 1 MiB.
     #[error("answered at too great a length")]
     TooLarge,
     /// A redirect, which is not followed: it would carry a secret elsewhere.
     #[error("redirects")]
-    Redirects,
+    Redirected,
     /// A status that says nothing else.
     #[error("answered with status {0}")]
     Status(u16),
     /// It says itself that it cannot answer now.
     #[error("reports a fault of its own")]
-    Faulty,
+    ServerError,
     /// Something else than JSON, an HTML page for example.
     #[error("did not answer with JSON")]
     NotJson,
@@ -97,39 +97,39 @@ pub enum Outage {
     NoToken,
     /// A token that is no bearer token.
     #[error("gave a token that is no bearer token")]
-    WrongType,
+    WrongTokenType,
 }
 
 /// Why a provider sent the browser back without a code, as far as its error's name says (RFC 6749 section
 /// 4.1.2.1, OpenID Connect Core 1.0 section 3.1.2.6). What else it says is its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Declined {
+pub enum AuthorizationDenied {
     /// The person cancelled, or the provider does not let them in.
     #[error("the login was cancelled or refused at the provider")]
-    Denied,
+    AccessDenied,
     /// The provider cannot do it at the moment.
     #[error("the provider cannot log anybody in at the moment")]
     Unavailable,
     /// The provider takes exception to what this server asks for, or to this server.
     #[error("the provider refused the authorization request")]
-    Misfit,
+    InvalidRequest,
 }
 
 /// Why the answer that the browser brought does not belong to a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum AnswerFault {
+pub enum AuthorizationResponseError {
     /// The provider says in all its answers who it is, and this one doesn't (RFC 9207 section 2.4).
     #[error("the answer does not say who gives it")]
-    NoIssuer,
+    MissingIssuer,
     /// Another provider's answer: a mix-up (RFC 9207 section 2.4).
     #[error("the answer is another issuer's")]
     WrongIssuer,
     /// An empty or overlong code.
     #[error("the answer has no usable code")]
-    NoCode,
+    InvalidCode,
     /// The login was begun too long ago.
     #[error("the login took too long")]
-    TooLate,
+    Expired,
     /// The login was begun at the provider that had this name before.
     #[error("the login was begun at another provider of this name")]
     OtherProvider,
@@ -140,33 +140,33 @@ pub enum AnswerFault {
 
 /// Why it is not known who the user is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum IdentityFault {
+pub enum IdentityError {
     /// No id token came with the access token.
     #[error("the provider gave no id token")]
-    NoIdToken,
+    MissingIdToken,
     /// The id token is not acceptable.
     #[error("the id token is refused: {0}")]
-    Token(VerifyError),
+    InvalidIdToken(VerifyError),
     /// `nonce` is missing or another login's: the token was injected or replayed.
     #[error("the id token is not of this login")]
-    Nonce,
+    WrongNonce,
     /// `azp` is missing or names another client (OpenID Connect Core 1.0 section 3.1.3.7).
     #[error("the id token was issued to another client")]
-    AuthorizedParty,
+    WrongAuthorizedParty,
     /// `at_hash` is not the access token's (OpenID Connect Core 1.0 section 3.1.3.8).
     #[error("the id token belongs to another access token")]
-    AccessTokenHash,
+    WrongAccessTokenHash,
     /// The userinfo endpoint speaks of another user (OpenID Connect Core 1.0 section 5.3.2).
     #[error("the userinfo endpoint speaks of another user")]
     OtherUser,
     /// No usable subject: missing, empty, longer than 255 bytes or with control characters.
     #[error("the provider does not say who the user is")]
-    NoSubject,
+    MissingSubject,
 }
 
-/// Who can do something about a [`Fault`].
+/// Who can do something about a [`ProviderError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Blame {
+pub enum FaultParty {
     /// Whoever brought the answer, or logged in: the login has to be begun anew.
     Browser,
     /// The provider, or the way there: later it may work.
@@ -177,25 +177,25 @@ pub enum Blame {
 
 /// Why tokens were not refreshed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RefreshFault {
+pub enum RefreshError {
     /// The grant is over: only the user can give a new one, by logging in at the provider again.
     #[error("the provider's grant is over")]
-    Dead,
+    GrantEnded,
     /// Not now: the tokens should be kept, and trying again later helps.
     #[error("the tokens could not be refreshed: {0}")]
-    Temporary(Fault),
+    Temporary(ProviderError),
     /// The new tokens are another user's: neither these nor the old ones may be used any more.
     #[error("the refreshed tokens are another user's")]
     SubjectChanged,
 }
 
-// === impl Declined ===
+// === impl AuthorizationDenied ===
 
-impl Declined {
+impl AuthorizationDenied {
     /// What the parameter `error` means. A name that no standard has is taken for a refusal, since that is
     /// what providers make up names for.
     #[must_use]
-    pub fn of(error: &str) -> Self {
+    pub fn from_code(error: &str) -> Self {
         match error {
             "server_error" | "temporarily_unavailable" => Self::Unavailable,
             "invalid_request"
@@ -207,85 +207,98 @@ impl Declined {
             | "invalid_request_object"
             | "request_not_supported"
             | "request_uri_not_supported"
-            | "registration_not_supported" => Self::Misfit,
-            _ => Self::Denied,
+            | "registration_not_supported" => Self::InvalidRequest,
+            _ => Self::AccessDenied,
         }
     }
 }
 
-// === impl Fault ===
+// === impl ProviderError ===
 
-impl Fault {
-    pub(crate) fn at(place: Place, outage: Outage) -> Self {
-        Self::Unavailable { place, outage }
+impl ProviderError {
+    pub(crate) fn at(endpoint: EndpointKind, cause: EndpointError) -> Self {
+        Self::Unavailable { endpoint, cause }
     }
 
     /// Who can do something about it.
     #[must_use]
-    pub fn blame(&self) -> Blame {
+    pub fn fault_party(&self) -> FaultParty {
         match self {
-            Self::Unavailable { place, outage } => match (place, outage) {
-                (_, Outage::WrongType | Outage::Redirects | Outage::Status(401 | 403))
-                | (Place::Discovery, Outage::Status(404) | Outage::NotJson) => Blame::Operator,
-                _ => Blame::Provider,
+            Self::Unavailable { endpoint, cause } => match (endpoint, cause) {
+                (
+                    _,
+                    EndpointError::WrongTokenType
+                    | EndpointError::Redirected
+                    | EndpointError::Status(401 | 403),
+                )
+                | (EndpointKind::Discovery, EndpointError::Status(404) | EndpointError::NotJson) => {
+                    FaultParty::Operator
+                }
+                _ => FaultParty::Provider,
             },
-            Self::Refused { place: Place::Token, code } if &**code == "invalid_grant" => {
-                Blame::Browser
+            Self::Rejected { endpoint: EndpointKind::Token, code }
+                if &**code == "invalid_grant" =>
+            {
+                FaultParty::Browser
             }
-            Self::Refused { .. } | Self::Misfit(_) | Self::Declined(Declined::Misfit) => {
-                Blame::Operator
+            Self::Rejected { .. }
+            | Self::ConfigMismatch(_)
+            | Self::Denied(AuthorizationDenied::InvalidRequest) => FaultParty::Operator,
+            Self::Response(_) | Self::Denied(AuthorizationDenied::AccessDenied) => {
+                FaultParty::Browser
             }
-            Self::Answer(_) | Self::Declined(Declined::Denied) => Blame::Browser,
-            Self::Identity(fault) => match fault {
-                IdentityFault::Token(VerifyError::Keys(_)) => Blame::Provider,
-                IdentityFault::Token(VerifyError::Token(_))
-                | IdentityFault::NoIdToken
-                | IdentityFault::NoSubject => Blame::Operator,
-                IdentityFault::Nonce
-                | IdentityFault::AuthorizedParty
-                | IdentityFault::AccessTokenHash
-                | IdentityFault::OtherUser => Blame::Browser,
+            Self::Identity(error) => match error {
+                IdentityError::InvalidIdToken(VerifyError::Keys(_)) => FaultParty::Provider,
+                IdentityError::InvalidIdToken(VerifyError::Token(_))
+                | IdentityError::MissingIdToken
+                | IdentityError::MissingSubject => FaultParty::Operator,
+                IdentityError::WrongNonce
+                | IdentityError::WrongAuthorizedParty
+                | IdentityError::WrongAccessTokenHash
+                | IdentityError::OtherUser => FaultParty::Browser,
             },
-            Self::Declined(Declined::Unavailable) | Self::Registrations | Self::Random => {
-                Blame::Provider
-            }
+            Self::Denied(AuthorizationDenied::Unavailable)
+            | Self::RegistrationStore
+            | Self::RandomUnavailable => FaultParty::Provider,
         }
     }
 
     /// What the client that began the login is answered (RFC 6749 section 4.1.2.1).
     #[must_use]
     pub fn error(&self) -> &'static str {
-        match (self, self.blame()) {
-            (Self::Registrations | Self::Random, _) | (_, Blame::Operator) => "server_error",
-            (_, Blame::Browser) => "access_denied",
-            (_, Blame::Provider) => "temporarily_unavailable",
+        match (self, self.fault_party()) {
+            (Self::RegistrationStore | Self::RandomUnavailable, _) | (_, FaultParty::Operator) => {
+                "server_error"
+            }
+            (_, FaultParty::Browser) => "access_denied",
+            (_, FaultParty::Provider) => "temporarily_unavailable",
         }
     }
 
     /// What a browser may be told, in fixed words.
     #[must_use]
     pub fn hint(&self) -> &'static str {
-        match (self, self.blame()) {
-            (Self::Registrations | Self::Random, _) => {
+        match (self, self.fault_party()) {
+            (Self::RegistrationStore | Self::RandomUnavailable, _) => {
                 "This server cannot do this at the moment. Try again in a minute."
             }
-            (Self::Declined(_), Blame::Browser) => {
+            (Self::Denied(_), FaultParty::Browser) => {
                 "The login was cancelled or refused at the identity provider. Log in again."
             }
-            (_, Blame::Browser) => {
+            (_, FaultParty::Browser) => {
                 "The identity provider's answer is not of this login. Log in again."
             }
-            (_, Blame::Provider) => {
+            (_, FaultParty::Provider) => {
                 "The identity provider cannot be asked at the moment. Try again in a minute."
             }
-            (_, Blame::Operator) => {
+            (_, FaultParty::Operator) => {
                 "The identity provider and this server do not fit together. Tell whoever runs this server."
             }
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for EndpointKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Discovery => "the provider's metadata",
@@ -293,7 +306,7 @@ impl fmt::Display for Place {
             Self::Token => "the provider's token endpoint",
             Self::UserInfo => "the provider's userinfo endpoint",
             Self::Registration => "the provider's registration endpoint",
-            Self::Revocation => "the provider's revocation endpoint",
+            Self::RevocationOutcome => "the provider's revocation endpoint",
         })
     }
 }

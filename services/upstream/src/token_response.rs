@@ -6,8 +6,8 @@ use secrecy::SecretString;
 use serde_json::{Map, Value};
 
 use crate::client::is_token;
-use crate::web::{Reply, error};
-use crate::{Fault, Outage, Place, Scopes, TokenMapping};
+use crate::provider_http::{ProviderResponse, oauth_error};
+use crate::{EndpointError, EndpointKind, ProviderError, Scopes, TokenMapping};
 
 /// The longest token that is kept, in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
@@ -16,7 +16,7 @@ const MAX_TOKEN: usize = 16 * 1024;
 const MAX_SCOPES: usize = 100;
 
 /// What a token endpoint gave.
-pub(crate) struct Granted {
+pub(crate) struct TokenResponse {
     pub(crate) access: SecretString,
     pub(crate) refresh: Option<SecretString>,
     pub(crate) id: Option<SecretString>,
@@ -26,7 +26,7 @@ pub(crate) struct Granted {
 }
 
 /// The members of an answer, wherever they stood.
-struct Members<'a> {
+struct TokenMembers<'a> {
     access: Option<&'a Value>,
     refresh: Option<&'a Value>,
     expires_in: Option<&'a Value>,
@@ -34,39 +34,39 @@ struct Members<'a> {
 }
 
 /// The tokens of an answer to a request that was sent at `asked_at`.
-pub(crate) fn read(
-    reply: &Reply,
+pub(crate) fn parse(
+    response: &ProviderResponse,
     mapping: Option<&TokenMapping>,
     asked_at: SystemTime,
-) -> Result<Granted, Fault> {
-    let at = |outage| Fault::at(Place::Token, outage);
+) -> Result<TokenResponse, ProviderError> {
+    let at = |cause| ProviderError::at(EndpointKind::Token, cause);
     let answer = match mapping {
-        Some(_) => reply.object_of_any_type(Place::Token)?,
-        None => reply.object(Place::Token)?,
+        Some(_) => response.object_of_any_type(EndpointKind::Token)?,
+        None => response.object(EndpointKind::Token)?,
     };
     let members = match mapping {
         Some(mapping) => mapped(&answer, mapping),
         None => standard(&answer),
     };
-    let Members { access, refresh, expires_in, scope } = members;
+    let TokenMembers { access, refresh, expires_in, scope } = members;
     let Some(access) = access.and_then(Value::as_str) else {
         // Some providers refuse with status 200.
-        return Err(error(Place::Token, &answer).unwrap_or(at(Outage::NoToken)));
+        return Err(oauth_error(EndpointKind::Token, &answer).unwrap_or(at(EndpointError::NoToken)));
     };
-    let access = token(access).ok_or(at(Outage::NoToken))?;
+    let access = token(access).ok_or(at(EndpointError::NoToken))?;
     // A token of another type, `mac` or `N_A` for example, proves nothing in a bearer's header.
     let kind = answer.get("token_type").and_then(Value::as_str);
     let bearer = kind.map(|kind| kind.eq_ignore_ascii_case("bearer"));
     if !bearer.unwrap_or(false) && mapping.is_none() {
-        return Err(at(Outage::WrongType));
+        return Err(at(EndpointError::WrongTokenType));
     }
     let optional = |value: Option<&Value>| match value {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.is_empty() => Ok(None),
-        Some(Value::String(text)) => token(text).map(Some).ok_or(at(Outage::Malformed)),
-        Some(_) => Err(at(Outage::Malformed)),
+        Some(Value::String(text)) => token(text).map(Some).ok_or(at(EndpointError::Malformed)),
+        Some(_) => Err(at(EndpointError::Malformed)),
     };
-    Ok(Granted {
+    Ok(TokenResponse {
         access,
         refresh: optional(refresh)?,
         id: optional(answer.get("id_token"))?,
@@ -75,8 +75,8 @@ pub(crate) fn read(
     })
 }
 
-fn standard(answer: &Map<String, Value>) -> Members<'_> {
-    Members {
+fn standard(answer: &Map<String, Value>) -> TokenMembers<'_> {
+    TokenMembers {
         access: answer.get("access_token"),
         refresh: answer.get("refresh_token"),
         expires_in: answer.get("expires_in"),
@@ -84,9 +84,9 @@ fn standard(answer: &Map<String, Value>) -> Members<'_> {
     }
 }
 
-fn mapped<'a>(answer: &'a Map<String, Value>, mapping: &TokenMapping) -> Members<'a> {
+fn mapped<'a>(answer: &'a Map<String, Value>, mapping: &TokenMapping) -> TokenMembers<'a> {
     let TokenMapping { access_token, expires_in, refresh_token, scope } = mapping;
-    Members {
+    TokenMembers {
         access: access_token.find(answer),
         refresh: refresh_token.find(answer),
         expires_in: expires_in.find(answer),

@@ -5,7 +5,7 @@
 ///
 /// [`Login::authenticated`]: crate::Login::authenticated
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Freshness {
+pub struct ReauthParams {
     /// The user proves anew who they are, even if the provider knows them (`prompt=login`).
     pub login: bool,
     /// The user chooses an account, even if the provider knows one (`prompt=select_account`).
@@ -14,7 +14,7 @@ pub struct Freshness {
     pub max_age: Option<u32>,
 }
 
-impl Freshness {
+impl ReauthParams {
     /// The parameter `prompt`, with what is `configured` for it.
     pub(crate) fn prompt(self, configured: Option<&str>) -> Option<String> {
         let own = [(self.login, "login"), (self.select_account, "select_account")];
@@ -35,12 +35,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_stands_beside_what_is_configured() {
-        let login = Freshness { login: true, ..Freshness::default() };
-        let both = Freshness { select_account: true, ..login };
+    fn merges_prompt_with_configuration() {
+        let login = ReauthParams { login: true, ..ReauthParams::default() };
+        let both = ReauthParams { select_account: true, ..login };
         for (wanted, configured, sent) in [
-            (Freshness::default(), None, None),
-            (Freshness::default(), Some("none"), Some("none")),
+            (ReauthParams::default(), None, None),
+            (ReauthParams::default(), Some("none"), Some("none")),
             (login, None, Some("login")),
             (login, Some("none"), Some("login")),
             (login, Some("login consent"), Some("consent login")),

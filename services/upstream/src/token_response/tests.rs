@@ -4,16 +4,16 @@ use serde_json::json;
 
 use super::*;
 use crate::Path;
-use crate::testing::now;
-use crate::web::reply;
+use crate::fake_provider::now;
+use crate::provider_http::response;
 
-fn standard_of(value: &Value) -> Result<Granted, Fault> {
-    read(&reply(200, "application/json", &value.to_string()), None, now())
+fn standard_of(value: &Value) -> Result<TokenResponse, ProviderError> {
+    parse(&response(200, "application/json", &value.to_string()), None, now())
 }
 
-fn outage(outcome: Result<Granted, Fault>) -> Outage {
+fn cause(outcome: Result<TokenResponse, ProviderError>) -> EndpointError {
     match outcome.map(|_| ()) {
-        Err(Fault::Unavailable { place: Place::Token, outage }) => outage,
+        Err(ProviderError::Unavailable { endpoint: EndpointKind::Token, cause }) => cause,
         other => panic!("{other:?}"),
     }
 }
@@ -25,7 +25,7 @@ fn token_with(name: &str, value: Value) -> Value {
 }
 
 #[test]
-fn reads_a_standard_answer() {
+fn parses_standard_response() {
     let granted = standard_of(&json!({
         "access_token": "at", "token_type": "BEARER", "expires_in": 60, "refresh_token": "rt",
         "scope": "a b", "id_token": "x.y.z",
@@ -39,7 +39,7 @@ fn reads_a_standard_answer() {
 }
 
 #[test]
-fn a_lifetime_is_a_number_or_says_nothing() {
+fn ignores_invalid_lifetimes() {
     let life = |value: Value| standard_of(&token_with("expires_in", value)).unwrap().expires_at;
     assert_eq!(life(json!("3600")), Some(now() + Duration::from_secs(3600)));
     assert_eq!(life(json!(1.9)), Some(now() + Duration::from_secs(1)));
@@ -49,52 +49,59 @@ fn a_lifetime_is_a_number_or_says_nothing() {
 }
 
 #[test]
-fn refuses_tokens_that_are_none() {
+fn rejects_unusable_tokens() {
     let without = |name: &str| {
         let mut answer = token_with("x", json!(1));
         answer.as_object_mut().unwrap().remove(name);
-        outage(standard_of(&answer))
+        cause(standard_of(&answer))
     };
-    assert_eq!(without("access_token"), Outage::NoToken);
-    assert_eq!(without("token_type"), Outage::WrongType);
+    assert_eq!(without("access_token"), EndpointError::NoToken);
+    assert_eq!(without("token_type"), EndpointError::WrongTokenType);
     for kind in ["mac", "N_A", "DPoP", ""] {
-        assert_eq!(outage(standard_of(&token_with("token_type", json!(kind)))), Outage::WrongType);
+        assert_eq!(
+            cause(standard_of(&token_with("token_type", json!(kind)))),
+            EndpointError::WrongTokenType
+        );
     }
     for token in ["", "a b", "a\n", "\u{fc}", &"a".repeat(16 * 1024 + 1)] {
-        let refused = outage(standard_of(&token_with("access_token", json!(token))));
-        assert_eq!(refused, Outage::NoToken);
+        let refused = cause(standard_of(&token_with("access_token", json!(token))));
+        assert_eq!(refused, EndpointError::NoToken);
     }
     for (name, odd) in
         [("refresh_token", json!(1)), ("refresh_token", json!("a b")), ("id_token", json!({}))]
     {
-        assert_eq!(outage(standard_of(&token_with(name, odd))), Outage::Malformed);
+        assert_eq!(cause(standard_of(&token_with(name, odd))), EndpointError::Malformed);
     }
 }
 
 #[test]
-fn refuses_answers_that_are_none() {
-    let of = |status, kind, body: &str| outage(read(&reply(status, kind, body), None, now()));
-    assert_eq!(of(200, "text/html", "<h1>hi</h1>"), Outage::NotJson);
-    assert_eq!(of(200, "application/json", "{"), Outage::Malformed);
+fn rejects_malformed_responses() {
+    let of = |status, kind, body: &str| cause(parse(&response(status, kind, body), None, now()));
+    assert_eq!(of(200, "text/html", "<h1>hi</h1>"), EndpointError::NotJson);
+    assert_eq!(of(200, "application/json", "{"), EndpointError::Malformed);
     assert_eq!(
         of(200, "application/json", r#"{"access_token":"a","access_token":"b"}"#),
-        Outage::Malformed
+        EndpointError::Malformed
     );
-    assert_eq!(of(500, "application/json", r#"{"error":"invalid_grant"}"#), Outage::Status(500));
-    assert_eq!(of(400, "text/html", "no"), Outage::Status(400));
+    assert_eq!(
+        of(500, "application/json", r#"{"error":"invalid_grant"}"#),
+        EndpointError::Status(500)
+    );
+    assert_eq!(of(400, "text/html", "no"), EndpointError::Status(400));
     assert_eq!(
         of(400, "application/json", r#"{"error":"temporarily_unavailable"}"#),
-        Outage::Faulty
+        EndpointError::ServerError
     );
 }
 
 #[test]
-fn an_error_is_its_code_and_nothing_else() {
+fn error_contains_only_the_code() {
     let refused = |status, body: &str| {
-        let reply = reply(status, "application/json", body);
-        read(&reply, None, now()).map(|_| ()).unwrap_err()
+        let response = response(status, "application/json", body);
+        parse(&response, None, now()).map(|_| ()).unwrap_err()
     };
-    let code = |code: &str| Fault::Refused { place: Place::Token, code: code.into() };
+    let code =
+        |code: &str| ProviderError::Rejected { endpoint: EndpointKind::Token, code: code.into() };
     let body = r#"{"error":"invalid_grant","error_description":"canary"}"#;
     assert_eq!(refused(400, body), code("invalid_grant"));
     // As GitHub does.
@@ -106,7 +113,7 @@ fn an_error_is_its_code_and_nothing_else() {
 }
 
 #[test]
-fn a_mapping_finds_the_members_of_an_odd_answer() {
+fn mapping_finds_nonstandard_members() {
     let mapping = TokenMapping {
         access_token: Path::new("authed_user.access_token").unwrap(),
         expires_in: Path::new("authed_user.life").unwrap(),
@@ -117,20 +124,24 @@ fn a_mapping_finds_the_members_of_an_odd_answer() {
         "access_token": "user", "life": "10", "refresh": ["rt"], "scopes": ["a", "b c", "d"],
     }});
     let granted =
-        read(&reply(200, "application/json", &body.to_string()), Some(&mapping), now()).unwrap();
+        parse(&response(200, "application/json", &body.to_string()), Some(&mapping), now())
+            .unwrap();
     assert_eq!(granted.access.expose_secret(), "user");
     assert_eq!(granted.refresh.unwrap().expose_secret(), "rt");
     assert_eq!(granted.expires_at, Some(now() + Duration::from_secs(10)));
     assert_eq!(granted.scopes.unwrap().joined().as_deref(), Some("a d"));
-    let plain = reply(200, "text/plain", &body.to_string());
-    assert!(read(&plain, Some(&mapping), now()).is_ok(), "whatever it calls its JSON");
+    let plain = response(200, "text/plain", &body.to_string());
+    assert!(parse(&plain, Some(&mapping), now()).is_ok(), "whatever it calls its JSON");
     assert_eq!(
-        outage(read(&reply(200, "text/html", "<h1>"), Some(&mapping), now())),
-        Outage::NotJson
+        cause(parse(&response(200, "text/html", "<h1>"), Some(&mapping), now())),
+        EndpointError::NotJson
     );
-    let refused = reply(200, "application/json", r#"{"ok":false,"error":"invalid_code"}"#);
-    let fault = read(&refused, Some(&mapping), now()).map(|_| ()).unwrap_err();
-    assert_eq!(fault, Fault::Refused { place: Place::Token, code: "invalid_code".into() });
+    let refused = response(200, "application/json", r#"{"ok":false,"error":"invalid_code"}"#);
+    let error = parse(&refused, Some(&mapping), now()).map(|_| ()).unwrap_err();
+    assert_eq!(
+        error,
+        ProviderError::Rejected { endpoint: EndpointKind::Token, code: "invalid_code".into() }
+    );
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -146,7 +157,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_is_granted_fits_into_a_header_and_can_be_kept(
+    fn granted_tokens_fit_headers_and_storage(
         access in value(), refresh in value(), life in value(), scope in value(), id in value(),
     ) {
         let answer = json!({
@@ -165,18 +176,18 @@ proptest! {
                 client_id: "gateway".into(),
             };
             prop_assert!(crate::form::bearer(&tokens.access).is_some());
-            let kept = serde_json::to_string(&crate::Exposed(&tokens)).unwrap();
-            let back = serde_json::from_str::<crate::Exposed<crate::Tokens>>(&kept).unwrap().0;
-            prop_assert_eq!(serde_json::to_string(&crate::Exposed(&back)).unwrap(), kept);
+            let stored = serde_json::to_string(&crate::Plaintext(&tokens)).unwrap();
+            let back = serde_json::from_str::<crate::Plaintext<crate::Tokens>>(&stored).unwrap().0;
+            prop_assert_eq!(serde_json::to_string(&crate::Plaintext(&back)).unwrap(), stored);
         }
     }
 
     #[test]
-    fn any_bytes_are_tokens_or_a_fault(
+    fn accepts_or_rejects_any_bytes(
         status in 200u16..600,
         body in prop::collection::vec(any::<u8>(), 0..200),
     ) {
-        let reply = reply(status, "application/json", &String::from_utf8_lossy(&body));
-        prop_assert!(read(&reply, None, now()).is_err());
+        let response = response(status, "application/json", &String::from_utf8_lossy(&body));
+        prop_assert!(parse(&response, None, now()).is_err());
     }
 }

@@ -27,7 +27,7 @@ pub(crate) const NOW: u64 = 1_785_240_000;
 pub(crate) type Form = HashMap<String, String>;
 
 #[derive(Clone)]
-pub(crate) struct Fake(Arc<Mutex<State>>);
+pub(crate) struct FakeProvider(Arc<Mutex<State>>);
 
 pub(crate) struct State {
     /// What discovery says; `null` takes a member away.
@@ -47,13 +47,13 @@ pub(crate) struct State {
     /// Whether the token endpoint takes a client secret in the body only.
     pub(crate) in_body_only: bool,
     /// What was asked, in order.
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<RecordedRequest>,
     pub(crate) nonce: Option<String>,
     pub(crate) key: Ed25519KeyPair,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedRequest {
     /// Which client it came over.
     pub(crate) supplied: bool,
     pub(crate) method: Method,
@@ -63,12 +63,12 @@ pub(crate) struct Seen {
 }
 
 #[derive(Clone)]
-pub(crate) struct Asker {
-    fake: Fake,
+pub(crate) struct FakeClient {
+    fake: FakeProvider,
     supplied: bool,
 }
 
-impl Seen {
+impl RecordedRequest {
     pub(crate) fn form(&self) -> Form {
         let pairs: Vec<_> = form_urlencoded::parse(self.body.as_bytes()).into_owned().collect();
         let form: Form = pairs.iter().cloned().collect();
@@ -89,8 +89,8 @@ pub(crate) fn endpoint(url: &str) -> Endpoint {
     Endpoint::new(url).unwrap()
 }
 
-pub(crate) fn fixed() -> Fixed {
-    Fixed::new(CLIENT, Some("s3cr3t".into())).unwrap()
+pub(crate) fn fixed() -> StaticClient {
+    StaticClient::new(CLIENT, Some("s3cr3t".into())).unwrap()
 }
 
 pub(crate) fn settings(kind: Kind) -> Settings {
@@ -144,7 +144,7 @@ pub(crate) fn query(uri: &Uri) -> Form {
     form_urlencoded::parse(uri.query().unwrap().as_bytes()).into_owned().collect()
 }
 
-impl Fake {
+impl FakeProvider {
     pub(crate) fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
             metadata: json!({}),
@@ -170,15 +170,15 @@ impl Fake {
         self.state().odd.insert(path, (status, kind, body.to_owned()));
     }
 
-    pub(crate) fn client(&self, supplied: bool) -> Asker {
-        Asker { fake: self.clone(), supplied }
+    pub(crate) fn client(&self, supplied: bool) -> FakeClient {
+        FakeClient { fake: self.clone(), supplied }
     }
 
     pub(crate) fn provider(&self, settings: Settings, clock: &Clock) -> Provider {
-        self.kept(settings, clock, Arc::new(InProcess))
+        self.stored(settings, clock, Arc::new(MemoryRegistrations))
     }
 
-    pub(crate) fn kept(
+    pub(crate) fn stored(
         &self,
         settings: Settings,
         clock: &Clock,
@@ -189,19 +189,19 @@ impl Fake {
     }
 
     /// Sends a browser off and lets it come back with a code.
-    pub(crate) async fn login(&self, provider: &Provider) -> Result<Login, Fault> {
+    pub(crate) async fn login(&self, provider: &Provider) -> Result<Login, ProviderError> {
         let (uri, leg) = provider.begin("st4te").await?;
         self.state().nonce = query(&uri).get("nonce").cloned();
         provider.finish(&leg, answer(None)).await
     }
 
-    pub(crate) fn asked(&self, path: &str) -> Vec<Seen> {
+    pub(crate) fn asked(&self, path: &str) -> Vec<RecordedRequest> {
         self.state().seen.iter().filter(|seen| seen.uri.path() == path).cloned().collect()
     }
 }
 
-pub(crate) fn answer(iss: Option<&str>) -> Answer {
-    Answer { outcome: Ok("c0de".into()), iss: iss.map(Into::into) }
+pub(crate) fn answer(iss: Option<&str>) -> AuthorizationResponse {
+    AuthorizationResponse { outcome: Ok("c0de".into()), iss: iss.map(Into::into) }
 }
 
 impl State {
@@ -221,7 +221,7 @@ impl State {
         format!("{signed}.{signature}")
     }
 
-    fn reply(&self, path: &str) -> (u16, &'static str, String) {
+    fn response(&self, path: &str) -> (u16, &'static str, String) {
         const JSON: &str = "application/json; charset=utf-8";
         if let Some(odd) = self.odd.get(path) {
             return odd.clone();
@@ -264,7 +264,7 @@ impl State {
     }
 }
 
-impl Service<Request<Body>> for Asker {
+impl Service<Request<Body>> for FakeClient {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -280,11 +280,11 @@ impl Service<Request<Body>> for Asker {
             let body = body.collect().await.unwrap().to_bytes();
             let body = String::from_utf8(body.to_vec()).unwrap();
             let path = head.uri.path().to_owned();
-            let (silent, reply) = {
+            let (silent, response) = {
                 let mut state = fake.state();
                 let refused =
                     path == "/token" && state.in_body_only && !body.contains("client_secret=");
-                let seen = Seen {
+                let seen = RecordedRequest {
                     supplied,
                     method: head.method,
                     uri: head.uri,
@@ -292,19 +292,19 @@ impl Service<Request<Body>> for Asker {
                     body,
                 };
                 state.seen.push(seen);
-                let reply = if refused {
+                let response = if refused {
                     (401, "application/json", r#"{"error":"invalid_client"}"#.to_owned())
                 } else {
-                    state.reply(&path)
+                    state.response(&path)
                 };
-                (state.silent.contains(&&*path), reply)
+                (state.silent.contains(&&*path), response)
             };
             if silent {
                 std::future::pending::<()>().await;
             }
             // A breath, so that several can be under way at once.
             tokio::time::sleep(Duration::from_millis(10)).await;
-            let (status, kind, body) = reply;
+            let (status, kind, body) = response;
             Ok(Response::builder()
                 .status(status)
                 .header("content-type", kind)

@@ -8,38 +8,38 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode};
 use serde_json::{Map, Value};
 use vmcp_core::{Body, BodyError, HttpClient, HttpFuture};
 
-use crate::{Endpoint, Fault, Outage, Place};
+use crate::{Endpoint, EndpointError, EndpointKind, ProviderError};
 
 /// How long one exchange may take, from connecting to the last byte.
-const DEADLINE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The largest answer that is read, in bytes.
-const MAX_BODY: usize = 1024 * 1024;
+const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
 
 /// The longest error code that is passed on.
 const MAX_CODE: usize = 40;
 
 /// An HTTP client that is asked for one whole answer at a time.
 #[derive(Clone)]
-pub(crate) struct Web(HttpClient);
+pub(crate) struct ProviderHttp(HttpClient);
 
 /// The client for what the operator named, and the one for what a provider's metadata names.
 #[derive(Clone)]
-pub(crate) struct Webs {
-    pub(crate) configured: Web,
-    pub(crate) supplied: Web,
+pub(crate) struct ProviderHttpPair {
+    pub(crate) configured: ProviderHttp,
+    pub(crate) supplied: ProviderHttp,
 }
 
 /// An answer as a whole; never a redirect.
-pub(crate) struct Reply {
+pub(crate) struct ProviderResponse {
     pub(crate) status: StatusCode,
     json: bool,
     body: Bytes,
 }
 
-// === impl Web ===
+// === impl ProviderHttp ===
 
-impl Web {
+impl ProviderHttp {
     pub(crate) fn new(client: impl Into<HttpClient>) -> Self {
         Self(client.into())
     }
@@ -50,33 +50,39 @@ impl Web {
     }
 
     /// Sends `request` to `place`, asking for JSON unless it asks for something else.
-    pub(crate) async fn ask(
+    pub(crate) async fn send(
         &self,
-        place: Place,
+        place: EndpointKind,
         mut request: Request<Body>,
-    ) -> Result<Reply, Fault> {
+    ) -> Result<ProviderResponse, ProviderError> {
         let json = HeaderValue::from_static("application/json");
         request.headers_mut().entry(ACCEPT).or_insert(json);
-        let answer = tokio::time::timeout(DEADLINE, exchange(self.0.send(request), place)).await;
-        answer.unwrap_or(Err(Outage::Slow)).map_err(|outage| Fault::at(place, outage))
+        let answer =
+            tokio::time::timeout(REQUEST_TIMEOUT, exchange(self.0.send(request), place)).await;
+        answer
+            .unwrap_or(Err(EndpointError::Timeout))
+            .map_err(|cause| ProviderError::at(place, cause))
     }
 }
 
-async fn exchange(asked: HttpFuture, place: Place) -> Result<Reply, Outage> {
+async fn exchange(
+    asked: HttpFuture,
+    place: EndpointKind,
+) -> Result<ProviderResponse, EndpointError> {
     let response = asked.await.map_err(|error| {
         // What a client says of a connection names addresses, never what was sent.
         tracing::warn!(%place, %error, "an identity provider cannot be reached");
-        Outage::Unreachable
+        EndpointError::Unreachable
     })?;
     let (head, body) = response.into_parts();
     if head.status.is_redirection() {
-        return Err(Outage::Redirects);
+        return Err(EndpointError::Redirected);
     }
-    let body = vmcp_core::read(body, MAX_BODY).await.map_err(|error| match error {
-        BodyError::TooLarge { .. } => Outage::TooLarge,
-        BodyError::Broken(_) => Outage::Broken,
+    let body = vmcp_core::read(body, MAX_RESPONSE_SIZE).await.map_err(|error| match error {
+        BodyError::TooLarge { .. } => EndpointError::TooLarge,
+        BodyError::Broken(_) => EndpointError::Aborted,
     })?;
-    Ok(Reply { status: head.status, json: is_json(&head.headers), body })
+    Ok(ProviderResponse { status: head.status, json: is_json(&head.headers), body })
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -85,74 +91,82 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-// === impl Webs ===
+// === impl ProviderHttpPair ===
 
-impl Webs {
+impl ProviderHttpPair {
     /// The client for an address that metadata at `home` names: `home` itself is the operator's choice.
-    pub(crate) fn to(&self, endpoint: &Endpoint, home: &Endpoint) -> &Web {
+    pub(crate) fn for_endpoint(&self, endpoint: &Endpoint, home: &Endpoint) -> &ProviderHttp {
         if endpoint.shares_origin(home) { &self.configured } else { &self.supplied }
     }
 }
 
-// === impl Reply ===
+// === impl ProviderResponse ===
 
-impl Reply {
+impl ProviderResponse {
     /// The members of the JSON object that a successful answer is, none of them twice; otherwise what is
     /// wrong.
-    pub(crate) fn object(&self, place: Place) -> Result<Map<String, Value>, Fault> {
+    pub(crate) fn object(&self, place: EndpointKind) -> Result<Map<String, Value>, ProviderError> {
         if self.json || !self.status.is_success() {
             return self.object_of_any_type(place);
         }
-        Err(Fault::at(place, Outage::NotJson))
+        Err(ProviderError::at(place, EndpointError::NotJson))
     }
 
     /// The same of a place that need not call its JSON so: some that keep to no standard don't.
-    pub(crate) fn object_of_any_type(&self, place: Place) -> Result<Map<String, Value>, Fault> {
+    pub(crate) fn object_of_any_type(
+        &self,
+        place: EndpointKind,
+    ) -> Result<Map<String, Value>, ProviderError> {
         if !self.status.is_success() {
-            return Err(self.refusal(place));
+            return Err(self.rejection(place));
         }
-        let outage = if self.json { Outage::Malformed } else { Outage::NotJson };
+        let cause = if self.json { EndpointError::Malformed } else { EndpointError::NotJson };
         // What a reader says of the answer may quote it: none of it is passed on.
-        vmcp_jwt::parse_claims(&self.body).map_err(|_| Fault::at(place, outage))
+        vmcp_jwt::parse_claims(&self.body).map_err(|_| ProviderError::at(place, cause))
     }
 
     /// The body of an answer with status 200 that is JSON.
-    pub(crate) fn json(&self, place: Place) -> Result<&[u8], Fault> {
+    pub(crate) fn json(&self, place: EndpointKind) -> Result<&[u8], ProviderError> {
         if self.status != StatusCode::OK {
-            Err(Fault::at(place, Outage::Status(self.status.as_u16())))
+            Err(ProviderError::at(place, EndpointError::Status(self.status.as_u16())))
         } else if self.json {
             Ok(&self.body)
         } else {
-            Err(Fault::at(place, Outage::NotJson))
+            Err(ProviderError::at(place, EndpointError::NotJson))
         }
     }
 
     /// What an unsuccessful answer means: an OAuth error if it holds one (RFC 6749 section 5.2).
-    pub(crate) fn refusal(&self, place: Place) -> Fault {
+    pub(crate) fn rejection(&self, place: EndpointKind) -> ProviderError {
         let denies = [StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
         let code = if denies.contains(&self.status) && self.json {
             let members = vmcp_jwt::parse_claims(&self.body).ok();
-            members.and_then(|members| error(place, &members))
+            members.and_then(|members| oauth_error(place, &members))
         } else {
             None
         };
-        code.unwrap_or_else(|| Fault::at(place, Outage::Status(self.status.as_u16())))
+        code.unwrap_or_else(|| {
+            ProviderError::at(place, EndpointError::Status(self.status.as_u16()))
+        })
     }
 }
 
 /// The OAuth error that an answer holds.
-pub(crate) fn error(place: Place, members: &Map<String, Value>) -> Option<Fault> {
+pub(crate) fn oauth_error(
+    place: EndpointKind,
+    members: &Map<String, Value>,
+) -> Option<ProviderError> {
     let code = members.get("error")?.as_str()?;
     Some(if matches!(code, "temporarily_unavailable" | "server_error" | "slow_down") {
-        Fault::at(place, Outage::Faulty)
+        ProviderError::at(place, EndpointError::ServerError)
     } else {
-        Fault::Refused { place, code: shown(code).into() }
+        ProviderError::Rejected { endpoint: place, code: loggable_code(code).into() }
     })
 }
 
 /// A code tells the operator what to change. Those of the RFCs are lower-case words; what is not may be
 /// anything, a token for example, and is not passed on.
-fn shown(code: &str) -> &str {
+fn loggable_code(code: &str) -> &str {
     let word = (1..=MAX_CODE).contains(&code.len())
         && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     if word { code } else { "no reason that can be shown" }
@@ -160,9 +174,13 @@ fn shown(code: &str) -> &str {
 
 /// An answer, for tests.
 #[cfg(test)]
-pub(crate) fn reply(status: u16, kind: &'static str, body: &str) -> Reply {
+pub(crate) fn response(status: u16, kind: &'static str, body: &str) -> ProviderResponse {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     let status = StatusCode::from_u16(status).unwrap_or_default();
-    Reply { status, json: is_json(&headers), body: Bytes::copy_from_slice(body.as_bytes()) }
+    ProviderResponse {
+        status,
+        json: is_json(&headers),
+        body: Bytes::copy_from_slice(body.as_bytes()),
+    }
 }
