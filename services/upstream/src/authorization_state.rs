@@ -1,4 +1,4 @@
-//! One login under way: what is kept between sending a browser to a provider and its return.
+//! State of a login between the authorization request and its response.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -10,57 +10,59 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::{AuthorizationDenied, AuthorizationResponseError, Scopes};
 
-/// What [`Provider::begin`](crate::Provider::begin) needs to know again in
-/// [`Provider::finish`](crate::Provider::finish). It is serialised as [`Plaintext`](crate::Plaintext), to be
-/// sealed, and used for one answer at most.
+/// State that [`Provider::finish`](crate::Provider::finish) needs from
+/// [`Provider::begin`](crate::Provider::begin). Serialize it as [`Plaintext`](crate::Plaintext),
+/// encrypt it, and use it for at most one response.
 #[derive(Clone)]
 pub struct AuthorizationState {
-    /// The code verifier (RFC 7636 section 4.1).
+    /// Code verifier (RFC 7636 section 4.1).
     pub(crate) verifier: SecretString,
-    /// The nonce that the id token has to repeat (OpenID Connect Core 1.0 section 3.1.2.1).
+    /// Nonce that the ID token has to repeat (OpenID Connect Core 1.0 section 3.1.2.1).
     pub(crate) nonce: Option<SecretString>,
-    /// The provider that it was begun at: [`Provider::issuer_id`](crate::Provider::issuer_id).
+    /// Identity of the provider: [`Provider::issuer_id`](crate::Provider::issuer_id).
     pub(crate) issuer_id: Box<str>,
-    /// Whose answer is expected, where that is known (RFC 9207).
+    /// Expected issuer of the response, if it is known (RFC 9207).
     pub(crate) issuer: Option<Box<str>>,
-    /// Whether that issuer says of itself in each of its answers who it is.
+    /// `true` if that issuer sends `iss` in each response.
     pub(crate) issuer_in_answer: bool,
-    /// The client that the provider was asked as.
+    /// Client identifier of the request.
     pub(crate) client_id: Box<str>,
-    /// What was asked for.
+    /// Requested scopes.
     pub(crate) scopes: Scopes,
-    /// When.
+    /// Time of the request.
     pub(crate) begun: SystemTime,
 }
 
-/// What a provider's answer says in the callback's query (RFC 6749 section 4.1.2, RFC 9207 section 2).
+/// Authorization response in the query of the callback (RFC 6749 section 4.1.2, RFC 9207 section
+/// 2).
 #[derive(Clone)]
 pub struct AuthorizationResponse {
-    /// The authorization code, or why there is none: the parameter `error`, read by [`AuthorizationDenied::from_code`]. It is
-    /// the provider's only if `iss` is, so it counts for nothing before [`AuthorizationState::expects`] was asked.
+    /// Authorization code, or the parameter `error`, classified by
+    /// [`AuthorizationDenied::from_code`]. Check `iss` with [`AuthorizationState::expects`] first:
+    /// the response may be of another provider.
     pub outcome: Result<SecretString, AuthorizationDenied>,
-    /// Who answers.
+    /// Issuer of the response.
     pub iss: Option<String>,
 }
 
 impl AuthorizationState {
-    /// The client that the provider was asked as.
+    /// Returns the client identifier of the request.
     #[must_use]
     pub fn client_id(&self) -> &str {
         &self.client_id
     }
 
-    /// When the browser was sent off.
+    /// Returns the time of the request.
     #[must_use]
     pub fn begun(&self) -> SystemTime {
         self.begun
     }
 
-    /// Whether an answer with `iss` can be this leg's (RFC 9207 section 2.4), a code or an error.
-    /// [`Provider::finish`](crate::Provider::finish) asks by itself, of both.
+    /// Checks that a response with `iss` may belong to this login (RFC 9207 section 2.4), for a
+    /// code or an error. [`Provider::finish`](crate::Provider::finish) performs this check itself.
     ///
-    /// An issuer that says who it is in each answer has to; one that doesn't say so, but does, has to be the
-    /// expected one all the same. Where no issuer is known, nothing can be compared.
+    /// An issuer that announces `iss` has to send it; without the announcement it may be missing,
+    /// but not different. Without a known issuer, any response passes.
     ///
     /// # Errors
     /// [`AuthorizationResponseError::MissingIssuer`] or [`AuthorizationResponseError::WrongIssuer`].
@@ -72,14 +74,15 @@ impl AuthorizationState {
         }
     }
 
-    /// The verifier's S256 challenge (RFC 7636 section 4.2).
+    /// Returns the S256 code challenge (RFC 7636 section 4.2).
     pub(crate) fn challenge(&self) -> String {
         let verifier = self.verifier.expose_secret().as_bytes();
         URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier))
     }
 }
 
-/// 32 random bytes, as 43 characters that need no escaping. `None` without randomness.
+/// Returns 32 random bytes as 43 characters that need no escaping; `None` if random numbers are
+/// unavailable.
 pub(crate) fn random() -> Option<SecretString> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).ok()?;
@@ -97,7 +100,7 @@ impl fmt::Debug for AuthorizationState {
 }
 
 impl fmt::Debug for AuthorizationResponse {
-    /// Nothing: all of it comes from outside.
+    /// Omits all fields: they come from outside.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthorizationResponse").finish_non_exhaustive()
     }

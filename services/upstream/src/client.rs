@@ -1,4 +1,4 @@
-//! Who this server is to an identity provider.
+//! Client of this server at an identity provider.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::{Endpoint, Issuer, SettingsError};
 
-/// A client that is known at the provider. Its secret is never shown.
+/// Preregistered client. `Debug` omits its secret.
 #[derive(Clone)]
 pub struct StaticClient {
     pub(crate) id: Box<str>,
     pub(crate) secret: Option<SecretString>,
 }
 
-/// A client that registers itself at the provider (RFC 7591).
+/// Client that registers itself at the provider (RFC 7591).
 #[derive(Clone)]
 pub struct DynamicClient {
     pub(crate) source: RegistrationSource,
@@ -22,19 +22,20 @@ pub struct DynamicClient {
     pub(crate) software_statement: Option<Box<str>>,
 }
 
-/// Where to register.
+/// Source of the registration endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RegistrationSource {
-    /// Where the discovery document at this address says (RFC 8414 section 2).
+    /// Discovery document at this URL (RFC 8414 section 2).
     Discovery(Endpoint),
-    /// Here.
+    /// Registration endpoint.
     Endpoint(Endpoint),
 }
 
 // === impl StaticClient ===
 
 impl StaticClient {
-    /// The client `id`; without a secret it is a public one (RFC 6749 section 2.1), which PKCE protects.
+    /// Creates the client `id`; without a secret it is a public client (RFC 6749 section 2.1),
+    /// protected by PKCE.
     ///
     /// # Errors
     /// [`SettingsError::Client`].
@@ -53,7 +54,7 @@ impl StaticClient {
     }
 }
 
-/// RFC 6749 appendix A.1 and A.2.
+/// Returns whether the text matches RFC 6749 appendix A.1 and A.2.
 pub(crate) fn is_printable(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
@@ -68,7 +69,7 @@ impl fmt::Debug for StaticClient {
 // === impl DynamicClient ===
 
 impl DynamicClient {
-    /// Registers at `source`, as anybody may.
+    /// Creates a client that registers without an access token.
     ///
     /// # Errors
     /// [`SettingsError::NoDiscovery`].
@@ -79,7 +80,7 @@ impl DynamicClient {
         Ok(Self { source, initial_access_token: None, software_id: None, software_statement: None })
     }
 
-    /// Registers with this bearer token (RFC 7591 section 3).
+    /// Sets the bearer token of the registration request (RFC 7591 section 3).
     ///
     /// # Errors
     /// [`SettingsError::Token`].
@@ -91,14 +92,14 @@ impl DynamicClient {
         Ok(self)
     }
 
-    /// `software_id` of the registration (RFC 7591 section 2).
+    /// Sets `software_id` of the registration (RFC 7591 section 2).
     #[must_use]
     pub fn software_id(mut self, id: &str) -> Self {
         self.software_id = Some(id.into());
         self
     }
 
-    /// `software_statement` of the registration, a signed JWT (RFC 7591 section 2.3).
+    /// Sets `software_statement` of the registration, a signed JWT (RFC 7591 section 2.3).
     ///
     /// # Errors
     /// [`SettingsError::Token`].
@@ -111,13 +112,13 @@ impl DynamicClient {
     }
 }
 
-/// What a header can carry as a bearer's token.
+/// Returns whether a header can carry the text as a bearer token.
 pub(crate) fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// Whose discovery document may be at `url`: what the path says, with and without a slash at the end,
-/// which does not show in the path.
+/// Derives the possible issuers from the URL of a discovery document: with and without a trailing
+/// slash, which the URL does not show.
 pub(crate) fn issuers_of(url: &Endpoint) -> Result<Vec<Issuer>, SettingsError> {
     const WELL_KNOWN_PATHS: [&str; 2] =
         ["/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"];

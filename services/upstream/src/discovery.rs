@@ -1,4 +1,4 @@
-//! What a provider says of itself (OpenID Connect Discovery 1.0, RFC 8414), fetched when it is needed.
+//! Provider metadata (OpenID Connect Discovery 1.0, RFC 8414), fetched on demand and cached.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -11,26 +11,26 @@ use vmcp_jwks::JwksSource;
 use crate::provider_http::{ProviderHttp, ProviderHttpPair};
 use crate::{Endpoint, EndpointError, EndpointKind, Issuer, ProviderError};
 
-/// How long metadata is used before it is fetched again.
+/// Time to live of metadata.
 const METADATA_TTL: Duration = Duration::from_secs(3600);
 
-/// How long older metadata is used while no newer can be had.
+/// Time for which stale metadata is used while fetches fail.
 const STALE_METADATA_TTL: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a failed fetch is not repeated.
+/// Interval between retries of a failed fetch.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a failed fetch is not repeated while older metadata is at hand.
+/// Interval between retries while stale metadata is available.
 const STALE_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A provider's metadata, fetched once for all that want it at the same time. A clone is the same.
+/// Cached metadata of a provider. Concurrent callers share one fetch, clones share the cache.
 #[derive(Clone)]
 pub(crate) struct Discovery(Arc<Inner>);
 
 struct Inner {
-    /// Where it may be, the likeliest first; all of them at one origin.
+    /// Candidate URLs, the most likely first; all of one origin.
     urls: Box<[Endpoint]>,
-    /// Whose it has to be: one of these.
+    /// Issuers that the metadata may name.
     issuers: Box<[Issuer]>,
     http_clients: ProviderHttpPair,
     clock: Clock,
@@ -44,7 +44,7 @@ struct State {
     failed: Option<(ProviderError, SystemTime)>,
 }
 
-/// What a provider says of itself, as far as it matters here.
+/// Members of the metadata that this crate uses.
 pub(crate) struct Metadata {
     pub(crate) issuer: Box<str>,
     pub(crate) authorization: Option<Endpoint>,
@@ -52,19 +52,20 @@ pub(crate) struct Metadata {
     pub(crate) user_info: Option<Endpoint>,
     pub(crate) registration: Option<Endpoint>,
     pub(crate) revocation: Option<Endpoint>,
-    /// The provider's keys, and where they are.
+    /// URL of the key set, and its source.
     pub(crate) keys: Option<(Endpoint, JwksSource)>,
-    /// How clients may authenticate at the token endpoint, if it says.
+    /// Client authentication methods of the token endpoint, if the metadata lists them.
     pub(crate) auth_methods: Option<Vec<String>>,
-    /// How they may at the revocation endpoint, if that is said apart.
+    /// Client authentication methods of the revocation endpoint, if the metadata lists them
+    /// separately.
     pub(crate) revocation_auth_methods: Option<Vec<String>>,
-    /// Whether PKCE with S256 is offered.
+    /// `true` if the provider supports PKCE with S256.
     pub(crate) s256: bool,
-    /// Whether each answer says who gives it (RFC 9207 section 3).
+    /// `true` if each authorization response has `iss` (RFC 9207 section 3).
     pub(crate) issuer_in_answer: bool,
 }
 
-/// RFC 8414 section 2. A member that stands twice is an error.
+/// Discovery document (RFC 8414 section 2). Duplicate members are an error.
 #[derive(Deserialize)]
 struct Document {
     issuer: String,
@@ -91,7 +92,7 @@ impl Discovery {
         Self::new(issuer.metadata_urls(), vec![issuer.clone()], http_clients, clock)
     }
 
-    /// The document at `url`, which has to be of one of `issuers`.
+    /// Creates the discovery of a document at `url`, which must name one of `issuers`.
     pub(crate) fn at(
         url: Endpoint,
         issuers: Vec<Issuer>,
@@ -117,7 +118,7 @@ impl Discovery {
         }))
     }
 
-    /// The metadata, at hand or fetched.
+    /// Returns the metadata from the cache, or fetches it.
     pub(crate) async fn get(&self) -> Result<Arc<Metadata>, ProviderError> {
         let now = self.0.clock.now();
         if let Some(cached) = self.0.state().cached(now) {
@@ -127,7 +128,7 @@ impl Discovery {
         self.0.flights.join((), || async move { inner.load().await }).await
     }
 
-    /// The client for an address that the metadata names.
+    /// Returns the HTTP client for a URL from the metadata.
     pub(crate) fn http_client(&self, endpoint: &Endpoint) -> &ProviderHttp {
         self.0.http_client(endpoint)
     }
@@ -149,7 +150,7 @@ impl Inner {
 
     async fn load(&self) -> Result<Arc<Metadata>, ProviderError> {
         let now = self.clock.now();
-        // Whoever asked before may have landed meanwhile.
+        // A previous caller may have completed a fetch meanwhile.
         if let Some(cached) = self.state().cached(now) {
             return cached;
         }
@@ -163,7 +164,7 @@ impl Inner {
                 let mut cache = self.state();
                 let stale = cache.stale_metadata(now);
                 let older_is_used = stale.is_some();
-                tracing::warn!(%error, older_is_used, "an identity provider's metadata cannot be had");
+                tracing::warn!(%error, older_is_used, "failed to fetch the metadata of an identity provider");
                 cache.failed = Some((error.clone(), now));
                 stale.ok_or(error)
             }
@@ -181,7 +182,8 @@ impl Inner {
                 Ok(json) => return self.parse(json),
                 Err(error) => error,
             };
-            // A provider that knows only another place says that nothing is here, or shows a page.
+            // A provider that supports only another URL responds with an error or an HTML page
+            // here.
             if response.status.is_server_error() || response.status == StatusCode::TOO_MANY_REQUESTS
             {
                 return Err(error);
@@ -207,10 +209,10 @@ impl Inner {
             authorization_response_iss_parameter_supported,
         } = serde_json::from_slice(json).map_err(|_| malformed())?;
         if !self.issuers.iter().any(|known| known.as_str() == issuer) {
-            // A slash too many is the usual mistake: whoever sees both finds it.
+            // A trailing slash is the most common mistake: the log shows both issuers.
             let found: String = issuer.chars().take(200).collect();
-            tracing::warn!(expected = ?self.issuers, ?found, "metadata is of another issuer");
-            return Err(ProviderError::ConfigMismatch("its metadata is of another issuer"));
+            tracing::warn!(expected = ?self.issuers, ?found, "metadata names another issuer");
+            return Err(ProviderError::ConfigMismatch("its metadata names another issuer"));
         }
         let endpoint = |url: Option<String>| url.map(|url| self.endpoint(&url)).transpose();
         let keys = endpoint(jwks_uri)?.map(|at| self.keys(at)).transpose()?;
@@ -230,8 +232,8 @@ impl Inner {
         })
     }
 
-    /// An address that the metadata names: https, unless the issuer itself is an http one whose operator
-    /// accepted that.
+    /// Parses a URL from the metadata: https, unless the issuer itself is an http URL that the
+    /// operator accepted.
     fn endpoint(&self, url: &str) -> Result<Endpoint, ProviderError> {
         let endpoint = Endpoint::allowing_http(url)
             .map_err(|_| ProviderError::at(EndpointKind::Discovery, EndpointError::Malformed))?;
@@ -246,7 +248,8 @@ impl Inner {
         }
     }
 
-    /// The keys at `at`: those of before if they were there, since they are fetched already.
+    /// Returns the key source at `at`: the previous one if its URL is unchanged, because its keys
+    /// are cached.
     fn keys(&self, at: Endpoint) -> Result<(Endpoint, JwksSource), ProviderError> {
         let before = self.state().found.as_ref().and_then(|(found, _)| found.keys.clone());
         if let Some(keys) = before.filter(|(place, _)| *place == at) {
@@ -262,7 +265,8 @@ impl Inner {
 // === impl State ===
 
 impl State {
-    /// What needs no fetch: fresh metadata, or a fetch that failed just now.
+    /// Returns the cached result, if no fetch is due: metadata within its time to live, or a recent
+    /// error.
     fn cached(&self, now: SystemTime) -> Option<Result<Arc<Metadata>, ProviderError>> {
         if let Some((found, at)) = &self.found
             && now < *at + METADATA_TTL
@@ -275,7 +279,7 @@ impl State {
         Some(stale.ok_or_else(|| error.clone()))
     }
 
-    /// The metadata that may be used if no other can be had.
+    /// Returns stale metadata, if it is still usable.
     fn stale_metadata(&self, now: SystemTime) -> Option<Arc<Metadata>> {
         let (found, _) = self.found.as_ref().filter(|(_, at)| now < *at + STALE_METADATA_TTL)?;
         Some(Arc::clone(found))

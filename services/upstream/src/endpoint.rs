@@ -1,4 +1,4 @@
-//! Addresses at an identity provider.
+//! URLs of an identity provider.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -8,11 +8,11 @@ use http::uri::Scheme;
 
 use crate::SettingsError;
 
-/// An absolute `https` or `http` URL without user information and fragment (RFC 6749 section 3.1).
+/// Absolute `https` or `http` URL without user information and fragment (RFC 6749 section 3.1).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint(Uri);
 
-/// An issuer's identifier, compared by code point (OpenID Connect Discovery 1.0 section 4.3, RFC 8414
+/// Issuer identifier, compared by code point (OpenID Connect Discovery 1.0 section 4.3, RFC 8414
 /// section 3.3): an [`Endpoint`] without a query.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Issuer {
@@ -23,7 +23,7 @@ pub struct Issuer {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// An `https` URL, or an `http` one of this machine (`localhost`, 127.0.0.0/8, `[::1]`).
+    /// Parses an `https` URL, or an `http` URL on loopback (`localhost`, 127.0.0.0/8, `[::1]`).
     ///
     /// # Errors
     /// [`SettingsError::Url`] or [`SettingsError::Insecure`].
@@ -36,7 +36,8 @@ impl Endpoint {
         }
     }
 
-    /// An `https` or `http` URL. With `http` whoever is on the way reads secrets, codes and tokens.
+    /// Parses an `https` or `http` URL. With `http`, secrets, codes and tokens cross the network
+    /// unencrypted.
     ///
     /// # Errors
     /// [`SettingsError::Url`].
@@ -51,13 +52,13 @@ impl Endpoint {
         if http && host { Ok(Self(uri)) } else { Err(SettingsError::Url) }
     }
 
-    /// The URL.
+    /// Returns the URL.
     #[must_use]
     pub fn uri(&self) -> &Uri {
         &self.0
     }
 
-    /// Scheme, host and port, as a Content Security Policy names a source.
+    /// Returns scheme, host and port, in the form of a Content Security Policy source.
     #[must_use]
     pub fn origin(&self) -> String {
         let scheme = self.0.scheme_str().unwrap_or_default();
@@ -75,7 +76,7 @@ impl Endpoint {
         v4 || host.eq_ignore_ascii_case("localhost") || host == "[::1]"
     }
 
-    /// Whether scheme, host and port are the same.
+    /// Returns whether scheme, host and port are equal.
     pub(crate) fn shares_origin(&self, other: &Self) -> bool {
         let port = |uri: &Uri| uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 });
         let host = |uri: &Uri| uri.host().unwrap_or_default().to_ascii_lowercase();
@@ -92,7 +93,7 @@ impl fmt::Debug for Endpoint {
 }
 
 impl fmt::Display for Endpoint {
-    /// Without the query, which may hold what no log should.
+    /// Omits the query, which may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.origin(), self.0.path())
     }
@@ -101,7 +102,7 @@ impl fmt::Display for Endpoint {
 // === impl Issuer ===
 
 impl Issuer {
-    /// An `https` URL without a query, or an `http` one of this machine.
+    /// Parses an `https` URL without a query, or an `http` one on loopback.
     ///
     /// # Errors
     /// [`SettingsError::Url`] or [`SettingsError::Insecure`].
@@ -109,7 +110,7 @@ impl Issuer {
         Self::of(name, Endpoint::new(name)?)
     }
 
-    /// An `https` or `http` URL without a query.
+    /// Parses an `https` or `http` URL without a query.
     ///
     /// # Errors
     /// [`SettingsError::Url`].
@@ -124,14 +125,14 @@ impl Issuer {
         Ok(Self { name: name.into(), endpoint })
     }
 
-    /// The identifier, as it was written.
+    /// Returns the identifier as configured.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.name
     }
 
-    /// Where its metadata is looked for: as OpenID Connect Discovery 1.0 section 4 appends, as RFC 8414
-    /// section 3 inserts, and as its section 5 does for OpenID Connect.
+    /// Returns the URLs of the metadata: appended as in OpenID Connect Discovery 1.0 section 4,
+    /// inserted as in RFC 8414 section 3, and inserted for OpenID Connect as in its section 5.
     pub(crate) fn metadata_urls(&self) -> Vec<Endpoint> {
         const OPENID: &str = "/.well-known/openid-configuration";
         const OAUTH: &str = "/.well-known/oauth-authorization-server";

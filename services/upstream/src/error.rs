@@ -1,199 +1,200 @@
-//! Why a provider could not be asked, or what is wrong with its answers.
+//! Errors of logins, refreshes and revocations.
 
 use std::fmt;
 
 use vmcp_jwt::VerifyError;
 
-/// Why a login, a refresh or a revocation failed. No text of the provider is in it, so it may be logged;
-/// what a browser is told is [`hint`](Self::hint).
+/// Error of a login, a refresh or a revocation. Contains no text of the provider, so it may be
+/// logged. [`hint`](Self::hint) is the message for browsers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    /// A place of the provider gave no answer that can be used: trying again later may help.
+    /// An endpoint of the provider gave no usable response; a retry may succeed.
     #[error("{endpoint} {cause}")]
     Unavailable {
-        /// Which.
+        /// Endpoint.
         endpoint: EndpointKind,
-        /// What is wrong.
+        /// Cause.
         cause: EndpointError,
     },
-    /// A place of the provider answered with an OAuth error.
-    #[error("{endpoint} refused: {code}")]
+    /// An endpoint of the provider responded with an OAuth error.
+    #[error("{endpoint} rejected the request: {code}")]
     Rejected {
-        /// Which.
+        /// Endpoint.
         endpoint: EndpointKind,
-        /// The error's code (RFC 6749 section 5.2, RFC 7591 section 3.2.2), or fixed words; never a
+        /// Error code (RFC 6749 section 5.2, RFC 7591 section 3.2.2), or a constant; never a
         /// description.
         code: Box<str>,
     },
-    /// The provider sent the browser back without a code.
+    /// The provider redirected the browser without a code.
     #[error(transparent)]
     Denied(AuthorizationDenied),
-    /// The provider is not what the configuration says, or lacks what is needed.
-    #[error("the provider does not fit the configuration: {0}")]
+    /// The provider contradicts the configuration, or lacks a required feature.
+    #[error("the provider does not match the configuration: {0}")]
     ConfigMismatch(&'static str),
-    /// The answer that the browser brought does not belong to this login.
+    /// The authorization response does not belong to this login.
     #[error(transparent)]
     Response(#[from] AuthorizationResponseError),
-    /// The provider does not say who the user is, or not so that it can be believed.
+    /// The provider reports no user, or not reliably.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// What this server keeps of its own registration cannot be read or written: trying again later helps.
-    #[error("the registration at the provider cannot be read or kept")]
+    /// The registration store failed; a retry may succeed.
+    #[error("failed to read or write the registration at the provider")]
     RegistrationStore,
-    /// The system has no randomness.
-    #[error("the system has no randomness")]
+    /// The system has no random numbers.
+    #[error("failed to read random numbers from the system")]
     RandomUnavailable,
 }
 
-/// A place of a provider.
+/// Endpoint of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndpointKind {
-    /// Its metadata.
+    /// Discovery document.
     Discovery,
-    /// Its keys.
+    /// Key set.
     Keys,
-    /// The token endpoint.
+    /// Token endpoint.
     Token,
-    /// The userinfo endpoint.
+    /// Userinfo endpoint.
     UserInfo,
-    /// The registration endpoint.
+    /// Registration endpoint.
     Registration,
-    /// The revocation endpoint.
+    /// Revocation endpoint.
     RevocationOutcome,
 }
 
-/// What is wrong with a place that gives no usable answer.
+/// Reason that an endpoint gave no usable response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum EndpointError {
-    /// No connection, or an address that may not be reached.
-    #[error("cannot be reached")]
+    /// The connection failed, or the address policy denies the address.
+    #[error("is unreachable")]
     Unreachable,
-    /// No answer in time.
-    #[error("did not answer in time")]
+    /// No response within the timeout.
+    #[error("did not respond within the timeout")]
     Timeout,
-    /// The answer broke off.
-    #[error("broke off its answer")]
+    /// The response was cut off.
+    #[error("cut off its response")]
     Aborted,
-    /// The answer is more than 1 MiB.
-    #[error("answered at too great a length")]
+    /// The response exceeds 1 MiB.
+    #[error("sent a response of more than 1 MiB")]
     TooLarge,
-    /// A redirect, which is not followed: it would carry a secret elsewhere.
-    #[error("redirects")]
+    /// Redirect, which is not followed: it would send a secret to another server.
+    #[error("redirected the request")]
     Redirected,
-    /// A status that says nothing else.
-    #[error("answered with status {0}")]
+    /// Unexpected status.
+    #[error("responded with status {0}")]
     Status(u16),
-    /// It says itself that it cannot answer now.
-    #[error("reports a fault of its own")]
+    /// Temporary error that the endpoint reports itself.
+    #[error("reported an internal error")]
     ServerError,
-    /// Something else than JSON, an HTML page for example.
-    #[error("did not answer with JSON")]
+    /// The response is not JSON, for example an HTML page.
+    #[error("did not respond with JSON")]
     NotJson,
-    /// JSON, but not with the members that it needs.
-    #[error("gave a malformed answer")]
+    /// Required members are missing or malformed.
+    #[error("sent a malformed response")]
     Malformed,
-    /// No access token, or one that no header can carry.
-    #[error("gave no usable access token")]
+    /// The access token is missing or cannot be sent in a header.
+    #[error("sent no usable access token")]
     NoToken,
-    /// A token that is no bearer token.
-    #[error("gave a token that is no bearer token")]
+    /// The token is not a bearer token.
+    #[error("sent a token of a type other than Bearer")]
     WrongTokenType,
 }
 
-/// Why a provider sent the browser back without a code, as far as its error's name says (RFC 6749 section
-/// 4.1.2.1, OpenID Connect Core 1.0 section 3.1.2.6). What else it says is its own.
+/// Reason that a provider redirected the browser without a code, according to its error code (RFC
+/// 6749 section 4.1.2.1, OpenID Connect Core 1.0 section 3.1.2.6). Other text of the provider is
+/// dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum AuthorizationDenied {
-    /// The person cancelled, or the provider does not let them in.
-    #[error("the login was cancelled or refused at the provider")]
+    /// The user cancelled, or the provider denied access.
+    #[error("the login was cancelled or denied at the provider")]
     AccessDenied,
-    /// The provider cannot do it at the moment.
-    #[error("the provider cannot log anybody in at the moment")]
+    /// The provider is temporarily unavailable.
+    #[error("the provider cannot process logins at the moment")]
     Unavailable,
-    /// The provider takes exception to what this server asks for, or to this server.
-    #[error("the provider refused the authorization request")]
+    /// The provider rejected the request or the client.
+    #[error("the provider rejected the authorization request")]
     InvalidRequest,
 }
 
-/// Why the answer that the browser brought does not belong to a login.
+/// Reason that an authorization response does not belong to a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum AuthorizationResponseError {
-    /// The provider says in all its answers who it is, and this one doesn't (RFC 9207 section 2.4).
-    #[error("the answer does not say who gives it")]
+    /// The provider sends `iss` in all responses, and this one has none (RFC 9207 section 2.4).
+    #[error("the authorization response has no issuer")]
     MissingIssuer,
-    /// Another provider's answer: a mix-up (RFC 9207 section 2.4).
-    #[error("the answer is another issuer's")]
+    /// The response is of another provider: a mix-up (RFC 9207 section 2.4).
+    #[error("the authorization response is of another issuer")]
     WrongIssuer,
-    /// An empty or overlong code.
-    #[error("the answer has no usable code")]
+    /// The code is empty or too long.
+    #[error("the authorization response has no usable code")]
     InvalidCode,
-    /// The login was begun too long ago.
-    #[error("the login took too long")]
+    /// The login started too long ago.
+    #[error("the login has expired")]
     Expired,
-    /// The login was begun at the provider that had this name before.
-    #[error("the login was begun at another provider of this name")]
+    /// The login started at the provider that had this name before.
+    #[error("the login started at another provider of this name")]
     OtherProvider,
-    /// The login was begun as a client that this server no longer is.
-    #[error("the login was begun as a client that is no more")]
+    /// The login started with a client that this server no longer has.
+    #[error("the login started with a client that no longer exists")]
     OtherClient,
 }
 
-/// Why it is not known who the user is.
+/// Reason that the user cannot be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// No id token came with the access token.
-    #[error("the provider gave no id token")]
+    /// The token response has no ID token.
+    #[error("the provider sent no ID token")]
     MissingIdToken,
-    /// The id token is not acceptable.
-    #[error("the id token is refused: {0}")]
+    /// The ID token is invalid.
+    #[error("the ID token is invalid: {0}")]
     InvalidIdToken(VerifyError),
-    /// `nonce` is missing or another login's: the token was injected or replayed.
-    #[error("the id token is not of this login")]
+    /// `nonce` is missing or belongs to another login: the token was injected or replayed.
+    #[error("the ID token belongs to another login")]
     WrongNonce,
     /// `azp` is missing or names another client (OpenID Connect Core 1.0 section 3.1.3.7).
-    #[error("the id token was issued to another client")]
+    #[error("the ID token was issued to another client")]
     WrongAuthorizedParty,
-    /// `at_hash` is not the access token's (OpenID Connect Core 1.0 section 3.1.3.8).
-    #[error("the id token belongs to another access token")]
+    /// `at_hash` does not match the access token (OpenID Connect Core 1.0 section 3.1.3.8).
+    #[error("the ID token belongs to another access token")]
     WrongAccessTokenHash,
-    /// The userinfo endpoint speaks of another user (OpenID Connect Core 1.0 section 5.3.2).
-    #[error("the userinfo endpoint speaks of another user")]
+    /// The userinfo response is of another user (OpenID Connect Core 1.0 section 5.3.2).
+    #[error("the userinfo response is of another user")]
     OtherUser,
-    /// No usable subject: missing, empty, longer than 255 bytes or with control characters.
-    #[error("the provider does not say who the user is")]
+    /// The subject is missing, empty, longer than 255 bytes or has control characters.
+    #[error("the provider reports no usable subject")]
     MissingSubject,
 }
 
-/// Who can do something about a [`ProviderError`].
+/// Party that can resolve a [`ProviderError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultParty {
-    /// Whoever brought the answer, or logged in: the login has to be begun anew.
+    /// The browser or its user: a new login is required.
     Browser,
-    /// The provider, or the way there: later it may work.
+    /// The provider or the network: a retry may succeed.
     Provider,
-    /// Whoever configured the provider here, or this server there.
+    /// The operator, who has to change the configuration here or at the provider.
     Operator,
 }
 
-/// Why tokens were not refreshed.
+/// Error of a token refresh.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefreshError {
-    /// The grant is over: only the user can give a new one, by logging in at the provider again.
-    #[error("the provider's grant is over")]
+    /// The grant has ended: the user has to log in at the provider again.
+    #[error("the provider's grant has ended")]
     GrantEnded,
-    /// Not now: the tokens should be kept, and trying again later helps.
-    #[error("the tokens could not be refreshed: {0}")]
+    /// Temporary error: keep the tokens and retry later.
+    #[error("failed to refresh the tokens: {0}")]
     Temporary(ProviderError),
-    /// The new tokens are another user's: neither these nor the old ones may be used any more.
-    #[error("the refreshed tokens are another user's")]
+    /// The new tokens belong to another user: neither they nor the old ones may be used.
+    #[error("the refreshed tokens belong to another user")]
     SubjectChanged,
 }
 
 // === impl AuthorizationDenied ===
 
 impl AuthorizationDenied {
-    /// What the parameter `error` means. A name that no standard has is taken for a refusal, since that is
-    /// what providers make up names for.
+    /// Classifies the parameter `error`. Unknown codes count as a denial: providers define their
+    /// own codes for that.
     #[must_use]
     pub fn from_code(error: &str) -> Self {
         match error {
@@ -220,7 +221,7 @@ impl ProviderError {
         Self::Unavailable { endpoint, cause }
     }
 
-    /// Who can do something about it.
+    /// Returns the party that can resolve the error.
     #[must_use]
     pub fn fault_party(&self) -> FaultParty {
         match self {
@@ -263,7 +264,7 @@ impl ProviderError {
         }
     }
 
-    /// What the client that began the login is answered (RFC 6749 section 4.1.2.1).
+    /// Returns the OAuth error code for the client of the login (RFC 6749 section 4.1.2.1).
     #[must_use]
     pub fn error(&self) -> &'static str {
         match (self, self.fault_party()) {
@@ -275,7 +276,7 @@ impl ProviderError {
         }
     }
 
-    /// What a browser may be told, in fixed words.
+    /// Returns the message for a browser, a constant.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match (self, self.fault_party()) {
@@ -283,16 +284,16 @@ impl ProviderError {
                 "This server cannot do this at the moment. Try again in a minute."
             }
             (Self::Denied(_), FaultParty::Browser) => {
-                "The login was cancelled or refused at the identity provider. Log in again."
+                "The login was cancelled or denied at the identity provider. Log in again."
             }
             (_, FaultParty::Browser) => {
-                "The identity provider's answer is not of this login. Log in again."
+                "The identity provider's response does not belong to this login. Log in again."
             }
             (_, FaultParty::Provider) => {
-                "The identity provider cannot be asked at the moment. Try again in a minute."
+                "The identity provider is unavailable at the moment. Try again in a minute."
             }
             (_, FaultParty::Operator) => {
-                "The identity provider and this server do not fit together. Tell whoever runs this server."
+                "The identity provider does not match the configuration of this server. Contact its operator."
             }
         }
     }

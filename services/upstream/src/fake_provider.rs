@@ -1,4 +1,4 @@
-//! A provider with knobs, for tests: answers over a service, signs id tokens, remembers what it was asked.
+//! Fake provider for tests: serves requests, signs ID tokens, records requests.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -30,23 +30,23 @@ pub(crate) type Form = HashMap<String, String>;
 pub(crate) struct FakeProvider(Arc<Mutex<State>>);
 
 pub(crate) struct State {
-    /// What discovery says; `null` takes a member away.
+    /// Overrides of the metadata; `null` removes a member.
     pub(crate) metadata: Value,
-    /// What the id token says instead; `null` takes a claim away.
+    /// Overrides of the ID token; `null` removes a claim.
     pub(crate) claims: Value,
-    /// What the token answer says instead.
+    /// Overrides of the token response.
     pub(crate) granted: Value,
     pub(crate) user: Value,
     pub(crate) registered: Value,
-    /// Whether each registration is another client, `dyn-` and how many requests there were.
+    /// `true` if each registration is another client: `dyn-` and the number of requests.
     pub(crate) counts: bool,
-    /// Answers of paths that are not the usual ones: status, content type, body.
+    /// Responses by path: status, content type, body.
     pub(crate) odd: HashMap<&'static str, (u16, &'static str, String)>,
-    /// Paths that never answer.
+    /// Paths that never respond.
     pub(crate) silent: Vec<&'static str>,
-    /// Whether the token endpoint takes a client secret in the body only.
+    /// `true` if the token endpoint accepts a client secret in the body only.
     pub(crate) in_body_only: bool,
-    /// What was asked, in order.
+    /// Recorded requests, in order.
     pub(crate) seen: Vec<RecordedRequest>,
     pub(crate) nonce: Option<String>,
     pub(crate) key: Ed25519KeyPair,
@@ -54,7 +54,7 @@ pub(crate) struct State {
 
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedRequest {
-    /// Which client it came over.
+    /// `true` if the guarded client sent it.
     pub(crate) supplied: bool,
     pub(crate) method: Method,
     pub(crate) uri: Uri,
@@ -127,7 +127,7 @@ pub(crate) fn challenge(verifier: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, verifier.as_bytes()))
 }
 
-/// `members` over what is there; `null` takes away.
+/// Merges `members` into a base; `null` removes a member.
 pub(crate) fn over(mut base: Value, members: &Value) -> Value {
     for (name, value) in members.as_object().unwrap() {
         let object = base.as_object_mut().unwrap();
@@ -188,7 +188,7 @@ impl FakeProvider {
         Provider::new(settings, configured, supplied, registrations, clock.clone()).unwrap()
     }
 
-    /// Sends a browser off and lets it come back with a code.
+    /// Sends a browser to the provider and back with a code.
     pub(crate) async fn login(&self, provider: &Provider) -> Result<Login, ProviderError> {
         let (uri, leg) = provider.begin("st4te").await?;
         self.state().nonce = query(&uri).get("nonce").cloned();
@@ -302,7 +302,7 @@ impl Service<Request<Body>> for FakeClient {
             if silent {
                 std::future::pending::<()>().await;
             }
-            // A breath, so that several can be under way at once.
+            // Yields, so that several requests can be in flight.
             tokio::time::sleep(Duration::from_millis(10)).await;
             let (status, kind, body) = response;
             Ok(Response::builder()

@@ -1,4 +1,4 @@
-//! What is posted to a provider, and how the client authenticates (RFC 6749 sections 2.3.1 and 4.1.3).
+//! Form requests with client authentication (RFC 6749 sections 2.3.1 and 4.1.3).
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,7 +11,7 @@ use vmcp_core::Body;
 
 use crate::{AuthMethod, Endpoint, ProviderError};
 
-/// A client and how it authenticates.
+/// Client with its authentication method.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     pub(crate) id: Box<str>,
@@ -19,14 +19,14 @@ pub(crate) struct Credentials {
     pub(crate) method: AuthMethod,
 }
 
-/// How a client with or without a secret authenticates where `listed` is taken; RFC 8414 section 2 says
-/// what is taken where nothing is listed.
+/// Selects an authentication method from the `listed` ones. RFC 8414 section 2 defines the default
+/// for a missing list.
 pub(crate) fn method(
     has_secret: bool,
     listed: Option<&[String]>,
 ) -> Result<AuthMethod, ProviderError> {
     if !has_secret {
-        // Providers that take public clients don't all list them.
+        // Not all providers with public clients list `none`.
         return Ok(AuthMethod::None);
     }
     let Some(listed) = listed else { return Ok(AuthMethod::Basic) };
@@ -38,7 +38,7 @@ pub(crate) fn method(
         ))
 }
 
-/// A form for `endpoint`, as this client.
+/// Builds a form request for `endpoint`, authenticated as this client.
 pub(crate) fn request(
     endpoint: &Endpoint,
     credentials: &Credentials,
@@ -66,7 +66,8 @@ pub(crate) fn request(
     Ok(request)
 }
 
-/// Both are encoded before they are joined: a colon in the id must not end it.
+/// Builds the Basic header. Both parts are encoded first: a colon in the identifier must not end
+/// it.
 fn header(id: &str, secret: &SecretString) -> Result<HeaderValue, ProviderError> {
     let pair = byte_serialize(id.as_bytes())
         .chain([":"])
@@ -78,7 +79,7 @@ fn header(id: &str, secret: &SecretString) -> Result<HeaderValue, ProviderError>
     Ok(header)
 }
 
-/// `Bearer` and the token (RFC 6750 section 2.1).
+/// Builds a bearer header (RFC 6750 section 2.1).
 pub(crate) fn bearer(token: &SecretString) -> Option<HeaderValue> {
     let mut header = HeaderValue::try_from(format!("Bearer {}", token.expose_secret())).ok()?;
     header.set_sensitive(true);

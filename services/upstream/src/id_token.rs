@@ -1,4 +1,4 @@
-//! Whether an id token says who logged in (OpenID Connect Core 1.0 section 3.1.3.7).
+//! Verification of ID tokens (OpenID Connect Core 1.0 section 3.1.3.7).
 
 use aws_lc_rs::digest::{self, SHA256, SHA384, SHA512};
 use base64::Engine;
@@ -10,16 +10,16 @@ use vmcp_jwt::{Algorithm, KeySource, Rules, Verifier};
 
 use crate::IdentityError;
 
-/// What an id token is checked against.
+/// Expected values of an ID token.
 pub(crate) struct IdTokenExpectations<'a> {
     pub(crate) issuer: &'a str,
     pub(crate) client_id: &'a str,
-    /// The access token that came with it.
+    /// Access token of the same response.
     pub(crate) access: &'a SecretString,
 }
 
-/// The claims of an id token that is the provider's, for this client, valid now, and of this access token.
-/// Whether it is of this login its nonce says, which is the caller's to look at.
+/// Verifies issuer, audience, validity and access token hash, and returns the claims. The caller
+/// has to check the nonce.
 pub(crate) async fn verify<K: KeySource>(
     keys: K,
     clock: &Clock,
@@ -36,13 +36,13 @@ pub(crate) async fn verify<K: KeySource>(
     Ok(claims)
 }
 
-/// Whether the claim `nonce` is `nonce`, in constant time.
+/// Returns whether the claim `nonce` equals `nonce`, in constant time.
 pub(crate) fn has_nonce(claims: &Map<String, Value>, nonce: &SecretString) -> bool {
     let claim = claims.get("nonce").and_then(Value::as_str).unwrap_or_default();
     equal(claim.as_bytes(), nonce.expose_secret().as_bytes())
 }
 
-/// What a token of our own keeping says: its signature was verified when it came.
+/// Parses the claims of a stored token, whose signature was verified when it was received.
 pub(crate) fn read(token: &SecretString) -> Option<Map<String, Value>> {
     let payload = token.expose_secret().split('.').nth(1)?;
     vmcp_jwt::parse_claims(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
@@ -57,8 +57,8 @@ fn check_party(claims: &Claims, client_id: &str) -> Result<(), IdentityError> {
     }
 }
 
-/// `at_hash` is the left half of the access token's hash, by the hash of the signature's algorithm (OpenID
-/// Connect Core 1.0 section 3.1.3.6).
+/// Checks `at_hash`: the left half of the access token's hash, computed with the hash of the
+/// signature algorithm (OpenID Connect Core 1.0 section 3.1.3.6).
 fn check_access(claims: &Claims, token: &str, access: &SecretString) -> Result<(), IdentityError> {
     let Some(claim) = claims.get("at_hash") else { return Ok(()) };
     let hash = digest::digest(hash_of(token)?, access.expose_secret().as_bytes());
@@ -83,7 +83,7 @@ fn hash_of(token: &str) -> Result<&'static digest::Algorithm, IdentityError> {
     Ok(match algorithm {
         Algorithm::Rs256 | Algorithm::Ps256 | Algorithm::Es256 => &SHA256,
         Algorithm::Rs384 | Algorithm::Ps384 | Algorithm::Es384 => &SHA384,
-        // Ed25519 hashes with SHA-512.
+        // Ed25519 uses SHA-512.
         Algorithm::Rs512 | Algorithm::Ps512 | Algorithm::Es512 | Algorithm::EdDsa => &SHA512,
     })
 }

@@ -1,4 +1,4 @@
-//! Where answers that are not the standard's have their members.
+//! Locations of members in nonstandard responses.
 
 use std::fmt;
 
@@ -11,34 +11,34 @@ use serde_json::{Map, Value};
 
 use crate::{Endpoint, SettingsError};
 
-/// Names of members with dots between them, from the top of a JSON answer down. A number is the index
-/// of an array's element.
+/// Path of member names separated by dots, from the top of a JSON response. A number is the index
+/// in an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path(Box<str>);
 
-/// Where a token answer that is not RFC 6749's has its members.
+/// Locations of the members in a nonstandard token response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenMapping {
-    /// The access token.
+    /// Access token.
     pub access_token: Path,
-    /// Seconds until it expires.
+    /// Seconds until its expiry.
     pub expires_in: Path,
-    /// The refresh token.
+    /// Refresh token.
     pub refresh_token: Path,
-    /// The granted scopes: a string with blanks between, or a list.
+    /// Granted scopes: a string separated by spaces, or an array.
     pub scope: Path,
 }
 
-/// Where and how a provider says who the user is.
+/// Userinfo request and the mapping of its response.
 #[derive(Clone, Debug)]
 pub struct UserInfo {
-    /// The userinfo endpoint.
+    /// Userinfo endpoint.
     pub endpoint: Endpoint,
     /// Method of the request.
     pub method: Method,
-    /// More headers of the request.
+    /// Additional headers of the request.
     pub headers: Headers,
-    /// Which members of the answer mean what.
+    /// Mapping of the response's members.
     pub fields: FieldMapping,
 }
 
@@ -52,13 +52,13 @@ pub enum Method {
     Post,
 }
 
-/// Headers of the userinfo request beside those that it always has. Their values are never shown.
+/// Additional headers of the userinfo request. `Debug` omits their values.
 #[derive(Clone, Default)]
 pub struct Headers(HeaderMap);
 
-/// Which members of the userinfo answer mean what: the first that is not empty counts.
+/// Members of a userinfo response by meaning: the first nonempty one counts.
 ///
-/// A name is a member's at the top of the answer or, if there is none of that name, a [`Path`].
+/// A name refers to a member at the top of the response or, if that does not exist, is a [`Path`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldMapping {
     subject: Box<[Box<str>]>,
@@ -69,7 +69,7 @@ pub struct FieldMapping {
 // === impl Path ===
 
 impl Path {
-    /// 1 to 16 names, none of them empty, 256 bytes at most.
+    /// Parses a path of 1 to 16 nonempty names, at most 256 bytes.
     ///
     /// # Errors
     /// [`SettingsError::Path`].
@@ -81,7 +81,7 @@ impl Path {
         if legal { Ok(Self(path.into())) } else { Err(SettingsError::Path) }
     }
 
-    /// What is there.
+    /// Returns the value at this path.
     pub(crate) fn find<'a>(&self, root: &'a Map<String, Value>) -> Option<&'a Value> {
         descend(root, &self.0)
     }
@@ -100,7 +100,8 @@ fn descend<'a>(root: &'a Map<String, Value>, path: &str) -> Option<&'a Value> {
 // === impl TokenMapping ===
 
 impl TokenMapping {
-    /// The access token at `access_token`, the rest at RFC 6749's names.
+    /// Creates a mapping with the access token at `access_token`, and other members at the names of
+    /// RFC 6749.
     #[must_use]
     pub fn new(access_token: Path) -> Self {
         let standard = |name: &str| Path(name.into());
@@ -116,7 +117,7 @@ impl TokenMapping {
 // === impl UserInfo ===
 
 impl UserInfo {
-    /// A GET request with nothing special about it, answered with OpenID's names.
+    /// Creates a GET request without additional headers, with the members of OpenID Connect.
     #[must_use]
     pub fn new(endpoint: Endpoint) -> Self {
         Self {
@@ -131,14 +132,15 @@ impl UserInfo {
 // === impl Headers ===
 
 impl Headers {
-    /// These headers, each with its value.
+    /// Creates a list of headers.
     ///
     /// # Errors
-    /// [`SettingsError::Header`]: malformed, or one that the request or its connection sets itself.
+    /// [`SettingsError::Header`]: a header is malformed, or reserved for the request or its
+    /// connection.
     pub fn new<N: AsRef<str>, V: AsRef<str>>(
         headers: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, SettingsError> {
-        const OWN: [HeaderName; 10] = [
+        const RESERVED: [HeaderName; 10] = [
             AUTHORIZATION,
             CONNECTION,
             CONTENT_LENGTH,
@@ -155,7 +157,7 @@ impl Headers {
             let name: HeaderName = name.as_ref().parse().map_err(|_| SettingsError::Header)?;
             let mut value: HeaderValue =
                 value.as_ref().parse().map_err(|_| SettingsError::Header)?;
-            if OWN.contains(&name) || map.contains_key(&name) {
+            if RESERVED.contains(&name) || map.contains_key(&name) {
                 return Err(SettingsError::Header);
             }
             value.set_sensitive(true);
@@ -178,10 +180,11 @@ impl fmt::Debug for Headers {
 // === impl FieldMapping ===
 
 impl FieldMapping {
-    /// The names that mean the subject, the name and the address, the most wanted first.
+    /// Creates a mapping from the members for subject, name and address, the preferred ones first.
     ///
     /// # Errors
-    /// [`SettingsError::NoSubject`] without a name of the subject, [`SettingsError::Path`] with an empty one.
+    /// [`SettingsError::NoSubject`] without a member for the subject, [`SettingsError::Path`] for
+    /// an empty name.
     pub fn new<T: AsRef<str>>(
         subject: impl IntoIterator<Item = T>,
         name: impl IntoIterator<Item = T>,
@@ -206,14 +209,14 @@ impl FieldMapping {
         first(&self.email, answer, text)
     }
 
-    /// Whether the subject is something else than OpenID's `sub`.
+    /// Returns whether the subject is mapped to another member than OpenID's `sub`.
     pub(crate) fn renames_subject(&self) -> bool {
         !matches!(&*self.subject, [only] if **only == *"sub")
     }
 }
 
 impl Default for FieldMapping {
-    /// OpenID's names: `sub`, `name`, `email` (OpenID Connect Core 1.0 section 5.1).
+    /// Members of OpenID Connect: `sub`, `name`, `email` (OpenID Connect Core 1.0 section 5.1).
     fn default() -> Self {
         let one = |name: &str| -> Box<[Box<str>]> { Box::new([name.into()]) };
         Self { subject: one("sub"), name: one("name"), email: one("email") }
@@ -241,8 +244,8 @@ fn first(
     })
 }
 
-/// A subject as it is told apart: a string by its characters, with `#` before one that begins so; a number as
-/// its digits after `#`. So no two values are one subject, the number 1 and the string `1` neither.
+/// Returns a unique representation of a subject: a string as it is, with `#` before one that begins
+/// with `#`; a number as its digits after `#`. So the number 1 and the string `1` differ.
 pub(crate) fn subject(value: &Value) -> Option<String> {
     match value {
         Value::String(name) if name.starts_with('#') => Some(format!("#{name}")),
@@ -251,10 +254,10 @@ pub(crate) fn subject(value: &Value) -> Option<String> {
     }
 }
 
-/// A string, or a whole number as its digits: identifiers are often numbers. A number that JSON readers
-/// round is none, since two users could become one.
+/// Returns a string, or the digits of an integer: identifiers are often numbers. Rejects numbers
+/// that JSON parsers round: two users could become one.
 fn text(value: &Value) -> Option<String> {
-    /// Beyond, doubles skip whole numbers.
+    /// Largest integer that doubles represent exactly.
     const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::String(text) => Some(text.trim().to_owned()),

@@ -1,4 +1,4 @@
-//! A provider: sends browsers there, takes its answers, keeps its tokens fresh.
+//! Identity provider: authorization requests, code redemption, refresh, revocation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ mod identify;
 mod resolved;
 mod tokens;
 
-/// How long a login's last step, a refresh or a revocation may take, with all requests that it needs.
+/// Timeout of one call, with all its requests.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An identity provider that users log in at. A clone is the same provider.
+/// Identity provider that users log in at. Clones share the state.
 ///
-/// Making one asks nobody: what has to be discovered is discovered when it is needed.
+/// The constructor sends no request; metadata is discovered on demand.
 #[derive(Clone)]
 pub struct Provider(Arc<Inner>);
 
@@ -41,31 +41,32 @@ struct Inner {
     scopes: Scopes,
     params: Params,
     protocol: Protocol,
-    /// Where the operator's addresses are asked.
+    /// HTTP client for URLs from the configuration.
     configured: ProviderHttp,
     clock: Clock,
-    /// Whether the client secret goes into the body, where the provider doesn't say and refused it as Basic.
+    /// `true` if the client secret belongs in the body: set once a provider without metadata
+    /// rejected Basic. `Relaxed`: a stale value costs one rejected request.
     sends_secret_in_body: AtomicBool,
 }
 
-/// What became of [`Provider::revoke`].
+/// Outcome of [`Provider::revoke`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevocationOutcome {
-    /// The provider knows that the tokens are not to be used any more.
+    /// The provider has revoked the tokens.
     Revoked,
-    /// The provider has no revocation endpoint that is known: the tokens live until they expire.
+    /// The provider has no known revocation endpoint: the tokens stay valid until they expire.
     Unsupported,
 }
 
 // === impl Provider ===
 
 impl Provider {
-    /// A provider by `settings`.
+    /// Creates a provider from `settings`.
     ///
-    /// `configured` asks the addresses that the operator named, `supplied` those that the provider's
-    /// metadata names, which should not reach private addresses. Neither may follow the redirect of a POST.
-    /// `registrations` is asked for [`Client::Dynamic`](crate::Client::Dynamic) only; others give
-    /// [`MemoryRegistrations`](crate::MemoryRegistrations).
+    /// `configured` sends requests to URLs of the configuration, `supplied` to URLs of the
+    /// provider's metadata, and should not reach private addresses. Neither may follow the redirect
+    /// of a POST. `registrations` is used for [`Client::Dynamic`](crate::Client::Dynamic) only;
+    /// pass [`MemoryRegistrations`](crate::MemoryRegistrations) otherwise.
     ///
     /// # Errors
     /// [`SettingsError::NoOpenid`].
@@ -98,26 +99,27 @@ impl Provider {
         })))
     }
 
-    /// Its name.
+    /// Returns the name of the provider.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What it is asked for.
+    /// Returns the requested scopes.
     #[must_use]
     pub fn scopes(&self) -> &Scopes {
         &self.0.scopes
     }
 
-    /// Where it sends users back to.
+    /// Returns the redirect URI of this server.
     #[must_use]
     pub fn redirect_uri(&self) -> &Endpoint {
         &self.0.redirect_uri
     }
 
-    /// Its issuer, where the configuration names one. An answer whose `iss` is another provider's issuer is
-    /// a mix-up, also where its own provider has none to compare with, unless it [may be](Self::may_be) the same.
+    /// Returns the issuer, if the configuration names one. A response whose `iss` is another
+    /// provider's issuer is a mix-up, also at a provider without an issuer of its own, unless that
+    /// [may be](Self::may_be) the same.
     #[must_use]
     pub fn issuer(&self) -> Option<&str> {
         match &self.0.protocol {
@@ -126,17 +128,17 @@ impl Provider {
         }
     }
 
-    /// Identifies the provider, under whichever name: its issuer or, where the configuration names none,
-    /// its token endpoint with a fingerprint of both endpoints. Users are known and tokens are kept under
-    /// it: the same name with another one is another provider, that neither may be handed to.
+    /// Returns the identity of the provider, independent of its name: its issuer or, without one,
+    /// its token endpoint with a fingerprint of both endpoints. Users and tokens belong to this
+    /// identity: the same name with another identity is another provider and must get neither.
     #[must_use]
     pub fn issuer_id(&self) -> &str {
         &self.0.issuer_id
     }
 
-    /// Whether an answer of this provider may name `issuer`, as far as the configuration says: one that is
-    /// known by its endpoints alone is at the same place as they are. What [`finish`](Self::finish) knows
-    /// of the issuer counts beside that.
+    /// Returns whether a response of this provider may name `issuer`, according to the
+    /// configuration. A provider without a configured issuer has it at the origin of its endpoints.
+    /// [`finish`](Self::finish) also checks the issuer of the login.
     #[must_use]
     pub fn may_be(&self, issuer: &str) -> bool {
         match &self.0.protocol {
@@ -145,46 +147,47 @@ impl Provider {
         }
     }
 
-    /// Whether its users are made up from their access tokens ([`Login::is_synthetic`]).
+    /// Returns whether subjects are derived from access tokens ([`Login::is_synthetic`]).
     #[must_use]
     pub fn synthesizes(&self) -> bool {
         self.0.synthesizes()
     }
 
-    /// Asks for the provider's metadata and keys, where they have to be discovered: what a start-up check
-    /// reports. Nothing is registered.
+    /// Fetches the provider's metadata and keys if they are discovered, for a check at startup.
+    /// Registers nothing.
     ///
     /// # Errors
-    /// Why a login could not be begun.
+    /// The error that a login would report.
     pub async fn check(&self) -> Result<(), ProviderError> {
         let check = async { self.0.protocol.resolve().await?.check().await };
         self.0.with_timeout(EndpointKind::Discovery, check).await
     }
 
-    /// Where users are sent to; its [`origin`](Endpoint::origin) belongs into the `form-action` of the page
-    /// that sends them.
+    /// Returns the authorization endpoint. Its [`origin`](Endpoint::origin) belongs in the
+    /// `form-action` of the page that redirects users.
     ///
     /// # Errors
-    /// The provider's metadata cannot be had.
+    /// The provider's metadata is unavailable.
     pub async fn authorization_endpoint(&self) -> Result<Endpoint, ProviderError> {
         let resolved =
             self.0.with_timeout(EndpointKind::Discovery, self.0.protocol.resolve()).await?;
         resolved.authorization().cloned()
     }
 
-    /// Where to send a browser, and what to keep for its return. `state` comes back with the answer; it has
-    /// to be unguessable and is the caller's to bind to the browser.
+    /// Returns the URL of the authorization request, and the state to keep until the response.
+    /// `state` is repeated in the response; it must be unguessable, and the caller has to bind it
+    /// to the browser.
     ///
     /// # Errors
-    /// The provider's metadata cannot be had, or this server cannot register.
+    /// The provider's metadata is unavailable, or the registration of this server failed.
     pub async fn begin(&self, state: &str) -> Result<(Uri, AuthorizationState), ProviderError> {
         self.begin_with(state, ReauthParams::default()).await
     }
 
-    /// The same, for a user who is to log in as anew as `freshness` says.
+    /// Like [`begin`](Self::begin), with reauthentication parameters.
     ///
     /// # Errors
-    /// As [`begin`](Self::begin).
+    /// See [`begin`](Self::begin).
     pub async fn begin_with(
         &self,
         state: &str,
@@ -193,11 +196,12 @@ impl Provider {
         self.0.with_timeout(EndpointKind::Discovery, self.0.begin(state, freshness)).await
     }
 
-    /// Redeems the code of `answer`, and says who logged in. A leg is used once, whatever comes of it.
+    /// Redeems the code of a response and returns the user with the tokens. The state must be used
+    /// only once, whatever the outcome.
     ///
     /// # Errors
-    /// The answer is not this login's, it reports an error ([`ProviderError::Denied`]), the provider refuses the
-    /// code, or it does not say credibly who the user is.
+    /// The response does not belong to the login, it reports an error ([`ProviderError::Denied`]),
+    /// the provider rejects the code, or the user cannot be identified.
     pub async fn finish(
         &self,
         leg: &AuthorizationState,
@@ -206,23 +210,24 @@ impl Provider {
         self.0.with_timeout(EndpointKind::Token, self.0.finish(leg, answer)).await
     }
 
-    /// New tokens for old ones. What the provider leaves out (refresh token, id token, scopes) stays.
+    /// Returns new tokens for `tokens`. Keeps members that the response omits: refresh token, ID
+    /// token, scopes.
     ///
-    /// The old refresh token may be dead afterwards, so the outcome has to be kept whatever becomes of
-    /// whoever waits for it; two refreshes of the same tokens must not run at once.
+    /// The old refresh token may be invalid afterwards. So the outcome must be stored even if the
+    /// caller is cancelled, and the same tokens must not be refreshed concurrently.
     ///
     /// # Errors
-    /// The grant is over, the provider cannot be asked now, or the new tokens are somebody else's.
+    /// The grant has ended, the provider is unavailable, or the new tokens belong to another user.
     pub async fn refresh(&self, tokens: &Tokens) -> Result<Tokens, RefreshError> {
         let outcome = timeout(CALL_TIMEOUT, self.0.refresh(tokens)).await;
         let slow = ProviderError::at(EndpointKind::Token, EndpointError::Timeout);
         outcome.unwrap_or(Err(RefreshError::Temporary(slow)))
     }
 
-    /// Tells the provider that the tokens are not to be used any more (RFC 7009).
+    /// Revokes the tokens at the provider (RFC 7009).
     ///
     /// # Errors
-    /// It cannot be told now, or refuses.
+    /// The provider is unavailable or rejects the request.
     pub async fn revoke(&self, tokens: &Tokens) -> Result<RevocationOutcome, ProviderError> {
         self.0.with_timeout(EndpointKind::RevocationOutcome, self.0.revoke(tokens)).await
     }
@@ -237,7 +242,7 @@ impl fmt::Debug for Provider {
 // === impl Inner ===
 
 impl Inner {
-    /// All of what one call does, within the deadline.
+    /// Runs all requests of one call within the timeout.
     async fn with_timeout<T>(
         &self,
         place: EndpointKind,
@@ -282,7 +287,8 @@ impl Inner {
         Ok((uri, leg))
     }
 
-    /// RFC 6749 section 4.1.1, RFC 7636 section 4.3, OpenID Connect Core 1.0 section 3.1.2.1.
+    /// Builds the authorization request (RFC 6749 section 4.1.1, RFC 7636 section 4.3, OpenID
+    /// Connect Core 1.0 section 3.1.2.1).
     fn authorization_request(
         &self,
         endpoint: &Endpoint,

@@ -1,4 +1,4 @@
-//! One exchange over somebody else's HTTP client: bounded in time and size, redirects not followed.
+//! HTTP exchanges with a provider: limited in time and size, without redirects.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use vmcp_core::{Body, BodyError, HttpClient, HttpFuture};
 
 use crate::{Endpoint, EndpointError, EndpointKind, ProviderError};
 
-/// How long one exchange may take, from connecting to the last byte.
+/// Timeout of one exchange, from connecting to the last byte.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest answer that is read, in bytes.
+/// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 1024 * 1024;
 
-/// The longest error code that is passed on.
+/// Maximum length of an error code to log.
 const MAX_CODE: usize = 40;
 
-/// An HTTP client that is asked for one whole answer at a time.
+/// HTTP client that returns complete responses.
 #[derive(Clone)]
 pub(crate) struct ProviderHttp(HttpClient);
 
-/// The client for what the operator named, and the one for what a provider's metadata names.
+/// HTTP clients for URLs of the configuration and for URLs of the provider's metadata.
 #[derive(Clone)]
 pub(crate) struct ProviderHttpPair {
     pub(crate) configured: ProviderHttp,
     pub(crate) supplied: ProviderHttp,
 }
 
-/// An answer as a whole; never a redirect.
+/// Complete response; never a redirect.
 pub(crate) struct ProviderResponse {
     pub(crate) status: StatusCode,
     json: bool,
@@ -44,12 +44,12 @@ impl ProviderHttp {
         Self(client.into())
     }
 
-    /// The client itself, for what bounds its answers on its own.
+    /// Returns the inner client, for callers with limits of their own.
     pub(crate) fn client(&self) -> HttpClient {
         self.0.clone()
     }
 
-    /// Sends `request` to `place`, asking for JSON unless it asks for something else.
+    /// Sends `request` to an endpoint. Accepts JSON unless the request has another `Accept` header.
     pub(crate) async fn send(
         &self,
         place: EndpointKind,
@@ -70,8 +70,8 @@ async fn exchange(
     place: EndpointKind,
 ) -> Result<ProviderResponse, EndpointError> {
     let response = asked.await.map_err(|error| {
-        // What a client says of a connection names addresses, never what was sent.
-        tracing::warn!(%place, %error, "an identity provider cannot be reached");
+        // The error of a connection contains addresses, never the request.
+        tracing::warn!(%place, %error, "failed to connect to an identity provider");
         EndpointError::Unreachable
     })?;
     let (head, body) = response.into_parts();
@@ -94,7 +94,8 @@ fn is_json(headers: &HeaderMap) -> bool {
 // === impl ProviderHttpPair ===
 
 impl ProviderHttpPair {
-    /// The client for an address that metadata at `home` names: `home` itself is the operator's choice.
+    /// Returns the client for a URL from the metadata at `home`. URLs of the same origin count as
+    /// configured.
     pub(crate) fn for_endpoint(&self, endpoint: &Endpoint, home: &Endpoint) -> &ProviderHttp {
         if endpoint.shares_origin(home) { &self.configured } else { &self.supplied }
     }
@@ -103,8 +104,8 @@ impl ProviderHttpPair {
 // === impl ProviderResponse ===
 
 impl ProviderResponse {
-    /// The members of the JSON object that a successful answer is, none of them twice; otherwise what is
-    /// wrong.
+    /// Returns the members of the JSON object in a successful response, without duplicates, or the
+    /// error.
     pub(crate) fn object(&self, place: EndpointKind) -> Result<Map<String, Value>, ProviderError> {
         if self.json || !self.status.is_success() {
             return self.object_of_any_type(place);
@@ -112,7 +113,7 @@ impl ProviderResponse {
         Err(ProviderError::at(place, EndpointError::NotJson))
     }
 
-    /// The same of a place that need not call its JSON so: some that keep to no standard don't.
+    /// Like [`object`](Self::object), for endpoints that may send JSON with another media type.
     pub(crate) fn object_of_any_type(
         &self,
         place: EndpointKind,
@@ -121,11 +122,11 @@ impl ProviderResponse {
             return Err(self.rejection(place));
         }
         let cause = if self.json { EndpointError::Malformed } else { EndpointError::NotJson };
-        // What a reader says of the answer may quote it: none of it is passed on.
+        // The parser's error may quote the response, so it is dropped.
         vmcp_jwt::parse_claims(&self.body).map_err(|_| ProviderError::at(place, cause))
     }
 
-    /// The body of an answer with status 200 that is JSON.
+    /// Returns the JSON body of a response with status 200.
     pub(crate) fn json(&self, place: EndpointKind) -> Result<&[u8], ProviderError> {
         if self.status != StatusCode::OK {
             Err(ProviderError::at(place, EndpointError::Status(self.status.as_u16())))
@@ -136,7 +137,8 @@ impl ProviderResponse {
         }
     }
 
-    /// What an unsuccessful answer means: an OAuth error if it holds one (RFC 6749 section 5.2).
+    /// Classifies an unsuccessful response: an OAuth error if it contains one (RFC 6749 section
+    /// 5.2).
     pub(crate) fn rejection(&self, place: EndpointKind) -> ProviderError {
         let denies = [StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
         let code = if denies.contains(&self.status) && self.json {
@@ -151,7 +153,7 @@ impl ProviderResponse {
     }
 }
 
-/// The OAuth error that an answer holds.
+/// Returns the OAuth error in a response.
 pub(crate) fn oauth_error(
     place: EndpointKind,
     members: &Map<String, Value>,
@@ -164,15 +166,15 @@ pub(crate) fn oauth_error(
     })
 }
 
-/// A code tells the operator what to change. Those of the RFCs are lower-case words; what is not may be
-/// anything, a token for example, and is not passed on.
+/// Returns an error code that is safe to log. Codes of the RFCs are lower-case words; any other
+/// text may be a token, for example.
 fn loggable_code(code: &str) -> &str {
     let word = (1..=MAX_CODE).contains(&code.len())
         && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-    if word { code } else { "no reason that can be shown" }
+    if word { code } else { "unrecognized error code" }
 }
 
-/// An answer, for tests.
+/// Creates a response for tests.
 #[cfg(test)]
 pub(crate) fn response(status: u16, kind: &'static str, body: &str) -> ProviderResponse {
     let mut headers = HeaderMap::new();

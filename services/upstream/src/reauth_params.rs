@@ -1,28 +1,29 @@
-//! How anew users are to log in, as whoever sends them wants it.
+//! Parameters that request a new authentication.
 
-/// What an authorization request asks for beside what the operator configured (OpenID Connect Core 1.0 section
-/// 3.1.2.1). A provider that does not know these parameters ignores them: [`Login::authenticated`] says what it did.
+/// Reauthentication parameters of an authorization request, in addition to the configured ones
+/// (OpenID Connect Core 1.0 section 3.1.2.1). Providers that do not support them ignore them; check
+/// [`Login::authenticated`].
 ///
 /// [`Login::authenticated`]: crate::Login::authenticated
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReauthParams {
-    /// The user proves anew who they are, even if the provider knows them (`prompt=login`).
+    /// Requires the user to authenticate again (`prompt=login`).
     pub login: bool,
-    /// The user chooses an account, even if the provider knows one (`prompt=select_account`).
+    /// Requires the user to choose an account (`prompt=select_account`).
     pub select_account: bool,
-    /// How many seconds ago the user may have proved it at most (`max_age`).
+    /// Maximum age of the authentication in seconds (`max_age`).
     pub max_age: Option<u32>,
 }
 
 impl ReauthParams {
-    /// The parameter `prompt`, with what is `configured` for it.
+    /// Returns the parameter `prompt`, merged with the `configured` one.
     pub(crate) fn prompt(self, configured: Option<&str>) -> Option<String> {
         let own = [(self.login, "login"), (self.select_account, "select_account")];
         let own = own.iter().filter(|(wanted, _)| *wanted).map(|(_, word)| *word);
         let mut words: Vec<&str> =
             configured.into_iter().flat_map(|text| text.split(' ')).collect();
         for word in own {
-            // Who is not to be asked anything cannot be asked that.
+            // `none` must not be combined with other values.
             words.retain(|known| *known != "none" && *known != word);
             words.push(word);
         }

@@ -1,4 +1,4 @@
-//! Registers this server at a provider (RFC 7591), once for all replicas and restarts.
+//! Dynamic registration at a provider (RFC 7591), once for all replicas and restarts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -21,16 +21,18 @@ use crate::{
     RegistrationKey, RegistrationSource, Registrations, Scopes, Settings, SettingsError,
 };
 
-/// How long before its secret expires a registration is replaced: logins that begin now have to end.
+/// Time before the expiry of its secret at which a registration is replaced, so that a login can
+/// finish.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(3600);
 
-/// How long a failed registration is not repeated: whoever begins a login must not make a provider busy.
+/// Interval between retries of a failed registration: browsers that start logins must not overload
+/// the provider.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a registration is used at most, whatever the provider says: a number that no date can hold is a mistake.
+/// Maximum lifetime of a registration, for expiry times beyond the range of dates.
 const MAX_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Knows the client that this server is at a provider, or becomes one. A clone is the same.
+/// Client registration of this server at a provider. Clones share the state.
 #[derive(Clone)]
 pub(crate) struct Registrar(Arc<Inner>);
 
@@ -47,19 +49,19 @@ struct Inner {
     flights: Flights<(), Result<Registration, ProviderError>>,
 }
 
-/// Where the registration is asked for.
+/// Source of the registration endpoint.
 enum RegistrationEndpoint {
     Configured(Endpoint, ProviderHttp),
     Discovered(Discovery),
 }
 
-/// What this process knows of its registrations.
+/// Registrations that this process knows.
 #[derive(Default)]
 struct CachedRegistrations {
     current: Option<Registration>,
-    /// The client that the provider knows no more.
+    /// Client that the provider has forgotten.
     refused: Option<Box<str>>,
-    /// Why there is no newer one, and since when.
+    /// Last error and its time.
     failed: Option<(ProviderError, SystemTime)>,
 }
 
@@ -106,7 +108,7 @@ impl Registrar {
         })))
     }
 
-    /// The provider's discovery, where its registration endpoint is discovered.
+    /// Returns the discovery of the provider, if the registration endpoint is discovered.
     pub(crate) fn discovery(&self) -> Option<&Discovery> {
         match &self.0.endpoint_source {
             RegistrationEndpoint::Discovered(discovery) => Some(discovery),
@@ -114,7 +116,7 @@ impl Registrar {
         }
     }
 
-    /// What it says.
+    /// Returns the metadata of the provider, if it is discovered.
     pub(crate) async fn metadata(&self) -> Result<Option<Arc<Metadata>>, ProviderError> {
         match self.discovery() {
             Some(discovery) => discovery.get().await.map(Some),
@@ -122,14 +124,14 @@ impl Registrar {
         }
     }
 
-    /// The client to begin a login as: the one that is kept for all replicas or, where none is that is good
-    /// for a while, a new one.
+    /// Returns the client for a new login: the stored one, shared by all replicas, or a new one if
+    /// that is missing or about to expire.
     pub(crate) async fn current(&self) -> Result<Registration, ProviderError> {
         let inner = Arc::clone(&self.0);
         self.0.flights.join((), || async move { inner.get_or_register().await }).await
     }
 
-    /// The client `id`, if it is the one that is kept: another replica may have registered it.
+    /// Returns the client `id`, if it is the stored one: another replica may have registered it.
     pub(crate) async fn find(&self, id: &str) -> Result<Option<Registration>, ProviderError> {
         let known = self.0.cached().current.clone().filter(|known| *known.client_id == *id);
         if known.is_some() {
@@ -138,7 +140,7 @@ impl Registrar {
         Ok(self.0.load().await?.filter(|stored| *stored.client_id == *id))
     }
 
-    /// Notes that the provider doesn't know the client `id` any more: the next login registers anew.
+    /// Records that the provider has forgotten the client `id`: the next login registers again.
     pub(crate) fn refused(&self, id: &str) {
         let mut known = self.0.cached();
         known.current = known.current.take().filter(|current| *current.client_id != *id);
@@ -155,7 +157,7 @@ impl Inner {
 
     async fn load(&self) -> Result<Option<Registration>, ProviderError> {
         self.stored.get(&self.key).await.map_err(|error| {
-            tracing::warn!(%error, "a registration at an identity provider cannot be read");
+            tracing::warn!(%error, "failed to read a registration at an identity provider");
             ProviderError::RegistrationStore
         })
     }
@@ -177,14 +179,15 @@ impl Inner {
             Some(own) => own,
             None => self.register_rate_limited(now).await?,
         };
-        // CachedRegistrations before it is kept: a store that fails must not make the provider a client for each login.
+        // Cached before it is stored: a failing store must not cause a registration per login.
         self.cached().current = Some(own.clone());
         let instead_of = stored.as_ref().map(|stored| &*stored.client_id);
         let put = self.stored.put(&self.key, &own, instead_of).await.map_err(|error| {
-            tracing::warn!(%error, "a registration at an identity provider cannot be kept");
+            tracing::warn!(%error, "failed to store a registration at an identity provider");
             ProviderError::RegistrationStore
         })?;
-        // Another replica may have registered at the same time: all go on as one client.
+        // Another replica may have registered at the same time: all continue with the stored
+        // client.
         Ok(self.cached().use_stored(Some(&put), now).unwrap_or(own))
     }
 
@@ -221,7 +224,7 @@ impl Inner {
         Ok(registration)
     }
 
-    /// RFC 7591 section 3.1.
+    /// Builds the registration request (RFC 7591 section 3.1).
     fn request(
         &self,
         endpoint: &Endpoint,
@@ -266,12 +269,12 @@ impl Inner {
 // === impl CachedRegistrations ===
 
 impl CachedRegistrations {
-    /// The current registration, if a login that begins at `now` can end with it.
+    /// Returns the current registration, if a login that starts at `now` can finish with it.
     fn usable(&self, now: SystemTime) -> Option<Registration> {
         self.current.clone().filter(|current| self.can_use(current, now))
     }
 
-    /// Makes what is kept the current registration, if it is as good.
+    /// Makes the stored registration the current one, if it is usable.
     fn use_stored(
         &mut self,
         stored: Option<&Registration>,
@@ -288,7 +291,8 @@ impl CachedRegistrations {
     }
 }
 
-/// RFC 7591 section 3.2.1: what the provider made of the request counts.
+/// Parses a registration response, which takes precedence over the request (RFC 7591 section
+/// 3.2.1).
 fn parse(
     answer: &Map<String, Value>,
     asked: AuthMethod,
@@ -328,7 +332,7 @@ fn parse(
     })
 }
 
-/// How to authenticate where this is listed; without PKCE nothing would protect a public client.
+/// Selects an advertised authentication method. A public client requires PKCE.
 fn select_auth_method(metadata: &Metadata) -> Result<AuthMethod, ProviderError> {
     let Some(listed) = &metadata.auth_methods else { return Ok(AuthMethod::Basic) };
     let lists = |method: &AuthMethod| listed.iter().any(|name| name == method.name());

@@ -1,4 +1,4 @@
-//! What a provider knows this server as after a registration, and where that is kept.
+//! Registrations of this server at providers, and their storage.
 
 use std::fmt;
 use std::future::ready;
@@ -12,16 +12,16 @@ use vmcp_core::BoxError;
 use crate::Plaintext;
 use crate::tokens::{seconds, time};
 
-/// Keeps registrations over restarts and for all replicas. A registration is sealed as
-/// [`Plaintext`](crate::Plaintext) before it is written.
+/// Storage of registrations, shared by all replicas and across restarts. Implementations have to
+/// encrypt a registration, serialized as [`Plaintext`](crate::Plaintext).
 pub trait Registrations: Send + Sync {
-    /// The registration kept under `key`, if there is one.
+    /// Returns the registration under `key`.
     fn get<'a>(&'a self, key: &'a RegistrationKey)
     -> RegistrationsFuture<'a, Option<Registration>>;
 
-    /// Keeps `registration` under `key` until it expires, unless one is kept already that is of another client
-    /// than `instead_of`. Answers which one is kept now: so replicas that register at the same time go on as
-    /// the same client.
+    /// Stores `registration` under `key` until it expires, unless a registration of a client other
+    /// than `instead_of` is stored. Returns the stored registration: replicas that register at the
+    /// same time continue with the same client.
     fn put<'a>(
         &'a self,
         key: &'a RegistrationKey,
@@ -30,53 +30,54 @@ pub trait Registrations: Send + Sync {
     ) -> RegistrationsFuture<'a, Registration>;
 }
 
-/// Keeps nothing: each process registers once for itself, and again after a restart.
+/// Storage that keeps nothing: each process registers for itself, and again after a restart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryRegistrations;
 
-/// The answer of a [`Registrations`] method.
+/// Future of a [`Registrations`] method.
 pub type RegistrationsFuture<'a, T> =
     Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send + 'a>>;
 
-/// What a registration is kept under: another issuer, provider, redirect URI or set of scopes, or other
-/// endpoints, need another registration.
+/// Key of a registration: another issuer, provider, redirect URI, set of scopes or endpoint needs
+/// another registration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RegistrationKey {
-    /// The provider's issuer; without discovery, its registration endpoint.
+    /// Issuer of the provider; its registration endpoint without discovery.
     pub issuer: Box<str>,
-    /// Where the client is used: [`Provider::issuer_id`](crate::Provider::issuer_id).
+    /// Identity of the provider: [`Provider::issuer_id`](crate::Provider::issuer_id).
     pub issuer_id: Box<str>,
-    /// The provider's name here.
+    /// Name of the provider in the configuration.
     pub provider: Box<str>,
-    /// Where the provider sends users back to.
+    /// Redirect URI of this server.
     pub redirect_uri: Box<str>,
-    /// SHA-256 of the sorted scopes with line feeds between, in base64url.
+    /// SHA-256 of the sorted scopes, separated by line feeds, in base64url.
     pub scopes: Box<str>,
 }
 
-/// The client that a provider made of this server (RFC 7591 section 3.2.1).
+/// Registered client of this server (RFC 7591 section 3.2.1).
 #[derive(Clone)]
 pub struct Registration {
-    /// Its identifier.
+    /// Client identifier.
     pub client_id: Box<str>,
-    /// Its secret. `None` is a public client.
+    /// Client secret; `None` for a public client.
     pub secret: Option<SecretString>,
-    /// How it authenticates at the token endpoint.
+    /// Authentication method at the token endpoint.
     pub method: AuthMethod,
-    /// When the secret expires, if it does.
+    /// Expiry of the secret, if it expires.
     pub expires_at: Option<SystemTime>,
 }
 
-/// How a client authenticates at the token endpoint (RFC 7591 section 2, `token_endpoint_auth_method`).
+/// Client authentication method at the token endpoint (RFC 7591 section 2,
+/// `token_endpoint_auth_method`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AuthMethod {
     /// HTTP Basic.
     #[serde(rename = "client_secret_basic")]
     Basic,
-    /// In the body.
+    /// Client secret in the body.
     #[serde(rename = "client_secret_post")]
     Post,
-    /// Not at all: a public client.
+    /// No authentication: a public client.
     #[serde(rename = "none")]
     None,
 }
@@ -113,7 +114,7 @@ impl Registrations for MemoryRegistrations {
 }
 
 impl AuthMethod {
-    /// As metadata and registrations name it.
+    /// Returns the name in metadata and registrations.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Basic => "client_secret_basic",

@@ -1,4 +1,4 @@
-//! What an identity provider is asked, and as whom.
+//! Settings of an identity provider.
 
 use std::collections::BTreeMap;
 
@@ -8,120 +8,125 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::{DynamicClient, Endpoint, Issuer, StaticClient, TokenMapping, UserInfo};
 
-/// An identity provider, and what it is asked for.
+/// Settings of an identity provider.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Its name here, unique among the providers.
+    /// Name of the provider, unique in the configuration.
     pub name: Box<str>,
-    /// What it speaks.
+    /// Protocol of the provider.
     pub kind: Kind,
-    /// Where it sends users back to.
+    /// Redirect URI of this server.
     pub redirect_uri: Endpoint,
-    /// What is asked for.
+    /// Scopes to request.
     pub scopes: Scopes,
-    /// More parameters of the authorization request.
+    /// Additional parameters of the authorization request.
     pub params: Params,
-    /// What a dynamic client is called (RFC 7591, `client_name`).
+    /// Name of a dynamically registered client (RFC 7591, `client_name`).
     pub client_name: Box<str>,
 }
 
-/// What an identity provider speaks.
+/// Protocol of an identity provider.
 #[derive(Clone, Debug)]
 pub enum Kind {
     /// OpenID Connect.
     Oidc(Box<Oidc>),
-    /// OAuth 2.0 alone.
+    /// OAuth 2.0 without OpenID Connect.
     Oauth2(Box<Oauth2>),
 }
 
-/// An OpenID provider, found by discovery.
+/// OpenID provider with discovery.
 #[derive(Clone, Debug)]
 pub struct Oidc {
-    /// Its issuer.
+    /// Issuer of the provider.
     pub issuer: Issuer,
-    /// The client that this server is there.
+    /// Client of this server at the provider.
     pub client: StaticClient,
-    /// Asked for who the user is, besides the id token and instead of the endpoint that discovery names.
+    /// Userinfo request for the user's identity, in addition to the ID token and in place of the
+    /// discovered userinfo endpoint.
     pub user_info: Option<UserInfo>,
 }
 
-/// A provider that speaks OAuth 2.0 alone.
+/// OAuth 2.0 provider without OpenID Connect.
 #[derive(Clone, Debug)]
 pub struct Oauth2 {
-    /// Where users are sent to.
+    /// Authorization endpoint.
     pub authorization_endpoint: Endpoint,
-    /// Where codes become tokens.
+    /// Token endpoint.
     pub token_endpoint: Endpoint,
-    /// The client that this server is there.
+    /// Client of this server at the provider.
     pub client: Client,
-    /// Where a token answer that is not RFC 6749's has its members.
+    /// Locations of the members in a token response that does not follow RFC 6749.
     pub token_mapping: Option<TokenMapping>,
-    /// Asked for who the user is. `None` makes up a subject from the access token.
+    /// Userinfo request for the user's identity. `None` derives a subject from the access token.
     pub user_info: Option<UserInfo>,
 }
 
-/// Who this server is to a provider.
+/// Client of this server at a provider.
 #[derive(Clone, Debug)]
 pub enum Client {
-    /// A client that is known there.
+    /// Preregistered client.
     Static(StaticClient),
-    /// One that registers itself (RFC 7591).
+    /// Client that registers itself (RFC 7591).
     Dynamic(DynamicClient),
 }
 
-/// Scopes in the order in which they are asked for (RFC 6749 section 3.3).
+/// Scopes in the order of the request (RFC 6749 section 3.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scopes(Box<[Box<str>]>);
 
-/// Parameters of the authorization request beside those that it always has.
+/// Additional parameters of the authorization request.
 #[derive(Clone, Debug, Default)]
 pub struct Params(BTreeMap<String, String>);
 
-/// What a provider cannot be set up with.
+/// Error of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// Not absolute, another scheme, user information or a fragment; for an issuer, a query.
-    #[error("it is no absolute http(s) URL without user name, fragment and, for an issuer, query")]
+    /// The URL is relative, or has another scheme, user information, a fragment or, for an issuer,
+    /// a query.
+    #[error(
+        "must be an absolute http(s) URL without user name, fragment and, for an issuer, query"
+    )]
     Url,
     /// Secrets, codes and tokens would cross the network unencrypted (RFC 6749 section 3.1.2.1).
-    #[error("it is neither https nor http on loopback")]
+    #[error("must be https, or http on loopback")]
     Insecure,
-    /// RFC 6749 appendix A.1 and A.2.
-    #[error("client id and secret are one or more printable ASCII characters")]
+    /// The client identifier or secret is empty or has other characters (RFC 6749 appendix A.1 and
+    /// A.2).
+    #[error("client id and secret must be one or more printable ASCII characters")]
     Client,
-    /// RFC 6749 section 3.3.
-    #[error("a scope is one or more printable ASCII characters but blank, quote and backslash")]
+    /// The scope is empty or has other characters (RFC 6749 section 3.3).
+    #[error("a scope must be printable ASCII without space, quote and backslash")]
     Scope,
-    /// OpenID Connect Core 1.0 section 3.1.2.1.
-    #[error("an OpenID provider has to be asked for the scope openid")]
+    /// The scope `openid` is missing (OpenID Connect Core 1.0 section 3.1.2.1).
+    #[error("an OpenID provider requires the scope openid")]
     NoOpenid,
-    /// The authorization request sets it itself.
-    #[error("the authorization request sets {0} itself")]
+    /// The authorization request sets this parameter.
+    #[error("the parameter {0} is reserved for the authorization request")]
     Reserved(&'static str),
-    /// A parameter of the authorization request without a name.
-    #[error("a parameter needs a name")]
+    /// A parameter of the authorization request has no name.
+    #[error("a parameter must have a name")]
     Param,
-    /// Not names of members with dots between them: 1 to 16 names, 256 bytes at most.
-    #[error("a path is 1 to 16 names with dots between them, 256 bytes at most")]
+    /// The path does not consist of 1 to 16 names separated by dots, at most 256 bytes.
+    #[error("a path must have 1 to 16 names separated by dots, at most 256 bytes")]
     Path,
-    /// No name that means the subject.
-    #[error("at least one field has to say who the user is")]
+    /// No field is mapped to the subject.
+    #[error("at least one field must be mapped to the subject")]
     NoSubject,
-    /// No HTTP header, or one that is the request's own.
-    #[error("a header of the userinfo request is malformed or the request's own")]
+    /// The header is malformed or reserved.
+    #[error("a header of the userinfo request is malformed or reserved")]
     Header,
-    /// A `software_statement` or an initial access token that no request can carry.
-    #[error("it is no token of visible ASCII characters")]
+    /// The `software_statement` or initial access token has other characters.
+    #[error("a token must be visible ASCII characters")]
     Token,
-    /// The URL is no place of a discovery document (RFC 8414 section 3).
-    #[error("the URL has no /.well-known/ path of a discovery document")]
+    /// The URL does not have the form of a discovery document (RFC 8414 section 3).
+    #[error("the URL must have the /.well-known/ path of a discovery document")]
     NoDiscovery,
 }
 
 // === impl Kind ===
 
 impl Kind {
-    /// The issuer, or what the endpoints amount to.
+    /// Returns the issuer, or an identifier of the endpoints.
     pub(crate) fn issuer_id(&self) -> Box<str> {
         match self {
             Self::Oidc(oidc) => oidc.issuer.as_str().into(),
@@ -133,8 +138,8 @@ impl Kind {
 // === impl Oauth2 ===
 
 impl Oauth2 {
-    /// The token endpoint, and a fingerprint of both endpoints with their queries. Issuers have no fragment,
-    /// so it is never one.
+    /// Returns the token endpoint with a fingerprint of both endpoints and their queries. Issuers
+    /// have no fragment, so the result never equals an issuer.
     pub(crate) fn endpoints_id(&self) -> Box<str> {
         let both = [&self.authorization_endpoint, &self.token_endpoint];
         let both = both.map(|endpoint| endpoint.uri().to_string());
@@ -146,7 +151,7 @@ impl Oauth2 {
 // === impl Scopes ===
 
 impl Scopes {
-    /// These scopes; one that stands twice is asked for once.
+    /// Creates a list of scopes without duplicates.
     ///
     /// # Errors
     /// [`SettingsError::Scope`].
@@ -165,18 +170,18 @@ impl Scopes {
         Ok(Self(list.into()))
     }
 
-    /// Each of them.
+    /// Iterates over the scopes.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|scope| &**scope)
     }
 
-    /// Whether `scope` is among them.
+    /// Returns whether `scope` is in the list.
     #[must_use]
     pub fn contains(&self, scope: &str) -> bool {
         self.iter().any(|known| known == scope)
     }
 
-    /// As a request carries them: with blanks between. `None` if there are none.
+    /// Returns the scopes separated by spaces; `None` if there are none.
     pub(crate) fn joined(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| self.0.join(" "))
     }
@@ -184,7 +189,7 @@ impl Scopes {
 
 // === impl Params ===
 
-/// Parameters that the authorization request sets itself.
+/// Parameters that the authorization request sets.
 const RESERVED: [&str; 8] = [
     "response_type",
     "client_id",
@@ -197,7 +202,7 @@ const RESERVED: [&str; 8] = [
 ];
 
 impl Params {
-    /// These parameters, each with its value.
+    /// Creates a list of parameters.
     ///
     /// # Errors
     /// [`SettingsError::Reserved`] or [`SettingsError::Param`].

@@ -1,4 +1,4 @@
-//! What a token endpoint's answer means (RFC 6749 section 5, OpenID Connect Core 1.0 section 3.1.3.3).
+//! Token responses (RFC 6749 section 5, OpenID Connect Core 1.0 section 3.1.3.3).
 
 use std::time::{Duration, SystemTime};
 
@@ -9,23 +9,23 @@ use crate::client::is_token;
 use crate::provider_http::{ProviderResponse, oauth_error};
 use crate::{EndpointError, EndpointKind, ProviderError, Scopes, TokenMapping};
 
-/// The longest token that is kept, in bytes.
+/// Maximum length of a token in bytes.
 const MAX_TOKEN: usize = 16 * 1024;
 
-/// The most scopes that are kept.
+/// Maximum number of scopes.
 const MAX_SCOPES: usize = 100;
 
-/// What a token endpoint gave.
+/// Tokens of a response.
 pub(crate) struct TokenResponse {
     pub(crate) access: SecretString,
     pub(crate) refresh: Option<SecretString>,
     pub(crate) id: Option<SecretString>,
     pub(crate) expires_at: Option<SystemTime>,
-    /// What was granted, where it says.
+    /// Granted scopes, if the response has them.
     pub(crate) scopes: Option<Scopes>,
 }
 
-/// The members of an answer, wherever they stood.
+/// Members of a response, independent of their location.
 struct TokenMembers<'a> {
     access: Option<&'a Value>,
     refresh: Option<&'a Value>,
@@ -33,7 +33,7 @@ struct TokenMembers<'a> {
     scope: Option<&'a Value>,
 }
 
-/// The tokens of an answer to a request that was sent at `asked_at`.
+/// Parses the response to a request that was sent at `asked_at`.
 pub(crate) fn parse(
     response: &ProviderResponse,
     mapping: Option<&TokenMapping>,
@@ -50,11 +50,11 @@ pub(crate) fn parse(
     };
     let TokenMembers { access, refresh, expires_in, scope } = members;
     let Some(access) = access.and_then(Value::as_str) else {
-        // Some providers refuse with status 200.
+        // Some providers send errors with status 200.
         return Err(oauth_error(EndpointKind::Token, &answer).unwrap_or(at(EndpointError::NoToken)));
     };
     let access = token(access).ok_or(at(EndpointError::NoToken))?;
-    // A token of another type, `mac` or `N_A` for example, proves nothing in a bearer's header.
+    // A token of another type, such as `mac` or `N_A`, is not valid as a bearer token.
     let kind = answer.get("token_type").and_then(Value::as_str);
     let bearer = kind.map(|kind| kind.eq_ignore_ascii_case("bearer"));
     if !bearer.unwrap_or(false) && mapping.is_none() {
@@ -98,8 +98,8 @@ fn token(text: &str) -> Option<SecretString> {
     (text.len() <= MAX_TOKEN && is_token(text)).then(|| text.into())
 }
 
-/// A number of seconds, or one in a string, as some servers write it. What is no positive number says
-/// nothing, and what no date can hold never ends.
+/// Parses a number of seconds, also in a string, as some servers send it. Returns `None` for other
+/// values; a lifetime beyond the range of dates counts as unlimited.
 fn lifetime(value: &Value) -> Option<Duration> {
     let seconds = match value {
         Value::Number(number) => number.as_f64()?,
@@ -116,7 +116,7 @@ fn scopes(value: &Value) -> Option<Scopes> {
         Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
         _ => return None,
     };
-    // What is no scope's name is nothing that was asked for.
+    // Ignore malformed scope names: they were not requested.
     let legal = names.into_iter().filter(|name| Scopes::new([name]).is_ok());
     Scopes::new(legal.take(MAX_SCOPES)).ok()
 }

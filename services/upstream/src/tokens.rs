@@ -1,4 +1,4 @@
-//! What a login brings: who the user is, and the provider's tokens.
+//! Result of a login: the user and the provider's tokens.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -8,53 +8,54 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{AuthorizationState, Scopes};
 
-/// Who logged in, and what this server may do at the provider in that user's name.
+/// User who logged in, with the tokens of the provider.
 #[derive(Clone)]
 pub struct Login {
-    /// Who the user is at the provider: stable, 256 bytes at most, without control characters. A string as the
-    /// provider has it, a number as `#` and its digits, a string that begins with `#` with another one. With
-    /// [`is_synthetic`](Self::synthesized) `tk-` and 32 hexadecimal digits.
+    /// Subject at the provider: stable, at most 256 bytes, without control characters. A string as
+    /// the provider reports it, a number as `#` and its digits, a string that begins with `#` with
+    /// a second one. With [`is_synthetic`](Self::is_synthetic), `tk-` and 32 hexadecimal digits.
     pub subject: Box<str>,
-    /// What the user is called, 256 characters at most.
+    /// Display name, at most 256 characters.
     pub name: Option<Box<str>>,
-    /// The user's address, 256 characters at most; not one of which the provider says that it isn't
-    /// verified.
+    /// Email address, at most 256 characters; omitted if the provider reports it as unverified.
     pub email: Option<Box<str>>,
-    /// Whether the provider verified the address, where it says so. With `false` there is no address.
+    /// `true` if the provider verified the address; `None` if it does not report that. `email` is
+    /// `None` for `false`.
     pub email_verified: Option<bool>,
-    /// When the user proved it to the provider, where that says so (`auth_time`, OpenID Connect Core 1.0 section 2).
+    /// Time of the authentication, if the provider reports it (`auth_time`, OpenID Connect Core 1.0
+    /// section 2).
     pub authenticated: Option<SystemTime>,
-    /// Whether the subject was made up from the access token, so that nobody can be recognised by it.
+    /// `true` if the subject is derived from the access token and differs at each login.
     pub is_synthetic: bool,
-    /// The tokens.
+    /// Tokens of the provider.
     pub tokens: Tokens,
 }
 
-/// A provider's tokens. They are never shown; [`Plaintext`] serialises them, to be sealed.
+/// Tokens of a provider. `Debug` omits them; [`Plaintext`] serializes them for encryption.
 #[derive(Clone)]
 pub struct Tokens {
-    /// The access token: visible ASCII, 16 KiB at most.
+    /// Access token: visible ASCII, at most 16 KiB.
     pub access: SecretString,
-    /// The refresh token.
+    /// Refresh token.
     pub refresh: Option<SecretString>,
-    /// The id token (OpenID Connect), as it was verified at the login or the last refresh that gave one.
+    /// ID token (OpenID Connect), verified at the login or at the last refresh that returned one.
     pub id: Option<SecretString>,
-    /// When the access token expires, where the provider says so.
+    /// Expiry of the access token, if the provider reports it.
     pub expires_at: Option<SystemTime>,
-    /// What was granted; what was asked for, where the provider doesn't say.
+    /// Granted scopes; the requested ones if the provider does not report any.
     pub scopes: Scopes,
-    /// The provider that gave them: [`Provider::issuer_id`](crate::Provider::issuer_id).
+    /// Identity of the provider: [`Provider::issuer_id`](crate::Provider::issuer_id).
     pub issuer: Box<str>,
-    /// Whose they are: [`Login::subject`].
+    /// Subject of the user: [`Login::subject`].
     pub subject: Box<str>,
-    /// The client that got them: no other can refresh them.
+    /// Client that received the tokens; no other client can refresh them.
     pub client_id: Box<str>,
 }
 
-/// Serialises secrets as they are. Whatever it writes has to be encrypted before it is kept.
+/// Serializes secrets unencrypted. Encrypt the output before you store it.
 ///
-/// It is the only way to serialise [`AuthorizationState`], [`Tokens`] and [`Registration`](crate::Registration), so that
-/// each place that does shows.
+/// The only way to serialize [`AuthorizationState`], [`Tokens`] and
+/// [`Registration`](crate::Registration), so that each use is visible in the code.
 #[derive(Clone, Debug)]
 pub struct Plaintext<T>(pub T);
 
@@ -188,7 +189,7 @@ impl<'de> Deserialize<'de> for Plaintext<AuthorizationState> {
     }
 }
 
-/// Whole seconds since 1970, as providers count them.
+/// Returns whole seconds since 1970.
 pub(crate) fn seconds(at: SystemTime) -> u64 {
     at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -198,7 +199,7 @@ pub(crate) fn time(seconds: u64) -> Result<SystemTime, &'static str> {
 }
 
 impl fmt::Debug for Login {
-    /// Neither name nor address: they are the user's.
+    /// Omits name and address, which are personal data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Login")
             .field("synthesized", &self.is_synthetic)

@@ -1,5 +1,5 @@
-//! Who the user is: by an id token, a userinfo endpoint, or, where a provider says nothing, by the access
-//! token alone.
+//! Identity of the user: from an ID token, a userinfo endpoint or, without either, the access
+//! token.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,31 +18,31 @@ use crate::{
     EndpointError, EndpointKind, FieldMapping, IdentityError, Method, ProviderError, UserInfo,
 };
 
-/// The longest subject, in bytes (OpenID Connect Core 1.0 section 2).
+/// Maximum length of a subject in bytes (OpenID Connect Core 1.0 section 2).
 const MAX_SUBJECT: usize = 255;
 
-/// The longest name or address, in characters.
+/// Maximum length of a name or address in characters.
 const MAX_TEXT: usize = 256;
 
-/// Who somebody is.
+/// Identity of a user.
 pub(crate) struct User {
     pub(crate) subject: Box<str>,
     pub(crate) name: Option<Box<str>>,
     pub(crate) email: Option<Box<str>>,
-    /// Whether the provider verified the address, where it says so.
+    /// `true` if the provider verified the address; `None` if it does not report that.
     pub(crate) email_verified: Option<bool>,
-    /// When they proved it, as far as an id token says.
+    /// Time of authentication, if an ID token reports it.
     pub(crate) authenticated: Option<SystemTime>,
 }
 
 impl User {
-    /// Who an id token's claims or a userinfo answer speak of.
+    /// Creates a user from the claims of an ID token or a userinfo response.
     pub(crate) fn from_claims(
         answer: &Map<String, Value>,
         fields: &FieldMapping,
     ) -> Result<Self, ProviderError> {
         let subject = fields.subject(answer).filter(|subject| {
-            // One more for the sign that tells kinds of subjects apart.
+            // Plus one for the sign that distinguishes numbers from strings.
             subject.len() <= MAX_SUBJECT + usize::from(subject.starts_with('#'))
                 && !subject.contains(|one: char| one.is_control())
         });
@@ -59,14 +59,15 @@ impl User {
         })
     }
 
-    /// Who an id token's claims speak of, and since when it is certain (`auth_time`).
+    /// Creates a user from an ID token, with the time of authentication (`auth_time`).
     pub(crate) fn from_id_token(claims: &Map<String, Value>) -> Result<Self, ProviderError> {
         let time = claims.get("auth_time").and_then(Value::as_u64).map(Duration::from_secs);
         let authenticated = time.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(time));
         Ok(Self { authenticated, ..Self::from_claims(claims, &FieldMapping::default())? })
     }
 
-    /// A subject that is nobody in particular: `tk-` and the first 16 bytes of the access token's SHA-256.
+    /// Creates a user with a synthetic subject: `tk-` and the first 16 bytes of the access token's
+    /// SHA-256.
     pub(crate) fn is_synthetic(access: &SecretString) -> Self {
         let hash = digest::digest(&digest::SHA256, access.expose_secret().as_bytes());
         let hex = hash.as_ref()[..16].iter().map(|byte| format!("{byte:02x}"));
@@ -80,10 +81,10 @@ impl User {
         }
     }
 
-    /// What the id token says of the user, completed by what the userinfo answer says of the same user.
+    /// Completes the user of the ID token with a userinfo response.
     ///
-    /// The answer's `sub` has to be the id token's (OpenID Connect Core 1.0 section 5.3.2). One without `sub`
-    /// is taken only where the operator chose other fields for the subject.
+    /// `sub` in the response has to match the ID token (OpenID Connect Core 1.0 section 5.3.2). It
+    /// may be missing only if the operator mapped other fields to the subject.
     pub(crate) fn with_user_info(
         self,
         answer: &Map<String, Value>,
@@ -96,9 +97,9 @@ impl User {
         }
         let said = Self::from_claims(answer, fields)?;
         let (email, email_verified) = match (self.email_verified, said.email_verified) {
-            // What the id token says is signed: no other answer makes the address a verified one.
+            // The ID token is signed: no other response can verify the address.
             (Some(false), _) | (_, Some(false)) => (None, Some(false)),
-            // Each speaks of its own address.
+            // Each verification belongs to its own address.
             (own, theirs) => match (self.email, said.email) {
                 (Some(own_email), Some(email)) if own_email == email => {
                     (Some(email), theirs.or(own))
@@ -117,8 +118,8 @@ impl User {
     }
 }
 
-/// Whether the address is a verified one, where the answer says so (OpenID Connect Core 1.0 section 5.1); some
-/// providers write a string.
+/// Returns whether the address is verified, if the response reports it (OpenID Connect Core 1.0
+/// section 5.1). Some providers send a string.
 fn email_verified(answer: &Map<String, Value>) -> Option<bool> {
     match answer.get("email_verified")? {
         Value::Bool(verified) => Some(*verified),
@@ -128,14 +129,14 @@ fn email_verified(answer: &Map<String, Value>) -> Option<bool> {
     }
 }
 
-/// A text that can be shown and put into a token. What is overlong is no name.
+/// Returns a text that can be displayed and put into a token; `None` if it is empty or too long.
 fn display_text(text: &str) -> Option<Box<str>> {
     let clean: String = text.chars().filter(|one| !one.is_control()).collect();
     let clean = clean.trim();
     (!clean.is_empty() && clean.chars().count() <= MAX_TEXT).then(|| clean.into())
 }
 
-/// Asks a userinfo endpoint whose access token this is.
+/// Requests the user of an access token from a userinfo endpoint.
 pub(crate) async fn fetch_user_info(
     http_client: &ProviderHttp,
     info: &UserInfo,

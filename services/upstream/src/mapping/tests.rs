@@ -95,7 +95,7 @@ proptest! {
     #[test]
     fn path_matches_json_pointer(
         answer in answers(),
-        // `01` is no index for a pointer, while here it is one.
+        // `01` is an array index here, but not in a JSON pointer.
         names in prop::collection::vec("0|[a-c1-2][a-c0-2]?", 1..6),
     ) {
         let found = Path::new(&names.join(".")).unwrap();

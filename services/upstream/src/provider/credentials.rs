@@ -1,4 +1,4 @@
-//! How this server shows a provider which client it is.
+//! Client authentication at a provider.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Inner {
-    /// How the client `id` shows that it is itself at `place`, and whether that is a guess.
+    /// Returns the credentials of the client `id` at an endpoint, and whether the method is a
+    /// guess.
     pub(super) async fn credentials(
         &self,
         resolved: &ResolvedProvider<'_>,
@@ -38,7 +39,8 @@ impl Inner {
         place: EndpointKind,
     ) -> Result<(Credentials, bool), ProviderError> {
         let StaticClient { id, secret } = fixed;
-        // A token endpoint that doesn't keep to RFC 6749 in its answers has no habit of Basic either.
+        // A token endpoint with a nonstandard response format probably expects the secret in the
+        // body.
         let sends_secret_in_body =
             resolved.mapping().is_some() || self.sends_secret_in_body.load(Ordering::Relaxed);
         let (method, guessed) = match resolved.auth_methods(place) {
@@ -52,9 +54,9 @@ impl Inner {
         Ok((Credentials { id: id.clone(), secret: secret.clone(), method }, guessed))
     }
 
-    /// Asks the token endpoint. Where it doesn't say how clients authenticate and refuses this one, it is
-    /// asked again the other way: it authenticates the client before it looks at the grant (RFC 6749 section
-    /// 4.1.3).
+    /// Requests tokens. If the authentication method is a guess and the endpoint rejects the
+    /// client, retries with the other method: the endpoint authenticates the client before it
+    /// processes the grant (RFC 6749 section 4.1.3).
     pub(super) async fn request_tokens(
         &self,
         resolved: &ResolvedProvider<'_>,
@@ -98,13 +100,13 @@ impl Inner {
     }
 }
 
-/// Whether the provider says that it doesn't know this client. The second is GitHub's name for it.
+/// Returns whether the provider reports an unknown client. The second code is that of GitHub.
 pub(super) fn is_unknown_client(error: &ProviderError) -> bool {
     const CODES: [&str; 2] = ["invalid_client", "incorrect_client_credentials"];
     matches!(error, ProviderError::Rejected { endpoint: EndpointKind::Token, code } if CODES.contains(&&**code))
 }
 
-/// The same, or a bare 401.
+/// Returns whether the provider rejects the client, also with a 401 without a code.
 fn rejects_client(error: &ProviderError) -> bool {
     is_unknown_client(error)
         || *error == ProviderError::at(EndpointKind::Token, EndpointError::Status(401))

@@ -1,4 +1,4 @@
-//! Who it is that logged in.
+//! Identification of the user.
 
 use secrecy::SecretString;
 use vmcp_core::Claims;
@@ -60,24 +60,25 @@ impl Inner {
         if !self.needs_user_info(&user) {
             return Ok(user);
         }
-        // What discovery names is asked for the names that the id token lacks, which a login can do without.
+        // The discovered endpoint only adds names that the ID token lacks; a login succeeds without
+        // them.
         let info = UserInfo::new(endpoint.clone());
         match user::fetch_user_info(oidc.discovery.http_client(endpoint), &info, access).await {
             Ok(answer) => user.with_user_info(&answer, &FieldMapping::default()),
             Err(error) => {
-                tracing::warn!(provider = %self.name, %error, "a user's name and address stay unknown");
+                tracing::warn!(provider = %self.name, %error, "failed to fetch name and email of a user");
                 Ok(user)
             }
         }
     }
 
-    /// Whether a userinfo endpoint may know more than the id token said.
+    /// Returns whether the userinfo endpoint may have more data than the ID token.
     fn needs_user_info(&self, user: &User) -> bool {
         let lacks_name = user.name.is_none() && self.scopes.contains("profile");
         lacks_name || user.email.is_none() && self.scopes.contains("email")
     }
 
-    /// The claims of an id token of this provider for this client.
+    /// Verifies an ID token of this provider for this client and returns the claims.
     pub(super) async fn verify(
         &self,
         oidc: &OidcProvider,

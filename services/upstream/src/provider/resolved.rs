@@ -1,4 +1,4 @@
-//! What a provider is, by the configuration and by what it says of itself.
+//! Provider with its configuration and its current metadata.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     Registrations, Settings, SettingsError, StaticClient, TokenMapping, UserInfo, form,
 };
 
-/// What a provider speaks, with all that speaking it takes.
+/// Configuration of a provider by protocol.
 pub(super) enum Protocol {
     Oidc(OidcProvider),
     Oauth2(OAuth2Provider),
@@ -36,19 +36,19 @@ pub(super) struct OAuth2Provider {
     http_client: ProviderHttp,
 }
 
-/// Who this server is to a provider.
+/// Client of this server at a provider.
 pub(super) enum ClientRegistration {
     Static(StaticClient),
     Registered(Registrar),
 }
 
-/// The same together with what the provider says of itself now, where that is looked for.
+/// Provider with its current metadata, if metadata is discovered.
 pub(super) enum ResolvedProvider<'a> {
     Oidc(&'a OidcProvider, Arc<Metadata>),
     Oauth2(&'a OAuth2Provider, Option<Arc<Metadata>>),
 }
 
-/// Who this server is, while it asks for something.
+/// Client of this server for one request.
 #[derive(Clone, Copy)]
 pub(super) enum ClientRef<'a> {
     Static(&'a StaticClient),
@@ -103,7 +103,7 @@ impl Protocol {
         }
     }
 
-    /// With what the provider says of itself now.
+    /// Fetches the current metadata.
     pub(super) async fn resolve(&self) -> Result<ResolvedProvider<'_>, ProviderError> {
         match self {
             Self::Oidc(oidc) => Ok(ResolvedProvider::Oidc(oidc, oidc.discovery.get().await?)),
@@ -117,7 +117,8 @@ impl Protocol {
 // === impl OAuth2Provider ===
 
 impl OAuth2Provider {
-    /// Whether `issuer` may be this provider's: a registered client's provider says so itself.
+    /// Returns whether `issuer` may be that of this provider. With a registered client, the
+    /// metadata decides.
     pub(super) fn may_be(&self, issuer: &str) -> bool {
         let at = |endpoint: &Endpoint| {
             Endpoint::new(issuer).is_ok_and(|issuer| issuer.origin() == endpoint.origin())
@@ -158,7 +159,7 @@ impl ResolvedProvider<'_> {
         }
     }
 
-    /// The token endpoint, and the client to ask it with.
+    /// Returns the token endpoint and the HTTP client for it.
     pub(super) fn token(&self) -> Result<(&Endpoint, &ProviderHttp), ProviderError> {
         match self {
             Self::Oauth2(oauth2, _) => Ok((&oauth2.token, &oauth2.http_client)),
@@ -171,7 +172,7 @@ impl ResolvedProvider<'_> {
         }
     }
 
-    /// The revocation endpoint, if one is known, and the client to ask it with.
+    /// Returns the revocation endpoint, if one is known, and the HTTP client for it.
     pub(super) fn revocation(&self) -> Option<(&Endpoint, &ProviderHttp)> {
         let endpoint = self.metadata()?.revocation.as_ref()?;
         let discovery = match self {
@@ -201,12 +202,12 @@ impl ResolvedProvider<'_> {
         }
     }
 
-    /// Whose answer is to be expected, and whether it says so (RFC 9207).
+    /// Returns the expected issuer, and whether responses name it (RFC 9207).
     pub(super) fn issuer(&self) -> Option<(&str, bool)> {
         self.metadata().map(|metadata| (&*metadata.issuer, metadata.issuer_in_answer))
     }
 
-    /// How clients may authenticate at a place, if the provider says anything of itself.
+    /// Returns the client authentication methods of an endpoint, if metadata is available.
     pub(super) fn auth_methods(&self, place: EndpointKind) -> AdvertisedAuthMethods<'_> {
         let Some(metadata) = self.metadata() else { return AdvertisedAuthMethods::Unknown };
         let own = metadata.revocation_auth_methods.as_deref();
@@ -214,7 +215,7 @@ impl ResolvedProvider<'_> {
         AdvertisedAuthMethods::Known(own.or(metadata.auth_methods.as_deref()))
     }
 
-    /// Whether a login could be begun and ended.
+    /// Checks that a login could start and finish.
     pub(super) async fn check(&self) -> Result<(), ProviderError> {
         self.authorization()?;
         self.token()?;
@@ -235,12 +236,12 @@ impl ResolvedProvider<'_> {
     }
 }
 
-/// What a provider says of how clients authenticate.
+/// Client authentication methods of a provider.
 #[derive(Clone, Copy)]
 pub(super) enum AdvertisedAuthMethods<'a> {
-    /// Nothing is known of the provider.
+    /// No metadata is available.
     Unknown,
-    /// This, or what RFC 8414 section 2 says for those that list nothing.
+    /// Methods in the metadata; `None` means the default of RFC 8414 section 2.
     Known(Option<&'a [String]>),
 }
 

@@ -1,4 +1,4 @@
-//! Logins, refreshes and revocations against a provider with knobs.
+//! Logins, refreshes and revocations against a fake provider.
 
 mod login;
 mod refresh;

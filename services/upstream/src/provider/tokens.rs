@@ -1,4 +1,4 @@
-//! A code becomes tokens, old tokens become new ones, and some are given back.
+//! Redemption of codes, refresh and revocation of tokens.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use crate::{
     IdentityError, Login, ProviderError, RefreshError, Tokens, form, id_token,
 };
 
-/// How long a login may take at the provider.
+/// Maximum duration of a login at the provider.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
-/// The longest code, in bytes.
+/// Maximum length of a code in bytes.
 const MAX_CODE: usize = 8 * 1024;
 
-/// The errors of a refresh that only a new login mends: RFC 6749 section 5.2, GitHub's, and those of OpenID
-/// Connect Core 1.0 section 3.1.2.6 that some providers give here.
+/// Errors of a refresh that require a new login: those of RFC 6749 section 5.2, of GitHub, and
+/// those of OpenID Connect Core 1.0 section 3.1.2.6 that some providers send here.
 const GRANT_ENDED_CODES: [&str; 5] = [
     "invalid_grant",
     "bad_refresh_token",
@@ -47,7 +47,7 @@ impl Inner {
         }
         leg.expects(iss.as_deref())?;
         let code = outcome.map_err(ProviderError::Denied)?;
-        // A clock that went back makes no login too old.
+        // If the clock went backwards, the login has not expired.
         if self.clock.now().duration_since(leg.begun).is_ok_and(|age| age >= LOGIN_TIMEOUT) {
             return Err(AuthorizationResponseError::Expired.into());
         }
@@ -69,7 +69,7 @@ impl Inner {
         let tokens = Tokens {
             access,
             refresh,
-            // Nobody verified one that came from a provider which is not known to speak OpenID Connect.
+            // An ID token of a provider without OpenID Connect is not verified.
             id: id.filter(|_| matches!(resolved, ResolvedProvider::Oidc(..))),
             expires_at,
             scopes: scopes.unwrap_or_else(|| leg.scopes.clone()),
@@ -83,7 +83,7 @@ impl Inner {
     }
 
     pub(super) async fn refresh(&self, old: &Tokens) -> Result<Tokens, RefreshError> {
-        // Another provider must not get it, though it has the same name by now.
+        // Another provider must not get the token, even if it has the same name now.
         let refresh = old.refresh.as_ref().filter(|_| old.issuer == self.issuer_id);
         let Some(refresh) = refresh else { return Err(RefreshError::GrantEnded) };
         let resolved = self.protocol.resolve().await.map_err(RefreshError::Temporary)?;
@@ -109,8 +109,9 @@ impl Inner {
         })
     }
 
-    /// The new id token, if it can be verified and is the same user's (OpenID Connect Core 1.0 section 12.2).
-    /// While the keys cannot be had it is not kept, but the rotated refresh token must not be lost with it.
+    /// Verifies that the new ID token belongs to the same user (OpenID Connect Core 1.0 section
+    /// 12.2). While the keys are unavailable, drops the ID token, but keeps the rotated refresh
+    /// token.
     async fn verify_same_user(
         &self,
         oidc: &OidcProvider,
@@ -125,7 +126,8 @@ impl Inner {
             Ok(claims) => {
                 (is_same_user(oidc, claims.object(), before.as_ref(), old), Some(id.clone()))
             }
-            // It came from the provider over TLS: enough to notice another user (section 3.1.3.7, item 6).
+            // The token came from the provider over TLS: enough to detect another user (section
+            // 3.1.3.7, item 6).
             Err(
                 error
                 @ ProviderError::Identity(IdentityError::InvalidIdToken(VerifyError::Keys(_))),
@@ -149,7 +151,8 @@ impl Inner {
         let id = &tokens.client_id;
         let (credentials, _) =
             self.credentials(&resolved, id, EndpointKind::RevocationOutcome).await?;
-        // The refresh token first: with it the grant ends, also where the access token can't be revoked.
+        // Revoke the refresh token first: that ends the grant, even if the access token cannot be
+        // revoked.
         let both =
             [("refresh_token", tokens.refresh.as_ref()), ("access_token", Some(&tokens.access))];
         for (hint, token) in both {
@@ -169,7 +172,7 @@ impl Inner {
     }
 }
 
-/// What a refusal means for the tokens. A registration that is no more takes its grants along.
+/// Classifies an error of a refresh. A lost registration ends its grants.
 fn refresh_error(party: ClientRef<'_>, error: ProviderError) -> RefreshError {
     let registered = matches!(party, ClientRef::Registered(_));
     match &error {
@@ -186,8 +189,8 @@ fn refresh_error(party: ClientRef<'_>, error: ProviderError) -> RefreshError {
     }
 }
 
-/// Whether new claims are of the user whose tokens these are: that of the id token before or, where none is
-/// left to compare with, the one who logged in.
+/// Returns whether the new claims belong to the same user: that of the previous ID token or,
+/// without one, that of the login.
 fn is_same_user(
     oidc: &OidcProvider,
     claims: &Map<String, Value>,

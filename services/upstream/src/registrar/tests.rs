@@ -6,7 +6,7 @@ use crate::{Client, Plaintext, RegistrationsFuture, StaticClient};
 
 const OPENID: &str = "https://id.example/.well-known/openid-configuration";
 
-/// Keeps registrations as a store does: sealed as text.
+/// Store that keeps registrations as text, like a real one.
 #[derive(Default)]
 struct Kept {
     text: Mutex<Option<String>>,
@@ -278,7 +278,7 @@ async fn concurrent_replicas_share_one_client() {
     assert_eq!(first.client_id, second.client_id);
     assert!(one.find(&second.client_id).await.ok().unwrap().is_some());
 
-    // The same when the provider forgot it and each finds that out by itself.
+    // The same after each replica detects on its own that the provider has forgotten the client.
     for registrar in [&one, &two] {
         registrar.refused(&first.client_id);
     }

@@ -108,7 +108,7 @@ fn error_contains_only_the_code() {
     assert_eq!(refused(200, r#"{"error":"bad_refresh_token"}"#), code("bad_refresh_token"));
     for odd in ["sk-Canary", "", "a b", &"a".repeat(41)] {
         let body = json!({ "error": odd }).to_string();
-        assert_eq!(refused(401, &body), code("no reason that can be shown"));
+        assert_eq!(refused(401, &body), code("unrecognized error code"));
     }
 }
 

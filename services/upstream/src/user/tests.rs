@@ -30,7 +30,7 @@ fn different_subjects_stay_distinct() {
     let subjects: std::collections::HashSet<_> = all.iter().map(subject).collect();
     assert_eq!(subjects.len(), all.len(), "{subjects:?}");
     assert!(of(json!({"sub": " "})).is_err());
-    // The userinfo answer has to be of the very same one.
+    // The userinfo response has to match exactly.
     let standard = FieldMapping::default();
     for (id, info, is_same) in [
         (json!("1"), json!(1), false),
@@ -82,14 +82,14 @@ fn verification_belongs_to_its_email() {
     };
     let address = |email: &str| Some(email.to_owned());
     let (no, yes) = (json!({"email_verified": false}), json!({"email_verified": true}));
-    // The id token's refusal is final, whatever address the other answer has.
+    // The ID token's rejection is final, whatever address the other response has.
     for info in [json!({}), yes.clone(), json!({"email": "b@example.com", "email_verified": true})]
     {
         assert_eq!(both(no.clone(), info.clone()), (None, Some(false)), "{info}");
     }
     assert_eq!(both(yes.clone(), no), (None, Some(false)));
     assert_eq!(both(yes.clone(), json!({})), (address("a@example.com"), Some(true)));
-    // What is said of one address says nothing of another one.
+    // The verification of one address does not apply to another.
     let other = json!({"email": "b@example.com"});
     assert_eq!(both(yes, other.clone()), (address("b@example.com"), None));
     let same = json!({"email": "a@example.com", "email_verified": true});

@@ -1,4 +1,4 @@
-//! From the browser's leaving to who logged in.
+//! Logins, from the authorization request to the user.
 
 use std::time::Duration;
 
@@ -78,8 +78,8 @@ async fn requests_reauthentication_and_reports_its_time() {
     let (uri, _) = provider.begin("s").await.unwrap();
     let sent = query(&uri);
     assert_eq!((&*sent["prompt"], &*sent["max_age"], &*sent["audience"]), ("consent", "3600", "x"));
-    let anew = ReauthParams { login: true, max_age: Some(60), ..ReauthParams::default() };
-    let (uri, leg) = provider.begin_with("s", anew).await.unwrap();
+    let reauth = ReauthParams { login: true, max_age: Some(60), ..ReauthParams::default() };
+    let (uri, leg) = provider.begin_with("s", reauth).await.unwrap();
     let sent = query(&uri);
     assert_eq!((&*sent["prompt"], &*sent["max_age"]), ("consent login", "60"));
     assert_eq!(uri.query().unwrap().matches("prompt=").count(), 1);
@@ -220,9 +220,9 @@ async fn rejects_response_of_other_issuer() {
             fake.state().seen.clear();
             let outcome = provider.finish(&leg, answer(iss)).await;
             assert_eq!(outcome.err(), wanted.map(ProviderError::Response), "{says_so} {iss:?}");
-            // A code of another issuer must not get to this one.
+            // A code of another issuer must not reach this one.
             assert_eq!(fake.asked("/token").is_empty(), wanted.is_some());
-            // Nor is an error of another issuer this one's.
+            // An error of another issuer is not this one's either.
             let denied = AuthorizationResponse {
                 outcome: Err(AuthorizationDenied::AccessDenied),
                 ..answer(iss)
@@ -234,7 +234,7 @@ async fn rejects_response_of_other_issuer() {
     }
     let unknown = fake.provider(fixed_oauth2(), &clock());
     let (_, leg) = unknown.begin("s").await.unwrap();
-    assert_eq!(leg.expects(Some("https://whoever.example")), Ok(()));
+    assert_eq!(leg.expects(Some("https://any.example")), Ok(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -287,7 +287,7 @@ async fn remembers_working_auth_method() {
         assert!(asked[1].form().contains_key("client_secret"));
         assert_eq!(asked.len(), 2);
     }
-    // A refusal of the code is no reason to send it twice.
+    // A rejected code must not be sent twice.
     fake.odd("/token", 400, "application/json", r#"{"error":"invalid_grant"}"#);
     fake.state().seen.clear();
     let provider = fake.provider(fixed_oauth2(), &clock());
@@ -323,7 +323,7 @@ async fn subject_is_synthetic_without_userinfo() {
     let login = fake.login(&fake.provider(fixed_oauth2(), &clock())).await.unwrap();
     assert_eq!(&*login.subject, "tk-47c3d868841d71811d91273d4de1b289");
     assert!(login.is_synthetic && login.name.is_none() && login.email.is_none());
-    assert!(login.tokens.id.is_none(), "an id token that nobody verified");
+    assert!(login.tokens.id.is_none(), "an unverified ID token");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Old tokens become new ones, or are given back.
+//! Refreshes and revocations.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ async fn keeps_rotated_token_without_keys() {
     let (fake, _, tokens) = logged_in(oidc()).await;
     fake.odd("/keys", 503, "text/html", "");
     fake.state().granted = json!({"access_token": "at-2", "refresh_token": "rt-2"});
-    // A replica that has not yet fetched any.
+    // A replica that has not fetched the keys.
     let provider = fake.provider(oidc(), &clock());
     let new = provider.refresh(&tokens).await.unwrap();
     assert_eq!(new.refresh.unwrap().expose_secret(), "rt-2");
@@ -122,7 +122,7 @@ async fn lost_registration_ends_its_grants() {
     let (fake, provider, tokens) = logged_in(dynamic()).await;
     let error = error(&fake, &provider, &tokens, 401, "invalid_client").await;
     assert_eq!(error, RefreshError::GrantEnded);
-    // Another process that has another registration cannot refresh what this one got.
+    // Another process with another registration cannot refresh these tokens.
     fake.state().odd.clear();
     let other = fake.provider(dynamic(), &clock());
     assert_eq!(other.refresh(&tokens).await.unwrap_err(), RefreshError::GrantEnded);
@@ -130,7 +130,7 @@ async fn lost_registration_ends_its_grants() {
     let (fake, provider, tokens) = logged_in(dynamic()).await;
     fake.odd("/token", 401, "text/html", "a proxy's page");
     let error = provider.refresh(&tokens).await.unwrap_err();
-    assert!(matches!(error, RefreshError::Temporary(_)), "a bare 401 may be anybody's");
+    assert!(matches!(error, RefreshError::Temporary(_)), "a 401 without a code is ambiguous");
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,7 +166,7 @@ async fn reports_missing_revocation_endpoint() {
     assert_eq!(provider.revoke(&tokens).await, Ok(RevocationOutcome::Unsupported));
 }
 
-/// The provider of the same name that is known by other addresses.
+/// Returns settings of a provider with the same name and other URLs.
 fn moved(kind: &str) -> Settings {
     match kind {
         "oidc" => {

@@ -1,4 +1,4 @@
-//! No secret is shown, whatever happens.
+//! Secrets must not appear in any output.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::dynamic;
 use crate::fake_provider::*;
 use crate::*;
 
-/// What must not be seen: whatever has `canary` in it.
+/// Settings whose secrets all contain `canary`.
 fn settings_with_secrets(kind: fn(StaticClient, UserInfo, DynamicClient) -> Kind) -> Settings {
     let client = StaticClient::new(CLIENT, Some("canary-secret".into())).unwrap();
     let headers = Headers::new([("X-Key", "canary-header")]).unwrap();

@@ -1,4 +1,4 @@
-//! Who the user is, where a userinfo endpoint says so.
+//! Logins with a userinfo endpoint.
 
 use http::Method as HttpMethod;
 use serde_json::json;
@@ -90,7 +90,7 @@ async fn userinfo_override_must_match_id_token() {
     fake.state().user = json!({"oid": "7", "nick": "Al"});
     let ok = login_with(renamed()).await.unwrap();
     assert_eq!((&*ok.subject, ok.name.as_deref()), ("7", Some("Al")));
-    // What a refresh gives is still compared with the id token that came at the login.
+    // A refresh still compares with the ID token of the login.
     let provider = fake.provider(with(renamed()), &clock());
     assert!(provider.refresh(&ok.tokens).await.is_ok());
     fake.state().claims = json!({"sub": "mallory"});
