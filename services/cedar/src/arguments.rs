@@ -6,15 +6,15 @@ use std::collections::HashSet;
 use cedar_policy::RestrictedExpression;
 use vmcp_wire::members;
 
-use crate::reads::Reads;
-use crate::value::{Argument, of_raw};
+use crate::dependencies::PolicyDependencies;
+use crate::value::{Argument, from_raw};
 
 /// The most arguments where policies look at the context as a whole.
-const MOST: usize = 256;
+const MAX_ARGUMENTS: usize = 256;
 
 /// The names of arguments that policies look at.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct ReferencedArguments {
     all: bool,
     names: HashSet<String>,
     folded: HashSet<String>,
@@ -25,55 +25,59 @@ pub(crate) struct Wanted {
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub(crate) values: Vec<(String, RestrictedExpression)>,
-    /// Names of those that are there without a scalar value: objects, arrays and null.
+    /// EntityNames of those that are there without a scalar value: objects, arrays and null.
     pub(crate) without_scalar: Vec<String>,
 }
 
 /// Arguments that the policies could understand otherwise than the backend does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unclear {
+pub(crate) enum ArgumentError {
     #[error("an argument that policies look at is there twice, or in another spelling")]
-    Twice,
+    Ambiguous,
     #[error("an argument that policies look at is a number without a Cedar value")]
-    Number,
-    #[error("there are more than {MOST} arguments, and policies look at all of them")]
-    Many,
+    UnrepresentableNumber,
+    #[error("there are more than {MAX_ARGUMENTS} arguments, and policies look at all of them")]
+    TooMany,
 }
 
-impl Wanted {
-    pub(crate) fn of(reads: &Reads) -> Self {
+impl ReferencedArguments {
+    pub(crate) fn of(reads: &PolicyDependencies) -> Self {
         let mut names = HashSet::new();
         for name in reads.attributes.iter().filter_map(|name| name.strip_prefix("arg_")) {
             names.extend(name.strip_suffix("_present").map(str::to_owned));
             names.insert(name.to_owned());
         }
-        let folded = names.iter().map(|name| folded(name).into_owned()).collect();
+        let folded = names.iter().map(|name| case_folded(name).into_owned()).collect();
         Self { all: reads.context, names, folded }
     }
 }
 
 impl Arguments {
     /// The arguments in `raw`, an object that was checked.
-    pub(crate) fn read(raw: Option<&[u8]>, wanted: &Wanted) -> Result<Self, Unclear> {
+    pub(crate) fn parse(
+        raw: Option<&[u8]>,
+        referenced_arguments: &ReferencedArguments,
+    ) -> Result<Self, ArgumentError> {
         let mut found = Vec::new();
         let mut without_scalar = Vec::new();
         let mut present = Vec::new();
         let mut seen = HashSet::new();
         for member in members(raw.unwrap_or_default()) {
             let name = member.key.read();
-            let folded = folded(&name);
-            if !wanted.all && !wanted.folded.contains(&*folded) {
+            let folded = case_folded(&name);
+            if !referenced_arguments.all && !referenced_arguments.folded.contains(&*folded) {
                 continue;
             }
             // Some servers read names whatever their case, and the last of several.
-            let exact = wanted.names.contains(&*name) || wanted.all && !name.contains('\0');
+            let exact = referenced_arguments.names.contains(&*name)
+                || referenced_arguments.all && !name.contains('\0');
             if !exact || !seen.insert(folded.into_owned()) {
-                return Err(Unclear::Twice);
+                return Err(ArgumentError::Ambiguous);
             }
-            if seen.len() > MOST {
-                return Err(Unclear::Many);
+            if seen.len() > MAX_ARGUMENTS {
+                return Err(ArgumentError::TooMany);
             }
-            match of_raw(member.value) {
+            match from_raw(member.value) {
                 Argument::Scalar(value) => found.push((format!("arg_{name}"), value)),
                 Argument::Nested => {
                     let there = RestrictedExpression::new_bool(true);
@@ -81,7 +85,7 @@ impl Arguments {
                     without_scalar.push(name.into_owned());
                 }
                 Argument::Null => without_scalar.push(name.into_owned()),
-                Argument::Unclear => return Err(Unclear::Number),
+                Argument::Unrepresentable => return Err(ArgumentError::UnrepresentableNumber),
             }
         }
         // What is there wins over an argument whose own name ends in `_present`.
@@ -92,13 +96,13 @@ impl Arguments {
 }
 
 /// The names of arguments that a policy reads as scalars only: one with another value would slip by a comparison.
-pub(crate) fn scalars_only(reads: &Reads) -> impl Iterator<Item = &str> {
+pub(crate) fn scalars_only(reads: &PolicyDependencies) -> impl Iterator<Item = &str> {
     let names = reads.attributes.iter().filter_map(|name| name.strip_prefix("arg_"));
     names.filter(|name| !reads.attribute(&format!("arg_{name}_present")))
 }
 
 /// A name whatever its case, up to a NUL, where some servers end it.
-fn folded(name: &str) -> Cow<'_, str> {
+fn case_folded(name: &str) -> Cow<'_, str> {
     let name = name.split('\0').next().unwrap_or_default();
     if name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
         Cow::Owned(name.to_lowercase())

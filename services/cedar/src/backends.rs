@@ -7,8 +7,8 @@ use serde_json::Value;
 use vmcp_core::Generation;
 
 use crate::cedar::Cedar;
-use crate::fault::Fault;
 use crate::model::{BACKEND, GENERATION};
+use crate::policy_error::PolicyError;
 use crate::schema::index;
 
 /// A backend that a policy names.
@@ -38,9 +38,9 @@ impl Cedar {
     }
 
     /// Generations that there are none of.
-    pub(crate) fn unknown_generations(&self) -> Vec<Fault> {
+    pub(crate) fn unknown_generations(&self) -> Vec<PolicyError> {
         let known = [Generation::Stateless, Generation::Stateful].map(Generation::revision);
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         for rule in &self.rules {
             let texts = rule.policy.to_json().map(|json| compared(&json, GENERATION));
             for text in texts.unwrap_or_default().iter().filter(|text| !known.contains(&&***text)) {
@@ -48,10 +48,10 @@ impl Cedar {
                 let message = format!(
                     "`resource.{GENERATION}` is \"{newer}\" or, for all older revisions, \"{older}\", never \"{text}\""
                 );
-                faults.push(Fault::policy(index(rule.policy.id()), message));
+                errors.push(PolicyError::policy(index(rule.policy.id()), message));
             }
         }
-        faults
+        errors
     }
 }
 
@@ -117,16 +117,16 @@ mod tests {
 
     #[test]
     fn reports_generations_that_do_not_exist() {
-        let faults = |policy: &str| cedar(policy).check_names(&[policy]);
+        let errors = |policy: &str| cedar(policy).check_names(&[policy]);
         for known in ["2026-07-28", "2025-11-25"] {
             let policy = format!(
                 r#"permit(principal, action, resource) when {{ resource.generation == "{known}" }};"#
             );
-            assert_eq!(faults(&policy), []);
+            assert_eq!(errors(&policy), []);
         }
         let unknown =
             r#"forbid(principal, action, resource) when { resource.generation == "2025-06-18" };"#;
-        let found = faults(unknown);
+        let found = errors(unknown);
         assert!(found.len() == 1 && found[0].to_string().contains("2025-11-25"), "{found:?}");
     }
 }

@@ -10,31 +10,31 @@ use cedar_policy::{Authorizer, PolicyId, PolicySet};
 use vmcp_authz::{Admitting, Policy};
 use vmcp_core::{Admission, Admit, Cache, Claims, Identity, Item, Keeper, Verdict, ViewKey};
 
-use crate::arguments::{Arguments, Wanted};
-use crate::fault::{Fault, PolicyFaults};
+use crate::arguments::{Arguments, ReferencedArguments};
+use crate::caller_view::{CachedDecision, CallerView, Subject};
+use crate::dependencies::PolicyDependencies;
 use crate::model::Model;
-use crate::prepared::Open;
-use crate::reads::Reads;
+use crate::policy_error::{PolicyError, PolicyErrors};
+use crate::policy_slice::{MatchedPermits, PolicySlice, Scopes};
+use crate::prepared_caller::ArgumentDependentRequest;
 use crate::rules::{self, Rule};
-use crate::slice::{Granted, Scopes, Slice};
 use crate::upstream::Upstream;
-use crate::view::{Decided, Subject, View};
 
 /// The most callers, told apart by what the policies look at, that are kept ready.
-const VIEWS: usize = 1024;
+const MAX_VIEWS: usize = 1024;
 
 /// The most decisions that are kept.
-const DECISIONS: usize = 65_536;
+const MAX_DECISIONS: usize = 65_536;
 
 /// The most pairs of a caller and a thing that are kept ready for the arguments of calls.
-const OPEN: usize = 4096;
+const MAX_ARGUMENT_REQUESTS: usize = 4096;
 
 /// The most sets of policies that are kept.
-const SLICES: usize = 1024;
+const MAX_SLICES: usize = 1024;
 
 /// The most entities that callers, and things for arguments, are kept ready among: each kept one has the
 /// configured ones around it.
-const ENTITIES: usize = 1 << 20;
+const MAX_ENTITIES: usize = 1 << 20;
 
 /// Cedar policies and the entities that they speak of. See the [crate docs](crate) for the model.
 ///
@@ -43,34 +43,34 @@ pub struct Cedar {
     pub(crate) model: Model,
     pub(crate) rules: Vec<Rule>,
     /// The places of the rules, by the names of their policies.
-    places: HashMap<PolicyId, usize>,
+    positions: HashMap<PolicyId, usize>,
     /// All policies, as they were written.
     pub(crate) all: PolicySet,
     /// What any of them looks at.
-    pub(crate) reads: Reads,
+    pub(crate) reads: PolicyDependencies,
     /// The claims among that.
     pub(crate) claims: Vec<String>,
     /// The arguments among that.
-    pub(crate) wanted: Wanted,
+    pub(crate) referenced_arguments: ReferencedArguments,
     /// Whether any of them reads the backend of an item, or its generation.
     reads_backend: bool,
     /// The scopes that any of them asks for.
-    asked: BTreeSet<Box<str>>,
+    policy_scopes: BTreeSet<Box<str>>,
     pub(crate) authorizer: Authorizer,
     upstream: Option<Upstream>,
     keeper: Keeper,
-    views: Cache<ViewKey, Arc<View>>,
-    slices: Cache<Vec<usize>, Arc<Slice>>,
-    decisions: Cache<ViewKey, Arc<Decided>>,
-    open: Cache<ViewKey, Option<Arc<Open>>>,
+    views: Cache<ViewKey, Arc<CallerView>>,
+    slices: Cache<Vec<usize>, Arc<PolicySlice>>,
+    decisions: Cache<ViewKey, Arc<CachedDecision>>,
+    open: Cache<ViewKey, Option<Arc<ArgumentDependentRequest>>>,
 }
 
 /// One caller before the policies.
 pub(crate) struct Caller {
     pub(crate) cedar: Arc<Cedar>,
-    pub(crate) view: Arc<View>,
+    pub(crate) view: Arc<CallerView>,
     /// Of the scopes that policies ask for, those that its token has. Not its identity, which may keep this.
-    held: Box<[Box<str>]>,
+    token_scopes: Box<[Box<str>]>,
 }
 
 // === impl Cedar ===
@@ -87,41 +87,47 @@ impl Cedar {
         server: &str,
         policies: &[T],
         entities: &str,
-    ) -> Result<Self, PolicyFaults> {
-        let (mut rules, mut faults) = (Vec::new(), Vec::new());
+    ) -> Result<Self, PolicyErrors> {
+        let (mut rules, mut errors) = (Vec::new(), Vec::new());
         if policies.is_empty() {
-            faults.push(Fault::NoPolicies);
+            errors.push(PolicyError::NoPolicies);
         }
         for (index, text) in policies.iter().enumerate() {
-            match rules::read(index, text.as_ref()) {
+            match rules::parse_checked(index, text.as_ref()) {
                 Ok(read) => rules.extend(read),
-                Err(found) => faults.extend(found),
+                Err(found) => errors.extend(found),
             }
         }
         let model = match Model::new(server, entities) {
-            Ok(model) if faults.is_empty() => model,
-            Ok(_) => return Err(PolicyFaults(faults)),
-            Err(fault) => {
-                faults.push(fault);
-                return Err(PolicyFaults(faults));
+            Ok(model) if errors.is_empty() => model,
+            Ok(_) => return Err(PolicyErrors(errors)),
+            Err(error) => {
+                errors.push(error);
+                return Err(PolicyErrors(errors));
             }
         };
         let all = PolicySet::from_policies(rules.iter().map(|rule| rule.policy.clone()));
-        let all = all.map_err(|error| PolicyFaults(vec![Fault::policy(0, error.to_string())]))?;
-        let mut reads = Reads { principal: model.mentions_clients, ..Reads::default() };
+        let all =
+            all.map_err(|error| PolicyErrors(vec![PolicyError::policy(0, error.to_string())]))?;
+        let mut reads = PolicyDependencies {
+            principal: model.mentions_clients,
+            ..PolicyDependencies::default()
+        };
         for rule in &rules {
             reads.join(&rule.reads);
         }
         let claims = reads.attributes.iter().filter_map(|name| name.strip_prefix("claim_"));
-        let room = ENTITIES / model.statics.len().max(1);
+        let room = MAX_ENTITIES / model.statics.len().max(1);
         let scopes = rules.iter().filter_map(|rule| rule.scopes.as_deref()).flatten();
-        let places = rules.iter().enumerate();
+        let positions = rules.iter().enumerate();
         Ok(Self {
             claims: claims.map(str::to_owned).collect(),
-            wanted: Wanted::of(&reads),
+            referenced_arguments: ReferencedArguments::of(&reads),
             reads_backend: reads.backend(),
-            asked: scopes.cloned().collect(),
-            places: places.map(|(place, rule)| (rule.policy.id().clone(), place)).collect(),
+            policy_scopes: scopes.cloned().collect(),
+            positions: positions
+                .map(|(position, rule)| (rule.policy.id().clone(), position))
+                .collect(),
             model,
             rules,
             all,
@@ -129,10 +135,10 @@ impl Cedar {
             authorizer: Authorizer::new(),
             upstream: None,
             keeper: Keeper::new(),
-            views: Cache::new(room.min(VIEWS)),
-            slices: Cache::new(SLICES),
-            decisions: Cache::new(DECISIONS),
-            open: Cache::new(room.min(OPEN)),
+            views: Cache::new(room.min(MAX_VIEWS)),
+            slices: Cache::new(MAX_SLICES),
+            decisions: Cache::new(MAX_DECISIONS),
+            open: Cache::new(room.min(MAX_ARGUMENT_REQUESTS)),
         })
     }
 
@@ -146,27 +152,29 @@ impl Cedar {
 
     /// How many callers, decisions and sets of policies are kept, all together: a gauge.
     #[must_use]
-    pub fn kept(&self) -> usize {
+    pub fn cached_entries(&self) -> usize {
         let Self { views, slices, decisions, open, upstream, .. } = self;
         let known = upstream.as_ref().map_or(0, Upstream::len);
         views.len() + slices.len() + decisions.len() + open.len() + known
     }
 
     /// The caller that looks like `subject`; the same one for all that look alike.
-    fn view(&self, subject: Subject<'_>, epoch: u64) -> Arc<View> {
+    fn view(&self, subject: Subject<'_>, epoch: u64) -> Arc<CallerView> {
         let key = subject.key(self, epoch);
-        keep(&self.views, key, |key| Arc::new(View::new(*key, subject, self)))
+        get_or_insert(&self.views, key, |key| Arc::new(CallerView::new(*key, subject, self)))
     }
 
-    /// The policies at `places`; the same ones for all whom the same policies can concern.
-    pub(crate) fn slice(&self, places: Vec<usize>) -> Arc<Slice> {
-        keep(&self.slices, places, |places| Arc::new(Slice::new(self, places)))
+    /// The policies at `positions`; the same ones for all whom the same policies can concern.
+    pub(crate) fn slice(&self, positions: Vec<usize>) -> Arc<PolicySlice> {
+        get_or_insert(&self.slices, positions, |positions| {
+            Arc::new(PolicySlice::new(self, positions))
+        })
     }
 
     /// The rule whose policy has that name, with its place.
     pub(crate) fn rule(&self, id: &PolicyId) -> Option<(usize, &Rule)> {
-        let place = *self.places.get(id)?;
-        Some((place, self.rules.get(place)?))
+        let position = *self.positions.get(id)?;
+        Some((position, self.rules.get(position)?))
     }
 }
 
@@ -186,16 +194,16 @@ impl Policy for Cedar {
         }
         let (cedar, identity) = (Arc::clone(self), identity.clone());
         Admitting::Later(Box::pin(async move {
-            let said = match (&cedar.upstream, identity.upstream()) {
-                (Some(upstream), Some(tokens)) => upstream.said(&**tokens).await?,
+            let claims = match (&cedar.upstream, identity.upstream()) {
+                (Some(upstream), Some(tokens)) => upstream.claims(&**tokens).await?,
                 _ => None,
             };
-            let view = match &said {
-                Some(said) => {
-                    let subject = Subject { name: &said.subject, claims: Some(&said.claims) };
+            let view = match &claims {
+                Some(claims) => {
+                    let subject = Subject { name: &claims.subject, claims: Some(&claims.claims) };
                     cedar.view(subject, epoch)
                 }
-                None => Arc::new(View::unknown(epoch)),
+                None => Arc::new(CallerView::unknown(epoch)),
             };
             Ok(Admission::new(Caller::new(&cedar, view, &identity)))
         }))
@@ -214,11 +222,11 @@ impl fmt::Debug for Cedar {
 // === impl Caller ===
 
 impl Caller {
-    pub(crate) fn new(cedar: &Arc<Cedar>, view: Arc<View>, identity: &Identity) -> Self {
+    pub(crate) fn new(cedar: &Arc<Cedar>, view: Arc<CallerView>, identity: &Identity) -> Self {
         let claims = identity.claims();
         let has = |scope: &str| claims.is_some_and(|claims| has(claims, scope));
-        let held = cedar.asked.iter().filter(|scope| has(scope)).cloned().collect();
-        Self { cedar: Arc::clone(cedar), view, held }
+        let token_scopes = cedar.policy_scopes.iter().filter(|scope| has(scope)).cloned().collect();
+        Self { cedar: Arc::clone(cedar), view, token_scopes }
     }
 
     fn key(&self, item: &Item<'_>) -> ViewKey {
@@ -229,20 +237,25 @@ impl Caller {
     }
 
     /// What is decided whatever the arguments are: once for all who look alike.
-    fn look(&self, key: ViewKey, item: &Item<'_>) -> Arc<Decided> {
+    fn cached_decision(&self, key: ViewKey, item: &Item<'_>) -> Arc<CachedDecision> {
         let decide = |_: &ViewKey| Arc::new(self.view.decide(&self.cedar, item));
-        keep(&self.cedar.decisions, key, decide)
+        get_or_insert(&self.cedar.decisions, key, decide)
     }
 
     /// What is granted with `arguments`; `None` is denied.
-    fn with(&self, key: ViewKey, item: &Item<'_>, arguments: &Arguments) -> Option<Granted> {
+    fn decide_with_arguments(
+        &self,
+        key: ViewKey,
+        item: &Item<'_>,
+        arguments: &Arguments,
+    ) -> Option<MatchedPermits> {
         let ready = |_: &ViewKey| self.view.open(&self.cedar, item).map(Arc::new);
-        let open = keep(&self.cedar.open, key, ready)?;
-        self.view.with(&self.cedar, item, &open, arguments).filter(Granted::any)
+        let open = get_or_insert(&self.cedar.open, key, ready)?;
+        self.view.with(&self.cedar, item, &open, arguments).filter(MatchedPermits::any)
     }
 
-    fn with_scopes(&self, granted: &Granted) -> Verdict {
-        let holds = |needed: &Scopes| needed.iter().all(|scope| self.held.contains(scope));
+    fn with_scopes(&self, granted: &MatchedPermits) -> Verdict {
+        let holds = |needed: &Scopes| needed.iter().all(|scope| self.token_scopes.contains(scope));
         match granted.scopes() {
             [(_, first), ..] if !granted.scopes().iter().any(|(_, needed)| holds(needed)) => {
                 Verdict::NeedsScopes(first.to_vec())
@@ -254,25 +267,25 @@ impl Caller {
 
 impl Admit for Caller {
     fn visible(&self, item: &Item<'_>) -> bool {
-        self.look(self.key(item), item).permitted
+        self.cached_decision(self.key(item), item).permitted
     }
 
     fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
         let key = self.key(item);
-        let decided = self.look(key, item);
+        let decided = self.cached_decision(key, item);
         if !decided.permitted {
             return Verdict::Hidden;
         }
         if !decided.open {
             return self.with_scopes(&decided.granted);
         }
-        match Arguments::read(arguments, &self.cedar.wanted) {
-            Ok(arguments) => match self.with(key, item, &arguments) {
+        match Arguments::parse(arguments, &self.cedar.referenced_arguments) {
+            Ok(arguments) => match self.decide_with_arguments(key, item, &arguments) {
                 Some(granted) => self.with_scopes(&granted),
                 None => Verdict::Denied,
             },
-            Err(unclear) => {
-                tracing::debug!(%unclear, "denied");
+            Err(error) => {
+                tracing::debug!(%error, "denied");
                 Verdict::Denied
             }
         }
@@ -299,7 +312,7 @@ fn has(claims: &Claims, scope: &str) -> bool {
 
 /// What is kept under `key`, or else what `make` gives: it stays true for as long as these policies
 /// are there, and room is what is scarce.
-fn keep<K: Eq + Hash + Clone, V: Clone>(
+fn get_or_insert<K: Eq + Hash + Clone, V: Clone>(
     cache: &Cache<K, V>,
     key: K,
     make: impl FnOnce(&K) -> V,

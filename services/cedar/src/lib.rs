@@ -2,24 +2,24 @@
 
 mod arguments;
 mod backends;
+mod caller_view;
 mod cedar;
+mod dependencies;
 mod explain;
-mod fault;
 mod model;
 mod nesting;
-mod prepared;
-mod reads;
+mod policy_error;
+mod policy_slice;
+mod prepared_caller;
 mod rules;
 mod schema;
-mod slice;
 mod upstream;
 mod value;
-mod view;
 
 pub use self::{
     backends::NamedBackend,
     cedar::Cedar,
-    explain::{Deciding, Explanation},
-    fault::{Fault, PolicyFaults},
+    explain::{DecidingPolicy, Explanation},
+    policy_error::{PolicyError, PolicyErrors},
     schema::NamedItem,
 };

@@ -6,9 +6,9 @@ use cedar_policy::{Entities, Entity, EntityId, EntityTypeName, EntityUid, Restri
 use serde_json::Value;
 use vmcp_core::{Item, ItemKind};
 
-use crate::fault::Fault;
-use crate::reads::{Reads, mentions};
-use crate::schema::Names;
+use crate::dependencies::{PolicyDependencies, mentions};
+use crate::policy_error::PolicyError;
+use crate::schema::EntityNames;
 
 /// The type of principals.
 pub(crate) const CLIENT: &str = "Client";
@@ -46,7 +46,7 @@ pub(crate) struct Model {
     server: EntityUid,
     pub(crate) statics: Entities,
     /// The names in the configured entities.
-    pub(crate) names: Names,
+    pub(crate) names: EntityNames,
     /// Whether callers are among the configured entities, or referred to by them.
     pub(crate) mentions_clients: bool,
     /// Whether a configured entity has something that can be asked about in an attribute, or is in it
@@ -85,12 +85,12 @@ impl Feature {
 }
 
 impl Model {
-    pub(crate) fn new(server: &str, entities: &str) -> Result<Self, Fault> {
+    pub(crate) fn new(server: &str, entities: &str) -> Result<Self, PolicyError> {
         let entities = if entities.trim().is_empty() { "[]" } else { entities };
         let statics = Entities::from_json_str(entities, None);
-        let statics = statics.map_err(|error| Fault::of_entities(&error))?;
-        let json: Value = serde_json::from_str(entities).map_err(Fault::entities)?;
-        let name = |name: &str| name.parse::<EntityTypeName>().map_err(Fault::entities);
+        let statics = statics.map_err(|error| PolicyError::of_entities(&error))?;
+        let json: Value = serde_json::from_str(entities).map_err(PolicyError::entities)?;
+        let name = |name: &str| name.parse::<EntityTypeName>().map_err(PolicyError::entities);
         let uid = |kind: &EntityTypeName, id: &str| {
             EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(id))
         };
@@ -103,7 +103,7 @@ impl Model {
             types: [name(tool[0])?, name(prompt[0])?, name(resource[0])?],
             server: uid(&name(SERVER)?, server),
             statics,
-            names: Names::of(&json),
+            names: EntityNames::of(&json),
             mentions_clients: mentions(&json, CLIENT),
             leads_to_items: json.as_array().into_iter().flatten().any(|entity| {
                 let inside = |kind: &&str| ["attrs", "tags"].map(|at| mentions(&entity[at], kind));
@@ -118,7 +118,8 @@ impl Model {
         });
         for entity in operations {
             let statics = entity.and_then(|entity| with(&model.statics, entity));
-            model.statics = statics.ok_or_else(|| Fault::entities("an action is in itself"))?;
+            model.statics =
+                statics.ok_or_else(|| PolicyError::entities("an action is in itself"))?;
         }
         let item = |uid: &EntityUid| model.types.contains(uid.type_name());
         model.leads_to_items |= model.statics.iter().map(Entity::uid).any(|uid| {
@@ -126,7 +127,7 @@ impl Model {
         });
         for above in model.actions.iter().filter_map(|one| model.statics.ancestors(one)).flatten() {
             if *above.type_name() != action {
-                return Err(Fault::entities(format!(
+                return Err(PolicyError::entities(format!(
                     "an action can be in actions, not in {above}"
                 )));
             }
@@ -167,7 +168,7 @@ impl Model {
     pub(crate) fn resource(
         &self,
         item: &Item<'_>,
-        reads: &Reads,
+        reads: &PolicyDependencies,
         mut attributes: Attributes,
     ) -> Option<Entity> {
         let feature = Feature::of(item.kind);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_what_is_inside_each_other() {
+    fn counts_nested_expressions() {
         for (text, depth) in [
             ("", 0),
             ("permit(principal, action, resource);", BRACKET),

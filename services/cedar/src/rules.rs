@@ -7,16 +7,16 @@ use cedar_policy::{
     PrincipalConstraint, ResourceConstraint,
 };
 
-use crate::fault::Fault;
+use crate::dependencies::{PolicyDependencies, argument_independent_part};
 use crate::model::{Feature, Model};
 use crate::nesting::{MAX_NESTING, nesting};
-use crate::reads::{Reads, whatever_the_arguments};
+use crate::policy_error::PolicyError;
 
 /// One policy.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) policy: Policy,
-    pub(crate) reads: Reads,
+    pub(crate) reads: PolicyDependencies,
     /// What a permit asks of the token (`@scopes`).
     pub(crate) scopes: Option<Arc<[Box<str>]>>,
     /// What of it has to hold whatever the arguments are. `None` for one that doesn't look at them, and
@@ -26,20 +26,20 @@ pub(crate) struct Rule {
 
 /// The stack that policies are read on, in bytes: several times what the deepest ones take without optimization. Only
 /// what is touched takes memory.
-const READER_STACK: usize = 64 << 20;
+const PARSER_STACK_SIZE: usize = 64 << 20;
 
-/// Reads the policies in one text. What nests too deeply for a recursive parser is refused before it.
-pub(crate) fn read(index: usize, text: &str) -> Result<Vec<Rule>, Vec<Fault>> {
+/// PolicyDependencies the policies in one text. What nests too deeply for a recursive parser is refused before it.
+pub(crate) fn parse_checked(index: usize, text: &str) -> Result<Vec<Rule>, Vec<PolicyError>> {
     let found = nesting(text);
     if found > MAX_NESTING {
         let message = format!(
             "expressions nest {found} deep, at most {MAX_NESTING} are allowed: use several policies, or a set with `in` or \
-             `contains` in place of many `||`"
+             `contains` in position of many `||`"
         );
-        return Err(vec![Fault::policy(index, message)]);
+        return Err(vec![PolicyError::policy(index, message)]);
     }
     on_large_stack("cedar-reader", || parse(index, text))
-        .unwrap_or_else(|message| Err(vec![Fault::policy(index, message)]))
+        .unwrap_or_else(|message| Err(vec![PolicyError::policy(index, message)]))
 }
 
 /// Runs what recurses over policies on a stack that the deepest ones do not fill.
@@ -48,7 +48,8 @@ pub(crate) fn on_large_stack<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> Result<T, String> {
     let done = std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(READER_STACK);
+        let thread =
+            std::thread::Builder::new().name(name.to_owned()).stack_size(PARSER_STACK_SIZE);
         thread.spawn_scoped(scope, work).map(std::thread::ScopedJoinHandle::join)
     });
     match done {
@@ -58,26 +59,28 @@ pub(crate) fn on_large_stack<T: Send>(
     }
 }
 
-fn parse(index: usize, text: &str) -> Result<Vec<Rule>, Vec<Fault>> {
-    let set: PolicySet = text.parse().map_err(|errors| Fault::parse(index, text, &errors))?;
-    let faults = Fault::beyond_cedar(index, &set);
-    if !faults.is_empty() {
-        return Err(faults);
+fn parse(index: usize, text: &str) -> Result<Vec<Rule>, Vec<PolicyError>> {
+    let set: PolicySet = text.parse().map_err(|errors| PolicyError::parse(index, text, &errors))?;
+    let errors = PolicyError::beyond_cedar(index, &set);
+    if !errors.is_empty() {
+        return Err(errors);
     }
     let alone = set.num_of_policies() == 1;
-    let name =
-        |place| if alone { format!("policy{index}") } else { format!("policy{index}.{place}") };
+    let name = |position| {
+        if alone { format!("policy{index}") } else { format!("policy{index}.{position}") }
+    };
     let rules = set.policies().enumerate();
-    let rules = rules.map(|(place, policy)| Rule::new(policy.new_id(PolicyId::new(name(place)))));
-    rules.collect::<Result<_, _>>().map_err(|message| vec![Fault::policy(index, message)])
+    let rules =
+        rules.map(|(position, policy)| Rule::new(policy.new_id(PolicyId::new(name(position)))));
+    rules.collect::<Result<_, _>>().map_err(|message| vec![PolicyError::policy(index, message)])
 }
 
 impl Rule {
     fn new(policy: Policy) -> Result<Self, String> {
         let json = policy.to_json().map_err(|error| error.to_string())?;
-        let reads = Reads::of(&policy, &json);
+        let reads = PolicyDependencies::of(&policy, &json);
         let possible = if reads.arguments() && policy.effect() == Effect::Permit {
-            let json = whatever_the_arguments(&json);
+            let json = argument_independent_part(&json);
             let possible = Policy::from_json(Some(policy.id().clone()), json);
             Some(possible.map_err(|error| error.to_string())?)
         } else {
@@ -118,36 +121,36 @@ impl Rule {
     }
 
     /// Which resources it can concern.
-    pub(crate) fn about(&self, feature: Feature, model: &Model) -> About {
+    pub(crate) fn about(&self, feature: Feature, model: &Model) -> ResourceScope {
         let kind = model.kind(feature);
         match self.policy.resource_constraint() {
             ResourceConstraint::Eq(one) if one.type_name() == kind => {
-                About::One(one.id().unescaped().into())
+                ResourceScope::One(one.id().unescaped().into())
             }
-            ResourceConstraint::Eq(_) => About::None,
+            ResourceConstraint::Eq(_) => ResourceScope::None,
             ResourceConstraint::Is(named) | ResourceConstraint::IsIn(named, _)
                 if named != *kind =>
             {
-                About::None
+                ResourceScope::None
             }
             ResourceConstraint::Any
                 if !self.reads.resource && !self.reads.arguments() && !model.leads_to_items =>
             {
-                About::All
+                ResourceScope::Uniform
             }
             ResourceConstraint::Any
             | ResourceConstraint::In(_)
             | ResourceConstraint::Is(_)
-            | ResourceConstraint::IsIn(..) => About::Any,
+            | ResourceConstraint::IsIn(..) => ResourceScope::Any,
         }
     }
 }
 
 /// Which resources of a kind a policy can concern.
-pub(crate) enum About {
+pub(crate) enum ResourceScope {
     None,
     One(Box<str>),
     /// Any, and it says the same of each.
-    All,
+    Uniform,
     Any,
 }

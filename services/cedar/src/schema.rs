@@ -1,4 +1,4 @@
-//! Names in policies, checked against the entities, actions and attributes that requests have.
+//! EntityNames in policies, checked against the entities, actions and attributes that requests have.
 //!
 //! A name that no request has makes a policy that never applies: a forbid that forbids nothing. Types of values are
 //! not checked, since claims and arguments have whichever type they come with.
@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use vmcp_core::ItemKind;
 
 use crate::cedar::Cedar;
-use crate::fault::Fault;
 use crate::model::{BACKEND, CLIENT, Feature, GENERATION, GROUP, ITEMS, SERVER};
+use crate::policy_error::PolicyError;
 use crate::rules;
 
 /// What policies may ask of a variable, besides claims and arguments.
@@ -33,11 +33,11 @@ const RESOURCE: [&str; 10] = [
 ];
 
 /// The types of entities and the actions of one namespace.
-type Space = (Map<String, Value>, Map<String, Value>);
+type Namespace = (Map<String, Value>, Map<String, Value>);
 
 /// The names in the configured entities.
 #[derive(Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct EntityNames {
     types: BTreeSet<String>,
     /// Ids of actions, by type: actions can be in actions.
     actions: BTreeSet<(String, String)>,
@@ -57,7 +57,7 @@ pub struct NamedItem {
     pub name: String,
 }
 
-impl Names {
+impl EntityNames {
     /// Finds the names in entities, which are Cedar's JSON.
     pub(crate) fn of(entities: &Value) -> Self {
         let mut names = Self::default();
@@ -97,7 +97,7 @@ impl Names {
         // Whatever is not a principal or a resource may be around one.
         let outer: Vec<_> =
             all.iter().filter(|kind| **kind != CLIENT && !ITEMS.contains(kind)).collect();
-        let mut spaces: BTreeMap<&str, Space> = BTreeMap::new();
+        let mut spaces: BTreeMap<&str, Namespace> = BTreeMap::new();
         for kind in &all {
             let (space, name) = kind.rsplit_once("::").unwrap_or(("", kind));
             let entity = json!({ "memberOfTypes": outer });
@@ -126,8 +126,8 @@ impl Cedar {
     /// Checks the names in the policies: types of entities, actions and attributes. `policies` are the texts that this
     /// was made of, for the lines.
     #[must_use]
-    pub fn check_names<T: AsRef<str>>(&self, policies: &[T]) -> Vec<Fault> {
-        let mut faults = Vec::new();
+    pub fn check_names<T: AsRef<str>>(&self, policies: &[T]) -> Vec<PolicyError> {
+        let mut errors = Vec::new();
         let text = |index: usize| policies.get(index).map_or("", AsRef::as_ref);
         let names = &self.model.names;
         match Schema::from_json_value(names.schema()) {
@@ -136,28 +136,33 @@ impl Cedar {
                     Validator::new(schema).validate(&self.all, ValidationMode::Strict)
                 });
                 if let Ok(validated) = &validated {
-                    let errors =
+                    let name_errors =
                         || validated.validation_errors().filter(|error| is_about_name(error));
-                    let mistaken: Vec<_> = errors().map(ValidationError::policy_id).collect();
-                    faults.extend(errors().map(|it| fault(it.policy_id(), it.into(), &text)));
+                    let policies_with_errors: Vec<_> =
+                        name_errors().map(ValidationError::policy_id).collect();
+                    errors.extend(
+                        name_errors().map(|it| validation_error(it.policy_id(), it.into(), &text)),
+                    );
                     // What has an unknown name in it applies to nothing for that reason.
                     let warnings = validated.validation_warnings().filter(|it| {
                         matches!(it, ValidationWarning::InvalidActionApplication(_))
-                            && !mistaken.contains(&it.policy_id())
+                            && !policies_with_errors.contains(&it.policy_id())
                     });
-                    faults.extend(warnings.map(|it| fault(it.policy_id(), it.into(), &text)));
+                    errors.extend(
+                        warnings.map(|it| validation_error(it.policy_id(), it.into(), &text)),
+                    );
                 }
             }
             Err(error) => tracing::debug!(%error, "policies are not validated"),
         }
-        faults.extend(self.unknown_attributes());
-        faults.extend(self.unknown_generations());
-        faults.sort_by_key(|fault| match fault {
-            Fault::Policy { index, line, .. } => (*index, line.unwrap_or_default()),
-            Fault::NoPolicies | Fault::Entities { .. } => (0, 0),
+        errors.extend(self.unknown_attributes());
+        errors.extend(self.unknown_generations());
+        errors.sort_by_key(|error| match error {
+            PolicyError::Policy { index, line, .. } => (*index, line.unwrap_or_default()),
+            PolicyError::NoPolicies | PolicyError::Entities { .. } => (0, 0),
         });
-        faults.dedup();
-        faults
+        errors.dedup();
+        errors
     }
 
     /// The tools, prompts and resources that policies name.
@@ -205,8 +210,8 @@ impl Cedar {
     }
 
     /// Attributes that neither requests nor configured entities have.
-    fn unknown_attributes(&self) -> Vec<Fault> {
-        let mut faults = Vec::new();
+    fn unknown_attributes(&self) -> Vec<PolicyError> {
+        let mut errors = Vec::new();
         for rule in &self.rules {
             for (variable, name) in &rule.reads.of_variables {
                 let known: &[&str] = match variable.as_str() {
@@ -231,10 +236,10 @@ impl Cedar {
                 let all: Vec<_> = known.iter().map(ToString::to_string).chain(all).collect();
                 let message =
                     format!("`{variable}` has no attribute `{name}`: it has {}", all.join(", "));
-                faults.push(Fault::policy(index(rule.policy.id()), message));
+                errors.push(PolicyError::policy(index(rule.policy.id()), message));
             }
         }
-        faults
+        errors
     }
 }
 
@@ -247,7 +252,11 @@ fn is_about_name(error: &ValidationError) -> bool {
     )
 }
 
-fn fault<'a>(id: &PolicyId, error: DetailedError, text: &impl Fn(usize) -> &'a str) -> Fault {
+fn validation_error<'a>(
+    id: &PolicyId,
+    error: DetailedError,
+    text: &impl Fn(usize) -> &'a str,
+) -> PolicyError {
     let DetailedError { message, help, source_locations, .. } = error;
     let index = index(id);
     let start = source_locations.first().map(|label| label.loc.start);
@@ -257,14 +266,14 @@ fn fault<'a>(id: &PolicyId, error: DetailedError, text: &impl Fn(usize) -> &'a s
     // Cedar's own name of the policy says nothing to people.
     let message = message.replace(&format!("for policy `{id}`, "), "");
     let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
-    Fault::Policy { index, line, message: format!("{message}{help}") }
+    PolicyError::Policy { index, line, message: format!("{message}{help}") }
 }
 
 /// The text that a policy is of: `policy3` or `policy3.1`.
 pub(crate) fn index(id: &PolicyId) -> usize {
     let name: &str = id.as_ref();
-    let place = name.trim_start_matches("policy");
-    place.split('.').next().and_then(|place| place.parse().ok()).unwrap_or_default()
+    let position = name.trim_start_matches("policy");
+    position.split('.').next().and_then(|position| position.parse().ok()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -277,13 +286,13 @@ mod tests {
         {"uid": {"type": "Action", "id": "call_tool"}, "attrs": {}, "parents": [{"type": "Action", "id": "any"}]}
     ]"#;
 
-    fn faults(policy: &str) -> Vec<String> {
+    fn errors(policy: &str) -> Vec<String> {
         let cedar = Cedar::new("gate", &[policy], ENTITIES).unwrap();
         cedar.check_names(&[policy]).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn names_of_the_model_and_of_entities_are_known() {
+    fn accepts_names_of_model_and_entities() {
         for policy in [
             r"permit(principal, action, resource);",
             r#"permit(principal == Client::"ann", action == Action::"call_tool", resource == Tool::"y");"#,
@@ -297,12 +306,12 @@ mod tests {
             r#"permit(principal, action, resource) when { resource has generation && resource.generation == "2026-07-28" };"#,
             r#"permit(principal, action, resource) when { action.operation == "call_tool" && resource.name == "x" };"#,
         ] {
-            assert_eq!(faults(policy), [""; 0], "{policy}");
+            assert_eq!(errors(policy), [""; 0], "{policy}");
         }
     }
 
     #[test]
-    fn names_that_no_request_has_are_reported() {
+    fn reports_names_that_no_request_has() {
         for (policy, words) in [
             (r#"permit(principal in Grup::"eng", action, resource);"#, "Grup"),
             (r#"permit(principal, action == Action::"cal_tool", resource);"#, "call_tool"),
@@ -322,16 +331,16 @@ mod tests {
                 "clam_email",
             ),
         ] {
-            let found = faults(policy);
+            let found = errors(policy);
             assert_eq!(found.len(), 1, "{policy}: {found:?}");
             assert!(found[0].contains(words), "{policy}: {found:?}");
         }
         let two = "permit(principal, action, resource);\npermit(principal in Grup::\"eng\", action, resource);";
-        assert!(faults(two)[0].starts_with("policies[0], line 2: "), "{:?}", faults(two));
+        assert!(errors(two)[0].starts_with("policies[0], line 2: "), "{:?}", errors(two));
     }
 
     #[test]
-    fn other_servers_are_told_apart() {
+    fn reports_other_servers() {
         let policies = [
             r#"permit(principal, action, resource in MCP::"gate");"#,
             r#"permit(principal, action, resource in MCP::"gat");"#,
@@ -342,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn items_in_policies_are_listed_once() {
+    fn lists_items_of_policies_once() {
         let policies = [
             r#"forbid(principal, action, resource == Tool::"x") unless { resource == Tool::"x" };"#,
             r#"permit(principal, action, resource) when { resource in [Tool::"x", Prompt::"p"] };"#,

@@ -12,22 +12,22 @@ use vmcp_core::{Cache, Claims, Rejection, ViewKey};
 use vmcp_core::{UpstreamError, UpstreamKind, UpstreamToken, UpstreamTokens};
 
 /// How long a provider's tokens are waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest payload of a token that is read, in bytes.
-const LONGEST: usize = 64 << 10;
+const MAX_PAYLOAD: usize = 64 << 10;
 
 /// What the id token may say where the access token is silent: some providers leave it out there.
-const FILLED: [&str; 2] = ["name", "email"];
+const ID_TOKEN_CLAIMS: [&str; 2] = ["name", "email"];
 
 /// The provider whose claims count, and what its tokens were found to say.
 pub(crate) struct Upstream {
     provider: Box<str>,
-    known: Cache<ViewKey, Option<Arc<Said>>>,
+    known: Cache<ViewKey, Option<Arc<UpstreamClaims>>>,
 }
 
 /// What a token says, with its subject.
-pub(crate) struct Said {
+pub(crate) struct UpstreamClaims {
     pub(crate) subject: Box<str>,
     pub(crate) claims: Claims,
 }
@@ -43,10 +43,10 @@ impl Upstream {
 
     /// What the caller's access token says; `None` if there is none, or it is no JWT with a subject:
     /// then nobody knows who is asking, and the gateway's own token is no substitute.
-    pub(crate) async fn said(
+    pub(crate) async fn claims(
         &self,
         tokens: &dyn UpstreamTokens,
-    ) -> Result<Option<Arc<Said>>, Rejection> {
+    ) -> Result<Option<Arc<UpstreamClaims>>, Rejection> {
         let Some(access) = self.token(tokens, UpstreamKind::Access).await? else {
             tracing::debug!(provider = &*self.provider, "denied: no access token of the provider");
             return Ok(None);
@@ -64,7 +64,7 @@ impl Upstream {
             tracing::debug!(provider = &*self.provider, "denied: the access token is no JWT");
         }
         // What a token says stays so; room is what is scarce.
-        self.known.insert(key, said.clone(), now + PATIENCE, now);
+        self.known.insert(key, said.clone(), now + TOKEN_TIMEOUT, now);
         Ok(said)
     }
 
@@ -72,20 +72,20 @@ impl Upstream {
         &self,
         mut claims: Map<String, Value>,
         tokens: &dyn UpstreamTokens,
-    ) -> Result<Option<Arc<Said>>, Rejection> {
+    ) -> Result<Option<Arc<UpstreamClaims>>, Rejection> {
         let subject = claims.get("sub").and_then(Value::as_str).filter(|sub| !sub.is_empty());
         let Some(subject) = subject.map(Box::from) else { return Ok(None) };
-        if FILLED.iter().any(|name| !claims.contains_key(*name)) {
+        if ID_TOKEN_CLAIMS.iter().any(|name| !claims.contains_key(*name)) {
             let id = self.token(tokens, UpstreamKind::Id).await?;
             let id = id.and_then(|id| payload(id.value.expose_secret()));
-            for name in FILLED {
+            for name in ID_TOKEN_CLAIMS {
                 let said = id.as_ref().and_then(|id| id.get(name)).filter(|said| said.is_string());
                 if let (Some(said), false) = (said, claims.contains_key(name)) {
                     claims.insert(name.to_owned(), said.clone());
                 }
             }
         }
-        Ok(Some(Arc::new(Said { subject, claims: claims.into() })))
+        Ok(Some(Arc::new(UpstreamClaims { subject, claims: claims.into() })))
     }
 
     async fn token(
@@ -93,7 +93,7 @@ impl Upstream {
         tokens: &dyn UpstreamTokens,
         kind: UpstreamKind,
     ) -> Result<Option<UpstreamToken>, Rejection> {
-        match tokio::time::timeout(PATIENCE, tokens.token(&self.provider, kind)).await {
+        match tokio::time::timeout(TOKEN_TIMEOUT, tokens.token(&self.provider, kind)).await {
             Ok(Ok(token)) => Ok(Some(token)),
             Ok(Err(UpstreamError::Absent)) => Ok(None),
             Ok(Err(UpstreamError::Unavailable)) | Err(_) => {
@@ -113,7 +113,7 @@ fn payload(token: &str) -> Option<Map<String, Value>> {
     else {
         return None;
     };
-    if payload.len() > LONGEST {
+    if payload.len() > MAX_PAYLOAD {
         return None;
     }
     serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?).ok()

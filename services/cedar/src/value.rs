@@ -5,7 +5,7 @@ use serde_json::Value;
 use vmcp_wire::unquote;
 
 /// How deep a claim is read; what lies deeper is left out.
-const DEPTH: usize = 10;
+const MAX_DEPTH: usize = 10;
 
 /// An argument's value, as a policy can see it.
 pub(crate) enum Argument {
@@ -14,13 +14,13 @@ pub(crate) enum Argument {
     Nested,
     Null,
     /// A number that Cedar has no value for.
-    Unclear,
+    Unrepresentable,
 }
 
 /// A claim's value; `None` if Cedar has none for it: null, numbers beyond its range and precision,
 /// and what lies too deep.
-pub(crate) fn of_json(value: &Value) -> Option<RestrictedExpression> {
-    at_depth(value, DEPTH)
+pub(crate) fn from_json(value: &Value) -> Option<RestrictedExpression> {
+    at_depth(value, MAX_DEPTH)
 }
 
 fn at_depth(value: &Value, left: usize) -> Option<RestrictedExpression> {
@@ -44,7 +44,7 @@ fn at_depth(value: &Value, left: usize) -> Option<RestrictedExpression> {
 }
 
 /// An argument's value, from JSON that was checked.
-pub(crate) fn of_raw(raw: &[u8]) -> Argument {
+pub(crate) fn from_raw(raw: &[u8]) -> Argument {
     match raw.first() {
         Some(b'{' | b'[') => Argument::Nested,
         Some(b'n') => Argument::Null,
@@ -52,11 +52,11 @@ pub(crate) fn of_raw(raw: &[u8]) -> Argument {
         Some(b'f') => Argument::Scalar(RestrictedExpression::new_bool(false)),
         Some(b'"') => match unquote(raw) {
             Some(text) => Argument::Scalar(RestrictedExpression::new_string(text.into_owned())),
-            None => Argument::Unclear,
+            None => Argument::Unrepresentable,
         },
         _ => match std::str::from_utf8(raw).ok().and_then(number) {
             Some(number) => Argument::Scalar(number),
-            None => Argument::Unclear,
+            None => Argument::Unrepresentable,
         },
     }
 }
@@ -85,8 +85,8 @@ fn number(text: &str) -> Option<RestrictedExpression> {
     }
     let zeros = i64::try_from(significant.len() - short.len()).ok()?;
     let scale = i64::from(exponent) + zeros - i64::try_from(fraction.len()).ok()?;
-    let shifted = |places: i64| {
-        let factor = 10_i128.checked_pow(u32::try_from(places).ok().filter(|&at| at < 20)?)?;
+    let shifted = |positions: i64| {
+        let factor = 10_i128.checked_pow(u32::try_from(positions).ok().filter(|&at| at < 20)?)?;
         let value = short.parse::<i128>().ok()?.checked_mul(factor)?;
         i64::try_from(sign * value).ok()
     };

@@ -9,7 +9,7 @@ use vmcp_cedar::Cedar;
 use vmcp_core::{Hints, Identity, Item, ItemKind, Verdict};
 
 #[test]
-fn nothing_of_a_token_or_a_call_is_logged() {
+fn logs_contain_no_token_or_arguments() {
     let log = Arc::new(Log::default());
     tracing::subscriber::with_default(Arc::clone(&log), || {
         let policies = [

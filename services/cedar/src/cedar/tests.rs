@@ -2,8 +2,8 @@
 
 mod abuse;
 mod backends;
-mod explained;
-mod kept;
+mod caching;
+mod explain;
 mod model;
 mod provider;
 
@@ -47,7 +47,7 @@ pub(super) fn call(cedar: &Arc<Cedar>, who: &Identity, name: &str, arguments: &s
 }
 
 #[test]
-fn a_policy_on_one_tool_shows_that_tool_alone() {
+fn policy_on_one_tool_shows_only_it() {
     let cedar = cedar(&[
         r#"permit(principal, action == Action::"call_tool", resource == Tool::"weather");"#,
     ]);
@@ -60,7 +60,7 @@ fn a_policy_on_one_tool_shows_that_tool_alone() {
 }
 
 #[test]
-fn groups_come_from_the_first_claim_that_has_them() {
+fn groups_come_from_the_first_claim() {
     let cedar = cedar(&[
         r#"permit(principal in Group::"eng", action in [Action::"call_tool"], resource in MCP::"my-vmcp");"#,
     ]);
@@ -80,7 +80,7 @@ fn groups_come_from_the_first_claim_that_has_them() {
 }
 
 #[test]
-fn a_group_is_in_the_groups_that_were_configured() {
+fn groups_have_configured_parents() {
     let entities = r#"[
         {"uid": {"type": "Group", "id": "eng"}, "attrs": {}, "parents": [{"type": "Group", "id": "staff"}]}
     ]"#;
@@ -92,7 +92,7 @@ fn a_group_is_in_the_groups_that_were_configured() {
 }
 
 #[test]
-fn hints_are_the_servers_and_never_the_requests() {
+fn hints_come_from_the_server_only() {
     let cedar = cedar(&[
         r#"permit(principal, action == Action::"call_tool", resource) when { resource has readOnlyHint && resource.readOnlyHint };"#,
     ]);
@@ -106,7 +106,7 @@ fn hints_are_the_servers_and_never_the_requests() {
 }
 
 #[test]
-fn a_forbid_wins_over_a_permit() {
+fn forbid_overrides_permit() {
     let cedar = cedar(&[
         EVERYTHING,
         r#"forbid(principal, action, resource) unless { principal has claim_email && principal.claim_email like "*@example.com" };"#,
@@ -118,7 +118,7 @@ fn a_forbid_wins_over_a_permit() {
 }
 
 #[test]
-fn a_policy_on_an_argument_shows_the_tool_and_decides_each_call() {
+fn argument_policy_shows_tool_and_decides_calls() {
     let cedar = cedar(&[
         "permit(principal, action, resource) when { context has arg_amount && context.arg_amount <= 100 };",
     ]);
@@ -137,7 +137,7 @@ fn a_policy_on_an_argument_shows_the_tool_and_decides_each_call() {
 }
 
 #[test]
-fn decimals_compare_with_those_of_a_policy() {
+fn decimals_compare_with_policy_decimals() {
     let cedar = cedar(&[
         r#"permit(principal, action, resource) when { context.arg_x == decimal("1.5") || context.arg_x.lessThan(decimal("-1.0")) };"#,
     ]);
@@ -147,7 +147,7 @@ fn decimals_compare_with_those_of_a_policy() {
 }
 
 #[test]
-fn what_no_argument_can_help_is_hidden() {
+fn hides_items_that_no_argument_permits() {
     let cedar = cedar(&[
         r#"permit(principal, action, resource) when { principal.claim_role == "clerk" && context.arg_amount <= 100 };"#,
     ]);
@@ -160,7 +160,7 @@ fn what_no_argument_can_help_is_hidden() {
 }
 
 #[test]
-fn objects_and_arrays_are_only_known_to_be_there() {
+fn nested_arguments_have_presence_only() {
     let cedar = cedar(&[
         EVERYTHING,
         "forbid(principal, action, resource) when { context has arg_filter_present || resource has arg_filter };",
@@ -177,7 +177,7 @@ fn objects_and_arrays_are_only_known_to_be_there() {
 }
 
 #[test]
-fn an_attribute_that_is_not_there_denies_whatever_else_permits() {
+fn missing_attribute_denies() {
     let unguarded = r#"permit(principal, action, resource) when { principal.claim_role == "x" };"#;
     let cedar = cedar(&[EVERYTHING, unguarded]);
     assert_eq!(call(&cedar, &alice(), "x", "{}"), Verdict::Hidden);
@@ -186,7 +186,7 @@ fn an_attribute_that_is_not_there_denies_whatever_else_permits() {
 }
 
 #[test]
-fn what_is_asked_about_can_be_named_in_a_condition() {
+fn conditions_may_name_the_resource() {
     let cedar = cedar(&[
         EVERYTHING,
         r#"forbid(principal, action, resource) when { Tool::"x" has readOnlyHint && Tool::"x".readOnlyHint };"#,
@@ -198,7 +198,7 @@ fn what_is_asked_about_can_be_named_in_a_condition() {
 }
 
 #[test]
-fn who_is_configured_to_be_in_a_tool_is_in_its_server_while_it_is_asked_about() {
+fn principal_in_tool_is_in_its_server() {
     let entities = r#"[{"uid": {"type": "Client", "id": "alice"}, "attrs": {}, "parents": [{"type": "Tool", "id": "x"}]}]"#;
     let forbid = r#"forbid(principal in MCP::"my-vmcp", action, resource);"#;
     let cedar = with_entities(&[EVERYTHING, forbid], entities);
@@ -207,7 +207,7 @@ fn who_is_configured_to_be_in_a_tool_is_in_its_server_while_it_is_asked_about() 
 }
 
 #[test]
-fn configured_attributes_stay_and_the_requests_win() {
+fn request_attributes_override_configured_ones() {
     let entities = r#"[
         {"uid": {"type": "Tool", "id": "deploy"}, "attrs": {"tier": 3, "name": "spoofed"},
          "parents": [{"type": "Toolset", "id": "release"}], "tags": {"team": "core"}},
@@ -223,7 +223,7 @@ fn configured_attributes_stay_and_the_requests_win() {
 }
 
 #[test]
-fn resources_are_read_and_templates_are_resources() {
+fn templates_count_as_resources() {
     let cedar = cedar(&[
         r#"permit(principal, action == Action::"read_resource", resource is Resource) when { resource.uri like "file://docs/*" };"#,
     ]);
@@ -238,7 +238,7 @@ fn resources_are_read_and_templates_are_resources() {
 }
 
 #[test]
-fn missing_scopes_are_asked_for_all_together() {
+fn reports_all_missing_scopes() {
     let cedar = cedar(&[
         r#"@scopes("mcp:read mcp:write") permit(principal, action, resource == Tool::"write");"#,
         r#"@scopes("mcp:read") permit(principal, action, resource == Tool::"read");"#,
@@ -264,7 +264,7 @@ fn missing_scopes_are_asked_for_all_together() {
 }
 
 #[test]
-fn a_view_is_shared_by_those_whom_the_policies_cannot_tell_apart() {
+fn indistinguishable_callers_share_a_view() {
     let view = |cedar: &Arc<Cedar>, who: &Identity| admission(cedar, who).view();
     let by_mail = cedar(&[
         r#"permit(principal, action, resource) when { principal.claim_email like "*@example.com" };"#,
@@ -294,7 +294,7 @@ fn a_view_is_shared_by_those_whom_the_policies_cannot_tell_apart() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_with_their_place() {
+fn reports_all_errors_with_positions() {
     let policies = [
         EVERYTHING,
         "permit(principal, action,\n  resource) when { principal.x = 1 };",
@@ -303,12 +303,12 @@ fn all_mistakes_are_told_at_once_with_their_place() {
         r#"@scopes("a") forbid(principal, action, resource);"#,
         r#"@scopes("a\"b") permit(principal, action, resource);"#,
     ];
-    let faults = Cedar::new("s", &policies, "{").unwrap_err();
-    let places = faults.faults().iter().map(|fault| match fault {
-        Fault::Policy { index, line, .. } => (Some(*index), *line),
-        Fault::Entities { .. } | Fault::NoPolicies => (None, None),
+    let errors = Cedar::new("s", &policies, "{").unwrap_err();
+    let positions = errors.errors().iter().map(|error| match error {
+        PolicyError::Policy { index, line, .. } => (Some(*index), *line),
+        PolicyError::Entities { .. } | PolicyError::NoPolicies => (None, None),
     });
-    let places: Vec<_> = places.collect();
+    let positions: Vec<_> = positions.collect();
     let expected = [
         (Some(1), Some(2)),
         (Some(2), None),
@@ -317,19 +317,19 @@ fn all_mistakes_are_told_at_once_with_their_place() {
         (Some(5), None),
         (None, None),
     ];
-    assert_eq!(places, expected, "{faults}");
-    let text = faults.to_string();
+    assert_eq!(positions, expected, "{errors}");
+    let text = errors.to_string();
     assert!(text.contains("policies[1], line 2: ") && text.contains("entitiesJson: "), "{text}");
     let odd = r#"[{"uid": {"type": "Action", "id": "call_tool"}, "attrs": {}, "parents": [{"type": "Tool", "id": "x"}]}]"#;
     assert!(Cedar::new("s", &[EVERYTHING], odd).is_err());
     let nameless = Cedar::new("s", &[EVERYTHING], "[{}]").unwrap_err().to_string();
     assert!(nameless.contains("uid"), "{nameless}");
     let none = Cedar::new::<&str>("s", &[], "").unwrap_err();
-    assert_eq!(none.faults(), [Fault::NoPolicies]);
+    assert_eq!(none.errors(), [PolicyError::NoPolicies]);
 }
 
 #[test]
-fn one_text_may_hold_several_policies() {
+fn text_may_have_several_policies() {
     let both =
         r#"permit(principal, action, resource); forbid(principal, action, resource == Tool::"x");"#;
     let cedar = cedar(&[both]);

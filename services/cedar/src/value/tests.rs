@@ -9,18 +9,18 @@ fn in_context(value: RestrictedExpression) -> EvalResult {
 }
 
 fn claim(value: &Value) -> Option<String> {
-    of_json(value).map(|value| in_context(value).to_string())
+    from_json(value).map(|value| in_context(value).to_string())
 }
 
 fn argument(raw: &str) -> Option<String> {
-    match of_raw(raw.as_bytes()) {
+    match from_raw(raw.as_bytes()) {
         Argument::Scalar(value) => Some(in_context(value).to_string()),
-        Argument::Nested | Argument::Null | Argument::Unclear => None,
+        Argument::Nested | Argument::Null | Argument::Unrepresentable => None,
     }
 }
 
 #[test]
-fn whole_numbers_are_long_however_they_are_written() {
+fn whole_numbers_are_long_in_any_notation() {
     for (raw, expected) in [
         ("1", "1"),
         ("1.0", "1"),
@@ -39,7 +39,7 @@ fn whole_numbers_are_long_however_they_are_written() {
 }
 
 #[test]
-fn other_numbers_are_decimal_up_to_four_places() {
+fn other_numbers_are_decimal_with_four_places() {
     for (raw, expected) in [
         ("1.5", "1.5000"),
         ("-0.0001", "-0.0001"),
@@ -52,7 +52,7 @@ fn other_numbers_are_decimal_up_to_four_places() {
 }
 
 #[test]
-fn numbers_beyond_cedars_have_no_value() {
+fn numbers_out_of_range_have_no_value() {
     for raw in [
         "9223372036854775808",
         "1e400",
@@ -69,10 +69,10 @@ fn numbers_beyond_cedars_have_no_value() {
 }
 
 #[test]
-fn what_lies_too_deep_is_left_out() {
+fn drops_deeply_nested_values() {
     let nested = (0..50).fold(json!(1), |inner, _| json!({ "a": inner, "b": true }));
-    let value = in_context(of_json(&nested).unwrap());
-    assert_eq!(value.to_string().matches("true").count(), DEPTH - 1);
+    let value = in_context(from_json(&nested).unwrap());
+    assert_eq!(value.to_string().matches("true").count(), MAX_DEPTH - 1);
 }
 
 fn any_json() -> impl Strategy<Value = Value> {
@@ -95,22 +95,22 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_claim_can_spoil_the_context(value in any_json(), key in ".*") {
-        if let Some(value) = of_json(&value) {
+    fn any_claim_yields_a_valid_context(value in any_json(), key in ".*") {
+        if let Some(value) = from_json(&value) {
             let made = Context::from_pairs([(format!("claim_{key}"), value)]);
             prop_assert!(made.is_ok());
         }
     }
 
     #[test]
-    fn no_argument_can_spoil_the_context(value in any_json()) {
-        if let Argument::Scalar(value) = of_raw(value.to_string().as_bytes()) {
+    fn any_argument_yields_a_valid_context(value in any_json()) {
+        if let Argument::Scalar(value) = from_raw(value.to_string().as_bytes()) {
             prop_assert!(Context::from_pairs([("arg_x".to_owned(), value)]).is_ok());
         }
     }
 
     #[test]
-    fn no_number_can_spoil_the_context(text in "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,25})?([eE][+-]?[0-9]{1,12})?") {
+    fn any_number_yields_a_valid_context(text in "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,25})?([eE][+-]?[0-9]{1,12})?") {
         if let Some(value) = number(&text) {
             let value = in_context(value).to_string();
             // Equal to the nearest floating point number, as far as that goes.

@@ -29,7 +29,7 @@ impl Judge {
     /// What a caller with these claims may see and do.
     pub(crate) fn admission(&self, identity: &Identity) -> Admission {
         match &self.0 {
-            Some(cedar) => cedar.suppose(identity),
+            Some(cedar) => cedar.evaluate_hypothetical(identity),
             None => Admission::new(Everything),
         }
     }

@@ -5,7 +5,7 @@ use super::*;
 const FORBID_LARGE: &str = "forbid(principal, action, resource) when { context has arg_amount && context.arg_amount > 100 };";
 
 #[test]
-fn a_claim_cannot_pass_for_an_argument_or_an_attribute() {
+fn claims_are_distinct_from_arguments_and_attributes() {
     let policies = [
         "permit(principal, action, resource) when { context has arg_ok };",
         "permit(principal, action, resource) when { principal has claimset_groups };",
@@ -18,7 +18,7 @@ fn a_claim_cannot_pass_for_an_argument_or_an_attribute() {
 }
 
 #[test]
-fn an_argument_cannot_pass_for_a_claim_or_an_attribute() {
+fn arguments_are_distinct_from_claims_and_attributes() {
     let cedar = cedar(&[
         r#"permit(principal, action, resource) when { context has claim_role && context.claim_role == "x" };"#,
         r#"permit(principal, action, resource) when { resource.name == "open" };"#,
@@ -28,7 +28,7 @@ fn an_argument_cannot_pass_for_a_claim_or_an_attribute() {
 }
 
 #[test]
-fn what_is_there_wins_over_an_argument_named_like_it() {
+fn presence_overrides_argument_of_same_name() {
     let cedar = cedar(&[
         EVERYTHING,
         "forbid(principal, action, resource) when { context has arg_x_present && context.arg_x_present == true };",
@@ -39,7 +39,7 @@ fn what_is_there_wins_over_an_argument_named_like_it() {
 }
 
 #[test]
-fn an_argument_that_policies_look_at_is_there_once_in_one_spelling() {
+fn rejects_ambiguous_referenced_arguments() {
     let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
     for arguments in [
         r#"{"amount":1,"amount":1000}"#,
@@ -54,7 +54,7 @@ fn an_argument_that_policies_look_at_is_there_once_in_one_spelling() {
 }
 
 #[test]
-fn a_number_that_cedar_cannot_hold_is_not_passed_over() {
+fn rejects_unrepresentable_numbers() {
     let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
     for amount in ["9223372036854775808", "1e400", "100.00001", "100.00000000000000001", "100.5"] {
         let arguments = format!(r#"{{"amount":{amount}}}"#);
@@ -143,7 +143,7 @@ fn denies_wrapped_arguments_read_of_the_resource() {
 }
 
 #[test]
-fn who_has_too_many_groups_to_look_at_is_denied_everything() {
+fn too_many_referenced_groups_deny_everything() {
     let cedar = cedar(&[
         EVERYTHING,
         r#"forbid(principal in Group::"last", action, resource == Tool::"pay");"#,
@@ -158,7 +158,7 @@ fn who_has_too_many_groups_to_look_at_is_denied_everything() {
 }
 
 #[test]
-fn ten_thousand_arguments_do_not_hide_the_one_that_counts() {
+fn finds_referenced_argument_among_many() {
     let cedar = cedar(&[EVERYTHING, FORBID_LARGE]);
     let many: Vec<_> = (0..10_000).map(|n| format!(r#""a{n}":{n},"#)).collect();
     let many = many.concat();
@@ -169,7 +169,7 @@ fn ten_thousand_arguments_do_not_hide_the_one_that_counts() {
 }
 
 #[test]
-fn a_policy_on_the_whole_context_sees_all_arguments_or_none_is_permitted() {
+fn context_policy_rejects_too_many_arguments() {
     let cedar = cedar(&[
         "permit(principal, action, resource) when { context == {arg_a: 1, arg_b: true} };",
     ]);
@@ -183,7 +183,7 @@ fn a_policy_on_the_whole_context_sees_all_arguments_or_none_is_permitted() {
 }
 
 #[test]
-fn deeply_nested_arguments_are_only_there() {
+fn deeply_nested_arguments_have_presence_only() {
     let there = "forbid(principal, action, resource) when { context has arg_there_present };";
     let cedar = cedar(&[EVERYTHING, FORBID_LARGE, there]);
     let nested = format!("{}1{}", r#"{"a":"#.repeat(50), "}".repeat(50));
@@ -196,7 +196,7 @@ fn deeply_nested_arguments_are_only_there() {
 }
 
 #[test]
-fn a_caller_in_too_many_groups_is_denied_everything() {
+fn too_many_groups_deny_everything() {
     let cedar = cedar(&[EVERYTHING, r#"forbid(principal in Group::"banned", action, resource);"#]);
     let mut groups: Vec<_> = (0..2000).map(|n| format!("g{n}")).collect();
     groups.push("banned".to_owned());
@@ -204,7 +204,7 @@ fn a_caller_in_too_many_groups_is_denied_everything() {
 }
 
 #[test]
-fn names_are_ids_and_never_policy_text() {
+fn names_are_never_parsed_as_policies() {
     let cedar = cedar(&[r#"permit(principal, action, resource == Tool::"a");"#]);
     for name in
         [r#"a"); permit(principal, action, resource);//"#, "a\0", "a\"", "", "A", "a\u{200b}"]
@@ -214,15 +214,15 @@ fn names_are_ids_and_never_policy_text() {
 }
 
 #[test]
-fn neither_claims_nor_arguments_are_in_debug_forms() {
+fn debug_output_omits_claims_and_arguments() {
     let cedar =
         cedar(&["permit(principal, action, resource) when { ip(context.arg_ip).isLoopback() };"]);
     let who = user("eve", json!({"email": "canary@example.com"}));
     let admission = admission(&cedar, &who);
     let verdict = admission.admit(&tool("x"), Some(br#"{"ip":"canary"}"#));
     assert_eq!(verdict, Verdict::Denied);
-    let faults = Cedar::new("s", &["nonsense"], "").unwrap_err();
-    let printed = format!("{cedar:?} {admission:?} {verdict:?} {faults} {faults:?}");
+    let errors = Cedar::new("s", &["nonsense"], "").unwrap_err();
+    let printed = format!("{cedar:?} {admission:?} {verdict:?} {errors} {errors:?}");
     assert!(!printed.contains("canary"), "{printed}");
 }
 
@@ -245,15 +245,15 @@ fn nested(depth: usize) -> Vec<String> {
 }
 
 #[test]
-fn refuses_policies_that_nest_too_deeply() {
+fn rejects_deeply_nested_policies() {
     for policy in nested(100_000) {
-        let faults = Cedar::new("my-vmcp", &[policy], "").unwrap_err().to_string();
-        assert!(faults.contains("at most 200 are allowed"), "{faults}");
+        let errors = Cedar::new("my-vmcp", &[policy], "").unwrap_err().to_string();
+        assert!(errors.contains("at most 200 are allowed"), "{errors}");
     }
 }
 
 #[test]
-fn deep_policies_fit_the_stack_of_a_worker() {
+fn deep_policies_fit_worker_stack() {
     let judged = std::thread::Builder::new().stack_size(2 << 20).spawn(|| {
         for policy in nested(180) {
             let Ok(cedar) = Cedar::new("my-vmcp", &[&policy], "") else { continue };

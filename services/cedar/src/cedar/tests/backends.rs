@@ -79,7 +79,7 @@ fn denies_items_without_backend_unless_guarded() {
 }
 
 #[test]
-fn configured_entities_do_not_say_which_backend() {
+fn configured_entities_cannot_set_the_backend() {
     let entities =
         r#"[{"uid": {"type": "Tool", "id": "x"}, "attrs": {"backend": "a"}, "parents": []}]"#;
     let policy = r#"permit(principal, action, resource) when { resource.backend == "a" };"#;
@@ -88,7 +88,7 @@ fn configured_entities_do_not_say_which_backend() {
 }
 
 #[test]
-fn backend_is_read_only_if_a_policy_names_it() {
+fn backend_matters_only_if_policies_name_it() {
     let reads = |policy: &str| admission(&cedar(&[policy]), &alice()).reads_backend();
     assert!(!reads(EVERYTHING));
     assert!(!reads(r#"permit(principal, action, resource == Tool::"backend");"#));

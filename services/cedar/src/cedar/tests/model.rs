@@ -106,7 +106,7 @@ fn plainly(cedar: &Cedar, who: &Identity, item: &Item<'_>, arguments: &str) -> (
     let subject = Subject::of(who);
     let all = subject.claims.into_iter().flat_map(Claims::object);
     let claims: Attributes = all
-        .filter_map(|(name, claim)| Some((format!("claim_{name}"), value::of_json(claim)?)))
+        .filter_map(|(name, claim)| Some((format!("claim_{name}"), value::from_json(claim)?)))
         .collect();
     let groups = subject.groups().map(vmcp_core::Claim::value);
     let groups = match &groups {
@@ -114,9 +114,14 @@ fn plainly(cedar: &Cedar, who: &Identity, item: &Item<'_>, arguments: &str) -> (
         Some(Value::String(group)) => vec![&**group],
         _ => Vec::new(),
     };
-    let everything =
-        Reads { context: true, attributes: NAMES.map(str::to_owned).into(), ..Reads::default() };
-    let arguments = Arguments::read(Some(arguments.as_bytes()), &Wanted::of(&everything)).unwrap();
+    let everything = PolicyDependencies {
+        context: true,
+        attributes: NAMES.map(str::to_owned).into(),
+        ..PolicyDependencies::default()
+    };
+    let arguments =
+        Arguments::parse(Some(arguments.as_bytes()), &ReferencedArguments::of(&everything))
+            .unwrap();
     let (model, principal) = (&cedar.model, cedar.model.client(subject.name));
     let caller = model.principal(principal.clone(), claims.clone(), groups.into_iter()).unwrap();
     let attributes = arguments.values.iter().cloned().collect();
@@ -145,7 +150,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn decisions_are_those_of_cedar_over_all_policies(
+    fn decisions_match_cedar_over_all_policies(
         policies in subsequence(POLICIES.to_vec(), 1..6),
         asked in prop::collection::vec(asked(), 1..24),
         configured in any::<bool>(),
@@ -174,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn one_view_key_is_one_view(
+    fn equal_view_keys_mean_equal_views(
         policies in subsequence(POLICIES.to_vec(), 1..6),
         asked in prop::collection::vec(asked(), 2..24),
     ) {
@@ -188,7 +193,7 @@ proptest! {
                 let item = Item { kind: *kind, name, hints: *hints, backend: *backend };
                 let fresh = |who| {
                     // Each by its own facts, unshared.
-                    let view = View::new(ViewKey([0; 16]), Subject::of(who), &cedar);
+                    let view = CallerView::new(ViewKey([0; 16]), Subject::of(who), &cedar);
                     view.decide(&cedar, &item).permitted
                 };
                 prop_assert_eq!(fresh(one), fresh(other));

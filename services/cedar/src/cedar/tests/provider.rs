@@ -56,7 +56,7 @@ fn upstream(policy: &str) -> Arc<Cedar> {
 }
 
 #[tokio::test]
-async fn the_providers_claims_count_and_no_others() {
+async fn uses_claims_of_the_provider_only() {
     let cedar = upstream(BY_MAIL);
     let good = jwt(&json!({"sub": "up", "email": "b@example.com"}));
     assert_eq!(
@@ -80,7 +80,7 @@ async fn the_providers_claims_count_and_no_others() {
 }
 
 #[tokio::test]
-async fn who_has_no_name_at_the_provider_may_not_do_what_everybody_may() {
+async fn token_without_subject_denies_everything() {
     let cedar = upstream(EVERYTHING);
     let access = |claims: Value| tokens(Ok(jwt(&claims)), Err(UpstreamError::Absent));
     assert_eq!(asked(&access(json!({"sub": "x"})), &cedar).await, Ok(Verdict::Permitted));
@@ -90,7 +90,7 @@ async fn who_has_no_name_at_the_provider_may_not_do_what_everybody_may() {
 }
 
 #[tokio::test]
-async fn the_id_token_fills_in_name_and_email_and_nothing_else() {
+async fn id_token_adds_name_and_email_only() {
     let access = || Ok(jwt(&json!({"sub": "up"})));
     let id = || Ok(jwt(&json!({"sub": "up", "email": "b@example.com", "role": "x"})));
     assert_eq!(asked(&tokens(access(), id()), &upstream(BY_MAIL)).await, Ok(Verdict::Permitted));
@@ -102,7 +102,7 @@ async fn the_id_token_fills_in_name_and_email_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_provider_that_does_not_answer_is_no_denial() {
+async fn unresponsive_provider_is_unavailable() {
     let cedar = upstream(BY_MAIL);
     let down = tokens(Err(UpstreamError::Unavailable), Err(UpstreamError::Unavailable));
     assert_eq!(asked(&down, &cedar).await.unwrap_err().status(), 503);
@@ -111,7 +111,7 @@ async fn a_provider_that_does_not_answer_is_no_denial() {
 }
 
 #[tokio::test]
-async fn a_token_is_read_once() {
+async fn token_is_parsed_once() {
     let cedar = upstream(BY_MAIL);
     let id = Ok(jwt(&json!({"email": "b@example.com"})));
     let tokens = tokens(Ok(jwt(&json!({"sub": "up"}))), id);
@@ -125,7 +125,7 @@ async fn a_token_is_read_once() {
 }
 
 #[tokio::test]
-async fn who_has_no_tokens_of_any_provider_is_denied_everything() {
+async fn missing_tokens_deny_everything() {
     let cedar = upstream(EVERYTHING);
     for who in [Identity::anonymous(), alice()] {
         let Admitting::Later(later) = cedar.admission(&who, 1) else { panic!("at once") };

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use vmcp_aggregate::status::{Entry, Report};
-use vmcp_cedar::{Deciding, Explanation};
+use vmcp_cedar::{DecidingPolicy, Explanation};
 use vmcp_core::{Admission, Generation, Hints, Identity, Item, ItemKind, Verdict};
 
 use super::asked::{Asked, kind, noun};
@@ -114,7 +114,7 @@ fn reasons(explained: &Explanation) -> String {
     }
     for one in deciding {
         // The text has the annotations.
-        let Deciding { id, permits, text, annotations: _ } = one;
+        let DecidingPolicy { id, permits, text, annotations: _ } = one;
         _ = writeln!(out, "{id} {}", if *permits { "permits" } else { "forbids" });
         for line in text.lines() {
             _ = writeln!(out, "    {}", plain(line));
@@ -149,7 +149,7 @@ fn about(asked: &Asked, explained: &Explanation) -> Value {
         Verdict::NeedsScopes(scopes) => ("needsScopes", Some(scopes)),
     };
     let deciding = deciding.iter().map(|one| {
-        let Deciding { id, permits, text, annotations } = one;
+        let DecidingPolicy { id, permits, text, annotations } = one;
         let effect = if *permits { "permit" } else { "forbid" };
         let annotations: serde_json::Map<_, _> =
             annotations.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use vmcp_authz::AuthorizeLayer;
-use vmcp_cedar::{Cedar, Fault, NamedBackend};
+use vmcp_cedar::{Cedar, NamedBackend, PolicyError};
 use vmcp_config::Warning;
 
 use super::{Converter, Guards};
@@ -52,11 +52,12 @@ impl Converter<'_> {
                 // The gateway asks it wherever it lists and routes.
                 let layer = AuthorizeLayer::new(parsed).handing_inward();
                 let cedar = Arc::downgrade(layer.policy());
-                self.held.add("policy_decisions", move || cedar.upgrade().map(|it| it.kept()));
+                self.held
+                    .add("policy_decisions", move || cedar.upgrade().map(|it| it.cached_entries()));
                 Some(layer)
             }
             Err(faults) => {
-                for fault in faults.faults() {
+                for fault in faults.errors() {
                     let (path, found, message) = told(fault);
                     self.refuse(format!("{AT}.{path}"), found, message);
                 }
@@ -67,17 +68,17 @@ impl Converter<'_> {
 }
 
 /// Where a mistake in the policies is, what is there and what is wrong with it.
-fn told(fault: &Fault) -> (String, String, String) {
+fn told(fault: &PolicyError) -> (String, String, String) {
     match fault {
-        Fault::NoPolicies => {
+        PolicyError::NoPolicies => {
             ("policies".to_owned(), "none".to_owned(), "at least one policy".to_owned())
         }
-        Fault::Policy { index, line, message } => {
+        PolicyError::Policy { index, line, message } => {
             let line = line.map(|line| format!("in line {line} of it, ")).unwrap_or_default();
             let found = "what is no usable policy".to_owned();
             (format!("policies[{index}]"), found, format!("Cedar ({line}{message})"))
         }
-        Fault::Entities { message } => {
+        PolicyError::Entities { message } => {
             let found = "what are no entities".to_owned();
             ("entitiesJson".to_owned(), found, format!("an array of Cedar entities ({message})"))
         }

@@ -9,7 +9,7 @@ fn token(jti: u64) -> Identity {
 }
 
 #[test]
-fn a_new_token_that_says_the_same_finds_what_was_decided() {
+fn equal_claims_share_decisions() {
     let cedar = cedar(&[BY_MAIL]);
     for jti in 0..50 {
         assert_eq!(call(&cedar, &token(jti), "x", "{}"), Verdict::Permitted);
@@ -21,7 +21,7 @@ fn a_new_token_that_says_the_same_finds_what_was_decided() {
 }
 
 #[test]
-fn a_token_that_comes_again_is_not_looked_at_again() {
+fn repeated_token_is_not_inspected_again() {
     let cedar = cedar(&[BY_MAIL]);
     let who = token(1);
     assert_eq!(call(&cedar, &who, "x", "{}"), Verdict::Permitted);
@@ -34,7 +34,7 @@ fn a_token_that_comes_again_is_not_looked_at_again() {
 }
 
 #[test]
-fn what_goes_with_an_identity_is_never_that_of_other_policies() {
+fn identity_cache_is_separate_per_policies() {
     let who = token(1);
     let (open, closed) =
         (cedar(&[EVERYTHING]), cedar(&[r#"permit(principal, action, resource == Tool::"y");"#]));
@@ -51,7 +51,7 @@ fn what_goes_with_an_identity_is_never_that_of_other_policies() {
 }
 
 #[test]
-fn two_tokens_of_one_caller_have_their_own_scopes() {
+fn tokens_of_one_caller_have_own_scopes() {
     let cedar = cedar(&[r#"@scopes("write") permit(principal, action, resource);"#]);
     let (without, with) = (user("alice", json!({})), user("alice", json!({"scope": "read write"})));
     for _ in 0..2 {
@@ -63,7 +63,7 @@ fn two_tokens_of_one_caller_have_their_own_scopes() {
 }
 
 #[test]
-fn an_identity_that_keeps_its_admission_is_freed_all_the_same() {
+fn identity_cache_does_not_leak() {
     let cedar = cedar(&[EVERYTHING]);
     for jti in 0..50 {
         _ = admission(&cedar, &token(jti));
@@ -73,7 +73,7 @@ fn an_identity_that_keeps_its_admission_is_freed_all_the_same() {
 }
 
 #[test]
-fn arguments_are_all_that_is_new_in_a_call() {
+fn repeated_call_evaluates_arguments_only() {
     let cedar = cedar(&[
         EVERYTHING,
         "forbid(principal, action, resource) when { context has arg_n && context.arg_n > 10 };",
@@ -91,7 +91,7 @@ fn arguments_are_all_that_is_new_in_a_call() {
 }
 
 #[test]
-fn the_more_is_configured_the_fewer_callers_are_kept_ready() {
+fn many_entities_shrink_the_caches() {
     let one =
         |n| json!({"uid": {"type": "Group", "id": format!("g{n}")}, "attrs": {}, "parents": []});
     let entities = json!((0..16_384).map(one).collect::<Vec<_>>()).to_string();

@@ -9,11 +9,11 @@ use cedar_policy::{Effect, ParseErrors, PolicySet, Template};
 /// All mistakes in a set of policies and entities. Whoever wrote them has to mend them; those in use
 /// stay until then.
 #[derive(Debug)]
-pub struct PolicyFaults(pub(crate) Vec<Fault>);
+pub struct PolicyErrors(pub(crate) Vec<PolicyError>);
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum PolicyError {
     /// Without policies everything would be denied.
     #[error("there are no policies")]
     NoPolicies,
@@ -35,15 +35,15 @@ pub enum Fault {
     },
 }
 
-impl PolicyFaults {
+impl PolicyErrors {
     /// The mistakes, in the order of the texts.
     #[must_use]
-    pub fn faults(&self) -> &[Fault] {
+    pub fn errors(&self) -> &[PolicyError] {
         &self.0
     }
 }
 
-impl Fault {
+impl PolicyError {
     pub(crate) fn policy(index: usize, message: impl Into<String>) -> Self {
         Self::Policy { index, line: None, message: message.into() }
     }
@@ -66,7 +66,7 @@ impl Fault {
 
     /// Each mistake that Cedar found in `text`.
     pub(crate) fn parse(index: usize, text: &str, errors: &ParseErrors) -> Vec<Self> {
-        let fault = |error| {
+        let error = |error| {
             let DetailedError { message, help, source_locations, .. } = DetailedError::from(error);
             let start = source_locations.first().map(|label| label.loc.start);
             let line = start
@@ -75,26 +75,26 @@ impl Fault {
             let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
             Self::Policy { index, line, message: format!("{message}{help}") }
         };
-        errors.iter().map(fault).collect()
+        errors.iter().map(error).collect()
     }
 
     /// What this crate asks of policies beyond their being Cedar.
     pub(crate) fn beyond_cedar(index: usize, set: &PolicySet) -> Vec<Self> {
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         if set.is_empty() {
-            faults.push(Self::policy(index, "there is no policy in this text"));
+            errors.push(Self::policy(index, "there is no policy in this text"));
         }
         let template = |template: &Template| {
             let message = format!("{} is a template, and nothing links it", template.id());
             Self::policy(index, message)
         };
-        faults.extend(set.templates().map(template));
+        errors.extend(set.templates().map(template));
         for policy in set.policies() {
             let Some(scopes) = policy.annotation("scopes") else { continue };
             if policy.effect() == Effect::Forbid {
                 let message =
                     "@scopes belongs to a permit: with more scopes, a forbid still forbids";
-                faults.push(Self::policy(index, message));
+                errors.push(Self::policy(index, message));
             }
             // They are written into a header (RFC 6749 section 3.3, scope-token).
             let token = |scope: &str| {
@@ -102,21 +102,21 @@ impl Fault {
             };
             if !scopes.split_whitespace().all(token) || scopes.trim().is_empty() {
                 let message = "@scopes must be scope tokens with spaces between them";
-                faults.push(Self::policy(index, message));
+                errors.push(Self::policy(index, message));
             }
         }
-        faults
+        errors
     }
 }
 
-impl fmt::Display for PolicyFaults {
+impl fmt::Display for PolicyErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.0.iter().enumerate() {
+        for (index, error) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "; " };
-            write!(f, "{separator}{fault}")?;
+            write!(f, "{separator}{error}")?;
         }
         Ok(())
     }
 }
 
-impl Error for PolicyFaults {}
+impl Error for PolicyErrors {}

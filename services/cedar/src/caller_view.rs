@@ -9,15 +9,15 @@ use vmcp_core::{Claim, Claims, Identity, Item, ViewKey};
 
 use crate::arguments::Arguments;
 use crate::cedar::Cedar;
-use crate::prepared::{Open, Prepared};
-use crate::slice::Granted;
+use crate::policy_slice::MatchedPermits;
+use crate::prepared_caller::{ArgumentDependentRequest, PreparedCaller};
 
 /// Where groups are looked for. The first of these that is there counts, even if it is empty.
 const GROUP_CLAIMS: [&str; 3] = ["groups", "roles", "cognito:groups"];
 
 /// The most groups of a caller, and the most claims where policies look at the context as a whole. One
 /// with more is denied everything: what was left out could have been forbidden.
-const MOST: usize = 1024;
+const MAX_GROUPS_AND_CLAIMS: usize = 1024;
 
 /// The claims of a caller as the policies see them.
 #[derive(Clone, Copy)]
@@ -27,21 +27,21 @@ pub(crate) struct Subject<'a> {
 }
 
 /// What tells a caller from others, for policies that look at what `cedar`'s do.
-struct Looks<'a> {
+struct CallerFingerprint<'a> {
     subject: Subject<'a>,
     cedar: &'a Cedar,
     epoch: u64,
 }
 
 /// Callers who look the same to the policies.
-pub(crate) struct View {
+pub(crate) struct CallerView {
     pub(crate) key: ViewKey,
-    facts: Option<Facts>,
-    prepared: OnceLock<Option<Prepared>>,
+    facts: Option<CallerFacts>,
+    prepared: OnceLock<Option<PreparedCaller>>,
 }
 
 /// What policies look at, of a caller.
-pub(crate) struct Facts {
+pub(crate) struct CallerFacts {
     pub(crate) name: String,
     pub(crate) claims: Vec<(String, Value)>,
     pub(crate) groups: Vec<String>,
@@ -49,12 +49,12 @@ pub(crate) struct Facts {
 
 /// What policies decided, apart from arguments.
 #[derive(Debug, Default)]
-pub(crate) struct Decided {
+pub(crate) struct CachedDecision {
     /// Whether it is permitted, with some arguments at least.
     pub(crate) permitted: bool,
     /// Whether other arguments could lead elsewhere.
     pub(crate) open: bool,
-    pub(crate) granted: Granted,
+    pub(crate) granted: MatchedPermits,
 }
 
 impl<'a> Subject<'a> {
@@ -75,10 +75,10 @@ impl<'a> Subject<'a> {
 
     /// What tells this caller from others, for policies that look at what `cedar`'s do.
     pub(crate) fn key(&self, cedar: &Cedar, epoch: u64) -> ViewKey {
-        ViewKey::of(&Looks { subject: *self, cedar, epoch })
+        ViewKey::of(&CallerFingerprint { subject: *self, cedar, epoch })
     }
 
-    fn facts(&self, cedar: &Cedar) -> Option<Facts> {
+    fn facts(&self, cedar: &Cedar) -> Option<CallerFacts> {
         let name = if cedar.reads.principal { self.name } else { "" };
         let claims: Vec<_> = match self.claims {
             Some(all) if cedar.reads.context => {
@@ -96,15 +96,17 @@ impl<'a> Subject<'a> {
             },
             None => Vec::new(),
         };
-        if groups.len() > MOST || claims.len() > MOST {
-            tracing::warn!("a caller with more than {MOST} groups or claims is denied everything");
+        if groups.len() > MAX_GROUPS_AND_CLAIMS || claims.len() > MAX_GROUPS_AND_CLAIMS {
+            tracing::warn!(
+                "a caller with more than {MAX_GROUPS_AND_CLAIMS} groups or claims is denied everything"
+            );
             return None;
         }
-        Some(Facts { name: name.to_owned(), claims, groups })
+        Some(CallerFacts { name: name.to_owned(), claims, groups })
     }
 }
 
-impl Hash for Looks<'_> {
+impl Hash for CallerFingerprint<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Self { subject, cedar, epoch } = self;
         epoch.hash(state);
@@ -123,7 +125,7 @@ impl Hash for Looks<'_> {
     }
 }
 
-impl View {
+impl CallerView {
     pub(crate) fn new(key: ViewKey, subject: Subject<'_>, cedar: &Cedar) -> Self {
         Self { key, facts: subject.facts(cedar), prepared: OnceLock::new() }
     }
@@ -134,22 +136,22 @@ impl View {
     }
 
     /// What the policies decide whatever the arguments are, evaluated now.
-    pub(crate) fn decide(&self, cedar: &Cedar, item: &Item<'_>) -> Decided {
+    pub(crate) fn decide(&self, cedar: &Cedar, item: &Item<'_>) -> CachedDecision {
         self.decided(cedar, item).unwrap_or_default()
     }
 
-    fn decided(&self, cedar: &Cedar, item: &Item<'_>) -> Option<Decided> {
+    fn decided(&self, cedar: &Cedar, item: &Item<'_>) -> Option<CachedDecision> {
         let prepared = self.prepared(cedar)?;
         let (request, entities) = prepared.request(cedar, item, &Arguments::default())?;
         let slice = prepared.slice(cedar, item);
         // All of them, even behind a permit: an error in any denies.
         let granted = slice.fixed(cedar, &request, &entities)?;
         let permitted = granted.any() || slice.possible(cedar, &request, &entities);
-        Some(Decided { permitted, open: slice.is_open(), granted })
+        Some(CachedDecision { permitted, open: slice.is_open(), granted })
     }
 
     /// What there is to know of `item` before its arguments.
-    pub(crate) fn open(&self, cedar: &Cedar, item: &Item<'_>) -> Option<Open> {
+    pub(crate) fn open(&self, cedar: &Cedar, item: &Item<'_>) -> Option<ArgumentDependentRequest> {
         self.prepared(cedar)?.open(cedar, item)
     }
 
@@ -158,9 +160,9 @@ impl View {
         &self,
         cedar: &Cedar,
         item: &Item<'_>,
-        open: &Open,
+        open: &ArgumentDependentRequest,
         arguments: &Arguments,
-    ) -> Option<Granted> {
+    ) -> Option<MatchedPermits> {
         self.prepared(cedar)?.with(cedar, item, open, arguments)
     }
 
@@ -174,8 +176,9 @@ impl View {
         self.prepared(cedar)?.request(cedar, item, arguments)
     }
 
-    fn prepared(&self, cedar: &Cedar) -> Option<&Prepared> {
-        let prepared = self.prepared.get_or_init(|| Prepared::new(cedar, self.facts.as_ref()?));
+    fn prepared(&self, cedar: &Cedar) -> Option<&PreparedCaller> {
+        let prepared =
+            self.prepared.get_or_init(|| PreparedCaller::new(cedar, self.facts.as_ref()?));
         prepared.as_ref()
     }
 }

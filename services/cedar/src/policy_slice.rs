@@ -13,7 +13,7 @@ pub(crate) type Scopes = Arc<[Box<str>]>;
 
 /// The policies that can concern a caller and a thing.
 #[derive(Debug, Default)]
-pub(crate) struct Slice {
+pub(crate) struct PolicySlice {
     /// Those that look at no arguments.
     fixed: PolicySet,
     /// Those that do.
@@ -26,18 +26,18 @@ pub(crate) struct Slice {
 
 /// The permits that hold, where nothing forbids.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Granted {
+pub(crate) struct MatchedPermits {
     /// Whether one of them asks for no scopes.
-    free: bool,
+    unconditional: bool,
     /// What the others ask for, with their places.
     scopes: Vec<(usize, Scopes)>,
 }
 
-impl Slice {
-    /// Those at `places` among all.
-    pub(crate) fn new(cedar: &Cedar, places: &[usize]) -> Self {
+impl PolicySlice {
+    /// Those at `positions` among all.
+    pub(crate) fn new(cedar: &Cedar, positions: &[usize]) -> Self {
         let mut slice = Self::default();
-        for rule in places.iter().filter_map(|&place| cedar.rules.get(place)) {
+        for rule in positions.iter().filter_map(|&position| cedar.rules.get(position)) {
             let Self { fixed, open, possible, scalars } = &mut slice;
             scalars.extend(scalars_only(&rule.reads).map(str::to_owned));
             let set = if rule.reads.arguments() { open } else { fixed };
@@ -57,7 +57,7 @@ impl Slice {
 
     /// The first argument without a scalar value of which a policy reads that alone: it would slip by a forbid, so it is
     /// denied.
-    pub(crate) fn refused<'a>(&self, arguments: &'a Arguments) -> Option<&'a str> {
+    pub(crate) fn rejected_argument<'a>(&self, arguments: &'a Arguments) -> Option<&'a str> {
         let mut names = arguments.without_scalar.iter();
         names.find(|name| self.scalars.contains(*name)).map(String::as_str)
     }
@@ -68,7 +68,7 @@ impl Slice {
         cedar: &Cedar,
         request: &Request,
         entities: &Entities,
-    ) -> Option<Granted> {
+    ) -> Option<MatchedPermits> {
         evaluate(cedar, &self.fixed, request, entities)
     }
 
@@ -78,7 +78,7 @@ impl Slice {
         cedar: &Cedar,
         request: &Request,
         entities: &Entities,
-    ) -> Option<Granted> {
+    ) -> Option<MatchedPermits> {
         evaluate(cedar, &self.open, request, entities)
     }
 
@@ -91,22 +91,22 @@ impl Slice {
     }
 }
 
-impl Granted {
+impl MatchedPermits {
     /// Whether there is any.
     pub(crate) fn any(&self) -> bool {
-        self.free || !self.scopes.is_empty()
+        self.unconditional || !self.scopes.is_empty()
     }
 
     /// The scopes that suffice, in the order of policies; none if none are needed.
     pub(crate) fn scopes(&self) -> &[(usize, Scopes)] {
-        if self.free { &[] } else { &self.scopes }
+        if self.unconditional { &[] } else { &self.scopes }
     }
 
     pub(crate) fn and(&self, others: Self) -> Self {
         let mut scopes = others.scopes;
         scopes.extend(self.scopes.iter().cloned());
-        scopes.sort_by_key(|(place, _)| *place);
-        Self { free: self.free || others.free, scopes }
+        scopes.sort_by_key(|(position, _)| *position);
+        Self { unconditional: self.unconditional || others.unconditional, scopes }
     }
 }
 
@@ -115,8 +115,8 @@ fn evaluate(
     set: &PolicySet,
     request: &Request,
     entities: &Entities,
-) -> Option<Granted> {
-    let mut granted = Granted::default();
+) -> Option<MatchedPermits> {
+    let mut granted = MatchedPermits::default();
     if set.is_empty() {
         return Some(granted);
     }
@@ -124,7 +124,11 @@ fn evaluate(
     let diagnostics = response.diagnostics();
     if let Some(AuthorizationError::PolicyEvaluationError(error)) = diagnostics.errors().next() {
         let policy: &str = error.policy_id().as_ref();
-        tracing::debug!(policy, error = fault(error.inner()), "denied: the policy has an error");
+        tracing::debug!(
+            policy,
+            error = error_kind(error.inner()),
+            "denied: the policy has an error"
+        );
         return None;
     }
     let mut reasons = diagnostics.reason().peekable();
@@ -132,18 +136,18 @@ fn evaluate(
         // Without a reason, nothing permits; otherwise that is what forbids.
         return reasons.peek().is_none().then_some(granted);
     }
-    for (place, rule) in reasons.filter_map(|id| cedar.rule(id)) {
+    for (position, rule) in reasons.filter_map(|id| cedar.rule(id)) {
         match &rule.scopes {
-            Some(needed) => granted.scopes.push((place, Arc::clone(needed))),
-            None => granted.free = true,
+            Some(needed) => granted.scopes.push((position, Arc::clone(needed))),
+            None => granted.unconditional = true,
         }
     }
-    granted.scopes.sort_by_key(|(place, _)| *place);
+    granted.scopes.sort_by_key(|(position, _)| *position);
     Some(granted)
 }
 
 /// What went wrong, without the values that Cedar would quote.
-fn fault(error: &EvaluationError) -> &'static str {
+fn error_kind(error: &EvaluationError) -> &'static str {
     match error {
         EvaluationError::EntityDoesNotExist(_) => "an entity that does not exist",
         EvaluationError::EntityAttrDoesNotExist(_) | EvaluationError::RecordAttrDoesNotExist(_) => {

@@ -15,7 +15,7 @@ use crate::model::{BACKEND, CLIENT, GENERATION, ITEMS};
     clippy::struct_excessive_bools,
     reason = "each is found by itself, and none excludes another"
 )]
-pub(crate) struct Reads {
+pub(crate) struct PolicyDependencies {
     /// The attributes that are named anywhere, whosever they are.
     pub(crate) attributes: BTreeSet<String>,
     /// Those that could be asked of the context.
@@ -34,7 +34,7 @@ pub(crate) struct Reads {
     pub(crate) resource: bool,
 }
 
-impl Reads {
+impl PolicyDependencies {
     /// What `policy` looks at, whose syntax tree is `json`.
     pub(crate) fn of(policy: &Policy, json: &Value) -> Self {
         let mut reads = Self::default();
@@ -126,8 +126,8 @@ impl Reads {
                     Value::String(name) => self.attribute_of(variable, name),
                     // The first is asked of the variable, the others of what that is.
                     Value::Array(names) => {
-                        for (place, name) in names.iter().filter_map(Value::as_str).enumerate() {
-                            self.attribute_of(variable.filter(|_| place == 0), name);
+                        for (position, name) in names.iter().filter_map(Value::as_str).enumerate() {
+                            self.attribute_of(variable.filter(|_| position == 0), name);
                         }
                     }
                     _ => {}
@@ -188,14 +188,14 @@ impl Reads {
 
 /// What has to hold for `policy`, a permit that looks at arguments, whatever the arguments are: the
 /// parts of its conditions that don't look at them.
-pub(crate) fn whatever_the_arguments(json: &Value) -> Value {
+pub(crate) fn argument_independent_part(json: &Value) -> Value {
     let mut kept = Vec::new();
     for clause in clauses(json) {
         let unless = clause["kind"] == "unless";
         let mut parts = Vec::new();
         split(&clause["body"], if unless { "||" } else { "&&" }, &mut parts);
         for part in parts {
-            let mut reads = Reads::default();
+            let mut reads = PolicyDependencies::default();
             reads.expression(part);
             if !reads.arguments() {
                 kept.push(json!({"kind": clause["kind"], "body": part}));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_explanation_names_the_policies_that_decided() {
+fn explanation_names_deciding_policies() {
     let cedar = cedar(&[
         r#"@id("all") permit(principal, action, resource);"#,
         r#"permit(principal, action == Action::"get_prompt", resource);"#,
@@ -21,7 +21,7 @@ fn an_explanation_names_the_policies_that_decided() {
 }
 
 #[test]
-fn an_explanation_tells_what_could_not_be_evaluated() {
+fn explanation_lists_evaluation_errors() {
     let cedar = cedar(&[
         "permit(principal, action, resource) when { principal.claim_role == \"x\" };",
         "permit(principal, action, resource) when { context has arg_a };",

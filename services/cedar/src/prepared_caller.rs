@@ -7,52 +7,52 @@ use cedar_policy::{Context, Entities, EntityUid, Request, RestrictedExpression};
 use vmcp_core::{Hints, Item};
 
 use crate::arguments::Arguments;
+use crate::caller_view::CallerFacts;
 use crate::cedar::Cedar;
 use crate::model::{Attributes, Feature, with};
-use crate::rules::About;
-use crate::slice::{Granted, Slice};
+use crate::policy_slice::{MatchedPermits, PolicySlice};
+use crate::rules::ResourceScope;
 use crate::value;
-use crate::view::Facts;
 
 /// Once for all callers who look the same.
-pub(crate) struct Prepared {
+pub(crate) struct PreparedCaller {
     principal: EntityUid,
     /// The configured ones, and the caller.
     entities: Entities,
     /// The claims that policies look at in the context.
     claims: Vec<(String, RestrictedExpression)>,
     context: Context,
-    candidates: [Candidates; 3],
+    candidates: [CandidatePolicies; 3],
 }
 
 /// The policies that can concern a caller and a kind of things, as places in the list of all.
 #[derive(Default)]
-struct Candidates {
+struct CandidatePolicies {
     any: Vec<usize>,
     one: HashMap<Box<str>, Vec<usize>>,
 }
 
 /// A thing that a caller asks about, when arguments decide.
-pub(crate) struct Open {
-    slice: Arc<Slice>,
+pub(crate) struct ArgumentDependentRequest {
+    slice: Arc<PolicySlice>,
     /// What is permitted whatever the arguments are, unless they lead to a forbid.
-    granted: Granted,
+    granted: MatchedPermits,
     /// The configured ones, the caller and the thing.
     entities: Entities,
 }
 
-impl Open {
+impl ArgumentDependentRequest {
     /// An argument that is denied whatever the policies say of the others.
-    pub(crate) fn refused<'a>(&self, arguments: &'a Arguments) -> Option<&'a str> {
-        self.slice.refused(arguments)
+    pub(crate) fn rejected_argument<'a>(&self, arguments: &'a Arguments) -> Option<&'a str> {
+        self.slice.rejected_argument(arguments)
     }
 }
 
-impl Prepared {
-    pub(crate) fn new(cedar: &Cedar, facts: &Facts) -> Option<Self> {
+impl PreparedCaller {
+    pub(crate) fn new(cedar: &Cedar, facts: &CallerFacts) -> Option<Self> {
         let (mut attributes, mut claims) = (Attributes::new(), Vec::new());
         for (name, claim) in &facts.claims {
-            let Some(value) = value::of_json(claim) else {
+            let Some(value) = value::from_json(claim) else {
                 tracing::debug!(claim = name, "left out: Cedar has no value for it");
                 continue;
             };
@@ -75,27 +75,28 @@ impl Prepared {
         Some(prepared)
     }
 
-    fn candidates(&self, cedar: &Cedar, feature: Feature) -> Candidates {
-        let mut candidates = Candidates::default();
+    fn candidates(&self, cedar: &Cedar, feature: Feature) -> CandidatePolicies {
+        let mut candidates = CandidatePolicies::default();
         let nothing =
             Item { kind: feature.kind(), name: "", hints: Hints::default(), backend: None };
         let nothing = self.request(cedar, &nothing, &Arguments::default());
-        for (place, rule) in cedar.rules.iter().enumerate() {
+        for (position, rule) in cedar.rules.iter().enumerate() {
             if !rule.concerns(&self.principal, feature, &cedar.model, &self.entities) {
                 continue;
             }
             match rule.about(feature, &cedar.model) {
-                About::None => {}
-                About::One(name) => candidates.one.entry(name).or_default().push(place),
-                About::Any => candidates.any.push(place),
+                ResourceScope::None => {}
+                ResourceScope::One(name) => candidates.one.entry(name).or_default().push(position),
+                ResourceScope::Any => candidates.any.push(position),
                 // What is silent about one thing is silent about all, if it looks at none.
-                About::All => {
+                ResourceScope::Uniform => {
                     let silent = nothing.as_ref().is_some_and(|(request, entities)| {
-                        let said = Slice::new(cedar, &[place]).fixed(cedar, request, entities);
+                        let said =
+                            PolicySlice::new(cedar, &[position]).fixed(cedar, request, entities);
                         said.is_some_and(|granted| !granted.any())
                     });
                     if !silent {
-                        candidates.any.push(place);
+                        candidates.any.push(position);
                     }
                 }
             }
@@ -104,18 +105,18 @@ impl Prepared {
     }
 
     /// The policies that can concern `item`.
-    pub(crate) fn slice(&self, cedar: &Cedar, item: &Item<'_>) -> Arc<Slice> {
+    pub(crate) fn slice(&self, cedar: &Cedar, item: &Item<'_>) -> Arc<PolicySlice> {
         let candidates = &self.candidates[Feature::of(item.kind) as usize];
         let one = candidates.one.get(item.name).into_iter().flatten();
-        let places: Vec<_> = candidates.any.iter().chain(one).copied().collect();
-        cedar.slice(places)
+        let positions: Vec<_> = candidates.any.iter().chain(one).copied().collect();
+        cedar.slice(positions)
     }
 
-    pub(crate) fn open(&self, cedar: &Cedar, item: &Item<'_>) -> Option<Open> {
+    pub(crate) fn open(&self, cedar: &Cedar, item: &Item<'_>) -> Option<ArgumentDependentRequest> {
         let (request, entities) = self.request(cedar, item, &Arguments::default())?;
         let slice = self.slice(cedar, item);
         let granted = slice.fixed(cedar, &request, &entities)?;
-        Some(Open { slice, granted, entities })
+        Some(ArgumentDependentRequest { slice, granted, entities })
     }
 
     /// What is granted with `arguments`; `None` is denied. `open` is of this caller and `item`.
@@ -123,10 +124,10 @@ impl Prepared {
         &self,
         cedar: &Cedar,
         item: &Item<'_>,
-        open: &Open,
+        open: &ArgumentDependentRequest,
         arguments: &Arguments,
-    ) -> Option<Granted> {
-        if let Some(name) = open.slice.refused(arguments) {
+    ) -> Option<MatchedPermits> {
+        if let Some(name) = open.slice.rejected_argument(arguments) {
             tracing::debug!(
                 argument = name,
                 "denied: it has no scalar value, and a policy reads one"
