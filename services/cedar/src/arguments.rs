@@ -1,4 +1,4 @@
-//! A call's arguments, as policies see them.
+//! Arguments of a call, as policies see them.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,10 +9,10 @@ use vmcp_wire::members;
 use crate::dependencies::PolicyDependencies;
 use crate::value::{Argument, from_raw};
 
-/// The most arguments where policies look at the context as a whole.
+/// Maximum number of arguments if policies reference the whole context.
 const MAX_ARGUMENTS: usize = 256;
 
-/// The names of arguments that policies look at.
+/// Names of arguments that policies reference.
 #[derive(Debug, Default)]
 pub(crate) struct ReferencedArguments {
     all: bool,
@@ -20,23 +20,23 @@ pub(crate) struct ReferencedArguments {
     folded: HashSet<String>,
 }
 
-/// `arg_<name>` for each scalar and `arg_<name>_present` for each object or array, of those that
-/// policies look at.
+/// `arg_<name>` for each scalar and `arg_<name>_present` for each object or array that policies
+/// reference.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     pub(crate) values: Vec<(String, RestrictedExpression)>,
-    /// EntityNames of those that are there without a scalar value: objects, arrays and null.
+    /// Names of arguments without a scalar value: objects, arrays and null.
     pub(crate) without_scalar: Vec<String>,
 }
 
-/// Arguments that the policies could understand otherwise than the backend does.
+/// Error of arguments that policies could interpret differently from the backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ArgumentError {
-    #[error("an argument that policies look at is there twice, or in another spelling")]
+    #[error("a referenced argument is duplicated or differs in spelling")]
     Ambiguous,
-    #[error("an argument that policies look at is a number without a Cedar value")]
+    #[error("a referenced argument is a number without a Cedar value")]
     UnrepresentableNumber,
-    #[error("there are more than {MAX_ARGUMENTS} arguments, and policies look at all of them")]
+    #[error("more than {MAX_ARGUMENTS} arguments, and policies reference the whole context")]
     TooMany,
 }
 
@@ -53,7 +53,7 @@ impl ReferencedArguments {
 }
 
 impl Arguments {
-    /// The arguments in `raw`, an object that was checked.
+    /// Parses the arguments in `raw`, a validated object.
     pub(crate) fn parse(
         raw: Option<&[u8]>,
         referenced_arguments: &ReferencedArguments,
@@ -68,7 +68,7 @@ impl Arguments {
             if !referenced_arguments.all && !referenced_arguments.folded.contains(&*folded) {
                 continue;
             }
-            // Some servers read names whatever their case, and the last of several.
+            // Some servers ignore the case of names and use the last duplicate.
             let exact = referenced_arguments.names.contains(&*name)
                 || referenced_arguments.all && !name.contains('\0');
             if !exact || !seen.insert(folded.into_owned()) {
@@ -88,20 +88,21 @@ impl Arguments {
                 Argument::Unrepresentable => return Err(ArgumentError::UnrepresentableNumber),
             }
         }
-        // What is there wins over an argument whose own name ends in `_present`.
+        // Presence takes precedence over an argument whose own name ends in `_present`.
         found.retain(|(name, _)| present.iter().all(|(there, _)| there != name));
         found.append(&mut present);
         Ok(Self { values: found, without_scalar })
     }
 }
 
-/// The names of arguments that a policy reads as scalars only: one with another value would slip by a comparison.
+/// Returns the arguments that a policy reads as scalars only: any other value would never match its
+/// comparison.
 pub(crate) fn scalars_only(reads: &PolicyDependencies) -> impl Iterator<Item = &str> {
     let names = reads.attributes.iter().filter_map(|name| name.strip_prefix("arg_"));
     names.filter(|name| !reads.attribute(&format!("arg_{name}_present")))
 }
 
-/// A name whatever its case, up to a NUL, where some servers end it.
+/// Returns a name in lower case, up to a NUL, which terminates it for some servers.
 fn case_folded(name: &str) -> Cow<'_, str> {
     let name = name.split('\0').next().unwrap_or_default();
     if name.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {

@@ -1,4 +1,4 @@
-//! Backends and generations that policies name: a name that is no backend's makes a policy that never applies.
+//! Backends and generations in policies: a policy that names an unknown one never applies.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use crate::model::{BACKEND, GENERATION};
 use crate::policy_error::PolicyError;
 use crate::schema::index;
 
-/// A backend that a policy names.
+/// Backend in a policy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedBackend {
-    /// The text of the policy, from 0.
+    /// Index of the policy's text, from 0.
     pub index: usize,
-    /// Whether the policy forbids.
+    /// `true` for a forbid.
     pub is_forbid: bool,
-    /// Its name.
+    /// Name of the backend.
     pub name: String,
 }
 
 impl Cedar {
-    /// The backends that policies compare `resource.backend` with.
+    /// Returns the backends that policies compare with `resource.backend`.
     #[must_use]
     pub fn named_backends(&self) -> Vec<NamedBackend> {
         let mut named = BTreeSet::new();
@@ -37,7 +37,7 @@ impl Cedar {
         named.into_iter().collect()
     }
 
-    /// Generations that there are none of.
+    /// Returns an error for each generation that does not exist.
     pub(crate) fn unknown_generations(&self) -> Vec<PolicyError> {
         let known = [Generation::Stateless, Generation::Stateful].map(Generation::revision);
         let mut errors = Vec::new();
@@ -46,7 +46,7 @@ impl Cedar {
             for text in texts.unwrap_or_default().iter().filter(|text| !known.contains(&&***text)) {
                 let [newer, older] = known;
                 let message = format!(
-                    "`resource.{GENERATION}` is \"{newer}\" or, for all older revisions, \"{older}\", never \"{text}\""
+                    "`resource.{GENERATION}` must be \"{newer}\" or, for all older revisions, \"{older}\", not \"{text}\""
                 );
                 errors.push(PolicyError::policy(index(rule.policy.id()), message));
             }
@@ -55,7 +55,8 @@ impl Cedar {
     }
 }
 
-/// The texts that an attribute of the resource is compared with, in Cedar's JSON of a policy or of a part of it.
+/// Returns the texts that are compared with an attribute of the resource, in Cedar's JSON of a
+/// policy or a part of it.
 fn compared(json: &Value, attribute: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     collect(json, attribute, &mut found);
@@ -84,7 +85,7 @@ fn collect(json: &Value, attribute: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// A fixed text, or those in a set.
+/// Adds a literal text, or those in a set.
 fn texts(side: &Value, found: &mut BTreeSet<String>) {
     found.extend(side["Value"].as_str().map(str::to_owned));
     let parts = side["Set"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What one caller looks like to the policies, and what they decide for it.
+//! Properties of a caller that policies reference, and the decisions for it.
 
 use std::hash::{Hash, Hasher};
 use std::sync::OnceLock;
@@ -12,53 +12,54 @@ use crate::cedar::Cedar;
 use crate::policy_slice::MatchedPermits;
 use crate::prepared_caller::{ArgumentDependentRequest, PreparedCaller};
 
-/// Where groups are looked for. The first of these that is there counts, even if it is empty.
+/// Claims with the groups, by precedence. The first one that is present counts, even if it is
+/// empty.
 const GROUP_CLAIMS: [&str; 3] = ["groups", "roles", "cognito:groups"];
 
-/// The most groups of a caller, and the most claims where policies look at the context as a whole. One
-/// with more is denied everything: what was left out could have been forbidden.
+/// Maximum number of groups of a caller, and of claims if policies reference the whole context. A
+/// caller with more is denied everything: a dropped one could match a forbid.
 const MAX_GROUPS_AND_CLAIMS: usize = 1024;
 
-/// The claims of a caller as the policies see them.
+/// Claims of a caller as policies see them.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
     pub(crate) claims: Option<&'a Claims>,
 }
 
-/// What tells a caller from others, for policies that look at what `cedar`'s do.
+/// Hash of a caller by the dependencies of `cedar`'s policies.
 struct CallerFingerprint<'a> {
     subject: Subject<'a>,
     cedar: &'a Cedar,
     epoch: u64,
 }
 
-/// Callers who look the same to the policies.
+/// Callers that the policies cannot distinguish.
 pub(crate) struct CallerView {
     pub(crate) key: ViewKey,
     facts: Option<CallerFacts>,
     prepared: OnceLock<Option<PreparedCaller>>,
 }
 
-/// What policies look at, of a caller.
+/// Properties of a caller that policies reference.
 pub(crate) struct CallerFacts {
     pub(crate) name: String,
     pub(crate) claims: Vec<(String, Value)>,
     pub(crate) groups: Vec<String>,
 }
 
-/// What policies decided, apart from arguments.
+/// Decision of policies, independent of arguments.
 #[derive(Debug, Default)]
 pub(crate) struct CachedDecision {
-    /// Whether it is permitted, with some arguments at least.
+    /// `true` if some arguments are permitted.
     pub(crate) permitted: bool,
-    /// Whether other arguments could lead elsewhere.
+    /// `true` if the decision depends on the arguments.
     pub(crate) open: bool,
     pub(crate) granted: MatchedPermits,
 }
 
 impl<'a> Subject<'a> {
-    /// The caller by its own token. One without a name is called `anonymous`.
+    /// Creates the subject of the caller's own token. Without a subject, its name is `anonymous`.
     pub(crate) fn of(identity: &'a Identity) -> Self {
         let name = identity.subject().unwrap_or("anonymous");
         Self { name, claims: identity.claims() }
@@ -73,7 +74,7 @@ impl<'a> Subject<'a> {
         GROUP_CLAIMS.iter().find_map(|name| self.claim(name).filter(usable))
     }
 
-    /// What tells this caller from others, for policies that look at what `cedar`'s do.
+    /// Returns the key of all callers that `cedar`'s policies cannot distinguish.
     pub(crate) fn key(&self, cedar: &Cedar, epoch: u64) -> ViewKey {
         ViewKey::of(&CallerFingerprint { subject: *self, cedar, epoch })
     }
@@ -97,9 +98,7 @@ impl<'a> Subject<'a> {
             None => Vec::new(),
         };
         if groups.len() > MAX_GROUPS_AND_CLAIMS || claims.len() > MAX_GROUPS_AND_CLAIMS {
-            tracing::warn!(
-                "a caller with more than {MAX_GROUPS_AND_CLAIMS} groups or claims is denied everything"
-            );
+            tracing::warn!("caller denied: more than {MAX_GROUPS_AND_CLAIMS} groups or claims");
             return None;
         }
         Some(CallerFacts { name: name.to_owned(), claims, groups })
@@ -117,7 +116,7 @@ impl Hash for CallerFingerprint<'_> {
             subject.groups().hash(state);
         }
         if cedar.reads.context {
-            // The text of each, which may differ where the claims say the same: then it is decided twice.
+            // Hashes the JSON text, which may differ for equal claims: then they are decided twice.
             subject.claims.into_iter().flat_map(Claims::iter).for_each(|claim| claim.hash(state));
         } else {
             cedar.claims.iter().for_each(|name| subject.claim(name).hash(state));
@@ -130,12 +129,12 @@ impl CallerView {
         Self { key, facts: subject.facts(cedar), prepared: OnceLock::new() }
     }
 
-    /// A caller of whom nothing is known: denied everything.
+    /// Creates the view of an unknown caller, which is denied everything.
     pub(crate) fn unknown(epoch: u64) -> Self {
         Self { key: ViewKey::of(&("unknown", epoch)), facts: None, prepared: OnceLock::new() }
     }
 
-    /// What the policies decide whatever the arguments are, evaluated now.
+    /// Evaluates the policies independent of arguments.
     pub(crate) fn decide(&self, cedar: &Cedar, item: &Item<'_>) -> CachedDecision {
         self.decided(cedar, item).unwrap_or_default()
     }
@@ -144,18 +143,19 @@ impl CallerView {
         let prepared = self.prepared(cedar)?;
         let (request, entities) = prepared.request(cedar, item, &Arguments::default())?;
         let slice = prepared.slice(cedar, item);
-        // All of them, even behind a permit: an error in any denies.
+        // Evaluates all policies, even if a permit matches: an error in any denies.
         let granted = slice.fixed(cedar, &request, &entities)?;
         let permitted = granted.any() || slice.possible(cedar, &request, &entities);
         Some(CachedDecision { permitted, open: slice.is_open(), granted })
     }
 
-    /// What there is to know of `item` before its arguments.
+    /// Prepares `item` for the arguments of calls.
     pub(crate) fn open(&self, cedar: &Cedar, item: &Item<'_>) -> Option<ArgumentDependentRequest> {
         self.prepared(cedar)?.open(cedar, item)
     }
 
-    /// What is granted with `arguments`; `None` is denied. `open` is of this caller and `item`.
+    /// Returns the permits that match with `arguments`; `None` denies. `open` is that of this
+    /// caller and `item`.
     pub(crate) fn with(
         &self,
         cedar: &Cedar,
@@ -166,7 +166,7 @@ impl CallerView {
         self.prepared(cedar)?.with(cedar, item, open, arguments)
     }
 
-    /// The whole request, for those who evaluate it in another way.
+    /// Builds the complete request, for other evaluations.
     pub(crate) fn request(
         &self,
         cedar: &Cedar,

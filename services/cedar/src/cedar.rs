@@ -1,4 +1,4 @@
-//! Policies in Cedar's language.
+//! Policies in the Cedar language.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -20,41 +20,41 @@ use crate::prepared_caller::ArgumentDependentRequest;
 use crate::rules::{self, Rule};
 use crate::upstream::Upstream;
 
-/// The most callers, told apart by what the policies look at, that are kept ready.
+/// Maximum number of cached callers, distinguished by the attributes that policies reference.
 const MAX_VIEWS: usize = 1024;
 
-/// The most decisions that are kept.
+/// Maximum number of cached decisions.
 const MAX_DECISIONS: usize = 65_536;
 
-/// The most pairs of a caller and a thing that are kept ready for the arguments of calls.
+/// Maximum number of cached pairs of a caller and an item, prepared for the arguments of calls.
 const MAX_ARGUMENT_REQUESTS: usize = 4096;
 
-/// The most sets of policies that are kept.
+/// Maximum number of cached sets of policies.
 const MAX_SLICES: usize = 1024;
 
-/// The most entities that callers, and things for arguments, are kept ready among: each kept one has the
-/// configured ones around it.
+/// Maximum number of entities in caches: each cached caller or pair holds the configured entities
+/// as well.
 const MAX_ENTITIES: usize = 1 << 20;
 
-/// Cedar policies and the entities that they speak of. See the [crate docs](crate) for the model.
+/// Cedar policies with their entities. See the [crate docs](crate) for the model.
 ///
-/// Immutable: other policies are another one, in another layer.
+/// Immutable: changed policies are a new value, in a new layer.
 pub struct Cedar {
     pub(crate) model: Model,
     pub(crate) rules: Vec<Rule>,
-    /// The places of the rules, by the names of their policies.
+    /// Positions of the rules, by policy identifier.
     positions: HashMap<PolicyId, usize>,
-    /// All policies, as they were written.
+    /// All policies, as configured.
     pub(crate) all: PolicySet,
-    /// What any of them looks at.
+    /// Union of the policies' dependencies.
     pub(crate) reads: PolicyDependencies,
-    /// The claims among that.
+    /// Claims in the dependencies.
     pub(crate) claims: Vec<String>,
-    /// The arguments among that.
+    /// Arguments in the dependencies.
     pub(crate) referenced_arguments: ReferencedArguments,
-    /// Whether any of them reads the backend of an item, or its generation.
+    /// `true` if a policy reads the backend of an item, or its generation.
     reads_backend: bool,
-    /// The scopes that any of them asks for.
+    /// Scopes in `@scopes` annotations.
     policy_scopes: BTreeSet<Box<str>>,
     pub(crate) authorizer: Authorizer,
     upstream: Option<Upstream>,
@@ -65,24 +65,25 @@ pub struct Cedar {
     open: Cache<ViewKey, Option<Arc<ArgumentDependentRequest>>>,
 }
 
-/// One caller before the policies.
+/// Permissions of one caller.
 pub(crate) struct Caller {
     pub(crate) cedar: Arc<Cedar>,
     pub(crate) view: Arc<CallerView>,
-    /// Of the scopes that policies ask for, those that its token has. Not its identity, which may keep this.
+    /// Scopes of the token, as far as policies require them. Not the identity: it may own this
+    /// value, which would be a cycle.
     token_scopes: Box<[Box<str>]>,
 }
 
 // === impl Cedar ===
 
 impl Cedar {
-    /// The policies of the server called `server`, which is the parent `MCP::"<server>"` of everything
-    /// it offers. Each text holds one policy or several; `entities` is Cedar's JSON format, an array,
-    /// and may be empty.
+    /// Creates the policies of the server `server`, which is the parent `MCP::"<server>"` of all
+    /// its items. Each text has one or several policies; `entities` is an array in Cedar's JSON
+    /// format, and may be empty.
     ///
     /// # Errors
-    /// All mistakes at once: texts that are no policies, templates, `@scopes` on a forbid or without
-    /// scopes, entities that are none.
+    /// All errors at once: malformed policies, templates, `@scopes` on a forbid or without scopes,
+    /// malformed entities.
     pub fn new<T: AsRef<str>>(
         server: &str,
         policies: &[T],
@@ -142,15 +143,15 @@ impl Cedar {
         })
     }
 
-    /// Evaluates the claims of `provider`'s access token instead of those of the token that the client
-    /// presented. Who has none, or one that is no JWT with a `sub`, is denied everything.
+    /// Evaluates the claims of `provider`'s access token instead of those of the client's token.
+    /// Denies everything without a token, or with one that is not a JWT with a `sub`.
     #[must_use]
     pub fn primary_upstream_provider(mut self, provider: &str) -> Self {
         self.upstream = Some(Upstream::new(provider));
         self
     }
 
-    /// How many callers, decisions and sets of policies are kept, all together: a gauge.
+    /// Returns the number of cached callers, decisions and sets of policies, for a gauge.
     #[must_use]
     pub fn cached_entries(&self) -> usize {
         let Self { views, slices, decisions, open, upstream, .. } = self;
@@ -158,20 +159,20 @@ impl Cedar {
         views.len() + slices.len() + decisions.len() + open.len() + known
     }
 
-    /// The caller that looks like `subject`; the same one for all that look alike.
+    /// Returns the view of `subject`, shared by indistinguishable callers.
     fn view(&self, subject: Subject<'_>, epoch: u64) -> Arc<CallerView> {
         let key = subject.key(self, epoch);
         get_or_insert(&self.views, key, |key| Arc::new(CallerView::new(*key, subject, self)))
     }
 
-    /// The policies at `positions`; the same ones for all whom the same policies can concern.
+    /// Returns the policies at `positions`, shared by all callers with these policies.
     pub(crate) fn slice(&self, positions: Vec<usize>) -> Arc<PolicySlice> {
         get_or_insert(&self.slices, positions, |positions| {
             Arc::new(PolicySlice::new(self, positions))
         })
     }
 
-    /// The rule whose policy has that name, with its place.
+    /// Returns the rule of a policy, with its position.
     pub(crate) fn rule(&self, id: &PolicyId) -> Option<(usize, &Rule)> {
         let position = *self.positions.get(id)?;
         Some((position, self.rules.get(position)?))
@@ -181,7 +182,7 @@ impl Cedar {
 impl Policy for Cedar {
     fn admission(self: &Arc<Self>, identity: &Identity, epoch: u64) -> Admitting {
         if self.upstream.is_none() {
-            // A token that comes again needs not even be looked at.
+            // A repeated token is not even inspected.
             let (made_for, admission) = identity.keep(self.keeper, || {
                 let view = self.view(Subject::of(identity), epoch);
                 (epoch, Admission::new(Caller::new(self, view, identity)))
@@ -236,13 +237,13 @@ impl Caller {
         }
     }
 
-    /// What is decided whatever the arguments are: once for all who look alike.
+    /// Returns the cached decision, independent of arguments.
     fn cached_decision(&self, key: ViewKey, item: &Item<'_>) -> Arc<CachedDecision> {
         let decide = |_: &ViewKey| Arc::new(self.view.decide(&self.cedar, item));
         get_or_insert(&self.cedar.decisions, key, decide)
     }
 
-    /// What is granted with `arguments`; `None` is denied.
+    /// Returns the permits that match with `arguments`; `None` denies.
     fn decide_with_arguments(
         &self,
         key: ViewKey,
@@ -300,7 +301,7 @@ impl Admit for Caller {
     }
 }
 
-/// Whether a token has a scope (RFC 8693 section 4.2; `scp` is what some issuers call it).
+/// Returns whether a token has a scope (RFC 8693 section 4.2; some issuers use `scp`).
 fn has(claims: &Claims, scope: &str) -> bool {
     ["scope", "scp"].into_iter().filter_map(|name| claims.get(name)).any(|claim| {
         match claim.text() {
@@ -310,8 +311,8 @@ fn has(claims: &Claims, scope: &str) -> bool {
     })
 }
 
-/// What is kept under `key`, or else what `make` gives: it stays true for as long as these policies
-/// are there, and room is what is scarce.
+/// Returns the cached value of `key`, or creates it. Values never become stale, because policies
+/// are immutable; the cache only limits their number.
 fn get_or_insert<K: Eq + Hash + Clone, V: Clone>(
     cache: &Cache<K, V>,
     key: K,

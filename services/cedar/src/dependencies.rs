@@ -1,6 +1,6 @@
-//! What policies look at, found in their syntax trees once: it bounds what a decision can depend on.
+//! Dependencies of policies, derived from their syntax trees: they bound the inputs of a decision.
 //!
-//! Everything here may say too much and never too little.
+//! The result may include too much, but never too little.
 
 use std::collections::BTreeSet;
 
@@ -9,33 +9,33 @@ use serde_json::{Value, json};
 
 use crate::model::{BACKEND, CLIENT, GENERATION, ITEMS};
 
-/// What some policies look at.
+/// Inputs that policies reference.
 #[derive(Clone, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is found by itself, and none excludes another"
 )]
 pub(crate) struct PolicyDependencies {
-    /// The attributes that are named anywhere, whosever they are.
+    /// Attributes that are referenced anywhere, of any entity.
     pub(crate) attributes: BTreeSet<String>,
-    /// Those that could be asked of the context.
+    /// Attributes that may be read from the context.
     pub(crate) of_context: BTreeSet<String>,
-    /// Those that could be asked of something else.
+    /// Attributes that may be read from entities.
     pub(crate) of_others: BTreeSet<String>,
-    /// The attributes that are asked of a variable, with that.
+    /// Attributes that are read from a variable, with that variable.
     pub(crate) of_variables: BTreeSet<(String, String)>,
-    /// The context as a whole.
+    /// `true` if the whole context is referenced.
     pub(crate) context: bool,
-    /// Who the principal is, beyond its attributes and groups.
+    /// `true` if the principal is referenced beyond its attributes and groups.
     pub(crate) principal: bool,
-    /// What the principal is in.
+    /// `true` if the ancestors of the principal are referenced.
     pub(crate) groups: bool,
-    /// The resource, beyond what the head of the policy says of it.
+    /// `true` if the resource is referenced beyond the scope of the policy.
     pub(crate) resource: bool,
 }
 
 impl PolicyDependencies {
-    /// What `policy` looks at, whose syntax tree is `json`.
+    /// Returns the dependencies of `policy`, whose syntax tree is `json`.
     pub(crate) fn of(policy: &Policy, json: &Value) -> Self {
         let mut reads = Self::default();
         match policy.principal_constraint() {
@@ -43,7 +43,7 @@ impl PolicyDependencies {
             PrincipalConstraint::Eq(_) => reads.principal = true,
             PrincipalConstraint::In(of) | PrincipalConstraint::IsIn(_, of) => {
                 reads.groups = true;
-                // Everybody is in themselves.
+                // `in` is reflexive.
                 reads.principal |= of.type_name().to_string() == CLIENT;
             }
         }
@@ -74,32 +74,32 @@ impl PolicyDependencies {
         self.resource |= resource;
     }
 
-    /// Whether an attribute `name` could be asked for.
+    /// Returns whether an attribute `name` may be read.
     pub(crate) fn attribute(&self, name: &str) -> bool {
         self.attributes.contains(name)
     }
 
-    /// Whether the context could be asked for an attribute `name`.
+    /// Returns whether an attribute `name` may be read from the context.
     pub(crate) fn in_context(&self, name: &str) -> bool {
         self.context || self.of_context.contains(name)
     }
 
-    /// Whether an entity could be asked for an attribute `name`.
+    /// Returns whether an attribute `name` may be read from an entity.
     pub(crate) fn in_entities(&self, name: &str) -> bool {
         self.of_others.contains(name)
     }
 
-    /// Whether an entity could be asked for an argument.
+    /// Returns whether an argument may be read from an entity.
     pub(crate) fn arguments_in_entities(&self) -> bool {
         self.of_others.iter().any(|name| name.starts_with("arg_"))
     }
 
-    /// Whether the backend of an item, or its generation, could matter.
+    /// Returns whether the backend of an item, or its generation, may matter.
     pub(crate) fn backend(&self) -> bool {
         [BACKEND, GENERATION].iter().any(|name| self.attribute(name))
     }
 
-    /// Whether the arguments of a call could matter.
+    /// Returns whether the arguments of a call may matter.
     pub(crate) fn arguments(&self) -> bool {
         self.context || self.attributes.iter().any(|name| name.starts_with("arg_"))
     }
@@ -117,14 +117,14 @@ impl PolicyDependencies {
             }
             ("Value", value) => {
                 self.principal |= mentions(value, CLIENT);
-                // What is asked about can be named instead.
+                // The item may be named as a literal.
                 self.resource |= ITEMS.iter().any(|kind| mentions(value, kind));
             }
             ("." | "has", body) => {
                 let variable = body["left"].get("Var").and_then(Value::as_str);
                 match &body["attr"] {
                     Value::String(name) => self.attribute_of(variable, name),
-                    // The first is asked of the variable, the others of what that is.
+                    // The first attribute is read from the variable, the others from its value.
                     Value::Array(names) => {
                         for (position, name) in names.iter().filter_map(Value::as_str).enumerate() {
                             self.attribute_of(variable.filter(|_| position == 0), name);
@@ -136,7 +136,7 @@ impl PolicyDependencies {
             }
             ("in", body) => {
                 self.groups = true;
-                // Being in a group that is named says nothing of who one is.
+                // Membership in a literal group does not reveal the identity of the principal.
                 if literal(&body["right"]) {
                     self.operand(&body["left"]);
                 } else {
@@ -163,7 +163,7 @@ impl PolicyDependencies {
         }
     }
 
-    /// An attribute that is asked of a variable, or of who knows what.
+    /// Records an attribute that is read from a variable, or from an unknown entity.
     fn attribute_of(&mut self, variable: Option<&str>, name: &str) {
         if let Some(variable) = variable {
             self.of_variables.insert((variable.to_owned(), name.to_owned()));
@@ -177,7 +177,7 @@ impl PolicyDependencies {
         self.attributes.insert(name.to_owned());
     }
 
-    /// An operand of which not the whole is looked at.
+    /// Visits an operand that is not referenced as a whole.
     fn operand(&mut self, operand: &Value) {
         match operand.get("Var") {
             Some(variable) => self.resource |= variable == "resource",
@@ -186,8 +186,8 @@ impl PolicyDependencies {
     }
 }
 
-/// What has to hold for `policy`, a permit that looks at arguments, whatever the arguments are: the
-/// parts of its conditions that don't look at them.
+/// Returns the conditions of `policy`, a permit that references arguments, that are independent of
+/// them.
 pub(crate) fn argument_independent_part(json: &Value) -> Value {
     let mut kept = Vec::new();
     for clause in clauses(json) {
@@ -221,7 +221,7 @@ fn split<'a>(expression: &'a Value, operator: &str, parts: &mut Vec<&'a Value>) 
     }
 }
 
-/// Whether an expression is a fixed entity that is no caller, or a set of them.
+/// Returns whether an expression is a literal entity other than a caller, or a set of them.
 fn literal(expression: &Value) -> bool {
     match (expression.get("Value"), expression.get("Set")) {
         (Some(value), _) => !mentions(value, CLIENT),
@@ -230,7 +230,7 @@ fn literal(expression: &Value) -> bool {
     }
 }
 
-/// Whether `text` stands anywhere in `value`.
+/// Returns whether `value` contains the string `text`.
 pub(crate) fn mentions(value: &Value, text: &str) -> bool {
     match value {
         Value::String(string) => string == text,

@@ -1,4 +1,4 @@
-//! Why something is permitted or not.
+//! Explanations of decisions.
 
 use std::sync::Arc;
 
@@ -9,37 +9,37 @@ use crate::arguments::Arguments;
 use crate::caller_view::{CallerView, Subject};
 use crate::cedar::{Caller, Cedar};
 
-/// What was decided, and by which policies.
+/// Decision with the policies that determined it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Whether the caller sees the item.
+    /// `true` if lists show the item to the caller.
     pub visible: bool,
-    /// Whether it may use it with the arguments.
+    /// Decision for a call with the arguments.
     pub verdict: Verdict,
-    /// The policies that decided, those that were satisfied. None with a denial means that no permit
-    /// was.
+    /// Policies that matched and determined the decision. Empty for a denial without a matching
+    /// permit.
     pub deciding: Vec<DecidingPolicy>,
-    /// What stood in the way of evaluating, each in Cedar's words. Any denies. May quote claims and
-    /// arguments: for whoever asked, not for a log.
+    /// Evaluation errors, in the words of Cedar. Each of them denies. They may quote claims and
+    /// arguments, so do not log them.
     pub errors: Vec<String>,
 }
 
-/// A policy that decided.
+/// Policy that determined a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecidingPolicy {
-    /// `policy0`, by its place in the configuration; `policy0.1` where one text holds several.
+    /// `policy0`, by its position in the configuration; `policy0.1` if one text has several.
     pub id: String,
-    /// Whether it permits or forbids.
+    /// `true` for a permit, `false` for a forbid.
     pub permits: bool,
-    /// Its text.
+    /// Text of the policy.
     pub text: String,
-    /// Its annotations, by name.
+    /// Annotations, by name.
     pub annotations: Vec<(String, String)>,
 }
 
 impl Cedar {
-    /// What a caller with these claims may see and do, outside of any request. With a primary upstream
-    /// provider, `identity` stands for what that provider's access token says.
+    /// Returns the permissions of a caller with these claims, outside of a request. With a primary
+    /// upstream provider, `identity` represents the claims of that provider's access token.
     #[must_use]
     pub fn evaluate_hypothetical(self: &Arc<Self>, identity: &Identity) -> Admission {
         Admission::new(Caller::new(self, self.view_of(identity), identity))
@@ -50,9 +50,9 @@ impl Cedar {
         Arc::new(CallerView::new(subject.key(self, 0), subject, self))
     }
 
-    /// What is decided for `identity` using `item` with `arguments`, a JSON object, and why. All policies
-    /// are evaluated anew. With a primary upstream provider, `identity` stands for what that
-    /// provider's access token says.
+    /// Decides a call of `item` by `identity` with `arguments`, a JSON object, and explains the
+    /// decision. Evaluates all policies without a cache. With a primary upstream provider,
+    /// `identity` represents the claims of that provider's access token.
     #[must_use]
     pub fn explain(
         self: &Arc<Self>,
@@ -61,7 +61,7 @@ impl Cedar {
         arguments: Option<&[u8]>,
     ) -> Explanation {
         let view = self.view_of(identity);
-        // Also what is refused before a decision.
+        // Includes rejections that precede the evaluation.
         let caller = Admission::new(Caller::new(self, Arc::clone(&view), identity));
         let (visible, verdict) = (caller.visible(item), caller.admit(item, arguments));
         let mut explanation =
@@ -76,7 +76,7 @@ impl Cedar {
         let Some((request, entities)) = view.request(self, item, &arguments) else {
             explanation
                 .errors
-                .push("the caller or the item cannot be made a Cedar entity".to_owned());
+                .push("the caller or the item cannot be represented as a Cedar entity".to_owned());
             return explanation;
         };
         let open = view.open(self, item);

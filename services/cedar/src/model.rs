@@ -1,4 +1,4 @@
-//! The entities of a request: who, what, on which.
+//! Entities of a request: principal, action, resource.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,25 +10,25 @@ use crate::dependencies::{PolicyDependencies, mentions};
 use crate::policy_error::PolicyError;
 use crate::schema::EntityNames;
 
-/// The type of principals.
+/// Entity type of principals.
 pub(crate) const CLIENT: &str = "Client";
 
-/// The types of what is asked about.
+/// Entity types of resources.
 pub(crate) const ITEMS: [&str; 3] = ["Tool", "Prompt", "Resource"];
 
-/// The type of a principal's groups.
+/// Entity type of a principal's groups.
 pub(crate) const GROUP: &str = "Group";
 
-/// The type of the server, which everything that it offers is in.
+/// Entity type of the server, the parent of all its items.
 pub(crate) const SERVER: &str = "MCP";
 
-/// The attributes of an item that say which backend answers for it, and in which generation that is spoken to.
+/// Attributes of an item: the backend that handles it, and the generation of that backend.
 pub(crate) const BACKEND: &str = "backend";
 pub(crate) const GENERATION: &str = "generation";
 
 pub(crate) type Attributes = HashMap<String, RestrictedExpression>;
 
-/// What can be used, with the action that uses it.
+/// Kind of MCP feature, with the action that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
     Tool,
@@ -36,7 +36,7 @@ pub(crate) enum Feature {
     Resource,
 }
 
-/// The names of everything, and the entities that were configured.
+/// Entity types and identifiers of the model, and the configured entities.
 #[derive(Debug)]
 pub(crate) struct Model {
     client: EntityTypeName,
@@ -45,12 +45,12 @@ pub(crate) struct Model {
     actions: [EntityUid; 3],
     server: EntityUid,
     pub(crate) statics: Entities,
-    /// The names in the configured entities.
+    /// Names in the configured entities.
     pub(crate) names: EntityNames,
-    /// Whether callers are among the configured entities, or referred to by them.
+    /// `true` if callers are among the configured entities, or referenced by them.
     pub(crate) mentions_clients: bool,
-    /// Whether a configured entity has something that can be asked about in an attribute, or is in it
-    /// without being one itself: then what is asked about matters to more than itself.
+    /// `true` if a configured entity references an item in an attribute, or is a descendant of an
+    /// item without being one itself: then an item affects decisions about others.
     pub(crate) leads_to_items: bool,
 }
 
@@ -65,7 +65,7 @@ impl Feature {
         }
     }
 
-    /// A kind of things that have it.
+    /// Returns the kind of items with this feature.
     pub(crate) fn kind(self) -> ItemKind {
         match self {
             Self::Tool => ItemKind::Tool,
@@ -74,7 +74,7 @@ impl Feature {
         }
     }
 
-    /// Type of the resource, id of the action, `operation`, `feature`.
+    /// Returns the resource type, the action identifier, `operation` and `feature`.
     pub(crate) fn names(self) -> [&'static str; 4] {
         match self {
             Self::Tool => [ITEMS[0], "call_tool", "call", "tool"],
@@ -128,7 +128,7 @@ impl Model {
         for above in model.actions.iter().filter_map(|one| model.statics.ancestors(one)).flatten() {
             if *above.type_name() != action {
                 return Err(PolicyError::entities(format!(
-                    "an action can be in actions, not in {above}"
+                    "the parents of an action must be actions, not {above}"
                 )));
             }
         }
@@ -151,7 +151,7 @@ impl Model {
         EntityUid::from_type_name_and_id(self.client.clone(), EntityId::new(subject))
     }
 
-    /// The caller: what it claims, and what groups it is in.
+    /// Returns the caller as an entity, with its claims and groups.
     pub(crate) fn principal<'a>(
         &self,
         uid: EntityUid,
@@ -163,8 +163,8 @@ impl Model {
         self.entity(uid, claims, groups.map(group).collect())
     }
 
-    /// The thing that is asked about, with those of its attributes that policies look at, and the
-    /// attributes that the arguments are.
+    /// Returns the item as an entity, with the attributes that policies reference and the
+    /// arguments.
     pub(crate) fn resource(
         &self,
         item: &Item<'_>,
@@ -199,8 +199,8 @@ impl Model {
         EntityUid::from_type_name_and_id(kind, EntityId::new(item.name))
     }
 
-    /// An entity of the request over the configured one of that name: attributes of the request win,
-    /// what else was configured stays, parents are united.
+    /// Merges an entity of the request with the configured one of the same name: attributes of the
+    /// request take precedence, parents are united.
     fn entity(
         &self,
         uid: EntityUid,
@@ -223,7 +223,7 @@ impl Model {
     }
 }
 
-/// `entities` and one more, or another one in its place. `None` if it would be in itself.
+/// Adds or replaces an entity. Returns `None` if it would be its own ancestor.
 pub(crate) fn with(entities: &Entities, entity: Entity) -> Option<Entities> {
     entities.clone().upsert_entities([entity], None).ok()
 }

@@ -1,21 +1,24 @@
-//! A bound on how deeply policies nest. Cedar's parser recurses, so the bound is checked on the text, before it.
+//! Limit on the nesting of policies. Cedar's parser recurses, so the text is checked before it is
+//! parsed.
 
-/// The deepest nesting of a policy: operators in a row and around brackets, and [`BRACKET`] for each bracket.
+/// Maximum nesting of a policy: chained operators around brackets, plus [`BRACKET`] for each
+/// bracket.
 pub(crate) const MAX_NESTING: usize = 200;
 
-/// The nesting of one bracket: the parser descends through all levels of its grammar for it.
+/// Nesting of one bracket: the parser descends through all levels of its grammar for it.
 const BRACKET: usize = 4;
 
-/// The part between two brackets, as far as it has been read.
+/// Text between two brackets, as far as it has been read.
 #[derive(Default)]
 struct Group {
-    /// Operators since the last comma or semicolon. Comparisons are left out: they cannot be chained.
+    /// Operators since the last comma or semicolon. Comparisons are left out: they cannot be
+    /// chained.
     operators: usize,
-    /// Attributes of attributes in a row, and the most of them.
+    /// Current and maximum number of chained attributes.
     attributes: (usize, usize),
-    /// The deepest bracket since then.
+    /// Maximum nesting of brackets since then.
     inner: usize,
-    /// The deepest of what is before that.
+    /// Maximum nesting before that.
     deepest: usize,
 }
 
@@ -41,7 +44,8 @@ impl Group {
     }
 }
 
-/// Returns how deeply `policies` nest at most. The text need not be Cedar: the parser refuses other text.
+/// Returns the maximum nesting of `policies`. The text need not be valid: the parser rejects other
+/// text.
 pub(crate) fn nesting(policies: &str) -> usize {
     let mut open = Vec::new();
     let mut group = Group::default();
@@ -80,7 +84,7 @@ pub(crate) fn nesting(policies: &str) -> usize {
             _ => {}
         }
     }
-    // Brackets that are never closed nest all the same.
+    // Unclosed brackets nest as well.
     while let Some(mut outer) = open.pop() {
         outer.inner = outer.inner.max(group.depth() + BRACKET);
         group = outer;
@@ -88,7 +92,7 @@ pub(crate) fn nesting(policies: &str) -> usize {
     group.depth()
 }
 
-/// Returns the text behind a string, whose first quote comes before `text`.
+/// Returns the text after a string, whose first quote precedes `text`.
 fn behind_string(text: &[u8]) -> &[u8] {
     let mut escaped = false;
     let end = text.iter().position(|byte| {

@@ -1,4 +1,4 @@
-//! Why policies cannot be used.
+//! Errors of policies and entities.
 
 use std::error::Error;
 use std::fmt;
@@ -6,37 +6,37 @@ use std::fmt;
 use cedar_policy::ffi::DetailedError;
 use cedar_policy::{Effect, ParseErrors, PolicySet, Template};
 
-/// All mistakes in a set of policies and entities. Whoever wrote them has to mend them; those in use
-/// stay until then.
+/// All errors in a set of policies and entities. Their author has to fix them; the previous
+/// policies stay in use.
 #[derive(Debug)]
 pub struct PolicyErrors(pub(crate) Vec<PolicyError>);
 
-/// One mistake.
+/// Error in a policy or in the entities.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// Without policies everything would be denied.
     #[error("there are no policies")]
     NoPolicies,
-    /// A text that is no policy.
+    /// The text is not a valid policy.
     #[error("policies[{index}]{}: {message}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
     Policy {
-        /// Which of the texts, from 0.
+        /// Index of the text, from 0.
         index: usize,
-        /// The line in that text, from 1, where Cedar says it.
+        /// Line in that text, from 1, if Cedar reports it.
         line: Option<usize>,
-        /// What Cedar says.
+        /// Message of Cedar.
         message: String,
     },
     /// The entities are not an array of Cedar entities.
     #[error("entitiesJson: {message}")]
     Entities {
-        /// What Cedar says.
+        /// Message of Cedar.
         message: String,
     },
 }
 
 impl PolicyErrors {
-    /// The mistakes, in the order of the texts.
+    /// Returns the errors, in the order of the texts.
     #[must_use]
     pub fn errors(&self) -> &[PolicyError] {
         &self.0
@@ -52,7 +52,7 @@ impl PolicyError {
         Self::Entities { message: error.to_string() }
     }
 
-    /// What Cedar says of entities: what is wrong stands in the causes.
+    /// Creates an error from Cedar's error with its causes, which have the details.
     pub(crate) fn of_entities(error: &(dyn Error + 'static)) -> Self {
         let mut message = error.to_string();
         let mut next = error.source();
@@ -64,7 +64,7 @@ impl PolicyError {
         Self::Entities { message }
     }
 
-    /// Each mistake that Cedar found in `text`.
+    /// Creates an error for each of Cedar's parse errors in `text`.
     pub(crate) fn parse(index: usize, text: &str, errors: &ParseErrors) -> Vec<Self> {
         let error = |error| {
             let DetailedError { message, help, source_locations, .. } = DetailedError::from(error);
@@ -78,14 +78,14 @@ impl PolicyError {
         errors.iter().map(error).collect()
     }
 
-    /// What this crate asks of policies beyond their being Cedar.
+    /// Checks the rules of this crate that go beyond Cedar's syntax.
     pub(crate) fn beyond_cedar(index: usize, set: &PolicySet) -> Vec<Self> {
         let mut errors = Vec::new();
         if set.is_empty() {
-            errors.push(Self::policy(index, "there is no policy in this text"));
+            errors.push(Self::policy(index, "the text has no policy"));
         }
         let template = |template: &Template| {
-            let message = format!("{} is a template, and nothing links it", template.id());
+            let message = format!("{} is a template; templates are not supported", template.id());
             Self::policy(index, message)
         };
         errors.extend(set.templates().map(template));
@@ -93,15 +93,15 @@ impl PolicyError {
             let Some(scopes) = policy.annotation("scopes") else { continue };
             if policy.effect() == Effect::Forbid {
                 let message =
-                    "@scopes belongs to a permit: with more scopes, a forbid still forbids";
+                    "@scopes is only allowed on a permit: a forbid applies with any scopes";
                 errors.push(Self::policy(index, message));
             }
-            // They are written into a header (RFC 6749 section 3.3, scope-token).
+            // Scopes are written into a header (RFC 6749 section 3.3, scope-token).
             let token = |scope: &str| {
                 scope.bytes().all(|byte| matches!(byte, 0x21 | 0x23..=0x5B | 0x5D..=0x7E))
             };
             if !scopes.split_whitespace().all(token) || scopes.trim().is_empty() {
-                let message = "@scopes must be scope tokens with spaces between them";
+                let message = "@scopes must be scope tokens separated by spaces";
                 errors.push(Self::policy(index, message));
             }
         }

@@ -1,4 +1,4 @@
-//! Policies that are evaluated together, and what they say.
+//! Sets of policies that are evaluated together, and their results.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,40 +8,40 @@ use cedar_policy::{AuthorizationError, Decision, Entities, EvaluationError, Poli
 use crate::arguments::{Arguments, scalars_only};
 use crate::cedar::Cedar;
 
-/// Scopes that a permit asks of the token, all of them.
+/// Scopes that a permit requires, all of them.
 pub(crate) type Scopes = Arc<[Box<str>]>;
 
-/// The policies that can concern a caller and a thing.
+/// Policies that may apply to a caller and an item.
 #[derive(Debug, Default)]
 pub(crate) struct PolicySlice {
-    /// Those that look at no arguments.
+    /// Policies that reference no arguments.
     fixed: PolicySet,
-    /// Those that do.
+    /// Policies that reference arguments.
     open: PolicySet,
-    /// What of the permits among these has to hold whatever the arguments are.
+    /// Argument-independent conditions of the permits in `open`.
     possible: PolicySet,
-    /// The names of arguments that one of them reads as scalars only.
+    /// Arguments that a policy reads as scalars only.
     scalars: HashSet<String>,
 }
 
-/// The permits that hold, where nothing forbids.
+/// Permits that match, if no forbid does.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MatchedPermits {
-    /// Whether one of them asks for no scopes.
+    /// `true` if a permit without `@scopes` matches.
     unconditional: bool,
-    /// What the others ask for, with their places.
+    /// Scopes of the other permits, with their positions.
     scopes: Vec<(usize, Scopes)>,
 }
 
 impl PolicySlice {
-    /// Those at `positions` among all.
+    /// Creates a set of the policies at `positions`.
     pub(crate) fn new(cedar: &Cedar, positions: &[usize]) -> Self {
         let mut slice = Self::default();
         for rule in positions.iter().filter_map(|&position| cedar.rules.get(position)) {
             let Self { fixed, open, possible, scalars } = &mut slice;
             scalars.extend(scalars_only(&rule.reads).map(str::to_owned));
             let set = if rule.reads.arguments() { open } else { fixed };
-            // Their names differ: that was found out when all were put together.
+            // Cannot fail: `PolicySet::from_policies` has checked that identifiers are unique.
             _ = set.add(rule.policy.clone());
             if let Some(policy) = &rule.possible {
                 _ = possible.add(policy.clone());
@@ -50,19 +50,20 @@ impl PolicySlice {
         slice
     }
 
-    /// Whether arguments could matter.
+    /// Returns whether arguments may matter.
     pub(crate) fn is_open(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// The first argument without a scalar value of which a policy reads that alone: it would slip by a forbid, so it is
-    /// denied.
+    /// Returns the first argument without a scalar value that a policy reads as a scalar only. Such
+    /// an argument would not match a forbid, so the call is denied.
     pub(crate) fn rejected_argument<'a>(&self, arguments: &'a Arguments) -> Option<&'a str> {
         let mut names = arguments.without_scalar.iter();
         names.find(|name| self.scalars.contains(*name)).map(String::as_str)
     }
 
-    /// What those say that look at no arguments. `None` is a forbid, or an error in any.
+    /// Evaluates the policies that reference no arguments. `None` means a forbid, or an error in
+    /// any policy.
     pub(crate) fn fixed(
         &self,
         cedar: &Cedar,
@@ -72,7 +73,8 @@ impl PolicySlice {
         evaluate(cedar, &self.fixed, request, entities)
     }
 
-    /// What the others say. `None` is a forbid, or an error in any.
+    /// Evaluates the policies that reference arguments. `None` means a forbid, or an error in any
+    /// policy.
     pub(crate) fn open(
         &self,
         cedar: &Cedar,
@@ -82,9 +84,9 @@ impl PolicySlice {
         evaluate(cedar, &self.open, request, entities)
     }
 
-    /// Whether one of the others could permit it with some arguments.
+    /// Returns whether a policy that references arguments may permit the call with some of them.
     pub(crate) fn possible(&self, cedar: &Cedar, request: &Request, entities: &Entities) -> bool {
-        // A permit that cannot hold without an error cannot hold.
+        // A permit that always causes an error never matches.
         !self.possible.is_empty()
             && cedar.authorizer.is_authorized(request, &self.possible, entities).decision()
                 == Decision::Allow
@@ -92,12 +94,13 @@ impl PolicySlice {
 }
 
 impl MatchedPermits {
-    /// Whether there is any.
+    /// Returns whether any permit matches.
     pub(crate) fn any(&self) -> bool {
         self.unconditional || !self.scopes.is_empty()
     }
 
-    /// The scopes that suffice, in the order of policies; none if none are needed.
+    /// Returns the sets of scopes that suffice, in the order of policies; empty if no scopes are
+    /// required.
     pub(crate) fn scopes(&self) -> &[(usize, Scopes)] {
         if self.unconditional { &[] } else { &self.scopes }
     }
@@ -133,7 +136,7 @@ fn evaluate(
     }
     let mut reasons = diagnostics.reason().peekable();
     if response.decision() == Decision::Deny {
-        // Without a reason, nothing permits; otherwise that is what forbids.
+        // Without a reason no permit matches; with reasons, they are forbids.
         return reasons.peek().is_none().then_some(granted);
     }
     for (position, rule) in reasons.filter_map(|id| cedar.rule(id)) {
@@ -146,16 +149,16 @@ fn evaluate(
     Some(granted)
 }
 
-/// What went wrong, without the values that Cedar would quote.
+/// Returns the kind of an error, without the values that Cedar quotes.
 fn error_kind(error: &EvaluationError) -> &'static str {
     match error {
         EvaluationError::EntityDoesNotExist(_) => "an entity that does not exist",
         EvaluationError::EntityAttrDoesNotExist(_) | EvaluationError::RecordAttrDoesNotExist(_) => {
-            "an attribute that is not there: guard it with has"
+            "a missing attribute: guard it with has"
         }
         EvaluationError::TypeError(_) => "a value of another type",
         EvaluationError::IntegerOverflow(_) => "an overflow",
-        EvaluationError::FailedExtensionFunctionExecution(_) => "an extension function's refusal",
+        EvaluationError::FailedExtensionFunctionExecution(_) => "a failed extension function",
         _ => "another error",
     }
 }

@@ -1,4 +1,4 @@
-//! A caller as entities, and the policies that can concern it.
+//! Entities of a caller, and the policies that apply to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,35 +14,35 @@ use crate::policy_slice::{MatchedPermits, PolicySlice};
 use crate::rules::ResourceScope;
 use crate::value;
 
-/// Once for all callers who look the same.
+/// Caller as entities, shared by indistinguishable callers.
 pub(crate) struct PreparedCaller {
     principal: EntityUid,
-    /// The configured ones, and the caller.
+    /// Configured entities and the caller.
     entities: Entities,
-    /// The claims that policies look at in the context.
+    /// Claims that policies read from the context.
     claims: Vec<(String, RestrictedExpression)>,
     context: Context,
     candidates: [CandidatePolicies; 3],
 }
 
-/// The policies that can concern a caller and a kind of things, as places in the list of all.
+/// Policies that may apply to a caller and a kind of items, as positions in the list of all.
 #[derive(Default)]
 struct CandidatePolicies {
     any: Vec<usize>,
     one: HashMap<Box<str>, Vec<usize>>,
 }
 
-/// A thing that a caller asks about, when arguments decide.
+/// Item that a caller requests, if the decision depends on arguments.
 pub(crate) struct ArgumentDependentRequest {
     slice: Arc<PolicySlice>,
-    /// What is permitted whatever the arguments are, unless they lead to a forbid.
+    /// Permits that match independent of arguments, unless a forbid matches with them.
     granted: MatchedPermits,
-    /// The configured ones, the caller and the thing.
+    /// Configured entities, the caller and the item.
     entities: Entities,
 }
 
 impl ArgumentDependentRequest {
-    /// An argument that is denied whatever the policies say of the others.
+    /// Returns an argument that denies the call, independent of all others.
     pub(crate) fn rejected_argument<'a>(&self, arguments: &'a Arguments) -> Option<&'a str> {
         self.slice.rejected_argument(arguments)
     }
@@ -53,7 +53,7 @@ impl PreparedCaller {
         let (mut attributes, mut claims) = (Attributes::new(), Vec::new());
         for (name, claim) in &facts.claims {
             let Some(value) = value::from_json(claim) else {
-                tracing::debug!(claim = name, "left out: Cedar has no value for it");
+                tracing::debug!(claim = name, "claim dropped: no Cedar value");
                 continue;
             };
             let name = format!("claim_{name}");
@@ -88,7 +88,7 @@ impl PreparedCaller {
                 ResourceScope::None => {}
                 ResourceScope::One(name) => candidates.one.entry(name).or_default().push(position),
                 ResourceScope::Any => candidates.any.push(position),
-                // What is silent about one thing is silent about all, if it looks at none.
+                // A policy that references no item decides the same for all items.
                 ResourceScope::Uniform => {
                     let silent = nothing.as_ref().is_some_and(|(request, entities)| {
                         let said =
@@ -104,7 +104,7 @@ impl PreparedCaller {
         candidates
     }
 
-    /// The policies that can concern `item`.
+    /// Returns the policies that may apply to `item`.
     pub(crate) fn slice(&self, cedar: &Cedar, item: &Item<'_>) -> Arc<PolicySlice> {
         let candidates = &self.candidates[Feature::of(item.kind) as usize];
         let one = candidates.one.get(item.name).into_iter().flatten();
@@ -119,7 +119,8 @@ impl PreparedCaller {
         Some(ArgumentDependentRequest { slice, granted, entities })
     }
 
-    /// What is granted with `arguments`; `None` is denied. `open` is of this caller and `item`.
+    /// Returns the permits that match with `arguments`; `None` denies. `open` is that of this
+    /// caller and `item`.
     pub(crate) fn with(
         &self,
         cedar: &Cedar,
@@ -130,7 +131,7 @@ impl PreparedCaller {
         if let Some(name) = open.slice.rejected_argument(arguments) {
             tracing::debug!(
                 argument = name,
-                "denied: it has no scalar value, and a policy reads one"
+                "denied: the argument has no scalar value, and a policy reads it as a scalar"
             );
             return None;
         }
@@ -145,7 +146,7 @@ impl PreparedCaller {
         Some(open.granted.and(more))
     }
 
-    /// The whole request.
+    /// Builds the complete request.
     pub(crate) fn request(
         &self,
         cedar: &Cedar,

@@ -1,4 +1,4 @@
-//! Policies, with what has to be known of each before it is evaluated.
+//! Policies with their precomputed properties.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use crate::model::{Feature, Model};
 use crate::nesting::{MAX_NESTING, nesting};
 use crate::policy_error::PolicyError;
 
-/// One policy.
+/// Policy with its precomputed properties.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub(crate) policy: Policy,
     pub(crate) reads: PolicyDependencies,
-    /// What a permit asks of the token (`@scopes`).
+    /// Scopes that a permit requires of the token (`@scopes`).
     pub(crate) scopes: Option<Arc<[Box<str>]>>,
-    /// What of it has to hold whatever the arguments are. `None` for one that doesn't look at them, and
-    /// for a forbid that does: other arguments may be free of it.
+    /// Conditions that are independent of arguments. `None` for a policy that references no
+    /// arguments, and for a forbid that does: other arguments may not match it.
     pub(crate) possible: Option<Policy>,
 }
 
-/// The stack that policies are read on, in bytes: several times what the deepest ones take without optimization. Only
-/// what is touched takes memory.
+/// Stack size for parsing policies in bytes: several times the need of the deepest policies without
+/// optimization. Only touched pages take memory.
 const PARSER_STACK_SIZE: usize = 64 << 20;
 
-/// PolicyDependencies the policies in one text. What nests too deeply for a recursive parser is refused before it.
+/// Parses the policies in one text. Rejects text that nests too deeply for the recursive parser.
 pub(crate) fn parse_checked(index: usize, text: &str) -> Result<Vec<Rule>, Vec<PolicyError>> {
     let found = nesting(text);
     if found > MAX_NESTING {
         let message = format!(
-            "expressions nest {found} deep, at most {MAX_NESTING} are allowed: use several policies, or a set with `in` or \
-             `contains` in position of many `||`"
+            "expressions nest {found} deep, at most {MAX_NESTING} are allowed; use several policies, or a set with `in` or \
+                         `contains` instead of many `||`"
         );
         return Err(vec![PolicyError::policy(index, message)]);
     }
@@ -42,7 +42,7 @@ pub(crate) fn parse_checked(index: usize, text: &str) -> Result<Vec<Rule>, Vec<P
         .unwrap_or_else(|message| Err(vec![PolicyError::policy(index, message)]))
 }
 
-/// Runs what recurses over policies on a stack that the deepest ones do not fill.
+/// Runs a recursive function over policies on a stack that the deepest ones do not exhaust.
 pub(crate) fn on_large_stack<T: Send>(
     name: &str,
     work: impl FnOnce() -> T + Send,
@@ -54,8 +54,8 @@ pub(crate) fn on_large_stack<T: Send>(
     });
     match done {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(_panic)) => Err("the policy cannot be read".to_owned()),
-        Err(error) => Err(format!("failed to start a thread to read the policy: {error}")),
+        Ok(Err(_panic)) => Err("failed to parse the policy: the parser panicked".to_owned()),
+        Err(error) => Err(format!("failed to start a thread to parse the policy: {error}")),
     }
 }
 
@@ -91,7 +91,7 @@ impl Rule {
         Ok(Self { policy, reads, scopes, possible })
     }
 
-    /// Whether it can concern `principal` doing what `feature`'s action does.
+    /// Returns whether the policy may apply to `principal` and the action of `feature`.
     pub(crate) fn concerns(
         &self,
         principal: &EntityUid,
@@ -120,7 +120,7 @@ impl Rule {
         }
     }
 
-    /// Which resources it can concern.
+    /// Returns the resources that the policy may apply to.
     pub(crate) fn about(&self, feature: Feature, model: &Model) -> ResourceScope {
         let kind = model.kind(feature);
         match self.policy.resource_constraint() {
@@ -146,11 +146,11 @@ impl Rule {
     }
 }
 
-/// Which resources of a kind a policy can concern.
+/// Resources of a kind that a policy may apply to.
 pub(crate) enum ResourceScope {
     None,
     One(Box<str>),
-    /// Any, and it says the same of each.
+    /// All, with the same result for each.
     Uniform,
     Any,
 }

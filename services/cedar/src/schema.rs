@@ -1,7 +1,7 @@
-//! EntityNames in policies, checked against the entities, actions and attributes that requests have.
+//! Validation of names in policies: the entity types, actions and attributes that requests have.
 //!
-//! A name that no request has makes a policy that never applies: a forbid that forbids nothing. Types of values are
-//! not checked, since claims and arguments have whichever type they come with.
+//! A policy with an unknown name never applies: a forbid would forbid nothing. Types of values are
+//! not checked, because claims and arguments may have any type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use crate::model::{BACKEND, CLIENT, Feature, GENERATION, GROUP, ITEMS, SERVER};
 use crate::policy_error::PolicyError;
 use crate::rules;
 
-/// What policies may ask of a variable, besides claims and arguments.
+/// Attributes of the resource, besides arguments.
 const RESOURCE: [&str; 10] = [
     "name",
     "operation",
@@ -32,33 +32,33 @@ const RESOURCE: [&str; 10] = [
     "openWorldHint",
 ];
 
-/// The types of entities and the actions of one namespace.
+/// Entity types and actions of one namespace.
 type Namespace = (Map<String, Value>, Map<String, Value>);
 
-/// The names in the configured entities.
+/// Names in the configured entities.
 #[derive(Debug, Default)]
 pub(crate) struct EntityNames {
     types: BTreeSet<String>,
-    /// Ids of actions, by type: actions can be in actions.
+    /// Identifiers of actions, by type: actions may have parents.
     actions: BTreeSet<(String, String)>,
     attributes: BTreeSet<String>,
 }
 
-/// A tool, prompt or resource that a policy names.
+/// Tool, prompt or resource in a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedItem {
-    /// The text of the policy, from 0.
+    /// Index of the policy's text, from 0.
     pub index: usize,
-    /// Whether the policy forbids.
+    /// `true` for a forbid.
     pub is_forbid: bool,
-    /// The kind of item.
+    /// Kind of the item.
     pub kind: ItemKind,
-    /// Its name, or the URI of a resource.
+    /// Name, or the URI of a resource.
     pub name: String,
 }
 
 impl EntityNames {
-    /// Finds the names in entities, which are Cedar's JSON.
+    /// Collects the names in entities, in Cedar's JSON format.
     pub(crate) fn of(entities: &Value) -> Self {
         let mut names = Self::default();
         for entity in entities.as_array().into_iter().flatten() {
@@ -70,7 +70,7 @@ impl EntityNames {
     }
 
     fn uids(&mut self, value: &Value, depth: usize) {
-        // Cedar read them already, so they nest no deeper than its own reader allows.
+        // Cedar has parsed them, so they nest no deeper than its parser allows.
         if depth > 128 {
             return;
         }
@@ -90,11 +90,12 @@ impl EntityNames {
         }
     }
 
-    /// The schema of requests, with the configured types and actions beside those of the model.
+    /// Returns the schema of requests, with the configured types and actions besides those of the
+    /// model.
     fn schema(&self) -> Value {
         let own = [CLIENT, GROUP, SERVER].into_iter().chain(ITEMS);
         let all: BTreeSet<&str> = self.types.iter().map(String::as_str).chain(own).collect();
-        // Whatever is not a principal or a resource may be around one.
+        // Any type other than principal and resource may be a parent.
         let outer: Vec<_> =
             all.iter().filter(|kind| **kind != CLIENT && !ITEMS.contains(kind)).collect();
         let mut spaces: BTreeMap<&str, Namespace> = BTreeMap::new();
@@ -123,8 +124,8 @@ impl EntityNames {
 }
 
 impl Cedar {
-    /// Checks the names in the policies: types of entities, actions and attributes. `policies` are the texts that this
-    /// was made of, for the lines.
+    /// Checks the names in the policies: entity types, actions and attributes. `policies` are the
+    /// texts of this value, for line numbers.
     #[must_use]
     pub fn check_names<T: AsRef<str>>(&self, policies: &[T]) -> Vec<PolicyError> {
         let mut errors = Vec::new();
@@ -143,7 +144,7 @@ impl Cedar {
                     errors.extend(
                         name_errors().map(|it| validation_error(it.policy_id(), it.into(), &text)),
                     );
-                    // What has an unknown name in it applies to nothing for that reason.
+                    // A policy with an unknown name applies to nothing for that reason.
                     let warnings = validated.validation_warnings().filter(|it| {
                         matches!(it, ValidationWarning::InvalidActionApplication(_))
                             && !policies_with_errors.contains(&it.policy_id())
@@ -153,7 +154,7 @@ impl Cedar {
                     );
                 }
             }
-            Err(error) => tracing::debug!(%error, "policies are not validated"),
+            Err(error) => tracing::debug!(%error, "policies not validated"),
         }
         errors.extend(self.unknown_attributes());
         errors.extend(self.unknown_generations());
@@ -165,7 +166,7 @@ impl Cedar {
         errors
     }
 
-    /// The tools, prompts and resources that policies name.
+    /// Returns the tools, prompts and resources in policies.
     #[must_use]
     pub fn named_items(&self) -> Vec<NamedItem> {
         let mut named = Vec::new();
@@ -189,8 +190,8 @@ impl Cedar {
         named
     }
 
-    /// The servers that policies name and that are neither this one nor configured entities: what such a policy says does
-    /// not concern this one. Policies that several servers share name them all.
+    /// Returns the servers in policies that are neither this one nor configured entities: such
+    /// policies do not apply to this server. Policies that several servers share name all of them.
     #[must_use]
     pub fn foreign_servers(&self) -> Vec<(usize, String)> {
         let server = self.model.server();
@@ -209,7 +210,7 @@ impl Cedar {
         found
     }
 
-    /// Attributes that neither requests nor configured entities have.
+    /// Returns an error for each attribute that neither requests nor configured entities have.
     fn unknown_attributes(&self) -> Vec<PolicyError> {
         let mut errors = Vec::new();
         for rule in &self.rules {
@@ -225,7 +226,7 @@ impl Cedar {
                     "context" => &["claim_", "arg_"],
                     _ => &[],
                 };
-                // A configured entity may be any of them, but the context.
+                // A configured entity may be any variable except the context.
                 let configured =
                     variable != "context" && self.model.names.attributes.contains(name);
                 let dynamic = prefixes.iter().any(|prefix| name.starts_with(prefix));
@@ -235,7 +236,7 @@ impl Cedar {
                 let all = prefixes.iter().map(|prefix| format!("{prefix}<name>"));
                 let all: Vec<_> = known.iter().map(ToString::to_string).chain(all).collect();
                 let message =
-                    format!("`{variable}` has no attribute `{name}`: it has {}", all.join(", "));
+                    format!("`{variable}` has no attribute `{name}`; it has {}", all.join(", "));
                 errors.push(PolicyError::policy(index(rule.policy.id()), message));
             }
         }
@@ -263,13 +264,13 @@ fn validation_error<'a>(
     let line = start
         .and_then(|start| text(index).get(..start))
         .map(|before| before.bytes().filter(|byte| *byte == b'\n').count() + 1);
-    // Cedar's own name of the policy says nothing to people.
+    // Cedar's identifier of the policy means nothing to its author.
     let message = message.replace(&format!("for policy `{id}`, "), "");
     let help = help.map(|help| format!(" ({help})")).unwrap_or_default();
     PolicyError::Policy { index, line, message: format!("{message}{help}") }
 }
 
-/// The text that a policy is of: `policy3` or `policy3.1`.
+/// Returns the index of a policy's text, from `policy3` or `policy3.1`.
 pub(crate) fn index(id: &PolicyId) -> usize {
     let name: &str = id.as_ref();
     let position = name.trim_start_matches("policy");

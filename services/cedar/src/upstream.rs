@@ -11,22 +11,23 @@ use serde_json::{Map, Value};
 use vmcp_core::{Cache, Claims, Rejection, ViewKey};
 use vmcp_core::{UpstreamError, UpstreamKind, UpstreamToken, UpstreamTokens};
 
-/// How long a provider's tokens are waited for.
+/// Timeout for the tokens of a provider.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The longest payload of a token that is read, in bytes.
+/// Maximum length of a token's payload in bytes.
 const MAX_PAYLOAD: usize = 64 << 10;
 
-/// What the id token may say where the access token is silent: some providers leave it out there.
+/// Claims to take from the ID token if the access token lacks them: some providers leave them out
+/// there.
 const ID_TOKEN_CLAIMS: [&str; 2] = ["name", "email"];
 
-/// The provider whose claims count, and what its tokens were found to say.
+/// Provider whose claims count, with the cached claims of its tokens.
 pub(crate) struct Upstream {
     provider: Box<str>,
     known: Cache<ViewKey, Option<Arc<UpstreamClaims>>>,
 }
 
-/// What a token says, with its subject.
+/// Claims of a token, with its subject.
 pub(crate) struct UpstreamClaims {
     pub(crate) subject: Box<str>,
     pub(crate) claims: Claims,
@@ -41,14 +42,17 @@ impl Upstream {
         self.known.len()
     }
 
-    /// What the caller's access token says; `None` if there is none, or it is no JWT with a subject:
-    /// then nobody knows who is asking, and the gateway's own token is no substitute.
+    /// Returns the claims of the caller's access token; `None` if it is missing or is not a JWT
+    /// with a subject. The gateway's own token must not replace it: the caller is unknown.
     pub(crate) async fn claims(
         &self,
         tokens: &dyn UpstreamTokens,
     ) -> Result<Option<Arc<UpstreamClaims>>, Rejection> {
         let Some(access) = self.token(tokens, UpstreamKind::Access).await? else {
-            tracing::debug!(provider = &*self.provider, "denied: no access token of the provider");
+            tracing::debug!(
+                provider = &*self.provider,
+                "denied: the provider issued no access token"
+            );
             return Ok(None);
         };
         let key = ViewKey::of(access.value.expose_secret());
@@ -61,9 +65,9 @@ impl Upstream {
             None => None,
         };
         if said.is_none() {
-            tracing::debug!(provider = &*self.provider, "denied: the access token is no JWT");
+            tracing::debug!(provider = &*self.provider, "denied: the access token is not a JWT");
         }
-        // What a token says stays so; room is what is scarce.
+        // Claims of a token never change; the cache only limits their number.
         self.known.insert(key, said.clone(), now + TOKEN_TIMEOUT, now);
         Ok(said)
     }
@@ -97,15 +101,15 @@ impl Upstream {
             Ok(Ok(token)) => Ok(Some(token)),
             Ok(Err(UpstreamError::Absent)) => Ok(None),
             Ok(Err(UpstreamError::Unavailable)) | Err(_) => {
-                let message = "what the caller may do cannot be found out at the moment";
+                let message = "failed to determine the permissions of the caller: the identity provider is unavailable";
                 Err(Rejection::overloaded(message, 5))
             }
         }
     }
 }
 
-/// The claims in a JWT, whose signature is not checked: it came from the provider itself, over TLS,
-/// and out of our own store.
+/// Returns the claims of a JWT. Does not check its signature: it came from the provider over TLS,
+/// through our own store.
 fn payload(token: &str) -> Option<Map<String, Value>> {
     let mut parts = token.split('.');
     let (Some(_), Some(payload), Some(_), None) =

@@ -1,24 +1,24 @@
-//! JSON as Cedar values.
+//! Conversion of JSON to Cedar values.
 
 use cedar_policy::RestrictedExpression;
 use serde_json::Value;
 use vmcp_wire::unquote;
 
-/// How deep a claim is read; what lies deeper is left out.
+/// Maximum depth of a claim; deeper values are dropped.
 const MAX_DEPTH: usize = 10;
 
-/// An argument's value, as a policy can see it.
+/// Value of an argument, as policies see it.
 pub(crate) enum Argument {
     Scalar(RestrictedExpression),
-    /// An object or array: only that it is there is told.
+    /// Object or array: policies see only its presence.
     Nested,
     Null,
-    /// A number that Cedar has no value for.
+    /// Number without a Cedar value.
     Unrepresentable,
 }
 
-/// A claim's value; `None` if Cedar has none for it: null, numbers beyond its range and precision,
-/// and what lies too deep.
+/// Converts a claim; `None` if Cedar has no value for it: null, numbers out of range or precision,
+/// and deeply nested values.
 pub(crate) fn from_json(value: &Value) -> Option<RestrictedExpression> {
     at_depth(value, MAX_DEPTH)
 }
@@ -43,7 +43,7 @@ fn at_depth(value: &Value, left: usize) -> Option<RestrictedExpression> {
     }
 }
 
-/// An argument's value, from JSON that was checked.
+/// Converts an argument from validated JSON.
 pub(crate) fn from_raw(raw: &[u8]) -> Argument {
     match raw.first() {
         Some(b'{' | b'[') => Argument::Nested,
@@ -61,8 +61,8 @@ pub(crate) fn from_raw(raw: &[u8]) -> Argument {
     }
 }
 
-/// A JSON number, exactly: whole ones within 64 bits are Long, others decimal if four digits behind
-/// the point suffice. Never by way of floating point, where 100.00000000000000001 would be 100.
+/// Converts a JSON number exactly: integers within 64 bits to Long, others to decimal if four
+/// decimal places suffice. Floating point is not used: 100.00000000000000001 would become 100.
 fn number(text: &str) -> Option<RestrictedExpression> {
     const PLACES: i64 = 4;
     let (sign, text) = match text.strip_prefix('-') {

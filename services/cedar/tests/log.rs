@@ -1,4 +1,4 @@
-//! What is logged. A process of its own: whether an event is wanted is remembered for all threads.
+//! Log output. A separate test binary: tracing caches the interest in events for all threads.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -28,11 +28,11 @@ fn logs_contain_no_token_or_arguments() {
         }
     });
     let log = log.0.lock().unwrap().join("\n");
-    assert!(log.contains("an extension function's refusal") && log.contains("odd"), "{log}");
+    assert!(log.contains("a failed extension function") && log.contains("odd"), "{log}");
     assert!(!log.contains("canary"), "{log}");
 }
 
-/// Everything that is logged, as text.
+/// Subscriber that records all events as text.
 #[derive(Default)]
 struct Log(Mutex<Vec<String>>);
 

@@ -1,4 +1,4 @@
-//! What policies decide, asked as a caller does.
+//! Decisions of policies, from the caller's view.
 
 mod abuse;
 mod backends;

@@ -113,7 +113,7 @@ proptest! {
     fn any_number_yields_a_valid_context(text in "-?(0|[1-9][0-9]{0,25})(\\.[0-9]{1,25})?([eE][+-]?[0-9]{1,12})?") {
         if let Some(value) = number(&text) {
             let value = in_context(value).to_string();
-            // Equal to the nearest floating point number, as far as that goes.
+            // Approximately equal to the nearest floating point number.
             let plain: String =
                 value.chars().filter(|c| c.is_ascii_digit() || matches!(c, '.' | '-')).collect();
             let (exact, near) = (plain.parse::<f64>().unwrap(), text.parse::<f64>().unwrap());

@@ -1,4 +1,4 @@
-//! What clients and tokens may try (names, numbers, spellings).
+//! Attacks with claims, names, numbers and spellings.
 
 use super::*;
 
@@ -118,7 +118,7 @@ fn leaves_wrapped_arguments_to_policies_that_read_presence() {
     assert_eq!(call(&cedar, &alice(), "sh", r#"{"cmd":["rm"]}"#), Verdict::Denied);
     assert_eq!(call(&cedar, &alice(), "other", r#"{"cmd":["rm"]}"#), Verdict::Permitted);
     assert_eq!(call(&cedar, &alice(), "sh", r#"{"cmd":null}"#), Verdict::Permitted);
-    // Another policy that compares it is no less slipped by.
+    // Another policy that compares it would still not match.
     let cedar = self::cedar(&[EVERYTHING, both, FORBID_RM]);
     assert_eq!(call(&cedar, &alice(), "other", r#"{"cmd":["rm"]}"#), Verdict::Denied);
 }
@@ -226,7 +226,7 @@ fn debug_output_omits_claims_and_arguments() {
     assert!(!printed.contains("canary"), "{printed}");
 }
 
-/// Conditions of policies, each nested this deep.
+/// Returns conditions of policies with this nesting.
 fn nested(depth: usize) -> Vec<String> {
     let when =
         |condition: String| format!("permit(principal, action, resource) when {{ {condition} }};");

@@ -98,7 +98,7 @@ fn backend_matters_only_if_policies_name_it() {
     ] {
         assert!(reads(policy), "{policy}");
     }
-    // One decision for all backends where none is read.
+    // Without such a policy, all backends share one decision.
     let cedar = cedar(&[EVERYTHING]);
     for backend in ["a", "b"] {
         assert_eq!(verdicts(&cedar, &of(ItemKind::Tool, backend, Generation::Stateful)), SHOWN);

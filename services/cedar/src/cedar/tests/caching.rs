@@ -1,4 +1,4 @@
-//! What is kept, for whom, and for how long.
+//! Caches: content, keys and lifetime.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn repeated_token_is_not_inspected_again() {
     let cedar = cedar(&[BY_MAIL]);
     let who = token(1);
     assert_eq!(call(&cedar, &who, "x", "{}"), Verdict::Permitted);
-    // Who looks for the caller again does not find it any more.
+    // The view is no longer cached.
     cedar.views.clear();
     assert_eq!(call(&cedar, &who.clone(), "x", "{}"), Verdict::Permitted);
     assert_eq!(cedar.views.len(), 0);
@@ -68,7 +68,7 @@ fn identity_cache_does_not_leak() {
     for jti in 0..50 {
         _ = admission(&cedar, &token(jti));
     }
-    // This one, and none in an identity.
+    // Only this reference; none is left in an identity.
     assert_eq!(Arc::strong_count(&cedar), 1);
 }
 

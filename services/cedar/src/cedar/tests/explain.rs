@@ -1,4 +1,4 @@
-//! Which policies decided.
+//! Explanations of decisions.
 
 use super::*;
 

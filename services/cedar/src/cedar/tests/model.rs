@@ -1,4 +1,5 @@
-//! Slicing, caching and the parts about arguments against Cedar alone, over all policies.
+//! Compares slicing, caching and argument-independent decisions with Cedar itself over all
+//! policies.
 
 use cedar_policy::{Context, Decision, Entities, Request};
 use proptest::prelude::*;
@@ -101,7 +102,7 @@ fn asked() -> impl Strategy<Value = Asked> {
     )
 }
 
-/// One request about all there is, for all policies: nothing is left out, and nothing remembered.
+/// Evaluates all policies on one complete request, without slicing and caching.
 fn plainly(cedar: &Cedar, who: &Identity, item: &Item<'_>, arguments: &str) -> (Request, Entities) {
     let subject = Subject::of(who);
     let all = subject.claims.into_iter().flat_map(Claims::object);
@@ -165,7 +166,7 @@ proptest! {
             let clean = response.diagnostics().errors().next().is_none();
             let expected = clean && response.decision() == Decision::Allow;
             let permitted = !matches!(verdict, Verdict::Hidden | Verdict::Denied);
-            // Denied beyond what Cedar says, where one of the policies could be slipped by.
+            // Denied beyond Cedar's decision if a policy could be bypassed.
             let is_wrapped = arguments.contains("[1]") || arguments.contains("null");
             let read = |rule: &Rule| scalars_only(&rule.reads).any(|name| name == "k");
             if is_wrapped && cedar.rules.iter().any(read) {
@@ -192,7 +193,7 @@ proptest! {
             for Asked { kind, name, hints, backend, .. } in &asked {
                 let item = Item { kind: *kind, name, hints: *hints, backend: *backend };
                 let fresh = |who| {
-                    // Each by its own facts, unshared.
+                    // Each view has its own facts.
                     let view = CallerView::new(ViewKey([0; 16]), Subject::of(who), &cedar);
                     view.decide(&cedar, &item).permitted
                 };

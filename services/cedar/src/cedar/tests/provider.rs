@@ -1,4 +1,4 @@
-//! The claims of an upstream provider's token.
+//! Claims of an upstream provider's token.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use super::*;
 
 const BY_MAIL: &str = r#"permit(principal == Client::"up", action, resource) when { principal.claim_email like "*@example.com" };"#;
 
-/// One user's tokens of the provider `github`.
+/// Tokens of one user at the provider `github`.
 struct Tokens {
     access: Mutex<Result<String, UpstreamError>>,
     id: Result<String, UpstreamError>,
@@ -41,7 +41,7 @@ fn tokens(access: Result<String, UpstreamError>, id: Result<String, UpstreamErro
 }
 
 async fn asked(tokens: &Arc<Tokens>, cedar: &Arc<Cedar>) -> Result<Verdict, vmcp_core::Rejection> {
-    // What the gateway's own token says would suffice.
+    // The claims of the gateway's own token would suffice.
     let claims = json!({"email": "a@example.com"}).as_object().cloned().unwrap();
     let identity = Identity::builder("i", "up").claims(claims).upstream(tokens.clone()).build();
     match cedar.admission(&identity, 1) {
@@ -118,7 +118,7 @@ async fn token_is_parsed_once() {
     for _ in 0..3 {
         assert_eq!(asked(&tokens, &cedar).await, Ok(Verdict::Permitted));
     }
-    // The access token each time, the id token once.
+    // The access token is requested each time, the ID token once.
     assert_eq!(tokens.asked.load(Ordering::Relaxed), 4);
     *tokens.access.lock().unwrap() = Ok(jwt(&json!({"sub": "other"})));
     assert_eq!(asked(&tokens, &cedar).await, Ok(Verdict::Hidden));
