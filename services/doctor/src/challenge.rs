@@ -5,7 +5,7 @@ use http::header::WWW_AUTHENTICATE;
 
 /// Parameters of a challenge for a bearer token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bearer {
+pub struct BearerChallenge {
     /// The URL of the resource's metadata (RFC 9728).
     pub resource_metadata: Option<String>,
     /// The scopes that are needed (RFC 6750).
@@ -14,15 +14,15 @@ pub struct Bearer {
 
 /// Returns the first challenge for a bearer token in a response's headers.
 #[must_use]
-pub fn bearer(headers: &HeaderMap) -> Option<Bearer> {
+pub fn parse_bearer_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
     let lines = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(split).find_map(|parts| {
+    lines.flat_map(parse_challenges).find_map(|parts| {
         let mut parts = parts.into_iter();
         let (scheme, _) = parts.next()?;
         if !scheme.eq_ignore_ascii_case("bearer") {
             return None;
         }
-        let mut found = Bearer::default();
+        let mut found = BearerChallenge::default();
         for (name, value) in parts {
             let place = match name.to_ascii_lowercase().as_str() {
                 "resource_metadata" => &mut found.resource_metadata,
@@ -36,7 +36,7 @@ pub fn bearer(headers: &HeaderMap) -> Option<Bearer> {
 }
 
 /// The challenges of a line: the scheme, with no value, and the parameters after it.
-fn split(line: &str) -> Vec<Vec<(String, String)>> {
+fn parse_challenges(line: &str) -> Vec<Vec<(String, String)>> {
     let mut challenges: Vec<Vec<(String, String)>> = Vec::new();
     let mut rest = line.trim_start_matches([',', ' ', '\t']);
     while !rest.is_empty() {
@@ -46,12 +46,12 @@ fn split(line: &str) -> Vec<Vec<(String, String)>> {
         let value = spaced.strip_prefix('=').filter(|_| !name.is_empty());
         match (value, challenges.last_mut()) {
             (Some(value), Some(challenge)) => {
-                let (value, after) = read(value.trim_start_matches([' ', '\t']));
+                let (value, after) = parse_value(value.trim_start_matches([' ', '\t']));
                 challenge.push((name.to_owned(), value));
                 rest = after;
             }
             // A parameter of nothing.
-            (Some(value), None) => rest = read(value).1,
+            (Some(value), None) => rest = parse_value(value).1,
             (None, _) if name.is_empty() => break,
             (None, _) => {
                 challenges.push(vec![(name.to_owned(), String::new())]);
@@ -64,7 +64,7 @@ fn split(line: &str) -> Vec<Vec<(String, String)>> {
 }
 
 /// A token or a quoted string, and what is after it.
-fn read(text: &str) -> (String, &str) {
+fn parse_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', ' ', '\t']).unwrap_or(text.len());
         let (value, rest) = text.split_at(end);
@@ -89,16 +89,16 @@ fn read(text: &str) -> (String, &str) {
 mod tests {
     use super::*;
 
-    fn of(lines: &[&str]) -> Option<Bearer> {
+    fn of(lines: &[&str]) -> Option<BearerChallenge> {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(WWW_AUTHENTICATE, line.parse().unwrap());
         }
-        bearer(&headers)
+        parse_bearer_challenge(&headers)
     }
 
     #[test]
-    fn a_bearer_challenge_is_found_among_others_and_read_as_it_is_quoted() {
+    fn finds_bearer_challenge_among_others() {
         let found = of(&[
             "Negotiate, Basic realm=\"a, Bearer scope=x\"",
             "DPoP algs=\"ES256\", BEARER realm=\"a \\\"b\\\"\", Resource_Metadata = \"https://a/b\", scope=\"x y\", error=z",
@@ -109,8 +109,8 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_challenge_tells_nothing_and_a_malformed_one_ends() {
-        assert_eq!(of(&["Bearer"]), Some(Bearer::default()));
+    fn accepts_bare_and_malformed_challenges() {
+        assert_eq!(of(&["Bearer"]), Some(BearerChallenge::default()));
         assert_eq!(of(&["Basic realm=x"]), None);
         assert_eq!(of(&[]), None);
         for line in ["=", "Bearer =", "Bearer scope=\"", ",,,", "Bearer \"x\"", "Bearer scope"] {

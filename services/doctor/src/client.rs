@@ -17,9 +17,9 @@ pub enum Client {
 
 /// Which `resource` a client accepts in a document (RFC 9728 section 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sameness {
+pub(crate) enum ResourceMatch {
     /// The server's URL itself.
-    Same,
+    Exact,
     /// One of the same origin, whose path the server's begins with.
     Covers,
 }
@@ -27,7 +27,7 @@ pub(crate) enum Sameness {
 /// What a client does that others don't.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a habit by itself")]
-pub(crate) struct Habits {
+pub(crate) struct ClientQuirks {
     /// What it registers as.
     pub(crate) name: &'static str,
     /// Where it is sent back to.
@@ -35,39 +35,39 @@ pub(crate) struct Habits {
     /// The document that it is known by, if it has one.
     pub(crate) document: Option<&'static str>,
     /// Whether it uses that only where the server lists the authentication method `none`.
-    pub(crate) document_wants_none: bool,
+    pub(crate) document_requires_none_method: bool,
     /// Whether it runs somewhere on the internet, from where it reaches public addresses over https only.
-    pub(crate) hosted: bool,
+    pub(crate) is_hosted: bool,
     /// Whether a 403 is a challenge too.
-    pub(crate) forbidden_challenges: bool,
+    pub(crate) accepts_forbidden_challenge: bool,
     /// Whether a challenge with a relative address ends it; others go on as if there was none.
-    pub(crate) relative_ends: bool,
+    pub(crate) rejects_relative_metadata_url: bool,
     /// Whether a server error at one address ends it; others try the next.
-    pub(crate) error_ends: bool,
+    pub(crate) stops_on_server_error: bool,
     /// Which resource it accepts.
-    pub(crate) resource: Sameness,
+    pub(crate) resource: ResourceMatch,
     /// Whether it goes on without metadata of the resource, as clients of MCP 2025-03-26 do.
-    pub(crate) goes_on_without: bool,
+    pub(crate) falls_back_without_metadata: bool,
     /// Whether it compares the issuer in the metadata with the one it looked for (RFC 8414 section 3.3).
     pub(crate) compares_issuers: bool,
     /// Whether the metadata has to list `S256`; for others it must not leave it out of a list that is there.
-    pub(crate) wants_s256: bool,
+    pub(crate) requires_s256: bool,
 }
 
-/// What a client does that is made with the TypeScript SDK.
-const SDK: Habits = Habits {
+/// What a client does that is made with the TypeScript TYPESCRIPT_SDK.
+const TYPESCRIPT_SDK: ClientQuirks = ClientQuirks {
     name: "",
     redirect_uris: &[],
     document: None,
-    document_wants_none: false,
-    hosted: false,
-    forbidden_challenges: false,
-    relative_ends: false,
-    error_ends: true,
-    resource: Sameness::Covers,
-    goes_on_without: true,
+    document_requires_none_method: false,
+    is_hosted: false,
+    accepts_forbidden_challenge: false,
+    rejects_relative_metadata_url: false,
+    stops_on_server_error: true,
+    resource: ResourceMatch::Covers,
+    falls_back_without_metadata: true,
     compares_issuers: false,
-    wants_s256: false,
+    requires_s256: false,
 };
 
 impl Client {
@@ -87,39 +87,39 @@ impl Client {
         }
     }
 
-    pub(crate) fn habits(self) -> Habits {
+    pub(crate) fn quirks(self) -> ClientQuirks {
         match self {
-            Self::Claude => Habits {
+            Self::Claude => ClientQuirks {
                 name: "Claude",
                 redirect_uris: &["https://claude.ai/api/mcp/auth_callback"],
                 document: Some("the URL of its metadata document"),
-                document_wants_none: true,
-                hosted: true,
-                relative_ends: true,
-                error_ends: false,
-                resource: Sameness::Same,
-                ..SDK
+                document_requires_none_method: true,
+                is_hosted: true,
+                rejects_relative_metadata_url: true,
+                stops_on_server_error: false,
+                resource: ResourceMatch::Exact,
+                ..TYPESCRIPT_SDK
             },
-            Self::ChatGpt => Habits {
+            Self::ChatGpt => ClientQuirks {
                 name: "ChatGPT",
                 redirect_uris: &["https://chatgpt.com/connector_platform_oauth_redirect"],
                 document: Some("https://chatgpt.com/oauth/CALLBACK_ID/client.json"),
-                hosted: true,
-                error_ends: false,
-                goes_on_without: false,
-                wants_s256: true,
-                ..SDK
+                is_hosted: true,
+                stops_on_server_error: false,
+                falls_back_without_metadata: false,
+                requires_s256: true,
+                ..TYPESCRIPT_SDK
             },
-            Self::Cursor => Habits {
+            Self::Cursor => ClientQuirks {
                 name: "Cursor",
                 redirect_uris: &[
                     "cursor://anysphere.cursor-mcp/oauth/callback",
                     "https://www.cursor.com/agents/mcp/oauth/callback",
                     "http://localhost:8787/callback",
                 ],
-                ..SDK
+                ..TYPESCRIPT_SDK
             },
-            Self::VsCode => Habits {
+            Self::VsCode => ClientQuirks {
                 name: "Visual Studio Code",
                 redirect_uris: &[
                     "https://insiders.vscode.dev/redirect",
@@ -128,16 +128,16 @@ impl Client {
                     "http://127.0.0.1:33418/",
                 ],
                 document: Some("https://vscode.dev/oauth/client-metadata.json"),
-                forbidden_challenges: true,
-                error_ends: false,
-                resource: Sameness::Same,
-                ..SDK
+                accepts_forbidden_challenge: true,
+                stops_on_server_error: false,
+                resource: ResourceMatch::Exact,
+                ..TYPESCRIPT_SDK
             },
-            Self::Inspector => Habits {
+            Self::Inspector => ClientQuirks {
                 name: "MCP Inspector",
                 redirect_uris: &["http://localhost:6274/oauth/callback"],
                 compares_issuers: true,
-                ..SDK
+                ..TYPESCRIPT_SDK
             },
         }
     }

@@ -4,10 +4,10 @@ use form_urlencoded::Serializer;
 use url::Url;
 use vmcp_core::HttpClient;
 
-use crate::issuer::Issuer;
-use crate::report::{Report, Stop};
-use crate::resource::Resource;
-use crate::{Client, issuer, registration, resource};
+use crate::authorization_server::AuthorizationServer;
+use crate::report::{DiscoveryStopped, Report};
+use crate::resource::ProtectedResource;
+use crate::{Client, authorization_server, registration, resource};
 
 /// Does what `client` does before it opens a browser, from the address that a person typed in; `http` sends single
 /// requests to wherever the server's documents say. With `registers` the client registers at the authorization server,
@@ -31,20 +31,20 @@ async fn steps(
     http: &HttpClient,
     server: &Url,
     registers: bool,
-) -> Result<(), Stop> {
-    let habits = report.client.habits();
-    let bearer = resource::challenged(report, &habits, http, server).await?;
-    let found = resource::find(report, &habits, http, server, bearer).await?;
-    let issuer = issuer::find(report, &habits, http, &found.issuer).await?;
+) -> Result<(), DiscoveryStopped> {
+    let quirks = report.client.quirks();
+    let bearer = resource::request_challenge(report, &quirks, http, server).await?;
+    let found = resource::find(report, &quirks, http, server, bearer).await?;
+    let issuer = authorization_server::find(report, &quirks, http, &found.issuer).await?;
     scopes(report, &found, &issuer);
     let asked = found.scopes.as_ref().map(|(scopes, _)| scopes.as_str());
-    let id = registration::client_id(report, &habits, http, &issuer, asked, registers).await?;
-    let back = habits.redirect_uris.last().copied().unwrap_or_default();
-    report.fine("then it opens", opened(&issuer, &found, id.as_deref(), back));
+    let id = registration::client_id(report, &quirks, http, &issuer, asked, registers).await?;
+    let back = quirks.redirect_uris.last().copied().unwrap_or_default();
+    report.pass("then it opens", authorization_url(&issuer, &found, id.as_deref(), back));
     Ok(())
 }
 
-fn scopes(report: &mut Report, found: &Resource, issuer: &Issuer) {
+fn scopes(report: &mut Report, found: &ProtectedResource, issuer: &AuthorizationServer) {
     let Some((asked, by)) = &found.scopes else {
         let says =
             "none are asked for: neither the challenge nor the resource's metadata names any";
@@ -55,7 +55,7 @@ fn scopes(report: &mut Report, found: &Resource, issuer: &Issuer) {
     let unknown = |scope: &&str| known.is_some_and(|known| known.iter().all(|it| it != scope));
     let unknown: Vec<_> = asked.split(' ').filter(unknown).collect();
     if unknown.is_empty() {
-        report.fine("scopes", format!("{asked}, as {by} says"));
+        report.pass("scopes", format!("{asked}, as {by} says"));
     } else {
         let says = format!(
             "{asked}, as {by} says; the authorization server does not list {}",
@@ -67,7 +67,12 @@ fn scopes(report: &mut Report, found: &Resource, issuer: &Issuer) {
 }
 
 /// What the browser is sent to, without what is random in it.
-fn opened(issuer: &Issuer, found: &Resource, id: Option<&str>, back: &str) -> String {
+fn authorization_url(
+    issuer: &AuthorizationServer,
+    found: &ProtectedResource,
+    id: Option<&str>,
+    back: &str,
+) -> String {
     let mut query = Serializer::new(String::new());
     query.append_pair("response_type", "code");
     query.append_pair("client_id", id.unwrap_or("CLIENT_ID"));

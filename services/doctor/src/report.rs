@@ -6,7 +6,7 @@ use crate::Client;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// As the client wants it.
-    Fine,
+    Pass,
     /// The client goes on, and others may not; or it goes on elsewhere.
     Note,
     /// The client does not go on.
@@ -39,7 +39,7 @@ pub struct Report {
 
 /// The client goes no further.
 #[derive(Debug)]
-pub(crate) struct Stop;
+pub(crate) struct DiscoveryStopped;
 
 impl Report {
     /// What the client does not put up with, if there is anything.
@@ -48,10 +48,10 @@ impl Report {
         self.steps.iter().find(|step| step.outcome == Outcome::Mismatch)
     }
 
-    pub(crate) fn fine(&mut self, what: impl Into<String>, found: impl Into<String>) {
+    pub(crate) fn pass(&mut self, what: impl Into<String>, found: impl Into<String>) {
         self.steps.push(Step {
             what: what.into(),
-            outcome: Outcome::Fine,
+            outcome: Outcome::Pass,
             found: found.into(),
             change: None,
         });
@@ -71,18 +71,18 @@ impl Report {
         });
     }
 
-    pub(crate) fn mismatched<T>(
+    pub(crate) fn fail<T>(
         &mut self,
         what: impl Into<String>,
         found: impl Into<String>,
         change: impl Into<String>,
-    ) -> Result<T, Stop> {
+    ) -> Result<T, DiscoveryStopped> {
         self.steps.push(Step {
             what: what.into(),
             outcome: Outcome::Mismatch,
             found: found.into(),
             change: Some(change.into()),
         });
-        Err(Stop)
+        Err(DiscoveryStopped)
     }
 }

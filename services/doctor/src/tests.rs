@@ -23,12 +23,12 @@ const REGISTER: &str = "https://as.example/register";
 
 /// What a web of servers answers; all that is not there is 404.
 #[derive(Clone)]
-struct Web {
+struct FakeServers {
     pages: BTreeMap<&'static str, (u16, Option<String>, Value)>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Web {
+impl FakeServers {
     /// One that all clients log in at.
     fn new() -> Self {
         let mut this = Self { pages: BTreeMap::new(), asked: Arc::default() };
@@ -117,11 +117,11 @@ fn metadata() -> Value {
 }
 
 const ALL: [Client; 5] = Client::ALL;
-const SDK: [Client; 2] = [Client::Cursor, Client::Inspector];
+const TYPESCRIPT_SDK: [Client; 2] = [Client::Cursor, Client::Inspector];
 
 #[tokio::test]
-async fn a_server_that_does_everything_right_suits_all_and_none_registers_unasked() {
-    let web = Web::new();
+async fn correct_server_passes_without_registration() {
+    let web = FakeServers::new();
     assert_eq!(web.refused_for("").await, []);
     assert!(web.asked.lock().unwrap().iter().all(|it| !it.ends_with("/register")));
     let report = web.examined(Client::Cursor, false).await;
@@ -139,8 +139,8 @@ async fn a_server_that_does_everything_right_suits_all_and_none_registers_unaske
 }
 
 #[tokio::test]
-async fn a_client_registers_where_it_is_asked_to_and_its_secret_is_not_shown() {
-    let web = Web::new();
+async fn registers_on_request_without_showing_secrets() {
+    let web = FakeServers::new();
     let report = web.examined(Client::Cursor, true).await;
     assert_eq!(report.mismatch(), None);
     assert!(web.asked.lock().unwrap().contains(&format!("POST {REGISTER}")));
@@ -151,7 +151,7 @@ async fn a_client_registers_where_it_is_asked_to_and_its_secret_is_not_shown() {
     let found = &report.steps.iter().find(|step| step.what == "client_id is").unwrap().found;
     assert!(found.starts_with("https://vscode.dev/oauth/client-metadata.json"));
 
-    let mut web = Web::new();
+    let mut web = FakeServers::new();
     web.put(
         REGISTER,
         400,
@@ -176,8 +176,8 @@ async fn a_client_registers_where_it_is_asked_to_and_its_secret_is_not_shown() {
 }
 
 #[tokio::test]
-async fn addresses_are_asked_in_the_clients_order() {
-    let mut web = Web::new();
+async fn requests_follow_the_order_of_the_client() {
+    let mut web = FakeServers::new();
     web.challenge(401, "Bearer");
     web.pages.remove(PRM);
     web.put(
@@ -200,8 +200,8 @@ async fn addresses_are_asked_in_the_clients_order() {
 }
 
 #[tokio::test]
-async fn a_challenge_is_a_401_with_an_absolute_address() {
-    let mut web = Web::new();
+async fn challenge_is_401_with_absolute_url() {
+    let mut web = FakeServers::new();
     web.challenge(200, "");
     assert_eq!(web.refused_for("expect no login").await, ALL);
     web.challenge(404, "");
@@ -218,15 +218,15 @@ async fn a_challenge_is_a_401_with_an_absolute_address() {
 }
 
 #[tokio::test]
-async fn the_resource_is_the_server_and_names_where_to_log_in() {
-    let mut web = Web::new();
+async fn resource_matches_server_and_names_issuer() {
+    let mut web = FakeServers::new();
     web.with(PRM, "resource", "https://mcp.example/team".into());
     assert_eq!(web.refused_for(SERVER).await, [Client::Claude, Client::VsCode]);
     for other in ["https://mcp.example/team/m", "http://mcp.example/team/mcp", "urn:x", ""] {
         web.with(PRM, "resource", other.into());
         assert_eq!(web.refused_for("name https://mcp.example/team/mcp as the resource").await, ALL);
     }
-    let mut web = Web::new();
+    let mut web = FakeServers::new();
     web.with(PRM, "authorization_servers", json!([]));
     assert_eq!(web.refused_for("names no authorization server").await, ALL);
     web.with(PRM, "authorization_servers", json!(["http://as.example"]));
@@ -236,8 +236,8 @@ async fn the_resource_is_the_server_and_names_where_to_log_in() {
 }
 
 #[tokio::test]
-async fn without_metadata_of_the_resource_most_take_the_server_for_the_issuer() {
-    let mut web = Web::new();
+async fn missing_metadata_falls_back_to_server_origin() {
+    let mut web = FakeServers::new();
     web.challenge(401, "Bearer");
     web.pages.remove(PRM);
     let refused = web.refused().await;
@@ -255,12 +255,12 @@ async fn without_metadata_of_the_resource_most_take_the_server_for_the_issuer() 
     assert_eq!(web.refused_for("RFC 9728").await, [Client::ChatGpt]);
     web.put(PRM, 503, Value::Null);
     let mut ended = vec![Client::ChatGpt];
-    ended.extend(SDK);
+    ended.extend(TYPESCRIPT_SDK);
     assert_eq!(web.refused_for("RFC 9728").await, ended);
 }
 
 #[tokio::test]
-async fn the_metadata_of_the_authorization_server_is_whole() {
+async fn reports_incomplete_authorization_server_metadata() {
     for (member, value, says, who) in [
         ("issuer", json!("https://as.example"), "byte for byte", &[Client::Inspector][..]),
         ("issuer", json!(7), "byte for byte", &ALL),
@@ -271,7 +271,7 @@ async fn the_metadata_of_the_authorization_server_is_whole() {
         ("grant_types_supported", json!(["implicit"]), "list authorization_code", &ALL),
         ("code_challenge_methods_supported", json!(["plain"]), "list S256", &ALL),
     ] {
-        let mut web = Web::new();
+        let mut web = FakeServers::new();
         web.with(OAUTH, member, value);
         assert_eq!(web.refused_for(says).await, who, "{member}");
     }
@@ -280,42 +280,42 @@ async fn the_metadata_of_the_authorization_server_is_whole() {
         ("token_endpoint", "it is missing", &ALL),
         ("response_types_supported", "it is missing", &ALL),
         ("code_challenge_methods_supported", "list S256", &[Client::ChatGpt]),
-        ("registration_endpoint", "type in", &SDK),
+        ("registration_endpoint", "type in", &TYPESCRIPT_SDK),
         ("scopes_supported", "", &[]),
     ] {
-        let mut web = Web::new();
+        let mut web = FakeServers::new();
         web.without(OAUTH, member);
         assert_eq!(web.refused_for(says).await, who, "{member}");
     }
-    let mut web = Web::new();
+    let mut web = FakeServers::new();
     web.put(OAUTH, 500, Value::Null);
     web.put(OPENID, 200, metadata());
-    assert_eq!(web.refused_for("or with 404").await, SDK);
+    assert_eq!(web.refused_for("or with 404").await, TYPESCRIPT_SDK);
     web.put(OAUTH, 200, json!([]));
-    assert_eq!(web.refused_for("no JSON object").await, SDK);
+    assert_eq!(web.refused_for("no JSON object").await, TYPESCRIPT_SDK);
     web.pages.remove(OPENID);
     web.pages.remove(OAUTH);
     assert_eq!(web.refused_for("RFC 8414 section 3.1").await, ALL);
 }
 
 #[tokio::test]
-async fn who_is_known_by_a_document_registers_where_documents_are_not_supported() {
-    let mut web = Web::new();
+async fn registers_where_documents_are_unsupported() {
+    let mut web = FakeServers::new();
     web.without(OAUTH, "client_id_metadata_document_supported");
     assert_eq!(web.refused_for("").await, []);
     web.without(OAUTH, "registration_endpoint");
     assert_eq!(web.refused_for("client id to type in").await, ALL);
-    let mut web = Web::new();
+    let mut web = FakeServers::new();
     web.with(OAUTH, "token_endpoint_auth_methods_supported", json!(["client_secret_basic"]));
     web.without(OAUTH, "registration_endpoint");
     let mut refused = vec![Client::Claude];
-    refused.extend(SDK);
+    refused.extend(TYPESCRIPT_SDK);
     assert_eq!(web.refused_for("client id to type in").await, refused);
 }
 
 #[tokio::test]
-async fn what_is_asked_for_and_not_offered_is_noted() {
-    let mut web = Web::new();
+async fn notes_scopes_that_are_not_offered() {
+    let mut web = FakeServers::new();
     web.with(OAUTH, "scopes_supported", json!(["openid"]));
     let report = web.examined(Client::VsCode, false).await;
     let step = report.steps.iter().find(|step| step.what == "scopes").unwrap();
@@ -324,7 +324,7 @@ async fn what_is_asked_for_and_not_offered_is_noted() {
 }
 
 #[tokio::test]
-async fn who_runs_on_the_internet_reaches_public_addresses_over_https() {
+async fn hosted_clients_need_public_https_addresses() {
     let down = service_fn(async |_: Request<Body>| Err::<Response<Body>, BoxError>("down".into()));
     let of =
         async |client, url: &str| examine(down, client, &Url::parse(url).unwrap(), false).await;

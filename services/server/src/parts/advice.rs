@@ -143,7 +143,7 @@ impl Refusing {
 
     /// Reads the metadata that the challenge names, or else what is at the well-known places (RFC 9728, 3.1 and 5.1).
     async fn look_up(&self, headers: &HeaderMap) -> Option<Wanted> {
-        let challenge = vmcp_doctor::bearer(headers).unwrap_or_default();
+        let challenge = vmcp_doctor::parse_bearer_challenge(headers).unwrap_or_default();
         let named = challenge.resource_metadata.as_deref();
         let places = match named.and_then(|named| Url::parse(named).ok()) {
             Some(named) => vec![named],

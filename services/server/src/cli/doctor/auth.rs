@@ -124,7 +124,7 @@ fn as_json(report: &Report) -> Value {
 
 fn word(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Fine => "ok",
+        Outcome::Pass => "ok",
         Outcome::Note => "note",
         Outcome::Mismatch => "mismatch",
     }

@@ -8,20 +8,20 @@ use url::Url;
 use vmcp_core::{Body, BoxError, HttpClient, read};
 
 /// The largest answer that is read, in bytes. No metadata is near that.
-const MAX_ANSWER: usize = 256 * 1024;
+const MAX_RESPONSE_SIZE: usize = 256 * 1024;
 
 /// How much of the server's words is quoted, in characters.
-const QUOTED: usize = 120;
+const MAX_QUOTED_CHARS: usize = 120;
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Answer {
+impl HttpResponse {
     /// The JSON object that it is.
     pub(crate) fn object(&self) -> Option<serde_json::Map<String, Value>> {
         match serde_json::from_slice(&self.body) {
@@ -32,12 +32,12 @@ impl Answer {
 }
 
 /// Sends a request: with a message, a POST.
-pub(crate) async fn ask(
+pub(crate) async fn send(
     http: &HttpClient,
     url: &Url,
     accept: &'static str,
     message: Option<&Value>,
-) -> Result<Answer, String> {
+) -> Result<HttpResponse, String> {
     let body = message.map_or_else(Body::empty, |it| Bytes::from(it.to_string()).into());
     let mut request = Request::new(body);
     *request.uri_mut() = url.as_str().parse().map_err(|_| "it is no URL".to_owned())?;
@@ -48,13 +48,13 @@ pub(crate) async fn ask(
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *request.method_mut() = Method::POST;
     }
-    let (head, body) = http.send(request).await.map_err(|error| why(&error))?.into_parts();
-    let body = read(body, MAX_ANSWER).await.map_err(|error| error.to_string())?;
-    Ok(Answer { status: head.status, headers: head.headers, body })
+    let (head, body) = http.send(request).await.map_err(|error| error_chain(&error))?.into_parts();
+    let body = read(body, MAX_RESPONSE_SIZE).await.map_err(|error| error.to_string())?;
+    Ok(HttpResponse { status: head.status, headers: head.headers, body })
 }
 
 /// An error with its causes.
-fn why(error: &BoxError) -> String {
+fn error_chain(error: &BoxError) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();
     while let Some(deeper) = cause {
@@ -70,8 +70,8 @@ fn why(error: &BoxError) -> String {
 }
 
 /// The server's words, cut to what a reader needs.
-pub(crate) fn quote(text: &str) -> String {
-    let short: String = text.chars().take(QUOTED).collect();
+pub(crate) fn truncate(text: &str) -> String {
+    let short: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 

@@ -5,13 +5,13 @@ use serde_json::{Map, Value};
 use url::Url;
 use vmcp_core::HttpClient;
 
-use crate::client::Habits;
-use crate::report::{Report, Stop};
-use crate::web::{Answer, ask, is_safe, quote};
+use crate::client::ClientQuirks;
+use crate::exchange::{HttpResponse, is_safe, send, truncate};
+use crate::report::{DiscoveryStopped, Report};
 
 /// What the client knows of the authorization server by now.
 #[derive(Debug)]
-pub(crate) struct Issuer {
+pub(crate) struct AuthorizationServer {
     pub(crate) authorization: Url,
     pub(crate) registration: Option<Url>,
     /// Whether clients may be known by the URL of a document.
@@ -24,40 +24,40 @@ pub(crate) struct Issuer {
 /// Finds the metadata and reads it.
 pub(crate) async fn find(
     report: &mut Report,
-    habits: &Habits,
+    quirks: &ClientQuirks,
     http: &HttpClient,
     issuer: &str,
-) -> Result<Issuer, Stop> {
+) -> Result<AuthorizationServer, DiscoveryStopped> {
     let Ok(url) = Url::parse(issuer) else {
-        let found = format!("{} is no URL", quote(issuer));
-        return report.mismatched("the authorization server", found, "name its issuer, a URL");
+        let found = format!("{} is no URL", truncate(issuer));
+        return report.fail("the authorization server", found, "name its issuer, a URL");
     };
-    for place in places(&url) {
+    for place in metadata_urls(&url) {
         let what = format!("GET {place}");
-        let (says, ends) = match ask(http, &place, "application/json", None).await {
+        let (says, ends) = match send(http, &place, "application/json", None).await {
             Ok(answer) if answer.status == StatusCode::OK => match answer.object() {
-                Some(object) => return read(report, habits, issuer, what, &object),
-                None => ("it is no JSON object".to_owned(), habits.error_ends),
+                Some(object) => return check_metadata(report, quirks, issuer, what, &object),
+                None => ("it is no JSON object".to_owned(), quirks.stops_on_server_error),
             },
-            Ok(Answer { status, .. }) => {
-                (status.to_string(), status.is_server_error() && habits.error_ends)
+            Ok(HttpResponse { status, .. }) => {
+                (status.to_string(), status.is_server_error() && quirks.stops_on_server_error)
             }
             Err(why) => (why, false),
         };
         if ends {
             let change =
                 "answer with the metadata, or with 404, so that the client looks elsewhere";
-            return report.mismatched(what, says, change);
+            return report.fail(what, says, change);
         }
         report.note(what, says, None);
     }
-    let found = format!("nothing is at any of the addresses for {}", quote(issuer));
+    let found = format!("nothing is at any of the addresses for {}", truncate(issuer));
     let change = "serve the metadata at the first of these addresses (RFC 8414 section 3.1)";
-    report.mismatched("the authorization server's metadata", found, change)
+    report.fail("the authorization server's metadata", found, change)
 }
 
 /// Where the metadata of an issuer is.
-fn places(issuer: &Url) -> Vec<Url> {
+fn metadata_urls(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut paths = vec![
         format!("/.well-known/oauth-authorization-server{path}"),
@@ -76,22 +76,22 @@ fn places(issuer: &Url) -> Vec<Url> {
     paths.into_iter().map(at).collect()
 }
 
-fn read(
+fn check_metadata(
     report: &mut Report,
-    habits: &Habits,
+    quirks: &ClientQuirks,
     expected: &str,
     what: String,
     object: &Map<String, Value>,
-) -> Result<Issuer, Stop> {
+) -> Result<AuthorizationServer, DiscoveryStopped> {
     let given = object.get("issuer").and_then(Value::as_str).unwrap_or_default();
     if given == expected || expected.strip_suffix('/') == Some(given) {
-        report.fine(what, format!("issuer {}", quote(given)));
+        report.pass(what, format!("issuer {}", truncate(given)));
     } else {
-        let found = format!("issuer is {}, not {}", quote(given), quote(expected));
+        let found = format!("issuer is {}, not {}", truncate(given), truncate(expected));
         let change = "write the same issuer, byte for byte, into authorization_servers and into this metadata \
                       (RFC 8414 section 3.3)";
-        if habits.compares_issuers || given.is_empty() {
-            return report.mismatched(what, found, change);
+        if quirks.compares_issuers || given.is_empty() {
+            return report.fail(what, found, change);
         }
         report.note(what, found + "; other clients stop here", Some(change));
     }
@@ -104,7 +104,7 @@ fn read(
     for (name, value, required) in [
         ("response_types_supported", "code", true),
         ("grant_types_supported", "authorization_code", false),
-        ("code_challenge_methods_supported", "S256", habits.wants_s256),
+        ("code_challenge_methods_supported", "S256", quirks.requires_s256),
     ] {
         supports(report, name, value, lists(name).as_deref(), required)?;
     }
@@ -112,7 +112,7 @@ fn read(
         None | Some(Value::Null) => None,
         Some(_) => Some(endpoint(report, object, "registration_endpoint")?),
     };
-    Ok(Issuer {
+    Ok(AuthorizationServer {
         authorization,
         registration,
         documents: object.get("client_id_metadata_document_supported") == Some(&Value::Bool(true)),
@@ -127,15 +127,15 @@ fn supports(
     value: &str,
     listed: Option<&[String]>,
     required: bool,
-) -> Result<(), Stop> {
+) -> Result<(), DiscoveryStopped> {
     let change = format!("list {value} in {name}");
     match listed {
-        Some(listed) if listed.iter().any(|it| it == value) => report.fine(name, value),
+        Some(listed) if listed.iter().any(|it| it == value) => report.pass(name, value),
         Some(listed) => {
-            let found = format!("it has {}, not {value}", quote(&listed.join(", ")));
-            return report.mismatched(name, found, change);
+            let found = format!("it has {}, not {value}", truncate(&listed.join(", ")));
+            return report.fail(name, found, change);
         }
-        None if required => return report.mismatched(name, "it is missing", change),
+        None if required => return report.fail(name, "it is missing", change),
         // Without it, it is the one that is wanted here (RFC 8414 section 2).
         None if value == "authorization_code" => {}
         None => report.note(name, "it is missing; MCP has clients refuse that", Some(&change)),
@@ -143,22 +143,22 @@ fn supports(
     Ok(())
 }
 
-fn endpoint(report: &mut Report, object: &Map<String, Value>, name: &str) -> Result<Url, Stop> {
+fn endpoint(
+    report: &mut Report,
+    object: &Map<String, Value>,
+    name: &str,
+) -> Result<Url, DiscoveryStopped> {
     let Some(text) = object.get(name).and_then(Value::as_str) else {
-        return report.mismatched(
-            name,
-            "it is missing",
-            format!("name the {name} in the metadata"),
-        );
+        return report.fail(name, "it is missing", format!("name the {name} in the metadata"));
     };
     match Url::parse(text) {
         Ok(url) if is_safe(&url) => {
-            report.fine(name, quote(text));
+            report.pass(name, truncate(text));
             Ok(url)
         }
         _ => {
             let change = "name an absolute https URL; http is for loopback alone";
-            report.mismatched(name, quote(text), change)
+            report.fail(name, truncate(text), change)
         }
     }
 }
