@@ -1,4 +1,4 @@
-//! The metadata of the authorization server (RFC 8414, OpenID Connect Discovery 1.0).
+//! Metadata of the authorization server (RFC 8414, OpenID Connect Discovery 1.0).
 
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -9,19 +9,19 @@ use crate::client::ClientQuirks;
 use crate::exchange::{HttpResponse, is_safe, send, truncate};
 use crate::report::{DiscoveryStopped, Report};
 
-/// What the client knows of the authorization server by now.
+/// Authorization server as the client knows it.
 #[derive(Debug)]
 pub(crate) struct AuthorizationServer {
     pub(crate) authorization: Url,
     pub(crate) registration: Option<Url>,
-    /// Whether clients may be known by the URL of a document.
+    /// `true` if the URL of a metadata document is accepted as client identifier.
     pub(crate) documents: bool,
-    /// How clients authenticate; `None` where that is not listed.
+    /// Client authentication methods; `None` if the metadata does not list them.
     pub(crate) methods: Option<Vec<String>>,
     pub(crate) scopes: Option<Vec<String>>,
 }
 
-/// Finds the metadata and reads it.
+/// Finds and checks the metadata.
 pub(crate) async fn find(
     report: &mut Report,
     quirks: &ClientQuirks,
@@ -29,15 +29,15 @@ pub(crate) async fn find(
     issuer: &str,
 ) -> Result<AuthorizationServer, DiscoveryStopped> {
     let Ok(url) = Url::parse(issuer) else {
-        let found = format!("{} is no URL", truncate(issuer));
-        return report.fail("the authorization server", found, "name its issuer, a URL");
+        let found = format!("{} is not a URL", truncate(issuer));
+        return report.fail("the authorization server", found, "set its issuer, a URL");
     };
     for place in metadata_urls(&url) {
         let what = format!("GET {place}");
         let (says, ends) = match send(http, &place, "application/json", None).await {
             Ok(answer) if answer.status == StatusCode::OK => match answer.object() {
                 Some(object) => return check_metadata(report, quirks, issuer, what, &object),
-                None => ("it is no JSON object".to_owned(), quirks.stops_on_server_error),
+                None => ("not a JSON object".to_owned(), quirks.stops_on_server_error),
             },
             Ok(HttpResponse { status, .. }) => {
                 (status.to_string(), status.is_server_error() && quirks.stops_on_server_error)
@@ -46,17 +46,17 @@ pub(crate) async fn find(
         };
         if ends {
             let change =
-                "answer with the metadata, or with 404, so that the client looks elsewhere";
+                "respond with the metadata, or with 404, so that the client tries the next URL";
             return report.fail(what, says, change);
         }
         report.note(what, says, None);
     }
-    let found = format!("nothing is at any of the addresses for {}", truncate(issuer));
-    let change = "serve the metadata at the first of these addresses (RFC 8414 section 3.1)";
+    let found = format!("none of the URLs for {} has metadata", truncate(issuer));
+    let change = "serve the metadata at the first of these URLs (RFC 8414 section 3.1)";
     report.fail("the authorization server's metadata", found, change)
 }
 
-/// Where the metadata of an issuer is.
+/// Returns the metadata URLs of an issuer.
 fn metadata_urls(issuer: &Url) -> Vec<Url> {
     let path = issuer.path().trim_end_matches('/');
     let mut paths = vec![
@@ -88,7 +88,7 @@ fn check_metadata(
         report.pass(what, format!("issuer {}", truncate(given)));
     } else {
         let found = format!("issuer is {}, not {}", truncate(given), truncate(expected));
-        let change = "write the same issuer, byte for byte, into authorization_servers and into this metadata \
+        let change = "use the same issuer, byte for byte, in authorization_servers and in this metadata \
                       (RFC 8414 section 3.3)";
         if quirks.compares_issuers || given.is_empty() {
             return report.fail(what, found, change);
@@ -132,13 +132,13 @@ fn supports(
     match listed {
         Some(listed) if listed.iter().any(|it| it == value) => report.pass(name, value),
         Some(listed) => {
-            let found = format!("it has {}, not {value}", truncate(&listed.join(", ")));
+            let found = format!("lists {}, not {value}", truncate(&listed.join(", ")));
             return report.fail(name, found, change);
         }
-        None if required => return report.fail(name, "it is missing", change),
-        // Without it, it is the one that is wanted here (RFC 8414 section 2).
+        None if required => return report.fail(name, "missing", change),
+        // The default includes it (RFC 8414 section 2).
         None if value == "authorization_code" => {}
-        None => report.note(name, "it is missing; MCP has clients refuse that", Some(&change)),
+        None => report.note(name, "missing; MCP requires clients to reject that", Some(&change)),
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ fn endpoint(
     name: &str,
 ) -> Result<Url, DiscoveryStopped> {
     let Some(text) = object.get(name).and_then(Value::as_str) else {
-        return report.fail(name, "it is missing", format!("name the {name} in the metadata"));
+        return report.fail(name, "missing", format!("set {name} in the metadata"));
     };
     match Url::parse(text) {
         Ok(url) if is_safe(&url) => {
@@ -157,7 +157,7 @@ fn endpoint(
             Ok(url)
         }
         _ => {
-            let change = "name an absolute https URL; http is for loopback alone";
+            let change = "use an absolute https URL; http is allowed on loopback only";
             report.fail(name, truncate(text), change)
         }
     }

@@ -1,4 +1,4 @@
-//! What a `WWW-Authenticate` header says (RFC 9110 section 11.6.1, RFC 9728 section 5.1).
+//! Parser of `WWW-Authenticate` headers (RFC 9110 section 11.6.1, RFC 9728 section 5.1).
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
@@ -6,9 +6,9 @@ use http::header::WWW_AUTHENTICATE;
 /// Parameters of a challenge for a bearer token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BearerChallenge {
-    /// The URL of the resource's metadata (RFC 9728).
+    /// URL of the resource's metadata (RFC 9728).
     pub resource_metadata: Option<String>,
-    /// The scopes that are needed (RFC 6750).
+    /// Required scopes (RFC 6750).
     pub scope: Option<String>,
 }
 
@@ -35,7 +35,8 @@ pub fn parse_bearer_challenge(headers: &HeaderMap) -> Option<BearerChallenge> {
     })
 }
 
-/// The challenges of a line: the scheme, with no value, and the parameters after it.
+/// Parses the challenges of a header line: the scheme, with an empty value, followed by its
+/// parameters.
 fn parse_challenges(line: &str) -> Vec<Vec<(String, String)>> {
     let mut challenges: Vec<Vec<(String, String)>> = Vec::new();
     let mut rest = line.trim_start_matches([',', ' ', '\t']);
@@ -50,7 +51,7 @@ fn parse_challenges(line: &str) -> Vec<Vec<(String, String)>> {
                 challenge.push((name.to_owned(), value));
                 rest = after;
             }
-            // A parameter of nothing.
+            // A parameter without a challenge.
             (Some(value), None) => rest = parse_value(value).1,
             (None, _) if name.is_empty() => break,
             (None, _) => {
@@ -63,7 +64,7 @@ fn parse_challenges(line: &str) -> Vec<Vec<(String, String)>> {
     challenges
 }
 
-/// A token or a quoted string, and what is after it.
+/// Parses a token or a quoted string, and returns it with the text after it.
 fn parse_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', ' ', '\t']).unwrap_or(text.len());
@@ -78,7 +79,7 @@ fn parse_value(text: &str) -> (String, &str) {
                 escaped = false;
             }
             '\\' => escaped = true,
-            '"' => return (value, quoted.get(at + 1..).unwrap_or_default()),
+            '"' => return (value, &quoted[at + 1..]),
             _ => value.push(c),
         }
     }

@@ -1,9 +1,9 @@
-//! What is known of the clients. Where from is in the crate's documentation.
+//! Behavior of the clients. The crate documentation lists the sources.
 
-/// A client whose discovery can be replayed.
+/// MCP client whose discovery can be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// Claude, on the web, on the desktop and on telephones.
+    /// Claude on the web, on desktop and on mobile.
     Claude,
     /// ChatGPT.
     ChatGpt,
@@ -15,46 +15,46 @@ pub enum Client {
     Inspector,
 }
 
-/// Which `resource` a client accepts in a document (RFC 9728 section 3.3).
+/// Match of `resource` in the metadata with the server's URL (RFC 9728 section 3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResourceMatch {
-    /// The server's URL itself.
+    /// Equal to the server's URL.
     Exact,
-    /// One of the same origin, whose path the server's begins with.
+    /// Of the same origin, with a path that is a prefix of the server's.
     Covers,
 }
 
-/// What a client does that others don't.
+/// Behavior of a client that differs from that of other clients.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a habit by itself")]
+#[expect(clippy::struct_excessive_bools, reason = "the quirks are independent of each other")]
 pub(crate) struct ClientQuirks {
-    /// What it registers as.
+    /// Client name in a registration.
     pub(crate) name: &'static str,
-    /// Where it is sent back to.
+    /// Redirect URIs of the client.
     pub(crate) redirect_uris: &'static [&'static str],
-    /// The document that it is known by, if it has one.
+    /// Metadata document of the client, if it has one.
     pub(crate) document: Option<&'static str>,
-    /// Whether it uses that only where the server lists the authentication method `none`.
+    /// Uses the document only if the server lists the authentication method `none`.
     pub(crate) document_requires_none_method: bool,
-    /// Whether it runs somewhere on the internet, from where it reaches public addresses over https only.
+    /// Runs on the internet, where it reaches public addresses over https only.
     pub(crate) is_hosted: bool,
-    /// Whether a 403 is a challenge too.
+    /// Accepts a challenge in a 403.
     pub(crate) accepts_forbidden_challenge: bool,
-    /// Whether a challenge with a relative address ends it; others go on as if there was none.
+    /// Stops at a challenge with a relative metadata URL; other clients ignore the challenge.
     pub(crate) rejects_relative_metadata_url: bool,
-    /// Whether a server error at one address ends it; others try the next.
+    /// Stops at a server error of one URL; other clients try the next one.
     pub(crate) stops_on_server_error: bool,
-    /// Which resource it accepts.
+    /// Required match of the resource.
     pub(crate) resource: ResourceMatch,
-    /// Whether it goes on without metadata of the resource, as clients of MCP 2025-03-26 do.
+    /// Continues without metadata of the resource, as clients of MCP 2025-03-26 do.
     pub(crate) falls_back_without_metadata: bool,
-    /// Whether it compares the issuer in the metadata with the one it looked for (RFC 8414 section 3.3).
+    /// Compares the issuer in the metadata with the expected one (RFC 8414 section 3.3).
     pub(crate) compares_issuers: bool,
-    /// Whether the metadata has to list `S256`; for others it must not leave it out of a list that is there.
+    /// Requires `S256` in the metadata; other clients only reject a list without it.
     pub(crate) requires_s256: bool,
 }
 
-/// What a client does that is made with the TypeScript TYPESCRIPT_SDK.
+/// Behavior of clients that use the TypeScript SDK.
 const TYPESCRIPT_SDK: ClientQuirks = ClientQuirks {
     name: "",
     redirect_uris: &[],
@@ -71,11 +71,11 @@ const TYPESCRIPT_SDK: ClientQuirks = ClientQuirks {
 };
 
 impl Client {
-    /// All of them.
+    /// All clients.
     pub const ALL: [Self; 5] =
         [Self::Claude, Self::ChatGpt, Self::Cursor, Self::VsCode, Self::Inspector];
 
-    /// What it is called.
+    /// Returns the display name of the client.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

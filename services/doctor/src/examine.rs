@@ -1,4 +1,4 @@
-//! All steps, in the order that clients take them.
+//! Discovery steps, in the order of the clients.
 
 use form_urlencoded::Serializer;
 use url::Url;
@@ -9,11 +9,11 @@ use crate::report::{DiscoveryStopped, Report};
 use crate::resource::ProtectedResource;
 use crate::{Client, authorization_server, registration, resource};
 
-/// Does what `client` does before it opens a browser, from the address that a person typed in; `http` sends single
-/// requests to wherever the server's documents say. With `registers` the client registers at the authorization server,
-/// where it would; else the report has what it would send.
+/// Replays the discovery of `client` up to the browser, starting from the URL that a user enters.
+/// `http` sends single requests to the URLs in the server's documents. With `registers`, the client
+/// registers at the authorization server if it would; otherwise the report shows its request.
 ///
-/// Each answer is read up to 256 KiB; how long one may take is up to `http`.
+/// Each response is read up to 256 KiB; timeouts are those of `http`.
 pub async fn examine(
     http: impl Into<HttpClient>,
     client: Client,
@@ -21,7 +21,7 @@ pub async fn examine(
     registers: bool,
 ) -> Report {
     let mut report = Report { client, server: server.to_string(), steps: Vec::new() };
-    // The report says where it stopped.
+    // The report has the step at which the discovery stopped.
     _ = steps(&mut report, &http.into(), server, registers).await;
     report
 }
@@ -40,14 +40,13 @@ async fn steps(
     let asked = found.scopes.as_ref().map(|(scopes, _)| scopes.as_str());
     let id = registration::client_id(report, &quirks, http, &issuer, asked, registers).await?;
     let back = quirks.redirect_uris.last().copied().unwrap_or_default();
-    report.pass("then it opens", authorization_url(&issuer, &found, id.as_deref(), back));
+    report.pass("authorization request", authorization_url(&issuer, &found, id.as_deref(), back));
     Ok(())
 }
 
 fn scopes(report: &mut Report, found: &ProtectedResource, issuer: &AuthorizationServer) {
     let Some((asked, by)) = &found.scopes else {
-        let says =
-            "none are asked for: neither the challenge nor the resource's metadata names any";
+        let says = "none requested: neither the challenge nor the resource's metadata lists any";
         report.note("scopes", says, None);
         return;
     };
@@ -55,18 +54,18 @@ fn scopes(report: &mut Report, found: &ProtectedResource, issuer: &Authorization
     let unknown = |scope: &&str| known.is_some_and(|known| known.iter().all(|it| it != scope));
     let unknown: Vec<_> = asked.split(' ').filter(unknown).collect();
     if unknown.is_empty() {
-        report.pass("scopes", format!("{asked}, as {by} says"));
+        report.pass("scopes", format!("{asked}, from {by}"));
     } else {
         let says = format!(
-            "{asked}, as {by} says; the authorization server does not list {}",
+            "{asked}, from {by}; the authorization server does not list {}",
             unknown.join(" ")
         );
-        let change = "let it issue these scopes, and list them in its scopes_supported";
+        let change = "issue these scopes, and list them in scopes_supported";
         report.note("scopes", says, Some(change));
     }
 }
 
-/// What the browser is sent to, without what is random in it.
+/// Returns the authorization URL, without its random parameters.
 fn authorization_url(
     issuer: &AuthorizationServer,
     found: &ProtectedResource,

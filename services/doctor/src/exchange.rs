@@ -1,4 +1,4 @@
-//! Single requests, and what comes of them.
+//! Single HTTP exchanges.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
@@ -7,13 +7,13 @@ use serde_json::Value;
 use url::Url;
 use vmcp_core::{Body, BoxError, HttpClient, read};
 
-/// The largest answer that is read, in bytes. No metadata is near that.
+/// Maximum size of a response in bytes. Metadata is far smaller.
 const MAX_RESPONSE_SIZE: usize = 256 * 1024;
 
-/// How much of the server's words is quoted, in characters.
+/// Maximum length of quoted server text in characters.
 const MAX_QUOTED_CHARS: usize = 120;
 
-/// An answer.
+/// Complete response.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
@@ -22,7 +22,7 @@ pub(crate) struct HttpResponse {
 }
 
 impl HttpResponse {
-    /// The JSON object that it is.
+    /// Parses the body as a JSON object.
     pub(crate) fn object(&self) -> Option<serde_json::Map<String, Value>> {
         match serde_json::from_slice(&self.body) {
             Ok(Value::Object(object)) => Some(object),
@@ -31,7 +31,7 @@ impl HttpResponse {
     }
 }
 
-/// Sends a request: with a message, a POST.
+/// Sends a request: a POST if there is a message.
 pub(crate) async fn send(
     http: &HttpClient,
     url: &Url,
@@ -40,7 +40,7 @@ pub(crate) async fn send(
 ) -> Result<HttpResponse, String> {
     let body = message.map_or_else(Body::empty, |it| Bytes::from(it.to_string()).into());
     let mut request = Request::new(body);
-    *request.uri_mut() = url.as_str().parse().map_err(|_| "it is no URL".to_owned())?;
+    *request.uri_mut() = url.as_str().parse().map_err(|_| "not a valid URL".to_owned())?;
     let headers = request.headers_mut();
     headers.insert(ACCEPT, HeaderValue::from_static(accept));
     headers.insert("mcp-protocol-version", HeaderValue::from_static("2025-11-25"));
@@ -53,13 +53,13 @@ pub(crate) async fn send(
     Ok(HttpResponse { status: head.status, headers: head.headers, body })
 }
 
-/// An error with its causes.
+/// Formats an error with its causes.
 fn error_chain(error: &BoxError) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();
     while let Some(deeper) = cause {
         let text = deeper.to_string();
-        // The system's own words end with a number that says nothing more.
+        // Errors of the operating system end with a redundant number.
         let plain = text.split(" (os error").next().unwrap_or_default().to_lowercase();
         if !words.to_lowercase().contains(&plain) {
             words = format!("{words}: {text}");
@@ -69,13 +69,13 @@ fn error_chain(error: &BoxError) -> String {
     words
 }
 
-/// The server's words, cut to what a reader needs.
+/// Truncates text of the server for display.
 pub(crate) fn truncate(text: &str) -> String {
     let short: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
 }
 
-/// Whether only this machine is meant.
+/// Returns whether the URL refers to this machine.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
@@ -85,7 +85,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Whether tokens may go there: https, or this machine (OAuth 2.1 section 1.5).
+/// Returns whether tokens may be sent to the URL: https, or loopback (OAuth 2.1 section 1.5).
 pub(crate) fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url))
 }

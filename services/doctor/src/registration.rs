@@ -1,4 +1,4 @@
-//! How a client gets a client id: it is known by a document, or registers (RFC 7591).
+//! Client identifier: from a metadata document, or by registration (RFC 7591).
 
 use serde_json::{Value, json};
 use url::Url;
@@ -9,7 +9,7 @@ use crate::client::ClientQuirks;
 use crate::exchange::{send, truncate};
 use crate::report::{DiscoveryStopped, Report};
 
-/// What the client calls itself when it asks for authorization, where that is known.
+/// Returns the client identifier of the authorization request, if it is known.
 pub(crate) async fn client_id(
     report: &mut Report,
     quirks: &ClientQuirks,
@@ -21,23 +21,27 @@ pub(crate) async fn client_id(
     let lists_none = issuer.methods.as_ref().is_some_and(|it| it.iter().any(|it| it == "none"));
     if let Some(document) = quirks.document.filter(|_| issuer.documents) {
         if lists_none || !quirks.document_requires_none_method {
-            let found = format!("{document}; the server fetches it when the person arrives");
+            let found =
+                format!("{document}; the server fetches it during the authorization request");
             report.pass("client_id is", found);
             return Ok(document.starts_with("https:").then(|| document.to_owned()));
         }
-        let found =
-            "documents are supported, but token_endpoint_auth_methods_supported has no none";
-        let change = "list none there: a client that is known by a document has no secret";
+        let found = "metadata documents are supported, but token_endpoint_auth_methods_supported lacks none";
+        let change = "list none: a client with a metadata document has no secret";
         report.note("client_id", found, Some(change));
     }
     let Some(place) = &issuer.registration else {
         let change = if quirks.document.is_some() {
-            "set client_id_metadata_document_supported or registration_endpoint; else people have to be given a \
-             client id to type in"
+            "set client_id_metadata_document_supported or registration_endpoint; otherwise users have to enter a \
+                         client id that you issue"
         } else {
-            "set registration_endpoint; else people have to be given a client id to type in"
+            "set registration_endpoint; otherwise users have to enter a client id that you issue"
         };
-        return report.fail("client_id", "there is no way to get one", change);
+        return report.fail(
+            "client_id",
+            "neither documents nor registration are supported",
+            change,
+        );
     };
     let request = request(quirks, scopes);
     let what = format!("POST {place}");
@@ -48,7 +52,7 @@ pub(crate) async fn client_id(
     register(report, http, place, &request, what).await.map(Some)
 }
 
-/// What the client registers.
+/// Builds the registration request.
 fn request(quirks: &ClientQuirks, scopes: Option<&str>) -> Value {
     let native = quirks.redirect_uris.iter().any(|uri| !uri.starts_with("https:"));
     let mut request = json!({
@@ -74,20 +78,20 @@ async fn register(
 ) -> Result<String, DiscoveryStopped> {
     let answer = match send(http, place, "application/json", Some(request)).await {
         Ok(answer) => answer,
-        Err(why) => return report.fail(what, why, "let the endpoint answer"),
+        Err(error) => return report.fail(what, error, "make the endpoint reachable"),
     };
     let object = answer.object().unwrap_or_default();
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     if !answer.status.is_success() {
-        // An error has two members that are meant to be read; whatever else is there is not shown.
+        // The two members of an OAuth error are meant to be displayed; any other may be secret.
         let error = text("error").unwrap_or("no error code");
         let words = text("error_description").unwrap_or_default();
         let found = format!("{}: {} {}", answer.status, truncate(error), truncate(words));
-        let change = format!("let the server register this: {request}");
+        let change = format!("accept this registration: {request}");
         return report.fail(what, found.trim_end(), change);
     }
     let Some(id) = text("client_id") else {
-        let change = "answer with a client_id (RFC 7591 section 3.2.1)";
+        let change = "respond with a client_id (RFC 7591 section 3.2.1)";
         return report.fail(what, format!("{} without a client_id", answer.status), change);
     };
     let kept = object.get("redirect_uris").and_then(Value::as_array);
@@ -95,7 +99,7 @@ async fn register(
     let lost = |kept: &Vec<Value>| asked.into_iter().flatten().find(|it| !kept.contains(it));
     if let Some(lost) = kept.and_then(lost) {
         let found = format!("{} without the redirect URI {lost}", answer.status);
-        return report.fail(what, found, "keep the redirect URIs, or refuse the registration");
+        return report.fail(what, found, "keep the redirect URIs, or reject the registration");
     }
     report.pass(what, format!("{}; client_id {}", answer.status, truncate(id)));
     Ok(id.to_owned())

@@ -1,48 +1,48 @@
-//! What was found.
+//! Result of a discovery.
 
 use crate::Client;
 
-/// How a step came out.
+/// Outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// As the client wants it.
+    /// The client accepts it.
     Pass,
-    /// The client goes on, and others may not; or it goes on elsewhere.
+    /// The client continues, but other clients may stop, or it uses another source.
     Note,
-    /// The client does not go on.
+    /// The client stops.
     Mismatch,
 }
 
-/// One step of the client's.
+/// Discovery step of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What it did: a request, or what it looked at.
+    /// Request, or the checked member.
     pub what: String,
-    /// How that came out.
+    /// Outcome of the step.
     pub outcome: Outcome,
-    /// What it found. The words of the server are in there: escape what moves a terminal's cursor.
+    /// Finding. It may quote the server: escape control characters before you print it.
     pub found: String,
-    /// What to change in the server, where something is amiss.
+    /// Change of the server that fixes the finding, if one is needed.
     pub change: Option<String>,
 }
 
-/// All that a client did, in its order; a mismatch is the last step.
+/// Steps of a client, in order; a mismatch is the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Who.
+    /// Client.
     pub client: Client,
-    /// Where it began.
+    /// URL of the server.
     pub server: String,
-    /// What it did.
+    /// Steps of the client.
     pub steps: Vec<Step>,
 }
 
-/// The client goes no further.
+/// Marker that the client has stopped; the report has the reason.
 #[derive(Debug)]
 pub(crate) struct DiscoveryStopped;
 
 impl Report {
-    /// What the client does not put up with, if there is anything.
+    /// Returns the step at which the client stopped, if any.
     #[must_use]
     pub fn mismatch(&self) -> Option<&Step> {
         self.steps.iter().find(|step| step.outcome == Outcome::Mismatch)

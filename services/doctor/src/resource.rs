@@ -1,4 +1,4 @@
-//! The metadata of the resource (RFC 9728): which authorization server a client is sent to, and what for.
+//! Metadata of the resource (RFC 9728): its authorization server and scopes.
 
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -12,18 +12,18 @@ use crate::report::{DiscoveryStopped, Report};
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// What the client knows of the server by now.
+/// Server as the client knows it.
 #[derive(Debug)]
 pub(crate) struct ProtectedResource {
-    /// Its authorization server, as it is written.
+    /// Issuer of its authorization server, as written.
     pub(crate) issuer: String,
-    /// What tokens are asked for (RFC 8707).
+    /// Resource that tokens are requested for (RFC 8707).
     pub(crate) indicator: Option<String>,
-    /// The scopes that are asked for, and who names them.
+    /// Requested scopes, with their source.
     pub(crate) scopes: Option<(String, &'static str)>,
 }
 
-/// Asks the server without a token, as a client that has none yet.
+/// Sends a request without a token, and returns the challenge.
 pub(crate) async fn request_challenge(
     report: &mut Report,
     quirks: &ClientQuirks,
@@ -43,41 +43,40 @@ pub(crate) async fn request_challenge(
         match send(http, server, accept, Some(&hello)).await {
             Ok(answer) => answer,
             Err(why) => {
-                return report.fail(what, why, "let the server answer at this address");
+                return report.fail(what, why, "make the server reachable at this URL");
             }
         };
     let challenges = status == StatusCode::UNAUTHORIZED
         || (status == StatusCode::FORBIDDEN && quirks.accepts_forbidden_challenge);
     if !challenges {
         let change = match status.as_u16() {
-            200..=299 => "answer 401 to requests without a token, or expect no login",
-            403 => "answer 401, not 403, to requests without a token",
-            404 | 405 => "name the address of the server's MCP endpoint; it takes POST",
-            _ => "answer 401 to requests without a token",
+            200..=299 => "respond with 401 to requests without a token, or expect no login",
+            403 => "respond with 401, not 403, to requests without a token",
+            404 | 405 => "use the URL of the server's MCP endpoint, which accepts POST",
+            _ => "respond with 401 to requests without a token",
         };
         return report.fail(what, status.to_string(), change);
     }
     let Some(bearer) = challenge::parse_bearer_challenge(&headers) else {
         let change =
-            "send WWW-Authenticate: Bearer resource_metadata=\"URL\" along (RFC 9728 section 5.1)";
-        report.note(what, format!("{status} without a challenge for a bearer token"), Some(change));
+            "send WWW-Authenticate: Bearer resource_metadata=\"URL\" (RFC 9728 section 5.1)";
+        report.note(what, format!("{status} without a bearer challenge"), Some(change));
         return Ok(BearerChallenge::default());
     };
     match bearer.resource_metadata.as_deref() {
         None => {
-            let change =
-                "name the metadata's address in the challenge, as resource_metadata=\"URL\"";
-            report.note(what, format!("{status}; the challenge names no metadata"), Some(change));
+            let change = "add the metadata's URL to the challenge, as resource_metadata=\"URL\"";
+            report.note(what, format!("{status}; the challenge has no metadata URL"), Some(change));
             Ok(bearer)
         }
         Some(named) if Url::parse(named).is_ok() => {
-            report.pass(what, format!("{status}; the metadata is at {}", truncate(named)));
+            report.pass(what, format!("{status}; metadata at {}", truncate(named)));
             Ok(bearer)
         }
         Some(named) => {
             let found =
-                format!("{status}; resource_metadata is no absolute URL: {}", truncate(named));
-            let change = "write an absolute URL there, with scheme and host";
+                format!("{status}; resource_metadata is not an absolute URL: {}", truncate(named));
+            let change = "use an absolute URL, with scheme and host";
             if quirks.rejects_relative_metadata_url {
                 return report.fail(what, found, change);
             }
@@ -87,27 +86,23 @@ pub(crate) async fn request_challenge(
     }
 }
 
-/// Whether the client can come there at all.
+/// Checks that the client can reach the server.
 fn check_reachable(
     report: &mut Report,
     quirks: &ClientQuirks,
     server: &Url,
 ) -> Result<(), DiscoveryStopped> {
     if quirks.is_hosted && is_loopback(server) {
-        let found = format!("{} runs on the internet and does not reach {server}", quirks.name);
-        report.note(
-            "the address",
-            found,
-            Some("give it a public address before it is used from there"),
-        );
+        let found = format!("{} runs on the internet and cannot reach {server}", quirks.name);
+        report.note("server URL", found, Some("use a public address for this client"));
     } else if quirks.is_hosted && server.scheme() != "https" {
-        let found = format!("{} asks over https only", quirks.name);
-        return report.fail("the address", found, "serve it over https");
+        let found = format!("{} accepts https only", quirks.name);
+        return report.fail("server URL", found, "serve it over https");
     }
     Ok(())
 }
 
-/// Finds the metadata of the resource and reads it.
+/// Finds and checks the metadata of the resource.
 pub(crate) async fn find(
     report: &mut Report,
     quirks: &ClientQuirks,
@@ -126,8 +121,8 @@ pub(crate) async fn find(
                     found = Some((what, object));
                     break;
                 }
-                Some(_) => ("it names no resource".to_owned(), quirks.stops_on_server_error),
-                None => ("it is no JSON object".to_owned(), quirks.stops_on_server_error),
+                Some(_) => ("no resource member".to_owned(), quirks.stops_on_server_error),
+                None => ("not a JSON object".to_owned(), quirks.stops_on_server_error),
             },
             Ok(HttpResponse { status, .. }) => {
                 (status.to_string(), status.is_server_error() && quirks.stops_on_server_error)
@@ -136,9 +131,9 @@ pub(crate) async fn find(
         };
         if named.is_some() || ends {
             let change = if named.is_some() {
-                "serve the metadata of RFC 9728 at the address that the challenge names"
+                "serve the metadata of RFC 9728 at the URL in the challenge"
             } else {
-                "answer with the metadata of RFC 9728, or with 404"
+                "respond with the metadata of RFC 9728, or with 404"
             };
             return report.fail(what, says, change);
         }
@@ -150,7 +145,7 @@ pub(crate) async fn find(
     check_metadata(report, quirks, server, bearer, &what, &object)
 }
 
-/// Where the metadata is if nobody says where (RFC 9728 section 3.1).
+/// Returns the well-known metadata URLs (RFC 9728 section 3.1).
 fn metadata_urls(server: &Url) -> Vec<Url> {
     let path = server.path().trim_end_matches('/');
     let at = |path: &str| {
@@ -167,7 +162,7 @@ fn metadata_urls(server: &Url) -> Vec<Url> {
     places
 }
 
-/// The server without metadata is its own authorization server, for clients that remember MCP 2025-03-26.
+/// Uses the server's origin as issuer, as clients of MCP 2025-03-26 do without metadata.
 fn fall_back_to_origin(
     report: &mut Report,
     quirks: &ClientQuirks,
@@ -175,12 +170,12 @@ fn fall_back_to_origin(
     bearer: BearerChallenge,
 ) -> Result<ProtectedResource, DiscoveryStopped> {
     let what = "the resource's metadata";
-    let change = "serve the metadata of RFC 9728 and name its address in the challenge";
+    let change = "serve the metadata of RFC 9728 and add its URL to the challenge";
     if !quirks.falls_back_without_metadata {
-        return report.fail(what, "there is none", change);
+        return report.fail(what, "not found", change);
     }
     let issuer = server.origin().ascii_serialization();
-    let found = format!("there is none; the client takes {issuer} for the authorization server");
+    let found = format!("not found; the client uses {issuer} as the authorization server");
     report.note(what, found, Some(change));
     let scopes = bearer.scope.map(|scope| (scope, "the challenge"));
     Ok(ProtectedResource { issuer, indicator: None, scopes })
@@ -204,18 +199,18 @@ fn check_metadata(
         return report.fail(
             what,
             found,
-            format!("name {server} as the resource, as it is typed into the client"),
+            format!("set resource to {server}, the URL that users enter"),
         );
     }
     let mut servers = object.get("authorization_servers").and_then(Value::as_array).into_iter();
     let mut servers = servers.by_ref().flatten().filter_map(Value::as_str);
     let Some(issuer) = servers.next() else {
         let change = "list the issuer of the authorization server in authorization_servers";
-        return report.fail(what, "it names no authorization server", change);
+        return report.fail(what, "no authorization server listed", change);
     };
     if !Url::parse(issuer).is_ok_and(|url| is_safe(&url)) {
         let found = format!("the authorization server is {}", truncate(issuer));
-        let change = "name an https URL in authorization_servers; http is for loopback alone";
+        let change = "use an https URL in authorization_servers; http is allowed on loopback only";
         return report.fail(what, found, change);
     }
     report.pass(
@@ -223,7 +218,7 @@ fn check_metadata(
         format!("resource {}, authorization server {}", truncate(resource), truncate(issuer)),
     );
     if servers.next().is_some() {
-        report.note("authorization_servers", "there are several; the client takes the first", None);
+        report.note("authorization_servers", "several listed; the client uses the first", None);
     }
     let listed = object
         .get("scopes_supported")
@@ -238,7 +233,7 @@ fn check_metadata(
     })
 }
 
-/// Whether a resource is the server or above it.
+/// Returns whether a resource is the server or an ancestor of it.
 fn covers(resource: &Url, server: &Url) -> bool {
     let folder = |path: &str| format!("{}/", path.trim_end_matches('/'));
     resource.origin() == server.origin()

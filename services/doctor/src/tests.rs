@@ -1,4 +1,4 @@
-//! Servers with one thing wrong each.
+//! Servers with one defect each.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ const OPENID: &str = "https://as.example/.well-known/openid-configuration/tenant
 const APPENDED: &str = "https://as.example/tenant/.well-known/openid-configuration";
 const REGISTER: &str = "https://as.example/register";
 
-/// What a web of servers answers; all that is not there is 404.
+/// Responses by URL; any other URL is a 404.
 #[derive(Clone)]
 struct FakeServers {
     pages: BTreeMap<&'static str, (u16, Option<String>, Value)>,
@@ -29,7 +29,7 @@ struct FakeServers {
 }
 
 impl FakeServers {
-    /// One that all clients log in at.
+    /// Creates servers that all clients accept.
     fn new() -> Self {
         let mut this = Self { pages: BTreeMap::new(), asked: Arc::default() };
         this.challenge(401, &format!("Bearer resource_metadata=\"{PRM}\", scope=\"tools\""));
@@ -69,13 +69,17 @@ impl FakeServers {
         examine(http, client, &Url::parse(SERVER).unwrap(), registers).await
     }
 
-    /// What the clients say: those that don't go on, with what they found and what to change.
+    /// Returns the clients that stop, with the finding and the change.
     async fn refused(&self) -> Vec<(Client, String)> {
         let mut refused = Vec::new();
         for client in Client::ALL {
             let report = self.examined(client, false).await;
             if let Some(step) = report.mismatch() {
-                assert_eq!(Some(step), report.steps.last(), "it goes on after a mismatch");
+                assert_eq!(
+                    Some(step),
+                    report.steps.last(),
+                    "the discovery continues after a mismatch"
+                );
                 let change = step.change.as_deref().unwrap();
                 refused.push((client, format!("{}: {}: {change}", step.what, step.found)));
             }
@@ -83,7 +87,7 @@ impl FakeServers {
         refused
     }
 
-    /// The clients that don't go on, each of which says this.
+    /// Returns the clients that stop, whose message must contain `part`.
     async fn refused_for(&self, part: &str) -> Vec<Client> {
         let refused = self.refused().await;
         for (client, says) in &refused {
@@ -127,7 +131,7 @@ async fn correct_server_passes_without_registration() {
     let report = web.examined(Client::Cursor, false).await;
     let says = |what: &str| report.steps.iter().find(|step| step.what.starts_with(what)).unwrap();
     assert!(says("POST https://as.example/register").found.starts_with("not sent: {"));
-    let opened = &says("then it opens").found;
+    let opened = &says("authorization request").found;
     assert!(
         opened.starts_with("https://as.example/authorize?response_type=code&client_id=CLIENT_ID&")
     );
@@ -135,7 +139,7 @@ async fn correct_server_passes_without_registration() {
         opened.ends_with("&scope=tools&resource=https%3A%2F%2Fmcp.example%2Fteam%2Fmcp"),
         "{opened}"
     );
-    assert_eq!(says("scopes").found, "tools, as the challenge says");
+    assert_eq!(says("scopes").found, "tools, from the challenge");
 }
 
 #[tokio::test]
@@ -146,7 +150,7 @@ async fn registers_on_request_without_showing_secrets() {
     assert!(web.asked.lock().unwrap().contains(&format!("POST {REGISTER}")));
     let shown = format!("{report:?}");
     assert!(shown.contains("client_id the-id") && !shown.contains("canary"));
-    // Who is known by a document does not.
+    // A client with a metadata document does not register.
     let report = web.examined(Client::VsCode, true).await;
     let found = &report.steps.iter().find(|step| step.what == "client_id is").unwrap().found;
     assert!(found.starts_with("https://vscode.dev/oauth/client-metadata.json"));
@@ -195,7 +199,7 @@ async fn requests_follow_the_order_of_the_client() {
         let gets = [PRM, ROOT, OAUTH, OPENID, APPENDED].map(|url| format!("GET {url}"));
         assert_eq!(asked[0], format!("POST {SERVER}"));
         assert_eq!(asked[1..], gets);
-        assert!(report.steps.iter().any(|step| step.found.contains("the client takes the first")));
+        assert!(report.steps.iter().any(|step| step.found.contains("the client uses the first")));
     }
 }
 
@@ -207,10 +211,10 @@ async fn challenge_is_401_with_absolute_url() {
     web.challenge(404, "");
     assert_eq!(web.refused_for("MCP endpoint").await, ALL);
     web.challenge(500, "");
-    assert_eq!(web.refused_for("answer 401").await, ALL);
+    assert_eq!(web.refused_for("respond with 401").await, ALL);
     web.challenge(403, &format!("Bearer resource_metadata=\"{PRM}\""));
     let others: Vec<_> = ALL.into_iter().filter(|it| *it != Client::VsCode).collect();
-    assert_eq!(web.refused_for("answer 401, not 403").await, others);
+    assert_eq!(web.refused_for("respond with 401, not 403").await, others);
     web.challenge(401, "Bearer resource_metadata=\"/.well-known/oauth-protected-resource\"");
     assert_eq!(web.refused_for("absolute URL").await, [Client::Claude]);
     web.challenge(401, "Basic realm=x");
@@ -224,15 +228,15 @@ async fn resource_matches_server_and_names_issuer() {
     assert_eq!(web.refused_for(SERVER).await, [Client::Claude, Client::VsCode]);
     for other in ["https://mcp.example/team/m", "http://mcp.example/team/mcp", "urn:x", ""] {
         web.with(PRM, "resource", other.into());
-        assert_eq!(web.refused_for("name https://mcp.example/team/mcp as the resource").await, ALL);
+        assert_eq!(web.refused_for("set resource to https://mcp.example/team/mcp").await, ALL);
     }
     let mut web = FakeServers::new();
     web.with(PRM, "authorization_servers", json!([]));
-    assert_eq!(web.refused_for("names no authorization server").await, ALL);
+    assert_eq!(web.refused_for("no authorization server listed").await, ALL);
     web.with(PRM, "authorization_servers", json!(["http://as.example"]));
     assert_eq!(web.refused_for("https URL in authorization_servers").await, ALL);
     web.put(PRM, 404, Value::Null);
-    assert_eq!(web.refused_for("at the address that the challenge names").await, ALL);
+    assert_eq!(web.refused_for("at the URL in the challenge").await, ALL);
 }
 
 #[tokio::test]
@@ -245,7 +249,7 @@ async fn missing_metadata_falls_back_to_server_origin() {
     assert!(chatgpt.1.contains("serve the metadata of RFC 9728"));
     for (client, says) in refused.iter().filter(|(client, _)| *client != Client::ChatGpt) {
         assert!(
-            says.contains("nothing is at any of the addresses for https://mcp.example:"),
+            says.contains("none of the URLs for https://mcp.example has metadata"),
             "{client:?} {says}"
         );
     }
@@ -276,11 +280,11 @@ async fn reports_incomplete_authorization_server_metadata() {
         assert_eq!(web.refused_for(says).await, who, "{member}");
     }
     for (member, says, who) in [
-        ("authorization_endpoint", "it is missing", &ALL[..]),
-        ("token_endpoint", "it is missing", &ALL),
-        ("response_types_supported", "it is missing", &ALL),
+        ("authorization_endpoint", "missing", &ALL[..]),
+        ("token_endpoint", "missing", &ALL),
+        ("response_types_supported", "missing", &ALL),
         ("code_challenge_methods_supported", "list S256", &[Client::ChatGpt]),
-        ("registration_endpoint", "type in", &TYPESCRIPT_SDK),
+        ("registration_endpoint", "have to enter", &TYPESCRIPT_SDK),
         ("scopes_supported", "", &[]),
     ] {
         let mut web = FakeServers::new();
@@ -292,7 +296,7 @@ async fn reports_incomplete_authorization_server_metadata() {
     web.put(OPENID, 200, metadata());
     assert_eq!(web.refused_for("or with 404").await, TYPESCRIPT_SDK);
     web.put(OAUTH, 200, json!([]));
-    assert_eq!(web.refused_for("no JSON object").await, TYPESCRIPT_SDK);
+    assert_eq!(web.refused_for("not a JSON object").await, TYPESCRIPT_SDK);
     web.pages.remove(OPENID);
     web.pages.remove(OAUTH);
     assert_eq!(web.refused_for("RFC 8414 section 3.1").await, ALL);
@@ -304,13 +308,13 @@ async fn registers_where_documents_are_unsupported() {
     web.without(OAUTH, "client_id_metadata_document_supported");
     assert_eq!(web.refused_for("").await, []);
     web.without(OAUTH, "registration_endpoint");
-    assert_eq!(web.refused_for("client id to type in").await, ALL);
+    assert_eq!(web.refused_for("have to enter").await, ALL);
     let mut web = FakeServers::new();
     web.with(OAUTH, "token_endpoint_auth_methods_supported", json!(["client_secret_basic"]));
     web.without(OAUTH, "registration_endpoint");
     let mut refused = vec![Client::Claude];
     refused.extend(TYPESCRIPT_SDK);
-    assert_eq!(web.refused_for("client id to type in").await, refused);
+    assert_eq!(web.refused_for("have to enter").await, refused);
 }
 
 #[tokio::test]

@@ -81,7 +81,7 @@ fn a_server_that_lets_everybody_in_is_one_that_no_client_logs_in_at() {
         let ended = vmcp(&["doctor", "auth", &url, "--client", client]);
         assert_eq!(ended.code, 1);
         assert!(
-            ended.err.contains("200 OK\nchange: answer 401 to requests without a token"),
+            ended.err.contains("200 OK\nchange: respond with 401 to requests without a token"),
             "{ended:?}"
         );
     }
