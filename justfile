@@ -44,12 +44,6 @@ bench *arguments:
     cargo build --release -p vmcp
     cargo run --release -p vmcp-bench -- {{ arguments }}
 
-# Note anew which functions run, so that the linker lays them side by side; needs valgrind
-layout:
-    cargo build --release -p vmcp-bench
-    cargo build --release -p vmcp
-    python3 tests/tools/layout/layout.py target/release
-
 # Run every row of the benchmark with a few requests: only whether all is answered rightly
 bench-smoke:
     cargo run -p vmcp-bench -- --smoke

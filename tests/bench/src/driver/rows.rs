@@ -138,7 +138,7 @@ pub(super) const ROWS: &[Row] = &[
     row("change-stateful", "first list after all backends changed", Stateful, Kind::Change, &[Cpu(4.0)]),
     row("change-stateless", "first list after all backends changed", Stateless, Kind::Change, &[Cpu(4.0)]),
     row("initialize", "initialize + initialized", Stateful, Kind::Load(INIT), &[Cpu(1.5)]),
-    row("memory-idle", "MiB, nobody connected", Stateful, Kind::Idle, &[Value(12.0)]),
+    row("memory-idle", "MiB, nobody connected", Stateful, Kind::Idle, &[Value(16.0)]),
     row("session-one", "KiB per idle session, one backend", Stateful, held(1, 2_000, false), &[Value(1.0)]),
     row("session-five", "KiB per idle session, five backends", Stateful, held(5, 2_000, false), &[Value(3.0)]),
     row("stream-one", "the same with its GET stream, one", Stateful, held(1, 400, true), &[]),
