@@ -12,57 +12,62 @@ use vmcp_core::{BoxError, Media};
 use vmcp_wire::head;
 use vmcp_wire::sse::Reader;
 
-use crate::service::Outcome;
-use crate::{Class, Classify, Permit, Seen};
+use crate::service::OutcomeSource;
+use crate::{CallResult, Classifier, Outcome, Permit};
 
 /// How much of a message in an event stream is looked at. Longer than this is only the answer.
-const WINDOW: usize = 16 << 10;
+const MAX_EVENT_PREFIX: usize = 16 << 10;
 
 pin_project! {
     /// A body whose end settles the permit. Its frames and its size hint are those of the body inside.
     pub struct ResponseBody<B, C> {
         #[pin]
         inner: B,
-        watch: Option<Watch<C>>,
+        recorder: Option<OutcomeRecorder<C>>,
     }
 }
 
-struct Watch<C> {
+struct OutcomeRecorder<C> {
     permit: Permit,
     classify: C,
     /// For an event stream that has to hold the answer.
     reader: Option<Box<Reader>>,
-    outcome: Outcome,
+    source: OutcomeSource,
 }
 
 impl<B: Body, C> ResponseBody<B, C> {
     pub(crate) fn new(
         inner: B,
         headers: &HeaderMap,
-        outcome: Outcome,
-        watched: Option<(Permit, C)>,
+        source: OutcomeSource,
+        recorded_permit: Option<(Permit, C)>,
     ) -> Self {
-        let Some((permit, classify)) = watched else { return Self { inner, watch: None } };
+        let Some((permit, classify)) = recorded_permit else {
+            return Self { inner, recorder: None };
+        };
         let stream = Media::of(headers) == Media::Events;
-        if inner.is_end_stream() || !stream && outcome == Outcome::Stream {
-            let success = outcome == Outcome::Response;
-            permit.settle(if success { Class::Success } else { Class::Neutral });
-            return Self { inner, watch: None };
+        if inner.is_end_stream() || !stream && source == OutcomeSource::Stream {
+            let success = source == OutcomeSource::Response;
+            permit.record(if success { Outcome::Success } else { Outcome::Neutral });
+            return Self { inner, recorder: None };
         }
         let permit = if stream && permit.is_trial() {
             // A call may take long, and the others need not wait for its end: the backend answers again.
-            permit.succeed_and_go_on()
+            permit.record_success_keep_body()
         } else {
             Some(permit)
         };
-        let reader = stream.then(|| Box::new(Reader::new(WINDOW)));
-        Self { inner, watch: permit.map(|permit| Watch { permit, classify, reader, outcome }) }
+        let reader = stream.then(|| Box::new(Reader::new(MAX_EVENT_PREFIX)));
+        Self {
+            inner,
+            recorder: permit.map(|permit| OutcomeRecorder { permit, classify, reader, source }),
+        }
     }
 }
 
-impl<C> Watch<C> {
+impl<C> OutcomeRecorder<C> {
     /// Whether the answer has gone by.
-    fn answered(&mut self, piece: &Bytes) -> bool {
+    fn contains_response(&mut self, piece: &Bytes) -> bool {
         let Some(reader) = &mut self.reader else { return false };
         reader.push(piece.clone());
         reader.any(|event| match event {
@@ -73,15 +78,15 @@ impl<C> Watch<C> {
 
     /// The body is over, and no error has come.
     fn end(self) {
-        let class = match self.reader {
-            None => Class::Success,
+        let outcome = match self.reader {
+            None => Outcome::Success,
             // The server has said where to go on: it may end a stream to have it resumed (MCP 2025-11-25,
             // Streamable HTTP, Sending Messages to the Server).
-            Some(reader) if reader.last_id().is_some() => Class::Neutral,
-            Some(_) if self.outcome == Outcome::Stream => Class::Neutral,
-            Some(_) => Class::Failure,
+            Some(reader) if reader.last_id().is_some() => Outcome::Neutral,
+            Some(_) if self.source == OutcomeSource::Stream => Outcome::Neutral,
+            Some(_) => Outcome::Failure,
         };
-        self.permit.settle(class);
+        self.permit.record(outcome);
     }
 }
 
@@ -89,7 +94,7 @@ impl<B, C> Body for ResponseBody<B, C>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
-    C: Classify,
+    C: Classifier,
 {
     type Data = Bytes;
     type Error = BoxError;
@@ -101,23 +106,25 @@ where
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
         let frame = frame.map(|frame| frame.map_err(Into::into));
-        let Some(mut watch) = this.watch.take() else { return Poll::Ready(frame) };
+        let Some(mut recorder) = this.recorder.take() else { return Poll::Ready(frame) };
         match &frame {
             Some(Ok(piece)) => {
-                if piece.data_ref().is_some_and(|piece| watch.answered(piece)) {
-                    watch.permit.settle(Class::Success);
+                if piece.data_ref().is_some_and(|piece| recorder.contains_response(piece)) {
+                    recorder.permit.record(Outcome::Success);
                 } else if this.inner.is_end_stream() {
-                    watch.end();
+                    recorder.end();
                 } else {
-                    *this.watch = Some(watch);
+                    *this.recorder = Some(recorder);
                 }
             }
-            Some(Err(_)) if watch.outcome == Outcome::Stream => watch.permit.settle(Class::Neutral),
-            Some(Err(error)) => {
-                let class = watch.classify.classify(Seen::Error(&**error));
-                watch.permit.settle(class);
+            Some(Err(_)) if recorder.source == OutcomeSource::Stream => {
+                recorder.permit.record(Outcome::Neutral)
             }
-            None => watch.end(),
+            Some(Err(error)) => {
+                let outcome = recorder.classify.classify(CallResult::Error(&**error));
+                recorder.permit.record(outcome);
+            }
+            None => recorder.end(),
         }
         Poll::Ready(frame)
     }
@@ -133,10 +140,10 @@ where
 
 impl<B: fmt::Debug, C> fmt::Debug for ResponseBody<B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let watched = self.watch.is_some();
+        let recorded_permit = self.recorder.is_some();
         f.debug_struct("ResponseBody")
             .field("inner", &self.inner)
-            .field("watched", &watched)
+            .field("watched", &recorded_permit)
             .finish()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use crate::{Breaker, Status};
+use crate::{CircuitHandle, CircuitStatus};
 
 /// What a backend's health is reported as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,18 +23,18 @@ pub enum Health {
 
 /// What a probe saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Probe {
+pub enum ProbeResult {
     /// An answer in good time.
-    Good,
+    Healthy,
     /// An answer that took long.
     Slow,
     /// None, or an error.
     Failed,
     /// A 401 or 403 for what the gateway itself shows, be it a credential or nothing.
-    Refused,
+    Unauthorized,
     /// A 401 or 403 of a backend that is shown its callers' own credentials. Probes carry nobody's, so
     /// it is there, and nothing is wrong.
-    AsksForCaller,
+    RequiresUserCredentials,
 }
 
 /// Follows one backend's probes.
@@ -42,7 +42,7 @@ pub enum Probe {
 /// The first success tells at once; bad news has to come `unhealthy_threshold` times in a row. A backend that
 /// recovers is what its probe says, not degraded in between, and one slow probe does not degrade it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Monitor {
+pub struct HealthMonitor {
     threshold: NonZeroU32,
     health: Health,
     failures: u32,
@@ -51,13 +51,13 @@ pub struct Monitor {
 
 /// A backend's health with its circuit beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct HealthReport {
     /// The health.
     pub health: Health,
     /// Probes in a row that failed.
     pub consecutive_failures: u32,
     /// The circuit; `None` where there is none.
-    pub circuit: Option<Status>,
+    pub circuit: Option<CircuitStatus>,
 }
 
 impl Health {
@@ -74,7 +74,7 @@ impl Health {
     }
 }
 
-impl Monitor {
+impl HealthMonitor {
     /// Nothing is known yet.
     #[must_use]
     pub fn new(unhealthy_threshold: NonZeroU32) -> Self {
@@ -89,30 +89,30 @@ impl Monitor {
     /// Takes in a probe. Whether the health changed by it.
     ///
     /// A probe that an open circuit kept from being sent saw nothing, and is not taken in.
-    pub fn observe(&mut self, probe: Probe) -> bool {
+    pub fn observe(&mut self, probe: ProbeResult) -> bool {
         let before = self.health;
         match probe {
-            Probe::Good => {
+            ProbeResult::Healthy => {
                 (self.failures, self.slow) = (0, 0);
                 self.health = Health::Ready;
             }
-            Probe::Slow => {
+            ProbeResult::Slow => {
                 self.failures = 0;
                 self.slow = self.slow.saturating_add(1);
                 if before != Health::Ready || self.slow >= self.threshold.get() {
                     self.health = Health::Degraded;
                 }
             }
-            Probe::AsksForCaller => {
+            ProbeResult::RequiresUserCredentials => {
                 (self.failures, self.slow) = (0, 0);
                 self.health = Health::Unauthenticated;
             }
-            Probe::Failed | Probe::Refused => {
+            ProbeResult::Failed | ProbeResult::Unauthorized => {
                 self.failures = self.failures.saturating_add(1);
                 self.slow = 0;
                 if self.failures >= self.threshold.get() {
                     self.health = match probe {
-                        Probe::Refused => Health::Unauthenticated,
+                        ProbeResult::Unauthorized => Health::Unauthenticated,
                         _ => Health::Unavailable,
                     };
                 }
@@ -129,11 +129,11 @@ impl Monitor {
 
     /// The health with the backend's circuit beside it.
     #[must_use]
-    pub fn report(&self, breaker: Option<&Breaker>) -> Report {
-        Report {
+    pub fn report(&self, breaker: Option<&CircuitHandle>) -> HealthReport {
+        HealthReport {
             health: self.health,
             consecutive_failures: self.failures,
-            circuit: breaker.map(Breaker::status),
+            circuit: breaker.map(CircuitHandle::status),
         }
     }
 }

@@ -2,35 +2,35 @@
 
 use tower_layer::Layer;
 
-use crate::{Breaker, Guarded, Standard};
+use crate::{CircuitBreaker, CircuitHandle, DefaultClassifier};
 
 /// Leaves a failing backend alone. See the [crate docs](crate) for an example.
 #[derive(Clone, Debug)]
-pub struct BreakerLayer<C = Standard> {
-    breaker: Breaker,
+pub struct CircuitBreakerLayer<C = DefaultClassifier> {
+    breaker: CircuitHandle,
     classify: C,
 }
 
-impl BreakerLayer {
-    /// Guards the backend of `breaker`, by what [`Standard`] takes for a failure.
+impl CircuitBreakerLayer {
+    /// Guards the backend of `breaker`, by what [`DefaultClassifier`] takes for a failure.
     #[must_use]
-    pub fn new(breaker: Breaker) -> Self {
-        Self { breaker, classify: Standard }
+    pub fn new(breaker: CircuitHandle) -> Self {
+        Self { breaker, classify: DefaultClassifier }
     }
 }
 
-impl<C> BreakerLayer<C> {
+impl<C> CircuitBreakerLayer<C> {
     /// Has something else tell what a failure is.
     #[must_use]
-    pub fn classify<D>(self, classify: D) -> BreakerLayer<D> {
-        BreakerLayer { breaker: self.breaker, classify }
+    pub fn classify<D>(self, classify: D) -> CircuitBreakerLayer<D> {
+        CircuitBreakerLayer { breaker: self.breaker, classify }
     }
 }
 
-impl<S, C: Clone> Layer<S> for BreakerLayer<C> {
-    type Service = Guarded<S, C>;
+impl<S, C: Clone> Layer<S> for CircuitBreakerLayer<C> {
+    type Service = CircuitBreaker<S, C>;
 
-    fn layer(&self, inner: S) -> Guarded<S, C> {
-        Guarded::new(inner, self.breaker.clone(), self.classify.clone())
+    fn layer(&self, inner: S) -> CircuitBreaker<S, C> {
+        CircuitBreaker::new(inner, self.breaker.clone(), self.classify.clone())
     }
 }

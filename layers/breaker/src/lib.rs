@@ -3,19 +3,19 @@
 pub mod health;
 
 mod body;
-mod breaker;
-mod circuit;
-mod classify;
+mod classifier;
+mod handle;
 mod layer;
 mod service;
+mod state_machine;
 
 pub use vmcp_core::{Backend, BoxError, Clock};
 
 pub use self::{
     body::ResponseBody,
-    breaker::{Breaker, Changes, Open, Permit, Status},
-    circuit::{Circuit, Settings, SettingsError, State, Ticket},
-    classify::{Class, Classify, Seen, Standard},
-    layer::BreakerLayer,
-    service::{Guarded, ResponseFuture},
+    classifier::{CallResult, Classifier, DefaultClassifier, Outcome},
+    handle::{CircuitHandle, CircuitOpen, CircuitStatus, Permit, StateChanges},
+    layer::CircuitBreakerLayer,
+    service::{CircuitBreaker, ResponseFuture},
+    state_machine::{CircuitSettings, CircuitSettingsError, CircuitState, StateMachine, Token},
 };

@@ -10,26 +10,26 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 use vmcp_core::{BoxError, Operation};
 
-use crate::{Breaker, Class, Classify, Open, Permit, ResponseBody, Seen};
+use crate::{CallResult, CircuitHandle, CircuitOpen, Classifier, Outcome, Permit, ResponseBody};
 
 /// Asks the circuit before it calls `S`. See the [crate docs](crate) for an example.
 ///
 /// Whether a request passes is decided in `call`, not in `poll_ready`: it fails at once instead of waiting
 /// for the backend to recover.
 #[derive(Clone, Debug)]
-pub struct Guarded<S, C> {
+pub struct CircuitBreaker<S, C> {
     inner: S,
-    breaker: Breaker,
+    breaker: CircuitHandle,
     classify: C,
 }
 
 pin_project! {
-    /// Resolves to the answer, or to [`Open`].
+    /// Resolves to the answer, or to [`CircuitOpen`].
     #[derive(Debug)]
     pub struct ResponseFuture<F, C> {
         #[pin]
         call: Call<F>,
-        outcome: Outcome,
+        source: OutcomeSource,
         classify: Option<C>,
     }
 }
@@ -38,14 +38,14 @@ pin_project! {
     #[project = CallProjection]
     #[derive(Debug)]
     enum Call<F> {
-        Refused { open: Option<Open> },
-        Admitted { #[pin] inner: F, permit: Option<Permit> },
+        Rejected { open: Option<CircuitOpen> },
+        Permitted { #[pin] inner: F, permit: Option<Permit> },
     }
 }
 
 /// Where the outcome of a request is to be found. Only that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum OutcomeSource {
     /// In the response.
     Response,
     /// On the stream, if it is that of a request which is resumed: the response itself says nothing.
@@ -65,8 +65,8 @@ const BACKGROUND: [&str; 7] = [
     "resources/templates/list",
 ];
 
-impl Outcome {
-    fn of(http: &Method, method: Option<&str>) -> Self {
+impl OutcomeSource {
+    fn from_request(http: &Method, method: Option<&str>) -> Self {
         match *http {
             Method::POST => match method {
                 Some(method) if method.is_empty() || method.starts_with("notifications/") => {
@@ -80,17 +80,17 @@ impl Outcome {
     }
 
     /// What a status says, or an error. No request is answered with 202 (MCP 2025-11-25, Streamable HTTP).
-    fn class(self, classify: &impl Classify, seen: Seen<'_>) -> Class {
+    fn outcome(self, classify: &impl Classifier, seen: CallResult<'_>) -> Outcome {
         match (self, seen) {
-            (Self::Response, Seen::Status(StatusCode::ACCEPTED))
-            | (Self::Stream | Self::None, _) => Class::Neutral,
+            (Self::Response, CallResult::Status(StatusCode::ACCEPTED))
+            | (Self::Stream | Self::None, _) => Outcome::Neutral,
             (Self::Response, seen) => classify.classify(seen),
         }
     }
 }
 
-impl<S, C> Guarded<S, C> {
-    pub(crate) fn new(inner: S, breaker: Breaker, classify: C) -> Self {
+impl<S, C> CircuitBreaker<S, C> {
+    pub(crate) fn new(inner: S, breaker: CircuitHandle, classify: C) -> Self {
         Self { inner, breaker, classify }
     }
 
@@ -105,11 +105,11 @@ impl<S, C> Guarded<S, C> {
     }
 }
 
-impl<S, C, B, R> Service<Request<B>> for Guarded<S, C>
+impl<S, C, B, R> Service<Request<B>> for CircuitBreaker<S, C>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
-    C: Classify + Clone,
+    C: Classifier + Clone,
     R: http_body::Body<Data = Bytes>,
     R::Error: Into<BoxError>,
 {
@@ -123,17 +123,17 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let method = request.extensions().get::<Operation>().map(Operation::method);
-        let outcome = Outcome::of(request.method(), method);
+        let source = OutcomeSource::from_request(request.method(), method);
         let is_background = method.is_some_and(|method| BACKGROUND.contains(&method));
-        let call = match self.breaker.admit() {
+        let call = match self.breaker.try_acquire() {
             Ok(permit) if is_background => {
                 let permit = Some(permit.background());
-                Call::Admitted { inner: self.inner.call(request), permit }
+                Call::Permitted { inner: self.inner.call(request), permit }
             }
-            Ok(permit) => Call::Admitted { inner: self.inner.call(request), permit: Some(permit) },
-            Err(open) => Call::Refused { open: Some(open) },
+            Ok(permit) => Call::Permitted { inner: self.inner.call(request), permit: Some(permit) },
+            Err(open) => Call::Rejected { open: Some(open) },
         };
-        ResponseFuture { call, outcome, classify: Some(self.classify.clone()) }
+        ResponseFuture { call, source, classify: Some(self.classify.clone()) }
     }
 }
 
@@ -141,7 +141,7 @@ impl<F, C, R, E> Future for ResponseFuture<F, C>
 where
     F: Future<Output = Result<Response<R>, E>>,
     E: Into<BoxError>,
-    C: Classify,
+    C: Classifier,
     R: http_body::Body<Data = Bytes>,
     R::Error: Into<BoxError>,
 {
@@ -149,39 +149,39 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let (answer, permit) = match this.call.project() {
-            CallProjection::Refused { open } => match open.take() {
+        let (result, permit) = match this.call.project() {
+            CallProjection::Rejected { open } => match open.take() {
                 Some(open) => return Poll::Ready(Err(Box::new(open))),
                 // Polled after it was ready: there is nothing to give.
                 None => return Poll::Pending,
             },
-            CallProjection::Admitted { inner, permit } => (ready!(inner.poll(cx)), permit.take()),
+            CallProjection::Permitted { inner, permit } => (ready!(inner.poll(cx)), permit.take()),
         };
         let Some((permit, classify)) = permit.zip(this.classify.take()) else {
             return Poll::Pending;
         };
-        Poll::Ready(match answer {
+        Poll::Ready(match result {
             Ok(response) => {
-                let outcome = *this.outcome;
-                let seen = Seen::Status(response.status());
+                let source = *this.source;
+                let seen = CallResult::Status(response.status());
                 // Whether it works shows when the whole answer has come.
-                let watched = match outcome.class(&classify, seen) {
-                    Class::Success => Some((permit, classify)),
-                    _ if outcome == Outcome::Stream && !permit.is_trial() => {
+                let watched = match source.outcome(&classify, seen) {
+                    Outcome::Success => Some((permit, classify)),
+                    _ if source == OutcomeSource::Stream && !permit.is_trial() => {
                         Some((permit, classify))
                     }
-                    class => {
-                        permit.settle(class);
+                    outcome => {
+                        permit.record(outcome);
                         None
                     }
                 };
                 let (parts, body) = response.into_parts();
-                let body = ResponseBody::new(body, &parts.headers, outcome, watched);
+                let body = ResponseBody::new(body, &parts.headers, source, watched);
                 Ok(Response::from_parts(parts, body))
             }
             Err(error) => {
                 let error = error.into();
-                permit.settle(this.outcome.class(&classify, Seen::Error(&*error)));
+                permit.record(this.source.outcome(&classify, CallResult::Error(&*error)));
                 Err(error)
             }
         })

@@ -26,8 +26,8 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use vmcp_breaker::Breaker;
-use vmcp_breaker::health::Probe;
+use vmcp_breaker::CircuitHandle;
+use vmcp_breaker::health::ProbeResult;
 use vmcp_core::{Backend, Body, BoxError, BudgetAccount, ByteBudget, Caller, Generation, cause};
 
 use self::failure::Failure;
@@ -80,7 +80,7 @@ struct Reach {
     service: BackendService,
     /// The same without the adapter of HTTP+SSE.
     bare: BackendService,
-    breaker: Option<Breaker>,
+    breaker: Option<CircuitHandle>,
     tuning: u64,
 }
 
@@ -192,7 +192,7 @@ impl Link {
     }
 
     /// The breaker in front of it, if it has one.
-    pub(crate) fn breaker(&self) -> Option<Breaker> {
+    pub(crate) fn breaker(&self) -> Option<CircuitHandle> {
         self.reach.load().breaker.clone()
     }
 
@@ -249,7 +249,11 @@ impl Link {
     pub(crate) fn knocked(&self, refused: bool) {
         self.knocked.store(if refused { 2 } else { 1 }, Ordering::Release);
         self.set_status(Status::Ready);
-        self.revive(if refused { Probe::AsksForCaller } else { Probe::Good });
+        self.revive(if refused {
+            ProbeResult::RequiresUserCredentials
+        } else {
+            ProbeResult::Healthy
+        });
     }
 
     /// Forgets what it has offered. Whether there was anything.

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use http::Uri;
-use vmcp_breaker::Breaker;
+use vmcp_breaker::CircuitHandle;
 use vmcp_core::{Backend, ByteBudget};
 
 pub use self::advice::Advice;
@@ -33,7 +33,7 @@ pub struct BackendSettings {
     pub around: Around,
     /// The breaker in that service, if it has one. With [`Transport::Sse`] the service has none: this one is put where the
     /// answers are seen, which come on another stream than the responses to the requests.
-    pub breaker: Option<Breaker>,
+    pub breaker: Option<CircuitHandle>,
     /// What to tell the operator when it refuses the gateway's credentials.
     pub advice: Advice,
     /// How long to wait for each message of an answer that does not come as the response to the

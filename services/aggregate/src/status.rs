@@ -104,7 +104,7 @@ pub struct BackendReport {
     /// Whether its first answer is still awaited.
     pub pending: bool,
     /// The breaker in front of it, if it has one: how the circuit stands.
-    pub breaker: Option<vmcp_breaker::Breaker>,
+    pub breaker: Option<vmcp_breaker::CircuitHandle>,
     /// What checks have seen of it; `None` while its health is not watched.
     pub checked: Option<Checked>,
 }

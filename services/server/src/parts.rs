@@ -22,7 +22,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use vmcp_aggregate::settings::{Checks, PartialFailure, Rules, Settings};
-use vmcp_breaker::Settings as Breaking;
+use vmcp_breaker::CircuitSettings;
 use vmcp_config::{
     AuthServer, CircuitBreaker, FailureHandling, File, IncomingAuth, LogLevel, Operational,
     PartialFailureMode, SecretFile, Warning,
@@ -223,7 +223,7 @@ struct Failures {
     partial_failure: PartialFailure,
     checks: Checks,
     /// `None` is no circuit breaker.
-    breaking: Option<Breaking>,
+    breaking: Option<CircuitSettings>,
 }
 
 fn failures(failures: &FailureHandling) -> Failures {
@@ -244,6 +244,6 @@ fn failures(failures: &FailureHandling) -> Failures {
     let threshold = NonZeroU32::new(*unhealthy_threshold).unwrap_or(NonZeroU32::MIN);
     let (interval, timeout_of) = ((*health_check_interval).into(), (*health_check_timeout).into());
     let checks = Checks::new(interval, timeout_of, threshold);
-    let breaking = Breaking::new(*failure_threshold, (*timeout).into()).ok();
+    let breaking = CircuitSettings::new(*failure_threshold, (*timeout).into()).ok();
     Failures { partial_failure, checks, breaking: breaking.filter(|_| *enabled) }
 }

@@ -19,7 +19,10 @@ use vmcp_audit::AuditLayer;
 use vmcp_authn::{Authenticate, AuthenticateLayer};
 use vmcp_authz::AuthorizeLayer;
 use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
-use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Open, Seen, Standard};
+use vmcp_breaker::{
+    CallResult, CircuitBreakerLayer, CircuitHandle, CircuitOpen, Classifier, DefaultClassifier,
+    Outcome,
+};
 use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError, CredentialError, NotSent, cause};
 use vmcp_decode::DecodeLayer;
@@ -180,7 +183,7 @@ where
 
 /// Why a request failed, in a word that becomes a label.
 fn word(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
-    if cause::<Open>(error).is_some() {
+    if cause::<CircuitOpen>(error).is_some() {
         return Some("circuit_open");
     }
     if cause::<Elapsed>(error).is_some() {
@@ -216,7 +219,7 @@ pub struct Outgoing {
     /// What is measured and traced; `None` is nothing.
     pub telemetry: Option<OutgoingLayer>,
     /// Leaves the backend alone when it fails.
-    pub breaker: Option<Breaker>,
+    pub breaker: Option<CircuitHandle>,
     /// What the backend is shown.
     pub credentials: Credentials,
     /// Headers of each request; `None` adds none.
@@ -273,7 +276,7 @@ impl Outgoing {
         let stack = match breaker {
             None => stack,
             Some(breaker) => {
-                BackendService::new(BreakerLayer::new(breaker).classify(class).layer(stack))
+                BackendService::new(CircuitBreakerLayer::new(breaker).classify(class).layer(stack))
             }
         };
         // Outermost: what an open circuit refuses was asked for too, and is counted.
@@ -290,12 +293,14 @@ pub(crate) fn measured(service: BackendService, telemetry: OutgoingLayer) -> Bac
 }
 
 /// What a backend's answer says of it. A limit of this side says nothing.
-fn class(seen: Seen<'_>) -> Class {
+fn class(seen: CallResult<'_>) -> Outcome {
     match seen {
-        Seen::Error(error) if cause::<NotSent>(error).is_some_and(|error| error.is_own_limit) => {
-            Class::Neutral
+        CallResult::Error(error)
+            if cause::<NotSent>(error).is_some_and(|error| error.is_own_limit) =>
+        {
+            Outcome::Neutral
         }
-        seen => Standard.classify(seen),
+        seen => DefaultClassifier.classify(seen),
     }
 }
 

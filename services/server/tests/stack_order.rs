@@ -24,7 +24,7 @@ use vmcp_aggregate::{Gateway, Seal};
 use vmcp_audit::{AuditLayer, Auditor, Event, Outcome};
 use vmcp_authn::{Authenticate, AuthenticateLayer, Refusal};
 use vmcp_authz::AuthorizeLayer;
-use vmcp_breaker::{Breaker, Open, State};
+use vmcp_breaker::{CircuitHandle, CircuitOpen, CircuitState};
 use vmcp_cedar::Cedar;
 use vmcp_core::{
     Backend, Body, BoxError, Caller, CredentialError, Identity, UpstreamFuture, UpstreamKind,
@@ -236,7 +236,7 @@ async fn serve(answers: &'static [&'static str]) -> (Url, Arc<Mutex<Vec<String>>
 
 const LIMIT: Duration = Duration::from_millis(300);
 
-fn outgoing(url: &Url, credentials: Credentials) -> (BackendService, Breaker) {
+fn outgoing(url: &Url, credentials: Credentials) -> (BackendService, CircuitHandle) {
     measured(url, credentials, None)
 }
 
@@ -244,10 +244,10 @@ fn measured(
     url: &Url,
     credentials: Credentials,
     telemetry: Option<OutgoingLayer>,
-) -> (BackendService, Breaker) {
+) -> (BackendService, CircuitHandle) {
     let client = Egress::default().client(url, Target::allowing_private_addresses()).unwrap();
-    let settings = vmcp_breaker::Settings::new(1, Duration::from_secs(60)).unwrap();
-    let breaker = Breaker::new(Backend::new("be"), settings);
+    let settings = vmcp_breaker::CircuitSettings::new(1, Duration::from_secs(60)).unwrap();
+    let breaker = CircuitHandle::new(Backend::new("be"), settings);
     let timeouts = TimeoutLayer::new(LIMIT);
     let breaker_of = Some(breaker.clone());
     let outgoing =
@@ -316,7 +316,7 @@ async fn an_open_circuit_asks_nobody_for_credentials() {
     let (service, _) = outgoing(&url, upstream());
     assert_eq!(send(&service, &url, caller(&tokens)).await.unwrap(), 503);
     let error = send(&service, &url, caller(&tokens)).await.unwrap_err();
-    assert!(cause::<Open>(error.as_ref()).is_some(), "{error}");
+    assert!(cause::<CircuitOpen>(error.as_ref()).is_some(), "{error}");
     assert_eq!((tokens.asked.load(Ordering::Relaxed), heads.lock().unwrap().len()), (1, 1));
 }
 
@@ -345,7 +345,7 @@ async fn a_wait_in_vain_opens_the_circuit() {
     let (service, breaker) = outgoing(&url, Credentials::None);
     let error = send(&service, &url, Caller::Gateway).await.unwrap_err();
     assert!(cause::<Elapsed>(error.as_ref()).is_some(), "{error}");
-    assert_eq!(breaker.state(), State::Open);
+    assert_eq!(breaker.state(), CircuitState::Open);
 }
 
 #[tokio::test]
@@ -354,7 +354,7 @@ async fn the_time_of_whoever_gives_credentials_is_not_the_backends() {
     let tokens = Arc::new(Tokens { slow: true, ..Tokens::default() });
     let (service, breaker) = outgoing(&url, upstream());
     assert_eq!(send(&service, &url, caller(&tokens)).await.unwrap(), 200);
-    assert_eq!(breaker.state(), State::Closed);
+    assert_eq!(breaker.state(), CircuitState::Closed);
 }
 
 #[tokio::test]
@@ -364,5 +364,5 @@ async fn credentials_that_cannot_be_had_do_not_open_the_circuit() {
     let nobody = Caller::User(Identity::new("i", "s"));
     let error = send(&service, &url, nobody).await.unwrap_err();
     assert!(cause::<CredentialError>(error.as_ref()).is_some(), "{error}");
-    assert_eq!((breaker.state(), heads.lock().unwrap().len()), (State::Closed, 0));
+    assert_eq!((breaker.state(), heads.lock().unwrap().len()), (CircuitState::Closed, 0));
 }

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use tower::{ServiceBuilder, ServiceExt, service_fn};
-use vmcp_breaker::{Breaker, BreakerLayer, Open, Settings};
+use vmcp_breaker::{CircuitHandle, CircuitBreakerLayer, CircuitOpen, CircuitSettings};
 use vmcp_core::Backend;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), vmcp_core::BoxError> {
-    let settings = Settings::new(1, Duration::from_secs(60))?;
-    let breaker = Breaker::new(Backend::new("weather"), settings);
-    let service = ServiceBuilder::new().layer(BreakerLayer::new(breaker)).service(service_fn(
+    let settings = CircuitSettings::new(1, Duration::from_secs(60))?;
+    let breaker = CircuitHandle::new(Backend::new("weather"), settings);
+    let service = ServiceBuilder::new().layer(CircuitBreakerLayer::new(breaker)).service(service_fn(
         |_: Request<()>| async {
             let mut response = Response::new(Full::<Bytes>::default());
             *response.status_mut() = StatusCode::BAD_GATEWAY;
@@ -23,6 +23,6 @@ async fn main() -> Result<(), vmcp_core::BoxError> {
     let first = service.clone().oneshot(Request::post("/").body(())?).await?;
     let second =
         service.oneshot(Request::post("/").body(())?).await.err().ok_or("it is let through")?;
-    println!("first {}, then open: {}", first.status().as_u16(), second.is::<Open>());
+    println!("first {}, then open: {}", first.status().as_u16(), second.is::<CircuitOpen>());
     Ok(())
 }

@@ -14,7 +14,7 @@ use tower::{Layer, ServiceExt, service_fn};
 use vmcp_core::{Backend, Body, CredentialError, CredentialFault};
 
 use super::*;
-use crate::{BreakerLayer, Settings, State};
+use crate::{CircuitBreakerLayer, CircuitSettings, CircuitState};
 
 const RESULT: &[u8] = br#"data: {"jsonrpc":"2.0","id":1,"result":{}}
 
@@ -23,49 +23,49 @@ const PROGRESS: &[u8] = br#"data: {"jsonrpc":"2.0","method":"notifications/progr
 
 "#;
 
-fn breaker() -> Breaker {
-    Breaker::new(Backend::new("b"), Settings::new(2, Duration::from_secs(60)).unwrap())
+fn breaker() -> CircuitHandle {
+    CircuitHandle::new(Backend::new("b"), CircuitSettings::new(2, Duration::from_secs(60)).unwrap())
 }
 
 fn post() -> Request<()> {
     Request::post("/").body(()).unwrap()
 }
 
-fn answer(status: u16, media: &'static str, body: Body) -> Response<Body> {
+fn response(status: u16, media: &'static str, body: Body) -> Response<Body> {
     Response::builder().status(status).header(CONTENT_TYPE, media).body(body).unwrap()
 }
 
-fn fed(media: &'static str) -> (Sender<Bytes, io::Error>, Response<Body>) {
+fn channel_response(media: &'static str) -> (Sender<Bytes, io::Error>, Response<Body>) {
     let (sender, body) = Channel::new(4);
-    (sender, answer(200, media, Body::wrap(body)))
+    (sender, response(200, media, Body::wrap(body)))
 }
 
 /// Sends one request, to be answered so.
 async fn call(
-    breaker: &Breaker,
+    breaker: &CircuitHandle,
     request: Request<()>,
-    answer: Result<Response<Body>, BoxError>,
-) -> Result<Response<ResponseBody<Body, crate::Standard>>, BoxError> {
-    let answer = Arc::new(Mutex::new(Some(answer)));
+    response: Result<Response<Body>, BoxError>,
+) -> Result<Response<ResponseBody<Body, crate::DefaultClassifier>>, BoxError> {
+    let response = Arc::new(Mutex::new(Some(response)));
     let inner = service_fn(move |_: Request<()>| {
-        let answer = answer.lock().unwrap().take().unwrap();
-        async { answer }
+        let response = response.lock().unwrap().take().unwrap();
+        async { response }
     });
-    BreakerLayer::new(breaker.clone()).layer(inner).oneshot(request).await
+    CircuitBreakerLayer::new(breaker.clone()).layer(inner).oneshot(request).await
 }
 
 /// Failures after one that was there already.
-async fn failures_after(answer: Result<Response<Body>, BoxError>) -> u32 {
+async fn failures_after(response: Result<Response<Body>, BoxError>) -> u32 {
     let breaker = breaker();
-    breaker.on_probe(Class::Failure);
-    if let Ok(response) = call(&breaker, post(), answer).await {
+    breaker.record_probe(Outcome::Failure);
+    if let Ok(response) = call(&breaker, post(), response).await {
         _ = response.into_body().collect().await;
     }
     breaker.failures()
 }
 
 #[tokio::test(start_paused = true)]
-async fn statuses_are_told_apart() {
+async fn classifies_statuses() {
     for (status, failures) in [
         (200, 0),
         (202, 1),
@@ -79,8 +79,8 @@ async fn statuses_are_told_apart() {
         (504, 2),
     ] {
         let body = || Body::from(Bytes::from_static(b"{}"));
-        let answer = || answer(status, "application/json", body());
-        assert_eq!(failures_after(Ok(answer())).await, failures, "{status}");
+        let response = || response(status, "application/json", body());
+        assert_eq!(failures_after(Ok(response())).await, failures, "{status}");
     }
 }
 
@@ -89,7 +89,7 @@ async fn statuses_are_told_apart() {
 struct Outer(#[source] CredentialError);
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_failures_but_for_those_of_credentials() {
+async fn credential_errors_are_neutral_other_errors_failures() {
     assert_eq!(failures_after(Err(Box::new(io::Error::other("refused")))).await, 2);
     let fault = CredentialFault::Unavailable { reason: "it is down" };
     let credentials = CredentialError { backend: Backend::new("b"), fault, source: None };
@@ -100,45 +100,49 @@ async fn errors_are_failures_but_for_those_of_credentials() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_json_rpc_error_says_that_the_backend_works() {
+async fn json_rpc_error_is_success() {
     let error = br#"{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"x"}}"#;
     let body = Body::from(Bytes::from_static(error));
-    assert_eq!(failures_after(Ok(answer(200, "application/json", body))).await, 0);
+    assert_eq!(failures_after(Ok(response(200, "application/json", body))).await, 0);
     let mut stream = b"data: ".to_vec();
     stream.extend_from_slice(error);
     stream.extend_from_slice(b"\n\n");
     let body = Body::from(Bytes::from(stream));
-    assert_eq!(failures_after(Ok(answer(200, "text/event-stream", body))).await, 0);
+    assert_eq!(failures_after(Ok(response(200, "text/event-stream", body))).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_circuit_answers_at_once_and_calls_nobody() {
+async fn open_circuit_rejects_without_calling_inner_service() {
     let breaker = breaker();
-    breaker.on_probe(Class::Failure);
-    breaker.on_probe(Class::Failure);
+    breaker.record_probe(Outcome::Failure);
+    breaker.record_probe(Outcome::Failure);
     let inner = service_fn(|_: Request<()>| async {
         Err::<Response<Body>, BoxError>("nobody should be asked".into())
     });
-    let service = BreakerLayer::new(breaker.clone()).layer(inner);
+    let service = CircuitBreakerLayer::new(breaker.clone()).layer(inner);
     let error = service.clone().oneshot(post()).await.unwrap_err();
-    let open = error.downcast_ref::<Open>().unwrap();
+    let open = error.downcast_ref::<CircuitOpen>().unwrap();
     assert_eq!((open.backend.name(), open.retry_in.as_secs()), ("b", 60));
     advance(Duration::from_secs(60)).await;
-    assert!(service.oneshot(post()).await.unwrap_err().downcast_ref::<Open>().is_none());
-    assert_eq!(breaker.state(), State::Open);
+    assert!(service.oneshot(post()).await.unwrap_err().downcast_ref::<CircuitOpen>().is_none());
+    assert_eq!(breaker.state(), CircuitState::Open);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_that_come_at_once_one_is_the_trial() {
+async fn concurrent_requests_get_one_trial() {
     let breaker = breaker();
-    breaker.on_probe(Class::Failure);
-    breaker.on_probe(Class::Failure);
+    breaker.record_probe(Outcome::Failure);
+    breaker.record_probe(Outcome::Failure);
     advance(Duration::from_secs(60)).await;
     let inner = service_fn(|_: Request<()>| async {
         tokio::time::sleep(Duration::from_millis(5)).await;
-        Ok::<_, Infallible>(answer(200, "application/json", Body::from(Bytes::from_static(b"{}"))))
+        Ok::<_, Infallible>(response(
+            200,
+            "application/json",
+            Body::from(Bytes::from_static(b"{}")),
+        ))
     });
-    let layer = BreakerLayer::new(breaker.clone());
+    let layer = CircuitBreakerLayer::new(breaker.clone());
     let calls: Vec<_> = (0..50).map(|_| tokio::spawn(layer.layer(inner).oneshot(post()))).collect();
     let mut passed = 0;
     for call in calls {
@@ -147,98 +151,102 @@ async fn of_many_that_come_at_once_one_is_the_trial() {
             response.into_body().collect().await.unwrap();
         }
     }
-    assert_eq!((passed, breaker.state()), (1, State::Closed));
+    assert_eq!((passed, breaker.state()), (1, CircuitState::Closed));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_given_up_says_nothing() {
+async fn cancelled_call_is_neutral() {
     let breaker = breaker();
-    breaker.on_probe(Class::Failure);
-    breaker.on_probe(Class::Failure);
+    breaker.record_probe(Outcome::Failure);
+    breaker.record_probe(Outcome::Failure);
     advance(Duration::from_secs(60)).await;
     let never =
         service_fn(|_: Request<()>| std::future::pending::<Result<Response<Body>, Infallible>>());
-    let trial = BreakerLayer::new(breaker.clone()).layer(never).oneshot(post());
+    let trial = CircuitBreakerLayer::new(breaker.clone()).layer(never).oneshot(post());
     assert!(tokio::time::timeout(Duration::from_secs(1), trial).await.is_err());
-    assert_eq!((breaker.state(), breaker.failures()), (State::HalfOpen, 2));
-    let (mut sender, response) = fed("application/json");
+    assert_eq!((breaker.state(), breaker.failures()), (CircuitState::HalfOpen, 2));
+    let (mut sender, response) = channel_response("application/json");
     let response = call(&breaker, post(), Ok(response)).await.unwrap();
     sender.send_data(Bytes::from_static(b"{")).await.unwrap();
     let mut body = response.into_body();
     assert!(body.frame().await.unwrap().is_ok());
     drop(body);
-    assert_eq!(breaker.state(), State::HalfOpen);
-    breaker.on_probe(Class::Success);
-    assert_eq!(breaker.state(), State::Closed);
+    assert_eq!(breaker.state(), CircuitState::HalfOpen);
+    breaker.record_probe(Outcome::Success);
+    assert_eq!(breaker.state(), CircuitState::Closed);
 }
 
 /// Failures after one, when a stream breaks off, or ends, behind `pieces`.
-async fn after_stream(request: Request<()>, pieces: &[&'static [u8]], breaks: bool) -> u32 {
+async fn failures_after_stream(
+    request: Request<()>,
+    pieces: &[&'static [u8]],
+    is_aborted: bool,
+) -> u32 {
     let breaker = breaker();
-    breaker.on_probe(Class::Failure);
-    let (mut sender, response) = fed("text/event-stream");
+    breaker.record_probe(Outcome::Failure);
+    let (mut sender, response) = channel_response("text/event-stream");
     let response = call(&breaker, request, Ok(response)).await.unwrap();
     for piece in pieces {
         sender.send_data(Bytes::from_static(piece)).await.unwrap();
     }
-    if breaks {
+    if is_aborted {
         sender.abort(io::Error::other("reset"));
     } else {
         drop(sender);
     }
-    assert_eq!(response.into_body().collect().await.is_err(), breaks);
+    assert_eq!(response.into_body().collect().await.is_err(), is_aborted);
     breaker.failures()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_cut_before_its_answer_is_a_failure() {
-    assert_eq!(after_stream(post(), &[PROGRESS], true).await, 2);
-    assert_eq!(after_stream(post(), &[PROGRESS], false).await, 2);
+async fn stream_without_response_is_failure() {
+    assert_eq!(failures_after_stream(post(), &[PROGRESS], true).await, 2);
+    assert_eq!(failures_after_stream(post(), &[PROGRESS], false).await, 2);
     let (start, end) = RESULT.split_at(20);
-    assert_eq!(after_stream(post(), &[PROGRESS, start], false).await, 2);
-    assert_eq!(after_stream(post(), &[PROGRESS, start, end], true).await, 0);
-    assert_eq!(after_stream(post(), &[PROGRESS, RESULT], false).await, 0);
+    assert_eq!(failures_after_stream(post(), &[PROGRESS, start], false).await, 2);
+    assert_eq!(failures_after_stream(post(), &[PROGRESS, start, end], true).await, 0);
+    assert_eq!(failures_after_stream(post(), &[PROGRESS, RESULT], false).await, 0);
     let question = b"data: {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n\n";
-    assert_eq!(after_stream(post(), &[question], false).await, 2);
+    assert_eq!(failures_after_stream(post(), &[question], false).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_may_be_resumed_may_end() {
-    assert_eq!(after_stream(post(), &[b"id: 7\ndata:\n\n"], false).await, 1);
-    assert_eq!(after_stream(post(), &[b"id: 7\ndata:\n\n"], true).await, 2);
+async fn resumable_stream_may_end_without_response() {
+    assert_eq!(failures_after_stream(post(), &[b"id: 7\ndata:\n\n"], false).await, 1);
+    assert_eq!(failures_after_stream(post(), &[b"id: 7\ndata:\n\n"], true).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_on_which_the_server_speaks_has_no_end_to_wait_for() {
+async fn end_of_notification_stream_is_neutral() {
     let get = || Request::get("/").body(()).unwrap();
-    assert_eq!(after_stream(get(), &[PROGRESS], true).await, 1);
-    assert_eq!(after_stream(get(), &[PROGRESS], false).await, 1);
-    assert_eq!(after_stream(get(), &[], false).await, 1);
+    assert_eq!(failures_after_stream(get(), &[PROGRESS], true).await, 1);
+    assert_eq!(failures_after_stream(get(), &[PROGRESS], false).await, 1);
+    assert_eq!(failures_after_stream(get(), &[], false).await, 1);
     // A request that was resumed is answered on it.
-    assert_eq!(after_stream(get(), &[PROGRESS, RESULT], true).await, 0);
+    assert_eq!(failures_after_stream(get(), &[PROGRESS, RESULT], true).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_outcomes_of_requests_count() {
-    let asking = |method| {
+async fn only_requests_have_outcomes() {
+    let request_with = |method| {
         let mut request = post();
         request.extensions_mut().insert(vmcp_core::Operation::new(method));
         request
     };
     let outcome = |kind: usize| match kind {
         0 => Err("refused".into()),
-        kind => Ok(answer([200, 202, 503][kind - 1], "text/plain", Body::empty())),
+        kind => Ok(response([200, 202, 503][kind - 1], "text/plain", Body::empty())),
     };
     for (request, counts) in [
-        (asking("tools/call"), [2, 0, 1, 2]),
-        (asking("notifications/cancelled"), [1; 4]),
-        (asking(""), [1; 4]),
+        (request_with("tools/call"), [2, 0, 1, 2]),
+        (request_with("notifications/cancelled"), [1; 4]),
+        (request_with(""), [1; 4]),
         (Request::delete("/").body(()).unwrap(), [1; 4]),
         (Request::get("/").body(()).unwrap(), [1; 4]),
     ] {
         for (kind, expected) in counts.into_iter().enumerate() {
             let breaker = breaker();
-            breaker.on_probe(Class::Failure);
+            breaker.record_probe(Outcome::Failure);
             if let Ok(response) = call(&breaker, request.clone(), outcome(kind)).await {
                 _ = response.into_body().collect().await;
             }
@@ -248,64 +256,65 @@ async fn only_outcomes_of_requests_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn notification_is_no_trial() {
+async fn notification_trial_is_neutral() {
     let breaker = breaker();
-    breaker.on_probe(Class::Failure);
-    breaker.on_probe(Class::Failure);
+    breaker.record_probe(Outcome::Failure);
+    breaker.record_probe(Outcome::Failure);
     advance(Duration::from_secs(60)).await;
-    let accepted = || Ok(answer(202, "text/plain", Body::empty()));
+    let accepted = || Ok(response(202, "text/plain", Body::empty()));
     call(&breaker, post(), accepted()).await.unwrap();
-    assert_eq!(breaker.state(), State::HalfOpen);
-    call(&breaker, post(), Ok(answer(200, "text/plain", Body::empty()))).await.unwrap();
-    assert_eq!(breaker.state(), State::Closed);
+    assert_eq!(breaker.state(), CircuitState::HalfOpen);
+    call(&breaker, post(), Ok(response(200, "text/plain", Body::empty()))).await.unwrap();
+    assert_eq!(breaker.state(), CircuitState::Closed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_json_body_that_breaks_off_is_a_failure() {
-    let (mut sender, response) = fed("application/json");
+async fn truncated_json_body_is_failure() {
+    let (mut sender, response) = channel_response("application/json");
     sender.send_data(Bytes::from_static(b"{")).await.unwrap();
     sender.abort(io::Error::other("reset"));
     assert_eq!(failures_after(Ok(response)).await, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trial_whose_answer_streams_closes_the_circuit_when_it_begins() {
+async fn opening_stream_closes_half_open_circuit() {
     let breaker = breaker();
-    breaker.on_probe(Class::Failure);
-    breaker.on_probe(Class::Failure);
+    breaker.record_probe(Outcome::Failure);
+    breaker.record_probe(Outcome::Failure);
     advance(Duration::from_secs(60)).await;
-    let (sender, response) = fed("text/event-stream");
+    let (sender, response) = channel_response("text/event-stream");
     let response = call(&breaker, post(), Ok(response)).await.unwrap();
-    assert_eq!((breaker.state(), breaker.failures()), (State::Closed, 0));
+    assert_eq!((breaker.state(), breaker.failures()), (CircuitState::Closed, 0));
     drop(sender);
     response.into_body().collect().await.unwrap();
-    assert_eq!((breaker.state(), breaker.failures()), (State::Closed, 1));
+    assert_eq!((breaker.state(), breaker.failures()), (CircuitState::Closed, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_counts_can_be_told_by_a_closure() {
+async fn closure_classifies_results() {
     let breaker = breaker();
-    let layer = BreakerLayer::new(breaker.clone()).classify(|seen: Seen<'_>| match seen {
-        Seen::Status(StatusCode::NOT_FOUND) => Class::Failure,
-        Seen::Status(_) => Class::Success,
-        Seen::Error(_) => Class::Neutral,
-    });
+    let layer =
+        CircuitBreakerLayer::new(breaker.clone()).classify(|seen: CallResult<'_>| match seen {
+            CallResult::Status(StatusCode::NOT_FOUND) => Outcome::Failure,
+            CallResult::Status(_) => Outcome::Success,
+            CallResult::Error(_) => Outcome::Neutral,
+        });
     let inner = service_fn(|_: Request<()>| async {
-        Ok::<_, Infallible>(answer(404, "text/plain", Body::empty()))
+        Ok::<_, Infallible>(response(404, "text/plain", Body::empty()))
     });
     for _ in 0..2 {
         layer.layer(inner).oneshot(post()).await.unwrap();
     }
-    assert_eq!(breaker.state(), State::Open);
+    assert_eq!(breaker.state(), CircuitState::Open);
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_and_size_pass_unchanged() {
+async fn forwards_frames_and_size_hint() {
     let breaker = breaker();
     let inner = service_fn(|_: Request<()>| async {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"abc"))))
     });
-    let layer = BreakerLayer::new(breaker);
+    let layer = CircuitBreakerLayer::new(breaker);
     let response = layer.layer(inner).oneshot(post()).await.unwrap();
     assert_eq!(response.body().size_hint().exact(), Some(3));
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "abc");
@@ -323,26 +332,27 @@ async fn frames_and_size_pass_unchanged() {
 }
 
 #[tokio::test]
-async fn readiness_is_that_of_the_service_inside() {
+async fn forwards_inner_readiness() {
     let breaker = breaker();
-    breaker.on_probe(Class::Failure);
-    breaker.on_probe(Class::Failure);
-    let (mut service, mut handle) =
-        tower_test::mock::spawn_layer::<Request<()>, Response<Body>, _>(BreakerLayer::new(breaker));
+    breaker.record_probe(Outcome::Failure);
+    breaker.record_probe(Outcome::Failure);
+    let (mut service, mut handle) = tower_test::mock::spawn_layer::<Request<()>, Response<Body>, _>(
+        CircuitBreakerLayer::new(breaker),
+    );
     handle.allow(0);
     assert!(service.poll_ready().is_pending());
     handle.allow(1);
     // Open as it is: whether the request passes is decided when it comes.
     assert!(service.poll_ready().is_ready());
-    assert!(service.call(post()).await.unwrap_err().is::<Open>());
+    assert!(service.call(post()).await.unwrap_err().is::<CircuitOpen>());
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_fits_a_stack_of_one_body_type() {
+async fn response_body_can_be_boxed() {
     let inner = service_fn(|_: Request<()>| async {
-        Ok::<_, Infallible>(answer(200, "text/plain", Body::from(Bytes::from_static(b"abc"))))
+        Ok::<_, Infallible>(response(200, "text/plain", Body::from(Bytes::from_static(b"abc"))))
     });
-    let guarded = BreakerLayer::new(breaker()).layer(inner);
+    let guarded = CircuitBreakerLayer::new(breaker()).layer(inner);
     let stack = tower::util::BoxCloneSyncService::new(
         guarded.map_response(|response| response.map(Body::wrap)),
     );
@@ -351,15 +361,15 @@ async fn it_fits_a_stack_of_one_body_type() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_do_not_reset_the_failures_of_calls() {
+async fn list_success_keeps_failures_of_calls() {
     let breaker = breaker();
     let request = |method| {
         let mut request = post();
         request.extensions_mut().insert(Operation::new(method));
         request
     };
-    let ok = || Ok(answer(200, "application/json", Body::empty()));
-    let unavailable = || Ok(answer(503, "application/json", Body::empty()));
+    let ok = || Ok(response(200, "application/json", Body::empty()));
+    let unavailable = || Ok(response(503, "application/json", Body::empty()));
     call(&breaker, request("tools/list"), unavailable()).await.unwrap();
     call(&breaker, request("ping"), ok()).await.unwrap();
     assert_eq!(breaker.failures(), 0, "no call has failed");

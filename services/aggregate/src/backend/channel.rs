@@ -27,7 +27,9 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tower::{Layer, ServiceBuilder};
 use tower_service::Service;
-use vmcp_breaker::{Breaker, BreakerLayer, Class, Classify, Seen, Standard};
+use vmcp_breaker::{
+    CallResult, CircuitBreakerLayer, CircuitHandle, Classifier, DefaultClassifier, Outcome,
+};
 use vmcp_core::{Body, BoxError, NotSent, Operation, cause};
 use vmcp_timeout::{Hold, TimeoutLayer};
 use vmcp_wire::{Envelope, Key, Params, Span, scan};
@@ -78,23 +80,23 @@ struct Asked<'a> {
 pub(crate) fn adapt(
     inner: BackendService,
     patience: Duration,
-    breaker: Option<Breaker>,
+    breaker: Option<CircuitHandle>,
 ) -> BackendService {
     let stack = ServiceBuilder::new().layer(TimeoutLayer::new(patience)).service(Adapter { inner });
     match breaker {
         Some(breaker) => {
-            BackendService::new(BreakerLayer::new(breaker).classify(classify).layer(stack))
+            BackendService::new(CircuitBreakerLayer::new(breaker).classify(classify).layer(stack))
         }
         None => BackendService::new(stack),
     }
 }
 
 /// What came of a request, as far as the circuit is concerned. What this side keeps back or gives up says nothing.
-fn classify(seen: Seen<'_>) -> Class {
-    let Seen::Error(error) = seen else { return Standard.classify(seen) };
+fn classify(seen: CallResult<'_>) -> Outcome {
+    let CallResult::Error(error) = seen else { return DefaultClassifier.classify(seen) };
     let gives_up = matches!(cause(error), Some(Failure::Busy | Failure::Cancelled));
     let keeps_back = cause::<NotSent>(error).is_some_and(|error| error.is_own_limit);
-    if gives_up || keeps_back { Class::Neutral } else { Standard.classify(seen) }
+    if gives_up || keeps_back { Outcome::Neutral } else { DefaultClassifier.classify(seen) }
 }
 
 impl Service<Request<Full<Bytes>>> for Adapter {

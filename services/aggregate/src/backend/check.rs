@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::time::{Instant, sleep_until, timeout};
-use vmcp_breaker::health::Probe;
-use vmcp_breaker::{Class, Open};
+use vmcp_breaker::CircuitOpen;
+use vmcp_breaker::health::ProbeResult;
 use vmcp_core::{BoxError, CredentialError, cause};
 use vmcp_timeout::Elapsed;
 
@@ -63,17 +63,17 @@ async fn once(hub: &Arc<Hub>, link: &Arc<Link>, checks: &Checks) -> Outcome {
     match timeout(checks.timeout(), look(hub, link)).await {
         Ok(Ok(())) if begun.elapsed() > checks.slow() => {
             let wrong = format!("took more than {:?} to answer a check", checks.slow());
-            Outcome::Seen(Sight { probe: Probe::Slow, wrong: Some(("slow", wrong)) })
+            Outcome::Seen(Sight { probe: ProbeResult::Slow, wrong: Some(("slow", wrong)) })
         }
         Ok(Ok(())) => Outcome::Seen(Sight::good()),
         Ok(Err(error)) => judge(link, &error),
         Err(_) => {
             // What is given up says nothing to the breaker by itself.
             if let Some(breaker) = link.breaker() {
-                breaker.on_probe(Class::Failure);
+                breaker.record_probe(vmcp_breaker::Outcome::Failure);
             }
             let wrong = ("timeout", "did not answer a check in time".to_owned());
-            Outcome::Seen(Sight { probe: Probe::Failed, wrong: Some(wrong) })
+            Outcome::Seen(Sight { probe: ProbeResult::Failed, wrong: Some(wrong) })
         }
     }
 }
@@ -140,31 +140,31 @@ fn complains(status: StatusCode) -> bool {
 
 /// What a failure says of the backend.
 fn judge(link: &Link, error: &BoxError) -> Outcome {
-    if let Some(open) = cause::<Open>(error.as_ref()) {
+    if let Some(open) = cause::<CircuitOpen>(error.as_ref()) {
         return Outcome::LeftAlone(open.retry_in);
     }
     if cause::<CredentialError>(error.as_ref()).is_some() {
         return Outcome::Unclear;
     }
     let (probe, kind) = match cause::<Failure>(error.as_ref()) {
-        None if cause::<Elapsed>(error.as_ref()).is_some() => (Probe::Failed, "timeout"),
-        None => (Probe::Failed, "unreachable"),
+        None if cause::<Elapsed>(error.as_ref()).is_some() => (ProbeResult::Failed, "timeout"),
+        None => (ProbeResult::Failed, "unreachable"),
         Some(Failure::Busy) => return Outcome::Unclear,
         Some(Failure::Status(status)) => match status.as_u16() {
-            401 | 403 | 407 if link.shared() => (Probe::Refused, "unauthorized"),
+            401 | 403 | 407 if link.shared() => (ProbeResult::Unauthorized, "unauthorized"),
             401 | 403 | 407 => return asks_for_caller(),
-            429 => (Probe::Slow, "rate_limited"),
-            _ => (Probe::Failed, "http_error"),
+            429 => (ProbeResult::Slow, "rate_limited"),
+            _ => (ProbeResult::Failed, "http_error"),
         },
         Some(Failure::Handshake { .. }) if !link.shared() => return asks_for_caller(),
-        Some(_) => (Probe::Failed, "protocol"),
+        Some(_) => (ProbeResult::Failed, "protocol"),
     };
     Outcome::Seen(Sight { probe, wrong: Some((kind, problem(error))) })
 }
 
 /// It is there; it has nothing to say to the gateway itself.
 fn asks_for_caller() -> Outcome {
-    Outcome::Seen(Sight { probe: Probe::AsksForCaller, wrong: None })
+    Outcome::Seen(Sight { probe: ProbeResult::RequiresUserCredentials, wrong: None })
 }
 
 /// What its first meeting says of a backend when it failed.

@@ -1,7 +1,7 @@
 //! What can go wrong between the gateway and a backend, and what the client is told.
 
 use http::StatusCode;
-use vmcp_breaker::Open;
+use vmcp_breaker::CircuitOpen;
 use vmcp_core::{BoxError, CredentialError, CredentialFault, NotSent, Rejection, cause};
 use vmcp_timeout::Elapsed;
 
@@ -73,7 +73,7 @@ pub(crate) fn rejection(backend: &str, error: &BoxError) -> Rejection {
 /// What a client is told when a call to `backend` failed; `repeatable` is one that changes nothing when it is made
 /// twice.
 pub(crate) fn rejection_of(backend: &str, error: &BoxError, repeatable: bool) -> Rejection {
-    if let Some(open) = cause::<Open>(error.as_ref()) {
+    if let Some(open) = cause::<CircuitOpen>(error.as_ref()) {
         return Rejection::circuit_open(backend, open.retry_in);
     }
     match cause::<CredentialError>(error.as_ref()) {
@@ -166,7 +166,7 @@ pub(crate) fn problem(error: &BoxError) -> String {
     if cause::<Elapsed>(error).is_some() {
         return "did not answer in time".to_owned();
     }
-    if cause::<Open>(error).is_some() {
+    if cause::<CircuitOpen>(error).is_some() {
         return "failed too often and is left alone for now".to_owned();
     }
     if let Some(error) = cause::<CredentialError>(error) {
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn an_open_circuit_says_when_to_try_again() {
         let backend = vmcp_core::Backend::new("be");
-        let open = Open { backend, retry_in: Duration::from_secs(7) };
+        let open = CircuitOpen { backend, retry_in: Duration::from_secs(7) };
         assert!(told(open).ends_with("try again in 7 s"));
     }
 

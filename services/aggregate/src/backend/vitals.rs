@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use vmcp_breaker::health::{Health, Monitor, Probe};
+use vmcp_breaker::health::{Health, HealthMonitor, ProbeResult};
 use vmcp_core::Clock;
 
 use super::{Link, Status};
@@ -19,7 +19,7 @@ pub(crate) struct Vitals(Mutex<State>);
 #[derive(Debug)]
 struct State {
     /// `None` while nobody checks it.
-    monitor: Option<Monitor>,
+    monitor: Option<HealthMonitor>,
     clock: Clock,
     /// Since when its health is what it is.
     since: (Instant, SystemTime),
@@ -32,7 +32,7 @@ struct State {
 /// What one look at a backend has shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sight {
-    pub(crate) probe: Probe,
+    pub(crate) probe: ProbeResult,
     /// What was wrong: a word for it, and words for people.
     pub(crate) wrong: Option<(&'static str, String)>,
 }
@@ -46,7 +46,7 @@ struct Change {
 
 impl Sight {
     pub(crate) fn good() -> Self {
-        Self { probe: Probe::Good, wrong: None }
+        Self { probe: ProbeResult::Healthy, wrong: None }
     }
 }
 
@@ -69,7 +69,7 @@ impl Vitals {
         let mut state = lock(&self.0);
         match (&mut state.monitor, threshold) {
             (Some(monitor), Some(threshold)) => monitor.set_threshold(threshold),
-            (monitor, threshold) => *monitor = threshold.map(Monitor::new),
+            (monitor, threshold) => *monitor = threshold.map(HealthMonitor::new),
         }
     }
 
@@ -111,7 +111,7 @@ impl Vitals {
 
 impl State {
     fn health(&self) -> Health {
-        self.monitor.as_ref().map(Monitor::health).unwrap_or_default()
+        self.monitor.as_ref().map(HealthMonitor::health).unwrap_or_default()
     }
 
     fn take(&mut self, sight: Sight) -> Option<Change> {
@@ -154,12 +154,12 @@ impl Link {
     }
 
     /// It has just given what it was asked for, or asked for a caller: no check has to say so first.
-    pub(crate) fn revive(&self, probe: Probe) {
+    pub(crate) fn revive(&self, probe: ProbeResult) {
         let change = {
             let mut state = lock(&self.vitals.0);
             let news = match state.health() {
                 Health::Unknown | Health::Unavailable => true,
-                Health::Unauthenticated => probe == Probe::Good,
+                Health::Unauthenticated => probe == ProbeResult::Healthy,
                 Health::Ready | Health::Degraded => false,
             };
             if news { state.take(Sight { probe, wrong: None }) } else { None }

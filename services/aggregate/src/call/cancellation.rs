@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::Full;
-use vmcp_breaker::Open;
+use vmcp_breaker::CircuitOpen;
 use vmcp_core::{BoxError, CredentialError, NotSent, Trail, cause};
 use vmcp_timeout::Elapsed;
 
@@ -98,7 +98,7 @@ pub(crate) fn message(id: &[u8], reason: &str) -> Bytes {
 pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
     let error: &(dyn std::error::Error + 'static) = error.as_ref();
     if cause::<NotSent>(error).is_some()
-        || cause::<Open>(error).is_some()
+        || cause::<CircuitOpen>(error).is_some()
         || cause::<CredentialError>(error).is_some()
     {
         return None;

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, timeout};
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::PartialFailure;
-use vmcp_breaker::{Breaker, State};
+use vmcp_breaker::{CircuitHandle, CircuitState};
 use vmcp_core::{Backend, Body, Generation, Trail};
 
 use crate::fake::{settings, with};
@@ -36,7 +36,7 @@ struct Pair {
     client: ScriptedClient,
 }
 
-async fn guarded(client: Generation, wire: Wire, breaker: Option<Breaker>) -> Pair {
+async fn guarded(client: Generation, wire: Wire, breaker: Option<CircuitHandle>) -> Pair {
     let (backend, calls) = ScriptedBackend::new("be", wire);
     let gateway = with(vec![backend.settings(breaker)], PartialFailure::BestEffort).await;
     let client = ScriptedClient::new(&gateway, client, "alice").await;
@@ -316,14 +316,16 @@ async fn unsent_call_is_not_cancelled() {
         let call = pair.client.begin(1, "t");
         pair.calls.recv().await.unwrap().answer(&done());
         call.await.unwrap();
-        let breaker =
-            Breaker::new(Backend::new("be"), vmcp_breaker::Settings::new(1, LIMIT).unwrap());
+        let breaker = CircuitHandle::new(
+            Backend::new("be"),
+            vmcp_breaker::CircuitSettings::new(1, LIMIT).unwrap(),
+        );
         let settings = pair.backend.settings(Some(breaker.clone()));
         let settings = vmcp_aggregate::settings::BackendSettings { tuning: 1, ..settings };
         pair.gateway
             .reload(crate::fake::settings(vec![settings], PartialFailure::BestEffort, None))
             .await;
-        breaker.on_probe(vmcp_breaker::Class::Failure);
+        breaker.record_probe(vmcp_breaker::Outcome::Failure);
         let said = pair.client.begin(2, "t").await.unwrap();
         assert!(said.contains("left alone"), "{said}");
         sleep(3 * LIMIT).await;
@@ -437,8 +439,9 @@ async fn circuit_opens_after_failed_calls_of_any_cell() {
         for wire in [Wire::Stateful, Wire::Sse, Wire::Stateless] {
             let threshold = NonZeroU32::new(3).unwrap();
             let settings =
-                vmcp_breaker::Settings::new(threshold.get(), Duration::from_secs(600)).unwrap();
-            let breaker = Breaker::new(Backend::new("be"), settings);
+                vmcp_breaker::CircuitSettings::new(threshold.get(), Duration::from_secs(600))
+                    .unwrap();
+            let breaker = CircuitHandle::new(Backend::new("be"), settings);
             let mut pair = guarded(client, wire, Some(breaker.clone())).await;
             let warm = pair.client.begin(1, "t");
             pair.calls.recv().await.unwrap().answer(&done());
@@ -451,11 +454,11 @@ async fn circuit_opens_after_failed_calls_of_any_cell() {
                 sleep(Duration::from_millis(100)).await;
             }
             for (call, _never) in calls {
-                assert_eq!(breaker.state(), State::Closed, "{client:?} {wire:?}");
+                assert_eq!(breaker.state(), CircuitState::Closed, "{client:?} {wire:?}");
                 call.await.unwrap();
                 sleep(Duration::from_millis(10)).await;
             }
-            assert_eq!(breaker.state(), State::Open, "{client:?} {wire:?}");
+            assert_eq!(breaker.state(), CircuitState::Open, "{client:?} {wire:?}");
         }
     }
 }
@@ -464,20 +467,20 @@ async fn circuit_opens_after_failed_calls_of_any_cell() {
 async fn successful_call_closes_circuit_in_any_cell() {
     for client in CLIENTS {
         for wire in [Wire::Stateful, Wire::Sse, Wire::Stateless] {
-            let settings = vmcp_breaker::Settings::new(2, Duration::from_secs(10)).unwrap();
-            let breaker = Breaker::new(Backend::new("be"), settings);
+            let settings = vmcp_breaker::CircuitSettings::new(2, Duration::from_secs(10)).unwrap();
+            let breaker = CircuitHandle::new(Backend::new("be"), settings);
             let mut pair = guarded(client, wire, Some(breaker.clone())).await;
             let warm = pair.client.begin(1, "t");
             pair.calls.recv().await.unwrap().answer(&done());
             warm.await.unwrap();
-            breaker.on_probe(vmcp_breaker::Class::Failure);
-            breaker.on_probe(vmcp_breaker::Class::Failure);
-            assert_eq!(breaker.state(), State::Open);
+            breaker.record_probe(vmcp_breaker::Outcome::Failure);
+            breaker.record_probe(vmcp_breaker::Outcome::Failure);
+            assert_eq!(breaker.state(), CircuitState::Open);
             sleep(Duration::from_secs(11)).await;
             let call = pair.client.begin(2, "t");
             pair.calls.recv().await.unwrap().answer(&done());
             assert!(call.await.unwrap().contains("result"), "{client:?} {wire:?}");
-            assert_eq!(breaker.state(), State::Closed, "{client:?} {wire:?}");
+            assert_eq!(breaker.state(), CircuitState::Closed, "{client:?} {wire:?}");
         }
     }
 }

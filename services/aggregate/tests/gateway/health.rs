@@ -13,7 +13,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{BackendService, BackendSettings, Checks, PartialFailure};
 use vmcp_aggregate::status::{BackendReport, Checked};
 use vmcp_breaker::health::Health;
-use vmcp_breaker::{Breaker, BreakerLayer};
+use vmcp_breaker::{CircuitBreakerLayer, CircuitHandle};
 use vmcp_core::{Backend, Generation};
 
 use crate::fake::{Begins, Client, Fake, Mood, gateway, settings, with_checks};
@@ -261,14 +261,14 @@ async fn one_that_takes_more_than_half_of_the_time_again_and_again_is_degraded()
 }
 
 /// With a breaker of one failure in front.
-fn guarded(fake: &Arc<Fake>, timeout: u64) -> (BackendSettings, Breaker) {
-    let limits = vmcp_breaker::Settings::new(1, Duration::from_secs(timeout)).unwrap();
-    let breaker = Breaker::new(Backend::new("a"), limits);
+fn guarded(fake: &Arc<Fake>, timeout: u64) -> (BackendSettings, CircuitHandle) {
+    let limits = vmcp_breaker::CircuitSettings::new(1, Duration::from_secs(timeout)).unwrap();
+    let breaker = CircuitHandle::new(Backend::new("a"), limits);
     let settings = fake.settings();
     let inner = settings.service.clone();
     let service =
         tower::service_fn(move |request: Request<Full<bytes::Bytes>>| inner.send(request));
-    let service = BackendService::new(BreakerLayer::new(breaker.clone()).layer(service));
+    let service = BackendService::new(CircuitBreakerLayer::new(breaker.clone()).layer(service));
     (BackendSettings { service, breaker: Some(breaker.clone()), ..settings }, breaker)
 }
 

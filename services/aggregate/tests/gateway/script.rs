@@ -20,7 +20,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::{
     Advice, Around, BackendService, BackendSettings, Sharing, Transport,
 };
-use vmcp_breaker::{Breaker, BreakerLayer};
+use vmcp_breaker::{CircuitBreakerLayer, CircuitHandle};
 use vmcp_core::{Backend, Body, BoxError, Generation, Identity, McpRequest, NotSent, Trail};
 use vmcp_timeout::TimeoutLayer;
 
@@ -250,7 +250,7 @@ impl ScriptedBackend {
         (Arc::new(backend), pending)
     }
 
-    pub(crate) fn settings(self: &Arc<Self>, breaker: Option<Breaker>) -> BackendSettings {
+    pub(crate) fn settings(self: &Arc<Self>, breaker: Option<CircuitHandle>) -> BackendSettings {
         let backend = Arc::clone(self);
         let service = tower::service_fn(move |request: Request<Full<Bytes>>| {
             let backend = Arc::clone(&backend);
@@ -259,7 +259,7 @@ impl ScriptedBackend {
         let stack = TimeoutLayer::new(LIMIT).layer(service);
         let inner = breaker.clone().filter(|_| self.wire != Wire::Sse);
         let service = match inner {
-            Some(breaker) => BackendService::new(BreakerLayer::new(breaker).layer(stack)),
+            Some(breaker) => BackendService::new(CircuitBreakerLayer::new(breaker).layer(stack)),
             None => BackendService::new(stack),
         };
         BackendSettings {

@@ -8,7 +8,7 @@ use std::time;
 use http::Uri;
 use http::uri::InvalidUri;
 use vmcp_aggregate::settings::Transport;
-use vmcp_breaker::{Breaker, Settings as Breaking};
+use vmcp_breaker::{CircuitHandle, CircuitSettings};
 use vmcp_config::{Backend, BackendKind, BackendUrl, Mistake, Timeouts, Transport as Spoken};
 use vmcp_egress::{ConfigError, Egress, Target};
 use vmcp_timeout::TimeoutLayer;
@@ -23,7 +23,7 @@ use crate::stack::Outgoing;
 pub(super) struct Around<'a> {
     pub(super) waiting: &'a Timeouts,
     pub(super) strategies: &'a Strategies,
-    pub(super) breaking: Option<Breaking>,
+    pub(super) breaking: Option<CircuitSettings>,
     pub(super) issuers: Arc<Issuers>,
     pub(super) egress: &'a Egress,
 }
@@ -90,7 +90,7 @@ fn one(
     format!("{breaking:?}").hash(&mut print);
     let tuning = print.finish();
     let backend = vmcp_core::Backend::new(&name);
-    let breaker = breaking.map(|settings| Breaker::new(backend.clone(), settings));
+    let breaker = breaking.map(|settings| CircuitHandle::new(backend.clone(), settings));
     let outgoing = Outgoing {
         telemetry: None,
         breaker,

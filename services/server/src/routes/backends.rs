@@ -52,8 +52,8 @@ pub(super) fn checked(checked: &Checked) -> Value {
 }
 
 /// How the circuit to a backend stands, in the words of the resource's status (seed section 2.10).
-pub(super) fn circuit(breaker: &vmcp_breaker::Breaker) -> Value {
-    let vmcp_breaker::Status { state, failures, last_changed } = breaker.status();
+pub(super) fn circuit(breaker: &vmcp_breaker::CircuitHandle) -> Value {
+    let vmcp_breaker::CircuitStatus { state, failures, last_changed } = breaker.status();
     json!({
         "state": state.name(),
         "failures": failures,

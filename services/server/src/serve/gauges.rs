@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use vmcp_breaker::State;
+use vmcp_breaker::CircuitState;
 use vmcp_egress::Egress;
 use vmcp_metrics::names;
 use vmcp_telemetry_export::Telemetry;
@@ -65,9 +65,9 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
             tell(
                 &backend.name,
                 match breaker.state() {
-                    State::Closed => 0,
-                    State::HalfOpen => 1,
-                    State::Open => 2,
+                    CircuitState::Closed => 0,
+                    CircuitState::HalfOpen => 1,
+                    CircuitState::Open => 2,
                 },
             );
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use tokio::time::{sleep, timeout};
-use vmcp_breaker::health::Probe;
+use vmcp_breaker::health::ProbeResult;
 use vmcp_core::{Body, BoxError, Caller, Generation, Media};
 use vmcp_wire::{Envelope, find, scan};
 
@@ -114,7 +114,7 @@ impl Observation<'_> {
         }
         if round.is_finished() {
             link.set_status(Status::Ready);
-            link.revive(Probe::Good);
+            link.revive(ProbeResult::Healthy);
         }
     }
 }

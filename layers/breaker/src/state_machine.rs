@@ -3,24 +3,24 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::Class;
+use crate::Outcome;
 
 /// What a refused caller is told to wait while somebody else's trial decides.
-const TRIAL_TAKES: Duration = Duration::from_secs(1);
+const TRIAL_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When a circuit opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct CircuitSettings {
     failure_threshold: NonZeroU32,
     timeout: Duration,
 }
 
 /// Settings that a circuit cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SettingsError {
+pub enum CircuitSettingsError {
     /// It would never be closed.
     #[error("failureThreshold is 0; it must be at least 1")]
-    NoThreshold,
+    ZeroThreshold,
     /// The backend would hardly be left alone.
     #[error("timeout is {found:?}; it must be at least 1s")]
     ShortTimeout {
@@ -31,7 +31,7 @@ pub enum SettingsError {
 
 /// Whether requests pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum CircuitState {
     /// All pass.
     Closed,
     /// None passes until the timeout is over.
@@ -45,16 +45,16 @@ pub enum State {
 /// Times are durations since any moment that stays the same for one circuit. Nothing happens by itself:
 /// an open circuit whose time is over becomes half-open when somebody is admitted.
 #[derive(Clone, Debug)]
-pub struct Circuit {
-    settings: Settings,
+pub struct StateMachine {
+    settings: CircuitSettings,
     phase: Phase,
     /// Moves on with each transition and each trial, so that late results of an earlier one count for
     /// nothing.
-    era: u32,
+    epoch: u32,
     failures: u32,
     /// Whether one of these failures was that of a call.
-    calls_fail: bool,
-    changed: Option<Duration>,
+    has_failed_call: bool,
+    last_changed: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -66,16 +66,16 @@ enum Phase {
 
 /// The right to send one request, to be given back with what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    pub(crate) era: u32,
+pub struct Token {
+    pub(crate) epoch: u32,
     background: bool,
 }
 
 // === impl Ticket ===
 
-impl Ticket {
-    pub(crate) const fn new(era: u32) -> Self {
-        Self { era, background: false }
+impl Token {
+    pub(crate) const fn new(epoch: u32) -> Self {
+        Self { epoch, background: false }
     }
 
     /// The ticket of a request that is no call, such as a health probe or the fetch of a list.
@@ -94,22 +94,22 @@ impl Ticket {
 
 // === impl Settings ===
 
-impl Settings {
+impl CircuitSettings {
     /// `failure_threshold` failures in a row open the circuit for `timeout`.
     ///
     /// # Errors
     /// The threshold is below 1, or the timeout below a second.
-    pub fn new(failure_threshold: u32, timeout: Duration) -> Result<Self, SettingsError> {
+    pub fn new(failure_threshold: u32, timeout: Duration) -> Result<Self, CircuitSettingsError> {
         let failure_threshold =
-            NonZeroU32::new(failure_threshold).ok_or(SettingsError::NoThreshold)?;
+            NonZeroU32::new(failure_threshold).ok_or(CircuitSettingsError::ZeroThreshold)?;
         if timeout < Duration::from_secs(1) {
-            return Err(SettingsError::ShortTimeout { found: timeout });
+            return Err(CircuitSettingsError::ShortTimeout { found: timeout });
         }
         Ok(Self { failure_threshold, timeout })
     }
 }
 
-impl Default for Settings {
+impl Default for CircuitSettings {
     /// Five failures, 60 seconds.
     fn default() -> Self {
         let failure_threshold = NonZeroU32::MIN.saturating_add(4);
@@ -119,7 +119,7 @@ impl Default for Settings {
 
 // === impl State ===
 
-impl State {
+impl CircuitState {
     /// Its name in a resource's status (`circuitBreakerState`).
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -133,61 +133,61 @@ impl State {
 
 // === impl Circuit ===
 
-impl Circuit {
+impl StateMachine {
     /// A closed circuit.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: CircuitSettings) -> Self {
         let phase = Phase::Closed;
-        Self { settings, phase, era: 0, failures: 0, calls_fail: false, changed: None }
+        Self { settings, phase, epoch: 0, failures: 0, has_failed_call: false, last_changed: None }
     }
 
     /// Lets a request pass, or tells how long to wait.
     ///
     /// # Errors
     /// The circuit is open, or half-open with its trial under way.
-    pub fn admit(&mut self, now: Duration) -> Result<Ticket, Duration> {
+    pub fn try_acquire(&mut self, now: Duration) -> Result<Token, Duration> {
         if let Some(wait) = self.retry_in(now) {
             return Err(wait);
         }
         match self.phase {
             Phase::Closed => {}
-            Phase::Open { .. } => self.enter(Phase::HalfOpen { trial: Some(now) }, now),
+            Phase::Open { .. } => self.transition(Phase::HalfOpen { trial: Some(now) }, now),
             Phase::HalfOpen { .. } => {
                 self.phase = Phase::HalfOpen { trial: Some(now) };
-                self.era = self.era.wrapping_add(1);
+                self.epoch = self.epoch.wrapping_add(1);
             }
         }
-        Ok(Ticket::new(self.era))
+        Ok(Token::new(self.epoch))
     }
 
     /// Takes a ticket back. One of an earlier time counts for nothing.
-    pub fn settle(&mut self, ticket: Ticket, class: Class, now: Duration) {
-        if ticket.era != self.era {
+    pub fn record(&mut self, token: Token, outcome: Outcome, now: Duration) {
+        if token.epoch != self.epoch {
             return;
         }
-        match (self.phase, class) {
-            (Phase::HalfOpen { .. }, Class::Neutral) => {
+        match (self.phase, outcome) {
+            (Phase::HalfOpen { .. }, Outcome::Neutral) => {
                 self.phase = Phase::HalfOpen { trial: None };
-                self.era = self.era.wrapping_add(1);
+                self.epoch = self.epoch.wrapping_add(1);
             }
-            (Phase::HalfOpen { .. }, Class::Success) => {
-                (self.failures, self.calls_fail) = (0, false);
-                self.enter(Phase::Closed, now);
+            (Phase::HalfOpen { .. }, Outcome::Success) => {
+                (self.failures, self.has_failed_call) = (0, false);
+                self.transition(Phase::Closed, now);
             }
-            (Phase::Closed, Class::Success) => {
-                if !ticket.background || !self.calls_fail {
-                    (self.failures, self.calls_fail) = (0, false);
+            (Phase::Closed, Outcome::Success) => {
+                if !token.background || !self.has_failed_call {
+                    (self.failures, self.has_failed_call) = (0, false);
                 }
             }
-            (Phase::Closed | Phase::HalfOpen { .. }, Class::Failure) => {
+            (Phase::Closed | Phase::HalfOpen { .. }, Outcome::Failure) => {
                 self.failures = self.failures.saturating_add(1);
-                self.calls_fail |= !ticket.background;
+                self.has_failed_call |= !token.background;
                 let trial = matches!(self.phase, Phase::HalfOpen { .. });
                 if trial || self.failures >= self.settings.failure_threshold.get() {
-                    self.enter(Phase::Open { since: now }, now);
+                    self.transition(Phase::Open { since: now }, now);
                 }
             }
-            (Phase::Closed, Class::Neutral) | (Phase::Open { .. }, _) => {}
+            (Phase::Closed, Outcome::Neutral) | (Phase::Open { .. }, _) => {}
         }
     }
 
@@ -202,18 +202,20 @@ impl Circuit {
         let wait = match self.phase {
             Phase::Closed | Phase::HalfOpen { trial: None } => None,
             Phase::Open { since } => left(since),
-            Phase::HalfOpen { trial: Some(since) } => left(since).map(|left| left.min(TRIAL_TAKES)),
+            Phase::HalfOpen { trial: Some(since) } => {
+                left(since).map(|left| left.min(TRIAL_RETRY_INTERVAL))
+            }
         };
         wait.filter(|wait| !wait.is_zero())
     }
 
     /// Whether requests pass.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> CircuitState {
         match self.phase {
-            Phase::Closed => State::Closed,
-            Phase::Open { .. } => State::Open,
-            Phase::HalfOpen { .. } => State::HalfOpen,
+            Phase::Closed => CircuitState::Closed,
+            Phase::Open { .. } => CircuitState::Open,
+            Phase::HalfOpen { .. } => CircuitState::HalfOpen,
         }
     }
 
@@ -225,18 +227,18 @@ impl Circuit {
 
     /// When the state changed last; `None` if it never did.
     #[must_use]
-    pub fn changed(&self) -> Option<Duration> {
-        self.changed
+    pub fn last_changed(&self) -> Option<Duration> {
+        self.last_changed
     }
 
-    pub(crate) fn era(&self) -> u32 {
-        self.era
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
     }
 
-    fn enter(&mut self, phase: Phase, now: Duration) {
+    fn transition(&mut self, phase: Phase, now: Duration) {
         self.phase = phase;
-        self.era = self.era.wrapping_add(1);
-        self.changed = Some(now);
+        self.epoch = self.epoch.wrapping_add(1);
+        self.last_changed = Some(now);
     }
 }
 

@@ -7,7 +7,7 @@ use vmcp_core::{CredentialError, cause};
 
 /// What became of a request, as far as the circuit is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum Outcome {
     /// The backend works.
     Success,
     /// The backend does not work.
@@ -18,47 +18,49 @@ pub enum Class {
 
 /// What came back.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum CallResult<'a> {
     /// The head of an answer.
     Status(StatusCode),
     /// No answer, or one that broke off.
     Error(&'a (dyn Error + 'static)),
 }
 
-/// Tells what came back apart. A closure `Fn(Seen<'_>) -> Class` does.
+/// Tells what came back apart. A closure `Fn(CallResult<'_>) -> Outcome` does.
 ///
-/// Whoever knows the client's errors can tell more than [`Standard`], such as that nothing was sent because
+/// Whoever knows the client's errors can tell more than [`DefaultClassifier`], such as that nothing was sent because
 /// the gateway's own limit was reached.
-pub trait Classify {
+pub trait Classifier {
     /// What it says of the backend.
-    fn classify(&self, seen: Seen<'_>) -> Class;
+    fn classify(&self, seen: CallResult<'_>) -> Outcome;
 }
 
 /// Failures are 502, 503 and 504, and all errors but those of credentials. 401, 403 and 429 are neutral:
 /// they are about the caller. Everything else is an answer of a backend that works.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Standard;
+pub struct DefaultClassifier;
 
-impl<F: Fn(Seen<'_>) -> Class> Classify for F {
-    fn classify(&self, seen: Seen<'_>) -> Class {
+impl<F: Fn(CallResult<'_>) -> Outcome> Classifier for F {
+    fn classify(&self, seen: CallResult<'_>) -> Outcome {
         self(seen)
     }
 }
 
-impl Classify for Standard {
-    fn classify(&self, seen: Seen<'_>) -> Class {
+impl Classifier for DefaultClassifier {
+    fn classify(&self, seen: CallResult<'_>) -> Outcome {
         match seen {
-            Seen::Status(
+            CallResult::Status(
                 StatusCode::BAD_GATEWAY
                 | StatusCode::SERVICE_UNAVAILABLE
                 | StatusCode::GATEWAY_TIMEOUT,
-            ) => Class::Failure,
-            Seen::Status(
+            ) => Outcome::Failure,
+            CallResult::Status(
                 StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS,
-            ) => Class::Neutral,
-            Seen::Status(_) => Class::Success,
-            Seen::Error(error) if cause::<CredentialError>(error).is_some() => Class::Neutral,
-            Seen::Error(_) => Class::Failure,
+            ) => Outcome::Neutral,
+            CallResult::Status(_) => Outcome::Success,
+            CallResult::Error(error) if cause::<CredentialError>(error).is_some() => {
+                Outcome::Neutral
+            }
+            CallResult::Error(_) => Outcome::Failure,
         }
     }
 }

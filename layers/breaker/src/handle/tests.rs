@@ -1,0 +1,131 @@
+use tokio::time::advance;
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn breaker() -> (CircuitHandle, Clock) {
+    let clock = Clock::manual(SystemTime::UNIX_EPOCH);
+    let settings = CircuitSettings::new(2, MINUTE).unwrap();
+    (CircuitHandle::with_clock(Backend::new("b"), settings, clock.clone()), clock)
+}
+
+fn pass(breaker: &CircuitHandle, outcome: Outcome) {
+    breaker.try_acquire().unwrap().record(outcome);
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_receive_each_transition() {
+    let (breaker, clock) = breaker();
+    let mut changes = breaker.changes();
+    assert_eq!((breaker.state(), breaker.last_changed()), (CircuitState::Closed, None));
+    pass(&breaker, Outcome::Failure);
+    assert_eq!((breaker.failures(), breaker.retry_in()), (1, None));
+    clock.advance(MINUTE);
+    pass(&breaker, Outcome::Failure);
+    let open = changes.next().await.unwrap();
+    assert_eq!((open.state, open.failures), (CircuitState::Open, 2));
+    assert_eq!(open.last_changed, Some(SystemTime::UNIX_EPOCH + MINUTE));
+    assert_eq!(breaker.status(), open);
+    advance(MINUTE).await;
+    let trial = breaker.try_acquire().unwrap();
+    assert!(trial.is_trial());
+    assert_eq!(changes.next().await.unwrap().state, CircuitState::HalfOpen);
+    trial.record(Outcome::Success);
+    assert_eq!(changes.next().await.unwrap().state, CircuitState::Closed);
+    drop(breaker);
+    assert_eq!(changes.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_names_backend_and_retry_delay() {
+    let (breaker, _) = breaker();
+    pass(&breaker, Outcome::Failure);
+    pass(&breaker, Outcome::Failure);
+    advance(MINUTE / 4).await;
+    let open = breaker.try_acquire().unwrap_err();
+    assert_eq!(open, CircuitOpen { backend: Backend::new("b"), retry_in: MINUTE * 3 / 4 });
+    assert_eq!(open.to_string(), "backend b failed too often and is left alone for 45s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_trial_admits_another() {
+    let (breaker, _) = breaker();
+    pass(&breaker, Outcome::Failure);
+    pass(&breaker, Outcome::Failure);
+    advance(MINUTE).await;
+    let trial = breaker.try_acquire().unwrap();
+    assert!(breaker.try_acquire().is_err());
+    drop(trial);
+    pass(&breaker, Outcome::Success);
+    assert_eq!(breaker.state(), CircuitState::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn probes_and_requests_share_state() {
+    let (breaker, _) = breaker();
+    breaker.record_probe(Outcome::Failure);
+    pass(&breaker, Outcome::Failure);
+    assert_eq!(breaker.state(), CircuitState::Open);
+    breaker.record_probe(Outcome::Success);
+    assert_eq!(breaker.state(), CircuitState::Open);
+    advance(MINUTE).await;
+    breaker.record_probe(Outcome::Success);
+    assert_eq!((breaker.state(), breaker.failures()), (CircuitState::Closed, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn success_resets_failure_count() {
+    let (breaker, _) = breaker();
+    for _ in 0..5 {
+        pass(&breaker, Outcome::Failure);
+        drop(breaker.try_acquire().unwrap());
+        pass(&breaker, Outcome::Success);
+    }
+    assert_eq!((breaker.state(), breaker.failures()), (CircuitState::Closed, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn ignores_results_of_earlier_epochs() {
+    let (breaker, _) = breaker();
+    let (good, bad) = (breaker.try_acquire().unwrap(), breaker.try_acquire().unwrap());
+    pass(&breaker, Outcome::Failure);
+    pass(&breaker, Outcome::Failure);
+    good.record(Outcome::Success);
+    assert_eq!(breaker.state(), CircuitState::Open);
+    advance(MINUTE).await;
+    pass(&breaker, Outcome::Success);
+    bad.record(Outcome::Failure);
+    assert_eq!(breaker.failures(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_threads_get_one_trial() {
+    let (breaker, _) = breaker();
+    for round in 1..50 {
+        pass(&breaker, Outcome::Failure);
+        pass(&breaker, Outcome::Failure);
+        advance(MINUTE).await;
+        let gate = Arc::new(std::sync::Barrier::new(4));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (breaker, gate) = (breaker.clone(), gate.clone());
+                tokio::task::spawn_blocking(move || {
+                    gate.wait();
+                    breaker.try_acquire().ok()
+                })
+            })
+            .collect();
+        let mut permits = Vec::new();
+        for thread in threads {
+            permits.extend(thread.await.unwrap());
+        }
+        assert_eq!((permits.len(), breaker.state()), (1, CircuitState::HalfOpen), "round {round}");
+        permits.remove(0).record(Outcome::Success);
+        assert_eq!(
+            (breaker.state(), breaker.failures()),
+            (CircuitState::Closed, 0),
+            "round {round}"
+        );
+    }
+}
