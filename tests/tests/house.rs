@@ -144,8 +144,7 @@ enum Sees {
 const NOWHERE: [(&str, &str); 2] = [("#[ig", "nore"), ("db", "g!(")];
 
 /// Found in tests only.
-const IN_TESTS: &[&str] =
-    &[".unwrap()", ".expect(\"", "panic!(", "todo!(", "unimplemented!(", "unreachable!("];
+const IN_TESTS: &[&str] = &[".unwrap()", "panic!(", "todo!(", "unimplemented!(", "unreachable!("];
 
 /// Where somebody's own files are, besides the place of this checkout: a path into one of these means nothing on
 /// another machine.

@@ -1,4 +1,4 @@
-//! The body of an answer, which shows whether the backend got to its end.
+//! The response body, which records the outcome at its end.
 
 use std::fmt;
 use std::pin::Pin;
@@ -15,11 +15,12 @@ use vmcp_wire::sse::Reader;
 use crate::service::OutcomeSource;
 use crate::{CallResult, Classifier, Outcome, Permit};
 
-/// How much of a message in an event stream is looked at. Longer than this is only the answer.
+/// Inspected bytes of each message in an event stream. A longer one is taken for the response.
 const MAX_EVENT_PREFIX: usize = 16 << 10;
 
 pin_project! {
-    /// A body whose end settles the permit. Its frames and its size hint are those of the body inside.
+    /// Response body of [`CircuitBreaker`](crate::CircuitBreaker). Records the outcome at the end and forwards frames and
+    /// size hint unchanged.
     pub struct ResponseBody<B, C> {
         #[pin]
         inner: B,
@@ -30,7 +31,7 @@ pin_project! {
 struct OutcomeRecorder<C> {
     permit: Permit,
     classify: C,
-    /// For an event stream that has to hold the answer.
+    /// Reader for an event stream that must carry the response.
     reader: Option<Box<Reader>>,
     source: OutcomeSource,
 }
@@ -52,7 +53,7 @@ impl<B: Body, C> ResponseBody<B, C> {
             return Self { inner, recorder: None };
         }
         let permit = if stream && permit.is_trial() {
-            // A call may take long, and the others need not wait for its end: the backend answers again.
+            // A call may take long; other requests need not wait for its end, since the backend responds again.
             permit.record_success_keep_body()
         } else {
             Some(permit)
@@ -66,7 +67,7 @@ impl<B: Body, C> ResponseBody<B, C> {
 }
 
 impl<C> OutcomeRecorder<C> {
-    /// Whether the answer has gone by.
+    /// Returns `true` once the response has passed.
     fn contains_response(&mut self, piece: &Bytes) -> bool {
         let Some(reader) = &mut self.reader else { return false };
         reader.push(piece.clone());
@@ -76,11 +77,11 @@ impl<C> OutcomeRecorder<C> {
         })
     }
 
-    /// The body is over, and no error has come.
+    /// Records the outcome of a body that ended without an error.
     fn end(self) {
         let outcome = match self.reader {
             None => Outcome::Success,
-            // The server has said where to go on: it may end a stream to have it resumed (MCP 2025-11-25,
+            // An event id means that the server may end the stream for the client to resume (MCP 2025-11-25,
             // Streamable HTTP, Sending Messages to the Server).
             Some(reader) if reader.last_id().is_some() => Outcome::Neutral,
             Some(_) if self.source == OutcomeSource::Stream => Outcome::Neutral,
@@ -118,7 +119,7 @@ where
                 }
             }
             Some(Err(_)) if recorder.source == OutcomeSource::Stream => {
-                recorder.permit.record(Outcome::Neutral)
+                recorder.permit.record(Outcome::Neutral);
             }
             Some(Err(error)) => {
                 let outcome = recorder.classify.classify(CallResult::Error(&**error));
@@ -140,10 +141,9 @@ where
 
 impl<B: fmt::Debug, C> fmt::Debug for ResponseBody<B, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let recorded_permit = self.recorder.is_some();
         f.debug_struct("ResponseBody")
             .field("inner", &self.inner)
-            .field("watched", &recorded_permit)
+            .field("is_recording", &self.recorder.is_some())
             .finish()
     }
 }

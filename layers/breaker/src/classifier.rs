@@ -1,53 +1,53 @@
-//! What an answer says of the backend's health.
+//! Classification of call results.
 
 use std::error::Error;
 
 use http::StatusCode;
 use vmcp_core::{CredentialError, cause};
 
-/// What became of a request, as far as the circuit is concerned.
+/// Outcome of a request for the circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The backend works.
     Success,
     /// The backend does not work.
     Failure,
-    /// Nothing is known of the backend by it.
+    /// The result says nothing about the backend.
     Neutral,
 }
 
-/// What came back.
+/// Result of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum CallResult<'a> {
-    /// The head of an answer.
+    /// The status of a response.
     Status(StatusCode),
-    /// No answer, or one that broke off.
+    /// An error instead of a response, or in its body.
     Error(&'a (dyn Error + 'static)),
 }
 
-/// Tells what came back apart. A closure `Fn(CallResult<'_>) -> Outcome` does.
+/// Classifies call results. Implemented by closures `Fn(CallResult<'_>) -> Outcome`.
 ///
-/// Whoever knows the client's errors can tell more than [`DefaultClassifier`], such as that nothing was sent because
-/// the gateway's own limit was reached.
+/// An implementation that knows the client's errors can be more precise than [`DefaultClassifier`]: a request that
+/// was not sent because of a local limit says nothing about the backend.
 pub trait Classifier {
-    /// What it says of the backend.
-    fn classify(&self, seen: CallResult<'_>) -> Outcome;
+    /// Classifies one result.
+    fn classify(&self, result: CallResult<'_>) -> Outcome;
 }
 
-/// Failures are 502, 503 and 504, and all errors but those of credentials. 401, 403 and 429 are neutral:
-/// they are about the caller. Everything else is an answer of a backend that works.
+/// Default classifier. 502, 503, 504 and all errors but [`CredentialError`] are failures; 401, 403, 429 and credential
+/// errors, which concern the caller, are neutral; all other statuses are successes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DefaultClassifier;
 
 impl<F: Fn(CallResult<'_>) -> Outcome> Classifier for F {
-    fn classify(&self, seen: CallResult<'_>) -> Outcome {
-        self(seen)
+    fn classify(&self, result: CallResult<'_>) -> Outcome {
+        self(result)
     }
 }
 
 impl Classifier for DefaultClassifier {
-    fn classify(&self, seen: CallResult<'_>) -> Outcome {
-        match seen {
+    fn classify(&self, result: CallResult<'_>) -> Outcome {
+        match result {
             CallResult::Status(
                 StatusCode::BAD_GATEWAY
                 | StatusCode::SERVICE_UNAVAILABLE

@@ -1,4 +1,4 @@
-//! One backend's circuit, shared by all who send to it or watch it.
+//! The shared handle of one backend's circuit.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,16 +11,18 @@ use vmcp_core::{Backend, Clock};
 
 use crate::{CircuitSettings, CircuitState, Outcome, StateMachine, Token};
 
-/// The circuit of one backend. A clone is the same circuit.
+/// Shared handle of one backend's circuit. Clones refer to the same circuit.
 ///
-/// While it is closed and nothing fails, admitting and settling read one atomic each; the lock of the state
-/// machine is for failures and for what follows them.
+/// While the circuit is closed without failures, acquiring a permit and recording its outcome each read one atomic. The
+/// lock of the state machine is taken for failures and their consequences.
 #[derive(Clone)]
 pub struct CircuitHandle(Arc<Inner>);
 
 struct Inner {
     backend: Backend,
-    /// The era, and whether the circuit is closed, and has no failures either. Written under the lock.
+    /// Epoch in the upper 32 bits, [`CLOSED`] and [`NO_FAILURES`] in the lowest two. Stored with `Release` under the
+    /// lock of `circuit` and always equal to its state then; loaded with `Acquire`. A reader of an
+    /// outdated value behaves as if it had come before the last update.
     fast_state: AtomicU64,
     circuit: Mutex<StateMachine>,
     created_at: Instant,
@@ -31,17 +33,17 @@ struct Inner {
 const CLOSED: u64 = 1;
 const NO_FAILURES: u64 = 2;
 
-/// The request was not sent, because its backend has failed too often.
+/// The error of a request that was not sent because the circuit of its backend is open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("backend {} failed too often and is left alone for {retry_in:?}", .backend.name())]
+#[error("backend {} unavailable: circuit open, retry in {retry_in:?}", .backend.name())]
 pub struct CircuitOpen {
-    /// Which backend.
+    /// The backend.
     pub backend: Backend,
-    /// When it makes sense to try again.
+    /// The time until the next trial.
     pub retry_in: Duration,
 }
 
-/// The right to send one request. Dropped without having been settled, it is given back as neutral.
+/// Permission to send one request. Dropping it without [`record`](Self::record) records [`Outcome::Neutral`].
 #[derive(Debug)]
 #[must_use = "it is given back when it is dropped"]
 pub struct Permit {
@@ -51,31 +53,31 @@ pub struct Permit {
     recorded: bool,
 }
 
-/// A circuit's state as it is reported.
+/// Snapshot of a circuit's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitStatus {
-    /// Whether requests pass.
+    /// The state.
     pub state: CircuitState,
-    /// Failures in a row.
+    /// Consecutive failures.
     pub failures: u32,
-    /// When the state changed last; `None` if it never did.
+    /// The time of the last transition, if there was one.
     pub last_changed: Option<SystemTime>,
 }
 
-/// Observes a circuit's transitions.
+/// Receiver of a circuit's transitions.
 #[derive(Clone, Debug)]
 pub struct StateChanges(watch::Receiver<CircuitStatus>);
 
 // === impl Breaker ===
 
 impl CircuitHandle {
-    /// A closed circuit for `backend`.
+    /// Creates a closed circuit for `backend`.
     #[must_use]
     pub fn new(backend: Backend, settings: CircuitSettings) -> Self {
         Self::with_clock(backend, settings, Clock::system())
     }
 
-    /// [`new`](Self::new) with another clock for [`CircuitStatus::last_changed`].
+    /// Like [`new`](Self::new), with a clock for [`CircuitStatus::last_changed`].
     #[must_use]
     pub fn with_clock(backend: Backend, settings: CircuitSettings, clock: Clock) -> Self {
         let status = CircuitStatus { state: CircuitState::Closed, failures: 0, last_changed: None };
@@ -89,16 +91,16 @@ impl CircuitHandle {
         }))
     }
 
-    /// Whose circuit it is.
+    /// Returns the backend.
     #[must_use]
     pub fn backend(&self) -> &Backend {
         &self.0.backend
     }
 
-    /// Lets a request pass, or not.
+    /// Acquires a permit for one request.
     ///
     /// # Errors
-    /// The circuit is open, or half-open with its trial under way.
+    /// The circuit is open, or half-open with a pending trial.
     pub fn try_acquire(&self) -> Result<Permit, CircuitOpen> {
         let fast_state = self.0.fast_state.load(Ordering::Acquire);
         let (token, trial) = if fast_state & CLOSED != 0 {
@@ -115,46 +117,46 @@ impl CircuitHandle {
         Ok(Permit { breaker: self.clone(), token, trial, recorded: false })
     }
 
-    /// Takes in what a health probe saw that did not pass through the layer. An open circuit whose time is
-    /// over takes it as its trial; one whose time is not over does not take it in.
+    /// Records the outcome of a health probe that did not pass through the layer. If the circuit's timeout has elapsed,
+    /// the probe is its trial; an open circuit ignores the probe.
     pub fn record_probe(&self, outcome: Outcome) {
         if let Ok(permit) = self.try_acquire() {
             permit.background().record(outcome);
         }
     }
 
-    /// Whether requests pass.
+    /// Returns the state.
     #[must_use]
     pub fn state(&self) -> CircuitState {
         self.status().state
     }
 
-    /// Failures in a row.
+    /// Returns the number of consecutive failures.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.lock().failures()
     }
 
-    /// When the state changed last; `None` if it never did.
+    /// Returns the time of the last transition, if there was one.
     #[must_use]
     pub fn last_changed(&self) -> Option<SystemTime> {
         self.status().last_changed
     }
 
-    /// How long nobody is admitted; `None` if somebody is now.
+    /// Returns the time until a request can pass; `None` if one can pass now.
     #[must_use]
     pub fn retry_in(&self) -> Option<Duration> {
         self.lock().retry_in(self.0.created_at.elapsed())
     }
 
-    /// State and failures as they are now.
+    /// Returns the current status.
     #[must_use]
     pub fn status(&self) -> CircuitStatus {
         let circuit = self.lock();
         CircuitStatus { failures: circuit.failures(), ..*self.0.status.borrow() }
     }
 
-    /// Observes the transitions from now on.
+    /// Subscribes to transitions from now on.
     #[must_use]
     pub fn changes(&self) -> StateChanges {
         StateChanges(self.0.status.subscribe())
@@ -167,14 +169,14 @@ impl CircuitHandle {
             Outcome::Neutral => CLOSED,
             Outcome::Failure => u64::MAX,
         };
-        // Nothing would change by it.
+        // The outcome would not change the state.
         if fast_state >> 32 == u64::from(token.epoch) && fast_state & unchanged == unchanged {
             return;
         }
         self.update(|circuit, now| circuit.record(token, outcome, now));
     }
 
-    /// Does something to the circuit, and tells who looks at it.
+    /// Applies `act` to the state machine and publishes a transition, if there is one.
     fn update<T>(&self, act: impl FnOnce(&mut StateMachine, Duration) -> T) -> T {
         let Inner { backend, fast_state, circuit: _, created_at, clock, status } = &*self.0;
         let mut circuit = self.lock();
@@ -187,7 +189,7 @@ impl CircuitHandle {
         fast_state
             .store(u64::from(circuit.epoch()) << 32 | closed | no_failures, Ordering::Release);
         if circuit.last_changed().zip(Some(state)) != before {
-            // Under the lock, so that observers see transitions in their order.
+            // Sent under the lock, so that observers receive transitions in order.
             status.send_replace(CircuitStatus { state, failures, last_changed: Some(clock.now()) });
             let retry_in = circuit.retry_in(created_at.elapsed());
             drop(circuit);
@@ -201,7 +203,7 @@ impl CircuitHandle {
     }
 }
 
-/// Logs a transition. A trial that begins is part of an outage, not news.
+/// Logs a transition, a trial only at debug level: it happens repeatedly during one outage.
 fn log_change(
     backend: &Backend,
     (from, to): (CircuitState, CircuitState),
@@ -229,19 +231,19 @@ impl fmt::Debug for CircuitHandle {
 // === impl Permit ===
 
 impl Permit {
-    /// Gives it back with what became of the request.
+    /// Consumes the permit and records the outcome of the request.
     pub fn record(mut self, outcome: Outcome) {
         self.recorded = true;
         self.breaker.record(self.token, outcome);
     }
 
-    /// The permit of a request that is no call: see [`Token::background`].
+    /// Marks the request as a background request: see [`Token::background`].
     pub fn background(mut self) -> Self {
         self.token = self.token.background();
         self
     }
 
-    /// Settles it as a success, and gives one for the rest of the same answer, if there is one to be had.
+    /// Records a success and acquires a permit for the rest of the same response, if the circuit allows one.
     pub(crate) fn record_success_keep_body(self) -> Option<Self> {
         let (breaker, token) = (self.breaker.clone(), self.token);
         self.record(Outcome::Success);
@@ -249,7 +251,7 @@ impl Permit {
         Some(if token.is_background() { next.background() } else { next })
     }
 
-    /// Whether the request decides if the circuit closes.
+    /// Returns `true` if the request is the trial of a half-open circuit.
     #[must_use]
     pub fn is_trial(&self) -> bool {
         self.trial
@@ -267,8 +269,8 @@ impl Drop for Permit {
 // === impl Changes ===
 
 impl StateChanges {
-    /// Waits for the next transition and gives the state that it led to; several that come while nobody
-    /// waits are one. `None` when the circuit is gone.
+    /// Waits for the next transition and returns the status after it. Transitions between two calls are merged.
+    /// Returns `None` when the circuit is dropped.
     pub async fn next(&mut self) -> Option<CircuitStatus> {
         self.0.changed().await.ok()?;
         Some(*self.0.borrow_and_update())

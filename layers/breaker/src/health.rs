@@ -1,46 +1,45 @@
-//! What probes say of a backend: a state machine that reads no clock.
+//! Health of a backend as a state machine over probe results. It reads no clock.
 
 use std::num::NonZeroU32;
 
 use crate::{CircuitHandle, CircuitStatus};
 
-/// What a backend's health is reported as.
+/// Reported health of a backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Health {
-    /// It answers, in good time.
+    /// Responds within the time limit.
     Ready,
-    /// It answers, but slowly.
+    /// Responds, but slowly.
     Degraded,
-    /// It does not answer.
+    /// Does not respond.
     Unavailable,
-    /// It answers, but wants credentials that the gateway does not have: others than its own, or a
-    /// caller's.
+    /// Responds, but rejects the gateway's credentials or requires those of a user.
     Unauthenticated,
-    /// No probe has told yet.
+    /// Not probed yet.
     #[default]
     Unknown,
 }
 
-/// What a probe saw.
+/// Result of one health probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProbeResult {
-    /// An answer in good time.
+    /// A response within the time limit.
     Healthy,
-    /// An answer that took long.
+    /// A slow response.
     Slow,
-    /// None, or an error.
+    /// No response, or an error.
     Failed,
-    /// A 401 or 403 for what the gateway itself shows, be it a credential or nothing.
+    /// 401 or 403 for the gateway's own credentials, or for none.
     Unauthorized,
-    /// A 401 or 403 of a backend that is shown its callers' own credentials. Probes carry nobody's, so
-    /// it is there, and nothing is wrong.
+    /// 401 or 403 of a backend that takes the users' own credentials. Probes carry no user's credentials, so the
+    /// backend is reachable and nothing is wrong.
     RequiresUserCredentials,
 }
 
-/// Follows one backend's probes.
+/// Derives a backend's health from consecutive probe results.
 ///
-/// The first success tells at once; bad news has to come `unhealthy_threshold` times in a row. A backend that
-/// recovers is what its probe says, not degraded in between, and one slow probe does not degrade it.
+/// A success takes effect immediately; failures and slow responses take effect after `unhealthy_threshold` in a row. A
+/// backend that recovers is `Ready` without being `Degraded` in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthMonitor {
     threshold: NonZeroU32,
@@ -49,19 +48,19 @@ pub struct HealthMonitor {
     slow: u32,
 }
 
-/// A backend's health with its circuit beside it.
+/// Health of a backend together with its circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthReport {
     /// The health.
     pub health: Health,
-    /// Probes in a row that failed.
+    /// Consecutive failed probes.
     pub consecutive_failures: u32,
-    /// The circuit; `None` where there is none.
+    /// Status of the circuit, if there is one.
     pub circuit: Option<CircuitStatus>,
 }
 
 impl Health {
-    /// Its name in a resource's status.
+    /// Returns the name in a resource's status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,20 +74,20 @@ impl Health {
 }
 
 impl HealthMonitor {
-    /// Nothing is known yet.
+    /// Creates a monitor with [`Health::Unknown`].
     #[must_use]
     pub fn new(unhealthy_threshold: NonZeroU32) -> Self {
         Self { threshold: unhealthy_threshold, health: Health::Unknown, failures: 0, slow: 0 }
     }
 
-    /// Another threshold, by which probes are judged from the next one on.
+    /// Sets the threshold for the following probes.
     pub fn set_threshold(&mut self, unhealthy_threshold: NonZeroU32) {
         self.threshold = unhealthy_threshold;
     }
 
-    /// Takes in a probe. Whether the health changed by it.
+    /// Records a probe result and returns whether the health changed.
     ///
-    /// A probe that an open circuit kept from being sent saw nothing, and is not taken in.
+    /// A probe that an open circuit rejected has no result and must not be recorded.
     pub fn observe(&mut self, probe: ProbeResult) -> bool {
         let before = self.health;
         match probe {
@@ -121,13 +120,13 @@ impl HealthMonitor {
         self.health != before
     }
 
-    /// The health.
+    /// Returns the health.
     #[must_use]
     pub fn health(&self) -> Health {
         self.health
     }
 
-    /// The health with the backend's circuit beside it.
+    /// Returns the health together with the status of the circuit.
     #[must_use]
     pub fn report(&self, breaker: Option<&CircuitHandle>) -> HealthReport {
         HealthReport {

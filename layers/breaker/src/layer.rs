@@ -1,10 +1,10 @@
-//! How the layer wraps a service.
+//! The layer and its settings.
 
 use tower_layer::Layer;
 
 use crate::{CircuitBreaker, CircuitHandle, DefaultClassifier};
 
-/// Leaves a failing backend alone. See the [crate docs](crate) for an example.
+/// Applies [`CircuitBreaker`] to requests for one backend. See the [crate docs](crate) for an example.
 #[derive(Clone, Debug)]
 pub struct CircuitBreakerLayer<C = DefaultClassifier> {
     breaker: CircuitHandle,
@@ -12,7 +12,7 @@ pub struct CircuitBreakerLayer<C = DefaultClassifier> {
 }
 
 impl CircuitBreakerLayer {
-    /// Guards the backend of `breaker`, by what [`DefaultClassifier`] takes for a failure.
+    /// Creates a layer for the circuit `breaker`, with [`DefaultClassifier`].
     #[must_use]
     pub fn new(breaker: CircuitHandle) -> Self {
         Self { breaker, classify: DefaultClassifier }
@@ -20,7 +20,7 @@ impl CircuitBreakerLayer {
 }
 
 impl<C> CircuitBreakerLayer<C> {
-    /// Has something else tell what a failure is.
+    /// Replaces the classifier.
     #[must_use]
     pub fn classify<D>(self, classify: D) -> CircuitBreakerLayer<D> {
         CircuitBreakerLayer { breaker: self.breaker, classify }

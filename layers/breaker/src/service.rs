@@ -1,4 +1,4 @@
-//! The gate before a backend.
+//! The middleware and its response future.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use vmcp_core::{BoxError, Operation};
 
 use crate::{CallResult, CircuitHandle, CircuitOpen, Classifier, Outcome, Permit, ResponseBody};
 
-/// Asks the circuit before it calls `S`. See the [crate docs](crate) for an example.
+/// Circuit-breaker middleware. See the [crate docs](crate) for an example.
 ///
-/// Whether a request passes is decided in `call`, not in `poll_ready`: it fails at once instead of waiting
-/// for the backend to recover.
+/// The circuit is checked in `call`, not in `poll_ready`, so that requests fail immediately instead of waiting for
+/// the backend to recover.
 #[derive(Clone, Debug)]
 pub struct CircuitBreaker<S, C> {
     inner: S,
@@ -24,7 +24,7 @@ pub struct CircuitBreaker<S, C> {
 }
 
 pin_project! {
-    /// Resolves to the answer, or to [`CircuitOpen`].
+    /// Response future of [`CircuitBreaker`]. Fails with [`CircuitOpen`] if the circuit rejects the request.
     #[derive(Debug)]
     pub struct ResponseFuture<F, C> {
         #[pin]
@@ -43,18 +43,18 @@ pin_project! {
     }
 }
 
-/// Where the outcome of a request is to be found. Only that counts.
+/// The part of an exchange that determines the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutcomeSource {
-    /// In the response.
+    /// The response to a request.
     Response,
-    /// On the stream, if it is that of a request which is resumed: the response itself says nothing.
+    /// The event stream of a `GET`, which may carry the response of a resumed request.
     Stream,
-    /// Nowhere: a notification, an answer to the server, or the end of a session.
+    /// Nothing: a notification, a response to a server request, or the end of a session.
     None,
 }
 
-/// Methods of handshakes, probes and lists, by which a backend shows less of its health than by a call.
+/// Methods of handshakes, probes and lists. Their success says less about a backend's health than that of a call.
 const BACKGROUND: [&str; 7] = [
     "initialize",
     "server/discover",
@@ -79,12 +79,12 @@ impl OutcomeSource {
         }
     }
 
-    /// What a status says, or an error. No request is answered with 202 (MCP 2025-11-25, Streamable HTTP).
-    fn outcome(self, classify: &impl Classifier, seen: CallResult<'_>) -> Outcome {
-        match (self, seen) {
+    /// Classifies a status or an error. No request is answered with 202 (MCP 2025-11-25, Streamable HTTP).
+    fn outcome(self, classify: &impl Classifier, result: CallResult<'_>) -> Outcome {
+        match (self, result) {
             (Self::Response, CallResult::Status(StatusCode::ACCEPTED))
             | (Self::Stream | Self::None, _) => Outcome::Neutral,
-            (Self::Response, seen) => classify.classify(seen),
+            (Self::Response, result) => classify.classify(result),
         }
     }
 }
@@ -94,12 +94,12 @@ impl<S, C> CircuitBreaker<S, C> {
         Self { inner, breaker, classify }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Unwraps the service.
+    /// Consumes `self`, returning the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -150,22 +150,20 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let (result, permit) = match this.call.project() {
-            CallProjection::Rejected { open } => match open.take() {
-                Some(open) => return Poll::Ready(Err(Box::new(open))),
-                // Polled after it was ready: there is nothing to give.
-                None => return Poll::Pending,
-            },
+            CallProjection::Rejected { open } => {
+                let open = open.take().expect("future polled after completion");
+                return Poll::Ready(Err(Box::new(open)));
+            }
             CallProjection::Permitted { inner, permit } => (ready!(inner.poll(cx)), permit.take()),
         };
-        let Some((permit, classify)) = permit.zip(this.classify.take()) else {
-            return Poll::Pending;
-        };
+        let (permit, classify) =
+            permit.zip(this.classify.take()).expect("future polled after completion");
         Poll::Ready(match result {
             Ok(response) => {
                 let source = *this.source;
-                let seen = CallResult::Status(response.status());
-                // Whether it works shows when the whole answer has come.
-                let watched = match source.outcome(&classify, seen) {
+                let status = CallResult::Status(response.status());
+                // A success is recorded only at the end of the response.
+                let pending = match source.outcome(&classify, status) {
                     Outcome::Success => Some((permit, classify)),
                     _ if source == OutcomeSource::Stream && !permit.is_trial() => {
                         Some((permit, classify))
@@ -176,7 +174,7 @@ where
                     }
                 };
                 let (parts, body) = response.into_parts();
-                let body = ResponseBody::new(body, &parts.headers, source, watched);
+                let body = ResponseBody::new(body, &parts.headers, source, pending);
                 Ok(Response::from_parts(parts, body))
             }
             Err(error) => {

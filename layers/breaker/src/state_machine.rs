@@ -1,58 +1,58 @@
-//! The state machine. It reads no clock and holds no lock.
+//! The state machine. It reads no clock and takes no lock.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use crate::Outcome;
 
-/// What a refused caller is told to wait while somebody else's trial decides.
+/// Upper bound of the retry delay that is reported while a trial is pending.
 const TRIAL_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// When a circuit opens, and for how long.
+/// Failure threshold and open time of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitSettings {
     failure_threshold: NonZeroU32,
     timeout: Duration,
 }
 
-/// Settings that a circuit cannot have.
+/// The error of invalid [`CircuitSettings`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CircuitSettingsError {
-    /// It would never be closed.
+    /// The circuit would never be closed.
     #[error("failureThreshold is 0; it must be at least 1")]
     ZeroThreshold,
-    /// The backend would hardly be left alone.
+    /// The circuit would hardly protect the backend.
     #[error("timeout is {found:?}; it must be at least 1s")]
     ShortTimeout {
-        /// What was found.
+        /// The rejected value.
         found: Duration,
     },
 }
 
-/// Whether requests pass.
+/// State of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CircuitState {
-    /// All pass.
+    /// All requests pass.
     Closed,
-    /// None passes until the timeout is over.
+    /// No request passes until the timeout elapses.
     Open,
-    /// One passes, and decides.
+    /// One trial request passes; its outcome decides.
     HalfOpen,
 }
 
-/// A circuit: closed until so many failures in a row, then open for a time, then one trial.
+/// Circuit-breaker state machine: closed until a number of consecutive failures, then open for a time, then half-open
+/// with one trial.
 ///
-/// Times are durations since any moment that stays the same for one circuit. Nothing happens by itself:
-/// an open circuit whose time is over becomes half-open when somebody is admitted.
+/// Times are durations since an arbitrary but fixed origin. Nothing happens in the background: an open circuit becomes
+/// half-open at the first [`try_acquire`](Self::try_acquire) after its timeout.
 #[derive(Clone, Debug)]
 pub struct StateMachine {
     settings: CircuitSettings,
     phase: Phase,
-    /// Moves on with each transition and each trial, so that late results of an earlier one count for
-    /// nothing.
+    /// Incremented by each transition and each new trial, so that results of earlier requests are ignored.
     epoch: u32,
     failures: u32,
-    /// Whether one of these failures was that of a call.
+    /// Whether a call is among the failures.
     has_failed_call: bool,
     last_changed: Option<Duration>,
 }
@@ -64,7 +64,7 @@ enum Phase {
     HalfOpen { trial: Option<Duration> },
 }
 
-/// The right to send one request, to be given back with what became of it.
+/// Permission to send one request, returned with its outcome to [`StateMachine::record`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub(crate) epoch: u32,
@@ -78,10 +78,10 @@ impl Token {
         Self { epoch, background: false }
     }
 
-    /// The ticket of a request that is no call, such as a health probe or the fetch of a list.
+    /// Marks a background request, such as a health probe or a list request.
     ///
-    /// Its failure counts, and its success closes a half-open circuit. But its success does not reset the count of
-    /// failures that a call is among: a backend that answers probes while its calls fail opens its circuit.
+    /// Its failure counts, and its success closes a half-open circuit, but its success does not reset a failure count
+    /// that includes a call: a backend that answers probes while its calls fail opens its circuit.
     #[must_use]
     pub const fn background(self) -> Self {
         Self { background: true, ..self }
@@ -95,10 +95,10 @@ impl Token {
 // === impl Settings ===
 
 impl CircuitSettings {
-    /// `failure_threshold` failures in a row open the circuit for `timeout`.
+    /// Creates settings: `failure_threshold` consecutive failures open the circuit for `timeout`.
     ///
     /// # Errors
-    /// The threshold is below 1, or the timeout below a second.
+    /// The threshold is 0, or the timeout is shorter than 1 s.
     pub fn new(failure_threshold: u32, timeout: Duration) -> Result<Self, CircuitSettingsError> {
         let failure_threshold =
             NonZeroU32::new(failure_threshold).ok_or(CircuitSettingsError::ZeroThreshold)?;
@@ -110,7 +110,7 @@ impl CircuitSettings {
 }
 
 impl Default for CircuitSettings {
-    /// Five failures, 60 seconds.
+    /// 5 failures, 60 s.
     fn default() -> Self {
         let failure_threshold = NonZeroU32::MIN.saturating_add(4);
         Self { failure_threshold, timeout: Duration::from_secs(60) }
@@ -120,7 +120,7 @@ impl Default for CircuitSettings {
 // === impl State ===
 
 impl CircuitState {
-    /// Its name in a resource's status (`circuitBreakerState`).
+    /// Returns the name in a resource's status (`circuitBreakerState`).
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -134,17 +134,17 @@ impl CircuitState {
 // === impl Circuit ===
 
 impl StateMachine {
-    /// A closed circuit.
+    /// Creates a closed circuit.
     #[must_use]
     pub fn new(settings: CircuitSettings) -> Self {
         let phase = Phase::Closed;
         Self { settings, phase, epoch: 0, failures: 0, has_failed_call: false, last_changed: None }
     }
 
-    /// Lets a request pass, or tells how long to wait.
+    /// Acquires a token for one request.
     ///
     /// # Errors
-    /// The circuit is open, or half-open with its trial under way.
+    /// The circuit is open, or half-open with a pending trial. The error is the time until the next attempt.
     pub fn try_acquire(&mut self, now: Duration) -> Result<Token, Duration> {
         if let Some(wait) = self.retry_in(now) {
             return Err(wait);
@@ -160,7 +160,7 @@ impl StateMachine {
         Ok(Token::new(self.epoch))
     }
 
-    /// Takes a ticket back. One of an earlier time counts for nothing.
+    /// Records an outcome. Tokens of earlier epochs are ignored.
     pub fn record(&mut self, token: Token, outcome: Outcome, now: Duration) {
         if token.epoch != self.epoch {
             return;
@@ -191,10 +191,10 @@ impl StateMachine {
         }
     }
 
-    /// How long nobody is admitted; `None` if somebody is now.
+    /// Returns the time until a request can pass; `None` if one can pass now.
     ///
-    /// A trial that has not come back after the timeout is given up, and another one is admitted: one that
-    /// waits for a person must not keep the circuit from closing.
+    /// A trial without a result after the timeout is given up for another one: a trial that waits for user input must
+    /// not keep the circuit from closing.
     #[must_use]
     pub fn retry_in(&self, now: Duration) -> Option<Duration> {
         let timeout = self.settings.timeout;
@@ -209,7 +209,7 @@ impl StateMachine {
         wait.filter(|wait| !wait.is_zero())
     }
 
-    /// Whether requests pass.
+    /// Returns the state.
     #[must_use]
     pub fn state(&self) -> CircuitState {
         match self.phase {
@@ -219,13 +219,13 @@ impl StateMachine {
         }
     }
 
-    /// Failures in a row, those of trials included.
+    /// Returns the number of consecutive failures, those of trials included.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// When the state changed last; `None` if it never did.
+    /// Returns the time of the last transition, if there was one.
     #[must_use]
     pub fn last_changed(&self) -> Option<Duration> {
         self.last_changed

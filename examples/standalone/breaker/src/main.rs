@@ -1,4 +1,4 @@
-//! A service that fails is left alone.
+//! A circuit breaker in front of a failing service.
 
 use std::time::Duration;
 

@@ -45,7 +45,7 @@ async fn error_names_backend_and_retry_delay() {
     advance(MINUTE / 4).await;
     let open = breaker.try_acquire().unwrap_err();
     assert_eq!(open, CircuitOpen { backend: Backend::new("b"), retry_in: MINUTE * 3 / 4 });
-    assert_eq!(open.to_string(), "backend b failed too often and is left alone for 45s");
+    assert_eq!(open.to_string(), "backend b unavailable: circuit open, retry in 45s");
 }
 
 #[tokio::test(start_paused = true)]

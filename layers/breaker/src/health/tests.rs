@@ -104,7 +104,7 @@ fn probe() -> impl Strategy<Value = ProbeResult> {
     prop::sample::select(vec![Healthy, Slow, Failed, Unauthorized, RequiresUserCredentials])
 }
 
-/// How many of the last probes are of such a kind.
+/// Counts the latest consecutive probes of a kind.
 fn run(probes: &[ProbeResult], kind: impl Fn(ProbeResult) -> bool) -> usize {
     probes.iter().rev().take_while(|probe| kind(**probe)).count()
 }
@@ -113,7 +113,7 @@ fn is_failure(probe: ProbeResult) -> bool {
     matches!(probe, ProbeResult::Failed | ProbeResult::Unauthorized)
 }
 
-/// What a backend's health is after `probes`, said without counters: by the run that the last one ends.
+/// Reference model: computes the health from the latest run of equal results, without counters.
 fn model(threshold: usize, probes: &[ProbeResult]) -> Health {
     let Some((last, before)) = probes.split_last() else { return Health::Unknown };
     let previous = model(threshold, before);

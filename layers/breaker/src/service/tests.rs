@@ -40,7 +40,7 @@ fn channel_response(media: &'static str) -> (Sender<Bytes, io::Error>, Response<
     (sender, response(200, media, Body::wrap(body)))
 }
 
-/// Sends one request, to be answered so.
+/// Sends one request to a service that returns `response`.
 async fn call(
     breaker: &CircuitHandle,
     request: Request<()>,
@@ -54,7 +54,7 @@ async fn call(
     CircuitBreakerLayer::new(breaker.clone()).layer(inner).oneshot(request).await
 }
 
-/// Failures after one that was there already.
+/// Returns the failures after the given result, starting with one.
 async fn failures_after(response: Result<Response<Body>, BoxError>) -> u32 {
     let breaker = breaker();
     breaker.record_probe(Outcome::Failure);
@@ -117,7 +117,7 @@ async fn open_circuit_rejects_without_calling_inner_service() {
     breaker.record_probe(Outcome::Failure);
     breaker.record_probe(Outcome::Failure);
     let inner = service_fn(|_: Request<()>| async {
-        Err::<Response<Body>, BoxError>("nobody should be asked".into())
+        Err::<Response<Body>, BoxError>("inner service called".into())
     });
     let service = CircuitBreakerLayer::new(breaker.clone()).layer(inner);
     let error = service.clone().oneshot(post()).await.unwrap_err();
@@ -176,7 +176,7 @@ async fn cancelled_call_is_neutral() {
     assert_eq!(breaker.state(), CircuitState::Closed);
 }
 
-/// Failures after one, when a stream breaks off, or ends, behind `pieces`.
+/// Returns the failures after a stream of `pieces` that ends or is aborted, starting with one.
 async fn failures_after_stream(
     request: Request<()>,
     pieces: &[&'static [u8]],
@@ -222,7 +222,7 @@ async fn end_of_notification_stream_is_neutral() {
     assert_eq!(failures_after_stream(get(), &[PROGRESS], true).await, 1);
     assert_eq!(failures_after_stream(get(), &[PROGRESS], false).await, 1);
     assert_eq!(failures_after_stream(get(), &[], false).await, 1);
-    // A request that was resumed is answered on it.
+    // The response of a resumed request.
     assert_eq!(failures_after_stream(get(), &[PROGRESS, RESULT], true).await, 0);
 }
 
@@ -294,7 +294,7 @@ async fn opening_stream_closes_half_open_circuit() {
 async fn closure_classifies_results() {
     let breaker = breaker();
     let layer =
-        CircuitBreakerLayer::new(breaker.clone()).classify(|seen: CallResult<'_>| match seen {
+        CircuitBreakerLayer::new(breaker.clone()).classify(|result: CallResult<'_>| match result {
             CallResult::Status(StatusCode::NOT_FOUND) => Outcome::Failure,
             CallResult::Status(_) => Outcome::Success,
             CallResult::Error(_) => Outcome::Neutral,
@@ -342,7 +342,7 @@ async fn forwards_inner_readiness() {
     handle.allow(0);
     assert!(service.poll_ready().is_pending());
     handle.allow(1);
-    // Open as it is: whether the request passes is decided when it comes.
+    // The circuit is open; `call` rejects the request, `poll_ready` does not.
     assert!(service.poll_ready().is_ready());
     assert!(service.call(post()).await.unwrap_err().is::<CircuitOpen>());
 }

@@ -10,7 +10,7 @@ fn circuit(threshold: u32, seconds: u32) -> StateMachine {
     StateMachine::new(CircuitSettings::new(threshold, SECOND * seconds).unwrap())
 }
 
-/// Admits and settles at once.
+/// Acquires a token and records its outcome.
 fn pass(circuit: &mut StateMachine, outcome: Outcome, now: Duration) {
     let token = circuit.try_acquire(now).unwrap();
     circuit.record(token, outcome, now);
@@ -56,7 +56,7 @@ fn trial_closes_or_reopens_circuit() {
         assert_eq!(circuit.try_acquire(SECOND * 11), Err(SECOND));
         circuit.record(trial, outcome, SECOND * 12);
         assert_eq!((circuit.state(), circuit.last_changed()), (state, Some(SECOND * 12)));
-        // The time runs anew from the trial's failure.
+        // The timeout restarts at the trial's failure.
         assert_eq!(circuit.try_acquire(SECOND * 13).is_ok(), state == CircuitState::Closed);
     }
 }
@@ -100,17 +100,17 @@ fn lost_trial_is_replaced_after_timeout() {
     assert_eq!(circuit.state(), CircuitState::Closed);
 }
 
-/// The same rules, told in another way: by the history since the last transition.
+/// Reference model: the same rules, computed from the history since the last transition.
 struct Model {
     threshold: usize,
     timeout: Duration,
     state: CircuitState,
-    /// When the state began, and the trial, if there is one.
+    /// Start of the state, and the pending trial.
     since: Duration,
     trial: Option<(usize, Duration)>,
-    /// Tickets, by number, whose results count, and the results so far.
+    /// Tokens of the current epoch.
     valid: BTreeSet<usize>,
-    /// Each with whether it was that of a call.
+    /// Results since the last transition, each with whether it was a call's.
     results: Vec<(Outcome, bool)>,
 }
 
@@ -141,16 +141,16 @@ impl Model {
         free
     }
 
-    /// Failures since the last success that counts: one of a call, or one with no failed call before it.
+    /// Counts the failures since the last success that resets them: a call's, or any if no call has failed.
     fn consecutive_failures(&self) -> usize {
         let (mut count, mut has_failed_call) = (0, false);
         for (outcome, is_call) in &self.results {
             match outcome {
                 Outcome::Failure => {
-                    (count, has_failed_call) = (count + 1, has_failed_call || *is_call)
+                    (count, has_failed_call) = (count + 1, has_failed_call || *is_call);
                 }
                 Outcome::Success if *is_call || !has_failed_call => {
-                    (count, has_failed_call) = (0, false)
+                    (count, has_failed_call) = (0, false);
                 }
                 Outcome::Success | Outcome::Neutral => {}
             }
@@ -166,11 +166,11 @@ impl Model {
         match (self.state, outcome) {
             (CircuitState::HalfOpen, Outcome::Neutral) => self.trial = None,
             (CircuitState::HalfOpen, Outcome::Success) => {
-                self.transition(CircuitState::Closed, now)
+                self.transition(CircuitState::Closed, now);
             }
             (CircuitState::HalfOpen, Outcome::Failure) => self.transition(CircuitState::Open, now),
             (CircuitState::Closed, _) if self.consecutive_failures() >= self.threshold => {
-                self.transition(CircuitState::Open, now)
+                self.transition(CircuitState::Open, now);
             }
             _ => {}
         }
