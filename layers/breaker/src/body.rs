@@ -19,8 +19,8 @@ use crate::{CallResult, Classifier, Outcome, Permit};
 const MAX_EVENT_PREFIX: usize = 16 << 10;
 
 pin_project! {
-    /// Response body of [`CircuitBreaker`](crate::CircuitBreaker). Records the outcome at the end and forwards frames and
-    /// size hint unchanged.
+    /// Response body of [`CircuitBreaker`](crate::CircuitBreaker). Records the outcome at the end and forwards
+    /// frames and size hint unchanged.
     pub struct ResponseBody<B, C> {
         #[pin]
         inner: B,

@@ -52,7 +52,7 @@ pub struct StateMachine {
     /// Incremented by each transition and each new trial, so that results of earlier requests are ignored.
     epoch: u32,
     failures: u32,
-    /// Whether a call is among the failures.
+    /// Set if a call is among the failures.
     has_failed_call: bool,
     last_changed: Option<Duration>,
 }

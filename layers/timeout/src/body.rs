@@ -8,7 +8,7 @@ use pin_project_lite::pin_project;
 use vmcp_core::BoxError;
 
 use crate::Elapsed;
-use crate::clock::Clock;
+use crate::idle_timer::IdleTimer;
 
 pin_project! {
     /// A body that fails with [`Elapsed`] when its next frame takes too long.
@@ -16,13 +16,13 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         inner: B,
-        clock: Option<Clock>,
+        timer: Option<IdleTimer>,
     }
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn new(inner: B, clock: Option<Clock>) -> Self {
-        Self { inner, clock }
+    pub(crate) fn new(inner: B, timer: Option<IdleTimer>) -> Self {
+        Self { inner, timer }
     }
 }
 
@@ -40,15 +40,15 @@ where
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let this = self.project();
         if let Poll::Ready(frame) = this.inner.poll_frame(cx) {
-            if let Some(clock) = this.clock {
-                clock.restart();
+            if let Some(timer) = this.timer {
+                timer.restart();
             }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        let Some(clock) = this.clock else { return Poll::Pending };
-        ready!(clock.poll_elapsed(cx));
-        let limit = clock.limit();
-        *this.clock = None;
+        let Some(timer) = this.timer else { return Poll::Pending };
+        ready!(timer.poll_elapsed(cx));
+        let limit = timer.limit();
+        *this.timer = None;
         Poll::Ready(Some(Err(Box::new(Elapsed { limit }))))
     }
 

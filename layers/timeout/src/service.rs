@@ -11,8 +11,8 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 use vmcp_core::{Backend, BoxError};
 
-use crate::clock::Clock;
-use crate::{Hold, ResponseBody, TimeoutLayer};
+use crate::idle_timer::IdleTimer;
+use crate::{ResponseBody, TimeoutControl, TimeoutLayer};
 
 /// The backend was silent for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pin_project! {
     pub struct ResponseFuture<F> {
         #[pin]
         inner: F,
-        clock: Option<Clock>,
+        timer: Option<IdleTimer>,
     }
 }
 
@@ -71,9 +71,9 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let extensions = request.extensions();
         let limit = self.layer.limit(extensions.get::<Backend>());
-        let hold = extensions.get::<Hold>().cloned();
-        let clock = Clock::new(limit, hold, Arc::clone(&self.layer.shared));
-        ResponseFuture { inner: self.inner.call(request), clock: Some(clock) }
+        let control = extensions.get::<TimeoutControl>().cloned();
+        let timer = IdleTimer::new(limit, control, Arc::clone(&self.layer.state));
+        ResponseFuture { inner: self.inner.call(request), timer: Some(timer) }
     }
 }
 
@@ -87,18 +87,18 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         if let Poll::Ready(answer) = this.inner.poll(cx) {
-            let clock = this.clock.take().map(|mut clock| {
-                clock.restart();
-                clock
+            let timer = this.timer.take().map(|mut timer| {
+                timer.restart();
+                timer
             });
             return Poll::Ready(match answer {
-                Ok(response) => Ok(response.map(|body| ResponseBody::new(body, clock))),
+                Ok(response) => Ok(response.map(|body| ResponseBody::new(body, timer))),
                 Err(error) => Err(error.into()),
             });
         }
-        let Some(clock) = this.clock else { return Poll::Pending };
-        ready!(clock.poll_elapsed(cx));
-        Poll::Ready(Err(Box::new(Elapsed { limit: clock.limit() })))
+        let Some(timer) = this.timer else { return Poll::Pending };
+        ready!(timer.poll_elapsed(cx));
+        Poll::Ready(Err(Box::new(Elapsed { limit: timer.limit() })))
     }
 }
 

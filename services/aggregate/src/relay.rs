@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use vmcp_core::{Generation, Rejection, Reservation, Trail, code};
-use vmcp_timeout::Hold;
+use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
 use crate::backend::ask::tell;
@@ -28,7 +28,7 @@ pub(crate) struct Relay {
     /// The id of the request that the stream belongs to, as JSON.
     pub(crate) expected: Option<Bytes>,
     /// Stops the call's time while the client is asked.
-    pub(crate) hold: Option<Hold>,
+    pub(crate) hold: Option<TimeoutControl>,
     /// Lives as long as the relay: questions on it die with it.
     pub(crate) asker: Arc<()>,
     /// The request of the client that the stream belongs to, if anybody wants to know.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::sync::Notify;
 use vmcp_core::{Caller, Rejection, code};
-use vmcp_timeout::{Hold, Pause};
+use vmcp_timeout::{PauseGuard, TimeoutControl};
 
 pub(crate) use self::talk::{Question, Talk};
 pub(crate) use self::upstream::Upstream;
@@ -57,7 +57,7 @@ pub(crate) struct Running {
     pub(crate) id: Bytes,
     pub(crate) cancellation: Cancellation,
     /// Stops its time while the client is asked something that it depends on.
-    pub(crate) hold: Hold,
+    pub(crate) hold: TimeoutControl,
     /// Notified when the client cancels it, or ends the session.
     pub(crate) cancelled: Notify,
     call: Arc<Call>,
@@ -79,7 +79,7 @@ impl Running {
         Self {
             cancellation: Cancellation::new(upstream, id.clone(), call.cause()),
             id,
-            hold: Hold::new(),
+            hold: TimeoutControl::new(),
             cancelled: Notify::new(),
             call: Arc::clone(call),
             stream: OnceLock::new(),
@@ -206,7 +206,7 @@ impl Session {
     }
 
     /// Stops the time of all requests that are under way at a backend.
-    pub(crate) fn pause(&self, upstream: &Arc<Upstream>) -> Vec<Pause> {
+    pub(crate) fn pause(&self, upstream: &Arc<Upstream>) -> Vec<PauseGuard> {
         let calls = lock(&self.calls);
         calls.iter().filter(|call| call.is_of(upstream)).map(|call| call.hold.pause()).collect()
     }

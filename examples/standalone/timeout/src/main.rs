@@ -10,12 +10,12 @@ use vmcp_timeout::{Elapsed, TimeoutLayer};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let silent = service_fn(|_: Request<()>| async {
+    let silent_service = service_fn(|_: Request<()>| async {
         std::future::pending::<()>().await;
         Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::default()))
     });
     let service =
-        ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_millis(10))).service(silent);
+        ServiceBuilder::new().layer(TimeoutLayer::new(Duration::from_millis(10))).service(silent_service);
     let error = service.oneshot(Request::new(())).await.err().ok_or("it is silent")?;
     println!("elapsed: {}", error.is::<Elapsed>());
     Ok(())

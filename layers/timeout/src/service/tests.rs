@@ -12,14 +12,14 @@ use super::*;
 
 type Frames = Channel<Bytes, std::io::Error>;
 
-fn silent()
+fn silent_service()
 -> impl Service<Request<()>, Response = Response<Frames>, Error = std::io::Error, Future: Send> + Clone
 {
     service_fn(|_: Request<()>| std::future::pending())
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_backend_has_its_own_time() {
+async fn applies_timeout_of_each_backend() {
     let slow = Backend::new("slow");
     let layer = TimeoutLayer::new(Duration::from_secs(1))
         .per_backend(HashMap::from([(slow.clone(), Duration::from_secs(9))]));
@@ -27,33 +27,33 @@ async fn each_backend_has_its_own_time() {
         let began = Instant::now();
         let mut request = Request::new(());
         request.extensions_mut().insert(backend);
-        let error = layer.layer(silent()).oneshot(request).await.unwrap_err();
+        let error = layer.layer(silent_service()).oneshot(request).await.unwrap_err();
         assert_eq!(error.downcast_ref::<Elapsed>().unwrap().limit.as_secs(), seconds);
         assert_eq!(began.elapsed().as_secs(), seconds);
     }
 }
 
 /// How long a silent backend is waited for in milliseconds, with 2 s and these pauses, each from when to when.
-async fn waited(pauses: &[(u64, u64)]) -> u128 {
-    let hold = Hold::new();
+async fn millis_until_timeout(pauses: &[(u64, u64)]) -> u128 {
+    let control = TimeoutControl::new();
     let mut request = Request::new(());
-    request.extensions_mut().insert(hold.clone());
+    request.extensions_mut().insert(control.clone());
     for (from, to) in pauses.iter().copied() {
-        let hold = hold.clone();
+        let control = control.clone();
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(from)).await;
-            let _pause = hold.pause();
+            let _pause = control.pause();
             tokio::time::sleep(Duration::from_millis(to - from)).await;
         });
     }
     let began = Instant::now();
-    let call = TimeoutLayer::new(Duration::from_secs(2)).layer(silent()).oneshot(request);
+    let call = TimeoutLayer::new(Duration::from_secs(2)).layer(silent_service()).oneshot(request);
     assert!(call.await.unwrap_err().is::<Elapsed>());
     began.elapsed().as_millis()
 }
 
 #[tokio::test(start_paused = true)]
-async fn leaves_after_a_pause_what_was_left_before() {
+async fn remaining_time_survives_pause() {
     for (pauses, expected) in [
         (&[(0, 61_000)][..], 63_000),
         (&[(50, 3_550)], 5_500),
@@ -63,18 +63,18 @@ async fn leaves_after_a_pause_what_was_left_before() {
         (&[(2_500, 9_000)], 2_000),
         (&[], 2_000),
     ] {
-        let waited = waited(pauses).await;
-        assert!(waited.abs_diff(expected) <= 5, "{pauses:?}: {waited}");
+        let millis_until_timeout = millis_until_timeout(pauses).await;
+        assert!(millis_until_timeout.abs_diff(expected) <= 5, "{pauses:?}: {millis_until_timeout}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_clock_wakes_nothing() {
-    let (hold, polls) = (Hold::new(), Arc::new(AtomicUsize::new(0)));
-    hold.forever();
-    let clock = Clock::new(Duration::from_secs(2), Some(hold), Arc::default());
+async fn paused_timer_does_not_wake() {
+    let (control, polls) = (TimeoutControl::new(), Arc::new(AtomicUsize::new(0)));
+    control.disable();
+    let timer = IdleTimer::new(Duration::from_secs(2), Some(control), Arc::default());
     let (_sender, body) = Frames::new(1);
-    let mut body = Box::pin(ResponseBody::new(body, Some(clock)));
+    let mut body = Box::pin(ResponseBody::new(body, Some(timer)));
     let counter = Arc::clone(&polls);
     let waiting = std::future::poll_fn(move |cx| {
         counter.fetch_add(1, Ordering::Relaxed);
@@ -85,13 +85,13 @@ async fn held_clock_wakes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frame_during_a_pause_leaves_the_whole_time() {
+async fn frame_during_pause_restarts_timeout() {
     let (mut sender, body) = Frames::new(1);
-    let hold = Hold::new();
-    let clock = Clock::new(Duration::from_secs(2), Some(hold.clone()), Arc::default());
-    let mut body = ResponseBody::new(body, Some(clock));
+    let control = TimeoutControl::new();
+    let timer = IdleTimer::new(Duration::from_secs(2), Some(control.clone()), Arc::default());
+    let mut body = ResponseBody::new(body, Some(timer));
     let feeding = tokio::spawn(async move {
-        let pause = hold.pause();
+        let pause = control.pause();
         tokio::time::sleep(Duration::from_secs(7)).await;
         sender.send_data(Bytes::from_static(b"x")).await.unwrap();
         tokio::time::sleep(Duration::from_secs(7)).await;
@@ -110,10 +110,10 @@ async fn frame_during_a_pause_leaves_the_whole_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_may_last_as_long_as_something_comes() {
+async fn stream_lasts_while_frames_arrive() {
     let (mut sender, body) = Frames::new(1);
     let mut body =
-        ResponseBody::new(body, Some(Clock::new(Duration::from_secs(2), None, Arc::default())));
+        ResponseBody::new(body, Some(IdleTimer::new(Duration::from_secs(2), None, Arc::default())));
     let feeding = tokio::spawn(async move {
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -130,7 +130,7 @@ async fn a_stream_may_last_as_long_as_something_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_in_time_passes() {
+async fn response_in_time_passes() {
     let inner = service_fn(|_: Request<()>| async {
         tokio::time::sleep(Duration::from_millis(999)).await;
         Ok::<_, std::io::Error>(Response::new(Frames::new(1).1))
@@ -140,38 +140,38 @@ async fn an_answer_in_time_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_that_is_used_again_leaves_the_whole_time() {
-    let service = TimeoutLayer::new(Duration::from_secs(10)).layer(silent());
+async fn pooled_timer_waits_full_timeout() {
+    let service = TimeoutLayer::new(Duration::from_secs(10)).layer(silent_service());
     // Each is given up after seven seconds, and its timer goes to the next one.
     for _ in 0..3 {
         let call = service.clone().oneshot(Request::new(()));
         assert!(tokio::time::timeout(Duration::from_secs(7), call).await.is_err());
-        assert_eq!(service.layer.shared.idle.len(), 1);
+        assert_eq!(service.layer.state.timer_pool.len(), 1);
     }
     let began = Instant::now();
     let error = service.clone().oneshot(Request::new(())).await.unwrap_err();
     assert!(error.is::<Elapsed>());
     assert_eq!(began.elapsed().as_secs(), 10);
-    assert_eq!(service.layer.shared.idle.len(), 0);
+    assert_eq!(service.layer.state.timer_pool.len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_of_a_longer_time_serves_a_shorter_one() {
+async fn pooled_timer_serves_shorter_timeout() {
     let slow = Backend::new("slow");
     let layer = TimeoutLayer::new(Duration::from_secs(1))
         .per_backend(HashMap::from([(slow.clone(), Duration::from_secs(60))]));
     let mut request = Request::new(());
     request.extensions_mut().insert(slow);
-    let call = layer.layer(silent()).oneshot(request);
+    let call = layer.layer(silent_service()).oneshot(request);
     assert!(tokio::time::timeout(Duration::from_secs(1), call).await.is_err());
     let began = Instant::now();
-    assert!(layer.layer(silent()).oneshot(Request::new(())).await.is_err());
+    assert!(layer.layer(silent_service()).oneshot(Request::new(())).await.is_err());
     assert_eq!(began.elapsed().as_secs(), 1);
 }
 
 #[test]
 fn timers_do_not_outlive_their_runtime() {
-    let service = TimeoutLayer::new(Duration::from_secs(10)).layer(silent());
+    let service = TimeoutLayer::new(Duration::from_secs(10)).layer(silent_service());
     for _ in 0..2 {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -181,7 +181,7 @@ fn timers_do_not_outlive_their_runtime() {
         runtime.block_on(async {
             let call = service.clone().oneshot(Request::new(()));
             assert!(tokio::time::timeout(Duration::from_secs(7), call).await.is_err());
-            assert_eq!(service.layer.shared.idle.len(), 1);
+            assert_eq!(service.layer.state.timer_pool.len(), 1);
         });
     }
 }

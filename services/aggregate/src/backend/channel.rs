@@ -31,7 +31,7 @@ use vmcp_breaker::{
     CallResult, CircuitBreakerLayer, CircuitHandle, Classifier, DefaultClassifier, Outcome,
 };
 use vmcp_core::{Body, BoxError, NotSent, Operation, cause};
-use vmcp_timeout::{Hold, TimeoutLayer};
+use vmcp_timeout::{TimeoutControl, TimeoutLayer};
 use vmcp_wire::{Envelope, Key, Params, Span, scan};
 
 use self::body::{Answer, Events, Standing};
@@ -141,7 +141,7 @@ async fn answer(
         }
         (None, _) => return Ok(plain(StatusCode::METHOD_NOT_ALLOWED)),
     };
-    let hold = parts.extensions.get::<Hold>().cloned();
+    let hold = parts.extensions.get::<TimeoutControl>().cloned();
     let outbox = Outbox::new(inner, lease.0.endpoint.clone(), parts);
     let mut response = lease.0.send(outbox, hold, message).await?;
     response.extensions_mut().insert(lease);
@@ -178,7 +178,7 @@ impl Channel {
     async fn send(
         &self,
         outbox: Outbox,
-        hold: Option<Hold>,
+        hold: Option<TimeoutControl>,
         message: Bytes,
     ) -> Result<Response<Body>, BoxError> {
         match scan(&message) {
@@ -222,7 +222,7 @@ impl Channel {
     async fn ask(
         &self,
         outbox: Outbox,
-        hold: Option<Hold>,
+        hold: Option<TimeoutControl>,
         asked: Asked<'_>,
     ) -> Result<Response<Body>, BoxError> {
         let Asked { message, id, method, params } = asked;

@@ -6,7 +6,7 @@ use http::{Method, Request};
 use http_body_util::Full;
 use vmcp_core::{Caller, Operation, STATELESS, Trail};
 use vmcp_decode::name;
-use vmcp_timeout::Hold;
+use vmcp_timeout::TimeoutControl;
 
 use super::Link;
 
@@ -55,8 +55,8 @@ pub(crate) fn listen(link: &Link, caller: &Caller, last: Option<&Bytes>) -> Requ
     if let Some(last) = last.and_then(|id| HeaderValue::from_bytes(id).ok()) {
         request.headers_mut().insert(LAST_EVENT, last);
     }
-    let hold = Hold::new();
-    hold.forever();
+    let hold = TimeoutControl::new();
+    hold.disable();
     request.extensions_mut().insert(hold);
     request
 }

@@ -14,7 +14,7 @@ use http::{Response, StatusCode};
 use http_body::Frame;
 use tokio::sync::mpsc;
 use vmcp_core::{Body, BoxError, Generation, Media, NotSent, Rejection, Reservation};
-use vmcp_timeout::Hold;
+use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Splice, find, head, scan, sse};
 
 use self::running::RunningCall;
@@ -84,7 +84,7 @@ struct Crossing {
     response: Response<Body>,
     expected: Expected,
     cancellation: Cancellation,
-    hold: Hold,
+    hold: TimeoutControl,
 }
 
 impl Crossing {
@@ -106,7 +106,7 @@ impl Crossing {
         let link = &target.link;
         let id = Bytes::from(link.serial().to_string());
         let mut request = live.sign(post(link, &call.caller, outgoing(target, &id)));
-        let hold = Hold::new();
+        let hold = TimeoutControl::new();
         request.extensions_mut().insert(hold.clone());
         call.tell(target, &mut request);
         let cancellation = Cancellation::new(Arc::clone(upstream), id.clone(), call.cause());

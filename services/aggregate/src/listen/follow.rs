@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 use vmcp_core::{BoxError, Caller, Generation, Media};
-use vmcp_timeout::Hold;
+use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, scan};
 
 use super::Listener;
@@ -286,8 +286,8 @@ async fn updates(link: &Link, uris: &[String], who: Introduction<'_>, mut each: 
     let mut pause = PAUSE.0;
     loop {
         let (mut request, _) = handshake::request(link, "subscriptions/listen", &members, who);
-        let hold = Hold::new();
-        hold.forever();
+        let hold = TimeoutControl::new();
+        hold.disable();
         request.extensions_mut().insert(hold);
         if let Ok(response) = link.send(request).await
             && Media::of(response.headers()) == Media::Events

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::time::sleep;
 use vmcp_core::{Generation, Media, Rejection, cause, code};
-use vmcp_timeout::Hold;
+use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Span, Splice, elements, find, scan, unquote};
 
 use super::follow::{LARGEST_EVENT, PAUSE, listening};
@@ -135,8 +135,8 @@ impl Follower {
         let who = self.introduction();
         let (mut request, _) =
             handshake::request(&self.link, "subscriptions/listen", &members, who);
-        let hold = Hold::new();
-        hold.forever();
+        let hold = TimeoutControl::new();
+        hold.disable();
         request.extensions_mut().insert(hold);
         let response = self.link.send(request).await.ok()?;
         let events = Media::of(response.headers()) == Media::Events;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-use vmcp_timeout::Pause;
+use vmcp_timeout::PauseGuard;
 
 use super::{Upstream, lock};
 use crate::backend::handshake::Live;
@@ -48,7 +48,7 @@ pub(crate) enum Question {
         live: Arc<Live>,
         id: Bytes,
         /// The time of the calls that depend on it stands still while the client thinks.
-        pauses: Vec<Pause>,
+        pauses: Vec<PauseGuard>,
         /// Dead once the stream that the question came on is over.
         asker: Weak<()>,
     },

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use vmcp_timeout::{Hold, Pause};
+use vmcp_timeout::{PauseGuard, TimeoutControl};
 use vmcp_wire::{Envelope, Key, Params, Span, find, scan};
 
 use super::inbox::{Inbox, Worth};
@@ -42,7 +42,7 @@ struct Question {
     id: Bytes,
     /// Where it went. With the call that it went to, it is over.
     inbox: Arc<Inbox>,
-    _pauses: Vec<Pause>,
+    _pauses: Vec<PauseGuard>,
 }
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct Entry {
     token: Option<Bytes>,
     /// Whether the backend may ask something in order to answer it.
     may_ask: bool,
-    hold: Option<Hold>,
+    hold: Option<TimeoutControl>,
     inbox: Arc<Inbox>,
 }
 
@@ -72,7 +72,7 @@ impl Desk {
         id: Span,
         method: &str,
         params: &Params,
-        hold: Option<Hold>,
+        hold: Option<TimeoutControl>,
     ) -> Result<Arc<Inbox>, NoPlace> {
         let id = id.slice(message);
         let mut state = self.lock();
@@ -201,7 +201,7 @@ impl Desk {
             let error = br#""error":{"code":-32603,"message":"too many questions are open"}"#;
             return Some(reply(&id, error));
         }
-        let pauses: Vec<Pause> = state.askers().filter_map(Entry::pause).collect();
+        let pauses: Vec<PauseGuard> = state.askers().filter_map(Entry::pause).collect();
         if inbox.is_read() && !pauses.is_empty() && state.questions.len() < MOST_QUESTIONS {
             state.questions.push(Question { id, inbox, _pauses: pauses });
         }
@@ -237,8 +237,8 @@ impl State {
 }
 
 impl Entry {
-    fn pause(&self) -> Option<Pause> {
-        self.hold.as_ref().map(Hold::pause)
+    fn pause(&self) -> Option<PauseGuard> {
+        self.hold.as_ref().map(TimeoutControl::pause)
     }
 }
 

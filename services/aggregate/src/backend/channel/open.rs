@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tower::ServiceExt;
 use url::Url;
 use vmcp_core::{BoxError, BudgetAccount, Media};
-use vmcp_timeout::Hold;
+use vmcp_timeout::TimeoutControl;
 use vmcp_wire::sse::Event;
 
 use super::desk::Desk;
@@ -40,10 +40,10 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
     headers.remove(CONTENT_LENGTH);
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     *request.extensions_mut() = parts.extensions.clone();
-    let hold = Hold::new();
+    let hold = TimeoutControl::new();
     // The stream may be silent for as long as it likes; how long may pass until the first event is
     // up to whoever awaits this.
-    hold.forever();
+    hold.disable();
     request.extensions_mut().insert(hold);
     let response = inner.clone().oneshot(request).await?;
     if !response.status().is_success() {
@@ -57,7 +57,7 @@ pub(super) async fn open(inner: &BackendService, parts: &Parts) -> Result<Channe
     let endpoint = first_endpoint(&mut events, &parts.uri).await?;
     let desk = Arc::<Desk>::default();
     let mut replying = parts.clone();
-    replying.extensions.remove::<Hold>();
+    replying.extensions.remove::<TimeoutControl>();
     let outbox = Outbox::new(inner.clone(), endpoint.clone(), replying);
     let reader = tokio::spawn(read(events, Closing(Arc::clone(&desk)), outbox));
     Ok(Channel::new(endpoint, desk, reader.abort_handle()))

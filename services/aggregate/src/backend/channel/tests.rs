@@ -211,7 +211,7 @@ async fn the_time_stands_still_while_a_question_is_open() {
     let mut fake = obliging().await;
     let lease = fake.open().await;
     let mut request = within(&lease, post(CALL));
-    request.extensions_mut().insert(Hold::new());
+    request.extensions_mut().insert(TimeoutControl::new());
     let asking = fake.begin(request);
     fake.posted().await;
     fake.say(QUESTION).await;

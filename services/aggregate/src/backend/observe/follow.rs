@@ -199,8 +199,8 @@ pub(super) async fn follow_listen(
     let members = format!("\"notifications\":{{{filter}}},");
     let who = of.hub.introduction();
     let (mut request, _) = handshake::request(link, "subscriptions/listen", &members, who.get());
-    let hold = vmcp_timeout::Hold::new();
-    hold.forever();
+    let hold = vmcp_timeout::TimeoutControl::new();
+    hold.disable();
     request.extensions_mut().insert(hold);
     let opened = head_of(&of, pin!(link.send(request))).await?;
     let streams = |response: &Response<Body>| Media::of(response.headers()) == Media::Events;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until, timeout};
 use vmcp_core::{BoxError, Generation, Identity, Rejection, Trail};
-use vmcp_timeout::Hold;
+use vmcp_timeout::TimeoutControl;
 use vmcp_wire::{Envelope, Key, Params, Span, Splice, find, scan};
 
 use super::super::session_to_stateless::needed;
@@ -56,7 +56,7 @@ pub(super) struct RunningCall {
     /// Whether the client wants to see log messages.
     logs: bool,
     cancellation: Cancellation,
-    hold: Hold,
+    hold: TimeoutControl,
     /// The client's last request of it, if anybody wants to know.
     cause: Option<Trail>,
     asked: u32,
@@ -88,7 +88,7 @@ impl RunningCall {
         live: Arc<Live>,
         events: Events,
         cancellation: Cancellation,
-        hold: Hold,
+        hold: TimeoutControl,
         expected: &Expected,
     ) -> Self {
         let bytes = |key: &str| meta(call, key).map(Bytes::copy_from_slice);

@@ -3,7 +3,11 @@ use futures_util::FutureExt;
 use super::super::body::Standing;
 use super::*;
 
-fn enter(desk: &Desk, message: &'static str, hold: Option<Hold>) -> Result<Arc<Inbox>, NoPlace> {
+fn enter(
+    desk: &Desk,
+    message: &'static str,
+    hold: Option<TimeoutControl>,
+) -> Result<Arc<Inbox>, NoPlace> {
     let message = Bytes::from_static(message.as_bytes());
     let Ok(Envelope::Request { id, method, params }) = scan(&message) else {
         panic!("{message:?}")
@@ -100,7 +104,7 @@ fn a_ping_is_answered_here() {
 
 #[tokio::test]
 async fn question_ends_with_the_call_it_was_asked_for() {
-    let (desk, hold) = (Desk::default(), Hold::new());
+    let (desk, hold) = (Desk::default(), TimeoutControl::new());
     for end in ["answer", "cancellation", "departure"] {
         let one = call(&desk, ONE);
         let _reading = one.read();
@@ -127,7 +131,7 @@ async fn question_ends_with_the_call_it_was_asked_for() {
 
 #[test]
 fn question_ends_with_the_standing_reader() {
-    let (desk, hold) = (Arc::new(Desk::default()), Hold::new());
+    let (desk, hold) = (Arc::new(Desk::default()), TimeoutControl::new());
     for message in [ONE, TWO] {
         enter(&desk, message, Some(hold.clone())).unwrap();
     }

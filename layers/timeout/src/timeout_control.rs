@@ -11,21 +11,21 @@ use tokio::time::Instant;
 ///
 /// The time that is left when it is stopped is left when it goes on.
 #[derive(Clone, Debug, Default)]
-pub struct Hold(Arc<Shared>);
+pub struct TimeoutControl(Arc<Inner>);
 
 /// The time stands still until this is dropped.
 #[derive(Debug)]
-pub struct Pause(Hold);
+pub struct PauseGuard(TimeoutControl);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct Inner {
     /// Whether there ever was a pause. Written under the lock; most requests see none, and take no lock.
     paused: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<PauseState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PauseState {
     pauses: usize,
     /// Since when there is a pause.
     since: Option<Instant>,
@@ -35,7 +35,7 @@ struct State {
     waiting: Vec<Waker>,
 }
 
-impl Hold {
+impl TimeoutControl {
     /// A hold without a pause.
     #[must_use]
     pub fn new() -> Self {
@@ -44,13 +44,13 @@ impl Hold {
 
     /// Stops the time. Several pauses may overlap.
     #[must_use]
-    pub fn pause(&self) -> Pause {
-        self.forever();
-        Pause(self.clone())
+    pub fn pause(&self) -> PauseGuard {
+        self.disable();
+        PauseGuard(self.clone())
     }
 
     /// Stops the time for good: for streams that may be silent for as long as they like.
-    pub fn forever(&self) {
+    pub fn disable(&self) {
         let mut state = self.lock();
         state.pauses += 1;
         state.since.get_or_insert_with(Instant::now);
@@ -63,7 +63,7 @@ impl Hold {
     }
 
     /// The same; `None` while the time stands still, at whose end `cx` is woken.
-    pub(crate) fn poll_running(&self, cx: &Context<'_>) -> Option<Duration> {
+    pub(crate) fn poll_resumed(&self, cx: &Context<'_>) -> Option<Duration> {
         if !self.0.paused.load(Ordering::Acquire) {
             return Some(Duration::ZERO);
         }
@@ -77,18 +77,18 @@ impl Hold {
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PauseState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PauseState {
     fn paused(&self) -> Duration {
         self.total + self.since.map(|since| since.elapsed()).unwrap_or_default()
     }
 }
 
-impl Drop for Pause {
+impl Drop for PauseGuard {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.pauses -= 1;

@@ -8,35 +8,39 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
 
-use crate::Hold;
-use crate::layer::Shared;
+use crate::TimeoutControl;
+use crate::layer::LayerState;
 
-/// Starts running when first polled, and again at each [`Clock::restart`].
+/// Starts running when first polled, and again at each [`IdleTimer::restart`].
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct IdleTimer {
     limit: Duration,
-    hold: Option<Hold>,
+    control: Option<TimeoutControl>,
     deadline: Option<Instant>,
     /// How long the time had been stopped when the deadline was set: pauses after that move it.
     paused: Duration,
     /// Whether the deadline has passed during a pause: the timer is not looked at again before the end of that.
-    ran_out: bool,
+    deadline_passed: bool,
     /// Taken when something is awaited for the first time: most frames are there at once.
     sleep: Option<Pin<Box<Sleep>>>,
     /// Where it is taken from.
-    shared: Arc<Shared>,
+    state: Arc<LayerState>,
 }
 
-impl Clock {
-    pub(crate) fn new(limit: Duration, hold: Option<Hold>, shared: Arc<Shared>) -> Self {
+impl IdleTimer {
+    pub(crate) fn new(
+        limit: Duration,
+        control: Option<TimeoutControl>,
+        state: Arc<LayerState>,
+    ) -> Self {
         Self {
             limit,
-            hold,
+            control,
             deadline: None,
             paused: Duration::ZERO,
-            ran_out: false,
+            deadline_passed: false,
             sleep: None,
-            shared,
+            state,
         }
     }
 
@@ -46,15 +50,15 @@ impl Clock {
 
     /// Something came: the whole time is left again.
     pub(crate) fn restart(&mut self) {
-        (self.deadline, self.ran_out) = (None, false);
+        (self.deadline, self.deadline_passed) = (None, false);
     }
 
     /// Ready when the time has run out.
     pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let deadline = self.deadline.unwrap_or_else(|| self.start());
-            if !self.ran_out {
-                let sleep = self.sleep.get_or_insert_with(|| self.shared.idle.take(deadline));
+            if !self.deadline_passed {
+                let sleep = self.sleep.get_or_insert_with(|| self.state.timer_pool.take(deadline));
                 if sleep.is_elapsed() || sleep.deadline() > deadline {
                     sleep.as_mut().reset(deadline);
                 }
@@ -68,29 +72,29 @@ impl Clock {
                     continue;
                 }
                 // A timer that is set to a time in the past wakes at once, again and again.
-                self.ran_out = true;
+                self.deadline_passed = true;
             }
-            let Some(hold) = &self.hold else { return Poll::Ready(()) };
-            let Some(paused) = hold.poll_running(cx) else { return Poll::Pending };
+            let Some(control) = &self.control else { return Poll::Ready(()) };
+            let Some(paused) = control.poll_resumed(cx) else { return Poll::Pending };
             let stopped = paused.saturating_sub(self.paused);
             if stopped.is_zero() {
                 return Poll::Ready(());
             }
             (self.deadline, self.paused) = (Some(deadline + stopped), paused);
-            self.ran_out = false;
+            self.deadline_passed = false;
         }
     }
 
     fn start(&mut self) -> Instant {
-        self.paused = self.hold.as_ref().map(Hold::paused).unwrap_or_default();
+        self.paused = self.control.as_ref().map(TimeoutControl::paused).unwrap_or_default();
         *self.deadline.insert(Instant::now() + self.limit)
     }
 }
 
-impl Drop for Clock {
+impl Drop for IdleTimer {
     fn drop(&mut self) {
         if let Some(sleep) = self.sleep.take() {
-            self.shared.idle.give(sleep);
+            self.state.timer_pool.put(sleep);
         }
     }
 }
