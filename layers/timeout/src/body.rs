@@ -1,4 +1,4 @@
-//! The wait for each further frame.
+//! The response body, which bounds the wait for each frame.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,7 +11,7 @@ use crate::Elapsed;
 use crate::idle_timer::IdleTimer;
 
 pin_project! {
-    /// A body that fails with [`Elapsed`] when its next frame takes too long.
+    /// Response body of [`Timeout`](crate::Timeout). Fails with [`Elapsed`] if the next frame takes too long.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]

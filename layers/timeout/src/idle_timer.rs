@@ -1,4 +1,4 @@
-//! The time left until the next frame.
+//! The timer between two frames.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,19 +11,18 @@ use tokio::time::{Instant, Sleep};
 use crate::TimeoutControl;
 use crate::layer::LayerState;
 
-/// Starts running when first polled, and again at each [`IdleTimer::restart`].
+/// Timer that starts at the first poll, and again at the first poll after each [`restart`](Self::restart).
 #[derive(Debug)]
 pub(crate) struct IdleTimer {
     limit: Duration,
     control: Option<TimeoutControl>,
     deadline: Option<Instant>,
-    /// How long the time had been stopped when the deadline was set: pauses after that move it.
+    /// Duration of all pauses when the deadline was set. Later pauses move the deadline.
     paused: Duration,
-    /// Whether the deadline has passed during a pause: the timer is not looked at again before the end of that.
+    /// Set if the deadline passed during a pause. The timer is not polled until the pause ends.
     deadline_passed: bool,
-    /// Taken when something is awaited for the first time: most frames are there at once.
+    /// Taken from the pool at the first wait: most frames are ready at once.
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Where it is taken from.
     state: Arc<LayerState>,
 }
 
@@ -48,12 +47,12 @@ impl IdleTimer {
         self.limit
     }
 
-    /// Something came: the whole time is left again.
+    /// Grants the whole timeout to the next frame.
     pub(crate) fn restart(&mut self) {
         (self.deadline, self.deadline_passed) = (None, false);
     }
 
-    /// Ready when the time has run out.
+    /// Returns `Ready` after the timeout.
     pub(crate) fn poll_elapsed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let deadline = self.deadline.unwrap_or_else(|| self.start());
@@ -65,13 +64,13 @@ impl IdleTimer {
                 if sleep.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                // The timer may stand at an earlier deadline: moving it at each frame would cost more
-                // than one idle wake-up.
+                // The timer may be set to an earlier deadline: moving it at each frame would cost more than
+                // one spurious wake-up.
                 if Instant::now() < deadline {
                     sleep.as_mut().reset(deadline);
                     continue;
                 }
-                // A timer that is set to a time in the past wakes at once, again and again.
+                // A timer set to the past would wake the task in a loop.
                 self.deadline_passed = true;
             }
             let Some(control) = &self.control else { return Poll::Ready(()) };
@@ -86,7 +85,7 @@ impl IdleTimer {
     }
 
     fn start(&mut self) -> Instant {
-        self.paused = self.control.as_ref().map(TimeoutControl::paused).unwrap_or_default();
+        self.paused = self.control.as_ref().map_or(Duration::ZERO, TimeoutControl::paused);
         *self.deadline.insert(Instant::now() + self.limit)
     }
 }

@@ -1,4 +1,4 @@
-//! Whose time is how long.
+//! The layer and its timeouts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use vmcp_core::Backend;
 use crate::Timeout;
 use crate::timer_pool::TimerPool;
 
-/// Bounds the wait for each frame. See the [crate docs](crate) for an example.
+/// Applies [`Timeout`] to requests. See the [crate docs](crate) for an example.
 #[derive(Clone, Debug)]
 pub struct TimeoutLayer {
     pub(crate) state: Arc<LayerState>,
 }
 
-/// What all services share that a layer makes.
+/// State shared by the services of a layer.
 #[derive(Debug, Default)]
 pub(crate) struct LayerState {
     default: Duration,
@@ -25,20 +25,20 @@ pub(crate) struct LayerState {
 }
 
 impl TimeoutLayer {
-    /// `default` for every backend.
+    /// Creates a layer with the timeout `default` for every backend.
     #[must_use]
     pub fn new(default: Duration) -> Self {
         Self { state: Arc::new(LayerState { default, ..LayerState::default() }) }
     }
 
-    /// Another time for some backends, by the [`Backend`] in the request's extensions.
+    /// Sets other timeouts for some backends, selected by the [`Backend`] in the request extensions.
     #[must_use]
     pub fn per_backend(self, per_backend: HashMap<Backend, Duration>) -> Self {
         let default = self.state.default;
         Self { state: Arc::new(LayerState { default, per_backend, ..LayerState::default() }) }
     }
 
-    /// How long a backend may take for its next frame.
+    /// Returns the timeout of a backend.
     #[must_use]
     pub fn limit(&self, backend: Option<&Backend>) -> Duration {
         let LayerState { default, per_backend, .. } = &*self.state;

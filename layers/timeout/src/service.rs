@@ -1,4 +1,4 @@
-//! The wait for the beginning of a response.
+//! The middleware and its response future.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,15 +14,15 @@ use vmcp_core::{Backend, BoxError};
 use crate::idle_timer::IdleTimer;
 use crate::{ResponseBody, TimeoutControl, TimeoutLayer};
 
-/// The backend was silent for too long.
+/// The error of a backend that sent no frame within the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no answer within {limit:?}")]
+#[error("no response within {limit:?}")]
 pub struct Elapsed {
-    /// The time it had.
+    /// The timeout.
     pub limit: Duration,
 }
 
-/// Bounds the wait for each frame that `S` answers with. See the [crate docs](crate) for an example.
+/// Middleware that bounds the wait for each frame of a response. See the [crate docs](crate) for an example.
 #[derive(Clone, Debug)]
 pub struct Timeout<S> {
     inner: S,
@@ -30,7 +30,7 @@ pub struct Timeout<S> {
 }
 
 pin_project! {
-    /// Waits for the beginning of the response.
+    /// Response future of [`Timeout`].
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]
@@ -44,12 +44,12 @@ impl<S> Timeout<S> {
         Self { inner, layer }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Unwraps the service.
+    /// Consumes `self`, returning the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -86,12 +86,12 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        if let Poll::Ready(answer) = this.inner.poll(cx) {
+        if let Poll::Ready(response) = this.inner.poll(cx) {
             let timer = this.timer.take().map(|mut timer| {
                 timer.restart();
                 timer
             });
-            return Poll::Ready(match answer {
+            return Poll::Ready(match response {
                 Ok(response) => Ok(response.map(|body| ResponseBody::new(body, timer))),
                 Err(error) => Err(error.into()),
             });

@@ -1,4 +1,4 @@
-//! Stops a request's time while somebody else than the backend is awaited.
+//! Control over the timeout of a request in flight.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,19 +7,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Put into a request's extensions, it lets whoever keeps a clone stop that request's time.
-///
-/// The time that is left when it is stopped is left when it goes on.
+/// Request extension that pauses or disables the timeout of a request. Clones control the same request.
 #[derive(Clone, Debug, Default)]
 pub struct TimeoutControl(Arc<Inner>);
 
-/// The time stands still until this is dropped.
+/// Guard of a pause: the timeout is paused until the guard is dropped.
 #[derive(Debug)]
 pub struct PauseGuard(TimeoutControl);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Whether there ever was a pause. Written under the lock; most requests see none, and take no lock.
+    /// Set by the first pause and never cleared. Stored with `Release` under the lock; the `Acquire` load spares
+    /// requests without a pause the lock.
     paused: AtomicBool,
     state: Mutex<PauseState>,
 }
@@ -27,29 +26,29 @@ struct Inner {
 #[derive(Debug, Default)]
 struct PauseState {
     pauses: usize,
-    /// Since when there is a pause.
+    /// Start of the current pause.
     since: Option<Instant>,
-    /// How long the pauses before that took together.
+    /// Duration of all earlier pauses.
     total: Duration,
-    /// Clocks that have run out and wait for the end of the pause.
+    /// Wakers of expired timers that wait for the end of the pause.
     waiting: Vec<Waker>,
 }
 
 impl TimeoutControl {
-    /// A hold without a pause.
+    /// Creates a control without a pause.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stops the time. Several pauses may overlap.
+    /// Pauses the timeout. Pauses may overlap.
     #[must_use]
     pub fn pause(&self) -> PauseGuard {
         self.disable();
         PauseGuard(self.clone())
     }
 
-    /// Stops the time for good: for streams that may be silent for as long as they like.
+    /// Disables the timeout, for streams that may be silent for any time.
     pub fn disable(&self) {
         let mut state = self.lock();
         state.pauses += 1;
@@ -57,12 +56,12 @@ impl TimeoutControl {
         self.0.paused.store(true, Ordering::Release);
     }
 
-    /// How long the time was stopped until now, all pauses together.
+    /// Returns the duration of all pauses until now.
     pub(crate) fn paused(&self) -> Duration {
         if self.0.paused.load(Ordering::Acquire) { self.lock().paused() } else { Duration::ZERO }
     }
 
-    /// The same; `None` while the time stands still, at whose end `cx` is woken.
+    /// Returns the duration of all pauses, or `None` during a pause, after which `cx` is woken.
     pub(crate) fn poll_resumed(&self, cx: &Context<'_>) -> Option<Duration> {
         if !self.0.paused.load(Ordering::Acquire) {
             return Some(Duration::ZERO);
@@ -84,7 +83,7 @@ impl TimeoutControl {
 
 impl PauseState {
     fn paused(&self) -> Duration {
-        self.total + self.since.map(|since| since.elapsed()).unwrap_or_default()
+        self.total + self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Timers that are kept for the next wait.
+//! A pool of timers.
 
 use std::pin::Pin;
 use std::sync::{Mutex, TryLockError};
@@ -7,20 +7,19 @@ use tokio::runtime::{Handle, Id};
 use tokio::time::{Instant, Sleep, sleep_until};
 use vmcp_core::PerLane;
 
-/// The most timers that an event loop keeps. Each may keep what waited on it last in memory until it fires.
+/// The most timers of an event loop. Each may keep the memory of its last task alive until it fires.
 const MAX_TIMERS: usize = 128;
 
-/// Timers of one runtime that nobody waits on.
+/// Pool of unused timers, one for each worker thread.
 ///
-/// Entering a timer and taking it out again goes through a lock that all workers share, for a wait that
-/// hardly ever ends by it. What is kept stays entered: its next user only moves it when it fires too
-/// early, which is once in the time that it stands for.
+/// Registering a timer with the runtime takes a lock that all workers share, for a wait that hardly ever elapses. A
+/// pooled timer stays registered: its next user moves it only if it fires too early, which happens once in a timeout.
 #[derive(Debug)]
 pub(crate) struct TimerPool(PerLane<Mutex<PooledTimers>>);
 
 #[derive(Debug, Default)]
 struct PooledTimers {
-    /// A timer outlives its runtime only to panic.
+    /// The runtime of the timers. Polling a timer after the end of its runtime panics.
     runtime: Option<Id>,
     timers: Vec<Pin<Box<Sleep>>>,
 }
@@ -32,7 +31,7 @@ impl Default for TimerPool {
 }
 
 impl TimerPool {
-    /// A timer that stands at `deadline`, or at another time.
+    /// Returns a timer that is set to `deadline` or to any other time.
     pub(crate) fn take(&self, deadline: Instant) -> Pin<Box<Sleep>> {
         self.pooled().unwrap_or_else(|| Box::pin(sleep_until(deadline)))
     }
@@ -41,9 +40,9 @@ impl TimerPool {
         self.with(|pooled| pooled.timers.pop())?
     }
 
-    /// Keeps a timer, unless there are enough.
+    /// Returns a timer to the pool, unless the pool is full.
     pub(crate) fn put(&self, timer: Pin<Box<Sleep>>) {
-        // One that has fired is not entered any more.
+        // An elapsed timer is no longer registered with the runtime.
         if timer.is_elapsed() {
             return;
         }
@@ -59,7 +58,7 @@ impl TimerPool {
         self.with(|pooled| pooled.timers.len()).unwrap_or_default()
     }
 
-    /// `None` when somebody else is at it, or outside of a runtime: a timer more or less is not worth a wait.
+    /// Returns `None` outside of a runtime or if the lock is contended: waiting costs more than a new timer.
     fn with<T>(&self, act: impl FnOnce(&mut PooledTimers) -> T) -> Option<T> {
         let mut pooled = match self.0.mine().try_lock() {
             Ok(pooled) => pooled,

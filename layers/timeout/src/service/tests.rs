@@ -33,7 +33,8 @@ async fn applies_timeout_of_each_backend() {
     }
 }
 
-/// How long a silent backend is waited for in milliseconds, with 2 s and these pauses, each from when to when.
+/// Returns the milliseconds until the call of a silent backend fails, with a timeout of 2 s and pauses of the given
+/// start and end.
 async fn millis_until_timeout(pauses: &[(u64, u64)]) -> u128 {
     let control = TimeoutControl::new();
     let mut request = Request::new(());
@@ -142,7 +143,7 @@ async fn response_in_time_passes() {
 #[tokio::test(start_paused = true)]
 async fn pooled_timer_waits_full_timeout() {
     let service = TimeoutLayer::new(Duration::from_secs(10)).layer(silent_service());
-    // Each is given up after seven seconds, and its timer goes to the next one.
+    // Each call is dropped after 7 s and leaves its timer to the next one.
     for _ in 0..3 {
         let call = service.clone().oneshot(Request::new(()));
         assert!(tokio::time::timeout(Duration::from_secs(7), call).await.is_err());
