@@ -1,4 +1,4 @@
-//! What is put into the header.
+//! Credentials and their sources.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,78 +11,77 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
 use vmcp_core::{Caller, CredentialFault, UpstreamError, UpstreamKind, UpstreamTokens};
 
-/// The longest secret or token, in bytes.
-const MAX_LENGTH: usize = 16 * 1024;
+/// Longest accepted secret or token in bytes.
+const MAX_SECRET_LEN: usize = 16 * 1024;
 
-/// What is before a token (RFC 6750 section 2.1).
+/// Scheme and separator before a token (RFC 6750 section 2.1).
 const BEARER: &str = "Bearer ";
 
-/// How long the keeper of upstream tokens may take. It may have to refresh one.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of the upstream token store, which may have to refresh a token.
+const UPSTREAM_TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the header's value comes from. Closures that take an `Option<&Caller>` and return such a
-/// future are credentials too.
-pub trait Credentials: Send + Sync + 'static {
-    /// Gives the value, or `None` if the request goes without.
+/// Source of header values. Implemented by closures that take an `Option<&Caller>` and return a future with the
+/// same output.
+pub trait CredentialProvider: Send + Sync + 'static {
+    /// The future of a value; `None` sends the request without the header.
     type Future: Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send + 'static;
 
-    /// The value for a request on behalf of `caller`; `None` when the request doesn't say whose it
-    /// is.
+    /// Returns the value for a request on behalf of `caller`, or for an unknown caller if `None`.
     fn value(&self, caller: Option<&Caller>) -> Self::Future;
 
-    /// The provider whose token it is, if it is one's.
+    /// Returns the upstream provider that issued the value, if there is one.
     fn provider(&self) -> Option<&Arc<str>> {
         None
     }
 
-    /// Another value than `refused`, which a backend answered with 401; asked only where there is a
-    /// [`provider`](Self::provider). `None`, now or later: there is none, and the backend's answer counts.
-    fn renewed(&self, caller: Option<&Caller>, refused: &HeaderValue) -> Option<Self::Future> {
-        _ = (caller, refused);
+    /// Returns another value than `rejected`, which a backend answered with 401. Called only if
+    /// [`provider`](Self::provider) returns a provider. Without another value, the layer returns the backend's 401.
+    fn refresh(&self, caller: Option<&Caller>, rejected: &HeaderValue) -> Option<Self::Future> {
+        _ = (caller, rejected);
         None
     }
 }
 
-/// The usual credentials. See the [crate docs](crate) for which does what.
+/// Built-in credentials. See the [crate docs](crate) for a table.
 #[derive(Clone, Debug)]
-pub struct Credential(Kind);
+pub struct Credential(CredentialKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
-    /// Sensitive, so that its `Debug` form hides it.
-    Ready(HeaderValue),
+enum CredentialKind {
+    /// Marked sensitive, so that `Debug` does not show it.
+    Static(HeaderValue),
     Upstream(Arc<str>),
 }
 
-/// Why a secret cannot stand in a header. Never shows it.
+/// The error of a secret that is not a valid header value. Never contains the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
-    /// There is none.
+    /// The secret is empty.
     #[error("the secret is empty")]
     Empty,
-    /// Often the last byte of a file.
-    #[error("the secret has a line break: was it written with one at its end?")]
+    /// The secret contains a line break, often as the last byte of a file.
+    #[error("the secret contains a line break; check for one at the end of the file")]
     LineBreak,
-    /// What a header cannot carry, or receivers read differently.
-    #[error("the secret has characters other than visible ASCII")]
+    /// The secret contains characters that are invalid in a header or that receivers interpret differently.
+    #[error("the secret contains characters other than visible ASCII")]
     Illegal,
-    /// Servers refuse such headers.
-    #[error("the secret is longer than {MAX_LENGTH} bytes")]
+    /// The secret is longer than servers accept.
+    #[error("the secret is longer than {MAX_SECRET_LEN} bytes")]
     TooLong,
 }
 
-/// What [`Credential`] answers with: at once, except for tokens of upstream providers.
-pub struct CredentialFuture(State);
+/// Future of [`Credential`]. Ready immediately, except for upstream tokens.
+pub struct CredentialFuture(FutureState);
 
-enum State {
-    /// Until it is taken.
-    There(Option<Result<Option<HeaderValue>, CredentialFault>>),
-    Asked(Pin<Box<dyn Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send>>),
+enum FutureState {
+    /// `None` after completion.
+    Ready(Option<Result<Option<HeaderValue>, CredentialFault>>),
+    Pending(Pin<Box<dyn Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send>>),
 }
 
 // === impl Credentials ===
 
-impl<F, Fut> Credentials for F
+impl<F, Fut> CredentialProvider for F
 where
     F: Fn(Option<&Caller>) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Option<HeaderValue>, CredentialFault>> + Send + 'static,
@@ -97,132 +96,137 @@ where
 // === impl Credential ===
 
 impl Credential {
-    /// The secret as it is, for every request.
+    /// Creates a credential that sends the secret unchanged with every request.
     ///
     /// # Errors
-    /// It cannot stand in a header.
+    /// The secret is not a valid header value.
     pub fn fixed(secret: &SecretString) -> Result<Self, SecretError> {
         let secret = secret.expose_secret();
-        check_fixed(secret)?;
-        sensitive(secret).map(Kind::Ready).map(Self)
+        check_header_value(secret)?;
+        sensitive(secret).map(CredentialKind::Static).map(Self)
     }
 
-    /// The secret as a bearer token (RFC 6750 section 2.1), for every request.
+    /// Creates a credential that sends the secret as a bearer token (RFC 6750 section 2.1) with every request.
     ///
     /// # Errors
-    /// It cannot stand in a header.
+    /// The secret is not a valid token.
     pub fn bearer(secret: &SecretString) -> Result<Self, SecretError> {
-        bearer(secret.expose_secret()).map(Kind::Ready).map(Self)
+        bearer(secret.expose_secret()).map(CredentialKind::Static).map(Self)
     }
 
-    /// The caller's access token of `provider` as a bearer token. Requests of the gateway itself go
-    /// without.
+    /// Creates a credential that sends the caller's access token of `provider` as a bearer token. Requests of the
+    /// gateway itself are sent without a token.
     #[must_use]
     pub fn upstream(provider: &str) -> Self {
-        Self(Kind::Upstream(provider.into()))
+        Self(CredentialKind::Upstream(provider.into()))
     }
 }
 
-impl Credentials for Credential {
+impl CredentialProvider for Credential {
     type Future = CredentialFuture;
 
     fn value(&self, caller: Option<&Caller>) -> CredentialFuture {
         let provider = match &self.0 {
-            Kind::Ready(value) => return CredentialFuture::there(Ok(Some(value.clone()))),
-            Kind::Upstream(provider) => provider,
+            CredentialKind::Static(value) => {
+                return CredentialFuture::ready(Ok(Some(value.clone())));
+            }
+            CredentialKind::Upstream(provider) => provider,
         };
         let identity = match caller {
-            Some(Caller::Gateway) => return CredentialFuture::there(Ok(None)),
+            Some(Caller::Gateway) => return CredentialFuture::ready(Ok(None)),
             Some(Caller::User(identity)) if identity.subject().is_some() => identity,
             Some(Caller::User(_)) | None => {
-                return CredentialFuture::there(Err(CredentialFault::NoCaller));
+                return CredentialFuture::ready(Err(CredentialFault::NoCaller));
             }
         };
         let Some(tokens) = identity.upstream() else {
-            return CredentialFuture::there(Err(absent(provider)));
+            return CredentialFuture::ready(Err(not_linked(provider)));
         };
-        let token = ask(Arc::clone(tokens), Arc::clone(provider));
-        CredentialFuture(State::Asked(Box::pin(token)))
+        let token = fetch_token(Arc::clone(tokens), Arc::clone(provider));
+        CredentialFuture(FutureState::Pending(Box::pin(token)))
     }
 
-    fn renewed(&self, caller: Option<&Caller>, refused: &HeaderValue) -> Option<CredentialFuture> {
-        let (Kind::Upstream(provider), Some(Caller::User(identity))) = (&self.0, caller) else {
+    fn refresh(&self, caller: Option<&Caller>, rejected: &HeaderValue) -> Option<CredentialFuture> {
+        let (CredentialKind::Upstream(provider), Some(Caller::User(identity))) = (&self.0, caller)
+        else {
             return None;
         };
         let tokens = Arc::clone(identity.upstream()?);
-        let refused = refused.to_str().ok()?.strip_prefix(BEARER)?.into();
-        let token = ask_again(tokens, Arc::clone(provider), refused);
-        Some(CredentialFuture(State::Asked(Box::pin(token))))
+        let rejected = rejected.to_str().ok()?.strip_prefix(BEARER)?.into();
+        let token = refresh_token(tokens, Arc::clone(provider), rejected);
+        Some(CredentialFuture(FutureState::Pending(Box::pin(token))))
     }
 
     fn provider(&self) -> Option<&Arc<str>> {
         match &self.0 {
-            Kind::Ready(_) => None,
-            Kind::Upstream(provider) => Some(provider),
+            CredentialKind::Static(_) => None,
+            CredentialKind::Upstream(provider) => Some(provider),
         }
     }
 }
 
-async fn ask(
+async fn fetch_token(
     tokens: Arc<dyn UpstreamTokens>,
     provider: Arc<str>,
 ) -> Result<Option<HeaderValue>, CredentialFault> {
-    let Ok(answer) = timeout(PATIENCE, tokens.token(&provider, UpstreamKind::Access)).await else {
+    let Ok(result) =
+        timeout(UPSTREAM_TOKEN_TIMEOUT, tokens.token(&provider, UpstreamKind::Access)).await
+    else {
         return Err(CredentialFault::Unavailable {
-            reason: "the provider's token did not come in time",
+            reason: "timed out waiting for the provider's token",
         });
     };
-    let token = answer.map_err(|error| match error {
-        UpstreamError::Absent => absent(&provider),
+    let token = result.map_err(|error| match error {
+        UpstreamError::Absent => not_linked(&provider),
         UpstreamError::Unavailable => CredentialFault::Unavailable {
-            reason: "tokens of the provider cannot be had at the moment",
+            reason: "tokens of the provider are unavailable at the moment",
         },
     })?;
     let value = bearer(token.value.expose_secret());
     value.map(Some).map_err(|_| CredentialFault::Unavailable {
-        reason: "the provider's token cannot stand in a header",
+        reason: "the provider's token is not a valid header value",
     })
 }
 
-/// Where no other can be had, what the backend answered to the refused one counts; a dead grant is something
-/// that its user can do something about.
-async fn ask_again(
+/// Returns a fresh token. `None` returns the backend's 401 to the caller; a revoked grant is an error, since the user
+/// can link the account again.
+async fn refresh_token(
     tokens: Arc<dyn UpstreamTokens>,
     provider: Arc<str>,
-    refused: SecretString,
+    rejected: SecretString,
 ) -> Result<Option<HeaderValue>, CredentialFault> {
-    let renewed = tokens.renewed(&provider, UpstreamKind::Access, &refused);
-    match timeout(PATIENCE, renewed).await {
+    let refreshed = tokens.renewed(&provider, UpstreamKind::Access, &rejected);
+    match timeout(UPSTREAM_TOKEN_TIMEOUT, refreshed).await {
         Ok(Ok(token)) => Ok(bearer(token.value.expose_secret()).ok()),
-        Ok(Err(UpstreamError::Absent)) => Err(absent(&provider)),
+        Ok(Err(UpstreamError::Absent)) => Err(not_linked(&provider)),
         Ok(Err(UpstreamError::Unavailable)) | Err(_) => Ok(None),
     }
 }
 
-fn absent(provider: &str) -> CredentialFault {
+fn not_linked(provider: &str) -> CredentialFault {
     CredentialFault::NoUpstreamToken { provider: provider.into() }
 }
 
 fn bearer(token: &str) -> Result<HeaderValue, SecretError> {
-    check(token, b'!')?;
+    check_bytes(token, b'!')?;
     sensitive(&format!("{BEARER}{token}"))
 }
 
-/// Checks the whole value of a header.
-pub(crate) fn check_fixed(secret: &str) -> Result<(), SecretError> {
+/// Checks a complete header value.
+pub(crate) fn check_header_value(secret: &str) -> Result<(), SecretError> {
     if secret.starts_with(' ') || secret.ends_with(' ') {
-        // Receivers cut them off (RFC 9110 section 5.5).
+        // Receivers strip surrounding spaces (RFC 9110 section 5.5).
         return Err(SecretError::Illegal);
     }
-    check(secret, b' ')
+    check_bytes(secret, b' ')
 }
 
-/// Each byte is from `first` to `~`.
-fn check(secret: &str, first: u8) -> Result<(), SecretError> {
+/// Checks the length, and that each byte is between `first` and `~`.
+fn check_bytes(secret: &str, first: u8) -> Result<(), SecretError> {
     if secret.is_empty() {
         return Err(SecretError::Empty);
     }
-    if secret.len() > MAX_LENGTH {
+    if secret.len() > MAX_SECRET_LEN {
         return Err(SecretError::TooLong);
     }
     if secret.contains(['\r', '\n']) {
@@ -235,7 +239,7 @@ fn check(secret: &str, first: u8) -> Result<(), SecretError> {
     }
 }
 
-/// Never indexed by HPACK, never shown by `Debug`.
+/// Creates a value that HPACK does not index and `Debug` does not show.
 pub(crate) fn sensitive(value: &str) -> Result<HeaderValue, SecretError> {
     let mut value = HeaderValue::from_str(value).map_err(|_| SecretError::Illegal)?;
     value.set_sensitive(true);
@@ -245,8 +249,8 @@ pub(crate) fn sensitive(value: &str) -> Result<HeaderValue, SecretError> {
 // === impl CredentialFuture ===
 
 impl CredentialFuture {
-    fn there(value: Result<Option<HeaderValue>, CredentialFault>) -> Self {
-        Self(State::There(Some(value)))
+    fn ready(value: Result<Option<HeaderValue>, CredentialFault>) -> Self {
+        Self(FutureState::Ready(Some(value)))
     }
 }
 
@@ -255,8 +259,10 @@ impl Future for CredentialFuture {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.get_mut().0 {
-            State::There(value) => value.take().map_or(Poll::Pending, Poll::Ready),
-            State::Asked(token) => token.as_mut().poll(cx),
+            FutureState::Ready(value) => {
+                Poll::Ready(value.take().expect("future polled after completion"))
+            }
+            FutureState::Pending(token) => token.as_mut().poll(cx),
         }
     }
 }

@@ -1,29 +1,29 @@
-//! Which headers a credential may stand in.
+//! Names of headers that may carry a credential.
 
 use std::str::FromStr;
 
 use http::HeaderName;
 use http::header::AUTHORIZATION;
 
-/// The name of a header that a credential may stand in. `Authorization` by default.
+/// Name of a header that may carry a credential. `Authorization` by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CredentialHeader(HeaderName);
 
-/// Why a name is none that a credential may stand in.
+/// The error of a name that cannot carry a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// RFC 9110 section 5.6.2.
-    #[error("a header's name is made of letters, digits and !#$%&'*+-.^_`|~")]
+    /// The name is not a token (RFC 9110 section 5.6.2).
+    #[error("a header name consists of letters, digits and !#$%&'*+-.^_`|~")]
     Illegal,
-    /// The name means something to whoever transports the message.
-    #[error("the header {name} belongs to the transport: choose another one")]
+    /// The header is used by the transport.
+    #[error("the header {name} is reserved for the transport: choose another one")]
     Reserved {
         /// The name.
         name: HeaderName,
     },
 }
 
-/// What frames and routes a message, or says where it came from. Sorted.
+/// Headers that frame and route a message or state its origin. Sorted.
 const RESERVED: &[&str] = &[
     "accept",
     "connection",
@@ -48,11 +48,11 @@ const RESERVED: &[&str] = &[
     "x-real-ip",
 ];
 
-/// All of the protocol's own headers: session, version, method, name, parameters.
+/// Prefix of MCP's own headers: session, version, method, name, parameters.
 const PROTOCOL: &str = "mcp-";
 
 impl CredentialHeader {
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &HeaderName {
         &self.0
@@ -90,12 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reserved_names_are_sorted() {
+    fn reserved_names_are_sorted() {
         assert!(RESERVED.is_sorted());
     }
 
     #[test]
-    fn refuses_what_belongs_to_the_transport_in_any_case() {
+    fn rejects_reserved_names_in_any_case() {
         for name in
             ["Host", "Content-Length", "X-Forwarded-For", "Mcp-Session-Id", "MCP-Protocol-Version"]
         {
@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_name_that_is_no_token() {
+    fn rejects_names_that_are_not_tokens() {
         for name in ["", "x key", "x\r\ny", "x:y", "schlüssel", "x\0"] {
             assert_eq!(name.parse::<CredentialHeader>(), Err(HeaderError::Illegal), "{name:?}");
         }
     }
 
     #[test]
-    fn takes_what_credentials_usually_stand_in() {
+    fn accepts_usual_credential_headers() {
         for name in ["Authorization", "X-Api-Key", "Cookie", "PRIVATE-TOKEN"] {
             assert!(name.parse::<CredentialHeader>().is_ok(), "{name}");
         }

@@ -1,38 +1,38 @@
-//! Which credential, in which header.
+//! The layer and its settings.
 
 use std::sync::Arc;
 
 use tower_layer::Layer;
 use vmcp_core::{Once, Twice};
 
-use crate::{CredentialHeader, Credentials, HeaderInjection};
+use crate::{CredentialHeader, CredentialProvider, HeaderInjection};
 
-/// Puts a credential into a header. See the [crate docs](crate) for an example.
+/// Applies [`HeaderInjection`] to requests for a backend. See the [crate docs](crate) for an example.
 #[derive(Debug)]
 pub struct HeaderInjectionLayer<C, A = Once> {
     pub(crate) credentials: Arc<C>,
     pub(crate) header: CredentialHeader,
-    pub(crate) again: A,
+    pub(crate) retry: A,
 }
 
-impl<C: Credentials> HeaderInjectionLayer<C> {
-    /// The credential, in `Authorization`. Each request is sent once.
+impl<C: CredentialProvider> HeaderInjectionLayer<C> {
+    /// Creates a layer that sends the credential in `Authorization` and each request once.
     pub fn new(credentials: C) -> Self {
         let credentials = Arc::new(credentials);
-        Self { credentials, header: CredentialHeader::default(), again: Once }
+        Self { credentials, header: CredentialHeader::default(), retry: Once }
     }
 
-    /// A request with an upstream provider's token that the backend answered with 401 is sent a second time,
-    /// with another token, where one can be had. The body must be one that can be cloned.
+    /// Retries a request once with a fresh token if a backend rejects an upstream token with 401 and the provider has
+    /// another one. The request body must be `Clone`.
     #[must_use]
-    pub fn resending(self) -> HeaderInjectionLayer<C, Twice> {
-        let Self { credentials, header, again: Once } = self;
-        HeaderInjectionLayer { credentials, header, again: Twice }
+    pub fn retry_on_unauthorized(self) -> HeaderInjectionLayer<C, Twice> {
+        let Self { credentials, header, retry: Once } = self;
+        HeaderInjectionLayer { credentials, header, retry: Twice }
     }
 }
 
 impl<C, A> HeaderInjectionLayer<C, A> {
-    /// Another header for it.
+    /// Sets the name of the header.
     #[must_use]
     pub fn header(mut self, header: CredentialHeader) -> Self {
         self.header = header;
@@ -45,7 +45,7 @@ impl<C, A: Clone> Clone for HeaderInjectionLayer<C, A> {
         Self {
             credentials: Arc::clone(&self.credentials),
             header: self.header.clone(),
-            again: self.again.clone(),
+            retry: self.retry.clone(),
         }
     }
 }

@@ -9,9 +9,9 @@ mod static_headers;
 pub use vmcp_core::{BoxError, Caller, CredentialError, CredentialFault, Once, Resend, Twice};
 
 pub use self::{
-    credential::{Credential, CredentialFuture, Credentials, SecretError},
+    credential::{Credential, CredentialFuture, CredentialProvider, SecretError},
     header::{CredentialHeader, HeaderError},
     layer::HeaderInjectionLayer,
-    service::{HeaderInjection, ResponseFuture, TokenRefused},
+    service::{HeaderInjection, ResponseFuture, TokenRejected},
     static_headers::{StaticHeaders, StaticHeadersLayer},
 };

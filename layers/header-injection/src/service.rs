@@ -1,4 +1,4 @@
-//! Asks for the credential, then sends the request with it.
+//! The middleware and its response future.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -12,48 +12,49 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 use vmcp_core::{Backend, BoxError, Caller, CredentialError, CredentialFault, Resend};
 
-use crate::{Credentials, HeaderInjectionLayer};
+use crate::{CredentialProvider, HeaderInjectionLayer};
 
-/// Puts a credential into a header of what `S` is asked. See the [crate docs](crate) for an example.
+/// Middleware that puts a credential into a request header. See the [crate docs](crate) for an example.
 #[derive(Debug)]
 pub struct HeaderInjection<S, C, A> {
     inner: S,
     layer: HeaderInjectionLayer<C, A>,
 }
 
-/// In the extensions of a 401 that answers an upstream provider's token: the backend does not take it. With
-/// [`resending`](HeaderInjectionLayer::resending) there was no other one, or it did not take that either.
+/// Response extension of a 401 for an upstream token: the backend rejected the token. With
+/// [`retry_on_unauthorized`](HeaderInjectionLayer::retry_on_unauthorized), it rejected the fresh token too, or there
+/// was none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenRefused {
-    /// The provider whose token it was.
+pub struct TokenRejected {
+    /// The provider of the token.
     pub provider: Arc<str>,
 }
 
 pin_project! {
-    /// Waits for the credential, then for the response. Nothing is boxed while the backend takes it.
+    /// Response future of [`HeaderInjection`]. It allocates only for a retry.
     pub struct ResponseFuture<S, C, A, B>
     where
         S: Service<Request<B>>,
-        C: Credentials,
+        C: CredentialProvider,
     {
         #[pin]
-        state: State<C::Future, S::Future, S::Response>,
-        // What the request is sent with; gone when it is sent for the last time.
-        held: Option<(S, Request<B>)>,
+        state: FutureState<C::Future, S::Future, S::Response>,
+        // Clones of the service and the request; `None` from the last attempt on.
+        pending_request: Option<(S, Request<B>)>,
         value: Option<HeaderValue>,
         header: HeaderName,
         provider: Option<Arc<str>>,
         credentials: Arc<C>,
-        again: A,
+        retry: A,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<V, F, R> {
-        Asking { #[pin] value: V },
-        Sent { #[pin] response: F },
-        SentAgain { response: Pin<Box<dyn Future<Output = Result<R, BoxError>> + Send>> },
+    enum FutureState<V, F, R> {
+        Resolving { #[pin] value: V },
+        Calling { #[pin] response: F },
+        Retrying { response: Pin<Box<dyn Future<Output = Result<R, BoxError>> + Send>> },
     }
 }
 
@@ -64,12 +65,12 @@ impl<S, C, A> HeaderInjection<S, C, A> {
         Self { inner, layer }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Unwraps the service.
+    /// Consumes `self`, returning the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -86,7 +87,7 @@ where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
-    C: Credentials,
+    C: CredentialProvider,
     A: Resend<B>,
     B: Send + 'static,
     R: Send + 'static,
@@ -100,19 +101,19 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The instance that was polled ready goes; a clone stays.
+        // The instance that was polled ready is called; a clone replaces it.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        let HeaderInjectionLayer { credentials, header, again } = &self.layer;
+        let HeaderInjectionLayer { credentials, header, retry } = &self.layer;
         let value = credentials.value(request.extensions().get::<Caller>());
         ResponseFuture {
-            state: State::Asking { value },
-            held: Some((inner, request)),
+            state: FutureState::Resolving { value },
+            pending_request: Some((inner, request)),
             value: None,
             header: header.name().clone(),
             provider: credentials.provider().cloned(),
             credentials: Arc::clone(credentials),
-            again: again.clone(),
+            retry: retry.clone(),
         }
     }
 }
@@ -124,7 +125,7 @@ where
     S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send,
-    C: Credentials,
+    C: CredentialProvider,
     A: Resend<B>,
     B: Send + 'static,
     R: Send + 'static,
@@ -135,25 +136,23 @@ where
         let mut this = self.project();
         loop {
             match this.state.as_mut().project() {
-                StateProjection::Asking { value } => {
+                StateProjection::Resolving { value } => {
                     let value = ready!(value.poll(cx));
-                    // Taken once: the state changes, or this future has ended.
-                    let Some((mut inner, mut request)) = this.held.take() else {
-                        return Poll::Pending;
-                    };
+                    let (mut inner, mut request) =
+                        this.pending_request.take().expect("future polled after completion");
                     let value = match value {
                         Ok(value) => value,
-                        Err(fault) => return Poll::Ready(Err(failed(&request, fault))),
+                        Err(fault) => return Poll::Ready(Err(credential_error(&request, fault))),
                     };
                     let headers = request.headers_mut();
-                    // What a client sent to the gateway is not for backends.
+                    // The client's credentials for the gateway are not meant for backends.
                     headers.remove(AUTHORIZATION);
                     headers.remove(PROXY_AUTHORIZATION);
                     let mut copy = None;
                     if let Some(value) = value {
-                        // What is nobody's token is the same the next time.
+                        // Only an upstream token can be replaced by another one.
                         if this.provider.is_some() {
-                            copy = this.again.copy(&request);
+                            copy = this.retry.copy(&request);
                             *this.value = Some(value.clone());
                         }
                         request.headers_mut().insert(this.header.clone(), value);
@@ -162,10 +161,10 @@ where
                         *this.provider = None;
                     }
                     let response = inner.call(request);
-                    *this.held = copy.map(|copy| (inner, copy));
-                    this.state.set(State::Sent { response });
+                    *this.pending_request = copy.map(|copy| (inner, copy));
+                    this.state.set(FutureState::Calling { response });
                 }
-                StateProjection::Sent { response } => {
+                StateProjection::Calling { response } => {
                     let mut response = ready!(response.poll(cx)).map_err(Into::into)?;
                     if response.status() != StatusCode::UNAUTHORIZED {
                         return Poll::Ready(Ok(response));
@@ -173,32 +172,32 @@ where
                     let Some(provider) = this.provider.take() else {
                         return Poll::Ready(Ok(response));
                     };
-                    mark(&mut response, provider);
-                    let (Some((inner, request)), Some(refused)) =
-                        (this.held.take(), this.value.take())
+                    mark_token_rejected(&mut response, provider);
+                    let (Some((inner, request)), Some(rejected_value)) =
+                        (this.pending_request.take(), this.value.take())
                     else {
                         return Poll::Ready(Ok(response));
                     };
                     let caller = request.extensions().get::<Caller>();
-                    let Some(value) = this.credentials.renewed(caller, &refused) else {
+                    let Some(value) = this.credentials.refresh(caller, &rejected_value) else {
                         return Poll::Ready(Ok(response));
                     };
                     let first = (response, this.header.clone());
-                    let again = send_again(inner, request, value, first);
-                    this.state.set(State::SentAgain { response: Box::pin(again) });
+                    let retry = send_retry(inner, request, value, first);
+                    this.state.set(FutureState::Retrying { response: Box::pin(retry) });
                 }
-                StateProjection::SentAgain { response } => return response.as_mut().poll(cx),
+                StateProjection::Retrying { response } => return response.as_mut().poll(cx),
             }
         }
     }
 }
 
-/// The second and last try, if there is another value; else the first one's answer.
-async fn send_again<S, B, R, V>(
+/// Retries the request once with a fresh credential; without one, returns the first response.
+async fn send_retry<S, B, R, V>(
     mut inner: S,
     mut request: Request<B>,
     value: V,
-    (refusal, header): (Response<R>, HeaderName),
+    (rejected_response, header): (Response<R>, HeaderName),
 ) -> Result<Response<R>, BoxError>
 where
     S: Service<Request<B>, Response = Response<R>>,
@@ -207,38 +206,38 @@ where
 {
     let value = match value.await {
         Ok(Some(value)) => value,
-        Ok(None) => return Ok(refusal),
-        Err(fault) => return Err(failed(&request, fault)),
+        Ok(None) => return Ok(rejected_response),
+        Err(fault) => return Err(credential_error(&request, fault)),
     };
     request.headers_mut().insert(header, value);
-    let provider = refusal.extensions().get::<TokenRefused>().cloned();
-    // Gives its connection back before the second try asks for one.
-    drop(refusal);
+    let provider = rejected_response.extensions().get::<TokenRejected>().cloned();
+    // Frees the connection before the retry needs one.
+    drop(rejected_response);
     poll_fn(|cx| inner.poll_ready(cx)).await.map_err(Into::into)?;
     let mut response = inner.call(request).await.map_err(Into::into)?;
     if response.status() == StatusCode::UNAUTHORIZED
-        && let Some(TokenRefused { provider }) = provider
+        && let Some(TokenRejected { provider }) = provider
     {
-        mark(&mut response, provider);
+        mark_token_rejected(&mut response, provider);
     }
     Ok(response)
 }
 
-fn mark<R>(response: &mut Response<R>, provider: Arc<str>) {
-    response.extensions_mut().insert(TokenRefused { provider });
+fn mark_token_rejected<R>(response: &mut Response<R>, provider: Arc<str>) {
+    response.extensions_mut().insert(TokenRejected { provider });
 }
 
 impl<S, C, A, B> fmt::Debug for ResponseFuture<S, C, A, B>
 where
     S: Service<Request<B>>,
-    C: Credentials,
+    C: CredentialProvider,
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ResponseFuture").finish_non_exhaustive()
     }
 }
 
-fn failed<B>(request: &Request<B>, fault: CredentialFault) -> BoxError {
+fn credential_error<B>(request: &Request<B>, fault: CredentialFault) -> BoxError {
     let backend = request.extensions().get::<Backend>().cloned();
     let backend = backend.unwrap_or_else(|| Backend::new("(unnamed)"));
     Box::new(CredentialError { backend, fault, source: None })

@@ -8,7 +8,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::credential::{check_fixed, sensitive};
+use crate::credential::{check_header_value, sensitive};
 use crate::{CredentialHeader, SecretError};
 
 /// Sets several headers of each request, the same for all callers. A header that the request already has is replaced.
@@ -37,14 +37,14 @@ impl StaticHeadersLayer {
     /// Adds a header, or replaces the value of one that was added before.
     ///
     /// # Errors
-    /// The value cannot be the value of a header.
+    /// The value is not a valid header value.
     pub fn header(
         mut self,
         name: &CredentialHeader,
         value: &SecretString,
     ) -> Result<Self, SecretError> {
         let value: HeaderValue = {
-            check_fixed(value.expose_secret())?;
+            check_header_value(value.expose_secret())?;
             sensitive(value.expose_secret())?
         };
         Arc::make_mut(&mut self.headers).insert(name.name().clone(), value);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_values_that_headers_cannot_have() {
+    fn rejects_invalid_header_values() {
         for value in ["", "a\r\nb", " a", "\u{e9}"] {
             assert!(layer(&[("X-Key", value)]).is_err(), "{value:?}");
         }

@@ -287,7 +287,9 @@ fn caller(tokens: &Arc<Tokens>) -> Caller {
 }
 
 fn upstream() -> Credentials {
-    Credentials::Header(HeaderInjectionLayer::new(Credential::upstream("github")).resending())
+    Credentials::Header(
+        HeaderInjectionLayer::new(Credential::upstream("github")).retry_on_unauthorized(),
+    )
 }
 
 #[tokio::test]

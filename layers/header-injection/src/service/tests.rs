@@ -17,21 +17,21 @@ use crate::Credential;
 
 type Peer = Handle<Request<()>, Response<()>>;
 
-/// Gives out what it holds; silent when it holds nothing.
-struct Keeper(Option<Result<&'static str, UpstreamError>>);
+/// Upstream tokens with a fixed result; pending if there is none.
+struct FakeTokens(Option<Result<&'static str, UpstreamError>>);
 
-impl UpstreamTokens for Keeper {
+impl UpstreamTokens for FakeTokens {
     fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a> {
         assert_eq!((provider, kind), ("github", UpstreamKind::Access));
         Box::pin(async move {
-            let Some(held) = self.0 else { return std::future::pending().await };
-            held.map(|value| UpstreamToken { value: value.to_owned().into(), expires_at: None })
+            let Some(result) = self.0 else { return std::future::pending().await };
+            result.map(|value| UpstreamToken { value: value.to_owned().into(), expires_at: None })
         })
     }
 }
 
-fn user(keeper: Keeper) -> Caller {
-    Caller::User(Identity::builder("https://idp", "ann").upstream(Arc::new(keeper)).build())
+fn user(tokens: FakeTokens) -> Caller {
+    Caller::User(Identity::builder("https://idp", "ann").upstream(Arc::new(tokens)).build())
 }
 
 fn request(caller: Option<Caller>) -> Request<()> {
@@ -55,37 +55,40 @@ fn upstream() -> HeaderInjectionLayer<Credential> {
     HeaderInjectionLayer::new(Credential::upstream("github"))
 }
 
-/// Sends one request, has it answered, and returns what arrived and the answer.
-async fn send<C: Credentials, A: Resend<()>>(
+/// Sends one request and returns the request that arrived and its response.
+async fn send<C: CredentialProvider, A: Resend<()>>(
     layer: HeaderInjectionLayer<C, A>,
     request: Request<()>,
     status: StatusCode,
 ) -> (Request<()>, Response<()>) {
     let (inner, mut peer): (_, Peer) = mock::pair();
     let backend = async {
-        let (request, answer) = peer.next_request().await.unwrap();
+        let (request, responder) = peer.next_request().await.unwrap();
         let mut response = Response::new(());
         *response.status_mut() = status;
-        answer.send_response(response);
+        responder.send_response(response);
         request
     };
     let (response, arrived) = tokio::join!(layer.layer(inner).oneshot(request), backend);
     (arrived, response.unwrap())
 }
 
-/// The fault of a request that must not be sent.
-async fn fault(layer: HeaderInjectionLayer<Credential>, caller: Option<Caller>) -> CredentialFault {
+/// Returns the fault of a request that must not be sent.
+async fn rejected_fault(
+    layer: HeaderInjectionLayer<Credential>,
+    caller: Option<Caller>,
+) -> CredentialFault {
     let (inner, mut peer): (_, Peer) = mock::pair();
     let error = layer.layer(inner).oneshot(request(caller)).await.unwrap_err();
-    assert!(peer.next_request().await.is_none(), "it was sent");
+    assert!(peer.next_request().await.is_none(), "the request was sent");
     let error = cause::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.backend.name(), "files");
     error.fault.clone()
 }
 
 #[tokio::test]
-async fn a_fixed_credential_replaces_what_the_client_sent() {
-    for caller in [None, Some(Caller::Gateway), Some(user(Keeper(None)))] {
+async fn fixed_credential_replaces_client_header() {
+    for caller in [None, Some(Caller::Gateway), Some(user(FakeTokens(None)))] {
         let (arrived, _) = send(fixed(), request(caller), StatusCode::OK).await;
         let values: Vec<_> = arrived.headers().get_all("x-api-key").iter().collect();
         assert_eq!(values, ["s3cr3t"]);
@@ -94,7 +97,7 @@ async fn a_fixed_credential_replaces_what_the_client_sent() {
 }
 
 #[tokio::test]
-async fn the_callers_own_authorization_never_passes() {
+async fn removes_client_authorization() {
     let (with, _) = send(fixed(), request(None), StatusCode::OK).await;
     let (skipped, _) = send(upstream(), request(Some(Caller::Gateway)), StatusCode::OK).await;
     let nothing = HeaderInjectionLayer::new(|_: Option<&Caller>| async { Ok(None) });
@@ -106,72 +109,75 @@ async fn the_callers_own_authorization_never_passes() {
 }
 
 #[tokio::test]
-async fn what_the_client_put_where_no_credential_goes_does_not_pass_either() {
+async fn removes_client_header_without_credential() {
     let upstream = upstream().header("X-Api-Key".parse().unwrap());
     let (arrived, _) = send(upstream, request(Some(Caller::Gateway)), StatusCode::OK).await;
     assert!(!arrived.headers().contains_key("x-api-key"));
 }
 
 #[tokio::test]
-async fn an_upstream_token_is_the_callers() {
-    let caller = user(Keeper(Some(Ok("gho_1"))));
+async fn sends_upstream_token_of_caller() {
+    let caller = user(FakeTokens(Some(Ok("gho_1"))));
     let (arrived, _) = send(upstream(), request(Some(caller)), StatusCode::OK).await;
     assert_eq!(arrived.headers()[AUTHORIZATION], "Bearer gho_1");
     assert!(arrived.headers()[AUTHORIZATION].is_sensitive());
 }
 
 #[tokio::test]
-async fn without_a_caller_nothing_is_sent() {
+async fn fails_without_caller() {
     let anonymous = Caller::User(Identity::anonymous());
     for caller in [None, Some(anonymous)] {
-        assert_eq!(fault(upstream(), caller).await, CredentialFault::NoCaller);
+        assert_eq!(rejected_fault(upstream(), caller).await, CredentialFault::NoCaller);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_callers_token_nothing_is_sent() {
+async fn fails_without_upstream_token() {
     let absent = CredentialFault::NoUpstreamToken { provider: "github".into() };
     let not_linked = Caller::User(Identity::new("https://idp", "ann"));
-    assert_eq!(fault(upstream(), Some(not_linked)).await, absent);
-    let dead = user(Keeper(Some(Err(UpstreamError::Absent))));
-    assert_eq!(fault(upstream(), Some(dead)).await, absent);
+    assert_eq!(rejected_fault(upstream(), Some(not_linked)).await, absent);
+    let dead = user(FakeTokens(Some(Err(UpstreamError::Absent))));
+    assert_eq!(rejected_fault(upstream(), Some(dead)).await, absent);
     let broken = [Some(Err(UpstreamError::Unavailable)), Some(Ok("a\r\nX-Admin: 1")), None];
-    for held in broken {
-        let caller = user(Keeper(held));
-        let fault = fault(upstream(), Some(caller)).await;
-        assert!(matches!(fault, CredentialFault::Unavailable { .. }), "{held:?}: {fault}");
+    for result in broken {
+        let caller = user(FakeTokens(result));
+        let rejected_fault = rejected_fault(upstream(), Some(caller)).await;
+        assert!(
+            matches!(rejected_fault, CredentialFault::Unavailable { .. }),
+            "{result:?}: {rejected_fault}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_refused_upstream_token_is_marked_with_its_provider() {
+async fn marks_rejected_token_with_provider() {
     let unauthorized = StatusCode::UNAUTHORIZED;
-    let caller = user(Keeper(Some(Ok("gho_1"))));
-    let (_, answer) = send(upstream(), request(Some(caller)), unauthorized).await;
-    let refused = answer.extensions().get::<TokenRefused>().unwrap();
+    let caller = user(FakeTokens(Some(Ok("gho_1"))));
+    let (_, response) = send(upstream(), request(Some(caller)), unauthorized).await;
+    let refused = response.extensions().get::<TokenRejected>().unwrap();
     assert_eq!(&*refused.provider, "github");
-    // A probe's 401 says that the backend is reachable, and nothing of a token.
-    let (_, answer) = send(upstream(), request(Some(Caller::Gateway)), unauthorized).await;
-    assert!(answer.extensions().get::<TokenRefused>().is_none());
-    let (_, answer) = send(fixed(), request(None), unauthorized).await;
-    assert!(answer.extensions().get::<TokenRefused>().is_none());
+    // A probe's 401 shows that the backend is reachable; a probe carries no token.
+    let (_, response) = send(upstream(), request(Some(Caller::Gateway)), unauthorized).await;
+    assert!(response.extensions().get::<TokenRejected>().is_none());
+    let (_, response) = send(fixed(), request(None), unauthorized).await;
+    assert!(response.extensions().get::<TokenRejected>().is_none());
 }
 
 #[tokio::test]
-async fn two_users_never_see_each_others_token() {
+async fn keeps_tokens_of_users_apart() {
     for round in 0..20 {
         let (name, token) = if round % 2 == 0 { ("ann", "gho_ann") } else { ("bob", "gho_bob") };
-        let keeper = Arc::new(Keeper(Some(Ok(token))));
-        let caller = Caller::User(Identity::builder("i", name).upstream(keeper).build());
+        let tokens = Arc::new(FakeTokens(Some(Ok(token))));
+        let caller = Caller::User(Identity::builder("i", name).upstream(tokens).build());
         let (arrived, _) = send(upstream(), request(Some(caller)), StatusCode::OK).await;
         assert_eq!(arrived.headers()[AUTHORIZATION], format!("Bearer {token}"));
     }
 }
 
 #[tokio::test]
-async fn a_closure_is_a_credential() {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&asked);
+async fn closure_provides_credential() {
+    let callers = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&callers);
     let layer = HeaderInjectionLayer::new(move |caller: Option<&Caller>| {
         seen.lock().unwrap().push(caller.cloned());
         async { Ok(Some(HeaderValue::from_static("sid=1"))) }
@@ -179,37 +185,37 @@ async fn a_closure_is_a_credential() {
     .header(COOKIE.try_into().unwrap());
     let (arrived, _) = send(layer, request(Some(Caller::Gateway)), StatusCode::OK).await;
     assert_eq!(arrived.headers()[COOKIE], "sid=1");
-    assert_eq!(*asked.lock().unwrap(), [Some(Caller::Gateway)]);
+    assert_eq!(*callers.lock().unwrap(), [Some(Caller::Gateway)]);
 }
 
 #[test]
-fn the_instance_that_was_ready_is_the_one_that_is_called() {
+fn calls_instance_that_was_ready() {
     let (mut service, mut peer) = mock::spawn_layer::<Request<()>, Response<()>, _>(fixed());
     peer.allow(0);
     assert_pending!(service.poll_ready());
     peer.allow(1);
     assert_ready_ok!(service.poll_ready());
-    // Panics in the mock if a clone, which nobody polled, were called.
+    // The mock panics if an instance is called that was not polled ready.
     let mut response = tokio_test::task::spawn(service.call(request(None)));
     assert_pending!(response.poll());
     assert_pending!(service.poll_ready());
-    let (_, answer) = assert_ready!(peer.poll_request()).unwrap();
-    answer.send_response(Response::new(()));
+    let (_, responder) = assert_ready!(peer.poll_request()).unwrap();
+    responder.send_response(Response::new(()));
     assert!(response.is_woken());
     assert_ready_ok!(response.poll());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_keeper_of_tokens_costs_ten_seconds() {
+async fn upstream_token_times_out_after_ten_seconds() {
     let began = tokio::time::Instant::now();
-    fault(upstream(), Some(user(Keeper(None)))).await;
+    rejected_fault(upstream(), Some(user(FakeTokens(None)))).await;
     assert_eq!(began.elapsed(), Duration::from_secs(10));
 }
 
-/// Gives out a token that is refused, and then what it holds; counts how often it is asked for that.
-struct Renewing(Option<Result<&'static str, UpstreamError>>, AtomicUsize);
+/// Returns a token that the backend rejects, then the given result; counts the refreshes.
+struct RefreshingTokens(Option<Result<&'static str, UpstreamError>>, AtomicUsize);
 
-impl UpstreamTokens for Renewing {
+impl UpstreamTokens for RefreshingTokens {
     fn token<'a>(&'a self, _: &'a str, _: UpstreamKind) -> UpstreamFuture<'a> {
         let token = UpstreamToken { value: "gho_old".into(), expires_at: None };
         Box::pin(std::future::ready(Ok(token)))
@@ -225,97 +231,104 @@ impl UpstreamTokens for Renewing {
         assert_eq!(refused.expose_secret(), "gho_old");
         self.1.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
-            let Some(held) = self.0 else { return std::future::pending().await };
-            held.map(|value| UpstreamToken { value: value.to_owned().into(), expires_at: None })
+            let Some(result) = self.0 else { return std::future::pending().await };
+            result.map(|value| UpstreamToken { value: value.to_owned().into(), expires_at: None })
         })
     }
 }
 
-/// What a backend that answers with these statuses is sent, and what comes of it.
-async fn resend(
-    keeper: Arc<Renewing>,
+/// Returns the headers that a backend with these statuses receives, and the last response.
+async fn send_with_retry(
+    tokens: Arc<RefreshingTokens>,
     statuses: &[StatusCode],
 ) -> (Vec<String>, Result<Response<()>, BoxError>) {
     let (inner, mut peer): (_, Peer) = mock::pair();
-    let caller = Identity::builder("https://idp", "ann").upstream(keeper).build();
-    let asked = request(Some(Caller::User(caller)));
+    let caller = Identity::builder("https://idp", "ann").upstream(tokens).build();
+    let request = request(Some(Caller::User(caller)));
     let backend = async {
-        let mut shown = Vec::new();
+        let mut sent = Vec::new();
         for status in statuses {
-            let (request, answer) = peer.next_request().await.unwrap();
+            let (request, responder) = peer.next_request().await.unwrap();
             let header = &request.headers()[AUTHORIZATION];
             assert!(header.is_sensitive());
             assert!(!request.headers().contains_key("proxy-authorization"));
-            shown.push(header.to_str().unwrap().to_owned());
+            sent.push(header.to_str().unwrap().to_owned());
             let mut response = Response::new(());
             *response.status_mut() = *status;
-            answer.send_response(response);
+            responder.send_response(response);
         }
-        shown
+        sent
     };
-    let service = upstream().resending().layer(inner);
-    let (response, shown) = tokio::join!(service.oneshot(asked), backend);
-    (shown, response)
+    let service = upstream().retry_on_unauthorized().layer(inner);
+    let (response, sent) = tokio::join!(service.oneshot(request), backend);
+    (sent, response)
 }
 
-const OLD: &str = "Bearer gho_old";
-const NEW: &str = "Bearer gho_new";
+const OLD_HEADER: &str = "Bearer gho_old";
+const NEW_HEADER: &str = "Bearer gho_new";
 
 #[tokio::test]
-async fn a_refused_token_is_renewed_and_the_request_sent_once_more() {
-    let keeper = Arc::new(Renewing(Some(Ok("gho_new")), AtomicUsize::default()));
+async fn refreshes_rejected_token_and_retries_once() {
+    let tokens = Arc::new(RefreshingTokens(Some(Ok("gho_new")), AtomicUsize::default()));
     let statuses = [StatusCode::UNAUTHORIZED, StatusCode::OK];
-    let (shown, answer) = resend(Arc::clone(&keeper), &statuses).await;
-    assert_eq!((shown, answer.unwrap().status()), (vec![OLD.into(), NEW.into()], StatusCode::OK));
-    // What is taken, or refused for another reason, is not renewed.
+    let (sent, response) = send_with_retry(Arc::clone(&tokens), &statuses).await;
+    assert_eq!(
+        (sent, response.unwrap().status()),
+        (vec![OLD_HEADER.into(), NEW_HEADER.into()], StatusCode::OK)
+    );
+    // Tokens are not refreshed for other statuses.
     for status in [StatusCode::OK, StatusCode::FORBIDDEN, StatusCode::BAD_GATEWAY] {
-        let (shown, answer) = resend(Arc::clone(&keeper), &[status]).await;
-        assert_eq!((shown, answer.unwrap().status()), (vec![OLD.into()], status));
+        let (sent, response) = send_with_retry(Arc::clone(&tokens), &[status]).await;
+        assert_eq!((sent, response.unwrap().status()), (vec![OLD_HEADER.into()], status));
     }
-    assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
+    assert_eq!(tokens.1.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
-async fn a_second_refusal_is_the_answer() {
-    let keeper = Arc::new(Renewing(Some(Ok("gho_new")), AtomicUsize::default()));
-    let (shown, answer) = resend(Arc::clone(&keeper), &[StatusCode::UNAUTHORIZED; 2]).await;
-    let answer = answer.unwrap();
-    assert_eq!((shown.len(), answer.status()), (2, StatusCode::UNAUTHORIZED));
-    assert_eq!(&*answer.extensions().get::<TokenRefused>().unwrap().provider, "github");
-    assert_eq!(keeper.1.load(Ordering::SeqCst), 1);
+async fn returns_second_rejection() {
+    let tokens = Arc::new(RefreshingTokens(Some(Ok("gho_new")), AtomicUsize::default()));
+    let (sent, response) =
+        send_with_retry(Arc::clone(&tokens), &[StatusCode::UNAUTHORIZED; 2]).await;
+    let response = response.unwrap();
+    assert_eq!((sent.len(), response.status()), (2, StatusCode::UNAUTHORIZED));
+    assert_eq!(&*response.extensions().get::<TokenRejected>().unwrap().provider, "github");
+    assert_eq!(tokens.1.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_other_token_can_be_had_the_refusal_is_the_answer() {
-    for held in [Some(Err(UpstreamError::Unavailable)), Some(Ok("a\r\nb")), None] {
-        let keeper = Arc::new(Renewing(held, AtomicUsize::default()));
-        let (_, answer) = resend(keeper, &[StatusCode::UNAUTHORIZED]).await;
-        let answer = answer.unwrap();
-        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{held:?}");
-        assert!(answer.extensions().get::<TokenRefused>().is_some());
+async fn returns_rejection_without_fresh_token() {
+    for result in [Some(Err(UpstreamError::Unavailable)), Some(Ok("a\r\nb")), None] {
+        let tokens = Arc::new(RefreshingTokens(result, AtomicUsize::default()));
+        let (_, response) = send_with_retry(tokens, &[StatusCode::UNAUTHORIZED]).await;
+        let response = response.unwrap();
+        assert_eq!(response.status(), StatusCode::UNAUTHORIZED, "{result:?}");
+        assert!(response.extensions().get::<TokenRejected>().is_some());
     }
 }
 
 #[tokio::test]
-async fn a_grant_that_turns_out_dead_asks_for_a_login() {
-    let keeper = Arc::new(Renewing(Some(Err(UpstreamError::Absent)), AtomicUsize::default()));
-    let (_, answer) = resend(keeper, &[StatusCode::UNAUTHORIZED]).await;
-    let error = answer.unwrap_err();
+async fn revoked_grant_requires_login() {
+    let tokens =
+        Arc::new(RefreshingTokens(Some(Err(UpstreamError::Absent)), AtomicUsize::default()));
+    let (_, response) = send_with_retry(tokens, &[StatusCode::UNAUTHORIZED]).await;
+    let error = response.unwrap_err();
     let error = cause::<CredentialError>(error.as_ref()).unwrap();
     assert_eq!(error.fault, CredentialFault::NoUpstreamToken { provider: "github".into() });
 }
 
 #[tokio::test]
-async fn without_resending_and_for_what_is_nobodys_token_a_refusal_is_the_answer() {
-    let keeper = Arc::new(Renewing(Some(Ok("gho_new")), AtomicUsize::default()));
-    let caller = Identity::builder("https://idp", "ann").upstream(keeper.clone()).build();
-    let asked = request(Some(Caller::User(caller)));
-    let (_, answer) = send(upstream(), asked, StatusCode::UNAUTHORIZED).await;
-    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
-    let asked = request(Some(Caller::Gateway));
-    let (_, answer) = send(upstream().resending(), asked, StatusCode::UNAUTHORIZED).await;
-    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
-    let (_, answer) = send(fixed().resending(), request(None), StatusCode::UNAUTHORIZED).await;
-    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
-    assert_eq!(keeper.1.load(Ordering::SeqCst), 0);
+async fn returns_rejection_without_retry_or_upstream_token() {
+    let tokens = Arc::new(RefreshingTokens(Some(Ok("gho_new")), AtomicUsize::default()));
+    let caller = Identity::builder("https://idp", "ann").upstream(tokens.clone()).build();
+    let user_request = request(Some(Caller::User(caller)));
+    let (_, response) = send(upstream(), user_request, StatusCode::UNAUTHORIZED).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    let probe = request(Some(Caller::Gateway));
+    let (_, response) =
+        send(upstream().retry_on_unauthorized(), probe, StatusCode::UNAUTHORIZED).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    let (_, response) =
+        send(fixed().retry_on_unauthorized(), request(None), StatusCode::UNAUTHORIZED).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    assert_eq!(tokens.1.load(Ordering::SeqCst), 0);
 }

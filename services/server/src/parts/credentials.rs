@@ -120,7 +120,7 @@ impl Converter<'_> {
             Strategy::UpstreamInject(UpstreamInject { provider_name }) => {
                 provider_name.as_str().hash(&mut print);
                 let credential = Credential::upstream(provider_name.as_str());
-                let layer = HeaderInjectionLayer::new(credential).resending();
+                let layer = HeaderInjectionLayer::new(credential).retry_on_unauthorized();
                 ("upstream_inject", Sharing::PerCaller, Credentials::Header(layer))
             }
             Strategy::AwsSts(settings) => {
@@ -156,7 +156,7 @@ impl Converter<'_> {
         });
         (header_name.as_str(), secret.expose_secret()).hash(print);
         let layer = HeaderInjectionLayer::new(credential.ok()?).header(header.ok()?);
-        Some(Credentials::Header(layer.resending()))
+        Some(Credentials::Header(layer.retry_on_unauthorized()))
     }
 
     fn exchange(

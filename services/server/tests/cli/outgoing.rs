@@ -169,9 +169,9 @@ fn credentials_that_cannot_be_used_are_mistakes_with_their_paths() {
             "headerValueEnv: found NOT_SET, which is not set",
         ),
         ("{headerName: X-A, headerValueEnv: EMPTY}", "headerValueEnv: found EMPTY, which is empty"),
-        ("{headerName: X-A, headerValueEnv: LINES}", "has a line break"),
+        ("{headerName: X-A, headerValueEnv: LINES}", "contains a line break"),
         ("{headerName: Host, headerValue: hunter2}", "headerName: found \"Host\""),
-        ("{headerName: Mcp-Session-Id, headerValue: hunter2}", "belongs to the transport"),
+        ("{headerName: Mcp-Session-Id, headerValue: hunter2}", "is reserved for the transport"),
     ] {
         let file = folder.write("vmcp.yaml", &of(strategy));
         let variables = [("EMPTY", ""), ("LINES", "hunter2\n")];
@@ -195,7 +195,7 @@ fn strategies_that_cannot_work_are_refused_with_what_to_change() {
         (
             "{type: token_exchange, tokenExchange: {tokenUrl: \"https://idp.test\", externalTokenHeaderName: Host}}",
             "tokenExchange.externalTokenHeaderName",
-            "belongs to the transport",
+            "is reserved for the transport",
         ),
         (
             "{type: aws_sts, awsSts: {region: eu-west-1, roleMappings: [{roleArn: \"arn:aws:iam::123456789012:role/a\", \
