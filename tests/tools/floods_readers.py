@@ -62,6 +62,7 @@ class Backend:
     def __init__(self, is_newer):
         self.is_newer = is_newer
         self.streams = []
+        self.end = asyncio.Event()
 
     async def serve(self, reader, writer):
         try:
@@ -83,7 +84,7 @@ class Backend:
             self.begin_events(writer)
             self.streams.append(writer)
             writer.write(self.event(f"/post?{len(self.streams) - 1}", "endpoint"))
-            await asyncio.Event().wait()
+            await self.end.wait()
         if method != "POST":
             return self.plain(writer, 405)
         message = json.loads(body)

@@ -44,6 +44,12 @@ impl Encoder {
         Self { data, position: 0, is_begun: false }
     }
 
+    /// Returns the bytes of the data that are not written.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.data.len().saturating_sub(self.position)
+    }
+
     /// Appends about `most` bytes of the event to `out`, with the field `id` in the first piece. Returns whether the event is
     /// complete.
     pub fn encode(&mut self, id: Option<&str>, most: usize, out: &mut impl BufMut) -> bool {

@@ -26,7 +26,7 @@ use crate::backend::request::post_stateless;
 use crate::catalog::{add_headers, define_literal};
 use crate::extensions::{BRIDGED, must_strip, strip};
 use crate::seal::{Purpose, principal};
-use crate::stream::MAX_FRAME;
+use crate::stream::{FIELDS, MAX_FRAME};
 use crate::tasks::{self, TASK_CHANGED};
 
 pub(crate) async fn call(
@@ -164,7 +164,7 @@ impl http_body::Body for Passing {
 /// The next piece of an event that is being sent, until it is complete.
 pub(super) fn next_piece(encoder: &mut Option<sse::Encoder>) -> Option<Frame<Bytes>> {
     let event = encoder.as_mut()?;
-    let mut out = BytesMut::new();
+    let mut out = BytesMut::with_capacity(event.remaining().min(MAX_FRAME) + FIELDS);
     if event.encode(None, MAX_FRAME, &mut out) {
         *encoder = None;
     }

@@ -16,7 +16,10 @@ use super::Stream;
 use super::state::State;
 
 /// The most bytes that a connection takes at once, about: what its buffers hold is not counted.
-pub(crate) const MAX_FRAME: usize = 64 << 10;
+pub(crate) const MAX_FRAME: usize = 32 << 10;
+
+/// Room for what frames the data of an event, in bytes.
+pub(crate) const FIELDS: usize = 64;
 
 /// How often a silent stream shows that it is alive.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -66,7 +69,9 @@ fn encode(
                 None => break,
             },
         };
-        if event.encode(id(number).as_deref(), MAX_FRAME - out.len(), out) {
+        let most = MAX_FRAME - out.len();
+        out.reserve(event.remaining().min(most) + FIELDS);
+        if event.encode(id(number).as_deref(), most, out) {
             (state.unsent, state.sending) = (number + 1, None);
         } else {
             state.sending = Some(number);
