@@ -144,24 +144,62 @@ impl Login {
         if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
     }
 
+    /// A client that is known by the URL of its metadata document, and does not register.
+    #[must_use]
+    pub fn of_document(origin: &str, person: &str, url: &str) -> Self {
+        Self { client: url.to_owned(), ..Self::new(origin, person) }
+    }
+
     /// Unlinks a provider, on the page of connections of this origin.
     ///
     /// # Errors
     /// When that is not done.
     pub async fn unlinks(&mut self, origin: &str, provider: &str) -> Result<(), Fault> {
-        let page = format!("{origin}/oauth/connections");
+        let page = connections(origin);
         let shown = self.person.opens(&page).await?;
-        let html = String::from_utf8_lossy(&shown.body);
-        let field = |name: &str| {
-            let value = html.split_once(&format!("name=\"{name}\" value=\""))?.1;
-            Some(value.split_once('"')?.0.to_owned())
-        };
-        let (Some(csrf), Some(session)) = (field("csrf"), field("session")) else {
-            return Err(format!("no connection: {}: {html}", shown.status).into());
-        };
-        let form = format!("csrf={csrf}&session={session}&provider={provider}&action=unlink");
+        let form = link_form(&shown, &format!("provider={provider}&action=unlink"))?;
         let reply = self.person.sends(&page, &form).await?;
         if reply.status == StatusCode::OK { Ok(()) } else { Err(format!("{reply:?}").into()) }
+    }
+
+    /// Has this account log in at providers from now on, in the same browser.
+    pub fn changes_account(&mut self, name: &str) {
+        self.person.changes_account(name);
+    }
+
+    /// Begins to link a provider again, on the page of connections, and logs in at the provider.
+    ///
+    /// # Errors
+    /// When the page or the provider leads nowhere.
+    pub async fn starts_link(&mut self, provider: &str) -> Result<(), Fault> {
+        let shown = self.person.opens(&connections(&self.origin)).await?;
+        self.submits_link(&shown, &format!("provider={provider}&action=link")).await
+    }
+
+    /// Confirms on the page that asks that another account is linked, and logs in at the provider once more.
+    ///
+    /// # Errors
+    /// When the page or the provider leads nowhere.
+    pub async fn confirms_link(&mut self, page: &Reply, provider: &str) -> Result<(), Fault> {
+        self.submits_link(page, &format!("provider={provider}&other=yes&action=link")).await
+    }
+
+    async fn submits_link(&mut self, page: &Reply, fields: &str) -> Result<(), Fault> {
+        let (place, form) = (connections(&self.origin), link_form(page, fields)?);
+        let reply = self.person.sends(&place, &form).await?;
+        let to = leads_to(&reply).ok_or_else(|| format!("leads nowhere: {reply:?}"))?;
+        let goal = format!("{}/", self.origin);
+        self.callback = Some(self.person.walks(&to, &goal).await?);
+        Ok(())
+    }
+
+    /// Comes back from the provider that is linked again.
+    ///
+    /// # Errors
+    /// When there is no whole answer in time.
+    pub async fn ends_link(&mut self) -> Result<Reply, Fault> {
+        let callback = self.callback.take().ok_or("no link was begun")?;
+        self.person.opens(&callback).await
     }
 
     async fn registers(&mut self) -> Result<Taken, Fault> {
@@ -249,6 +287,24 @@ impl Login {
         self.refresh = text("refresh_token").ok_or("no refresh token")?;
         Ok(Taken::Done)
     }
+}
+
+/// The page of connections.
+fn connections(origin: &str) -> String {
+    format!("{origin}/oauth/connections")
+}
+
+/// A form with these fields, and those that tell the session that the page shows first.
+fn link_form(page: &Reply, fields: &str) -> Result<String, Fault> {
+    let html = String::from_utf8_lossy(&page.body);
+    let field = |name: &str| {
+        let value = html.split_once(&format!("name=\"{name}\" value=\""))?.1;
+        Some(value.split_once('"')?.0)
+    };
+    let (Some(csrf), Some(session)) = (field("csrf"), field("session")) else {
+        return Err(format!("no connection: {}: {html}", page.status).into());
+    };
+    Ok(format!("csrf={csrf}&session={session}&{fields}"))
 }
 
 /// Sorts out what nobody is helped by.

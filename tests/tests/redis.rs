@@ -6,6 +6,8 @@
 
 #[path = "redis/contract.rs"]
 mod contract;
+#[path = "redis/documents.rs"]
+mod documents;
 #[path = "redis/failover.rs"]
 mod failover;
 #[path = "redis/given.rs"]

@@ -26,6 +26,13 @@ impl Person {
         Self { name: name.to_owned(), cookies: BTreeMap::new(), asked: Vec::new() }
     }
 
+    /// Logs in under this name from now on: providers, whose cookies begin with an underscore, have forgotten the other
+    /// one.
+    pub fn changes_account(&mut self, name: &str) {
+        name.clone_into(&mut self.name);
+        self.cookies.retain(|cookie, _| !cookie.starts_with('_'));
+    }
+
     /// The scopes that the provider was asked for, one text for each login.
     #[must_use]
     pub fn asked(&self) -> &[String] {

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
+use serde_json::Value;
 use tokio::process::Command;
 
+use super::http::exchange;
 use super::{Certificates, Fault, Process, free_port, npm, until_listening};
 
 /// Until it listens; interpreters start slowly on a busy machine.
@@ -86,6 +90,20 @@ impl UpstreamProvider {
     #[must_use]
     pub fn issuer(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
+    }
+
+    /// The account of a token, which is shown as an `Authorization` header is.
+    ///
+    /// # Errors
+    /// When the token does not count, or there is no whole answer in time.
+    pub async fn account(&self, authorization: &str) -> Result<String, Fault> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, HeaderValue::try_from(authorization)?);
+        let url = format!("{}/me", self.issuer());
+        let reply = exchange(Method::GET, &url, &headers, Bytes::new()).await?;
+        let claims: Value = serde_json::from_slice(&reply.body)?;
+        let account = claims["sub"].as_str().map(str::to_owned);
+        account.ok_or_else(|| format!("no account: {}: {claims}", reply.status).into())
     }
 
     /// Ends it at once.

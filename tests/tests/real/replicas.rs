@@ -1,6 +1,8 @@
 //! Two replicas of a gateway that is its own authorization server, with the same Redis, keys and secrets, behind a load
 //! balancer: to clients they are one, and one of them may die at any moment.
 
+#[path = "replicas/links.rs"]
+mod links;
 #[path = "replicas/stopped.rs"]
 mod stopped;
 
