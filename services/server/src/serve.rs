@@ -1,5 +1,6 @@
 //! Listens, reloads, drains.
 
+mod accept_error;
 mod activity;
 mod admin;
 mod connection;
@@ -34,6 +35,7 @@ use vmcp_core::ByteBudget;
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::Egress;
 
+use self::accept_error::AcceptErrors;
 use self::activity::Activity;
 use self::connection::connection;
 use self::drain::drain;
@@ -253,6 +255,7 @@ impl Server {
         let by_address = Shares::new(options.connections, options.recorded.trusted_proxies);
         let epoch = Instant::now();
         let graceful = GracefulShutdown::new();
+        let mut errors = AcceptErrors::default();
         let mut stop = std::pin::pin!(stop);
         loop {
             let accepted = tokio::select! {
@@ -285,11 +288,7 @@ impl Server {
                         None => drop(tokio::spawn(serving)),
                     }
                 }
-                Err(error) => {
-                    // Most often: too many open files. It passes.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
+                Err(error) => errors.wait(&error, &routes.shared.limit).await,
             }
         }
         drop(listener);

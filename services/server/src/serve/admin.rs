@@ -1,13 +1,13 @@
 //! The listener for `/status`, `/metrics` and `/api/backends/*` alone.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
+use super::accept_error::AcceptErrors;
 use super::activity::Activity;
 use super::connection::connection;
 use super::{Options, ServeError};
@@ -61,6 +61,7 @@ async fn serve(listener: TcpListener, routes: Routes) {
         tracing::info!("/status is at http://{address}/status");
     }
     let graceful = GracefulShutdown::new();
+    let mut errors = AcceptErrors::default();
     // Ends its connections with it.
     let mut connections = JoinSet::new();
     loop {
@@ -74,10 +75,7 @@ async fn serve(listener: TcpListener, routes: Routes) {
                 let serving = connection(stream, routes, graceful.watcher(), activity);
                 connections.spawn(async move { drop(serving.await) });
             }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+            Err(error) => errors.wait(&error, &routes.shared.limit).await,
         }
         while connections.try_join_next().is_some() {}
     }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
 use super::activity::Activity;
@@ -39,6 +41,8 @@ pub(super) struct Place {
 pub(crate) struct ConnectionLimit {
     requests: Arc<Places>,
     reserve: Arc<Places>,
+    /// Told of each connection that was closed.
+    released: Arc<Notify>,
 }
 
 /// Place of a connection, which may be in the reserve until it has another one.
@@ -51,6 +55,7 @@ struct Admitted {
     requests: Arc<Places>,
     /// The place for requests, or else the one in the reserve.
     place: Mutex<Result<Place, Place>>,
+    released: Arc<Notify>,
 }
 
 impl Places {
@@ -63,25 +68,36 @@ impl Places {
     fn take(self: &Arc<Self>, activity: &Activity) -> Option<Place> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut open = self.lock();
-        let evicted = if open.len() < self.limit {
-            None
-        } else {
-            let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle()?, *id)));
-            let (since, oldest) = idle.min()?;
-            let now = Instant::now();
-            if since > activity.number(now.checked_sub(self.min_idle).unwrap_or(now)) {
-                return None;
-            }
-            // Its place is free from now on, although its socket is still open for a moment.
-            open.remove(&oldest)
-        };
+        let oldest =
+            if open.len() < self.limit { None } else { Some(self.take_oldest(&mut open)?) };
         open.insert(id, activity.clone());
         drop(open);
-        if let Some(evicted) = evicted {
-            self.evictions.fetch_add(1, Ordering::Relaxed);
-            evicted.evict();
-        }
+        self.evict(oldest);
         Some(Place { places: Arc::clone(self), id })
+    }
+
+    /// Has a connection closed, if there is one that is idle.
+    fn make_room(&self) -> bool {
+        let oldest = self.take_oldest(&mut self.lock());
+        self.evict(oldest)
+    }
+
+    /// Takes the place of the connection that has been idle for longest, and for a moment at least. It is free from then
+    /// on, although its socket is open until the connection is evicted.
+    fn take_oldest(&self, open: &mut HashMap<u64, Activity>) -> Option<Activity> {
+        let idle = open.iter().filter_map(|(id, activity)| Some((activity.idle()?, *id)));
+        let (since, oldest) = idle.min()?;
+        let now = Instant::now();
+        let is_new =
+            |it: &Activity| since > it.number(now.checked_sub(self.min_idle).unwrap_or(now));
+        if open.get(&oldest).is_none_or(is_new) { None } else { open.remove(&oldest) }
+    }
+
+    fn evict(&self, connection: Option<Activity>) -> bool {
+        let Some(connection) = connection else { return false };
+        self.evictions.fetch_add(1, Ordering::Relaxed);
+        connection.evict();
+        true
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Activity>> {
@@ -101,6 +117,7 @@ impl ConnectionLimit {
         Self {
             requests: Places::new(connections, MIN_IDLE),
             reserve: Places::new(RESERVE, Duration::ZERO),
+            released: Arc::default(),
         }
     }
 
@@ -111,7 +128,19 @@ impl ConnectionLimit {
             None => Err(self.reserve.take(activity)?),
         };
         let (activity, requests) = (activity.clone(), Arc::clone(&self.requests));
-        Some(Ticket(Arc::new(Admitted { activity, requests, place: Mutex::new(place) })))
+        let (place, released) = (Mutex::new(place), Arc::clone(&self.released));
+        Some(Ticket(Arc::new(Admitted { activity, requests, place, released })))
+    }
+
+    /// Has the connection closed that has been idle for longest, although there are places left. `false` where all answer
+    /// requests, or did a moment ago.
+    pub(super) fn make_room(&self) -> bool {
+        self.requests.make_room() || self.reserve.make_room()
+    }
+
+    /// Ready when a connection is closed after this was polled or enabled first.
+    pub(super) fn released(&self) -> Notified<'_> {
+        self.released.notified()
     }
 
     /// The connections that were closed to make room.
@@ -136,6 +165,13 @@ impl Ticket {
         let Some(better) = self.0.requests.take(&self.0.activity) else { return false };
         *place = Ok(better);
         true
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        // Tickets are dropped after the socket of their connection.
+        self.released.notify_waiters();
     }
 }
 

@@ -220,3 +220,20 @@ fn probes_are_answered_while_all_connections_are_busy() {
     pause();
     assert_eq!(get(&mut probe, "/nowhere"), 404);
 }
+
+#[test]
+fn idle_connection_makes_room_without_file_descriptors() {
+    let folder = Folder::new();
+    let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
+    let arguments = ["serve", "--config", &file, "--port", "0", "--threads", "1"];
+    let (_server, port) = Running::serve_limited("ulimit -n 64", &arguments);
+    // One that is in the middle of a request, and more that ask nothing than there are descriptors.
+    let mut busy = announce(port, "10.0.0.1", 10);
+    let _silent: Vec<_> = (0..100).map(|_| connect(port)).collect();
+    pause();
+    assert_eq!(get(&mut connect(port), "/nowhere"), 404);
+    busy.write_all(b"no JSON...").unwrap();
+    let mut answer = [0; 100];
+    let length = busy.read(&mut answer).unwrap();
+    assert!(answer[..length].starts_with(b"HTTP/1.1 400 "));
+}

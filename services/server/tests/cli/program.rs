@@ -80,6 +80,13 @@ impl Running {
         Self::spawn(shell)
     }
 
+    /// As [`Running::limited`], for a server. The port comes along.
+    pub(crate) fn serve_limited(commands: &str, arguments: &[&str]) -> (Self, u16) {
+        let server = Self::limited(commands, arguments);
+        let line = server.logs("listening on http://");
+        (server, port(&line))
+    }
+
     /// The process's number.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()

@@ -1,0 +1,93 @@
+//! Errors of accepting connections.
+
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use tokio::time::{Instant, timeout};
+
+use super::places::ConnectionLimit;
+
+/// The time until the next attempt, unless a connection is closed before.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// The least time between two warnings.
+const WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Handles the errors of one listener.
+#[derive(Debug, Default)]
+pub(super) struct AcceptErrors {
+    warned: Option<Instant>,
+}
+
+impl AcceptErrors {
+    /// Waits until another attempt is worth it. Without free file descriptors, the connection that has been idle for
+    /// longest is closed, as where all places are taken: it would keep new ones waiting for more than a minute.
+    pub(super) async fn wait(&mut self, error: &io::Error, limit: &ConnectionLimit) {
+        // Before the eviction, whose connection may be closed at once.
+        let mut released = pin!(limit.released());
+        released.as_mut().enable();
+        let evicted = is_out_of_files(error) && limit.make_room();
+        let now = Instant::now();
+        if self.warned.is_none_or(|at| now - at >= WARNING_INTERVAL) {
+            self.warned = Some(now);
+            tracing::warn!(%error, evicted, "failed to accept a connection: trying again");
+        }
+        // Either way the next attempt follows: the end of this wait says nothing more.
+        _ = timeout(RETRY, released).await;
+    }
+}
+
+/// Whether the process, or the system, has no more file descriptors.
+fn is_out_of_files(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::activity::Activity;
+    use super::*;
+
+    fn full() -> io::Error {
+        Errno::MFILE.into()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn evicts_one_idle_connection_per_attempt() {
+        let limit = ConnectionLimit::new(10);
+        let epoch = Instant::now();
+        let all: Vec<_> = (0..3).map(|_| Activity::new(epoch)).collect();
+        let tickets: Vec<_> = all.iter().map(|one| limit.admit(one).unwrap()).collect();
+        all[0].busy();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let mut errors = AcceptErrors::default();
+        let other = io::Error::from(Errno::CONNABORTED);
+        errors.wait(&other, &limit).await;
+        assert_eq!(limit.evictions(), 0, "there is room");
+        for evicted in 1..=2 {
+            errors.wait(&full(), &limit).await;
+            assert_eq!(limit.evictions(), evicted);
+        }
+        assert!(!all[0].is_over() && all[1].is_over() && all[2].is_over());
+        // A connection that answers a request stays.
+        errors.wait(&full(), &limit).await;
+        assert_eq!(limit.evictions(), 2);
+        drop(tickets);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_again_as_soon_as_a_connection_is_closed() {
+        let limit = ConnectionLimit::new(10);
+        let activity = Activity::new(Instant::now());
+        let ticket = limit.admit(&activity).unwrap();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let begun = Instant::now();
+        let mut errors = AcceptErrors::default();
+        let error = full();
+        tokio::join!(errors.wait(&error, &limit), async { drop(ticket) });
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        errors.wait(&error, &limit).await;
+        assert_eq!(begun.elapsed(), RETRY);
+    }
+}
