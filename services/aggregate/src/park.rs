@@ -3,11 +3,12 @@
 //! call is parked here: found by its handle, taken once, by its own caller only.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Mutex;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use vmcp_core::{BoxError, Caller, Identity, Rejection, Reservation, Trail};
+use vmcp_core::{BoxError, Caller, Identity, Rejection, Reservation, Trail, network};
 
 use crate::session::lock;
 
@@ -16,7 +17,7 @@ use crate::session::lock;
 pub(crate) struct Parked {
     table: Mutex<HashMap<Handle, Waiting>>,
     most: usize,
-    most_per_identity: usize,
+    most_per_caller: usize,
 }
 
 /// 128 random bits.
@@ -26,6 +27,8 @@ pub(crate) struct Handle(u128);
 #[derive(Debug)]
 struct Waiting {
     caller: Identity,
+    /// The network of an anonymous caller.
+    network: Option<IpAddr>,
     resume: oneshot::Sender<Resume>,
 }
 
@@ -69,26 +72,30 @@ pub(crate) struct Place<'a> {
 }
 
 impl Parked {
-    pub(crate) fn new(most: usize, most_per_identity: usize) -> Self {
-        Self { table: Mutex::default(), most, most_per_identity }
+    pub(crate) fn new(most: usize, most_per_caller: usize) -> Self {
+        Self { table: Mutex::default(), most, most_per_caller }
     }
 
-    /// A place for a call; `None` when all are taken.
-    pub(crate) fn park(&self, caller: &Identity) -> Option<Place<'_>> {
+    /// A place for a call; `None` when all are taken, or all that its caller may have. Anonymous callers count by the network
+    /// of `address`.
+    pub(crate) fn park(&self, caller: &Identity, address: Option<IpAddr>) -> Option<Place<'_>> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
         let handle = Handle(u128::from_be_bytes(random));
+        let network = address.filter(|_| caller.is_anonymous()).map(network);
         let mut table = lock(&self.table);
-        let own = table.values().filter(|waiting| waiting.caller == *caller).count();
-        if table.len() >= self.most || own >= self.most_per_identity {
+        let is_own = |it: &&Waiting| it.caller == *caller && it.network == network;
+        let own = table.values().filter(is_own).count();
+        if table.len() >= self.most || own >= self.most_per_caller {
             return None;
         }
         let (resume, resumed) = oneshot::channel();
-        table.insert(handle, Waiting { caller: caller.clone(), resume });
+        table.insert(handle, Waiting { caller: caller.clone(), network, resume });
         Some(Place { parked: self, handle, resumed })
     }
 
-    /// Takes a call of `caller` out, to resume it. Nobody else can afterwards.
+    /// Takes a call of `caller` out, once, to resume it. The handle alone identifies an anonymous caller, who may have moved
+    /// to another network.
     pub(crate) fn take(
         &self,
         handle: Handle,
@@ -130,7 +137,7 @@ mod tests {
     async fn a_call_is_taken_once_and_by_its_own_caller() {
         let parked = Parked::new(10, 10);
         let (alice, mallory) = (Identity::new("i", "alice"), Identity::new("i", "mallory"));
-        let place = parked.park(&alice).unwrap();
+        let place = parked.park(&alice, None).unwrap();
         let handle = Handle::parse(&place.handle.to_text()).unwrap();
         assert!(parked.take(handle, &mallory).is_none());
         assert!(parked.take(handle, &alice).is_some());
@@ -141,13 +148,13 @@ mod tests {
     async fn one_caller_cannot_take_all_places() {
         let parked = Parked::new(3, 2);
         let (alice, bob) = (Identity::new("i", "alice"), Identity::new("i", "bob"));
-        let first = parked.park(&alice).unwrap();
-        let _second = parked.park(&alice).unwrap();
-        assert!(parked.park(&alice).is_none());
-        let _third = parked.park(&bob).unwrap();
-        assert!(parked.park(&bob).is_none(), "all are taken");
+        let first = parked.park(&alice, None).unwrap();
+        let _second = parked.park(&alice, None).unwrap();
+        assert!(parked.park(&alice, None).is_none());
+        let _third = parked.park(&bob, None).unwrap();
+        assert!(parked.park(&bob, None).is_none(), "all are taken");
         drop(first);
-        assert!(parked.park(&alice).is_some());
+        assert!(parked.park(&alice, None).is_some());
         assert_eq!(parked.len(), 2);
     }
 }

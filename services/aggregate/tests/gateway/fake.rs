@@ -1,6 +1,7 @@
 //! Backends of either generation, and clients of either generation.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -466,6 +467,8 @@ pub(crate) struct Client {
     pub(crate) admission: Option<Admission>,
     /// What it says in each request, as one without a session.
     pub(crate) capabilities: Value,
+    /// Where it is, if that is known.
+    address: Option<SocketAddr>,
     session: Option<http::HeaderValue>,
 }
 
@@ -499,8 +502,9 @@ impl Client {
             subject => Identity::new("https://idp.test", subject),
         };
         let gateway = gateway.clone();
-        let (admission, session) = (None, None);
-        let mut client = Self { gateway, generation, identity, admission, capabilities, session };
+        let (admission, address, session) = (None, None, None);
+        let mut client =
+            Self { gateway, generation, identity, admission, capabilities, address, session };
         if generation == Generation::Stateful {
             let hello = json!({"protocolVersion": "2025-11-25", "capabilities": client.capabilities,
                                "clientInfo": {"name": "c", "version": "1"}});
@@ -513,6 +517,12 @@ impl Client {
 
     pub(crate) fn with(mut self, admission: Admission) -> Self {
         self.admission = Some(admission);
+        self
+    }
+
+    /// At this address.
+    pub(crate) fn at(mut self, address: &str) -> Self {
+        self.address = Some(SocketAddr::new(address.parse().unwrap(), 1));
         self
     }
 
@@ -554,6 +564,9 @@ impl Client {
         }
         if let Some(admission) = &self.admission {
             extensions.insert(admission.clone());
+        }
+        if let Some(address) = self.address {
+            extensions.insert(address);
         }
         if let Some(session) = &self.session {
             request.headers_mut().insert("mcp-session-id", session.clone());

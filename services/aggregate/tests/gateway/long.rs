@@ -39,6 +39,36 @@ async fn a_parked_call_ends_with_the_token_it_was_begun_with() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn suspended_calls_of_anonymous_callers_count_by_network() {
+    let gateway = gateway(&[backend(Generation::Stateful)]).await;
+    let anonymous = Client::new(&gateway, Generation::Stateless, "").await;
+    let suspended = async |address: &str, result: &str| {
+        let client = anonymous.clone().at(address);
+        let said = client.ask("tools/call", json!({"name": "be_ask", "arguments": {}})).await;
+        said.json()["result"]["resultType"] == result
+    };
+    // As many as one caller may have.
+    for _ in 0..16 {
+        assert!(suspended("2001:db8::1", "input_required").await);
+    }
+    assert!(!suspended("2001:db8::2", "input_required").await, "a neighbor in the network");
+    assert!(suspended("2001:db8:0:1::1", "input_required").await, "another network");
+    assert_eq!(gateway.report().parked_calls, 17);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_anonymous_caller_goes_on_from_another_network() {
+    let gateway = gateway(&[backend(Generation::Stateful)]).await;
+    let anonymous = Client::new(&gateway, Generation::Stateless, "").await;
+    let asked = anonymous.clone().at("10.0.0.1");
+    let asked = asked.ask("tools/call", json!({"name": "be_ask", "arguments": {}})).await;
+    let params = json!({"name": "be_ask", "arguments": {}, "inputResponses": {},
+        "requestState": asked.json()["result"]["requestState"]});
+    let said = anonymous.at("10.0.0.2").ask("tools/call", params).await.json();
+    assert_ne!(said["result"], Value::Null, "{said}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn listening_to_a_backend_ends_with_the_token_and_begins_anew_with_a_newer_one() {
     for generation in BOTH {
         let backend = backend(generation);

@@ -3,6 +3,7 @@
 mod suspended;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ const MOST_QUESTIONS: usize = 16;
 pub(super) struct RunningCall {
     hub: Arc<Hub>,
     caller: Identity,
+    /// The address from which the call was begun, if that is known.
+    address: Option<IpAddr>,
     live: Arc<Live>,
     events: Events,
     /// Messages that came while the client was asked, and the end of the stream if that came too.
@@ -95,6 +98,7 @@ impl RunningCall {
         Self {
             hub: Arc::clone(&call.hub),
             caller: call.caller.identity().clone(),
+            address: call.address,
             live,
             events,
             early: VecDeque::new(),

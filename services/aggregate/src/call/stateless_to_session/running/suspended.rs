@@ -31,15 +31,14 @@ impl RunningCall {
         let _pause = self.hold.pause();
         let hub = Arc::clone(&self.hub);
         while !asked.is_empty() {
-            let Some(mut place) = hub.parked.park(&self.caller) else {
+            let Some(mut place) = hub.parked.park(&self.caller, self.address) else {
                 let refusal = Rejection::overloaded("too many calls wait for an answer", 30);
                 self.end(Out::Refused(refusal), &outlet).await;
                 return None;
             };
             let questions =
                 asked.iter().map(|asked| (asked.key.clone(), asked.question.clone())).collect();
-            // A client without a session has no address here.
-            let mut reservation = hub.account(&self.caller, None).open();
+            let mut reservation = hub.account(&self.caller, self.address).open();
             let size: usize = asked.iter().map(|asked| asked.question.len()).sum();
             if !reservation.resize(size + self.held()) {
                 let refusal = Rejection::overloaded("too much waits for answers of clients", 30);
