@@ -97,7 +97,7 @@ fn suspect(transport: Transport, error: &BoxError) -> Option<Suspect> {
             Failure::Rpc { .. }
             | Failure::TooLarge { .. }
             | Failure::NoRoom
-            | Failure::OfferTooLarge { .. }
+            | Failure::Offer(_)
             | Failure::Revision
             | Failure::Busy
             | Failure::Cancelled

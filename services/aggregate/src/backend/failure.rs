@@ -35,9 +35,9 @@ pub(crate) enum Failure {
     /// The answer would have to be held, and there is no room for it.
     #[error("answered, but the gateway holds too many bytes of messages at the moment")]
     NoRoom,
-    /// Its lists are larger than what is kept of one backend.
-    #[error("offers more than {limit} bytes of tools, prompts and resources")]
-    OfferTooLarge { limit: usize },
+    /// Its lists are more than what is fetched of one backend.
+    #[error("offers {0}")]
+    Offer(#[from] OfferError),
     /// It refuses the generation that it was spoken to in, and has done nothing.
     #[error("does not speak the generation of MCP that it was spoken to in")]
     Generation,
@@ -63,6 +63,19 @@ pub(crate) enum Failure {
     /// It made a task of a call whose client cannot follow it.
     #[error("{0}")]
     Task(&'static str),
+}
+
+/// A limit of the lists that a backend exceeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum OfferError {
+    #[error("more than {limit} bytes of tools, prompts and resources")]
+    Bytes { limit: usize },
+    #[error("its lists in more than {limit} pages")]
+    Pages { limit: usize },
+    #[error("more than {limit} items in one list")]
+    Items { limit: usize },
+    #[error("a list without an end: one cursor came twice")]
+    RepeatedCursor,
 }
 
 /// What a client is told when a call to `backend` failed that may be repeated whatever became of it.
@@ -118,7 +131,7 @@ fn may_have_acted(error: &BoxError) -> bool {
             | Failure::Handshake { .. }
             | Failure::Generation
             | Failure::Revision
-            | Failure::OfferTooLarge { .. }
+            | Failure::Offer(_)
             | Failure::Busy,
         ) => false,
         None

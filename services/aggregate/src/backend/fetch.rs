@@ -12,38 +12,50 @@ use vmcp_wire::{Listing, find, unquote};
 
 use super::Link;
 use super::ask::ask_for;
-use super::failure::Failure;
+use super::failure::{Failure, OfferError};
 use super::handshake::{self, Introduction, Live};
 use super::request::{asking, post};
 use crate::catalog::define_literal;
 use crate::catalog::{Items, Kind, Offer};
 
-/// The most pages that are read of one list.
-const MOST_PAGES: usize = 1000;
+/// The most pages of a backend's lists, over all kinds. Each costs a request.
+const MAX_PAGES: usize = 1000;
 
 /// The most items that are kept of one list.
-const MOST_ITEMS: usize = 100_000;
+const MAX_ITEMS: usize = 100_000;
 
 /// The most bytes that a backend's lists take, over all pages, kinds and generations.
 const MAX_OFFER: usize = 32 << 20;
 
-/// The bytes that a backend's lists may still take.
+/// What a backend's lists may still take in one fetch.
 #[derive(Debug)]
-pub(crate) struct Budget(AtomicUsize);
+pub(crate) struct Budget {
+    bytes: AtomicUsize,
+    pages: AtomicUsize,
+}
 
 impl Budget {
     /// The budget of a backend of which `kept` bytes stay.
     pub(crate) fn beside(kept: usize) -> Self {
-        Self(AtomicUsize::new(MAX_OFFER.saturating_sub(kept)))
+        let bytes = AtomicUsize::new(MAX_OFFER.saturating_sub(kept));
+        Self { bytes, pages: AtomicUsize::new(MAX_PAGES) }
     }
 
-    fn take(&self, page: &Listing) -> Result<(), Failure> {
-        let size = page.text().len();
-        let taken = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(size));
-        taken.map(drop).map_err(|_| Failure::OfferTooLarge { limit: MAX_OFFER })
+    /// Takes one page, before it is asked for.
+    fn take_page(&self) -> Result<(), OfferError> {
+        take(&self.pages, 1).ok_or(OfferError::Pages { limit: MAX_PAGES })
     }
+
+    fn take_bytes(&self, page: &Listing) -> Result<(), OfferError> {
+        take(&self.bytes, page.text().len()).ok_or(OfferError::Bytes { limit: MAX_OFFER })
+    }
+}
+
+fn take(left: &AtomicUsize, size: usize) -> Option<()> {
+    // Relaxed: the number guards no other memory.
+    let taken =
+        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(size));
+    taken.ok().map(drop)
 }
 
 /// How the lists are asked for.
@@ -139,9 +151,10 @@ pub(crate) async fn list(
     let mut count = 0;
     let mut cursors = HashSet::new();
     let mut cursor: Option<String> = None;
-    for number in 0..MOST_PAGES {
+    loop {
+        budget.take_page().map_err(Failure::from)?;
         let (request, id) = speaker.request(link, kind, cursor.as_deref());
-        let known = before.page(number);
+        let known = before.page(pages.len());
         let read = |text: &Bytes| Listing::read(text, kind.member(), kind.rules(), known);
         let page = match ask_for(link, request, &id, read).await {
             Ok((_, page)) => page,
@@ -150,15 +163,16 @@ pub(crate) async fn list(
                 _ => return Err(error),
             },
         };
-        budget.take(&page)?;
+        budget.take_bytes(&page).map_err(Failure::from)?;
         count += page.entries().len();
         cursor = page.next_cursor().map(Cow::into_owned);
         pages.push(page);
-        match &cursor {
-            Some(next) if count < MOST_ITEMS && cursors.insert(next.clone()) => {}
-            Some(_) => return Err(Failure::Malformed("a list without an end").into()),
-            None => return Ok(Items::new(pages)),
+        let Some(next) = &cursor else { return Ok(Items::new(pages)) };
+        if count >= MAX_ITEMS {
+            return Err(Failure::from(OfferError::Items { limit: MAX_ITEMS }).into());
+        }
+        if !cursors.insert(next.clone()) {
+            return Err(Failure::from(OfferError::RepeatedCursor).into());
         }
     }
-    Err(Failure::Malformed("a list without an end").into())
 }

@@ -10,15 +10,17 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use vmcp_core::{BoxError, Generation};
+use vmcp_core::{BoxError, Generation, cause};
 
 pub(crate) use self::follow::kind_of_change;
 use self::follow::{Observation, follow_listen, follow_session};
 use super::check::first_sight;
 use super::diagnose;
+use super::failure::Failure;
 use super::fetch::Speaker;
 use super::handshake::{self, Live};
 use super::reach::reach;
+use super::signal::POLL_INTERVAL;
 use super::{Link, Speaks, Status, asks_for_credentials};
 use crate::call::doubtful;
 use crate::catalog::ByGeneration;
@@ -76,6 +78,11 @@ pub(crate) async fn observe(hub: Arc<Hub>, link: Arc<Link>) {
         };
         if let Err(error) = ended {
             failed(&hub, &link, &error).await;
+            if let Some(Failure::Offer(_)) = cause(error.as_ref()) {
+                // Each attempt may cost a thousand requests, and nothing that a client does makes the offer smaller.
+                sleep(POLL_INTERVAL).await;
+                continue;
+            }
         }
         // What ends as soon as it has begun must not begin again without a growing pause.
         if round.is_finished() && begun.elapsed() >= PAUSE.1 {

@@ -120,7 +120,7 @@ pub(crate) fn reason(error: &BoxError) -> Option<Cow<'static, str>> {
             | Failure::Handshake { .. }
             | Failure::TooLarge { .. }
             | Failure::NoRoom
-            | Failure::OfferTooLarge { .. }
+            | Failure::Offer(_)
             | Failure::Generation
             | Failure::Revision
             | Failure::Busy

@@ -1,6 +1,7 @@
 //! Catalogs of backends that change, fail or mean harm.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -373,6 +374,52 @@ async fn offer_has_one_byte_budget() {
         let report = format!("{:?}", gateway.report());
         assert_eq!(report.contains("offers more than 33554432 bytes"), !fits, "{report:.2000}");
     }
+}
+
+/// A backend whose lists of tools and of resources are answered in so many pages each, without an item. How many pages
+/// were asked for comes along, and the report after 20 s.
+async fn paged(wire: Wire, pages: usize, next: fn(usize) -> usize) -> (usize, String) {
+    let (backend, mut calls) = ScriptedBackend::new("be", wire);
+    *backend.by_hand.lock().unwrap() = vec!["tools/list", "resources/list"];
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Some(call) = calls.recv().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let cursor = call.message["params"]["cursor"].as_str();
+            let page: usize = cursor.map_or(0, |cursor| cursor.parse().unwrap());
+            let mut result = json!({"tools": [], "resources": [], "resultType": "complete",
+                "ttlMs": 0, "cacheScope": "private"});
+            if page + 1 < pages {
+                result["nextCursor"] = next(page).to_string().into();
+            }
+            call.answer(&result);
+        }
+    });
+    let gateway = with(vec![backend.settings(None)], PartialFailure::BestEffort).await;
+    sleep(Duration::from_secs(20)).await;
+    (asked.load(Ordering::Relaxed), format!("{:?}", gateway.report()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn offer_has_one_budget_of_pages() {
+    for wire in [Wire::Stateful, Wire::Stateless] {
+        let (asked, report) = paged(wire, 400, |page| page + 1).await;
+        assert!(asked >= 800 && !report.contains("pages"), "{wire:?}: {asked}, {report}");
+        for pages in [600, usize::MAX] {
+            let (asked, report) = paged(wire, pages, |page| page + 1).await;
+            let told = report.contains("offers its lists in more than 1000 pages");
+            assert!(told, "{wire:?}, {pages}: {report}");
+            assert!(asked <= 1000, "{wire:?}, {pages}: {asked} requests");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn repeated_cursor_ends_the_list() {
+    let (asked, report) = paged(Wire::Stateful, usize::MAX, |page| (page + 1) % 50).await;
+    assert!(report.contains("offers a list without an end"), "{report}");
+    assert!(asked <= 51, "{asked} requests");
 }
 
 #[tokio::test(start_paused = true)]

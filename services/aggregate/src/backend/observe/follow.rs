@@ -79,15 +79,15 @@ impl Observation<'_> {
     async fn refresh(&self, changed: &[Kind]) -> Result<(), BoxError> {
         let turn = self.link.fetching.lock().await;
         let mut offer = self.known();
-        for kind in Kind::ALL {
-            // One notification is about both.
-            let listed = if kind == Kind::Templates { Kind::Resources } else { kind };
-            if changed.contains(&listed) {
-                let before = offer.of(kind).clone();
-                let budget = Budget::beside(self.kept() + offer.size() - before.size());
-                let list = fetch::list(self.link, self.speaker, (kind, &before), &budget);
-                offer.set(kind, list.await?);
-            }
+        // One notification is about resources and templates.
+        let listed = |kind| if kind == Kind::Templates { Kind::Resources } else { kind };
+        let stale = || Kind::ALL.into_iter().filter(|kind| changed.contains(&listed(*kind)));
+        let size: usize = stale().map(|kind| offer.of(kind).size()).sum();
+        let budget = Budget::beside(self.kept() + offer.size() - size);
+        for kind in stale() {
+            let before = offer.of(kind).clone();
+            let list = fetch::list(self.link, self.speaker, (kind, &before), &budget);
+            offer.set(kind, list.await?);
         }
         drop(turn);
         self.publish(offer).await;
