@@ -6,6 +6,10 @@ use opentelemetry::metrics::{Counter, Histogram, Meter};
 use crate::names::{BUCKETS, Metric};
 use crate::{Outcome, Slot};
 
+/// The attributes whose values are names of tools and prompts, or [`OTHER`](crate::names::OTHER).
+pub const NAME_ATTRIBUTES: [&str; 5] =
+    ["gen_ai.prompt.name", "gen_ai.tool.name", "mcp_resource_id", "tool", "tool_name"];
+
 /// The attributes of an operation's duration (OpenTelemetry semantic conventions for MCP).
 pub(crate) fn operation<S>(slot: &Slot<S>, outcome: &Outcome) -> Vec<KeyValue> {
     let mut labels = vec![

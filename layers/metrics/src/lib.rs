@@ -14,7 +14,7 @@ mod testing;
 pub use self::{
     client::{BackendMetrics, ClientMetrics, ClientSeries, action},
     http::HttpMetrics,
-    labels::target,
+    labels::{NAME_ATTRIBUTES, target},
     outcome::{Fault, Outcome},
     series::{MAX_NAME, MAX_NAMES, MAX_SERIES, Slot},
     server::{ServerMetrics, ServerSeries},

@@ -1,15 +1,18 @@
 //! Metrics as Prometheus text.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Response, StatusCode};
 use opentelemetry_prometheus::PrometheusExporter;
+use prometheus::proto::Metric;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use tokio::time::Instant;
+use vmcp_metrics::NAME_ATTRIBUTES;
+use vmcp_metrics::names::OTHER;
 
 use crate::BuildError;
 
@@ -24,7 +27,15 @@ pub struct Scrape(Arc<Inner>);
 
 struct Inner {
     registry: Registry,
-    last: Mutex<Option<(Instant, Bytes)>>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    /// The last text, and when it was written.
+    last: Option<(Instant, Bytes)>,
+    /// Whether series with names of tools and prompts are left out.
+    hides_names: bool,
 }
 
 impl Scrape {
@@ -36,26 +47,44 @@ impl Scrape {
             .scope_info_enabled(false)
             .build()
             .map_err(|error| BuildError::Exporter(error.to_string()))?;
-        Ok((Self(Arc::new(Inner { registry, last: Mutex::default() })), reader))
+        Ok((Self(Arc::new(Inner { registry, shown: Mutex::default() })), reader))
     }
 
     /// Returns the text, at most a second old. Encoding takes some milliseconds with thousands of
     /// labels; concurrent callers wait for it.
     #[must_use]
     pub fn text(&self) -> Bytes {
-        let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown();
         let now = Instant::now();
-        if let Some((at, text)) = &*last
+        if let Some((at, text)) = &shown.last
             && now.duration_since(*at) < CACHE_TTL
         {
             return text.clone();
         }
+        let mut families = self.0.registry.gather();
+        if shown.hides_names {
+            for family in &mut families {
+                family.mut_metric().retain(|metric| !has_name(metric));
+            }
+            // The encoder stops at a family without a series.
+            families.retain(|family| !family.get_metric().is_empty());
+        }
         let mut text = Vec::new();
         // Metrics that cannot be encoded are left out; writes to the buffer cannot fail.
-        _ = TextEncoder::new().encode(&self.0.registry.gather(), &mut text);
+        _ = TextEncoder::new().encode(&families, &mut text);
         let text = Bytes::from(text);
-        *last = Some((now, text.clone()));
+        shown.last = Some((now, text.clone()));
         text
+    }
+
+    /// Leaves out the series of single tools and prompts from now on.
+    pub(crate) fn hide_names(&self) {
+        // The last text may have names.
+        *self.shown() = Shown { last: None, hides_names: true };
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.0.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the response to `GET /metrics`.
@@ -69,8 +98,72 @@ impl Scrape {
     }
 }
 
+/// Whether a series is that of a single tool or prompt.
+fn has_name(metric: &Metric) -> bool {
+    metric.get_label().iter().any(|label| {
+        NAME_ATTRIBUTES.iter().any(|attribute| is_label_of(label.name(), attribute))
+            && !["", OTHER].contains(&label.value())
+    })
+}
+
+/// Whether this is what Prometheus calls an attribute.
+fn is_label_of(label: &str, attribute: &str) -> bool {
+    label.bytes().eq(attribute.bytes().map(|byte| if byte == b'.' { b'_' } else { byte }))
+}
+
 impl fmt::Debug for Scrape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scrape").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::metrics::MeterProvider as _;
+    use opentelemetry_sdk::metrics::SdkMeterProvider;
+    use vmcp_core::Backend;
+    use vmcp_metrics::{ClientMetrics, Fault, Outcome, ServerMetrics};
+
+    use super::*;
+
+    /// Records an operation of each kind that has a name, on both sides.
+    fn record(server: &ServerMetrics, client: &ClientMetrics, name: &str) {
+        let backend = client.backend(&Backend::new("a"));
+        for method in ["tools/call", "prompts/get", "resources/read"] {
+            for fault in [Fault::None, Fault::Code(-32603)] {
+                let outcome = Outcome { verb: "POST", status: 200, fault, ..Outcome::default() };
+                server.record(&server.slot(method, Some(name), true), outcome.clone(), 0.1);
+                backend.record(&backend.slot(method, Some(name)), outcome, 0.1);
+            }
+        }
+    }
+
+    #[test]
+    fn hidden_names_are_in_no_series() {
+        let (scrape, reader) = Scrape::new().unwrap();
+        let provider = SdkMeterProvider::builder().with_reader(reader).build();
+        let meter = provider.meter("test");
+        let server = ServerMetrics::new(&meter, "s".to_owned());
+        let client = ClientMetrics::new(&meter, true);
+        let text = || String::from_utf8(scrape.text().to_vec()).unwrap();
+        record(&server, &client, "canary");
+        let before = text();
+        assert!(before.contains("canary"), "{before}");
+        let families = |text: &str| -> Vec<String> {
+            let types = text.lines().filter(|line| line.starts_with("# TYPE "));
+            types.map(str::to_owned).collect()
+        };
+        server.hide_names();
+        client.hide_names();
+        scrape.hide_names();
+        let hidden = text();
+        assert!(!hidden.contains("canary"), "{hidden}");
+        assert!(hidden.contains("resources/read"), "{hidden}");
+        // Calls go on to be counted, summed up.
+        record(&server, &client, "canary");
+        scrape.shown().last = None;
+        let after = text();
+        assert!(!after.contains("canary") && after.contains(OTHER), "{after}");
+        assert_eq!(families(&after), families(&before));
     }
 }

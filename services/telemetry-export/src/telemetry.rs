@@ -68,9 +68,13 @@ impl Telemetry {
     }
 
     /// Aggregates tool and prompt names in metrics from now on, for metrics whose readers may not
-    /// know all names.
+    /// know all names. Series with names are no longer in [`Scrape::text`]; a collector, which has them already,
+    /// still gets them.
     pub fn hide_names(&self) {
         self.0.recorder.hide_names();
+        if let Some(scrape) = &self.0.scrape {
+            scrape.hide_names();
+        }
     }
 
     /// Returns the layer for the gateway, outermost except for the one that catches panics.

@@ -146,22 +146,28 @@ fn foreign_host_names_get_no_metrics() {
     }
 }
 
+/// Policies that let everybody use everything.
+const POLICIES: &str =
+    ", authz: {type: cedar, policies: [\"permit(principal, action, resource);\"]}";
+
+/// A configuration with `/metrics` and these policies.
+fn measured(backend: &Backend, authz: &str) -> String {
+    format!(
+        "name: x\nincomingAuth: {{type: anonymous{authz}}}\ntelemetry: {{enablePrometheusMetricsPath: true}}\n\
+         backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",
+        backend.url()
+    )
+}
+
 #[test]
 fn metrics_name_no_tools_that_policies_may_hide() {
     let (folder, backend) = (Folder::new(), Backend::start(&["secret"]));
     let token = folder.write("token", "0123456789abcdef0123");
-    let text = |authz: &str| {
-        format!(
-            "name: x\nincomingAuth: {{type: anonymous{authz}}}\ntelemetry: {{enablePrometheusMetricsPath: true}}\n\
-             backends: [{{name: a, url: \"{}\", transport: streamable-http}}]\n",
-            backend.url()
-        )
-    };
-    let policies = ", authz: {type: cedar, policies: [\"permit(principal, action, resource);\"]}";
+    let text = |authz: &str| measured(&backend, authz);
     for (authz, arguments, shown) in [
         ("", &[][..], true),
-        (policies, &[], false),
-        (policies, &["--admin-token-file", &token], true),
+        (POLICIES, &[], false),
+        (POLICIES, &["--admin-token-file", &token], true),
     ] {
         let (_server, port) = Running::serve(&folder.write("vmcp.yaml", &text(authz)), arguments);
         assert_eq!(text_of(&Stateful::open(port).call("a_secret", &json!({}))), "done");
@@ -171,4 +177,28 @@ fn metrics_name_no_tools_that_policies_may_hide() {
         assert!(metrics.contains("tools/call"), "{metrics}");
         assert_eq!(metrics.contains("secret"), shown, "{authz} {arguments:?}: {metrics}");
     }
+}
+
+#[test]
+fn metrics_forget_names_once_policies_may_hide_them() {
+    let (folder, backend) = (Folder::new(), Backend::start(&["secret"]));
+    let file = folder.write("vmcp.yaml", &measured(&backend, ""));
+    let (server, port) = Running::serve(&file, &[]);
+    let metrics = || {
+        assert_eq!(text_of(&Stateful::open(port).call("a_secret", &json!({}))), "done");
+        let mut metrics = String::new();
+        request(port, "GET", "/metrics", &[], "").read(&mut metrics);
+        metrics
+    };
+    let before = metrics();
+    assert!(before.contains("secret"), "{before}");
+    folder.write("vmcp.yaml", &measured(&backend, POLICIES));
+    server.logs("configuration reloaded");
+    let after = metrics();
+    assert!(!after.contains("secret") && after.contains("_OTHER"), "{after}");
+    // Nor does the name come back without policies, with what was recorded of it.
+    folder.write("vmcp.yaml", &measured(&backend, ""));
+    server.logs("configuration reloaded");
+    let after = metrics();
+    assert!(!after.contains("secret"), "{after}");
 }
