@@ -37,6 +37,7 @@ use vmcp_egress::Egress;
 
 use self::accept_error::AcceptErrors;
 use self::activity::Activity;
+pub(crate) use self::admin::AdminAddress;
 use self::connection::connection;
 use self::drain::drain;
 pub(crate) use self::exposure::Exposure;
@@ -137,6 +138,14 @@ pub enum ServeError {
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The address of `--admin-listen` cannot be listened on.
+    #[error("cannot listen on {address} for /status (--admin-listen): {source}")]
+    AdminListen {
         /// The address.
         address: SocketAddr,
         /// The system's reason.

@@ -1,6 +1,7 @@
 //! `vmcp serve`.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 
@@ -229,16 +230,21 @@ impl Serve {
 
 /// Why the server cannot start, and what to do.
 pub(crate) fn refused(error: &ServeError) -> Failure {
+    let in_use = |address: &SocketAddr, option: &str| {
+        let port = address.port();
+        Failure::Fault(format!(
+            "port {port} is in use: choose another with {option}, or stop what listens on {address}"
+        ))
+    };
     match error {
-        ServeError::Listen { address, source }
-            if source.kind() == std::io::ErrorKind::AddrInUse =>
-        {
-            let port = address.port();
-            Failure::Fault(format!(
-                "port {port} is in use: choose another with --port, or stop what listens on {address}"
-            ))
+        ServeError::Listen { address, source } if source.kind() == ErrorKind::AddrInUse => {
+            in_use(address, "--port")
+        }
+        ServeError::AdminListen { address, source } if source.kind() == ErrorKind::AddrInUse => {
+            in_use(address, "--admin-listen")
         }
         ServeError::Listen { .. }
+        | ServeError::AdminListen { .. }
         | ServeError::Thread(_)
         | ServeError::Random(_)
         | ServeError::Audit(_)

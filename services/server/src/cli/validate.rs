@@ -1,7 +1,8 @@
 //! `vmcp validate`.
 
+mod listen;
+
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -10,15 +11,14 @@ use vmcp_config::{
     SessionStorage,
 };
 
+use self::listen::Listen;
 use super::arguments::positive;
-use super::arguments::{address, seal_key};
 use super::config::{ConfigFile, Faults, Loaded, warning};
 use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
 use super::outcome::{Failure, Form, Printed, block_on, complain, print, print_json};
 use super::table::table;
 use super::unmatched::{unmatched_name, unmatched_name_json};
 use crate::parts::{Measures, Report};
-use crate::serve::{Exposure, ExposureError, SealKey};
 
 #[derive(Debug, Args)]
 pub(crate) struct Validate {
@@ -34,48 +34,6 @@ pub(crate) struct Validate {
     listen: Listen,
     #[command(flatten)]
     printed: Printed,
-}
-
-/// What `serve` is going to be given, to be tried as well.
-#[derive(Debug, Args)]
-struct Listen {
-    /// The address that serve is going to listen on. With it or --port, it is tried whether serve could.
-    #[arg(long, value_parser = address)]
-    host: Option<IpAddr>,
-    /// The port that serve is going to listen on. Leave it out while a server listens there.
-    #[arg(long)]
-    port: Option<u16>,
-    /// As for serve.
-    #[arg(long)]
-    allow_anonymous_network: bool,
-    /// A file with a key, as for serve. Repeatable.
-    #[arg(long, value_name = "FILE", value_parser = seal_key)]
-    seal_key: Vec<SealKey>,
-}
-
-impl Listen {
-    /// Returns why `serve` would not listen.
-    fn mistakes(&self, file: Option<&File>) -> Vec<Mistake> {
-        // Each key was read with the command line.
-        let Self { host, port, allow_anonymous_network, seal_key: _ } = self;
-        if host.is_none() && port.is_none() {
-            return Vec::new();
-        }
-        let ip = host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let address = SocketAddr::new(ip, port.unwrap_or(0));
-        let exposure = Exposure { address, allow_anonymous: *allow_anonymous_network };
-        let exposed = file.map(|file| exposure.check_method(&file.incoming_auth.method));
-        let exposed = exposed.and_then(Result::err).map(ExposureError::to_mistake);
-        let listened = TcpListener::bind(address).err().map(|error| {
-            let option = if port.is_some() { "--port" } else { "--host" };
-            Mistake::new(
-                option,
-                format!("{address}: {error}"),
-                "an address to listen on that is free",
-            )
-        });
-        exposed.into_iter().chain(listened).collect()
-    }
 }
 
 impl Validate {
@@ -97,12 +55,16 @@ impl Validate {
     /// Checks the file, and whether `serve` could do what it says.
     fn load(&self) -> Result<Loaded, Faults> {
         let loaded = self.config.load();
-        let mut more = self.listen.mistakes(loaded.as_ref().ok().map(|loaded| &loaded.file));
+        let tried = self.listen.try_out(loaded.as_ref().ok().map(|loaded| &loaded.file));
+        let mut more = tried.mistakes;
         let measures = loaded.as_ref().ok().and_then(|loaded| loaded.parts.measures.clone());
         more.extend(measures.and_then(unmeasured));
         match loaded {
             Ok(_) if !more.is_empty() => Err(Faults { mistakes: more, ..Faults::default() }),
-            Ok(loaded) => Ok(loaded),
+            Ok(mut loaded) => {
+                loaded.warnings.extend(tried.warning);
+                Ok(loaded)
+            }
             Err(mut faults) => {
                 faults.mistakes.extend(more);
                 Err(faults)

@@ -1,6 +1,6 @@
 //! The listener for `/status`, `/metrics` and `/api/backends/*` alone.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
@@ -13,28 +13,52 @@ use super::connection::connection;
 use super::{Options, ServeError};
 use crate::routes::{Access, Routes};
 
-/// The address if none was asked for.
-const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 4484);
-
 /// The most connections.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Listens at the address that was asked for. Without one, a server that the network reaches listens on loopback, unless
-/// the port is taken.
-pub(super) async fn listen(options: &Options) -> Result<Option<TcpListener>, ServeError> {
-    if let Some(address) = options.admin_address {
-        let listening = TcpListener::bind(address).await;
-        return listening.map(Some).map_err(|source| ServeError::Listen { address, source });
-    }
-    if options.address.ip().to_canonical().is_loopback() {
-        return Ok(None);
-    }
-    match TcpListener::bind(DEFAULT).await {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) => {
-            tracing::warn!(address = %DEFAULT, %error, "/status is not served: choose an address with --admin-listen");
-            Ok(None)
+/// Where a server listens for administrators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdminAddress {
+    /// It was asked for: a server does not start without it.
+    Asked(SocketAddr),
+    /// It is the default: several servers on one machine have it, and one of them gets it.
+    Default(SocketAddr),
+}
+
+impl AdminAddress {
+    /// The default.
+    const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4484);
+
+    /// What it means that a server cannot listen on the default.
+    pub(crate) const MISSING: &str =
+        "no listener serves /status alone: choose another address with --admin-listen";
+
+    /// The address of a server that listens on `main` for clients. A main port that the network does not reach shows
+    /// `/status` itself.
+    pub(crate) fn of(main: IpAddr, asked: Option<SocketAddr>) -> Option<Self> {
+        match asked {
+            Some(address) => Some(Self::Asked(address)),
+            None if main.to_canonical().is_loopback() => None,
+            None => Some(Self::Default(Self::DEFAULT)),
         }
+    }
+}
+
+/// Listens for administrators. A default address that cannot be listened on is a warning.
+pub(super) async fn listen(options: &Options) -> Result<Option<TcpListener>, ServeError> {
+    match AdminAddress::of(options.address.ip(), options.admin_address) {
+        Some(AdminAddress::Asked(address)) => {
+            let listening = TcpListener::bind(address).await;
+            listening.map(Some).map_err(|source| ServeError::AdminListen { address, source })
+        }
+        Some(AdminAddress::Default(address)) => match TcpListener::bind(address).await {
+            Ok(listener) => Ok(Some(listener)),
+            Err(error) => {
+                tracing::warn!(%address, %error, "{}", AdminAddress::MISSING);
+                Ok(None)
+            }
+        },
+        None => Ok(None),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::http::request;
 use crate::issuer::Issuer;
 use crate::mcp::{Stateful, text as text_of};
-use crate::program::{Ended, Folder, Running, vmcp};
+use crate::program::{Ended, Folder, Running, vmcp, while_default_is_taken};
 
 fn serve(kind: &str, arguments: &[&str]) -> Ended {
     let folder = Folder::new();
@@ -126,6 +126,38 @@ fn status_on_networks_needs_own_listener_or_token() {
     assert!(!log.contains("0123456789abcdef"), "{log}");
     folder.write("token", "short");
     assert_eq!(serve("anonymous", &["--admin-token-file", &token]).code, 2);
+}
+
+#[test]
+fn taken_administration_address_that_was_asked_for_is_refused() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let asked = ["--admin-listen", &address.to_string()];
+    for arguments in [&[][..], &["--allow-anonymous-network"]] {
+        let folder = Folder::new();
+        let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
+        let host = if arguments.is_empty() { "127.0.0.1" } else { "0.0.0.0" };
+        let fixed = ["serve", "--port", "0", "--host", host, "-c", &file];
+        let ended = vmcp(&[&fixed[..], &asked, arguments].concat());
+        assert_eq!(ended.code, 1, "{ended:?}");
+        let says = format!("port {} is in use: choose another with --admin-listen", address.port());
+        assert!(ended.err.contains(&says), "{ended:?}");
+    }
+}
+
+#[test]
+fn serves_without_taken_default_of_administration() {
+    let folder = Folder::new();
+    let file = folder.write("vmcp.yaml", "name: x\nincomingAuth: {type: anonymous}\n");
+    let network = ["--host", "0.0.0.0", "--allow-anonymous-network"];
+    while_default_is_taken(|| {
+        let fixed = ["serve", "--port", "0", "-c", &file];
+        let server = Running::start(&[&fixed[..], &network].concat());
+        // The warning, or where /status is.
+        let line = server.logs("127.0.0.1:4484");
+        line.contains("choose another address with --admin-listen")
+            && !server.logs("listening on http://0.0.0.0:").is_empty()
+    });
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -37,6 +38,19 @@ fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vmcp"));
     command.args(arguments).env_remove("VMCP_CONFIG").stdin(Stdio::null());
     command
+}
+
+/// Tests `is_noticed` while the default address for administrators is taken: by this, or by a server of another test. That
+/// may end at any moment, and then it is tried again.
+pub(crate) fn while_default_is_taken(is_noticed: impl Fn() -> bool) {
+    for _ in 0..50 {
+        let held = TcpListener::bind("127.0.0.1:4484");
+        if is_noticed() {
+            return;
+        }
+        assert!(held.is_err(), "the taken address is not noticed");
+    }
+    panic!("the address is never taken for long");
 }
 
 /// Runs a command to its end.

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use crate::backend::Backend;
 use crate::login::signing_key;
-use crate::program::{Ended, Folder, vmcp, vmcp_with};
+use crate::program::{Ended, Folder, vmcp, vmcp_with, while_default_is_taken};
 
 fn validate(text: &str, arguments: &[&str]) -> Ended {
     let folder = Folder::new();
@@ -254,6 +254,45 @@ fn what_serve_could_not_do_is_told() {
     }
     let telemetry = format!("{anonymous}telemetry: {{metricsEnabled: true, endpoint: \"a:1\"}}\n");
     assert_eq!(validate(&telemetry, &[]).code, 0);
+}
+
+#[test]
+fn administration_address_is_tried_as_well() {
+    let anonymous = "name: x\nincomingAuth: {type: anonymous}\n";
+    let network = ["--host", "0.0.0.0", "--allow-anonymous-network"];
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let found = format!("--admin-listen: found {address}: ");
+    for more in [&[][..], &["--connect"], &network] {
+        let ended = validate(anonymous, &[&["--admin-listen", &address][..], more].concat());
+        assert_eq!(ended.code, 1, "{ended:?}");
+        assert!(ended.err.contains(&found), "{ended:?}");
+    }
+    drop(taken);
+    for more in [&[][..], &["--connect"], &network] {
+        let ended = validate(anonymous, &[&["--admin-listen", &address][..], more].concat());
+        assert_eq!((ended.code, &*ended.err), (0, ""), "{ended:?}");
+    }
+    // Clients and administrators cannot have one address.
+    let port = address.rsplit(':').next().unwrap();
+    let ended = validate(anonymous, &["--port", port, "--admin-listen", &address]);
+    assert!(ended.code == 1 && ended.err.contains(&found), "{ended:?}");
+}
+
+#[test]
+fn taken_default_of_administration_is_a_warning() {
+    let anonymous = "name: x\nincomingAuth: {type: anonymous}\n";
+    for more in [&[][..], &["--connect"]] {
+        let network = [&["--host", "0.0.0.0", "--allow-anonymous-network"][..], more].concat();
+        while_default_is_taken(|| {
+            let ended = validate(anonymous, &network);
+            assert_eq!(ended.code, 0, "{ended:?}");
+            ended.err.contains("warning: --admin-listen: 127.0.0.1:4484: ")
+        });
+    }
+    // A server that other machines do not reach has no such listener.
+    let ended = validate(anonymous, &["--host", "127.0.0.1"]);
+    assert_eq!((ended.code, &*ended.err), (0, ""), "{ended:?}");
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! Whether `serve` could listen as it is going to be told.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+
+use clap::Args;
+use vmcp_config::{File, Mistake, Warning};
+
+use crate::cli::arguments::{address, seal_key};
+use crate::serve::{AdminAddress, Exposure, ExposureError, SealKey};
+
+/// What `serve` is going to be given, to be tried as well.
+#[derive(Debug, Args)]
+pub(super) struct Listen {
+    /// The address that serve is going to listen on. With it or --port, it is tried whether serve could.
+    #[arg(long, value_parser = address)]
+    host: Option<IpAddr>,
+    /// The port that serve is going to listen on. Leave it out while a server listens there.
+    #[arg(long)]
+    port: Option<u16>,
+    /// As for serve: tried as well. With a --host that other machines reach, its default is tried too.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin_listen: Option<SocketAddr>,
+    /// As for serve.
+    #[arg(long)]
+    allow_anonymous_network: bool,
+    /// A file with a key, as for serve. Repeatable.
+    #[arg(long, value_name = "FILE", value_parser = seal_key)]
+    seal_key: Vec<SealKey>,
+}
+
+/// What `serve` would refuse, or go on without.
+#[derive(Debug, Default)]
+pub(super) struct Tried {
+    pub(super) mistakes: Vec<Mistake>,
+    pub(super) warning: Option<Warning>,
+}
+
+impl Listen {
+    /// Listens for a moment wherever `serve` would.
+    pub(super) fn try_out(&self, file: Option<&File>) -> Tried {
+        let mut tried = Tried::default();
+        // Held until the end: both cannot have the same address.
+        let _main = self.main().and_then(|(option, address)| {
+            let exposed = file.and_then(|file| self.exposed(address, file));
+            tried.mistakes.extend(exposed.map(ExposureError::to_mistake));
+            let listened = listen(option, address);
+            listened.map_err(|mistake| tried.mistakes.push(mistake)).ok()
+        });
+        // Without --host, serve listens on loopback.
+        let ip = self.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        match AdminAddress::of(ip, self.admin_listen) {
+            Some(AdminAddress::Asked(address)) => {
+                tried.mistakes.extend(listen("--admin-listen", address).err());
+            }
+            Some(AdminAddress::Default(address)) => {
+                tried.warning = TcpListener::bind(address).err().map(|error| Warning {
+                    path: "--admin-listen".to_owned(),
+                    message: format!("{address}: {error}: {}", AdminAddress::MISSING),
+                    suggestion: None,
+                });
+            }
+            None => {}
+        }
+        tried
+    }
+
+    /// The address for clients, and the option that says it; `None` if none was given.
+    fn main(&self) -> Option<(&'static str, SocketAddr)> {
+        let option = match (self.port, self.host) {
+            (Some(_), _) => "--port",
+            (None, Some(_)) => "--host",
+            (None, None) => return None,
+        };
+        let ip = self.host.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+        Some((option, SocketAddr::new(ip, self.port.unwrap_or(0))))
+    }
+
+    fn exposed(&self, address: SocketAddr, file: &File) -> Option<ExposureError> {
+        let exposure = Exposure { address, allow_anonymous: self.allow_anonymous_network };
+        exposure.check_method(&file.incoming_auth.method).err()
+    }
+}
+
+fn listen(option: &str, address: SocketAddr) -> Result<TcpListener, Mistake> {
+    TcpListener::bind(address).map_err(|error| {
+        let found = format!("{address}: {error}");
+        Mistake::new(option, found, "an address to listen on that is free")
+    })
+}
