@@ -196,7 +196,7 @@ impl Login {
     /// Comes back from the provider that is linked again.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// When the response does not come in time.
     pub async fn ends_link(&mut self) -> Result<Reply, Fault> {
         let callback = self.callback.take().ok_or("no link was begun")?;
         self.person.opens(&callback).await

@@ -34,7 +34,7 @@ struct Inner {
 struct Shown {
     /// The last text, and when it was written.
     last: Option<(Instant, Bytes)>,
-    /// Whether series with names of tools and prompts are left out.
+    /// Leaves out series with names of tools and prompts.
     hides_names: bool,
 }
 
@@ -98,7 +98,7 @@ impl Scrape {
     }
 }
 
-/// Whether a series is that of a single tool or prompt.
+/// Returns whether a series is that of a single tool or prompt.
 fn has_name(metric: &Metric) -> bool {
     metric.get_label().iter().any(|label| {
         NAME_ATTRIBUTES.iter().any(|attribute| is_label_of(label.name(), attribute))
@@ -106,7 +106,7 @@ fn has_name(metric: &Metric) -> bool {
     })
 }
 
-/// Whether this is what Prometheus calls an attribute.
+/// Returns whether `label` is the name of `attribute` in Prometheus.
 fn is_label_of(label: &str, attribute: &str) -> bool {
     label.bytes().eq(attribute.bytes().map(|byte| if byte == b'.' { b'_' } else { byte }))
 }
@@ -132,7 +132,7 @@ mod tests {
         for method in ["tools/call", "prompts/get", "resources/read"] {
             for fault in [Fault::None, Fault::Code(-32603)] {
                 let outcome = Outcome { verb: "POST", status: 200, fault, ..Outcome::default() };
-                server.record(&server.slot(method, Some(name), true), outcome.clone(), 0.1);
+                server.record(&server.slot(method, Some(name), true), outcome, 0.1);
                 backend.record(&backend.slot(method, Some(name)), outcome, 0.1);
             }
         }

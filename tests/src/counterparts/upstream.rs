@@ -95,7 +95,7 @@ impl UpstreamProvider {
     /// The account of a token, which is shown as an `Authorization` header is.
     ///
     /// # Errors
-    /// When the token does not count, or there is no whole answer in time.
+    /// When the token does not count, or the response does not come in time.
     pub async fn account(&self, authorization: &str) -> Result<String, Fault> {
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, HeaderValue::try_from(authorization)?);

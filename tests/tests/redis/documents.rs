@@ -152,7 +152,7 @@ impl World {
         self.front.leads_to(self.replicas[replica].port);
     }
 
-    /// Logs somebody in at the first replica, and renews the tokens at both: each has the document.
+    /// Logs a person in at the first replica, and renews the tokens at both: each has the document.
     async fn logged_in(&self, person: &str) -> Login {
         let mut login = Login::of_document(&self.front.origin(), person, URL);
         self.sends_clients_to(0);
@@ -167,7 +167,7 @@ impl World {
         login
     }
 
-    /// What each replica finds of the access token.
+    /// Verifies the access token at each replica.
     fn verified(&self, login: &Login) -> [Result<(), OwnFault>; 2] {
         [0, 1].map(|replica| {
             let verifier = self.replicas[replica].server.verifier(&self.audience()).unwrap();
@@ -185,7 +185,7 @@ impl World {
         assert!(heard.is_ok(), "{:?}", self.verified(login));
     }
 
-    /// What this replica answers a refresh.
+    /// Returns the error with which this replica refuses a refresh.
     async fn refused(&self, login: &mut Login, replica: usize) -> String {
         self.sends_clients_to(replica);
         match login.takes(Step::Refresh).await.unwrap() {

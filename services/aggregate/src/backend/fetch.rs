@@ -27,7 +27,7 @@ const MAX_ITEMS: usize = 100_000;
 /// The most bytes that a backend's lists take, over all pages, kinds and generations.
 const MAX_OFFER: usize = 32 << 20;
 
-/// What a backend's lists may still take in one fetch.
+/// Remaining budget of one fetch of a backend's lists.
 #[derive(Debug)]
 pub(crate) struct Budget {
     bytes: AtomicUsize,

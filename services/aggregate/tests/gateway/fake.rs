@@ -467,7 +467,7 @@ pub(crate) struct Client {
     pub(crate) admission: Option<Admission>,
     /// What it says in each request, as one without a session.
     pub(crate) capabilities: Value,
-    /// Where it is, if that is known.
+    /// Its address, if that is known.
     address: Option<SocketAddr>,
     session: Option<http::HeaderValue>,
 }

@@ -11,7 +11,7 @@ use vmcp_config::{
     SessionStorage,
 };
 
-use self::listen::Listen;
+use self::listen::ListenArgs;
 use super::arguments::positive;
 use super::config::{ConfigFile, Faults, Loaded, warning};
 use super::connect::{Seen, conflict, conflict_json, connect, idle_rule, idle_rule_json, odd_name};
@@ -31,7 +31,7 @@ pub(crate) struct Validate {
     #[arg(long, value_name = "DURATION", default_value = "5s", requires = "connect", value_parser = positive)]
     timeout: Duration,
     #[command(flatten)]
-    listen: Listen,
+    listen: ListenArgs,
     #[command(flatten)]
     printed: Printed,
 }

@@ -39,7 +39,7 @@ impl AcceptErrors {
     }
 }
 
-/// Whether the process, or the system, has no more file descriptors.
+/// Returns whether the process or the system is out of file descriptors.
 fn is_out_of_files(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }

@@ -16,7 +16,7 @@ use crate::routes::{Access, Routes};
 /// The most connections.
 const MAX_CONNECTIONS: usize = 64;
 
-/// Where a server listens for administrators.
+/// Address of the listener for administrators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AdminAddress {
     /// It was asked for: a server does not start without it.
@@ -29,7 +29,7 @@ impl AdminAddress {
     /// The default.
     const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4484);
 
-    /// What it means that a server cannot listen on the default.
+    /// Consequence of a default address that cannot be listened on.
     pub(crate) const MISSING: &str =
         "no listener serves /status alone: choose another address with --admin-listen";
 

@@ -1,4 +1,4 @@
-//! Whether `serve` could listen as it is going to be told.
+//! The addresses that `serve` is going to listen on.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
@@ -8,9 +8,9 @@ use vmcp_config::{File, Mistake, Warning};
 use crate::cli::arguments::{address, seal_key};
 use crate::serve::{AdminAddress, Exposure, ExposureError, SealKey};
 
-/// What `serve` is going to be given, to be tried as well.
+/// Options of `serve` to check as well.
 #[derive(Debug, Args)]
-pub(super) struct Listen {
+pub(super) struct ListenArgs {
     /// The address that serve is going to listen on. With it or --port, it is tried whether serve could.
     #[arg(long, value_parser = address)]
     host: Option<IpAddr>,
@@ -28,14 +28,14 @@ pub(super) struct Listen {
     seal_key: Vec<SealKey>,
 }
 
-/// What `serve` would refuse, or go on without.
+/// Problems that `serve` would meet: mistakes it refuses, a warning it goes on with.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
     pub(super) mistakes: Vec<Mistake>,
     pub(super) warning: Option<Warning>,
 }
 
-impl Listen {
+impl ListenArgs {
     /// Listens for a moment wherever `serve` would.
     pub(super) fn try_out(&self, file: Option<&File>) -> Tried {
         let mut tried = Tried::default();
