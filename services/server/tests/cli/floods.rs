@@ -123,13 +123,12 @@ fn unfinished_bodies_hold_nobody_up() {
     let refused = stalled.iter_mut().find_map(|stream| {
         let mut answer = [0; 400];
         let length = stream.read(&mut answer).ok().filter(|length| *length > 0)?;
-        Some(String::from_utf8_lossy(&answer[..length]).into_owned())
+        // On a busy machine some of them were read as a whole.
+        let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+        Some(answer).filter(|answer| answer.starts_with("HTTP/1.1 503 "))
     });
     let refused = refused.unwrap();
-    assert!(
-        refused.starts_with("HTTP/1.1 503 ") && refused.contains("retry-after: 2"),
-        "{refused}"
-    );
+    assert!(refused.contains("retry-after: 2"), "{refused}");
     drop(stalled);
     let released = Instant::now();
     while metric(port, "vmcp_buffered_bytes") > 0 {
