@@ -1,4 +1,4 @@
-//! What a caller may see and do, handed inward to the service that makes lists and routes calls.
+//! Permissions of a caller, passed to the service that makes lists and routes calls.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,12 +10,12 @@ use vmcp_wire::quote;
 use crate::dot_segments::has_dot_segments;
 use crate::{Generation, Rejection, code};
 
-/// What the caller of one request may see and do. Authorization puts it into the request's extensions;
-/// without it everything is permitted.
+/// Permissions of the caller of one request. Authorization inserts them into the request's extensions;
+/// without them everything is permitted.
 ///
-/// Whoever lists shows what is [`visible`](Admission::visible); whoever routes asks
-/// [`admit`](Admission::admit) with the very bytes that will go out. A name that is not visible is
-/// answered exactly like one that does not exist.
+/// A service lists the items that are [`visible`](Admission::visible), and before it routes a call it asks
+/// [`admit`](Admission::admit) with the bytes that it sends. It rejects a name that is not visible exactly
+/// like a name that does not exist.
 ///
 /// A URI with dot segments, plain or encoded, is never visible: its server may read it as another one than policies do.
 #[derive(Clone)]
@@ -26,36 +26,36 @@ pub struct Admission(Arc<dyn Admit>);
 /// Both questions are answered without I/O; evaluating policies takes its time, so long lists are
 /// asked about away from the asynchronous workers.
 pub trait Admit: Send + Sync {
-    /// Whether the caller may know of `item`. `false` implies that [`admit`](Admit::admit) hides it;
-    /// `true` promises nothing about arguments.
+    /// Returns `true` if the caller may know of `item`. `false` implies that [`admit`](Admit::admit) hides it;
+    /// `true` says nothing about arguments.
     fn visible(&self, item: &Item<'_>) -> bool;
 
-    /// Whether the caller may use `item` with `arguments`, the raw JSON of the arguments object.
+    /// Decides whether the caller may use `item` with `arguments`, the raw JSON of the arguments object.
     fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict;
 
-    /// What [`visible`](Admit::visible) depends on: two with the same key see the same, under the same
-    /// policies and the same claims of those that the policies read.
+    /// Returns the key of everything that [`visible`](Admit::visible) depends on: callers with the same key see the same
+    /// items, under the same policies and equal values of the claims that the policies read.
     fn view(&self) -> ViewKey;
 
-    /// Whether a decision may depend on [`Item::backend`]. With `false` it can be left out, which saves the search for
-    /// the backend of what may not be used anyway.
+    /// Returns `true` if a decision may depend on [`Item::backend`]. With `false` the caller can leave the backend out, which
+    /// saves a lookup for items that are denied anyway.
     fn reads_backend(&self) -> bool {
         true
     }
 }
 
-/// What identifies a view: a digest over the policies' epoch and the claims that they read.
+/// Key of the items that are visible to a caller: a digest of the policies' epoch and the claims that they read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ViewKey(pub [u8; 16]);
 
-/// One thing that is offered.
+/// One item of a list: a tool, prompt, resource or template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// What it is.
+    /// Kind of the item.
     pub kind: ItemKind,
     /// Its name as the client knows it; the URI of a resource, the template of a template.
     pub name: &'a str,
-    /// What its server says it does.
+    /// Annotations by its server.
     pub hints: Hints,
     /// The backend that answers for it. `None` where none does, where none is known, and where
     /// [`Admission::reads_backend`] says that it doesn't matter.
@@ -71,7 +71,7 @@ pub struct ItemBackend<'a> {
     pub generation: Generation,
 }
 
-/// What kind of thing it is.
+/// Kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ItemKind {
     /// A tool.
@@ -98,12 +98,12 @@ pub struct Hints {
     pub open_world: Option<bool>,
 }
 
-/// In the extensions of a response: whoever made this list asked the request's [`Admission`] about each
-/// item, so nothing has to be cut out of it any more.
+/// Mark in the extensions of a response: the service that made this list asked the request's [`Admission`] about each
+/// item, so that authorization need not filter it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filtered;
 
-/// Whether a caller may use something.
+/// Decision about the use of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Yes.
@@ -117,19 +117,19 @@ pub enum Verdict {
 }
 
 impl Admission {
-    /// What `admit` decides.
+    /// Creates the permissions that `admit` decides on.
     #[must_use]
     pub fn new(admit: impl Admit + 'static) -> Self {
         Self(Arc::new(admit))
     }
 
-    /// Whether the caller may know of `item`.
+    /// Returns `true` if the caller may know of `item`.
     #[must_use]
     pub fn visible(&self, item: &Item<'_>) -> bool {
         !item.is_ambiguous() && self.0.visible(item)
     }
 
-    /// Whether the caller may use `item` with `arguments`.
+    /// Decides whether the caller may use `item` with `arguments`.
     #[must_use]
     pub fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
         if item.is_ambiguous() {
@@ -138,13 +138,13 @@ impl Admission {
         self.0.admit(item, arguments)
     }
 
-    /// What the set of visible items depends on.
+    /// Returns the key of everything that the set of visible items depends on.
     #[must_use]
     pub fn view(&self) -> ViewKey {
         self.0.view()
     }
 
-    /// Whether a decision may depend on [`Item::backend`].
+    /// Returns `true` if a decision may depend on [`Item::backend`].
     #[must_use]
     pub fn reads_backend(&self) -> bool {
         self.0.reads_backend()
@@ -152,7 +152,7 @@ impl Admission {
 }
 
 impl Item<'_> {
-    /// Whether its server may take it for something else than its name says.
+    /// Returns `true` if its server may resolve the URI to another one.
     fn is_ambiguous(&self) -> bool {
         matches!(self.kind, ItemKind::Resource | ItemKind::ResourceTemplate)
             && has_dot_segments(self.name)

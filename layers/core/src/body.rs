@@ -158,7 +158,7 @@ impl fmt::Debug for Body {
     }
 }
 
-/// Why a body could not be read as a whole.
+/// Error of a body that cannot be read as a whole.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// It is larger than was allowed.

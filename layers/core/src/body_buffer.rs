@@ -16,16 +16,16 @@ const STEP: usize = 64 << 10;
 /// Memory is taken and counted as bytes arrive, whatever the sender announces. A body of one frame is not copied.
 #[derive(Debug)]
 pub struct BodyBuffer {
-    /// The first frame, as long as there is no other.
+    /// The first frame, until a second one arrives.
     first: Bytes,
-    /// What has arrived after that, in pieces that never move: memory that was given back to make room for more would stay
-    /// the process's for a while.
+    /// Bytes after the first frame, in pieces that never move: the allocator would keep memory that is freed to make room for
+    /// more.
     pieces: Vec<Vec<u8>>,
     /// The bytes in `pieces`.
     length: usize,
     /// The room in `pieces`.
     room: usize,
-    /// The frame that there is no room for yet.
+    /// The frame that waits for room.
     pending: Bytes,
     limit: usize,
     /// The length that the sender announces, or 0.
@@ -55,7 +55,7 @@ impl BodyBuffer {
         self.first.len() + self.length + self.pending.len()
     }
 
-    /// Whether no bytes have arrived.
+    /// Returns `true` if no bytes have arrived.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

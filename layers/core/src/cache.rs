@@ -13,7 +13,7 @@ const SHARDS: usize = 16;
 
 /// At most so many entries, none of them past its time.
 ///
-/// When it is full, an entry that nobody asked for lately makes room (second chance). Looking up and
+/// When it is full, an entry that was not used lately makes room (second chance). Looking up and
 /// inserting take a short lock of one shard; nothing is awaited under it.
 pub struct Cache<K, V> {
     shards: Box<[Mutex<Shard<K, V>>]>,
@@ -102,13 +102,13 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         }
     }
 
-    /// How many entries there are, expired ones that nothing has taken the place of included: a gauge.
+    /// Returns the number of entries, with expired ones that no other has replaced: a gauge.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

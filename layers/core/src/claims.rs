@@ -1,4 +1,4 @@
-//! What a token says of its bearer.
+//! Claims of a token.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,11 +10,11 @@ use vmcp_wire::{Distinct, Elements, Fault, Place, Text, distinct, elements, quot
 /// The most members that the objects of a claims set may have together.
 pub const MAX_CLAIMS: usize = 512;
 
-/// What a token says of its bearer: the members of the JWT's claims set (RFC 7519 section 4) or of
-/// an introspection answer (RFC 7662 section 2.2).
+/// Claims of a token: the members of a JWT claims set (RFC 7519 section 4) or of an introspection response
+/// (RFC 7662 section 2.2).
 ///
-/// They stay the text that they came as. One claim is found and read when somebody asks for it; only who needs
-/// all of them as a tree has it made ([`Claims::object`]).
+/// Claims are kept as the received text. A claim is parsed when it is requested, and the whole tree only by
+/// [`Claims::object`].
 #[derive(Clone, Default)]
 pub struct Claims {
     text: String,
@@ -26,10 +26,10 @@ pub struct Claims {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim<'a>(&'a str);
 
-/// Why a text is no claims set.
+/// Error of a text that is not a claims set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimsFault {
-    /// It is no JSON object, an object in it has a member twice, or a number is beyond double precision.
+    /// The text is not a JSON object, an object in it has a member twice, or a number is beyond double precision.
     #[error("the claims are malformed")]
     Malformed,
     /// It has more than [`MAX_CLAIMS`] members.
@@ -76,13 +76,13 @@ impl Claims {
         }
     }
 
-    /// Whether there is a claim `name`.
+    /// Returns `true` if there is a claim `name`.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no claims.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
@@ -155,14 +155,14 @@ impl From<Claims> for Map<String, Value> {
 }
 
 impl PartialEq for Claims {
-    /// Whether they say the same, however it is written.
+    /// Compares the values, regardless of how they are written.
     fn eq(&self, other: &Self) -> bool {
         self.object() == other.object()
     }
 }
 
 impl fmt::Debug for Claims {
-    /// Names only: what they say of somebody does not belong into a log.
+    /// Writes the names only: values are personal data, which does not belong in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
     }
@@ -186,13 +186,13 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Whether it is a string.
+    /// Returns `true` for a string.
     #[must_use]
     pub fn is_string(self) -> bool {
         self.0.starts_with('"')
     }
 
-    /// Whether it is an array.
+    /// Returns `true` for an array.
     #[must_use]
     pub fn is_array(self) -> bool {
         self.0.starts_with('[')
@@ -212,7 +212,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-/// What stands between the quotes of a string.
+/// Returns the text between the quotes of a string.
 fn inside(literal: &str) -> Option<&str> {
     literal.strip_prefix('"')?.strip_suffix('"')
 }

@@ -1,4 +1,4 @@
-//! What time it is, given by whoever assembles the layers, so that tests set it.
+//! Wall clock that is passed to layers, so that tests control it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ impl Clock {
         Self(None)
     }
 
-    /// A clock that stands at `start` until somebody advances it. Milliseconds are kept.
+    /// Creates a clock that stays at `start` until [`advance`](Self::advance) is called. Its precision is a millisecond.
     #[must_use]
     pub fn manual(start: SystemTime) -> Self {
         let since = start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::ViewKey;
 
-/// How many bytes are gathered before they are hashed.
+/// Number of bytes that are collected before they are hashed.
 const ROOM: usize = 256;
 
 /// Two SipHashes under keys that this process drew, of what is gathered first: what is looked at comes in many small
@@ -18,8 +18,8 @@ struct Digest {
 }
 
 impl ViewKey {
-    /// The key of what `seen` says. 128 bits that nobody outside can aim at, though clients write what goes
-    /// into it (names, claims), where a plain hash could be made to collide. Another process has other keys.
+    /// Returns the key of `seen`: 128 bits under keys of this process. Clients choose names and claims, but cannot construct
+    /// two that collide.
     #[must_use]
     pub fn of<T: Hash + ?Sized>(seen: &T) -> Self {
         static KEYS: OnceLock<(RandomState, RandomState)> = OnceLock::new();

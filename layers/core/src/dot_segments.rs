@@ -1,10 +1,10 @@
 //! Segments of a URI that servers resolve away.
 
-/// How often a URI is decoded: some servers do so twice.
+/// Number of times a URI is decoded: some servers decode twice.
 const MAX_DECODINGS: usize = 3;
 
-/// Whether a URI has a segment `.` or `..`, plain or percent-encoded, with `/` or `\`, encoded or not, around it, or a
-/// control character.
+/// Returns `true` if a URI has a control character, or a segment `.` or `..`, plain or percent-encoded, between `/` or `\`,
+/// encoded or not.
 ///
 /// A server may resolve the segment (RFC 3986 section 5.2.4) or drop the character (WHATWG URL, basic URL parser), and then
 /// reads something else than a policy judged by the text. No URI has a control character (RFC 3986 section 2).

@@ -1,22 +1,21 @@
-//! What has to end before a token expires.
+//! End of a session before its token expires.
 
 use std::pin::Pin;
 
-/// Tells when a caller's session is over although the token has not expired: it was revoked, or somebody
-/// logged out.
+/// Source of the end of a caller's session before the token expires, by revocation or logout.
 ///
-/// A closure that makes a future is one.
+/// Closures that return a future implement it.
 pub trait Ending: Send + Sync {
-    /// Ready once the session is over; at once if it is already.
+    /// Returns a future that is ready once the session is over; at once if it is already.
     fn ended(&self) -> EndingFuture;
 
-    /// Whether it is over already, as far as that can be said without waiting. A closure cannot say: `false`.
+    /// Returns `true` if the session is known to be over, without waiting. Closures return `false`.
     fn has_ended(&self) -> bool {
         false
     }
 }
 
-/// The answer of [`Ending::ended`].
+/// Future of [`Ending::ended`].
 pub type EndingFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<F, T> Ending for F

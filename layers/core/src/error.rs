@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// What an outgoing layer fails with: a small typed cause, boxed.
+/// Error of outgoing layers: a small typed cause, boxed.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A request was not sent: its backend has not acted on it, whatever the source says.
@@ -16,7 +16,7 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
 pub struct NotSent {
-    /// Whether a limit of this side kept it back, so that it says nothing of the backend.
+    /// `true` if a limit of the gateway held the request back, which says nothing about the backend.
     pub is_own_limit: bool,
     source: BoxError,
 }

@@ -10,17 +10,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{FutureExt, Shared};
 
-/// What is being fetched, by key.
+/// Fetches under way, by key: concurrent callers with the same key share one fetch.
 ///
-/// Whoever waits drives the fetch, so one that gives up never fails the others. When nobody waits any
-/// more the fetch is dropped. How many can be under way is bounded by how many wait.
+/// Every waiting caller drives the fetch, so that a caller that gives up does not fail the others. The fetch is dropped with
+/// its last caller. The number of callers bounds the number of fetches.
 pub struct Flights<K, T: Clone> {
     under_way: Mutex<HashMap<K, Flight<T>>>,
 }
 
 type Flight<T> = Shared<Pin<Box<dyn Future<Output = T> + Send>>>;
 
-/// Takes the flight away when it has landed or nobody waits for it any more.
+/// Guard that removes a fetch that is complete or has no caller left.
 struct Leaving<'a, K: Eq + Hash, T: Clone> {
     flights: &'a Flights<K, T>,
     key: &'a K,
@@ -63,13 +63,13 @@ impl<K: Eq + Hash + Clone, T: Clone + Send + Sync + 'static> Flights<K, T> {
         Ok(waiting.await)
     }
 
-    /// How many fetches are under way: a gauge.
+    /// Returns the number of fetches under way: a gauge.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether none is.
+    /// Returns `true` if no fetch is under way.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -86,7 +86,7 @@ impl<K: Eq + Hash, T: Clone> Drop for Leaving<'_, K, T> {
     fn drop(&mut self) {
         let mut under_way = self.flights.lock();
         let Some(flight) = under_way.get(self.key) else { return };
-        // Two handles: the map's and this one's. Nobody can join meanwhile, for want of the lock.
+        // Two handles: the map's and this one's. No caller can join meanwhile: the lock is held.
         let alone = self.flight.strong_count() == Some(2);
         if flight.ptr_eq(&self.flight) && (alone || self.flight.peek().is_some()) {
             under_way.remove(self.key);

@@ -1,13 +1,12 @@
-//! How long an answer may be used again, as its headers say.
+//! Freshness of HTTP responses.
 
 use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::{AGE, CACHE_CONTROL};
 
-/// What is left of the time that an answer with these headers may be used without asking again (RFC 9111
-/// section 4.2): zero if it must not be, `None` if they say nothing that is understood. Whoever keeps the answer
-/// has bounds of their own for it.
+/// Returns the time for which a response with these headers is still fresh (RFC 9111 section 4.2): zero if it must not be
+/// reused, `None` without a directive that is understood. Callers bound the value.
 #[must_use]
 pub fn freshness(headers: &HeaderMap) -> Option<Duration> {
     let directives = headers

@@ -1,4 +1,4 @@
-//! The HTTP client that whoever calls out is given: connections, trust and rules about addresses are its owner's.
+//! HTTP client that is passed to crates that send requests: connections, trust and address rules belong to its owner.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,12 +14,12 @@ use crate::{Body, BoxError};
 /// Any HTTP client, whatever its type: every tower service from requests with a [`Body`] to responses turns into one,
 /// so what takes `impl Into<HttpClient>` takes the service itself.
 ///
-/// Clones share it. Each request is sent by a clone of the service that was made ready for it; how long it may take and
-/// how much of the answer is read is for whoever sends to bound.
+/// Clones share it. Each request is sent by a clone of the service that was made ready for it; callers bound the time and
+/// the bytes that they read.
 #[derive(Clone)]
 pub struct HttpClient(Arc<dyn Sends>);
 
-/// What becomes of a request: the head of the answer and a body that is still coming, or why there is none.
+/// Future of a request: the head of the response with a body that is still being received, or the error.
 pub type HttpFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
 trait Sends: Send + Sync {

@@ -1,4 +1,4 @@
-//! Who is calling.
+//! Identity of the caller.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -38,7 +38,7 @@ struct Known {
 const CLAIMS_OF_ONE_TOKEN: [&str; 8] =
     ["iat", "exp", "nbf", "jti", "auth_time", "nonce", "at_hash", "c_hash"];
 
-/// What is known of a caller beyond its name, on the way to an [`Identity`].
+/// Builder of an [`Identity`].
 #[must_use]
 pub struct IdentityBuilder(Known);
 
@@ -91,7 +91,7 @@ impl Identity {
         Self(Some(Arc::new(Known { ending: Some(ending), ..known })))
     }
 
-    /// Whether it is the caller without a name.
+    /// Returns `true` for the anonymous caller.
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.0.is_none()
@@ -109,7 +109,7 @@ impl Identity {
         self.0.as_deref().map(|known| &*known.subject)
     }
 
-    /// What the token says of the caller; `None` for the anonymous one.
+    /// Returns the claims of the token; `None` for the anonymous caller.
     #[must_use]
     pub fn claims(&self) -> Option<&Claims> {
         self.0.as_deref().map(|known| &known.claims)
@@ -143,7 +143,7 @@ impl Identity {
         self.0.as_deref().and_then(|known| known.ending.as_ref()).map(|ending| ending.ended())
     }
 
-    /// Whether the caller's session is known to be over although the token has not expired.
+    /// Returns `true` if the caller's session is known to be over although the token has not expired.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.0
@@ -166,8 +166,8 @@ impl Identity {
         })
     }
 
-    /// What `keeper` works out of this identity, such as what it may do. It is made once and stays with this
-    /// identity and its clones, found again without a lock; another token, even of the same caller, is
+    /// Returns the value that `keeper` derives from this identity, such as its permissions. It is computed once and kept with
+    /// this identity and its clones, where it is found without a lock; another token, even of the same caller, is
     /// another identity.
     ///
     /// There is one place: the first keeper has it. What others make, and what is made of the anonymous
@@ -182,7 +182,7 @@ impl Identity {
             return kept.of(keeper).unwrap_or_else(make);
         }
         let what = make();
-        // Somebody may have come first: then it is theirs.
+        // Another thread may have come first: its value stays.
         _ = known.kept.set(Kept::new(keeper, what.clone()));
         what
     }
@@ -254,7 +254,7 @@ impl Caller {
 // === impl IdentityBuilder ===
 
 impl IdentityBuilder {
-    /// What the token says of the caller.
+    /// Sets the claims of the token.
     pub fn claims(mut self, claims: impl Into<Claims>) -> Self {
         self.0.claims = claims.into();
         self
@@ -272,13 +272,13 @@ impl IdentityBuilder {
         self
     }
 
-    /// Where the caller's upstream tokens are had from.
+    /// Sets the source of the caller's upstream tokens.
     pub fn upstream(mut self, tokens: Arc<dyn UpstreamTokens>) -> Self {
         self.0.upstream = Some(tokens);
         self
     }
 
-    /// Where it is heard that the session is over before the token expires.
+    /// Sets the source of the session's end before the token expires.
     pub fn ending(mut self, ending: Arc<dyn Ending>) -> Self {
         self.0.ending = Some(ending);
         self

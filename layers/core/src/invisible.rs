@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character is not seen, or changes how the text around it reads: control characters, bidirectional formatting
+/// Returns `true` for a character that is invisible or changes how the text around it reads: control characters, bidirectional formatting
 /// (Unicode Standard Annex 9), line separators, and characters that are ignored by default.
 #[must_use]
 pub fn is_invisible(character: char) -> bool {

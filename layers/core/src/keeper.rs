@@ -4,14 +4,14 @@ use std::any::Any;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who keeps something with identities, see [`Identity::keep`]. Each new one is another one in this process,
-/// so that nothing that one keeps, under policies that were replaced say, is ever given to another.
+/// Key of a value that is kept with identities, see [`Identity::keep`]. Each new key differs from all others of this
+/// process, so that a value made under replaced policies is never returned under the new ones.
 ///
 /// [`Identity::keep`]: crate::Identity::keep
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Keeper(u64);
 
-/// What a keeper keeps.
+/// Value that is kept with an identity, and its key.
 pub(crate) struct Kept {
     keeper: Keeper,
     what: Box<dyn Any + Send + Sync>,
@@ -32,7 +32,7 @@ impl Kept {
         Self { keeper, what: Box::new(what) }
     }
 
-    /// What `keeper` keeps here.
+    /// Returns the value of `keeper`.
     pub(crate) fn of<T: Clone + 'static>(&self, keeper: Keeper) -> Option<T> {
         if self.keeper == keeper { self.what.downcast_ref().cloned() } else { None }
     }
@@ -60,7 +60,7 @@ mod tests {
         };
         let one = Identity::new("i", "s");
         assert_eq!([one.keep(keeper, make), one.clone().keep(keeper, make)], [1, 1]);
-        // Another token of the same caller, and nobody.
+        // Another token of the same caller, and the anonymous caller.
         assert_eq!(Identity::new("i", "s").keep(keeper, make), 2);
         let nobody = Identity::anonymous();
         assert_eq!([nobody.keep(keeper, make), nobody.keep(keeper, make)], [3, 4]);

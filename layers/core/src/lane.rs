@@ -1,5 +1,5 @@
-//! What each event loop of a process keeps for itself, so that requests on one processor share no
-//! memory with those on another.
+//! Values of each event loop of a process, so that requests on one processor share no memory with those on
+//! another.
 
 use std::cell::Cell;
 use std::fmt;
@@ -52,7 +52,7 @@ impl<T: Default> PerLane<T> {
 }
 
 impl<T> PerLane<T> {
-    /// What belongs to the event loop of this thread.
+    /// Returns the value of this thread's event loop.
     #[must_use]
     pub fn mine(&self) -> &T {
         let lane = LANE.get().checked_sub(1).and_then(|lane| self.lanes.get(lane));
@@ -64,7 +64,7 @@ impl<T> PerLane<T> {
         std::iter::once(&self.shared).chain(&self.lanes).map(|apart| &apart.0)
     }
 
-    /// How many event loops share a limit: at least one.
+    /// Returns the number of event loops that share a limit: at least one.
     #[must_use]
     pub fn lanes(&self) -> usize {
         self.lanes.len().max(1)

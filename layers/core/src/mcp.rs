@@ -1,4 +1,4 @@
-//! What the bytes of a request said, read once.
+//! Envelope of a request, parsed once.
 
 use std::borrow::Cow;
 
@@ -68,7 +68,7 @@ impl Generation {
 pub struct McpRequest {
     /// The message as it came.
     pub bytes: Bytes,
-    /// Where its parts are.
+    /// Ranges of its parts.
     pub envelope: Envelope,
     /// Which generation the client speaks in this message.
     pub generation: Generation,
@@ -95,7 +95,7 @@ impl McpRequest {
         }
     }
 
-    /// Where the parameters are; `None` for an answer.
+    /// Returns the range of the parameters; `None` for a response.
     #[must_use]
     pub fn params(&self) -> Option<&Params> {
         match &self.envelope {

@@ -1,4 +1,4 @@
-//! What a request to a backend asks for.
+//! Operation of a request to a backend.
 
 use std::borrow::Cow;
 
@@ -7,8 +7,8 @@ use vmcp_wire::unquote;
 
 use crate::Trail;
 
-/// What a request asks its backend for, in the request's extensions. Whoever sends it knows, so that
-/// nobody has to read the message again.
+/// Operation of a request to a backend, in the request's extensions. The sender inserts it, so that no layer parses the
+/// message again.
 #[derive(Clone, Debug)]
 pub struct Operation {
     method: &'static str,

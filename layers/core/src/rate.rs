@@ -7,18 +7,18 @@ use std::time::{Duration, SystemTime};
 
 use crate::Cache;
 
-/// How many addresses are watched at once. When there are more, those that asked longest ago are forgotten.
+/// The maximum number of addresses. Beyond it, the address with the oldest request is removed.
 const ADDRESSES: usize = 16 * 1024;
 
-/// How much longer than its share an entry stays, in milliseconds.
+/// Time in milliseconds for which an entry outlives its share.
 const SPARE: u64 = 60_000;
 
 /// Rate of requests: so many at once, and then so many a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many may come at once.
+    /// Requests that are accepted at once.
     pub burst: u32,
-    /// How many a second after that.
+    /// Requests that are accepted each second after that.
     pub per_second: u32,
 }
 
@@ -52,7 +52,7 @@ impl RateLimiter {
         self.used.len()
     }
 
-    /// Whether none is watched.
+    /// Returns `true` without addresses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

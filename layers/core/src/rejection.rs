@@ -33,10 +33,9 @@ use vmcp_wire::quote;
 use crate::admission::shortened;
 use crate::mcp::{STATELESS, code};
 
-/// Why a message is not answered with a result.
+/// Rejection of a message.
 ///
-/// Rendered as a JSON-RPC error response; the rejection itself stays in the response's extensions
-/// for whoever counts or records it.
+/// It is rendered as a JSON-RPC error response, and stays in the response's extensions for audit and telemetry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     status: StatusCode,
@@ -49,11 +48,11 @@ pub struct Rejection {
     challenge: Option<Box<Challenge>>,
 }
 
-/// What a client's OAuth part has to do (RFC 6750 section 3). Whoever refuses names it; the
-/// authentication layer, which knows the resource's metadata, writes the `WWW-Authenticate` header.
+/// OAuth challenge to the client (RFC 6750 section 3). The rejecting layer names it; the authentication layer, which knows
+/// the resource's metadata, writes the `WWW-Authenticate` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Challenge {
-    /// `invalid_token`: get another one, by logging in anew.
+    /// `invalid_token`: get another one, by logging in again.
     InvalidToken,
     /// `insufficient_scope`: get one with all of these scopes.
     InsufficientScope(Vec<Box<str>>),
@@ -87,7 +86,7 @@ impl Rejection {
         self.refused_by
     }
 
-    /// The body is no JSON-RPC message. `code` is -32700 or -32600.
+    /// The body is not a JSON-RPC message. `code` is -32700 or -32600.
     #[must_use]
     pub fn malformed(code: i32, message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message).by("decode")
@@ -100,7 +99,7 @@ impl Rejection {
     }
 
     /// A tool, prompt or resource that does not exist, or that this caller may not know of: the
-    /// answer is the same. Of a long name the first 256 characters are told.
+    /// response is the same. It names the first 256 characters of a long name.
     #[must_use]
     pub fn unknown_name(kind: &str, name: &str) -> Self {
         Self::invalid_params(format!("unknown {kind}: {}", shortened(name)))
@@ -151,7 +150,7 @@ impl Rejection {
         Self::new(StatusCode::BAD_REQUEST, code::UNSUPPORTED_REVISION, message).with_data(data)
     }
 
-    /// The session is unknown, has ended, or belongs to somebody else: the answer is the same.
+    /// The session is unknown, has ended, or belongs to another caller: the response is the same.
     #[must_use]
     pub fn no_session() -> Self {
         let message = "session not found: initialize again";
@@ -220,7 +219,7 @@ impl Rejection {
             .by("backend")
     }
 
-    /// A backend that does not take what it is shown. Retrying does not help: somebody has to change that.
+    /// A backend that rejects the credentials. A retry does not help: the operator has to change them.
     #[must_use]
     pub fn backend_refuses(backend: &str, problem: &str) -> Self {
         let message = format!(
@@ -253,7 +252,7 @@ impl Rejection {
             .by("credentials")
     }
 
-    /// A backend that needs a token which the caller gets by logging in anew.
+    /// A backend that needs a token which the caller gets by logging in again.
     #[must_use]
     pub fn log_in_again(backend: &str) -> Self {
         let problem = "the login that gave them has ended: log in again";
@@ -304,7 +303,7 @@ impl Rejection {
         self
     }
 
-    /// What the client's OAuth part has to do.
+    /// Returns the OAuth challenge.
     #[must_use]
     pub fn challenge(&self) -> Option<&Challenge> {
         self.challenge.as_deref()
@@ -322,7 +321,7 @@ impl Rejection {
         self.code
     }
 
-    /// What the client is told.
+    /// Returns the message for the client.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
@@ -365,7 +364,7 @@ impl Rejection {
     }
 }
 
-/// What programs are told of a backend that failed.
+/// Returns the error data of a failed backend.
 fn about(backend: &str, retryable: bool) -> Vec<u8> {
     let mut data = b"{\"backend\":".to_vec();
     quote(backend, &mut data);

@@ -1,4 +1,4 @@
-//! Whether a request can be sent again when the backend did not take the token.
+//! Retry of requests whose token the backend rejected.
 
 use http::Request;
 

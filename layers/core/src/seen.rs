@@ -1,4 +1,4 @@
-//! What came once before.
+//! Filter of values that were seen before.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ impl Seen {
         Self((0..places).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// Whether what has this digest, such as a SHA-256, is new, as far as it is known. The next time it is not.
+    /// Returns `true` if the value with this digest, such as a SHA-256, is new as far as is known, and remembers it.
     #[must_use]
     pub fn is_new(&self, digest: &[u8; 32]) -> bool {
         let [first, second, ..] = digest.as_chunks::<8>().0 else { return true };

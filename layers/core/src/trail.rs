@@ -1,4 +1,4 @@
-//! What became known of a request on its way in, for whoever counts or records it outside.
+//! Facts of a request that layers within record for audit and telemetry outside.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +32,7 @@ impl Trail {
         extensions.get_or_insert_default::<Self>().clone()
     }
 
-    /// Who is calling. Authentication writes it.
+    /// Returns the caller. Authentication records it.
     #[must_use]
     pub fn identity(&self) -> Option<&Identity> {
         self.0.identity.get()
@@ -65,8 +65,8 @@ impl Trail {
         _ = self.0.backend.set(backend.clone());
     }
 
-    /// Why the caller was denied, in fixed words, even if the answer does not say so: a name that is
-    /// hidden is answered like an unknown one.
+    /// Returns the reason of a denial, in fixed words, even if the response does not name it: a hidden name is rejected like
+    /// an unknown one.
     #[must_use]
     pub fn denied(&self) -> Option<&'static str> {
         self.0.denied.get().copied()
@@ -94,14 +94,13 @@ impl Trail {
         _ = self.0.watcher.set(state);
     }
 
-    /// What [`Self::watch`] was given, if it is a `T`.
+    /// Returns the state that was passed to [`Self::watch`], if it is a `T`.
     #[must_use]
     pub fn watcher<T: Any>(&self) -> Option<&T> {
         self.0.watcher.get()?.downcast_ref()
     }
 
-    /// Whether anybody wants to know of requests to backends: [`Operation`](crate::Operation)s are
-    /// made for those only.
+    /// Returns `true` if requests to backends are observed: only these carry an [`Operation`](crate::Operation).
     #[must_use]
     pub fn is_watched(&self) -> bool {
         self.0.watcher.get().is_some()

@@ -7,18 +7,17 @@ use secrecy::SecretString;
 
 use crate::ViewKey;
 
-/// A caller's tokens, by provider. The embedded authorization server keeps them and refreshes them;
-/// a provider that nobody asks for is not touched.
+/// Tokens of a caller, by provider. The embedded authorization server stores and refreshes them; it contacts a provider only
+/// for a requested token.
 pub trait UpstreamTokens: Send + Sync {
     /// The token of `provider`, fresh enough to be used now.
     fn token<'a>(&'a self, provider: &'a str, kind: UpstreamKind) -> UpstreamFuture<'a>;
 
-    /// Another token of `provider` than `refused`, which [`token`](Self::token) gave and somebody did not
-    /// take although it has not expired. Of many who bring the same one, and of many replicas, one has it
-    /// renewed.
+    /// Returns another token of `provider` than `refused`, which [`token`](Self::token) returned and a backend rejected
+    /// before its expiry. Among concurrent callers and replicas with the same token, one refreshes it.
     ///
-    /// Unless an implementation says otherwise there is no other: [`UpstreamError::Unavailable`].
-    /// [`UpstreamError::Absent`] says that the provider's grant turned out to be dead.
+    /// # Errors
+    /// [`UpstreamError::Unavailable`] by default, and [`UpstreamError::Absent`] if the provider revoked the grant.
     fn renewed<'a>(
         &'a self,
         provider: &'a str,
@@ -71,13 +70,13 @@ pub struct UpstreamToken {
     pub expires_at: Option<SystemTime>,
 }
 
-/// Why there is no token.
+/// Error of a token that is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// The caller never linked the provider, or its grant is dead: logging in anew helps.
+    /// The caller never linked the provider, or its grant is revoked: the caller has to log in again.
     #[error("there is no usable token of this provider: log in again")]
     Absent,
     /// The store or the provider does not answer: trying again later helps.
-    #[error("tokens of this provider cannot be had at the moment")]
+    #[error("tokens of this provider are unavailable")]
     Unavailable,
 }

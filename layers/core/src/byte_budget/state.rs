@@ -101,7 +101,7 @@ impl State {
 
     /// Takes a waiter away. Returns whether it was granted: the caller gives its bytes back.
     pub(super) fn leave(&mut self, id: u64) -> bool {
-        // One that is not granted takes part in no sum, so that nobody behind it fits any better without it.
+        // One that is not granted takes part in no sum, so that the waiters behind it fit no better without it.
         self.place(id).is_some_and(|place| self.waiters.remove(place).waker.is_none())
     }
 

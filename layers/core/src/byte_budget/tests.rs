@@ -231,7 +231,7 @@ proptest! {
                 Step::Release(_) | Step::Leave(_) => {}
             }
             state.check();
-            // Who was woken, and nobody else, gets what it waited for.
+            // Exactly the woken waiters get what they waited for.
             let mut still = Vec::new();
             for (id, number, bytes, count) in waiting {
                 let was_woken = count.0.load(Ordering::SeqCst) == 1;
