@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Returns `true` for a character that is invisible or changes how the text around it reads: control characters, bidirectional formatting
-/// (Unicode Standard Annex 9), line separators, and characters that are ignored by default.
+/// Returns `true` for a character that is invisible or changes how the text around it reads: control characters,
+/// bidirectional formatting (Unicode Standard Annex 9), line separators, and characters that are ignored by default.
 #[must_use]
 pub fn is_invisible(character: char) -> bool {
     character.is_control()

@@ -148,7 +148,7 @@ fn standard_headers(
     }
 }
 
-/// The only value of a header. Two values could be read differently by whoever routed the request.
+/// The only value of a header. A proxy that routed the request could have read the other of two values.
 fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,

@@ -1,4 +1,4 @@
-//! What is configured, and how it wraps a service.
+//! Layer and its settings.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl DecodeLayer {
         self
     }
 
-    /// How long the whole body may take to arrive; a slower one is answered 408.
+    /// Sets the time for the whole body; a slower one is rejected with 408.
     #[must_use]
     pub fn read_within(mut self, time: Duration) -> Self {
         self.read_within = time;

@@ -7,7 +7,7 @@ use vmcp_core::Rejection;
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 
-/// What SDK clients send: taken as it is, it need not be taken apart for each request.
+/// The value of SDK clients, which is compared as a whole instead of being parsed for each request.
 const BOTH: &str = "application/json, text/event-stream";
 
 /// Refuses a body that is not JSON, and a client that cannot take both forms of an answer.
@@ -34,7 +34,7 @@ pub fn accepts_events(headers: &HeaderMap) -> Result<(), Rejection> {
     Err(Rejection::not_acceptable("send Accept: text/event-stream"))
 }
 
-/// Whether a client that takes both forms of an answer names the stream first.
+/// Returns `true` if a client that accepts both forms of a response names the stream first.
 #[must_use]
 pub fn prefers_events(headers: &HeaderMap) -> bool {
     let Some(first) = headers.get(ACCEPT).and_then(|value| value.to_str().ok()) else {
@@ -48,7 +48,7 @@ fn is_json(value: &HeaderValue) -> bool {
     value.to_str().is_ok_and(|value| essence(value).eq_ignore_ascii_case(JSON))
 }
 
-/// Whether some media range of `Accept` covers `media`. A weight of zero excludes.
+/// Returns `true` if some media range of `Accept` covers `media`. A weight of zero excludes.
 fn accepts(headers: &HeaderMap, media: &str) -> bool {
     let family = media.split_once('/').map_or("", |(family, _)| family);
     headers

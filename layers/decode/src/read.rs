@@ -12,7 +12,7 @@ use vmcp_core::{BodyBuffer, BoxError, ByteBudget, MAX_BUDGET_WAIT, Pace, Rejecti
 
 use crate::DecodeLayer;
 
-/// How long a body that is refused is still read.
+/// Time for which a rejected body is still read.
 const PASS_OVER: Duration = Duration::from_secs(1);
 
 /// All of `body`. A body that comes in one piece is not copied.
@@ -99,8 +99,8 @@ where
     let mut buffer = BodyBuffer::new(limits.max_bytes, announced);
     let mut patience = MAX_BUDGET_WAIT;
     let mut interval: Option<Interval> = None;
-    // Whoever asks for a frame after the last one waits until hyper's connection is driven again, in turn
-    // with everything else that is ready.
+    // A poll for a frame after the last one waits until hyper's connection is driven again, in turn with everything else
+    // that is ready.
     while !body.is_end_stream() {
         let data = match (&mut interval, &limits.budget) {
             (Some(interval), Some(budget)) => {

@@ -1,4 +1,4 @@
-//! How fast messages are read, against a serde_json envelope of raw values in the same run.
+//! Throughput of the scanner, against a serde_json envelope of raw values in the same run.
 //!
 //! `cargo run --release -p vmcp-wire --example throughput`
 #![allow(clippy::disallowed_types, reason = "measures real time")]
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::value::RawValue;
 use vmcp_wire::{Envelope, Key, Splice, head, scan};
 
-/// What a proxy commonly does instead: the message and `params` as maps of raw values, the name as a string.
+/// The common approach of proxies: the message and `params` as maps of raw values, the name as a string.
 fn serde_envelope(message: &[u8]) -> Option<(String, String)> {
     let message: HashMap<&str, &RawValue> = serde_json::from_slice(message).ok()?;
     let params: HashMap<&str, &RawValue> =

@@ -12,7 +12,7 @@ const USUAL: usize = 24;
 /// From how many characters on a number without an exponent may be too large for double precision.
 const LONG: usize = 300;
 
-/// What [`distinct`] found in an object.
+/// Result of [`distinct`]: the members of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distinct {
     /// The members of the object itself, in order.
@@ -22,7 +22,7 @@ pub struct Distinct {
     pub wide: Vec<Span>,
 }
 
-/// Where a member stands.
+/// Position of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its name.
@@ -72,7 +72,7 @@ pub fn distinct(text: &str, most: usize) -> Result<Distinct, Fault> {
 struct Inner<'a> {
     /// The names of the members so far of each object that is open.
     names: Vec<Text>,
-    /// How many more members there may be.
+    /// Number of members that may still follow.
     left: usize,
     wide: &'a mut Vec<Span>,
 }

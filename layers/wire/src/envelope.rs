@@ -1,4 +1,4 @@
-//! What a message is: one strict pass over its bytes.
+//! Envelope of a message: one strict pass over its bytes.
 
 use crate::ledger::{Ledger, Sought};
 use crate::lexer::{Lexer, Stop};
@@ -11,14 +11,14 @@ pub enum Envelope {
     Request {
         /// The id's literal, a string with its quotes or an integer; to be sent back byte for byte.
         id: Span,
-        /// What is asked for.
+        /// Method of the request.
         method: Text,
         /// With what.
         params: Params,
     },
     /// Tells something.
     Notification {
-        /// What kind of thing.
+        /// Method of the notification.
         method: Text,
         /// With what.
         params: Params,
@@ -27,12 +27,12 @@ pub enum Envelope {
     Answer {
         /// The literal of the request's id; `None` when it is null, or absent beside an error.
         id: Option<Span>,
-        /// How it ended.
+        /// Result or error.
         outcome: Outcome,
     },
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The value of `result`.
@@ -191,7 +191,7 @@ impl Parts {
         Ok(())
     }
 
-    /// What the members make together.
+    /// Returns the envelope that the members form.
     fn judge(&self, bytes: &[u8]) -> Result<Envelope, Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);

@@ -7,7 +7,7 @@ use memchr::memmem::Finder;
 /// The end of `"error"` and of `"isError"`.
 static END: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"rror\""));
 
-/// Whether JSON text, or an event stream of it, may hold a JSON-RPC error or a result with `isError`.
+/// Returns `true` if JSON text, or an event stream of it, may contain a JSON-RPC error or a result with `isError`.
 ///
 /// `false` is sure of all that is in `bytes`; `true` says that it has to be read. It is some twenty times as fast as
 /// [`head`](crate::head).
@@ -20,13 +20,13 @@ pub fn may_fail(bytes: &[u8]) -> bool {
     names || spells(bytes)
 }
 
-/// Whether `rror"` is followed by a colon and `false`.
+/// Returns `true` if a colon and `false` follow `rror"`.
 fn is_false(text: &[u8]) -> bool {
     let value = text.get(5..).and_then(|text| text.trim_ascii_start().strip_prefix(b":"));
     value.is_some_and(|value| value.trim_ascii_start().starts_with(b"false"))
 }
 
-/// Whether an ASCII character may be written as an escape, so that a name can look different.
+/// Returns `true` if an ASCII character may be written as an escape, so that a name can look different.
 fn spells(bytes: &[u8]) -> bool {
     memchr::memchr_iter(b'\\', bytes)
         .any(|at| bytes.get(at + 1..).is_some_and(|rest| rest.starts_with(b"u00")))

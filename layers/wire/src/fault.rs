@@ -1,21 +1,21 @@
-//! Why a message was refused, in words for whoever sent it.
+//! Errors of messages, worded for their senders.
 
 use crate::Span;
 
-/// What is wrong with a message. The text of each is addressed to the sender and names what to change; `at` is a byte offset
+/// Error of a message. The text of each is addressed to the sender and names what to change; `at` is a byte offset
 /// into the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The bytes are no JSON text by RFC 8259.
     #[error("not valid JSON at byte {at}: send one JSON text as RFC 8259 defines it")]
     Syntax {
-        /// Where the first byte stands that does not fit; the length of the message if it ends too early.
+        /// Position of the first byte that does not fit; the length of the message if it ends too early.
         at: u32,
     },
     /// RFC 8259 8.1: JSON between systems is UTF-8.
     #[error("not valid UTF-8 at byte {at}: send JSON encoded as UTF-8")]
     NotUtf8 {
-        /// Where the valid part ends.
+        /// End of the valid part.
         at: u32,
     },
     /// More than [`MAX_DEPTH`](crate::MAX_DEPTH) objects and arrays inside each other.
@@ -24,7 +24,7 @@ pub enum Fault {
     /// A `\ud800` to `\udfff` escape without its other half: readers disagree about what it means.
     #[error("half of a surrogate pair at byte {at}: write the whole pair, or the character itself")]
     LoneSurrogate {
-        /// Where the escape begins.
+        /// Start of the escape.
         at: u32,
     },
     /// More than 4 GiB.
@@ -33,7 +33,7 @@ pub enum Fault {
     /// JSON-RPC batches left MCP with revision 2025-06-18.
     #[error("batches are not supported: send each message on its own")]
     Batch,
-    /// A JSON value that is no object.
+    /// A JSON value other than an object.
     #[error("not a JSON object: send one JSON-RPC message")]
     NotAnObject,
     /// No member `jsonrpc`.
@@ -45,20 +45,20 @@ pub enum Fault {
     /// Neither `method` nor `result` nor `error`.
     #[error("member method is missing: a request names its method, an answer has result or error")]
     MissingMethod,
-    /// `method` is no string, is empty, or is longer than [`MAX_METHOD`](crate::MAX_METHOD) bytes.
+    /// `method` is not a string, is empty, or is longer than [`MAX_METHOD`](crate::MAX_METHOD) bytes.
     #[error("member method is not a string of 1 to 256 bytes")]
     BadMethod,
     /// `id` is neither a string nor an integer, is longer than [`MAX_ID`](crate::MAX_ID) bytes, is null in a request, or is
     /// missing beside a result.
     #[error("member id is not a string or an integer of at most 1024 bytes")]
     BadId,
-    /// `params` is there and is no object.
+    /// `params` is present and not an object.
     #[error("member params is not an object: leave it out or send an object")]
     BadParams,
     /// A member stands twice in the message, in `params`, in `params._meta` or in `params.ref`.
     #[error("the member at byte {at} stands twice in its object: send it once")]
     Duplicate {
-        /// Where the second one's key begins.
+        /// Start of the second one's key.
         at: u32,
     },
     /// A member's name is not `key`, yet a lenient reader takes it for `key`.
@@ -68,10 +68,10 @@ pub enum Fault {
     Disguised {
         /// The member it looks like.
         key: &'static str,
-        /// Where the key begins.
+        /// Start of the key.
         at: u32,
     },
-    /// More than [`MAX_MEMBERS`](crate::MAX_MEMBERS) members in an object whose members are told apart.
+    /// More than [`MAX_MEMBERS`](crate::MAX_MEMBERS) members in an object whose members have to differ.
     #[error(
         "more than 64 members in one object of the envelope: move what is not part of MCP into arguments"
     )]
@@ -82,7 +82,7 @@ pub enum Fault {
     /// The name of a member of such an object is longer than [`MAX_NAME`](crate::MAX_NAME) bytes.
     #[error("the name of the member at byte {at} is longer than 256 bytes: shorten it")]
     LongName {
-        /// Where the key begins.
+        /// Start of the key.
         at: u32,
     },
     /// Parts of a request and of an answer, or both a result and an error.
@@ -94,7 +94,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{fault}")]
 pub struct Refused {
-    /// Why.
+    /// The error.
     pub fault: Fault,
     /// The id to answer with. Only there if a valid one was read exactly once before the fault.
     pub id: Option<Span>,

@@ -1,50 +1,50 @@
-//! What the first bytes of a backend's message already tell.
+//! Facts that the first bytes of a backend's message contain.
 
 use crate::envelope::{Id, Part, check_method};
 use crate::ledger::Ledger;
 use crate::lexer::{Lexer, Stop};
 use crate::{Fault, Span, Text};
 
-/// What is known of a message as far as its bytes have come. See [`head`].
+/// Facts of a message as far as its bytes have arrived. See [`head`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The id's literal, complete; `null` is possible.
     pub id: Option<Span>,
-    /// How the request ended, once its member has begun.
+    /// Outcome of the request, once its member has begun.
     pub outcome: Option<HeadOutcome>,
     /// The string `resultType` of the result (revision 2026-07-28).
     pub result_type: Option<Text>,
-    /// Whether the result object has members; `None` until its first byte behind the brace has come, or it is no object.
+    /// `true` if the result object has members; `None` before its first byte behind the brace, and for another value.
     pub result_has_members: Option<bool>,
     /// The method: the message is a request (with an id) or a notification of the backend, no answer.
     pub method: Option<Text>,
-    /// Whether the whole message has come.
+    /// `true` once the whole message has arrived.
     pub complete: bool,
 }
 
-/// How a request ended, as far as known.
+/// Outcome of a request, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadOutcome {
     /// With a result.
     Result {
         /// Offset of the value's first byte.
         start: u32,
-        /// Whether the value is an object.
+        /// `true` for an object.
         is_object: bool,
     },
     /// With an error.
     Error {
         /// Offset of the value's first byte.
         start: u32,
-        /// The JSON-RPC error code, once it has come; `None` also when it is no integer of 64 bits.
+        /// The JSON-RPC error code, once it has arrived; `None` also for a value other than an integer of 64 bits.
         code: Option<i64>,
     },
 }
 
 /// Reads `bytes`, the beginning of a message or all of it, without allocation.
 ///
-/// To be called again with all bytes so far when more have come: what was told stays true, and more is told. The bytes that
-/// are there are checked like those of a complete message; that they are too few is no mistake. The version and members that
+/// Call it again with all bytes so far when more have arrived: known facts stay true, and more become known. The bytes are
+/// checked like those of a complete message; an early end is allowed. The version and members that
 /// have to be there are not asked for, since old servers are careless with them: look at what is `None` once the message is
 /// complete.
 pub fn head(bytes: &[u8]) -> Result<Head, Fault> {

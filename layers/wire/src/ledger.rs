@@ -29,7 +29,7 @@ pub(crate) struct Ledger<S> {
     found: u32,
     count: u8,
     others: u8,
-    /// Where the keys of the other members begin.
+    /// Starts of the keys of the other members.
     starts: [u32; MAX_MEMBERS],
     /// Hashes of the other members' unescaped names, once one of them has escapes. Comparing those character by character is
     /// slow, and a sender who could predict the hashes would choose names that need it.
@@ -50,7 +50,7 @@ impl<S: Sought> Ledger<S> {
         }
     }
 
-    /// How many members were entered.
+    /// Returns the number of entered members.
     pub(crate) fn count(&self) -> u8 {
         self.count
     }
@@ -132,7 +132,7 @@ impl<S: Sought> Ledger<S> {
     }
 }
 
-/// Whether some reader takes the key `literal`, which is not `name`, for it.
+/// Returns `true` if some parsers take the key `literal`, which is not `name`, for it.
 pub(crate) fn looks_like(literal: &[u8], escaped: bool, name: &str) -> bool {
     let inside = inside(literal);
     if !escaped && inside.is_ascii() {

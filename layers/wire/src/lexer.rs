@@ -2,16 +2,16 @@
 
 use crate::{Fault, MAX_DEPTH, Span, Text};
 
-/// A place in JSON text. The text may be a prefix that goes on later; then running out of bytes is no mistake.
+/// A place in JSON text. The text may be a prefix that goes on later; then running out of bytes is not an error.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
-    /// Whether nothing follows `bytes`: what ends a number at the very end.
+    /// `true` if nothing follows `bytes`: the end of the text ends a number.
     whole: bool,
 }
 
-/// Why reading stopped early.
+/// Reason of an early stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The bytes ran out.
@@ -339,7 +339,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// How many bytes at the beginning are neither quote nor backslash nor control character.
+/// Returns the number of leading bytes that are neither quote nor backslash nor control character.
 ///
 /// Blocks that the compiler turns into vector code come first, then words of eight bytes.
 pub(crate) fn plain(bytes: &[u8]) -> usize {
@@ -355,7 +355,7 @@ pub(crate) fn plain(bytes: &[u8]) -> usize {
     at + rest.iter().position(|&byte| is_special(byte)).unwrap_or(rest.len())
 }
 
-/// How many bytes at the beginning make up whole blocks without a special byte.
+/// Returns the number of leading bytes in whole blocks without a special byte.
 #[inline]
 fn plain_blocks(bytes: &[u8]) -> usize {
     const BLOCK: usize = 32;
@@ -371,7 +371,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     bytes.get(at..)?.first_chunk::<8>().map(|word| u64::from_le_bytes(*word))
 }
 
-/// How many bytes of a word come before the first of `hits`.
+/// Returns the number of bytes of a word before the first of `hits`.
 #[inline]
 fn before(hits: u64) -> usize {
     hits.trailing_zeros() as usize / 8

@@ -9,8 +9,8 @@ use crate::lexer::{Lexer, Stop};
 use crate::quote::inside;
 use crate::{Envelope, Refused, Span, Text, find};
 
-/// How many items of the earlier answer are looked at before an item is read anew. What was inserted, replaced or removed
-/// alone or in small groups leaves the rest in step.
+/// Number of items of the earlier response that are compared before an item is parsed again. Items that were inserted,
+/// replaced or removed alone or in small groups leave the rest in step.
 const WINDOW: usize = 8;
 
 /// The most items of one listing whose faults are kept.
@@ -32,7 +32,7 @@ pub struct MemberRule {
     pub name: &'static str,
     /// Its type.
     pub kind: MemberType,
-    /// Whether an item without it is at fault.
+    /// `true` if each item needs it.
     pub is_required: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct Entry {
     pub key: Text,
 }
 
-/// What is noted on the way through a result.
+/// State of a pass over a result.
 struct Reading<'a> {
     member: &'a str,
     rules: &'static ItemRules,
@@ -98,7 +98,7 @@ struct Reading<'a> {
     next: Option<Text>,
 }
 
-/// What is noted on the way through an item.
+/// State of a pass over an item.
 struct ItemReading {
     rules: &'static ItemRules,
     key: Option<Text>,

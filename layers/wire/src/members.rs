@@ -14,9 +14,9 @@ pub struct Member<'a> {
     pub key: RawStr<'a>,
     /// The JSON text of its value, without whitespace around it.
     pub value: &'a [u8],
-    /// Where the key's opening quote stands in the slice that [`members`] was given.
+    /// Offset of the key's opening quote in the slice that was passed to [`members`].
     pub key_offset: usize,
-    /// Where the value begins in that slice.
+    /// Offset of the value in that slice.
     pub value_offset: usize,
 }
 
@@ -40,7 +40,7 @@ pub struct Elements<'a> {
     offset: usize,
 }
 
-/// What members and elements have in common: brackets and commas.
+/// The common part of members and elements: brackets and commas.
 #[derive(Clone, Debug)]
 struct Items<'a> {
     lexer: Lexer<'a>,
@@ -52,7 +52,7 @@ struct Items<'a> {
 /// The members of a JSON object, in order, without allocation.
 ///
 /// Trusts that `object` is valid JSON, as a span of a scanned message or what [`validate`] let pass; elsewhere the members end
-/// early. A value that is no object has no members.
+/// early. A value other than an object has no members.
 #[must_use]
 pub fn members(object: &[u8]) -> Members<'_> {
     Members { items: Items { lexer: Lexer::whole(object), before: b'{', close: b'}' } }
@@ -73,7 +73,7 @@ pub fn find<'a>(object: &'a [u8], key: &str) -> Option<&'a [u8]> {
     members(object).find(|member| member.key.is(key)).map(|member| member.value)
 }
 
-/// Where the value that [`find`] gives is: `object` is a range of `bytes`, and so is the result.
+/// Returns the range of the value that [`find`] returns: `object` is a range of `bytes`, and so is the result.
 #[must_use]
 pub fn find_span(bytes: &[u8], object: Span, key: &str) -> Option<Span> {
     let member = members(object.of(bytes)).find(|member| member.key.is(key))?;
@@ -102,7 +102,7 @@ impl<'a> RawStr<'a> {
         quote::read(self.literal)
     }
 
-    /// Whether the value, unescaped, is exactly `expected` by code point.
+    /// Returns `true` if the value, unescaped, is exactly `expected` by code point.
     #[must_use]
     pub fn is(self, expected: &str) -> bool {
         if self.escaped {
@@ -112,8 +112,8 @@ impl<'a> RawStr<'a> {
         }
     }
 
-    /// Whether some reader takes the value for `expected`, an ASCII name: readers differ on case, and some cut names at
-    /// NUL.
+    /// Returns `true` if some parsers take the value for `expected`, an ASCII name: parsers differ on case, and some cut names
+    /// at NUL.
     #[must_use]
     pub fn resembles(self, expected: &str) -> bool {
         self.is(expected) || looks_like(self.literal, self.escaped, expected)
@@ -139,7 +139,7 @@ impl<'a> Iterator for Members<'a> {
 }
 
 impl Elements<'_> {
-    /// Where the element that was yielded last begins in the slice that [`elements`] was given.
+    /// Returns the offset of the last yielded element in the slice that was passed to [`elements`].
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset

@@ -63,9 +63,9 @@ pub enum Key {
 pub enum Said {
     /// The revision that the request is of.
     ProtocolVersion,
-    /// What the client is called.
+    /// Name and version of the client.
     ClientInfo,
-    /// What the client can do.
+    /// Capabilities of the client.
     ClientCapabilities,
     /// The task that the message is related to (`io.modelcontextprotocol/tasks`).
     RelatedTask,
@@ -231,14 +231,14 @@ impl Sought for Nothing {
 }
 
 impl Params {
-    /// Where the value of `key` stands, or `None` when there is no such member.
+    /// Returns the range of the value of `key`, or `None` without such a member.
     #[must_use]
     pub fn get(&self, key: Key) -> Option<Span> {
         let span = self.values[key as usize];
         (!span.is_empty()).then_some(span)
     }
 
-    /// Where the value of a member of `_meta` stands, or `None` when there is no such member, or `_meta` is no object.
+    /// Returns the range of the value of a member of `_meta`, or `None` without such a member or an object `_meta`.
     #[must_use]
     pub fn said(&self, said: Said) -> Option<Span> {
         let span = self.said[said as usize];
@@ -253,7 +253,7 @@ impl Params {
         (span.of(bytes).first() == Some(&b'"')).then_some(Text { span, escaped })
     }
 
-    /// Whether `params` says nothing: it is absent, or an object without members.
+    /// Returns `true` if `params` is absent, or an object without members.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members == 0

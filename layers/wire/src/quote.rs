@@ -11,7 +11,7 @@ pub(crate) struct Unescaped<'a> {
     rest: Chars<'a>,
 }
 
-/// The value of a JSON string literal given with its quotes, or `None` if `string` is no such literal, or holds half of a
+/// Returns the value of a JSON string literal with its quotes, or `None` if `string` is not such a literal, or holds half of a
 /// surrogate pair.
 #[must_use]
 pub fn unquote(string: &[u8]) -> Option<Cow<'_, str>> {
@@ -62,7 +62,7 @@ pub(crate) fn read(literal: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Whether a literal that was scanned has exactly this value.
+/// Returns `true` if a scanned literal has exactly this value.
 pub(crate) fn is(literal: &[u8], expected: &str) -> bool {
     let inside = inside(literal);
     if memchr::memchr(b'\\', inside).is_none() {
@@ -71,7 +71,7 @@ pub(crate) fn is(literal: &[u8], expected: &str) -> bool {
     std::str::from_utf8(inside).is_ok_and(|inside| Unescaped::new(inside).eq(expected.chars()))
 }
 
-/// What stands between the quotes.
+/// Returns the bytes between the quotes.
 pub(crate) fn inside(literal: &[u8]) -> &[u8] {
     match literal {
         [b'"', inside @ .., b'"'] => inside,

@@ -1,4 +1,4 @@
-//! Where something stands in a message: byte ranges, and string values among them.
+//! Byte ranges of a message, and those of its string values.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub struct Span {
 pub struct Text {
     /// The literal with its quotes.
     pub span: Span,
-    /// Whether the literal contains a backslash. Without one, its bytes are its value.
+    /// `true` if the literal contains a backslash. Without one, its bytes are its value.
     pub escaped: bool,
 }
 
@@ -47,7 +47,7 @@ impl Span {
         self.end.saturating_sub(self.start) as usize
     }
 
-    /// Whether the range contains nothing. A span of a JSON value never is.
+    /// Returns `true` for an empty range. The span of a JSON value is never empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.start >= self.end
@@ -71,7 +71,7 @@ impl Text {
         }
     }
 
-    /// Whether the value, unescaped, is exactly `expected` by code point.
+    /// Returns `true` if the value, unescaped, is exactly `expected` by code point.
     #[must_use]
     pub fn is(self, bytes: &[u8], expected: &str) -> bool {
         let literal = self.span.of(bytes);

@@ -104,7 +104,7 @@ impl<'a> Splice<'a> {
         Bytes::from(out)
     }
 
-    /// Where `object` ends. White space may follow it: the span of a whole message has what the message ends with.
+    /// Returns the position of the closing brace of `object`. White space may follow it in the span of a whole message.
     fn closing_brace(&self, object: Span) -> u32 {
         let end = object.of(self.original).trim_ascii_end().len().saturating_sub(1);
         Span::new(object.start as usize + end, 0).start
@@ -127,7 +127,7 @@ impl<'a> Splice<'a> {
         self
     }
 
-    /// Whether members of the original `object` survive.
+    /// Returns `true` if members of the original `object` remain.
     fn keeps_members(&self, object: Span) -> bool {
         let edits = self.edits.as_slice().iter();
         let removed = edits.filter(|edit| edit.purpose.removes_from(object)).count();
@@ -185,7 +185,7 @@ impl<'a> Splice<'a> {
     }
 }
 
-/// Where a whole member of `object` and its value stand in the original.
+/// Returns the ranges of a whole member of `object` and of its value in the original.
 fn place(object: Span, member: &Member<'_>) -> (Span, Span) {
     let base = object.start as usize;
     let start = base + member.value_offset;

@@ -10,14 +10,14 @@ const INLINE: usize = 8;
 /// One change of the original.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Edit<'a> {
-    /// What goes; empty for an insertion.
+    /// The replaced range; empty for an insertion.
     pub(super) span: Span,
-    /// What comes in its place.
+    /// The new text.
     pub(super) with: Cow<'a, [u8]>,
     pub(super) purpose: Purpose,
 }
 
-/// What an edit is for, as far as commas depend on it.
+/// Purpose of an edit, as far as commas depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Anything.

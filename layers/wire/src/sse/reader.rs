@@ -26,18 +26,18 @@ pub struct TooLarge {
 /// Incremental reader of an event stream by WHATWG HTML 9.2.6.
 ///
 /// Chunks may be cut anywhere. Lines end with CR, LF or both; a byte order mark at the beginning, comments and unknown fields
-/// are passed over. Blocks without data are no events, but their `id` and `retry` count. Bytes that are no UTF-8 pass through:
-/// whoever reads the data refuses them.
+/// are passed over. Blocks without data are no events, but their `id` and `retry` count. Bytes that are not UTF-8 pass through:
+/// the parser of the data rejects them.
 #[derive(Debug)]
 pub struct Reader {
     max_event: usize,
-    /// What was pushed and not yet read.
+    /// Pushed bytes that are not read yet.
     chunk: Bytes,
     /// The beginning of a line whose end has not come.
     line: BytesMut,
     /// Bytes in the lines of the current event so far, the unfinished one aside.
     size: usize,
-    /// What the current event has so far.
+    /// The current event so far.
     current: Event,
     data: Data,
     mode: Mode,
@@ -57,7 +57,7 @@ enum Data {
     Joined(BytesMut),
 }
 
-/// What happens to the bytes of the current line.
+/// Use of the bytes of the current line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Read,
@@ -69,7 +69,7 @@ enum Mode {
     },
 }
 
-/// What became of the bytes up to the next line end.
+/// Outcome of reading up to the next line end.
 enum Step {
     /// There is none yet.
     Dry,
@@ -118,7 +118,7 @@ impl Reader {
         self.chunk.is_empty() && self.line.is_empty() && between
     }
 
-    /// How many bytes are held of what was pushed: chunks that were not read, and the event that has not come whole.
+    /// Returns the number of pushed bytes that are held: chunks that were not read, and the incomplete event.
     #[must_use]
     pub fn held(&self) -> usize {
         self.chunk.len() + self.line.len() + self.size

@@ -132,7 +132,7 @@ fn check_params(bytes: &[u8], envelope: Envelope) {
     assert_eq!(values(alone, object), values(params, bytes));
 }
 
-/// What the beginning of a message tells stays true when more comes, and the whole tells what the scanner tells.
+/// Facts of the beginning of a message stay true when more arrives, and those of the whole are the scanner's.
 fn check_heads(bytes: &[u8]) {
     let mut before = Head::default();
     for end in 0..=bytes.len().min(400) {

@@ -10,7 +10,7 @@ use vmcp_wire::{Key, MAX_ID, MAX_MEMBERS, MAX_METHOD};
 #[derive(Debug)]
 pub(crate) struct Entries(pub(crate) Vec<(String, Box<RawValue>)>);
 
-/// How a reader chooses among members.
+/// Choice of a parser among members.
 #[derive(Debug)]
 pub(crate) struct Manner {
     pub(crate) name: &'static str,
@@ -65,7 +65,7 @@ impl Entries {
     }
 }
 
-/// What a reader of this manner takes for the method and for the member `member` of `params`, as JSON text.
+/// Returns the method and the member `member` of `params` as such a parser reads them, as JSON text.
 pub(crate) fn reading(
     message: &str,
     member: &str,
@@ -77,7 +77,7 @@ pub(crate) fn reading(
     (message.pick("method", manner).map(str::to_owned), value.map(str::to_owned))
 }
 
-/// Whether the rules on the envelope let a JSON text pass; `None` where this reader cannot tell.
+/// Returns `true` if the rules of the envelope accept a JSON text; `None` if this parser cannot tell.
 pub(crate) fn accepts(message: &str) -> Option<bool> {
     let Some(message) = Entries::read(message) else { return Some(false) };
     let names = ["jsonrpc", "id", "method", "params", "result", "error"];
@@ -111,7 +111,7 @@ fn accepts_params(params: &str) -> Option<bool> {
     Some(itself && inner("_meta", &[])? && inner("ref", &["type", "name", "uri"])?)
 }
 
-/// Whether each member is told apart from each other and from those that are looked for.
+/// Returns `true` if each member differs from each other and from the known ones.
 fn distinct(object: &Entries, names: &[&str]) -> Option<bool> {
     let keys: Vec<_> = object.0.iter().map(|(key, _)| key.as_str()).collect();
     // Longer ones may exceed the limit on the literal, depending on how they are escaped.

@@ -23,7 +23,7 @@ pub(crate) fn check(bytes: &[u8]) {
     let reference = reference(limit, stream);
     assert_eq!(at_once.events, reference.events, "{:?}", String::from_utf8_lossy(stream));
     assert_eq!((&at_once.last_id, at_once.retry), (&reference.last_id, reference.retry));
-    // Chunks that nobody read between.
+    // Chunks without a read in between.
     let mut reader = Reader::new(limit);
     for chunk in stream.chunks(usize::from(cuts[2]).max(1)) {
         reader.push(Bytes::copy_from_slice(chunk));
@@ -31,7 +31,7 @@ pub(crate) fn check(bytes: &[u8]) {
     assert_eq!(reader.collect::<Vec<_>>(), at_once.events);
 }
 
-/// What was framed is read back, with line ends as line feeds.
+/// A written event is read back, with line ends as line feeds.
 pub(crate) fn check_frame(id: Option<&str>, event: Option<&str>, data: &str) {
     let mut out = Vec::new();
     frame(id, event, data.as_bytes(), &mut out);
