@@ -19,7 +19,7 @@ mod tokens;
 mod user;
 
 #[cfg(test)]
-mod fake_provider;
+mod testing;
 
 pub use self::{
     authorization_state::{AuthorizationResponse, AuthorizationState},

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::fake_provider::{FakeProvider, ISSUER, clock, endpoint};
+use crate::testing::{FakeProvider, ISSUER, clock, endpoint};
 
 const OPENID: &str = "/.well-known/openid-configuration";
 const OAUTH: &str = "/.well-known/oauth-authorization-server";

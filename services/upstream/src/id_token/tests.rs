@@ -6,7 +6,7 @@ use serde_json::json;
 use vmcp_jwt::{KeySet, TokenFault, VerifyError};
 
 use super::*;
-use crate::fake_provider::{CLIENT, ISSUER, NOW, clock, over};
+use crate::testing::{CLIENT, ISSUER, NOW, clock, over};
 
 struct Signer(EcdsaKeyPair);
 
@@ -101,7 +101,7 @@ async fn rejects_token_of_other_key() {
 
 #[test]
 fn compares_the_whole_nonce() {
-    let claims = |nonce: Value| crate::fake_provider::object(json!({"nonce": nonce}));
+    let claims = |nonce: Value| crate::testing::object(json!({"nonce": nonce}));
     let nonce = "n0nce".into();
     assert!(has_nonce(&claims(json!("n0nce")), &nonce));
     for other in [json!("n0nc"), json!(""), json!(null), json!(["n0nce"])] {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::fake_provider::object;
+use crate::testing::object;
 
 #[test]
 fn path_descends_through_objects_and_arrays() {

@@ -7,7 +7,7 @@ mod user_info;
 
 use serde_json::json;
 
-use crate::fake_provider::*;
+use crate::testing::*;
 use crate::*;
 
 fn dynamic() -> Settings {

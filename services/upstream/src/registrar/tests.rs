@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::fake_provider::{FakeProvider, clock, endpoint, now, oauth2, plain};
+use crate::testing::{FakeProvider, clock, endpoint, now, oauth2, plain};
 use crate::{Client, Plaintext, RegistrationsFuture, StaticClient};
 
 const OPENID: &str = "https://id.example/.well-known/openid-configuration";

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::Path;
-use crate::fake_provider::now;
 use crate::provider_http::response;
+use crate::testing::now;
 
 fn standard_of(value: &Value) -> Result<TokenResponse, ProviderError> {
     parse(&response(200, "application/json", &value.to_string()), None, now())

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::fake_provider::object;
+use crate::testing::object;
 
 fn of(answer: Value) -> Result<User, ProviderError> {
     User::from_claims(&object(answer), &FieldMapping::default())
@@ -64,7 +64,7 @@ fn verification_belongs_to_its_email() {
     let standard = FieldMapping::default();
     let own = |said: Value| {
         let base = json!({"sub": "a", "email": "a@example.com"});
-        of(crate::fake_provider::over(base, &said)).ok().unwrap()
+        of(crate::testing::over(base, &said)).ok().unwrap()
     };
     for (said, verified) in [
         (json!({"email_verified": true}), Some(true)),
@@ -76,7 +76,7 @@ fn verification_belongs_to_its_email() {
         assert_eq!(own(said.clone()).email_verified, verified, "{said}");
     }
     let both = |id: Value, info: Value| {
-        let info = crate::fake_provider::over(json!({"sub": "a"}), &info);
+        let info = crate::testing::over(json!({"sub": "a"}), &info);
         let user = own(id).with_user_info(&object(info), &standard).ok().unwrap();
         (user.email.as_deref().map(str::to_owned), user.email_verified)
     };

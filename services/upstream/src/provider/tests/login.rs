@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use vmcp_jwt::{KeysError, TokenFault, VerifyError};
 
 use super::{dynamic, fixed_oauth2};
-use crate::fake_provider::*;
+use crate::testing::*;
 use crate::*;
 
 async fn error(settings: Settings, knobs: impl FnOnce(&FakeProvider)) -> ProviderError {

@@ -6,7 +6,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::{dynamic, fixed_oauth2};
-use crate::fake_provider::*;
+use crate::testing::*;
 use crate::*;
 
 async fn logged_in(settings: Settings) -> (FakeProvider, Provider, Tokens) {

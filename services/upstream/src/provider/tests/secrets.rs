@@ -6,7 +6,7 @@ use serde_json::json;
 use vmcp_log_capture::Log;
 
 use super::dynamic;
-use crate::fake_provider::*;
+use crate::testing::*;
 use crate::*;
 
 /// Settings whose secrets all contain `canary`.

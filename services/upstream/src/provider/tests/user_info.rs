@@ -3,7 +3,7 @@
 use http::Method as HttpMethod;
 use serde_json::json;
 
-use crate::fake_provider::*;
+use crate::testing::*;
 use crate::*;
 
 fn info() -> UserInfo {
