@@ -49,7 +49,7 @@ use tokio::net::TcpListener;
 use tower::ServiceBuilder;
 use vmcp_audit::{AuditLayer, Auditor, Event, Settings};
 use vmcp_authn::{AuthenticateLayer, Bearer, Cached, Jwt};
-use vmcp_authz::AuthorizeLayer;
+use vmcp_authz::AuthorizationLayer;
 use vmcp_cedar::Cedar;
 use vmcp_core::{BoxError, Clock, Identity, McpRequest};
 use vmcp_decode::DecodeLayer;
@@ -100,7 +100,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(AuditLayer::new(Auditor::new(Settings::default(), print)))
         .layer(AuthenticateLayer::new(Bearer::new(known)).realm("tools"))
         .layer(DecodeLayer::new())
-        .layer(AuthorizeLayer::new(Cedar::new("tools", &POLICIES, "")?));
+        .layer(AuthorizationLayer::new(Cedar::new("tools", &POLICIES, "")?));
     let application = Router::new().route("/mcp", post(tools).layer(layers));
 
     let listener = TcpListener::bind(address).await?;

@@ -48,7 +48,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 use vmcp_authn::{AuthenticateLayer, Refusal};
-use vmcp_authz::{AuthorizeLayer, Purpose};
+use vmcp_authz::{Action, AuthorizationLayer};
 use vmcp_core::{Body, BoxError, Caller, Clock, Identity, Item, Rejection, Verdict};
 use vmcp_decode::DecodeLayer;
 use vmcp_token_exchange::{Cached, ExchangeFault, Exchanged, Subject, TokenExchangeLayer};
@@ -65,13 +65,13 @@ fn who(headers: &HeaderMap) -> Result<Identity, Refusal> {
 }
 
 /// What they may use: everybody may know of `fixture_whoami`, Ann may use it, and nothing else exists.
-fn may(caller: &Identity, item: &Item<'_>, purpose: Purpose<'_>) -> Verdict {
-    match (item.name, purpose) {
-        ("fixture_whoami", Purpose::See) => Verdict::Permitted,
-        ("fixture_whoami", Purpose::Use(_)) if caller.subject() == Some("ann") => {
+fn may(caller: &Identity, item: &Item<'_>, action: Action<'_>) -> Verdict {
+    match (item.name, action) {
+        ("fixture_whoami", Action::List) => Verdict::Permitted,
+        ("fixture_whoami", Action::Call(_)) if caller.subject() == Some("ann") => {
             Verdict::Permitted
         }
-        ("fixture_whoami", Purpose::Use(_)) => Verdict::Denied,
+        ("fixture_whoami", Action::Call(_)) => Verdict::Denied,
         _ => Verdict::Hidden,
     }
 }
@@ -111,7 +111,7 @@ async fn main() -> Result<(), BoxError> {
     let service = ServiceBuilder::new()
         .layer(AuthenticateLayer::new(|headers: &HeaderMap| ready(who(headers))))
         .layer(DecodeLayer::new())
-        .layer(AuthorizeLayer::new(may))
+        .layer(AuthorizationLayer::new(may))
         .service(proxy);
     let service = TowerToHyperService::new(service);
 

@@ -62,7 +62,7 @@ use tower::ServiceBuilder;
 use vmcp::guard::{CatchPanicLayer, CrowdLayer, HostsLayer};
 use vmcp_audit::{AuditLayer, Auditor, Event, Settings};
 use vmcp_authn::{AuthenticateLayer, Bearer, Cached, Jwt};
-use vmcp_authz::AuthorizeLayer;
+use vmcp_authz::AuthorizationLayer;
 use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError, Clock, Identity};
 use vmcp_decode::DecodeLayer;
@@ -134,7 +134,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(AuditLayer::new(Auditor::new(Settings::default(), print)))
         .layer(AuthenticateLayer::new(Bearer::new(known)))
         .layer(DecodeLayer::new())
-        .layer(AuthorizeLayer::new(Cedar::new("greeter", &[POLICY], "")?))
+        .layer(AuthorizationLayer::new(Cedar::new("greeter", &[POLICY], "")?))
         .map_response(wrap)
         .service(greeter);
     let service = TowerToHyperService::new(service);

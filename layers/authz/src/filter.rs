@@ -8,10 +8,10 @@ use vmcp_core::{Admission, BoxError, Filtered, Item, ItemKind, Media, Rejection,
 use vmcp_wire::sse::{Reader, frame};
 use vmcp_wire::{Envelope, Outcome, Splice, elements, find, members, scan, unquote};
 
-use crate::hints::{self, Learned};
+use crate::annotations::{AnnotationCache, parse_annotations};
 
 /// The largest answer that is looked through, in bytes.
-const LIMIT: usize = 16 << 20;
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// The members of a result that are lists, and the member by which an item is called.
 const LISTS: [(&str, &str, ItemKind); 4] = [
@@ -23,20 +23,20 @@ const LISTS: [(&str, &str, ItemKind); 4] = [
 
 /// Who sees the list.
 #[derive(Debug)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct ListFilter<'a> {
     pub(crate) admission: &'a Admission,
-    pub(crate) learned: &'a Learned,
+    pub(crate) annotations: &'a AnnotationCache,
     /// The id of the request, as it was written.
     pub(crate) id: &'a [u8],
 }
 
 /// Whether a list was made by the admission, or is no list at all.
-pub(crate) fn trusted<R>(response: &Response<R>) -> bool {
+pub(crate) fn is_filtered_or_rejected<R>(response: &Response<R>) -> bool {
     let extensions = response.extensions();
     extensions.get::<Filtered>().is_some() || extensions.get::<Rejection>().is_some()
 }
 
-impl Sight<'_> {
+impl ListFilter<'_> {
     /// The answer without what the caller may not see. What cannot be taken apart cleanly becomes an
     /// internal error rather than passing.
     pub(crate) async fn filter<R>(&self, response: Response<R>) -> Response<R>
@@ -44,14 +44,14 @@ impl Sight<'_> {
         R: http_body::Body<Data = Bytes> + From<Bytes>,
         R::Error: Into<BoxError>,
     {
-        if trusted(&response) || !response.status().is_success() {
+        if is_filtered_or_rejected(&response) || !response.status().is_success() {
             return response;
         }
         let (mut parts, body) = response.into_parts();
         let filtered = match Media::of(&parts.headers) {
             // What is encoded cannot be looked through.
             _ if parts.headers.contains_key(CONTENT_ENCODING) => None,
-            Media::Json => match read(body, LIMIT).await {
+            Media::Json => match read(body, MAX_RESPONSE_BYTES).await {
                 Ok(bytes) => self.message(&bytes),
                 Err(_) => None,
             },
@@ -76,26 +76,27 @@ impl Sight<'_> {
         R::Error: Into<BoxError>,
     {
         let mut body = std::pin::pin!(body);
-        let (mut reader, mut left, mut out) = (Reader::new(LIMIT), LIMIT, Vec::new());
+        let (mut reader, mut remaining, mut out) =
+            (Reader::new(MAX_RESPONSE_BYTES), MAX_RESPONSE_BYTES, Vec::new());
         while let Some(chunk) = std::future::poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
             let Ok(chunk) = chunk.ok()?.into_data() else { continue };
-            left = left.checked_sub(chunk.len())?;
+            remaining = remaining.checked_sub(chunk.len())?;
             reader.push(chunk);
             for event in reader.by_ref() {
                 let event = event.ok()?;
                 let text = |field: &Option<Bytes>| -> Option<String> {
                     field.as_ref().and_then(|field| String::from_utf8(field.to_vec()).ok())
                 };
-                let answers = matches!(scan(&event.data), Ok(Envelope::Answer { .. }));
+                let is_response = matches!(scan(&event.data), Ok(Envelope::Answer { .. }));
                 // An event without data only names a place to resume from.
-                let passes = event.data.is_empty() || is_other(&event.data);
-                let data = if passes { event.data } else { self.message(&event.data)? };
+                let is_unrelated = event.data.is_empty() || is_unrelated_message(&event.data);
+                let data = if is_unrelated { event.data } else { self.message(&event.data)? };
                 if let Some(retry) = event.retry {
                     out.put_slice(format!("retry: {retry}\n").as_bytes());
                 }
                 let (id, name) = (text(&event.id), text(&event.event));
                 frame(id.as_deref(), name.as_deref(), &data, &mut out);
-                if answers {
+                if is_response {
                     return Some(out.into());
                 }
             }
@@ -129,7 +130,7 @@ impl Sight<'_> {
     /// The visible elements of a list, as they were written.
     fn list(&self, array: &[u8], key: &str, kind: ItemKind) -> Vec<u8> {
         let mut kept = vec![b'['];
-        for element in elements(array).filter(|element| self.shows(element, key, kind)) {
+        for element in elements(array).filter(|element| self.is_visible(element, key, kind)) {
             if kept.len() > 1 {
                 kept.push(b',');
             }
@@ -139,22 +140,22 @@ impl Sight<'_> {
         kept
     }
 
-    fn shows(&self, element: &[u8], key: &str, kind: ItemKind) -> bool {
+    fn is_visible(&self, element: &[u8], key: &str, kind: ItemKind) -> bool {
         // Of two names it could be called by the one that was not asked about.
         let mut names = members(element).filter(|member| member.key.is(key));
         let (Some(name), None) = (names.next(), names.next()) else { return false };
         let Some(name) = unquote(name.value) else { return false };
         let tool = kind == ItemKind::Tool;
-        let hints = if tool { hints::read(element) } else { vmcp_core::Hints::default() };
+        let hints = if tool { parse_annotations(element) } else { vmcp_core::Hints::default() };
         if tool {
-            self.learned.learn(&name, hints);
+            self.annotations.insert(&name, hints);
         }
         self.admission.visible(&Item { kind, name: &name, hints, backend: None })
     }
 }
 
 /// Whether a message is none that could hold the list.
-fn is_other(message: &[u8]) -> bool {
+fn is_unrelated_message(message: &[u8]) -> bool {
     matches!(scan(message), Ok(Envelope::Request { .. } | Envelope::Notification { .. }))
         && find(message, "result").is_none()
 }

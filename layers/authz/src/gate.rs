@@ -5,14 +5,14 @@ use std::borrow::Cow;
 use vmcp_core::{Admission, Hints, Item, ItemKind, McpRequest, Rejection, Verdict};
 use vmcp_wire::{Envelope, Key, elements, find, unquote};
 
-use crate::hints::{Learned, WORST};
+use crate::annotations::{AnnotationCache, WORST_CASE_ANNOTATIONS};
 
 /// The most resources that one request may name.
-const MOST_RESOURCES: usize = 1024;
+const MAX_SUBSCRIPTIONS: usize = 1024;
 
 /// A message that may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passed {
+pub(crate) enum GateOutcome {
     /// Its answer is a list to be filtered.
     List,
     Other,
@@ -20,13 +20,13 @@ pub(crate) enum Passed {
 
 /// A message that may not, and whether a policy says so.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct GateRejection {
     pub(crate) rejection: Rejection,
     pub(crate) denied: Option<&'static str>,
 }
 
 /// What is allowed to everybody: it names nothing that policies speak of.
-const FREE: [&str; 19] = [
+const UNRESTRICTED_METHODS: [&str; 19] = [
     "initialize",
     "ping",
     "server/discover",
@@ -49,42 +49,42 @@ const FREE: [&str; 19] = [
 ];
 
 /// Whether `method` answers with a list of items.
-pub(crate) fn lists(method: &str) -> bool {
+pub(crate) fn is_list_method(method: &str) -> bool {
     matches!(method, "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list")
 }
 
 /// Whether a message with this method, empty for an answer, is nothing without knowing what its caller may do.
-pub(crate) fn needs_admission(method: &str) -> bool {
-    let free = method.is_empty() || FREE.contains(&method);
-    !free || method == "subscriptions/listen"
+pub(crate) fn requires_permissions(method: &str) -> bool {
+    let is_unrestricted = method.is_empty() || UNRESTRICTED_METHODS.contains(&method);
+    !is_unrestricted || method == "subscriptions/listen"
 }
 
 /// Whether `message` may go on, when nobody behind asks.
-pub(crate) fn check(
+pub(crate) fn check_message(
     message: &McpRequest,
     admission: &Admission,
-    learned: &Learned,
-) -> Result<Passed, Refused> {
+    annotations: &AnnotationCache,
+) -> Result<GateOutcome, GateRejection> {
     if matches!(message.envelope, Envelope::Answer { .. }) {
-        return Ok(Passed::Other);
+        return Ok(GateOutcome::Other);
     }
     let gate = Gate { message, admission };
     match &*message.method() {
-        method if lists(method) => return Ok(Passed::List),
-        "tools/call" => gate.tool(learned)?,
+        method if is_list_method(method) => return Ok(GateOutcome::List),
+        "tools/call" => gate.check_tool(annotations)?,
         "prompts/get" => {
-            let name = gate.text(Key::Name)?;
-            gate.item(ItemKind::Prompt, &name, gate.arguments()?)?;
+            let name = gate.string_param(Key::Name)?;
+            gate.check_item(ItemKind::Prompt, &name, gate.arguments()?)?;
         }
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-            gate.item(ItemKind::Resource, &gate.text(Key::Uri)?, None)?;
+            gate.check_item(ItemKind::Resource, &gate.string_param(Key::Uri)?, None)?;
         }
-        "completion/complete" => gate.reference()?,
-        "subscriptions/listen" => gate.resources()?,
-        method if FREE.contains(&method) => {}
+        "completion/complete" => gate.check_reference()?,
+        "subscriptions/listen" => gate.check_subscriptions()?,
+        method if UNRESTRICTED_METHODS.contains(&method) => {}
         _ => return Err(denied("a method that policies do not know")),
     }
-    Ok(Passed::Other)
+    Ok(GateOutcome::Other)
 }
 
 struct Gate<'a> {
@@ -93,28 +93,33 @@ struct Gate<'a> {
 }
 
 impl<'a> Gate<'a> {
-    fn tool(&self, learned: &Learned) -> Result<(), Refused> {
-        let (name, arguments) = (self.text(Key::Name)?, self.arguments()?);
+    fn check_tool(&self, annotations: &AnnotationCache) -> Result<(), GateRejection> {
+        let (name, arguments) = (self.string_param(Key::Name)?, self.arguments()?);
         let item = |hints| Item { kind: ItemKind::Tool, name: &name, hints, backend: None };
-        if let Some(hints) = learned.of(&name) {
-            return self.verdict(&item(hints), self.admission.admit(&item(hints), arguments));
+        if let Some(hints) = annotations.get(&name) {
+            return self.apply_verdict(&item(hints), self.admission.admit(&item(hints), arguments));
         }
         // Nothing was heard of it yet. What is permitted to the worst of tools and to one without
         // hints is permitted whatever its server will say.
-        for hints in [Hints::default(), WORST] {
-            self.verdict(&item(hints), self.admission.admit(&item(hints), arguments))?;
+        for hints in [Hints::default(), WORST_CASE_ANNOTATIONS] {
+            self.apply_verdict(&item(hints), self.admission.admit(&item(hints), arguments))?;
         }
         Ok(())
     }
 
-    fn item(&self, kind: ItemKind, name: &str, arguments: Option<&[u8]>) -> Result<(), Refused> {
+    fn check_item(
+        &self,
+        kind: ItemKind,
+        name: &str,
+        arguments: Option<&[u8]>,
+    ) -> Result<(), GateRejection> {
         let item = Item { kind, name, hints: Hints::default(), backend: None };
-        self.verdict(&item, self.admission.admit(&item, arguments))
+        self.apply_verdict(&item, self.admission.admit(&item, arguments))
     }
 
     /// A completion tells what arguments there can be: whoever may not use the prompt or resource
     /// does not get it.
-    fn reference(&self) -> Result<(), Refused> {
+    fn check_reference(&self) -> Result<(), GateRejection> {
         let reference = self.message.param(Key::Ref).unwrap_or_default();
         let prompt = match find(reference, "type").and_then(unquote).as_deref() {
             Some("ref/prompt") => true,
@@ -129,48 +134,48 @@ impl<'a> Gate<'a> {
             false if name.contains('{') => ItemKind::ResourceTemplate,
             false => ItemKind::Resource,
         };
-        self.item(kind, &name, None)
+        self.check_item(kind, &name, None)
     }
 
     /// The resources that a stateless client wants to hear of. Task ids name no tool here: the tool that a task comes
     /// from may be hidden.
-    fn resources(&self) -> Result<(), Refused> {
+    fn check_subscriptions(&self) -> Result<(), GateRejection> {
         let filter = self.message.param(Key::Notifications).unwrap_or_default();
         if find(filter, "taskIds").is_some_and(|ids| elements(ids).next().is_some()) {
             return Err(denied("tasks, of which policies do not know the tools"));
         }
         let uris = find(filter, "resourceSubscriptions").unwrap_or_default();
         for (index, uri) in elements(uris).enumerate() {
-            let uri = unquote(uri).filter(|_| index < MOST_RESOURCES);
+            let uri = unquote(uri).filter(|_| index < MAX_SUBSCRIPTIONS);
             let uri = uri.ok_or_else(|| {
                 invalid("resourceSubscriptions must be an array of at most 1024 strings")
             })?;
-            self.item(ItemKind::Resource, &uri, None)?;
+            self.check_item(ItemKind::Resource, &uri, None)?;
         }
         Ok(())
     }
 
-    fn verdict(&self, item: &Item<'_>, verdict: Verdict) -> Result<(), Refused> {
+    fn apply_verdict(&self, item: &Item<'_>, verdict: Verdict) -> Result<(), GateRejection> {
         match verdict {
             Verdict::Permitted => Ok(()),
-            Verdict::Hidden => Err(Refused {
+            Verdict::Hidden => Err(GateRejection {
                 rejection: item.kind.unknown(item.name, self.message.generation),
                 denied: Some("hidden from the caller"),
             }),
             Verdict::Denied => Err(denied("denied with these arguments")),
-            Verdict::NeedsScopes(scopes) => Err(Refused {
+            Verdict::NeedsScopes(scopes) => Err(GateRejection {
                 rejection: Rejection::needs_scopes(scopes),
                 denied: Some("the token lacks scopes"),
             }),
         }
     }
 
-    fn text(&self, key: Key) -> Result<Cow<'a, str>, Refused> {
+    fn string_param(&self, key: Key) -> Result<Cow<'a, str>, GateRejection> {
         let text = self.message.text(key).map(|text| text.read(&self.message.bytes));
         text.ok_or_else(|| invalid(format!("params.{} must be a string", key.name())))
     }
 
-    fn arguments(&self) -> Result<Option<&'a [u8]>, Refused> {
+    fn arguments(&self) -> Result<Option<&'a [u8]>, GateRejection> {
         match self.message.param(Key::Arguments) {
             Some(value) if value.first() != Some(&b'{') => {
                 Err(invalid("params.arguments must be an object"))
@@ -180,10 +185,10 @@ impl<'a> Gate<'a> {
     }
 }
 
-fn invalid(message: impl Into<Cow<'static, str>>) -> Refused {
-    Refused { rejection: Rejection::invalid_params(message), denied: None }
+fn invalid(message: impl Into<Cow<'static, str>>) -> GateRejection {
+    GateRejection { rejection: Rejection::invalid_params(message), denied: None }
 }
 
-fn denied(reason: &'static str) -> Refused {
-    Refused { rejection: Rejection::denied(), denied: Some(reason) }
+fn denied(reason: &'static str) -> GateRejection {
+    GateRejection { rejection: Rejection::denied(), denied: Some(reason) }
 }

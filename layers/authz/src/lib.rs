@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+mod annotations;
 mod filter;
 mod gate;
-mod hints;
 mod layer;
 mod policy;
 mod service;
@@ -10,7 +10,7 @@ mod service;
 pub use vmcp_core::{Admission, BoxError, Hints, Identity, Item, ItemKind, Rejection, Verdict};
 
 pub use self::{
-    layer::AuthorizeLayer,
-    policy::{Admitting, Policy, Purpose},
-    service::{Authorize, ResponseFuture},
+    layer::AuthorizationLayer,
+    policy::{Action, PermissionsFuture, Policy},
+    service::{Authorization, ResponseFuture},
 };

@@ -8,7 +8,7 @@ use vmcp_core::{Admission, Admit, Claims, Identity, Item, Rejection, Verdict, Vi
 
 /// Decides what callers may see and do.
 ///
-/// A closure `Fn(&Identity, &Item<'_>, Purpose<'_>) -> Verdict` is one. Since nobody knows what a
+/// A closure `Fn(&Identity, &Item<'_>, Action<'_>) -> Verdict` is one. Since nobody knows what a
 /// closure looks at, views are shared only between requests with the same claims; a type that
 /// implements this trait can hand out an [`Admit`] that says less in [`Admit::view`].
 pub trait Policy: Send + Sync + 'static {
@@ -16,54 +16,54 @@ pub trait Policy: Send + Sync + 'static {
     /// identity, which comes again with its token ([`Identity::keep`]). `epoch` tells the layers of a
     /// process apart and belongs into [`Admit::view`], so that nothing seen under policies that were
     /// replaced is shown again.
-    fn admission(self: &Arc<Self>, identity: &Identity, epoch: u64) -> Admitting;
+    fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture;
 }
 
 /// The answer of [`Policy::admission`].
-pub enum Admitting {
+pub enum PermissionsFuture {
     /// It is known.
     Ready(Admission),
     /// Something has to be fetched first. It fails if that cannot be had at the moment.
-    Later(Pin<Box<dyn Future<Output = Result<Admission, Rejection>> + Send>>),
+    Pending(Pin<Box<dyn Future<Output = Result<Admission, Rejection>> + Send>>),
 }
 
 /// What for somebody wants to have an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose<'a> {
+pub enum Action<'a> {
     /// To know of it. Everything but [`Verdict::Hidden`] shows it.
-    See,
+    List,
     /// To use it with these arguments, the raw JSON of an object.
-    Use(Option<&'a [u8]>),
+    Call(Option<&'a [u8]>),
 }
 
 /// A closure, asked for one caller.
-struct Asked<F> {
-    decide: Arc<F>,
+struct ClosureAuthorizer<F> {
+    closure: Arc<F>,
     identity: Identity,
     epoch: u64,
 }
 
 impl<F> Policy for F
 where
-    F: Fn(&Identity, &Item<'_>, Purpose<'_>) -> Verdict + Send + Sync + 'static,
+    F: Fn(&Identity, &Item<'_>, Action<'_>) -> Verdict + Send + Sync + 'static,
 {
-    fn admission(self: &Arc<Self>, identity: &Identity, epoch: u64) -> Admitting {
-        let (decide, identity) = (Arc::clone(self), identity.clone());
-        Admitting::Ready(Admission::new(Asked { decide, identity, epoch }))
+    fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture {
+        let (closure, identity) = (Arc::clone(self), identity.clone());
+        PermissionsFuture::Ready(Admission::new(ClosureAuthorizer { closure, identity, epoch }))
     }
 }
 
-impl<F> Admit for Asked<F>
+impl<F> Admit for ClosureAuthorizer<F>
 where
-    F: Fn(&Identity, &Item<'_>, Purpose<'_>) -> Verdict + Send + Sync + 'static,
+    F: Fn(&Identity, &Item<'_>, Action<'_>) -> Verdict + Send + Sync + 'static,
 {
     fn visible(&self, item: &Item<'_>) -> bool {
-        (self.decide)(&self.identity, item, Purpose::See) != Verdict::Hidden
+        (self.closure)(&self.identity, item, Action::List) != Verdict::Hidden
     }
 
     fn admit(&self, item: &Item<'_>, arguments: Option<&[u8]>) -> Verdict {
         if self.visible(item) {
-            (self.decide)(&self.identity, item, Purpose::Use(arguments))
+            (self.closure)(&self.identity, item, Action::Call(arguments))
         } else {
             Verdict::Hidden
         }
@@ -75,11 +75,11 @@ where
     }
 }
 
-impl fmt::Debug for Admitting {
+impl fmt::Debug for PermissionsFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ready(admission) => f.debug_tuple("Ready").field(admission).finish(),
-            Self::Later(_) => f.write_str("Later"),
+            Self::Pending(_) => f.write_str("Pending"),
         }
     }
 }
@@ -93,24 +93,24 @@ mod tests {
 
     fn admission(claims: Value, epoch: u64) -> Admission {
         let Value::Object(claims) = claims else { panic!("no object") };
-        let policy = |identity: &Identity, item: &Item<'_>, purpose: Purpose<'_>| match (
+        let policy = |identity: &Identity, item: &Item<'_>, action: Action<'_>| match (
             identity.subject(),
             item.name,
-            purpose,
+            action,
         ) {
-            (Some("a"), "open", Purpose::See) | (_, "lost", Purpose::Use(_)) => Verdict::Permitted,
-            (Some("a"), "open", Purpose::Use(None)) => Verdict::Denied,
+            (Some("a"), "open", Action::List) | (_, "lost", Action::Call(_)) => Verdict::Permitted,
+            (Some("a"), "open", Action::Call(None)) => Verdict::Denied,
             _ => Verdict::Hidden,
         };
         let identity = Identity::builder("i", "a").claims(claims).build();
-        match Arc::new(policy).admission(&identity, epoch) {
-            Admitting::Ready(admission) => admission,
-            Admitting::Later(_) => panic!("a closure needs no time"),
+        match Arc::new(policy).permissions(&identity, epoch) {
+            PermissionsFuture::Ready(admission) => admission,
+            PermissionsFuture::Pending(_) => panic!("a closure needs no time"),
         }
     }
 
     #[test]
-    fn what_a_closure_hides_it_also_denies() {
+    fn closure_denies_what_it_hides() {
         let admission = admission(json!({}), 1);
         let item =
             |name| Item { kind: ItemKind::Tool, name, hints: Hints::default(), backend: None };
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closures_view_is_that_of_its_epoch_and_all_claims() {
+    fn closure_view_depends_on_epoch_and_claims() {
         let view = |claims, epoch| admission(claims, epoch).view();
         assert_eq!(view(json!({"a": 1, "b": 2}), 1), view(json!({"b": 2, "a": 1}), 1));
         assert_ne!(view(json!({"a": 1}), 1), view(json!({"a": 2}), 1));

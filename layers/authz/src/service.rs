@@ -13,20 +13,20 @@ use tower_service::Service;
 use vmcp_core::{Admission, Admit, BoxError, Generation, Identity, Item, McpRequest};
 use vmcp_core::{Rejection, Trail, Verdict, ViewKey};
 
-use crate::filter::{Sight, trusted};
-use crate::gate::{self, Passed};
-use crate::{Admitting, AuthorizeLayer, Policy};
+use crate::filter::{ListFilter, is_filtered_or_rejected};
+use crate::gate::{self, GateOutcome};
+use crate::{AuthorizationLayer, PermissionsFuture, Policy};
 
 /// Which part of a broken stream is wanted once more (MCP, Transports, Resumability).
-const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Enforces a policy on what goes to `S`, or tells `S` of it. See the [crate docs](crate) for an example.
 ///
 /// The future is boxed where something is awaited: claims that have to be fetched, and lists that are
 /// filtered here.
-pub struct Authorize<S, P> {
+pub struct Authorization<S, P> {
     inner: S,
-    layer: AuthorizeLayer<P>,
+    layer: AuthorizationLayer<P>,
 }
 
 type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
@@ -35,37 +35,37 @@ pin_project! {
     /// What becomes of a request.
     pub struct ResponseFuture<F, R, E> {
         #[pin]
-        stage: Stage<F, R, E>,
+        state: FutureState<F, R, E>,
     }
 }
 
 pin_project! {
-    #[project = Staged]
-    enum Stage<F, R, E> {
+    #[project = StateProjection]
+    enum FutureState<F, R, E> {
         // The inner service answers. A list that it did not filter is not shown.
         Inner { #[pin] inner: F, list: Option<Bytes> },
-        Refused { response: Option<Response<R>> },
+        Rejected { response: Option<Response<R>> },
         Boxed { boxed: Boxed<Response<R>, E> },
     }
 }
 
 /// What to do with a request.
-enum Step {
+enum RequestStep {
     Pass,
     /// Its answer is a list: what its request's id was.
-    Marked(Bytes),
+    ExpectFiltered(Bytes),
     /// Its answer is a list that has to be filtered.
     Filter(Admission, Bytes),
-    Refuse(Rejection, Option<Bytes>),
+    Reject(Rejection, Option<Bytes>),
 }
 
 /// Sees nothing and may do nothing: the policy could not be asked.
-struct Nothing;
+struct DenyAll;
 
 // === impl Authorize ===
 
-impl<S, P> Authorize<S, P> {
-    pub(crate) fn new(inner: S, layer: AuthorizeLayer<P>) -> Self {
+impl<S, P> Authorization<S, P> {
+    pub(crate) fn new(inner: S, layer: AuthorizationLayer<P>) -> Self {
         Self { inner, layer }
     }
 
@@ -80,7 +80,7 @@ impl<S, P> Authorize<S, P> {
     }
 }
 
-impl<S, P, B, R> Service<Request<B>> for Authorize<S, P>
+impl<S, P, B, R> Service<Request<B>> for Authorization<S, P>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
@@ -101,36 +101,38 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let identity = request.extensions().get::<Identity>().cloned();
         let identity = identity.unwrap_or_else(Identity::anonymous);
-        let step = match self.layer.policy().admission(&identity, self.layer.epoch()) {
-            Admitting::Ready(admission) => self.layer.step(&mut request, Ok(admission)),
-            Admitting::Later(admission) => {
-                let (mut inner, layer) = (self.take(), self.layer.clone());
+        let step = match self.layer.policy().permissions(&identity, self.layer.epoch()) {
+            PermissionsFuture::Ready(admission) => self.layer.step(&mut request, Ok(admission)),
+            PermissionsFuture::Pending(admission) => {
+                let (mut inner, layer) = (self.take_ready(), self.layer.clone());
                 let boxed = Box::pin(async move {
                     let step = layer.step(&mut request, admission.await);
-                    layer.go(&mut inner, request, step).await
+                    layer.run(&mut inner, request, step).await
                 });
-                return Stage::Boxed { boxed }.into();
+                return FutureState::Boxed { boxed }.into();
             }
         };
-        let stage = match step {
-            Step::Pass => Stage::Inner { inner: self.inner.call(request), list: None },
-            Step::Marked(id) => Stage::Inner { inner: self.inner.call(request), list: Some(id) },
-            Step::Refuse(refusal, id) => {
-                Stage::Refused { response: Some(refusal.into_response(id.as_deref())) }
+        let state = match step {
+            RequestStep::Pass => FutureState::Inner { inner: self.inner.call(request), list: None },
+            RequestStep::ExpectFiltered(id) => {
+                FutureState::Inner { inner: self.inner.call(request), list: Some(id) }
             }
-            step @ Step::Filter(..) => {
-                let (mut inner, layer) = (self.take(), self.layer.clone());
-                let boxed = Box::pin(async move { layer.go(&mut inner, request, step).await });
-                Stage::Boxed { boxed }
+            RequestStep::Reject(rejection, id) => {
+                FutureState::Rejected { response: Some(rejection.into_response(id.as_deref())) }
+            }
+            step @ RequestStep::Filter(..) => {
+                let (mut inner, layer) = (self.take_ready(), self.layer.clone());
+                let boxed = Box::pin(async move { layer.run(&mut inner, request, step).await });
+                FutureState::Boxed { boxed }
             }
         };
-        stage.into()
+        state.into()
     }
 }
 
-impl<S: Clone, P> Authorize<S, P> {
+impl<S: Clone, P> Authorization<S, P> {
     /// The instance that is ready; a clone stays behind.
-    fn take(&mut self) -> S {
+    fn take_ready(&mut self) -> S {
         let clone = self.inner.clone();
         mem::replace(&mut self.inner, clone)
     }
@@ -138,31 +140,35 @@ impl<S: Clone, P> Authorize<S, P> {
 
 // === impl AuthorizeLayer ===
 
-impl<P: Policy> AuthorizeLayer<P> {
+impl<P: Policy> AuthorizationLayer<P> {
     /// Puts the admission into the request, and asks it if nobody behind does.
-    fn step<B>(&self, request: &mut Request<B>, admission: Result<Admission, Rejection>) -> Step {
+    fn step<B>(
+        &self,
+        request: &mut Request<B>,
+        admission: Result<Admission, Rejection>,
+    ) -> RequestStep {
         let (admission, failure) = match admission {
             Ok(admission) => (admission, None),
-            Err(failure) => (Admission::new(Nothing), Some(failure)),
+            Err(failure) => (Admission::new(DenyAll), Some(failure)),
         };
         let extensions = request.extensions();
         let step = match extensions.get::<McpRequest>() {
             Some(message) => self.decide(message, &admission, failure, extensions.get()),
             // The stack is put together wrongly.
-            None if self.learned().is_some() && request.method() == Method::POST => {
+            None if self.annotations().is_some() && request.method() == Method::POST => {
                 tracing::error!(
                     "AuthorizeLayer found no vmcp_core::McpRequest and answers 500: put vmcp_decode::DecodeLayer, \
                      or a layer that inserts one, outside of it"
                 );
-                Step::Refuse(Rejection::internal(), None)
+                RequestStep::Reject(Rejection::internal(), None)
             }
-            None => Step::Pass,
+            None => RequestStep::Pass,
         };
-        if self.learned().is_some() {
+        if self.annotations().is_some() {
             let headers = request.headers_mut();
             // A stream that is resumed could bring a list again, past the filter; a new one cannot.
-            headers.remove(LAST_EVENT);
-            if let Step::Filter(..) = step {
+            headers.remove(LAST_EVENT_ID);
+            if let RequestStep::Filter(..) = step {
                 headers.remove(ACCEPT_ENCODING);
             }
         }
@@ -176,36 +182,41 @@ impl<P: Policy> AuthorizeLayer<P> {
         admission: &Admission,
         failure: Option<Rejection>,
         trail: Option<&Trail>,
-    ) -> Step {
+    ) -> RequestStep {
         let method = message.method();
         let id = || message.id().map(Bytes::copy_from_slice);
         // That the caller is not known now concerns only what depends on it.
-        if let Some(failure) = failure.filter(|_| gate::needs_admission(&method)) {
-            return Step::Refuse(failure, id());
+        if let Some(failure) = failure.filter(|_| gate::requires_permissions(&method)) {
+            return RequestStep::Reject(failure, id());
         }
-        let Some(learned) = self.learned() else {
-            let list = gate::lists(&method).then(|| id().unwrap_or_default());
-            return list.map_or(Step::Pass, Step::Marked);
+        let Some(annotations) = self.annotations() else {
+            let list = gate::is_list_method(&method).then(|| id().unwrap_or_default());
+            return list.map_or(RequestStep::Pass, RequestStep::ExpectFiltered);
         };
-        match gate::check(message, admission, learned) {
-            Ok(Passed::List) => Step::Filter(admission.clone(), id().unwrap_or_default()),
-            Ok(Passed::Other) => Step::Pass,
-            Err(refused) => {
-                if let (Some(reason), Some(trail)) = (refused.denied, trail) {
+        match gate::check_message(message, admission, annotations) {
+            Ok(GateOutcome::List) => {
+                RequestStep::Filter(admission.clone(), id().unwrap_or_default())
+            }
+            Ok(GateOutcome::Other) => RequestStep::Pass,
+            Err(rejected) => {
+                if let (Some(reason), Some(trail)) = (rejected.denied, trail) {
                     trail.note_denied(reason);
                 }
                 let stateful = message.generation == Generation::Stateful;
-                let refusal = refused.rejection;
-                Step::Refuse(if stateful { refusal.for_session() } else { refusal }, id())
+                let rejection = rejected.rejection;
+                RequestStep::Reject(
+                    if stateful { rejection.for_session() } else { rejection },
+                    id(),
+                )
             }
         }
     }
 
-    async fn go<S, B, R>(
+    async fn run<S, B, R>(
         &self,
         inner: &mut S,
         request: Request<B>,
-        step: Step,
+        step: RequestStep,
     ) -> Result<Response<R>, S::Error>
     where
         S: Service<Request<B>, Response = Response<R>>,
@@ -213,23 +224,25 @@ impl<P: Policy> AuthorizeLayer<P> {
         R::Error: Into<BoxError>,
     {
         match step {
-            Step::Pass => inner.call(request).await,
-            Step::Marked(id) => inner.call(request).await.map(|answer| marked(answer, &id)),
-            Step::Refuse(refusal, id) => Ok(refusal.into_response(id.as_deref())),
-            Step::Filter(admission, id) => {
-                let answer = inner.call(request).await?;
-                let Some(learned) = self.learned() else { return Ok(answer) };
-                let sight = Sight { admission: &admission, learned, id: &id };
-                Ok(sight.filter(answer).await)
+            RequestStep::Pass => inner.call(request).await,
+            RequestStep::ExpectFiltered(id) => {
+                inner.call(request).await.map(|response| require_filtered(response, &id))
+            }
+            RequestStep::Reject(rejection, id) => Ok(rejection.into_response(id.as_deref())),
+            RequestStep::Filter(admission, id) => {
+                let response = inner.call(request).await?;
+                let Some(annotations) = self.annotations() else { return Ok(response) };
+                let filter = ListFilter { admission: &admission, annotations, id: &id };
+                Ok(filter.filter(response).await)
             }
         }
     }
 }
 
 /// A list that the admission was asked about; anything else is not shown.
-fn marked<R: From<Bytes>>(answer: Response<R>, id: &[u8]) -> Response<R> {
-    if trusted(&answer) || !answer.status().is_success() {
-        return answer;
+fn require_filtered<R: From<Bytes>>(response: Response<R>, id: &[u8]) -> Response<R> {
+    if is_filtered_or_rejected(&response) || !response.status().is_success() {
+        return response;
     }
     tracing::error!("a list was not filtered by the service that made it, and is not shown");
     Rejection::internal().into_response(Some(id))
@@ -237,9 +250,9 @@ fn marked<R: From<Bytes>>(answer: Response<R>, id: &[u8]) -> Response<R> {
 
 // === impl ResponseFuture ===
 
-impl<F, R, E> From<Stage<F, R, E>> for ResponseFuture<F, R, E> {
-    fn from(stage: Stage<F, R, E>) -> Self {
-        Self { stage }
+impl<F, R, E> From<FutureState<F, R, E>> for ResponseFuture<F, R, E> {
+    fn from(state: FutureState<F, R, E>) -> Self {
+        Self { state }
     }
 }
 
@@ -251,26 +264,26 @@ where
     type Output = Result<Response<R>, E>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.project().stage.project() {
-            Staged::Inner { inner, list } => {
-                let answer = ready!(inner.poll(cx));
+        match self.project().state.project() {
+            StateProjection::Inner { inner, list } => {
+                let response = ready!(inner.poll(cx));
                 Poll::Ready(match list.take() {
-                    Some(id) => answer.map(|answer| marked(answer, &id)),
-                    None => answer,
+                    Some(id) => response.map(|response| require_filtered(response, &id)),
+                    None => response,
                 })
             }
-            Staged::Refused { response } => match response.take() {
+            StateProjection::Rejected { response } => match response.take() {
                 Some(response) => Poll::Ready(Ok(response)),
                 None => Poll::Pending,
             },
-            Staged::Boxed { boxed } => boxed.as_mut().poll(cx),
+            StateProjection::Boxed { boxed } => boxed.as_mut().poll(cx),
         }
     }
 }
 
 // === impl Nothing ===
 
-impl Admit for Nothing {
+impl Admit for DenyAll {
     fn visible(&self, _: &Item<'_>) -> bool {
         false
     }
@@ -288,13 +301,13 @@ impl Admit for Nothing {
     }
 }
 
-impl<S: Clone, P> Clone for Authorize<S, P> {
+impl<S: Clone, P> Clone for Authorization<S, P> {
     fn clone(&self) -> Self {
         Self { inner: self.inner.clone(), layer: self.layer.clone() }
     }
 }
 
-impl<S: fmt::Debug, P> fmt::Debug for Authorize<S, P> {
+impl<S: fmt::Debug, P> fmt::Debug for Authorization<S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { inner, layer } = self;
         f.debug_struct("Authorize").field("inner", inner).field("layer", layer).finish()

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use serde_json::json;
-use vmcp_authz::{Admitting, Policy};
+use vmcp_authz::{PermissionsFuture, Policy};
 use vmcp_cedar::Cedar;
 use vmcp_core::{Admission, Hints, Identity, Item, ItemKind};
 
@@ -86,10 +86,10 @@ fn admission(cedar: &Arc<Cedar>, user: usize, token: usize) -> Admission {
 }
 
 fn of(cedar: &Arc<Cedar>, identity: &Identity) -> Admission {
-    match cedar.admission(identity, 1) {
-        Admitting::Ready(admission) => admission,
+    match cedar.permissions(identity, 1) {
+        PermissionsFuture::Ready(admission) => admission,
         // Without a provider the future is ready.
-        Admitting::Later(_) => std::process::abort(),
+        PermissionsFuture::Pending(_) => std::process::abort(),
     }
 }
 

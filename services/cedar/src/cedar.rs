@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use cedar_policy::{Authorizer, PolicyId, PolicySet};
-use vmcp_authz::{Admitting, Policy};
+use vmcp_authz::{PermissionsFuture, Policy};
 use vmcp_core::{Admission, Admit, Cache, Claims, Identity, Item, Keeper, Verdict, ViewKey};
 
 use crate::arguments::{Arguments, ReferencedArguments};
@@ -180,7 +180,7 @@ impl Cedar {
 }
 
 impl Policy for Cedar {
-    fn admission(self: &Arc<Self>, identity: &Identity, epoch: u64) -> Admitting {
+    fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture {
         if self.upstream.is_none() {
             // A repeated token is not even inspected.
             let (made_for, admission) = identity.keep(self.keeper, || {
@@ -188,13 +188,13 @@ impl Policy for Cedar {
                 (epoch, Admission::new(Caller::new(self, view, identity)))
             });
             if made_for == epoch {
-                return Admitting::Ready(admission);
+                return PermissionsFuture::Ready(admission);
             }
             let view = self.view(Subject::of(identity), epoch);
-            return Admitting::Ready(Admission::new(Caller::new(self, view, identity)));
+            return PermissionsFuture::Ready(Admission::new(Caller::new(self, view, identity)));
         }
         let (cedar, identity) = (Arc::clone(self), identity.clone());
-        Admitting::Later(Box::pin(async move {
+        PermissionsFuture::Pending(Box::pin(async move {
             let claims = match (&cedar.upstream, identity.upstream()) {
                 (Some(upstream), Some(tokens)) => upstream.claims(&**tokens).await?,
                 _ => None,

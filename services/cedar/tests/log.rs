@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use vmcp_authz::{Admitting, Policy};
+use vmcp_authz::{PermissionsFuture, Policy};
 use vmcp_cedar::Cedar;
 use vmcp_core::{Hints, Identity, Item, ItemKind, Verdict};
 
@@ -19,7 +19,9 @@ fn logs_contain_no_token_or_arguments() {
         let cedar = Arc::new(Cedar::new("s", &policies, "").unwrap());
         let claims = json!({"odd": 0.000_001, "email": "canary"}).as_object().cloned().unwrap();
         let who = Identity::builder("i", "canary").claims(claims).build();
-        let Admitting::Ready(admission) = cedar.admission(&who, 1) else { panic!("not at once") };
+        let PermissionsFuture::Ready(admission) = cedar.permissions(&who, 1) else {
+            panic!("not at once")
+        };
         let item =
             Item { kind: ItemKind::Tool, name: "canary", hints: Hints::default(), backend: None };
         for arguments in [r#"{"ip":"canary"}"#, "{}", r#"{"ip":1,"IP":"canary"}"#] {

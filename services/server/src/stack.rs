@@ -17,7 +17,7 @@ use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::BackendService;
 use vmcp_audit::AuditLayer;
 use vmcp_authn::{Authenticate, AuthenticateLayer};
-use vmcp_authz::AuthorizeLayer;
+use vmcp_authz::AuthorizationLayer;
 use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
 use vmcp_breaker::{
     CallResult, CircuitBreakerLayer, CircuitHandle, CircuitOpen, Classifier, DefaultClassifier,
@@ -65,7 +65,7 @@ pub struct Incoming {
     /// How messages are read.
     pub decode: DecodeLayer,
     /// What callers may see and do; `None` permits everything.
-    pub authorize: Option<AuthorizeLayer<Cedar>>,
+    pub authorize: Option<AuthorizationLayer<Cedar>>,
 }
 
 impl Incoming {

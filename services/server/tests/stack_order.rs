@@ -23,7 +23,7 @@ use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Se
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_audit::{AuditLayer, Auditor, Event, Outcome};
 use vmcp_authn::{Authenticate, AuthenticateLayer, Refusal};
-use vmcp_authz::AuthorizeLayer;
+use vmcp_authz::AuthorizationLayer;
 use vmcp_breaker::{CircuitHandle, CircuitOpen, CircuitState};
 use vmcp_cedar::Cedar;
 use vmcp_core::{
@@ -59,7 +59,7 @@ fn stack(requests: usize) -> McpService {
 fn guarded(
     requests: usize,
     authenticate: Option<Arc<dyn Authenticate>>,
-    authorize: Option<AuthorizeLayer<Cedar>>,
+    authorize: Option<AuthorizationLayer<Cedar>>,
 ) -> McpService {
     audited(requests, None, authenticate, authorize)
 }
@@ -68,7 +68,7 @@ fn audited(
     requests: usize,
     audit: Option<AuditLayer>,
     authenticate: Option<Arc<dyn Authenticate>>,
-    authorize: Option<AuthorizeLayer<Cedar>>,
+    authorize: Option<AuthorizationLayer<Cedar>>,
 ) -> McpService {
     let settings = Settings {
         name: "test".to_owned(),
@@ -184,7 +184,7 @@ async fn policies_judge_what_the_message_says() {
     let policy = r#"permit(principal == Client::"ada", action, resource) when { true };"#;
     let cedar = Cedar::new("test", &[policy], "[]").unwrap();
     // One that judges by itself, since there is nothing to list.
-    let authorize = AuthorizeLayer::new(cedar);
+    let authorize = AuthorizationLayer::new(cedar);
     let ada = |_: &HeaderMap| async { Ok::<_, Refusal>(Identity::new("i", "ada")) };
     let stack = guarded(1, Some(Arc::new(ada)), Some(authorize));
     let ask = |method: &str| {

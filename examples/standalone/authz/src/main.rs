@@ -4,15 +4,15 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
-use vmcp_authz::{AuthorizeLayer, Purpose};
+use vmcp_authz::{AuthorizationLayer, Action};
 use vmcp_core::{Generation, Identity, Item, McpRequest, Verdict};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let policy = |_: &Identity, tool: &Item<'_>, _: Purpose<'_>| {
+    let policy = |_: &Identity, tool: &Item<'_>, _: Action<'_>| {
         if tool.name == "weather" { Verdict::Permitted } else { Verdict::Hidden }
     };
-    let service = ServiceBuilder::new().layer(AuthorizeLayer::new(policy)).service(service_fn(
+    let service = ServiceBuilder::new().layer(AuthorizationLayer::new(policy)).service(service_fn(
         |_: Request<()>| async {
             Ok::<_, std::io::Error>(Response::new(Full::<Bytes>::from("called")))
         },

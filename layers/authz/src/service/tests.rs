@@ -14,26 +14,26 @@ use tower_layer::Layer;
 use vmcp_core::{Body, Generation, Identity, Item, McpRequest};
 
 use super::*;
-use crate::Purpose;
+use crate::Action;
 
 /// What a request was answered with: status and body.
-pub(super) type Answer = (u16, String);
+pub(super) type StatusAndBody = (u16, String);
 
 /// Hides what has `secret` in its name, denies the argument `{"bad":1}`, and asks for the scope
 /// `admin` for what has `admin` in its name.
-pub(super) fn policy(_: &Identity, item: &Item<'_>, purpose: Purpose<'_>) -> Verdict {
-    match purpose {
+pub(super) fn policy(_: &Identity, item: &Item<'_>, action: Action<'_>) -> Verdict {
+    match action {
         _ if item.name.contains("secret") => Verdict::Hidden,
-        Purpose::Use(Some(br#"{"bad":1}"#)) => Verdict::Denied,
-        Purpose::Use(_) if item.name.contains("admin") => {
+        Action::Call(Some(br#"{"bad":1}"#)) => Verdict::Denied,
+        Action::Call(_) if item.name.contains("admin") => {
             Verdict::NeedsScopes(vec!["admin".into()])
         }
         _ => Verdict::Permitted,
     }
 }
 
-pub(super) fn layer() -> AuthorizeLayer<impl Policy> {
-    AuthorizeLayer::new(policy)
+pub(super) fn layer() -> AuthorizationLayer<impl Policy> {
+    AuthorizationLayer::new(policy)
 }
 
 pub(super) fn message(json: &str, generation: Generation) -> Request<()> {
@@ -50,11 +50,11 @@ pub(super) fn request(method: &str, params: &str) -> Request<()> {
 }
 
 /// Asks `layer` in front of a service that answers everything with `response`.
-pub(super) async fn ask<P: Policy>(
-    layer: &AuthorizeLayer<P>,
+pub(super) async fn send<P: Policy>(
+    layer: &AuthorizationLayer<P>,
     request: Request<()>,
     response: impl Fn() -> Response<Body> + Clone + Send + 'static,
-) -> Answer {
+) -> StatusAndBody {
     let service = layer.layer(service_fn(move |_: Request<()>| {
         let response = response();
         async { Ok::<_, std::io::Error>(response) }
@@ -62,7 +62,7 @@ pub(super) async fn ask<P: Policy>(
     read(service.oneshot(request).await.unwrap()).await
 }
 
-pub(super) async fn read(response: Response<Body>) -> Answer {
+pub(super) async fn read(response: Response<Body>) -> StatusAndBody {
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
@@ -80,20 +80,20 @@ pub(super) fn content(kind: &str, body: &str) -> Response<Body> {
 }
 
 /// The answer of a service that was asked.
-pub(super) fn passed() -> Response<Body> {
+pub(super) fn inner_response() -> Response<Body> {
     json("passed")
 }
 
-pub(super) const PASSED: (u16, &str) = (200, "passed");
+pub(super) const INNER_RESPONSE: (u16, &str) = (200, "passed");
 
 #[tokio::test]
-async fn the_ready_instance_is_called_and_a_clone_stays_behind() {
+async fn calls_instance_that_was_ready() {
     let (service, mut handle) = tower_test::mock::pair::<Request<()>, Response<Body>>();
     let mut service = layer().layer(service);
     handle.allow(0);
     let mut ready =
         pin!(std::future::poll_fn(|cx| { Service::<Request<()>>::poll_ready(&mut service, cx) }));
-    assert!(futures_now(ready.as_mut()).is_none());
+    assert!(poll_once(ready.as_mut()).is_none());
     handle.allow(1);
     ready.await.unwrap();
     let listed = service.call(request("tools/list", "{}"));
@@ -101,12 +101,12 @@ async fn the_ready_instance_is_called_and_a_clone_stays_behind() {
         let (_, respond) = handle.next_request().await.unwrap();
         respond.send_response(json(r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[]}}"#));
     };
-    let (answer, ()) = futures_both(listed, serve).await;
+    let (answer, ()) = join(listed, serve).await;
     assert_eq!(answer.unwrap().status(), 200);
 }
 
 /// The output of a future that is ready at once.
-fn futures_now<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
+fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     match future.poll(&mut cx) {
         Poll::Ready(output) => Some(output),
@@ -114,13 +114,13 @@ fn futures_now<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-async fn futures_both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     tokio::join!(a, b)
 }
 
 /// A body of its own type, as another framework has it.
 #[tokio::test]
-async fn any_body_that_is_made_of_bytes_will_do() {
+async fn accepts_any_body_made_of_bytes() {
     let service = service_fn(|_: Request<()>| async {
         Ok::<_, std::io::Error>(Response::new(Full::new(Bytes::from_static(b"x"))))
     });

@@ -32,9 +32,9 @@ pub(super) fn alice() -> Identity {
 }
 
 pub(super) fn admission(cedar: &Arc<Cedar>, identity: &Identity) -> Admission {
-    match cedar.admission(identity, 1) {
-        Admitting::Ready(admission) => admission,
-        Admitting::Later(_) => panic!("no provider is asked"),
+    match cedar.permissions(identity, 1) {
+        PermissionsFuture::Ready(admission) => admission,
+        PermissionsFuture::Pending(_) => panic!("no provider is asked"),
     }
 }
 
@@ -289,7 +289,7 @@ fn indistinguishable_callers_share_a_view() {
     assert_eq!(view(&by_group, &token("a", 1)), view(&by_group, &token("b", 1)));
     let grouped = user("a", json!({"groups": ["x"]}));
     assert_ne!(view(&by_group, &token("a", 1)), view(&by_group, &grouped));
-    let Admitting::Ready(later) = by_mail.admission(&token("a", 1), 2) else { panic!() };
+    let PermissionsFuture::Ready(later) = by_mail.permissions(&token("a", 1), 2) else { panic!() };
     assert_ne!(later.view(), view(&by_mail, &token("a", 1)));
 }
 

@@ -12,7 +12,7 @@ use vmcp_authn::{
     Authenticate, AuthenticateLayer, Bearer, ByShape, Cached, Inspect, Introspection, Jwt, Local,
     ProtectedResource, Refusal, ResourceError, ResourceRules,
 };
-use vmcp_authz::{Admitting, AuthorizeLayer};
+use vmcp_authz::{AuthorizationLayer, PermissionsFuture};
 use vmcp_cedar::Cedar;
 use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc, Warning};
 use vmcp_core::{Clock, Identity};
@@ -35,7 +35,7 @@ pub struct Guards {
     /// What clients find out about who gives out tokens (RFC 9728).
     pub resource: Option<ProtectedResource>,
     /// `None` permits everything.
-    pub authorize: Option<AuthorizeLayer<Cedar>>,
+    pub authorize: Option<AuthorizationLayer<Cedar>>,
     /// Tokens of the embedded authorization server are taken, once it is there; until then nobody is let in.
     own: Option<OwnDoor>,
     held: Held,
@@ -135,11 +135,11 @@ impl Guards {
     /// What callers may hear on streams that are open already.
     pub(crate) fn admissions(&self) -> Option<Admissions> {
         let authorize = self.authorize.clone()?;
-        Some(Admissions::new(move |identity| match authorize.admission(identity) {
-            Admitting::Ready(admission) => Some(admission),
+        Some(Admissions::new(move |identity| match authorize.permissions(identity) {
+            PermissionsFuture::Ready(admission) => Some(admission),
             // Nothing waits for a provider before each message: what was admitted at first holds until a reload
             // changes the policies, which ends the stream.
-            Admitting::Later(_) => None,
+            PermissionsFuture::Pending(_) => None,
         }))
     }
 

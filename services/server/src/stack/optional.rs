@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tower_service::Service;
 use vmcp_aggregate::Gateway;
-use vmcp_authz::Authorize;
+use vmcp_authz::Authorization;
 use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError};
 use vmcp_decode::Decode;
@@ -21,7 +21,7 @@ pub enum Core {
     /// Everybody may do everything.
     Open(Decode<Gateway>),
     /// Policies decide.
-    Judged(Decode<Authorize<Gateway, Cedar>>),
+    Judged(Decode<Authorization<Gateway, Cedar>>),
 }
 
 /// Who comes in to `S`.

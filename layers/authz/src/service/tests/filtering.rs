@@ -7,16 +7,16 @@ use super::*;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[ {"name":"a","x":1.0} ,{"name":"secret"},{"name":"b"}],"nextCursor":"n"}}"#;
 const SHOWN: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"a","x":1.0},{"name":"b"}],"nextCursor":"n"}}"#;
 
-async fn list(response: impl Fn() -> Response<Body> + Clone + Send + 'static) -> Answer {
-    ask(&layer(), request("tools/list", "{}"), response).await
+async fn list(response: impl Fn() -> Response<Body> + Clone + Send + 'static) -> StatusAndBody {
+    send(&layer(), request("tools/list", "{}"), response).await
 }
 
-fn shown() -> Answer {
+fn shown() -> StatusAndBody {
     (200, SHOWN.to_owned())
 }
 
 #[tokio::test]
-async fn hidden_items_are_cut_out_and_the_rest_stays_as_written() {
+async fn removes_hidden_items_and_keeps_other_bytes() {
     assert_eq!(list(|| json(LIST)).await, shown());
     let with_length = || {
         let mut response = content("Application/JSON; charset=utf-8", LIST);
@@ -27,7 +27,7 @@ async fn hidden_items_are_cut_out_and_the_rest_stays_as_written() {
 }
 
 #[tokio::test]
-async fn each_kind_of_list_is_filtered() {
+async fn filters_each_kind_of_list() {
     for (method, member, key) in [
         ("prompts/list", "prompts", "name"),
         ("resources/list", "resources", "uri"),
@@ -37,13 +37,13 @@ async fn each_kind_of_list_is_filtered() {
             r#"{{"jsonrpc":"2.0","id":7,"result":{{"{member}":[{{"{key}":"secret:"}},{{"{key}":"a:"}}]}}}}"#
         );
         let shown = body.replace(&format!(r#"{{"{key}":"secret:"}},"#), "");
-        let answer = ask(&layer(), request(method, "{}"), move || json(&body)).await;
+        let answer = send(&layer(), request(method, "{}"), move || json(&body)).await;
         assert_eq!(answer, (200, shown));
     }
 }
 
 #[tokio::test]
-async fn a_list_within_an_event_stream_is_filtered() {
+async fn filters_lists_in_event_streams() {
     let head = "id: 1\nretry: 5\ndata: \n\n: hello\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n";
     let cut = LIST.replacen(' ', "\ndata: ", 1);
     let stream = format!("{head}id: 2\ndata: {cut}\n\ndata: {LIST}\n\n");
@@ -55,14 +55,14 @@ async fn a_list_within_an_event_stream_is_filtered() {
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_before_its_answer_shows_what_it_had() {
+async fn truncated_stream_keeps_its_events() {
     let stream = "id: 1\ndata: \n\n";
     let answer = list(move || content("text/event-stream", stream)).await;
     assert_eq!(answer, (200, stream.to_owned()));
 }
 
 #[tokio::test]
-async fn what_cannot_be_taken_apart_cleanly_is_an_internal_error() {
+async fn malformed_lists_become_internal_errors() {
     let twice = format!("{LIST}{LIST}");
     let other_id = LIST.replace("\"id\":7", "\"id\":8");
     let event = format!("data: {}\n\n", LIST.replace("\"id\":7", "\"id\":8"));
@@ -95,21 +95,21 @@ async fn what_cannot_be_taken_apart_cleanly_is_an_internal_error() {
 }
 
 #[tokio::test]
-async fn a_second_list_of_the_same_name_is_filtered_too() {
+async fn filters_duplicate_list_members() {
     let twice = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[],"t\u006fols":[{"name":"secret"},{"name":"a"}]}}"#;
     let (_, body) = list(move || json(twice)).await;
     assert!(!body.contains("secret") && body.contains(r#"{"name":"a"}"#), "{body}");
 }
 
 #[tokio::test]
-async fn items_without_one_clear_name_are_left_out() {
+async fn drops_items_without_unique_name() {
     let odd = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[1,{"name":"a","name":"b"},{"name":1},{},{"name":"c"}]}}"#;
     let (_, body) = list(move || json(odd)).await;
     assert_eq!(body, r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"c"}]}}"#);
 }
 
 #[tokio::test]
-async fn errors_of_the_service_pass() {
+async fn forwards_errors_of_service() {
     let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"message":"secret"}}"#;
     assert_eq!(list(move || json(error)).await, (200, error.to_owned()));
     let failed = || {
@@ -121,7 +121,7 @@ async fn errors_of_the_service_pass() {
 }
 
 #[tokio::test]
-async fn a_list_that_was_made_by_the_admission_is_left_alone() {
+async fn keeps_lists_marked_filtered() {
     let marked = || {
         let mut response = json(LIST);
         response.extensions_mut().insert(Filtered);
@@ -131,14 +131,14 @@ async fn a_list_that_was_made_by_the_admission_is_left_alone() {
 }
 
 #[tokio::test]
-async fn two_callers_of_one_service_see_each_their_own() {
-    let by_name = AuthorizeLayer::new(|who: &Identity, item: &Item<'_>, _: Purpose<'_>| {
+async fn filters_lists_for_each_caller() {
+    let by_name = AuthorizationLayer::new(|who: &Identity, item: &Item<'_>, _: Action<'_>| {
         if who.subject() == Some(item.name) { Verdict::Permitted } else { Verdict::Hidden }
     });
     for who in ["a", "b", "a"] {
         let mut request = request("tools/list", "{}");
         request.extensions_mut().insert(Identity::new("i", who));
-        let (_, body) = ask(&by_name, request, || json(LIST)).await;
+        let (_, body) = send(&by_name, request, || json(LIST)).await;
         assert!(body.contains(&format!(r#""name":"{who}""#)), "{body}");
         assert_eq!(body.matches("name").count(), 1, "{body}");
     }

@@ -7,12 +7,12 @@ const UNKNOWN_TOOL: &str =
 const DENIED: &str =
     r#"{"jsonrpc":"2.0","id":7,"error":{"code":403,"message":"denied by authorization policy"}}"#;
 
-async fn gate(method: &str, params: &str) -> Answer {
-    ask(&layer(), request(method, params), passed).await
+async fn gate(method: &str, params: &str) -> StatusAndBody {
+    send(&layer(), request(method, params), inner_response).await
 }
 
 #[tokio::test]
-async fn what_names_nothing_passes() {
+async fn unrestricted_methods_pass() {
     for method in [
         "initialize",
         "ping",
@@ -28,7 +28,7 @@ async fn what_names_nothing_passes() {
 }
 
 #[tokio::test]
-async fn methods_that_policies_do_not_know_are_denied() {
+async fn denies_unknown_methods() {
     for method in
         ["tasks/get", "sampling/createMessage", "elicitation/create", "tools/paint", "Tools/Call"]
     {
@@ -45,32 +45,29 @@ async fn denies_listening_to_tasks() {
 }
 
 #[tokio::test]
-async fn answers_to_the_server_pass() {
+async fn responses_to_server_requests_pass() {
     let answer = message(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Generation::Stateful);
-    assert_eq!(ask(&layer(), answer, passed).await, (200, "passed".to_owned()));
+    assert_eq!(send(&layer(), answer, inner_response).await, (200, "passed".to_owned()));
 }
 
 #[tokio::test]
-async fn a_hidden_name_is_answered_like_an_unknown_one() {
+async fn hidden_names_look_unknown() {
     let name = r#"{"name":"secret","arguments":{}}"#;
     assert_eq!(gate("tools/call", name).await, (400, UNKNOWN_TOOL.to_owned()));
     let json = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{name}}}"#);
-    let stateful = ask(&layer(), message(&json, Generation::Stateful), passed).await;
+    let stateful = send(&layer(), message(&json, Generation::Stateful), inner_response).await;
     assert_eq!(stateful, (200, UNKNOWN_TOOL.to_owned()));
     // Under policies that permit one tool, it makes no difference whether another one exists.
-    let one =
-        AuthorizeLayer::new(
-            |_: &Identity, item: &Item<'_>, _: Purpose<'_>| {
-                if item.name == "open" { Verdict::Permitted } else { Verdict::Hidden }
-            },
-        );
-    let exists = ask(&one, request("tools/call", r#"{"name":"there"}"#), passed).await;
-    let does_not = ask(&one, request("tools/call", r#"{"name":"gone!"}"#), passed).await;
+    let one = AuthorizationLayer::new(|_: &Identity, item: &Item<'_>, _: Action<'_>| {
+        if item.name == "open" { Verdict::Permitted } else { Verdict::Hidden }
+    });
+    let exists = send(&one, request("tools/call", r#"{"name":"there"}"#), inner_response).await;
+    let does_not = send(&one, request("tools/call", r#"{"name":"gone!"}"#), inner_response).await;
     assert_eq!(exists.1.replace("there", "gone!"), does_not.1);
 }
 
 #[tokio::test]
-async fn each_method_that_uses_something_is_asked_about() {
+async fn authorizes_each_method_that_uses_items() {
     for (method, visible, hidden) in [
         ("tools/call", r#"{"name":"a"}"#, r#"{"name":"secret"}"#),
         ("prompts/get", r#"{"name":"a"}"#, r#"{"name":"\u0073ecret"}"#),
@@ -93,22 +90,22 @@ async fn each_method_that_uses_something_is_asked_about() {
             r#"{"notifications":{"resourceSubscriptions":["a:","secret:"]}}"#,
         ),
     ] {
-        assert_eq!(gate(method, visible).await, (200, PASSED.1.to_owned()), "{method}");
+        assert_eq!(gate(method, visible).await, (200, INNER_RESPONSE.1.to_owned()), "{method}");
         let (status, body) = gate(method, hidden).await;
         assert!(status == 400 && body.contains("unknown "), "{method}: {status} {body}");
     }
 }
 
 #[tokio::test]
-async fn a_visible_name_is_denied_with_403() {
+async fn denied_visible_name_gets_403() {
     let denied = gate("tools/call", r#"{"name":"a","arguments":{"bad":1}}"#).await;
     assert_eq!(denied, (403, DENIED.to_owned()));
 }
 
 #[tokio::test]
-async fn missing_scopes_are_told() {
+async fn reports_missing_scopes() {
     let (service, request) = (
-        service_fn(|_: Request<()>| async { Ok::<_, std::io::Error>(passed()) }),
+        service_fn(|_: Request<()>| async { Ok::<_, std::io::Error>(inner_response()) }),
         request("prompts/get", r#"{"name":"admin"}"#),
     );
     let answer = layer().layer(service).oneshot(request).await.unwrap();
@@ -118,19 +115,19 @@ async fn missing_scopes_are_told() {
 }
 
 #[tokio::test]
-async fn a_denial_is_noted_for_the_audit() {
+async fn notes_denials_for_audit() {
     for (params, denied) in
         [(r#"{"name":"secret"}"#, true), (r#"{"name":"a"}"#, false), (r#"{"name":1}"#, false)]
     {
         let mut request = request("tools/call", params);
         let trail = Trail::of(request.extensions_mut());
-        ask(&layer(), request, passed).await;
+        send(&layer(), request, inner_response).await;
         assert_eq!(trail.denied().is_some(), denied, "{params}");
     }
 }
 
 #[tokio::test]
-async fn parameters_that_could_be_read_in_two_ways_are_refused() {
+async fn rejects_ambiguous_parameters() {
     for (method, params) in [
         ("tools/call", r#"{"name":["a"]}"#),
         ("tools/call", "{}"),
@@ -147,13 +144,13 @@ async fn parameters_that_could_be_read_in_two_ways_are_refused() {
 }
 
 #[tokio::test]
-async fn a_message_that_nobody_decoded_does_not_pass() {
+async fn rejects_undecoded_messages() {
     let post = Request::post("/mcp").body(()).unwrap();
-    assert_eq!(ask(&layer(), post, passed).await.0, 500);
+    assert_eq!(send(&layer(), post, inner_response).await.0, 500);
 }
 
 #[tokio::test]
-async fn streams_are_opened_anew_rather_than_resumed() {
+async fn removes_last_event_id() {
     for (method, kept) in [("GET", false), ("DELETE", false)] {
         let request = Request::builder().method(method).header("last-event-id", "4").body(());
         let service = service_fn(|request: Request<()>| async move {
@@ -167,26 +164,29 @@ async fn streams_are_opened_anew_rather_than_resumed() {
 }
 
 #[tokio::test]
-async fn a_tool_of_which_nothing_is_known_counts_as_the_worst() {
-    let harmless = AuthorizeLayer::new(|_: &Identity, item: &Item<'_>, _: Purpose<'_>| {
+async fn unknown_tools_get_worst_case_annotations() {
+    let harmless = AuthorizationLayer::new(|_: &Identity, item: &Item<'_>, _: Action<'_>| {
         if item.hints.destructive == Some(true) { Verdict::Hidden } else { Verdict::Permitted }
     });
     let call = || request("tools/call", r#"{"name":"t"}"#);
-    assert_eq!(ask(&harmless, call(), passed).await.0, 400);
+    assert_eq!(send(&harmless, call(), inner_response).await.0, 400);
     let list = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"t","annotations":{"destructiveHint":false}},{"name":"d","annotations":{"destructiveHint":true}}]}}"#;
-    let (_, listed) = ask(&harmless, request("tools/list", "{}"), || json(list)).await;
+    let (_, listed) = send(&harmless, request("tools/list", "{}"), || json(list)).await;
     assert!(listed.contains(r#""name":"t""#) && !listed.contains(r#""name":"d""#), "{listed}");
-    assert_eq!(ask(&harmless, call(), passed).await.0, 200);
-    assert_eq!(ask(&harmless, request("tools/call", r#"{"name":"d"}"#), passed).await.0, 400);
+    assert_eq!(send(&harmless, call(), inner_response).await.0, 200);
+    assert_eq!(
+        send(&harmless, request("tools/call", r#"{"name":"d"}"#), inner_response).await.0,
+        400
+    );
 }
 
 #[tokio::test]
-async fn refuses_dot_segments_before_policies_decide() {
+async fn rejects_dot_segments_before_policies() {
     let everything =
-        AuthorizeLayer::new(|_: &Identity, _: &Item<'_>, _: Purpose<'_>| Verdict::Permitted);
+        AuthorizationLayer::new(|_: &Identity, _: &Item<'_>, _: Action<'_>| Verdict::Permitted);
     let send = async |method: &str, params: String| {
         let json = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{params}}}"#);
-        ask(&everything, message(&json, Generation::Stateless), passed).await.0
+        send(&everything, message(&json, Generation::Stateless), inner_response).await.0
     };
     for (uri, status) in [
         ("file:///public/a.txt", 200),

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use vmcp_core::{Filtered, Hints, ItemKind};
 
 use super::*;
-use crate::Admitting;
+use crate::PermissionsFuture;
 
 const LIST: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"tools":[{"name":"secret"}]}}"#;
 
 #[tokio::test]
-async fn the_admission_is_handed_in_and_nothing_is_gated() {
+async fn delegation_inserts_permissions_without_gating() {
     let service = service_fn(|request: Request<()>| async move {
         let admission = request.extensions().get::<Admission>().unwrap();
         let item =
             Item { kind: ItemKind::Tool, name: "secret", hints: Hints::default(), backend: None };
         assert!(!admission.visible(&item));
         assert_eq!(admission.admit(&item, None), Verdict::Hidden);
-        Ok::<_, std::io::Error>(passed())
+        Ok::<_, std::io::Error>(inner_response())
     });
-    let service = layer().handing_inward().layer(service);
+    let service = layer().delegate_to_inner().layer(service);
     for request in [
         request("tools/call", r#"{"name":"secret"}"#),
         request("tasks/get", "{}"),
@@ -31,39 +31,40 @@ async fn the_admission_is_handed_in_and_nothing_is_gated() {
 }
 
 #[tokio::test]
-async fn a_list_without_the_mark_is_not_shown() {
-    let inward = layer().handing_inward();
-    let (status, body) = ask(&inward, request("tools/list", "{}"), || json(LIST)).await;
+async fn delegation_rejects_unfiltered_lists() {
+    let inward = layer().delegate_to_inner();
+    let (status, body) = send(&inward, request("tools/list", "{}"), || json(LIST)).await;
     assert!(status == 500 && !body.contains("secret"), "{status} {body}");
     let marked = || {
         let mut response = json(LIST);
         response.extensions_mut().insert(Filtered);
         response
     };
-    assert_eq!(ask(&inward, request("tools/list", "{}"), marked).await, (200, LIST.to_owned()));
+    assert_eq!(send(&inward, request("tools/list", "{}"), marked).await, (200, LIST.to_owned()));
     let refused = || Rejection::invalid_params("no such cursor").into_response(Some(b"7"));
-    assert_eq!(ask(&inward, request("tools/list", "{}"), refused).await.0, 400);
+    assert_eq!(send(&inward, request("tools/list", "{}"), refused).await.0, 400);
 }
 
 /// Fetches for a moment, and fails for the subject `lost`.
 struct Slow;
 
 impl Policy for Slow {
-    fn admission(self: &Arc<Self>, identity: &Identity, _: u64) -> Admitting {
+    fn permissions(self: &Arc<Self>, identity: &Identity, _: u64) -> PermissionsFuture {
         let lost = identity.subject() == Some("lost");
-        Admitting::Later(Box::pin(async move {
+        PermissionsFuture::Pending(Box::pin(async move {
             tokio::task::yield_now().await;
             if lost {
                 return Err(Rejection::overloaded("not now", 5));
             }
-            Ok(Admission::new(Nothing))
+            Ok(Admission::new(DenyAll))
         }))
     }
 }
 
 #[tokio::test]
-async fn claims_that_cannot_be_had_fail_only_what_needs_them() {
-    for layer in [AuthorizeLayer::new(Slow), AuthorizeLayer::new(Slow).handing_inward()] {
+async fn unavailable_claims_fail_only_restricted_methods() {
+    for layer in [AuthorizationLayer::new(Slow), AuthorizationLayer::new(Slow).delegate_to_inner()]
+    {
         let as_lost = |mut request: Request<()>| {
             request.extensions_mut().insert(Identity::new("i", "lost"));
             request
@@ -72,18 +73,18 @@ async fn claims_that_cannot_be_had_fail_only_what_needs_them() {
             [("tools/call", 503), ("tools/list", 503), ("subscriptions/listen", 503), ("ping", 200)]
         {
             let request = as_lost(request(method, r#"{"name":"a"}"#));
-            assert_eq!(ask(&layer, request, passed).await.0, status, "{method}");
+            assert_eq!(send(&layer, request, inner_response).await.0, status, "{method}");
         }
         let get = as_lost(Request::get("/mcp").body(()).unwrap());
-        assert_eq!(ask(&layer, get, passed).await.0, 200);
+        assert_eq!(send(&layer, get, inner_response).await.0, 200);
     }
     let call = request("tools/call", r#"{"name":"a"}"#);
-    assert_eq!(ask(&AuthorizeLayer::new(Slow), call, passed).await.0, 400);
+    assert_eq!(send(&AuthorizationLayer::new(Slow), call, inner_response).await.0, 400);
 }
 
 #[tokio::test]
-async fn a_new_layer_is_a_new_epoch() {
-    let view = |layer: AuthorizeLayer<_>| async move {
+async fn new_layer_has_new_epoch() {
+    let view = |layer: AuthorizationLayer<_>| async move {
         let service = service_fn(|request: Request<()>| async move {
             let view = request.extensions().get::<Admission>().unwrap().view();
             Ok::<_, std::io::Error>(json(&format!("{view:?}")))

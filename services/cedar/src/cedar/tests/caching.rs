@@ -42,9 +42,9 @@ fn identity_cache_is_separate_per_policies() {
         assert_eq!(call(&open, &who, "x", "{}"), Verdict::Permitted);
         assert_eq!(call(&closed, &who, "x", "{}"), Verdict::Hidden);
     }
-    let view = |epoch| match open.admission(&who, epoch) {
-        Admitting::Ready(admission) => admission.view(),
-        Admitting::Later(_) => panic!("no provider is asked"),
+    let view = |epoch| match open.permissions(&who, epoch) {
+        PermissionsFuture::Ready(admission) => admission.view(),
+        PermissionsFuture::Pending(_) => panic!("no provider is asked"),
     };
     assert_eq!(view(1), view(1));
     assert_ne!(view(1), view(2));

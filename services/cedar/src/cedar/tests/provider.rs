@@ -44,9 +44,9 @@ async fn asked(tokens: &Arc<Tokens>, cedar: &Arc<Cedar>) -> Result<Verdict, vmcp
     // The claims of the gateway's own token would suffice.
     let claims = json!({"email": "a@example.com"}).as_object().cloned().unwrap();
     let identity = Identity::builder("i", "up").claims(claims).upstream(tokens.clone()).build();
-    match cedar.admission(&identity, 1) {
-        Admitting::Ready(_) => panic!("the provider's token is to be fetched"),
-        Admitting::Later(later) => Ok(later.await?.admit(&tool("x"), None)),
+    match cedar.permissions(&identity, 1) {
+        PermissionsFuture::Ready(_) => panic!("the provider's token is to be fetched"),
+        PermissionsFuture::Pending(later) => Ok(later.await?.admit(&tool("x"), None)),
     }
 }
 
@@ -128,7 +128,9 @@ async fn token_is_parsed_once() {
 async fn missing_tokens_deny_everything() {
     let cedar = upstream(EVERYTHING);
     for who in [Identity::anonymous(), alice()] {
-        let Admitting::Later(later) = cedar.admission(&who, 1) else { panic!("at once") };
+        let PermissionsFuture::Pending(later) = cedar.permissions(&who, 1) else {
+            panic!("at once")
+        };
         assert_eq!(later.await.unwrap().admit(&tool("x"), None), Verdict::Hidden);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use vmcp_authz::AuthorizeLayer;
+use vmcp_authz::AuthorizationLayer;
 use vmcp_cedar::{Cedar, NamedBackend, PolicyError};
 use vmcp_config::Warning;
 
@@ -32,7 +32,7 @@ impl Converter<'_> {
         &mut self,
         name: &str,
         cedar: vmcp_config::Cedar,
-    ) -> Option<AuthorizeLayer<Cedar>> {
+    ) -> Option<AuthorizationLayer<Cedar>> {
         let vmcp_config::Cedar { policies, entities_json, primary_upstream_provider } = cedar;
         match Cedar::new(name, &policies, &entities_json) {
             Ok(parsed) => {
@@ -50,7 +50,7 @@ impl Converter<'_> {
                     None => parsed,
                 };
                 // The gateway asks it wherever it lists and routes.
-                let layer = AuthorizeLayer::new(parsed).handing_inward();
+                let layer = AuthorizationLayer::new(parsed).delegate_to_inner();
                 let cedar = Arc::downgrade(layer.policy());
                 self.held
                     .add("policy_decisions", move || cedar.upgrade().map(|it| it.cached_entries()));

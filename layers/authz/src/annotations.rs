@@ -6,31 +6,31 @@ use vmcp_core::{Cache, Hints};
 use vmcp_wire::find;
 
 /// The most tools whose hints are remembered.
-const CAPACITY: usize = 8192;
+const MAX_TOOLS: usize = 8192;
 
 /// The hints of the tools that came by in lists.
 #[derive(Debug)]
-pub(crate) struct Learned(Cache<Box<str>, Hints>);
+pub(crate) struct AnnotationCache(Cache<Box<str>, Hints>);
 
-impl Learned {
-    pub(crate) fn of(&self, tool: &str) -> Option<Hints> {
+impl AnnotationCache {
+    pub(crate) fn get(&self, tool: &str) -> Option<Hints> {
         self.0.get(tool, SystemTime::UNIX_EPOCH)
     }
 
-    pub(crate) fn learn(&self, tool: &str, hints: Hints) {
+    pub(crate) fn insert(&self, tool: &str, hints: Hints) {
         let forever = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
         self.0.insert(tool.into(), hints, forever, SystemTime::UNIX_EPOCH);
     }
 }
 
-impl Default for Learned {
+impl Default for AnnotationCache {
     fn default() -> Self {
-        Self(Cache::new(CAPACITY))
+        Self(Cache::new(MAX_TOOLS))
     }
 }
 
 /// The hints in a tool's definition, which is JSON that was checked.
-pub(crate) fn read(definition: &[u8]) -> Hints {
+pub(crate) fn parse_annotations(definition: &[u8]) -> Hints {
     let annotations = find(definition, "annotations").unwrap_or_default();
     let hint = |name| match find(annotations, name) {
         Some(b"true") => Some(true),
@@ -46,7 +46,7 @@ pub(crate) fn read(definition: &[u8]) -> Hints {
 }
 
 /// What a tool may do of which nothing was heard yet (the defaults of MCP's `ToolAnnotations`).
-pub(crate) const WORST: Hints = Hints {
+pub(crate) const WORST_CASE_ANNOTATIONS: Hints = Hints {
     read_only: Some(false),
     destructive: Some(true),
     idempotent: Some(false),
