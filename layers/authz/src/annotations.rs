@@ -1,14 +1,14 @@
-//! What a server says its tools do, remembered from its lists.
+//! Tool annotations that a server declares, cached from its lists.
 
 use std::time::{Duration, SystemTime};
 
 use vmcp_core::{Cache, Hints};
 use vmcp_wire::find;
 
-/// The most tools whose hints are remembered.
+/// Maximum number of tools with cached annotations.
 const MAX_TOOLS: usize = 8192;
 
-/// The hints of the tools that came by in lists.
+/// Cache of the annotations of listed tools.
 #[derive(Debug)]
 pub(crate) struct AnnotationCache(Cache<Box<str>, Hints>);
 
@@ -29,7 +29,7 @@ impl Default for AnnotationCache {
     }
 }
 
-/// The hints in a tool's definition, which is JSON that was checked.
+/// Parses the annotations of a tool definition, which is valid JSON.
 pub(crate) fn parse_annotations(definition: &[u8]) -> Hints {
     let annotations = find(definition, "annotations").unwrap_or_default();
     let hint = |name| match find(annotations, name) {
@@ -45,7 +45,7 @@ pub(crate) fn parse_annotations(definition: &[u8]) -> Hints {
     }
 }
 
-/// What a tool may do of which nothing was heard yet (the defaults of MCP's `ToolAnnotations`).
+/// Annotations assumed for an unknown tool (the defaults of MCP's `ToolAnnotations`).
 pub(crate) const WORST_CASE_ANNOTATIONS: Hints = Hints {
     read_only: Some(false),
     destructive: Some(true),

@@ -1,5 +1,5 @@
-//! Lists of a service that doesn't ask the admission: what the caller may not see is cut out of the
-//! answer's bytes, and everything else stays as it was written.
+//! List filtering for a service that does not check permissions: hidden items are removed from the bytes of the
+//! response, and everything else stays byte-identical.
 
 use bytes::{BufMut, Bytes};
 use http::Response;
@@ -10,10 +10,10 @@ use vmcp_wire::{Envelope, Outcome, Splice, elements, find, members, scan, unquot
 
 use crate::annotations::{AnnotationCache, parse_annotations};
 
-/// The largest answer that is looked through, in bytes.
+/// Maximum size of a filtered response in bytes.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
-/// The members of a result that are lists, and the member by which an item is called.
+/// List members of results, with the member that names an item.
 const LISTS: [(&str, &str, ItemKind); 4] = [
     ("tools", "name", ItemKind::Tool),
     ("prompts", "name", ItemKind::Prompt),
@@ -21,24 +21,24 @@ const LISTS: [(&str, &str, ItemKind); 4] = [
     ("resourceTemplates", "uriTemplate", ItemKind::ResourceTemplate),
 ];
 
-/// Who sees the list.
+/// Filter for the list response to one request.
 #[derive(Debug)]
 pub(crate) struct ListFilter<'a> {
     pub(crate) admission: &'a Admission,
     pub(crate) annotations: &'a AnnotationCache,
-    /// The id of the request, as it was written.
+    /// Raw JSON of the request id.
     pub(crate) id: &'a [u8],
 }
 
-/// Whether a list was made by the admission, or is no list at all.
+/// Returns `true` if the response is marked as filtered or is a rejection.
 pub(crate) fn is_filtered_or_rejected<R>(response: &Response<R>) -> bool {
     let extensions = response.extensions();
     extensions.get::<Filtered>().is_some() || extensions.get::<Rejection>().is_some()
 }
 
 impl ListFilter<'_> {
-    /// The answer without what the caller may not see. What cannot be taken apart cleanly becomes an
-    /// internal error rather than passing.
+    /// Removes hidden items from the response. A response that cannot be parsed unambiguously becomes an internal
+    /// error.
     pub(crate) async fn filter<R>(&self, response: Response<R>) -> Response<R>
     where
         R: http_body::Body<Data = Bytes> + From<Bytes>,
@@ -49,7 +49,7 @@ impl ListFilter<'_> {
         }
         let (mut parts, body) = response.into_parts();
         let filtered = match Media::of(&parts.headers) {
-            // What is encoded cannot be looked through.
+            // Compressed responses cannot be parsed.
             _ if parts.headers.contains_key(CONTENT_ENCODING) => None,
             Media::Json => match read(body, MAX_RESPONSE_BYTES).await {
                 Ok(bytes) => self.message(&bytes),
@@ -59,9 +59,7 @@ impl ListFilter<'_> {
             Media::Other => None,
         };
         let Some(bytes) = filtered else {
-            tracing::warn!(
-                "a list could not be filtered: its answer is no clean JSON or event stream"
-            );
+            tracing::warn!("list rejected: the response is not valid JSON or a valid event stream");
             return Rejection::internal().into_response(Some(self.id));
         };
         parts.headers.remove(CONTENT_LENGTH);
@@ -69,7 +67,7 @@ impl ListFilter<'_> {
         Response::from_parts(parts, bytes.into())
     }
 
-    /// Reads events up to the answer; a server ends its stream there.
+    /// Filters events up to the response, which ends the stream.
     async fn events<R>(&self, body: R) -> Option<Bytes>
     where
         R: http_body::Body<Data = Bytes>,
@@ -88,7 +86,7 @@ impl ListFilter<'_> {
                     field.as_ref().and_then(|field| String::from_utf8(field.to_vec()).ok())
                 };
                 let is_response = matches!(scan(&event.data), Ok(Envelope::Answer { .. }));
-                // An event without data only names a place to resume from.
+                // An event without data only carries an event id.
                 let is_unrelated = event.data.is_empty() || is_unrelated_message(&event.data);
                 let data = if is_unrelated { event.data } else { self.message(&event.data)? };
                 if let Some(retry) = event.retry {
@@ -104,7 +102,7 @@ impl ListFilter<'_> {
         reader.finish().then(|| out.into())
     }
 
-    /// The answer to the request without what its caller may not see. `None` if it is anything else.
+    /// Removes hidden items from the response to the request; `None` for any other message.
     fn message(&self, bytes: &Bytes) -> Option<Bytes> {
         match scan(bytes).ok()? {
             Envelope::Answer { id, outcome: Outcome::Result(result) }
@@ -127,7 +125,7 @@ impl ListFilter<'_> {
         }
     }
 
-    /// The visible elements of a list, as they were written.
+    /// Returns the array with the visible elements, each byte-identical.
     fn list(&self, array: &[u8], key: &str, kind: ItemKind) -> Vec<u8> {
         let mut kept = vec![b'['];
         for element in elements(array).filter(|element| self.is_visible(element, key, kind)) {
@@ -141,7 +139,7 @@ impl ListFilter<'_> {
     }
 
     fn is_visible(&self, element: &[u8], key: &str, kind: ItemKind) -> bool {
-        // Of two names it could be called by the one that was not asked about.
+        // Reject duplicate names: another parser might pick the other one.
         let mut names = members(element).filter(|member| member.key.is(key));
         let (Some(name), None) = (names.next(), names.next()) else { return false };
         let Some(name) = unquote(name.value) else { return false };
@@ -154,7 +152,7 @@ impl ListFilter<'_> {
     }
 }
 
-/// Whether a message is none that could hold the list.
+/// Returns `true` for a request or notification, which contains no list.
 fn is_unrelated_message(message: &[u8]) -> bool {
     matches!(scan(message), Ok(Envelope::Request { .. } | Envelope::Notification { .. }))
         && find(message, "result").is_none()

@@ -1,4 +1,4 @@
-//! What a message asks for, and whether it may.
+//! Authorization of single messages.
 
 use std::borrow::Cow;
 
@@ -7,25 +7,25 @@ use vmcp_wire::{Envelope, Key, elements, find, unquote};
 
 use crate::annotations::{AnnotationCache, WORST_CASE_ANNOTATIONS};
 
-/// The most resources that one request may name.
+/// Maximum number of resources in one `subscriptions/listen`.
 const MAX_SUBSCRIPTIONS: usize = 1024;
 
-/// A message that may go on.
+/// Kind of an authorized message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GateOutcome {
-    /// Its answer is a list to be filtered.
+    /// A list request, whose response has to be filtered.
     List,
     Other,
 }
 
-/// A message that may not, and whether a policy says so.
+/// Rejection of a message, with the reason if the policy denied it.
 #[derive(Debug)]
 pub(crate) struct GateRejection {
     pub(crate) rejection: Rejection,
     pub(crate) denied: Option<&'static str>,
 }
 
-/// What is allowed to everybody: it names nothing that policies speak of.
+/// Methods that every caller may use: they name no item.
 const UNRESTRICTED_METHODS: [&str; 19] = [
     "initialize",
     "ping",
@@ -48,18 +48,18 @@ const UNRESTRICTED_METHODS: [&str; 19] = [
     "notifications/tasks/status",
 ];
 
-/// Whether `method` answers with a list of items.
+/// Returns `true` if the response to `method` is a list of items.
 pub(crate) fn is_list_method(method: &str) -> bool {
     matches!(method, "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list")
 }
 
-/// Whether a message with this method, empty for an answer, is nothing without knowing what its caller may do.
+/// Returns `true` if a message with this method, empty for a response, requires the permissions of its caller.
 pub(crate) fn requires_permissions(method: &str) -> bool {
     let is_unrestricted = method.is_empty() || UNRESTRICTED_METHODS.contains(&method);
     !is_unrestricted || method == "subscriptions/listen"
 }
 
-/// Whether `message` may go on, when nobody behind asks.
+/// Authorizes `message` on behalf of a service that does not check permissions itself.
 pub(crate) fn check_message(
     message: &McpRequest,
     admission: &Admission,
@@ -82,7 +82,7 @@ pub(crate) fn check_message(
         "completion/complete" => gate.check_reference()?,
         "subscriptions/listen" => gate.check_subscriptions()?,
         method if UNRESTRICTED_METHODS.contains(&method) => {}
-        _ => return Err(denied("a method that policies do not know")),
+        _ => return Err(denied("unknown method")),
     }
     Ok(GateOutcome::Other)
 }
@@ -99,8 +99,8 @@ impl<'a> Gate<'a> {
         if let Some(hints) = annotations.get(&name) {
             return self.apply_verdict(&item(hints), self.admission.admit(&item(hints), arguments));
         }
-        // Nothing was heard of it yet. What is permitted to the worst of tools and to one without
-        // hints is permitted whatever its server will say.
+        // Without annotations: a tool that is permitted both without annotations and with the worst-case ones is
+        // permitted with whichever the server declares.
         for hints in [Hints::default(), WORST_CASE_ANNOTATIONS] {
             self.apply_verdict(&item(hints), self.admission.admit(&item(hints), arguments))?;
         }
@@ -117,8 +117,7 @@ impl<'a> Gate<'a> {
         self.apply_verdict(&item, self.admission.admit(&item, arguments))
     }
 
-    /// A completion tells what arguments there can be: whoever may not use the prompt or resource
-    /// does not get it.
+    /// A completion reveals possible arguments, so it requires permission for its prompt or resource.
     fn check_reference(&self) -> Result<(), GateRejection> {
         let reference = self.message.param(Key::Ref).unwrap_or_default();
         let prompt = match find(reference, "type").and_then(unquote).as_deref() {
@@ -128,7 +127,7 @@ impl<'a> Gate<'a> {
         };
         let member = if prompt { "name" } else { "uri" };
         let name = find(reference, member).and_then(unquote);
-        let name = name.ok_or_else(|| invalid("params.ref must say which one, in a string"))?;
+        let name = name.ok_or_else(|| invalid("params.ref must contain a name or uri string"))?;
         let kind = match prompt {
             true => ItemKind::Prompt,
             false if name.contains('{') => ItemKind::ResourceTemplate,
@@ -137,12 +136,12 @@ impl<'a> Gate<'a> {
         self.check_item(kind, &name, None)
     }
 
-    /// The resources that a stateless client wants to hear of. Task ids name no tool here: the tool that a task comes
-    /// from may be hidden.
+    /// Checks the resources that a stateless client subscribes to. Task ids are denied: they do not identify the tool
+    /// of the task, which may be hidden.
     fn check_subscriptions(&self) -> Result<(), GateRejection> {
         let filter = self.message.param(Key::Notifications).unwrap_or_default();
         if find(filter, "taskIds").is_some_and(|ids| elements(ids).next().is_some()) {
-            return Err(denied("tasks, of which policies do not know the tools"));
+            return Err(denied("task subscription: the tool of the task is unknown"));
         }
         let uris = find(filter, "resourceSubscriptions").unwrap_or_default();
         for (index, uri) in elements(uris).enumerate() {

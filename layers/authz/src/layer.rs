@@ -1,4 +1,4 @@
-//! Whose policy, and who enforces it.
+//! The layer and its policy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use vmcp_core::Identity;
 use crate::annotations::AnnotationCache;
 use crate::{Authorization, PermissionsFuture, Policy};
 
-/// The epochs of this process's layers.
+/// Source of the epochs of this process's layers. `Relaxed`: only uniqueness matters.
 static NEXT_EPOCH: AtomicU64 = AtomicU64::new(1);
 
-/// Decides what callers may see and do. See the [crate docs](crate) for an example.
+/// Applies a [`Policy`] to MCP requests. See the [crate docs](crate) for an example.
 ///
-/// Policies are replaced by a new layer; requests go on under the one they came in by.
+/// A policy is replaced by a new layer; requests in flight finish under the old one.
 pub struct AuthorizationLayer<P> {
     policy: Arc<P>,
     epoch: u64,
-    /// What the service behind a gate said of its tools; `None` where that service asks the admission.
+    /// Annotations that the inner service listed; `None` if the inner service enforces the permissions.
     annotations: Option<Arc<AnnotationCache>>,
 }
 
 impl<P: Policy> AuthorizationLayer<P> {
-    /// Enforces `policy` in front of any MCP service: refuses what it denies, and cuts what it hides
-    /// out of lists.
+    /// Creates a layer that enforces `policy` in front of any MCP service: it rejects what the policy denies and
+    /// removes from lists what the policy hides.
     #[must_use]
     pub fn new(policy: P) -> Self {
         let epoch = NEXT_EPOCH.fetch_add(1, Ordering::Relaxed);
         Self { policy: Arc::new(policy), epoch, annotations: Some(Arc::default()) }
     }
 
-    /// Leaves it to the service behind, which must ask the request's [`Admission`] wherever it lists
-    /// and routes, and mark its lists as [`Filtered`]. A list without that mark becomes an internal
-    /// error, so that a service which knows of neither shows nothing.
+    /// Delegates enforcement to the inner service, which must check the request's [`Admission`] wherever it lists and
+    /// routes, and mark its lists as [`Filtered`]. A list without that mark becomes an internal error, so that a
+    /// service that knows neither type reveals nothing.
     ///
     /// [`Admission`]: vmcp_core::Admission
     /// [`Filtered`]: vmcp_core::Filtered
@@ -44,14 +44,14 @@ impl<P: Policy> AuthorizationLayer<P> {
         self
     }
 
-    /// The policy.
+    /// Returns the policy.
     #[must_use]
     pub fn policy(&self) -> &Arc<P> {
         &self.policy
     }
 
-    /// What the policy lets `identity` see and do, outside of a request: for what is sent on streams that
-    /// were opened earlier, perhaps under other policies.
+    /// Returns the permissions of `identity` outside of a request, for messages on streams that were opened earlier,
+    /// possibly under other policies.
     #[must_use]
     pub fn permissions(&self, identity: &Identity) -> PermissionsFuture {
         self.policy.permissions(identity, self.epoch)
@@ -75,7 +75,7 @@ impl<P> Clone for AuthorizationLayer<P> {
 
 impl<P> fmt::Debug for AuthorizationLayer<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AuthorizeLayer")
+        f.debug_struct("AuthorizationLayer")
             .field("epoch", &self.epoch)
             .field("enforces", &self.annotations.is_some())
             .finish_non_exhaustive()

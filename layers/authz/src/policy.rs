@@ -1,4 +1,4 @@
-//! Who decides.
+//! The policy trait.
 
 use std::fmt;
 use std::pin::Pin;
@@ -6,37 +6,36 @@ use std::sync::Arc;
 
 use vmcp_core::{Admission, Admit, Claims, Identity, Item, Rejection, Verdict, ViewKey};
 
-/// Decides what callers may see and do.
+/// Authorization policy.
 ///
-/// A closure `Fn(&Identity, &Item<'_>, Action<'_>) -> Verdict` is one. Since nobody knows what a
-/// closure looks at, views are shared only between requests with the same claims; a type that
-/// implements this trait can hand out an [`Admit`] that says less in [`Admit::view`].
+/// A closure `Fn(&Identity, &Item<'_>, Action<'_>) -> Verdict` is a policy. The inputs of a closure are unknown, so
+/// views are shared only between requests with the same claims; a type that implements this trait can return an
+/// [`Admit`] with a less specific [`Admit::view`].
 pub trait Policy: Send + Sync + 'static {
-    /// What `identity` may see and do. Asked once for each request: what is worked out can stay with the
-    /// identity, which comes again with its token ([`Identity::keep`]). `epoch` tells the layers of a
-    /// process apart and belongs into [`Admit::view`], so that nothing seen under policies that were
-    /// replaced is shown again.
+    /// Returns the permissions of `identity`. Called once per request; results can be cached in the identity, which is
+    /// shared by the requests with the same token ([`Identity::keep`]). `epoch` distinguishes the layers of a process
+    /// and must be part of [`Admit::view`], so that no view of a replaced policy is reused.
     fn permissions(self: &Arc<Self>, identity: &Identity, epoch: u64) -> PermissionsFuture;
 }
 
-/// The answer of [`Policy::admission`].
+/// Result of [`Policy::permissions`].
 pub enum PermissionsFuture {
-    /// It is known.
+    /// The permissions.
     Ready(Admission),
-    /// Something has to be fetched first. It fails if that cannot be had at the moment.
+    /// Permissions that depend on data to fetch. Fails if the data is unavailable.
     Pending(Pin<Box<dyn Future<Output = Result<Admission, Rejection>> + Send>>),
 }
 
-/// What for somebody wants to have an item.
+/// Action on an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
-    /// To know of it. Everything but [`Verdict::Hidden`] shows it.
+    /// The item appears in a list. Every verdict but [`Verdict::Hidden`] permits it.
     List,
-    /// To use it with these arguments, the raw JSON of an object.
+    /// The item is used with these arguments, the raw JSON of an object.
     Call(Option<&'a [u8]>),
 }
 
-/// A closure, asked for one caller.
+/// Authorizer that calls a closure for one caller.
 struct ClosureAuthorizer<F> {
     closure: Arc<F>,
     identity: Identity,
@@ -105,7 +104,7 @@ mod tests {
         let identity = Identity::builder("i", "a").claims(claims).build();
         match Arc::new(policy).permissions(&identity, epoch) {
             PermissionsFuture::Ready(admission) => admission,
-            PermissionsFuture::Pending(_) => panic!("a closure needs no time"),
+            PermissionsFuture::Pending(_) => panic!("closures return permissions immediately"),
         }
     }
 

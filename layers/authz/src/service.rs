@@ -1,4 +1,4 @@
-//! The admission on its way in, and lists on their way out.
+//! The middleware: permissions on the way in, lists on the way out.
 
 use std::fmt;
 use std::mem;
@@ -17,13 +17,12 @@ use crate::filter::{ListFilter, is_filtered_or_rejected};
 use crate::gate::{self, GateOutcome};
 use crate::{AuthorizationLayer, PermissionsFuture, Policy};
 
-/// Which part of a broken stream is wanted once more (MCP, Transports, Resumability).
+/// Event id after which a client wants to resume a stream (MCP, Transports, Resumability).
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Enforces a policy on what goes to `S`, or tells `S` of it. See the [crate docs](crate) for an example.
+/// Authorization middleware. See the [crate docs](crate) for an example.
 ///
-/// The future is boxed where something is awaited: claims that have to be fetched, and lists that are
-/// filtered here.
+/// The future is boxed only to await permissions and to filter a list.
 pub struct Authorization<S, P> {
     inner: S,
     layer: AuthorizationLayer<P>,
@@ -32,7 +31,7 @@ pub struct Authorization<S, P> {
 type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 pin_project! {
-    /// What becomes of a request.
+    /// Response future of [`Authorization`].
     pub struct ResponseFuture<F, R, E> {
         #[pin]
         state: FutureState<F, R, E>,
@@ -42,24 +41,24 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum FutureState<F, R, E> {
-        // The inner service answers. A list that it did not filter is not shown.
+        // The inner service responds. A list that it did not filter is rejected.
         Inner { #[pin] inner: F, list: Option<Bytes> },
         Rejected { response: Option<Response<R>> },
         Boxed { boxed: Boxed<Response<R>, E> },
     }
 }
 
-/// What to do with a request.
+/// Treatment of a request.
 enum RequestStep {
     Pass,
-    /// Its answer is a list: what its request's id was.
+    /// Forward; the response is a list that must be marked as filtered. Contains the request id.
     ExpectFiltered(Bytes),
-    /// Its answer is a list that has to be filtered.
+    /// Forward, and filter the list in the response.
     Filter(Admission, Bytes),
     Reject(Rejection, Option<Bytes>),
 }
 
-/// Sees nothing and may do nothing: the policy could not be asked.
+/// Authorizer that hides and denies everything, for a policy that failed.
 struct DenyAll;
 
 // === impl Authorize ===
@@ -69,12 +68,12 @@ impl<S, P> Authorization<S, P> {
         Self { inner, layer }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Unwraps the service.
+    /// Consumes `self`, returning the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -131,7 +130,7 @@ where
 }
 
 impl<S: Clone, P> Authorization<S, P> {
-    /// The instance that is ready; a clone stays behind.
+    /// Takes the instance that is ready and leaves a clone.
     fn take_ready(&mut self) -> S {
         let clone = self.inner.clone();
         mem::replace(&mut self.inner, clone)
@@ -141,7 +140,7 @@ impl<S: Clone, P> Authorization<S, P> {
 // === impl AuthorizeLayer ===
 
 impl<P: Policy> AuthorizationLayer<P> {
-    /// Puts the admission into the request, and asks it if nobody behind does.
+    /// Inserts the permissions into the request, and checks them unless that is delegated.
     fn step<B>(
         &self,
         request: &mut Request<B>,
@@ -154,7 +153,7 @@ impl<P: Policy> AuthorizationLayer<P> {
         let extensions = request.extensions();
         let step = match extensions.get::<McpRequest>() {
             Some(message) => self.decide(message, &admission, failure, extensions.get()),
-            // The stack is put together wrongly.
+            // Misconfigured stack.
             None if self.annotations().is_some() && request.method() == Method::POST => {
                 tracing::error!(
                     "AuthorizeLayer found no vmcp_core::McpRequest and answers 500: put vmcp_decode::DecodeLayer, \
@@ -166,7 +165,7 @@ impl<P: Policy> AuthorizationLayer<P> {
         };
         if self.annotations().is_some() {
             let headers = request.headers_mut();
-            // A stream that is resumed could bring a list again, past the filter; a new one cannot.
+            // A resumed stream could replay a list past the filter; a new stream cannot.
             headers.remove(LAST_EVENT_ID);
             if let RequestStep::Filter(..) = step {
                 headers.remove(ACCEPT_ENCODING);
@@ -185,7 +184,7 @@ impl<P: Policy> AuthorizationLayer<P> {
     ) -> RequestStep {
         let method = message.method();
         let id = || message.id().map(Bytes::copy_from_slice);
-        // That the caller is not known now concerns only what depends on it.
+        // Unavailable permissions concern only the methods that depend on them.
         if let Some(failure) = failure.filter(|_| gate::requires_permissions(&method)) {
             return RequestStep::Reject(failure, id());
         }
@@ -239,12 +238,12 @@ impl<P: Policy> AuthorizationLayer<P> {
     }
 }
 
-/// A list that the admission was asked about; anything else is not shown.
+/// Replaces a list that is not marked as filtered with an internal error.
 fn require_filtered<R: From<Bytes>>(response: Response<R>, id: &[u8]) -> Response<R> {
     if is_filtered_or_rejected(&response) || !response.status().is_success() {
         return response;
     }
-    tracing::error!("a list was not filtered by the service that made it, and is not shown");
+    tracing::error!("list rejected: the inner service did not mark it as filtered");
     Rejection::internal().into_response(Some(id))
 }
 
@@ -272,10 +271,9 @@ where
                     None => response,
                 })
             }
-            StateProjection::Rejected { response } => match response.take() {
-                Some(response) => Poll::Ready(Ok(response)),
-                None => Poll::Pending,
-            },
+            StateProjection::Rejected { response } => {
+                Poll::Ready(Ok(response.take().expect("future polled after completion")))
+            }
             StateProjection::Boxed { boxed } => boxed.as_mut().poll(cx),
         }
     }
@@ -310,7 +308,7 @@ impl<S: Clone, P> Clone for Authorization<S, P> {
 impl<S: fmt::Debug, P> fmt::Debug for Authorization<S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { inner, layer } = self;
-        f.debug_struct("Authorize").field("inner", inner).field("layer", layer).finish()
+        f.debug_struct("Authorization").field("inner", inner).field("layer", layer).finish()
     }
 }
 

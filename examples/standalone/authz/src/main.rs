@@ -1,4 +1,4 @@
-//! What a caller may use, decided by a closure.
+//! Authorization by a closure.
 
 use bytes::Bytes;
 use http::{Request, Response};

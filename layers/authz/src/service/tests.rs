@@ -1,8 +1,8 @@
-//! The layer in front of services that ask the admission, and of those that don't.
+//! Tests of the layer with enforcing and delegating services.
 
+mod delegation;
 mod filtering;
 mod gating;
-mod seam;
 
 use std::pin::pin;
 
@@ -16,11 +16,10 @@ use vmcp_core::{Body, Generation, Identity, Item, McpRequest};
 use super::*;
 use crate::Action;
 
-/// What a request was answered with: status and body.
+/// Status and body of a response.
 pub(super) type StatusAndBody = (u16, String);
 
-/// Hides what has `secret` in its name, denies the argument `{"bad":1}`, and asks for the scope
-/// `admin` for what has `admin` in its name.
+/// Hides names with `secret`, denies the argument `{"bad":1}`, and requires the scope `admin` for names with `admin`.
 pub(super) fn policy(_: &Identity, item: &Item<'_>, action: Action<'_>) -> Verdict {
     match action {
         _ if item.name.contains("secret") => Verdict::Hidden,
@@ -49,7 +48,7 @@ pub(super) fn request(method: &str, params: &str) -> Request<()> {
     message(&json, Generation::Stateless)
 }
 
-/// Asks `layer` in front of a service that answers everything with `response`.
+/// Sends a request through `layer` to a service that returns `response`.
 pub(super) async fn send<P: Policy>(
     layer: &AuthorizationLayer<P>,
     request: Request<()>,
@@ -73,13 +72,13 @@ pub(super) fn json(body: &str) -> Response<Body> {
 }
 
 pub(super) fn content(kind: &str, body: &str) -> Response<Body> {
-    // In two pieces, as a network would bring it.
+    // Two chunks, as a network might deliver the body.
     let (first, second) = body.as_bytes().split_at(body.len() / 2);
     let pieces = [Bytes::copy_from_slice(first), Bytes::copy_from_slice(second), Bytes::new()];
     Response::builder().header("content-type", kind).body(Body::chain(pieces)).unwrap()
 }
 
-/// The answer of a service that was asked.
+/// Response of the inner service.
 pub(super) fn inner_response() -> Response<Body> {
     json("passed")
 }
@@ -105,7 +104,7 @@ async fn calls_instance_that_was_ready() {
     assert_eq!(answer.unwrap().status(), 200);
 }
 
-/// The output of a future that is ready at once.
+/// Returns the output of a future that is ready immediately.
 fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     let mut cx = Context::from_waker(std::task::Waker::noop());
     match future.poll(&mut cx) {
@@ -118,7 +117,7 @@ async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     tokio::join!(a, b)
 }
 
-/// A body of its own type, as another framework has it.
+/// A body type of another framework.
 #[tokio::test]
 async fn accepts_any_body_made_of_bytes() {
     let service = service_fn(|_: Request<()>| async {

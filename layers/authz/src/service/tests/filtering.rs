@@ -1,4 +1,4 @@
-//! What is cut out of the lists of a service that doesn't ask.
+//! Tests of list filtering.
 
 use vmcp_core::Filtered;
 

@@ -1,4 +1,4 @@
-//! What is refused before the service is asked.
+//! Tests of messages that are rejected before they reach the service.
 
 use super::*;
 
@@ -57,7 +57,7 @@ async fn hidden_names_look_unknown() {
     let json = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{name}}}"#);
     let stateful = send(&layer(), message(&json, Generation::Stateful), inner_response).await;
     assert_eq!(stateful, (200, UNKNOWN_TOOL.to_owned()));
-    // Under policies that permit one tool, it makes no difference whether another one exists.
+    // Under a policy that permits one tool, the existence of another one makes no difference.
     let one = AuthorizationLayer::new(|_: &Identity, item: &Item<'_>, _: Action<'_>| {
         if item.name == "open" { Verdict::Permitted } else { Verdict::Hidden }
     });
@@ -206,6 +206,6 @@ async fn rejects_dot_segments_before_policies() {
         let complete = format!(r#"{{"ref":{{"type":"ref/resource","uri":"{uri}"}}}}"#);
         assert_eq!(send("completion/complete", complete).await, status, "{uri}");
     }
-    // Names of tools and prompts are not resolved.
+    // Names of tools and prompts are not resolved like URIs.
     assert_eq!(send("tools/call", r#"{"name":"..","arguments":{}}"#.into()).await, 200);
 }

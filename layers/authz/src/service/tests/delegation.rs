@@ -1,4 +1,4 @@
-//! In front of a service that asks the admission itself.
+//! Tests with a service that checks permissions itself.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ async fn delegation_rejects_unfiltered_lists() {
     assert_eq!(send(&inward, request("tools/list", "{}"), refused).await.0, 400);
 }
 
-/// Fetches for a moment, and fails for the subject `lost`.
+/// Policy with asynchronous permissions; fails for the subject `lost`.
 struct Slow;
 
 impl Policy for Slow {
