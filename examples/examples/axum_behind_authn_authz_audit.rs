@@ -47,7 +47,7 @@ use http::header::CONTENT_TYPE;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
-use vmcp_audit::{AuditLayer, Auditor, Event, Settings};
+use vmcp_audit::{AuditLayer, AuditSettings, Auditor, Event};
 use vmcp_authn::{AuthenticateLayer, Bearer, Cached, Jwt};
 use vmcp_authz::AuthorizationLayer;
 use vmcp_cedar::Cedar;
@@ -97,7 +97,7 @@ async fn main() -> Result<(), BoxError> {
     let known = Cached::verified(Jwt::new(issuer.verifier()), Clock::system());
     let layers = ServiceBuilder::new()
         // Outermost, so that it has those on record who are not let in.
-        .layer(AuditLayer::new(Auditor::new(Settings::default(), print)))
+        .layer(AuditLayer::new(Auditor::new(AuditSettings::default(), print)))
         .layer(AuthenticateLayer::new(Bearer::new(known)).realm("tools"))
         .layer(DecodeLayer::new())
         .layer(AuthorizationLayer::new(Cedar::new("tools", &POLICIES, "")?));

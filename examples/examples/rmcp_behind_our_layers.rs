@@ -60,7 +60,7 @@ use serde_json::{Map, json};
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
 use vmcp::guard::{CatchPanicLayer, CrowdLayer, HostsLayer};
-use vmcp_audit::{AuditLayer, Auditor, Event, Settings};
+use vmcp_audit::{AuditLayer, AuditSettings, Auditor, Event};
 use vmcp_authn::{AuthenticateLayer, Bearer, Cached, Jwt};
 use vmcp_authz::AuthorizationLayer;
 use vmcp_cedar::Cedar;
@@ -131,7 +131,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(CrowdLayer::new(1024))
         .layer(HostsLayer::loopback(Vec::new(), Vec::new()))
         .map_response(wrap)
-        .layer(AuditLayer::new(Auditor::new(Settings::default(), print)))
+        .layer(AuditLayer::new(Auditor::new(AuditSettings::default(), print)))
         .layer(AuthenticateLayer::new(Bearer::new(known)))
         .layer(DecodeLayer::new())
         .layer(AuthorizationLayer::new(Cedar::new("greeter", &[POLICY], "")?))

@@ -1,11 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 mod event;
-mod kind;
-mod record;
+mod event_type;
+mod sink;
 
 pub use self::{
-    event::{Client, Data, Details, Event, Fact, Source, Target, Text},
-    kind::{EventType, Outcome, Selection, UnknownEventType},
-    record::{Record, Room},
+    event::{
+        BoundedText, ClientInfo, Event, EventDetails, EventSource, EventTarget, FieldValue,
+        PayloadExcerpt,
+    },
+    event_type::{EventFilter, EventType, Outcome, UnknownEventTypeError},
+    sink::{AuditSink, Capacity},
 };

@@ -6,16 +6,16 @@ use std::time::SystemTime;
 
 use vmcp_core::Clock;
 
-use crate::{Event, EventType, Record, Room, Selection, Source, source};
+use crate::{AuditSink, Capacity, Event, EventFilter, EventSource, EventType, source};
 
 /// The most that is taken of one request or answer, whatever the settings say.
 pub const MAX_DATA_SIZE: usize = 1 << 20;
 
 /// What is recorded.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AuditSettings {
     /// Which events.
-    pub events: Selection,
+    pub events: EventFilter,
     /// Whether the beginning of a 2xx answer is searched for an error.
     pub detect_application_errors: bool,
     /// Whether events hold what was asked.
@@ -29,23 +29,23 @@ pub struct Settings {
     pub trusted_proxies: usize,
 }
 
-/// Hands those events that are wanted to a [`Record`]. A clone is the same auditor.
+/// Hands those events that are wanted to a [`AuditSink`]. A clone is the same auditor.
 #[derive(Clone, Debug)]
-pub struct Auditor(Arc<Shared>);
+pub struct Auditor(Arc<Inner>);
 
-struct Shared {
-    record: Box<dyn Record>,
-    settings: Settings,
+struct Inner {
+    sink: Box<dyn AuditSink>,
+    settings: AuditSettings,
     clock: Clock,
 }
 
 // === impl Settings ===
 
-impl Default for Settings {
+impl Default for AuditSettings {
     /// All events, errors detected, no data, 1,024 bytes of it if there were any, no trusted proxy.
     fn default() -> Self {
         Self {
-            events: Selection::ALL,
+            events: EventFilter::ALL,
             detect_application_errors: true,
             include_request_data: false,
             include_response_data: false,
@@ -59,19 +59,19 @@ impl Default for Settings {
 
 impl Auditor {
     /// An auditor that hands events to `record`.
-    pub fn new(settings: Settings, record: impl Record) -> Self {
-        Self::with_clock(settings, record, Clock::system())
+    pub fn new(settings: AuditSettings, sink: impl AuditSink) -> Self {
+        Self::with_clock(settings, sink, Clock::system())
     }
 
     /// [`new`](Self::new) with another clock for the time of events.
-    pub fn with_clock(mut settings: Settings, record: impl Record, clock: Clock) -> Self {
+    pub fn with_clock(mut settings: AuditSettings, sink: impl AuditSink, clock: Clock) -> Self {
         settings.max_data_size = settings.max_data_size.min(MAX_DATA_SIZE);
-        Self(Arc::new(Shared { record: Box::new(record), settings, clock }))
+        Self(Arc::new(Inner { sink: Box::new(sink), settings, clock }))
     }
 
     /// Whether events of this type are recorded: to be asked before one is put together.
     #[must_use]
-    pub fn wants(&self, kind: EventType) -> bool {
+    pub fn is_enabled(&self, kind: EventType) -> bool {
         self.0.settings.events.contains(kind)
     }
 
@@ -84,35 +84,38 @@ impl Auditor {
     /// Takes an event, without waiting. One that is not wanted is passed over, and data that is not
     /// wanted is left out.
     pub fn record(&self, mut event: Event) {
-        if !self.wants(event.kind) {
+        if !self.is_enabled(event.kind) {
             return;
         }
         let settings = self.settings();
-        for (data, wanted) in [
+        for (data, is_included) in [
             (&mut event.request, settings.include_request_data),
             (&mut event.response, settings.include_response_data),
         ] {
-            *data = data.take().filter(|_| wanted).map(|data| data.limited(settings.max_data_size));
+            *data = data
+                .take()
+                .filter(|_| is_included)
+                .map(|data| data.truncate(settings.max_data_size));
         }
-        self.0.record.record(event);
+        self.0.sink.record(event);
     }
 
     /// Where a request came from, as the layer sees it.
     #[must_use]
-    pub fn source<B>(&self, request: &http::Request<B>) -> Source {
-        source::of(request, self.settings().trusted_proxies)
+    pub fn source<B>(&self, request: &http::Request<B>) -> EventSource {
+        source::from_request(request, self.settings().trusted_proxies)
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &AuditSettings {
         &self.0.settings
     }
 
-    pub(crate) fn room(&self) -> Option<Room> {
-        self.0.record.room()
+    pub(crate) fn reserve(&self) -> Option<Capacity> {
+        self.0.sink.reserve()
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }

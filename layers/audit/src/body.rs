@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
-use crate::pending::{End, Pending};
+use crate::pending_event::{Completion, PendingEvent};
 
 pin_project! {
     /// A body whose end makes an event. Its frames and its size hint are those of the body inside.
@@ -15,12 +15,12 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         inner: B,
-        pending: Option<Pending>,
+        pending: Option<PendingEvent>,
     }
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn new(inner: B, pending: Option<Pending>) -> Self {
+    pub(crate) fn new(inner: B, pending: Option<PendingEvent>) -> Self {
         Self { inner, pending }
     }
 }
@@ -36,20 +36,20 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         let mut this = self.project();
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
         let Some(pending) = this.pending else { return Poll::Ready(frame) };
-        let ended = match &frame {
+        let completion = match &frame {
             // A server that knows the length does not ask again after the last piece.
             Some(Ok(frame)) => {
                 let last = this.inner.is_end_stream();
-                if let Some(piece) = frame.data_ref() {
-                    pending.piece(piece, last);
+                if let Some(chunk) = frame.data_ref() {
+                    pending.on_chunk(chunk, last);
                 }
-                last.then_some(End::Whole)
+                last.then_some(Completion::Complete)
             }
-            Some(Err(_)) => Some(End::Broken),
-            None => Some(End::Whole),
+            Some(Err(_)) => Some(Completion::Aborted),
+            None => Some(Completion::Complete),
         };
-        if let Some(end) = ended {
-            pending.end(end);
+        if let Some(completion) = completion {
+            pending.complete(completion);
             *this.pending = None;
         }
         Poll::Ready(frame)

@@ -8,23 +8,23 @@ use bytes::Bytes;
 use http::Response;
 use pin_project_lite::pin_project;
 
-use crate::pending::{End, Pending};
-use crate::{ResponseBody, Room};
+use crate::pending_event::{Completion, PendingEvent};
+use crate::{Capacity, ResponseBody};
 
 pin_project! {
     /// Resolves to the answer, whose body is watched on.
     pub struct ResponseFuture<F, R> {
         #[pin]
         inner: F,
-        pending: Option<Pending>,
+        pending: Option<PendingEvent>,
         // The answer waits until there is room for its event.
-        held: Option<(Response<R>, Room)>,
+        waiting: Option<(Response<R>, Capacity)>,
     }
 }
 
 impl<F, R> ResponseFuture<F, R> {
-    pub(crate) fn new(inner: F, pending: Pending) -> Self {
-        Self { inner, pending: Some(pending), held: None }
+    pub(crate) fn new(inner: F, pending: PendingEvent) -> Self {
+        Self { inner, pending: Some(pending), waiting: None }
     }
 }
 
@@ -37,15 +37,15 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = if let Some((_, room)) = this.held {
-            ready!(room.as_mut().poll(cx));
-            this.held.take().map(|(response, _)| response)
+        let response = if let Some((_, capacity)) = this.waiting {
+            ready!(capacity.as_mut().poll(cx));
+            this.waiting.take().map(|(response, _)| response)
         } else {
             match ready!(this.inner.poll(cx)) {
                 Ok(response) => Some(response),
                 Err(error) => {
                     if let Some(mut pending) = this.pending.take() {
-                        pending.end(End::Broken);
+                        pending.complete(Completion::Aborted);
                     }
                     return Poll::Ready(Err(error));
                 }
@@ -53,13 +53,13 @@ where
         };
         // Polled after it was ready: there is nothing to give.
         let Some(response) = response else { return Poll::Pending };
-        if let Some(mut room) = this.pending.as_ref().and_then(Pending::room)
-            && room.as_mut().poll(cx).is_pending()
+        if let Some(mut capacity) = this.pending.as_ref().and_then(PendingEvent::reserve)
+            && capacity.as_mut().poll(cx).is_pending()
         {
-            *this.held = Some((response, room));
+            *this.waiting = Some((response, capacity));
             return Poll::Pending;
         }
-        let pending = this.pending.take().and_then(|pending| pending.answered(&response));
+        let pending = this.pending.take().and_then(|pending| pending.on_response(&response));
         Poll::Ready(Ok(response.map(|body| ResponseBody::new(body, pending))))
     }
 }

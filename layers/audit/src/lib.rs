@@ -3,23 +3,23 @@
 mod auditor;
 mod body;
 mod capture;
-mod detect;
+mod detector;
 mod future;
 mod layer;
 mod message;
-mod pending;
+mod pending_event;
 mod service;
 mod source;
 
 pub use vmcp_core::{Backend, Clock, Identity};
 
 pub use vmcp_audit_event::{
-    Client, Data, Details, Event, EventType, Fact, Outcome, Record, Room, Selection, Source,
-    Target, Text, UnknownEventType,
+    AuditSink, BoundedText, Capacity, ClientInfo, Event, EventDetails, EventFilter, EventSource,
+    EventTarget, EventType, FieldValue, Outcome, PayloadExcerpt, UnknownEventTypeError,
 };
 
 pub use self::{
-    auditor::{Auditor, MAX_DATA_SIZE, Settings},
+    auditor::{AuditSettings, Auditor, MAX_DATA_SIZE},
     body::ResponseBody,
     future::ResponseFuture,
     layer::AuditLayer,

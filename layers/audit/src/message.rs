@@ -3,13 +3,13 @@
 use vmcp_core::McpRequest;
 use vmcp_wire::{Key, Said, find, members, unquote};
 
-use crate::{Client, Target, Text};
+use crate::{BoundedText, ClientInfo, EventTarget};
 
 /// The method with which stateless clients open a stream (MCP 2026-07-28).
 pub(crate) const LISTEN: &str = "subscriptions/listen";
 
 /// What the message, of this method, is about. The endpoint is left to whoever knows it.
-pub(crate) fn target(message: &McpRequest, method: &str) -> Target {
+pub(crate) fn target(message: &McpRequest, method: &str) -> EventTarget {
     let kind = match method.split_once('/') {
         Some(("tools", _)) => "tool",
         Some(("resources", _)) => "resource",
@@ -19,10 +19,10 @@ pub(crate) fn target(message: &McpRequest, method: &str) -> Target {
         _ => "endpoint",
     };
     let name = name(message, method);
-    Target { method: method.into(), name, kind, ..Target::default() }
+    EventTarget { method: method.into(), name, kind, ..EventTarget::default() }
 }
 
-fn name(message: &McpRequest, method: &str) -> Option<Text> {
+fn name(message: &McpRequest, method: &str) -> Option<BoundedText> {
     let key = match method {
         "tools/call" | "prompts/get" => Key::Name,
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" => Key::Uri,
@@ -32,7 +32,7 @@ fn name(message: &McpRequest, method: &str) -> Option<Text> {
         "completion/complete" => {
             let reference = message.param(Key::Ref)?;
             let name = find(reference, "name").or_else(|| find(reference, "uri"))?;
-            return unquote(name).map(Text::from);
+            return unquote(name).map(BoundedText::from);
         }
         "initialize" => return client(message).and_then(|client| client.name),
         _ => return None,
@@ -44,13 +44,13 @@ fn name(message: &McpRequest, method: &str) -> Option<Text> {
 }
 
 /// Who the client program says that it is: in `initialize`, or in each message.
-pub(crate) fn client(message: &McpRequest) -> Option<Client> {
+pub(crate) fn client(message: &McpRequest) -> Option<ClientInfo> {
     let params = message.params()?;
     let span = params.get(Key::ClientInfo).or_else(|| params.said(Said::ClientInfo))?;
-    let said = span.of(&message.bytes);
-    let text = |value| unquote(value).map(Text::from);
-    let mut client = Client { name: None, version: None };
-    for member in members(said) {
+    let client_info = span.of(&message.bytes);
+    let text = |value| unquote(value).map(BoundedText::from);
+    let mut client = ClientInfo { name: None, version: None };
+    for member in members(client_info) {
         if client.name.is_none() && member.key.is("name") {
             client.name = text(member.value);
         } else if client.version.is_none() && member.key.is("version") {

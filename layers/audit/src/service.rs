@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use tower_service::Service;
 
-use crate::pending::Pending;
+use crate::pending_event::PendingEvent;
 use crate::{Auditor, ResponseBody, ResponseFuture};
 
 /// Records what `S` is asked. See the [crate docs](crate) for an example.
@@ -48,7 +48,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let pending = Pending::open(&self.auditor, &mut request);
+        let pending = PendingEvent::begin(&self.auditor, &mut request);
         ResponseFuture::new(self.inner.call(request), pending)
     }
 }

@@ -5,47 +5,51 @@ use std::net::{IpAddr, SocketAddr};
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName};
 
-use crate::{Source, Text};
+use crate::{BoundedText, EventSource};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The source of a request behind so many trusted proxies.
-pub(crate) fn of<B>(request: &http::Request<B>, trusted_proxies: usize) -> Source {
+pub(crate) fn from_request<B>(request: &http::Request<B>, trusted_proxies: usize) -> EventSource {
     let headers = request.headers();
-    let peer = peer(request).map(|peer| peer.ip().to_canonical());
-    let said = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(Text::from);
-    Source::Network {
-        address: forwarded_for(headers, trusted_proxies).or(peer),
-        user_agent: said(USER_AGENT),
-        request_id: said(REQUEST_ID),
+    let peer_address = peer_address(request).map(|peer_address| peer_address.ip().to_canonical());
+    let header =
+        |name| headers.get(name).and_then(|value| value.to_str().ok()).map(BoundedText::from);
+    EventSource::Network {
+        address: forwarded_for(headers, trusted_proxies).or(peer_address),
+        user_agent: header(USER_AGENT),
+        request_id: header(REQUEST_ID),
     }
 }
 
 /// The address of the client's connection: a `SocketAddr` in the extensions, or, with the feature `axum`, what
 /// `axum::serve` puts there for `into_make_service_with_connect_info`.
-fn peer<B>(request: &http::Request<B>) -> Option<SocketAddr> {
-    let peer = request.extensions().get::<SocketAddr>().copied();
+fn peer_address<B>(request: &http::Request<B>) -> Option<SocketAddr> {
+    let peer_address = request.extensions().get::<SocketAddr>().copied();
     #[cfg(feature = "axum")]
-    let peer = peer.or_else(|| {
+    let peer_address = peer_address.or_else(|| {
         let info = request.extensions().get::<axum::extract::ConnectInfo<SocketAddr>>();
         info.map(|info| info.0)
     });
-    peer
+    peer_address
 }
 
 /// The address that the outermost of so many trusted proxies saw, by `X-Forwarded-For`. Each proxy appends the one that
 /// it saw, so what a client makes up stands to the left of it. `None` without a trusted proxy, or if it is not there.
 #[must_use]
 pub fn forwarded_for(headers: &HeaderMap, trusted_proxies: usize) -> Option<IpAddr> {
-    let behind = trusted_proxies.checked_sub(1)?;
+    let index = trusted_proxies.checked_sub(1)?;
     let values = headers.get_all(FORWARDED_FOR).iter().rev();
     let entries = values.filter_map(|value| value.to_str().ok());
-    entries.flat_map(|value| value.rsplit(',')).nth(behind).and_then(|entry| address(entry.trim()))
+    entries
+        .flat_map(|value| value.rsplit(','))
+        .nth(index)
+        .and_then(|entry| parse_address(entry.trim()))
 }
 
 /// An address as proxies write it: bare, in brackets, or with a port.
-fn address(entry: &str) -> Option<IpAddr> {
+fn parse_address(entry: &str) -> Option<IpAddr> {
     let bare = entry.strip_prefix('[').and_then(|entry| entry.strip_suffix(']')).unwrap_or(entry);
     let address = bare.parse().or_else(|_| entry.parse().map(|address: SocketAddr| address.ip()));
     address.ok().map(|address: IpAddr| address.to_canonical())
@@ -64,8 +68,8 @@ mod tests {
         }
         let mut request = request.body(()).unwrap();
         request.extensions_mut().insert(SocketAddr::from(([10, 0, 0, 1], 4711)));
-        match of(&request, trusted) {
-            Source::Network { address: Some(address), .. } => address.to_string(),
+        match from_request(&request, trusted) {
+            EventSource::Network { address: Some(address), .. } => address.to_string(),
             other => format!("{other:?}"),
         }
     }
@@ -76,19 +80,19 @@ mod tests {
         let mut request = Request::new(());
         let address = SocketAddr::from(([10, 0, 0, 7], 4711));
         request.extensions_mut().insert(axum::extract::ConnectInfo(address));
-        let Source::Network { address, .. } = of(&request, 0) else { panic!() };
+        let EventSource::Network { address, .. } = from_request(&request, 0) else { panic!() };
         assert_eq!(address, Some([10, 0, 0, 7].into()));
     }
 
     #[test]
-    fn what_a_client_says_of_its_address_counts_for_nothing() {
+    fn ignores_forwarded_header_without_trusted_proxies() {
         assert_eq!(source(&["1.2.3.4"], 0), "10.0.0.1");
         assert_eq!(source(&[], 1), "10.0.0.1");
         assert_eq!(source(&["nonsense"], 1), "10.0.0.1");
     }
 
     #[test]
-    fn behind_trusted_proxies_their_entries_count() {
+    fn uses_entries_of_trusted_proxies() {
         assert_eq!(source(&["6.6.6.6, 1.2.3.4"], 1), "1.2.3.4");
         assert_eq!(source(&["6.6.6.6, 1.2.3.4", "10.0.0.9"], 2), "1.2.3.4");
         assert_eq!(source(&["1.2.3.4:99"], 1), "1.2.3.4");

@@ -1,7 +1,7 @@
 //! Delegation: the actors in the `act` claim (RFC 8693 section 4.1).
 
 use serde_json::{Map, Value};
-use vmcp_audit::Text;
+use vmcp_audit::BoundedText;
 use vmcp_core::{Claim, Claims};
 
 use crate::json::Object;
@@ -26,7 +26,7 @@ pub(crate) fn write(claims: &Claims, line: &mut Object<'_>) {
             Object::write(members.out, |members| {
                 for claim in ["iss", "sub"] {
                     let value = actor.get(claim).and_then(Value::as_str);
-                    members.text(claim, value.map(Text::cut));
+                    members.text(claim, value.map(BoundedText::truncate));
                 }
             });
         }

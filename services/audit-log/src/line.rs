@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use vmcp_audit::{Client, Details, Event, Fact, Source, Target, Text};
+use vmcp_audit::{ClientInfo, EventDetails, Event, FieldValue, EventSource, EventTarget, BoundedText};
 use vmcp_core::{Backend, Identity};
 
 use crate::json::Object;
@@ -29,10 +29,10 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     let Event { kind, outcome, at, source, caller, client, target, details, request, response } =
         event;
     let (default, transport) = match source {
-        Source::Local => (COMPOSER_COMPONENT, "local"),
-        Source::Network { .. } => (SERVER_COMPONENT, "http"),
+        EventSource::Local => (COMPOSER_COMPONENT, "local"),
+        EventSource::Network { .. } => (SERVER_COMPONENT, "http"),
     };
-    let default = if kind.is_of_issuer() { AUTH_SERVER_COMPONENT } else { default };
+    let default = if kind.is_auth_server_event() { AUTH_SERVER_COMPONENT } else { default };
     let time = rfc3339::quoted(*at);
     line.name("time");
     line.out.extend_from_slice(&time);
@@ -70,13 +70,13 @@ fn fill(event: &Event, id: [u8; 16], component: Option<&str>, line: &mut Object<
     }
 }
 
-fn fill_source(source: &Source, local: &'static str, members: &mut Object<'_>) {
+fn fill_source(source: &EventSource, local: &'static str, members: &mut Object<'_>) {
     match source {
-        Source::Local => {
+        EventSource::Local => {
             members.literal("type", "local");
             members.literal("value", local);
         }
-        Source::Network { address, user_agent, request_id } => {
+        EventSource::Network { address, user_agent, request_id } => {
             members.literal("type", "network");
             match address {
                 Some(address) => members.address("value", *address),
@@ -91,19 +91,19 @@ fn fill_source(source: &Source, local: &'static str, members: &mut Object<'_>) {
 }
 
 /// Writes the caller: `user` is a display name, `user_id` the subject of the issuer.
-fn fill_subjects(caller: Option<&Identity>, client: Option<&Client>, members: &mut Object<'_>) {
+fn fill_subjects(caller: Option<&Identity>, client: Option<&ClientInfo>, members: &mut Object<'_>) {
     let claims = caller.and_then(Identity::claims);
     let named = ["name", "preferred_username", "email"]
         .into_iter()
         .find_map(|claim| claims?.text(claim).filter(|name| !name.is_empty()));
-    members.text("user", Text::cut(named.unwrap_or("anonymous")));
-    members.text("user_id", caller.and_then(Identity::subject).map(Text::cut));
+    members.text("user", BoundedText::truncate(named.unwrap_or("anonymous")));
+    members.text("user_id", caller.and_then(Identity::subject).map(BoundedText::truncate));
     members.text("client_name", client.and_then(|client| client.name.as_deref()));
     members.text("client_version", client.and_then(|client| client.version.as_deref()));
 }
 
-fn fill_target(target: &Target, members: &mut Object<'_>) {
-    let Target { endpoint, method, name, kind, more } = target;
+fn fill_target(target: &EventTarget, members: &mut Object<'_>) {
+    let EventTarget { endpoint, method, name, kind, more } = target;
     for (name, value) in [("type", *kind), ("endpoint", endpoint), ("method", method)] {
         members.text(name, Some(value).filter(|value| !value.is_empty()));
     }
@@ -113,8 +113,8 @@ fn fill_target(target: &Target, members: &mut Object<'_>) {
     }
 }
 
-fn fill_details(details: &Details, extra: &mut Object<'_>) {
-    let Details {
+fn fill_details(details: &EventDetails, extra: &mut Object<'_>) {
+    let EventDetails {
         duration,
         size,
         backend,
@@ -136,9 +136,9 @@ fn fill_details(details: &Details, extra: &mut Object<'_>) {
     extra.display("cancelled", cancelled.then_some(true));
     for (name, fact) in more {
         match fact {
-            Fact::Number(number) => extra.number(name, Some(*number)),
-            Fact::Text(text) => extra.text(name, &**text),
-            Fact::Flag(flag) => extra.display(name, Some(flag)),
+            FieldValue::Number(number) => extra.number(name, Some(*number)),
+            FieldValue::Text(text) => extra.text(name, &**text),
+            FieldValue::Flag(flag) => extra.display(name, Some(flag)),
         }
     }
 }

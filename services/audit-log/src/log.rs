@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::oneshot;
-use vmcp_audit::{Event, Record, Room};
+use vmcp_audit::{Event, AuditSink, Capacity};
 
 use crate::queue::{Queue, QueueEntry};
 use crate::{LineSink, Writer, event_ids, line};
@@ -148,7 +148,7 @@ impl LogHandle {
     }
 }
 
-impl Record for Log {
+impl AuditSink for Log {
     fn record(&self, event: Event) {
         let limit_factor = match self.0.overflow {
             Overflow::Drop => 1,
@@ -169,7 +169,7 @@ impl Record for Log {
         });
     }
 
-    fn room(&self) -> Option<Room> {
+    fn reserve(&self) -> Option<Capacity> {
         if self.0.overflow == Overflow::Drop || self.0.queue.has_capacity() {
             return None;
         }

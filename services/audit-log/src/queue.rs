@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
-use vmcp_audit::{Data, Event};
+use vmcp_audit::{Event, PayloadExcerpt};
 
 /// Delay before a batch is written: one wake-up for many requests.
 const BATCH_DELAY: Duration = Duration::from_millis(10);
@@ -222,7 +222,9 @@ impl QueueEntry<'_> {
         match self {
             Self::Line(line) => line.len(),
             Self::Event(event) => {
-                let data = |data: &Option<Data>| data.as_ref().map_or(0, |data| data.start.len());
+                let data = |data: &Option<PayloadExcerpt>| {
+                    data.as_ref().map_or(0, |data| data.prefix.len())
+                };
                 size_of::<Event>() + 512 + data(&event.request) + data(&event.response)
             }
         }

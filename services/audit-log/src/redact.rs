@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use vmcp_audit::Data;
+use vmcp_audit::PayloadExcerpt;
 use vmcp_wire::{quote, unquote};
 
 /// Replacement of a secret.
@@ -37,9 +37,9 @@ struct SecretMatch<'a> {
 
 /// Returns the recorded beginning of a request or response, redacted, with a mark if it is
 /// truncated.
-pub(crate) fn excerpt(data: &Data) -> String {
+pub(crate) fn excerpt(data: &PayloadExcerpt) -> String {
     let mut clean = redact_text(&decode_lossy(data));
-    if data.cut || clean.len() > data.limit {
+    if data.truncated || clean.len() > data.limit {
         clean.truncate(floor_char_boundary(&clean, data.limit));
         clean.push_str(TRUNCATION_MARK);
     }
@@ -47,7 +47,7 @@ pub(crate) fn excerpt(data: &Data) -> String {
 }
 
 /// Returns an error message, redacted: it may quote the request.
-pub(crate) fn message(data: &Data) -> String {
+pub(crate) fn message(data: &PayloadExcerpt) -> String {
     let mut clean = redact_text(&decode_lossy(data));
     clean.truncate(floor_char_boundary(&clean, data.limit));
     clean
@@ -55,12 +55,12 @@ pub(crate) fn message(data: &Data) -> String {
 
 /// Decodes the payload as text. Drops a character that the limit cut in two instead of replacing
 /// it.
-fn decode_lossy(data: &Data) -> Cow<'_, str> {
-    match std::str::from_utf8(&data.start) {
-        Err(error) if data.cut && error.error_len().is_none() => {
-            String::from_utf8_lossy(&data.start[..error.valid_up_to()])
+fn decode_lossy(data: &PayloadExcerpt) -> Cow<'_, str> {
+    match std::str::from_utf8(&data.prefix) {
+        Err(error) if data.truncated && error.error_len().is_none() => {
+            String::from_utf8_lossy(&data.prefix[..error.valid_up_to()])
         }
-        _ => String::from_utf8_lossy(&data.start),
+        _ => String::from_utf8_lossy(&data.prefix),
     }
 }
 

@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use http::StatusCode;
-use vmcp_audit::{Auditor, Client, Event, EventType, Fact, Outcome, Source, Target, Text};
+use vmcp_audit::{
+    Auditor, BoundedText, ClientInfo, Event, EventSource, EventTarget, EventType, FieldValue,
+    Outcome,
+};
 use vmcp_auth_server::{Event as Told, Happened, Lost, Observer, Refusal};
 use vmcp_auth_store::{Digest, SessionId};
 use vmcp_core::Identity;
@@ -44,12 +47,12 @@ impl Recorder {
     fn event(&self, told: &Told<'_>, auditor: &Auditor) -> Option<Event> {
         let Told { client, user, name, email, session, what } = *told;
         let kind = kind(&what);
-        if !auditor.wants(kind) {
+        if !auditor.is_enabled(kind) {
             return None;
         }
         let mut event = Event::new(kind, outcome(&what), auditor.now());
         // What nobody asked for, such as a link that breaks, comes from here.
-        event.source = Source::Local;
+        event.source = EventSource::Local;
         _ = VISIT.try_with(|visit| {
             event.source = visit.source.clone();
             event.target.endpoint = visit.endpoint.clone();
@@ -64,7 +67,7 @@ impl Recorder {
             Identity::builder(&self.issuer, user).claims(claims).build()
         });
         event.target.kind = "client";
-        event.target.name = client.map(Text::from);
+        event.target.name = client.map(BoundedText::from);
         describe(&what, &mut event);
         if let Some(session) = session {
             event.details.more.push(("session", text(&print(session))));
@@ -136,7 +139,7 @@ fn describe(what: &Happened<'_>, event: &mut Event) {
         Happened::LoginStarted { scopes, resource, remembered } => {
             more.push(("scope", words(scopes)));
             more.push(("resource", text(resource)));
-            more.push(("consent_remembered", Fact::Flag(remembered)));
+            more.push(("consent_remembered", FieldValue::Flag(remembered)));
         }
         Happened::ConsentGiven | Happened::ConsentDenied => {}
         Happened::LoginCompleted { scopes, resource } => {
@@ -162,7 +165,7 @@ fn describe(what: &Happened<'_>, event: &mut Event) {
         }
         Happened::TokenRefreshed { scopes, audience, repeated } => {
             more.extend([("scope", words(scopes)), ("audience", words(audience))]);
-            more.push(("repeated", Fact::Flag(repeated)));
+            more.push(("repeated", FieldValue::Flag(repeated)));
         }
         Happened::TokenRefused { refusal } | Happened::ClientRefused { refusal } => {
             refused(&refusal, more);
@@ -170,31 +173,31 @@ fn describe(what: &Happened<'_>, event: &mut Event) {
         Happened::TokenReused { token } => more.push(("reused", text(token.name()))),
         Happened::TokenRevoked { by } => more.push(("revoked_by", text(by.name()))),
         Happened::ClientRegistered { name, redirect_uris } => {
-            *client = name.map(|name| Client { name: Some(name.into()), version: None });
+            *client = name.map(|name| ClientInfo { name: Some(name.into()), version: None });
             more.push(("redirect_uris", words(redirect_uris)));
         }
     }
 }
 
-fn refused(refusal: &Refusal, more: &mut Vec<(&'static str, Fact)>) {
+fn refused(refusal: &Refusal, more: &mut Vec<(&'static str, FieldValue)>) {
     let Refusal { status: _, error, reason } = *refusal;
     more.extend(error.map(|error| ("error", text(error))));
     more.push(("reason", text(reason)));
 }
 
 /// It is about a provider; the client stands beside it.
-fn of_provider(provider: &str, target: &mut Target) {
+fn of_provider(provider: &str, target: &mut EventTarget) {
     target.kind = "upstream_provider";
     let client = target.name.replace(provider.into());
     target.more.extend(client.map(|client| ("client_id", client)));
 }
 
-fn text(text: &str) -> Fact {
-    Fact::Text(text.into())
+fn text(text: &str) -> FieldValue {
+    FieldValue::Text(text.into())
 }
 
 /// As OAuth writes lists.
-fn words(words: &[String]) -> Fact {
+fn words(words: &[String]) -> FieldValue {
     text(&words.join(" "))
 }
 

@@ -153,7 +153,7 @@ async fn nobody_unknown_has_a_body_read() {
 async fn who_is_not_let_in_is_on_record() {
     let (sender, events) = std::sync::mpsc::channel();
     let record = move |event: Event| sender.send(event.outcome).unwrap();
-    let auditor = Auditor::new(vmcp_audit::Settings::default(), record);
+    let auditor = Auditor::new(vmcp_audit::AuditSettings::default(), record);
     let stack = audited(1, Some(AuditLayer::new(auditor)), Some(nobody()), None);
     assert_eq!(status(stack.clone(), request("localhost", Untouchable)).await, 401);
     assert_eq!(events.try_recv(), Ok(Outcome::Denied));

@@ -15,8 +15,8 @@ use vmcp_core::{Backend, Body, Clock, Generation, Identity, McpRequest, Rejectio
 
 use super::*;
 use crate::{
-    AuditLayer, Client, Data, Event, EventType, Outcome, Record, Room, Selection, Settings, Source,
-    Text,
+    AuditLayer, AuditSettings, AuditSink, BoundedText, Capacity, ClientInfo, Event, EventFilter,
+    EventSource, EventType, Outcome, PayloadExcerpt,
 };
 
 mod streams;
@@ -33,7 +33,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(settings: Settings) -> Self {
+    fn new(settings: AuditSettings) -> Self {
         let recorded = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&recorded);
         let record = move |event| kept.lock().unwrap().push(event);
@@ -54,7 +54,7 @@ impl Fixture {
     }
 }
 
-fn text(text: Option<&Text>) -> Option<&str> {
+fn text(text: Option<&BoundedText>) -> Option<&str> {
     text.map(|text| &**text)
 }
 
@@ -71,14 +71,14 @@ fn post() -> Request<()> {
     request
 }
 
-fn answer(media: &'static str, body: impl Into<Body>) -> Response<Body> {
+fn response(media: &'static str, body: impl Into<Body>) -> Response<Body> {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, media.parse().unwrap());
     response
 }
 
-fn json_answer(text: &'static str) -> Response<Body> {
-    answer("application/json", Bytes::from_static(text.as_bytes()))
+fn json_response(text: &'static str) -> Response<Body> {
+    response("application/json", Bytes::from_static(text.as_bytes()))
 }
 
 /// A service that notes `text` as its message and answers with what `respond` gives.
@@ -109,23 +109,25 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_makes_one_event_with_all_that_is_known() {
-    let fixture = Fixture::new(Settings::default());
+async fn records_one_complete_event_for_each_call() {
+    let fixture = Fixture::new(AuditSettings::default());
     let service = serve(CALL, |trail| {
         trail.note_identity(&Identity::new("https://i", "u1"));
         trail.note_backend(&Backend::new("shed"));
-        json_answer(RESULT)
+        json_response(RESULT)
     });
     assert_eq!(send(&fixture, service, post()).await, RESULT);
     let Event { kind, outcome, at, source, caller, client, target, details, request, response } =
         fixture.event();
     assert_eq!((kind, outcome), (EventType::ToolCall, Outcome::Success));
     assert_eq!(at, fixture.auditor.now());
-    let Source::Network { address, user_agent, request_id } = source else { panic!("{source:?}") };
+    let EventSource::Network { address, user_agent, request_id } = source else {
+        panic!("{source:?}")
+    };
     assert_eq!(address.unwrap().to_string(), "10.0.0.1");
     assert_eq!((text(user_agent.as_ref()), text(request_id.as_ref())), (Some("t/1"), None));
     assert_eq!(caller.unwrap().subject(), Some("u1"));
-    let Client { name, version } = client.unwrap();
+    let ClientInfo { name, version } = client.unwrap();
     assert_eq!((text(name.as_ref()), text(version.as_ref())), (Some("brush"), Some("1.2")));
     assert_eq!((target.kind, &*target.endpoint, &*target.method), ("tool", "/mcp", "tools/call"));
     assert_eq!(text(target.name.as_ref()), Some("paint"));
@@ -137,17 +139,17 @@ async fn a_call_makes_one_event_with_all_that_is_known() {
 
 #[tokio::test(start_paused = true)]
 async fn records_no_task_id() {
-    let fixture = Fixture::new(Settings::default());
+    let fixture = Fixture::new(AuditSettings::default());
     let get = r#"{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"secret"}}"#;
-    send(&fixture, serve(get, |_| json_answer(RESULT)), post()).await;
+    send(&fixture, serve(get, |_| json_response(RESULT)), post()).await;
     let target = fixture.event().target;
     assert_eq!((target.kind, &*target.method), ("task", "tasks/get"));
     assert!(target.name.is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_before_it_is_read_has_an_event_too() {
-    let fixture = Fixture::new(Settings::default());
+async fn records_requests_rejected_before_decoding() {
+    let fixture = Fixture::new(AuditSettings::default());
     let refuse = serve("", |_| Rejection::too_large(5).into_response(None));
     send(&fixture, refuse, post()).await;
     let event = fixture.event();
@@ -159,7 +161,7 @@ async fn what_is_refused_before_it_is_read_has_an_event_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_outcome_follows_from_the_status() {
+async fn derives_outcome_from_status() {
     for (status, outcome) in [
         (200, Outcome::Success),
         (202, Outcome::Success),
@@ -171,9 +173,9 @@ async fn the_outcome_follows_from_the_status() {
         (500, Outcome::Error),
         (503, Outcome::Error),
     ] {
-        let fixture = Fixture::new(Settings::default());
+        let fixture = Fixture::new(AuditSettings::default());
         let service = serve(CALL, move |_| {
-            let mut response = json_answer(RESULT);
+            let mut response = json_response(RESULT);
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             response
         });
@@ -183,8 +185,8 @@ async fn the_outcome_follows_from_the_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_that_the_answer_hides_is_a_denial() {
-    let fixture = Fixture::new(Settings::default());
+async fn records_denials_hidden_by_the_response() {
+    let fixture = Fixture::new(AuditSettings::default());
     let service = serve(CALL, |trail| {
         trail.note_denied("not permitted by policy");
         Rejection::unknown_name("tool", "paint").for_session().into_response(Some(b"1"))
@@ -196,11 +198,11 @@ async fn a_denial_that_the_answer_hides_is_a_denial() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_that_kept_the_caller_out_is_an_error_and_no_denial() {
-    let fixture = Fixture::new(Settings::default());
+async fn identity_provider_outage_is_error_not_denial() {
+    let fixture = Fixture::new(AuditSettings::default());
     let service = serve(CALL, |trail| {
         trail.note_denied("identity provider unavailable");
-        let mut response = json_answer("{}");
+        let mut response = json_response("{}");
         *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         response
     });
@@ -211,107 +213,112 @@ async fn an_outage_that_kept_the_caller_out_is_an_error_and_no_denial() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_in_a_200_is_an_application_error() {
-    let fixture = Fixture::new(Settings::default());
-    send(&fixture, serve(CALL, |_| json_answer(ERROR)), post()).await;
+async fn error_in_200_is_application_error() {
+    let fixture = Fixture::new(AuditSettings::default());
+    send(&fixture, serve(CALL, |_| json_response(ERROR)), post()).await;
     let stream =
         "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-1,\"message\":\"x\"}}\n\n";
     let stream =
-        move |_: &Trail| answer("text/event-stream", Bytes::from_static(stream.as_bytes()));
+        move |_: &Trail| response("text/event-stream", Bytes::from_static(stream.as_bytes()));
     send(&fixture, serve(CALL, stream), post()).await;
     let tool = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[],"isError":true}}"#;
-    send(&fixture, serve(CALL, move |_| json_answer(tool)), post()).await;
+    send(&fixture, serve(CALL, move |_| json_response(tool)), post()).await;
     let events = fixture.events();
     assert!(events.iter().all(|event| event.outcome == Outcome::ApplicationError), "{events:?}");
     let details = |index: usize| &events[index].details;
     assert_eq!(details(0).error_code, Some(-32000));
-    assert_eq!(details(0).error_message, Some(Data::new(b"no such color", 256)));
+    assert_eq!(details(0).error_message, Some(PayloadExcerpt::new(b"no such color", 256)));
     assert_eq!(details(1).error_code, Some(-1));
     assert!(details(2).tool_error);
 
-    let blind = Fixture::new(Settings { detect_application_errors: false, ..Settings::default() });
-    send(&blind, serve(CALL, |_| json_answer(ERROR)), post()).await;
+    let blind = Fixture::new(AuditSettings {
+        detect_application_errors: false,
+        ..AuditSettings::default()
+    });
+    send(&blind, serve(CALL, |_| json_response(ERROR)), post()).await;
     assert_eq!(blind.event().outcome, Outcome::Success);
 }
 
 #[tokio::test(start_paused = true)]
-async fn data_is_recorded_only_when_asked_for_and_up_to_the_limit() {
-    let service = serve(CALL, |_| json_answer(RESULT));
-    let settings = Settings {
+async fn records_payloads_only_if_configured() {
+    let service = serve(CALL, |_| json_response(RESULT));
+    let settings = AuditSettings {
         include_request_data: true,
         include_response_data: true,
         max_data_size: 40,
-        ..Settings::default()
+        ..AuditSettings::default()
     };
     let fixture = Fixture::new(settings.clone());
     send(&fixture, service.clone(), post()).await;
     let event = fixture.event();
-    assert_eq!(event.request, Some(Data::new(CALL.as_bytes(), 40)));
-    assert_eq!(event.response, Some(Data::new(RESULT.as_bytes(), 40)));
+    assert_eq!(event.request, Some(PayloadExcerpt::new(CALL.as_bytes(), 40)));
+    assert_eq!(event.response, Some(PayloadExcerpt::new(RESULT.as_bytes(), 40)));
 
-    let whole = Fixture::new(Settings { max_data_size: usize::MAX, ..settings });
+    let whole = Fixture::new(AuditSettings { max_data_size: usize::MAX, ..settings });
     send(&whole, service.clone(), post()).await;
-    assert_eq!(whole.event().request, Some(Data::new(CALL.as_bytes(), 1 << 20)));
+    assert_eq!(whole.event().request, Some(PayloadExcerpt::new(CALL.as_bytes(), 1 << 20)));
 
-    let without = Fixture::new(Settings::default());
+    let without = Fixture::new(AuditSettings::default());
     send(&without, service, post()).await;
     assert_eq!((without.event().request, without.event().response), (None, None));
 }
 
 #[test]
-fn events_that_others_made_obey_the_settings_too() {
-    let settings = Settings {
-        events: Selection::new(&[], &[EventType::Ping]),
+fn applies_settings_to_external_events() {
+    let settings = AuditSettings {
+        events: EventFilter::new(&[], &[EventType::Ping]),
         include_request_data: true,
         max_data_size: 4,
-        ..Settings::default()
+        ..AuditSettings::default()
     };
     let fixture = Fixture::new(settings);
     for kind in [EventType::Ping, EventType::WorkflowFailed] {
         fixture.auditor.record(Event {
-            request: Some(Data::new(b"asked", 99)),
-            response: Some(Data::new(b"answered", 99)),
+            request: Some(PayloadExcerpt::new(b"asked", 99)),
+            response: Some(PayloadExcerpt::new(b"answered", 99)),
             ..Event::new(kind, Outcome::Failure, fixture.auditor.now())
         });
     }
     let event = fixture.event();
     assert_eq!(event.kind, EventType::WorkflowFailed);
-    assert_eq!((event.request, event.response), (Some(Data::new(b"asked", 4)), None));
+    assert_eq!((event.request, event.response), (Some(PayloadExcerpt::new(b"asked", 4)), None));
 }
 
 /// Has no room until it is told so.
-struct Crowded(Arc<Notify>, Arc<Mutex<usize>>);
+struct BlockingSink(Arc<Notify>, Arc<Mutex<usize>>);
 
-impl Record for Crowded {
+impl AuditSink for BlockingSink {
     fn record(&self, _: Event) {
         *self.1.lock().unwrap() += 1;
     }
 
-    fn room(&self) -> Option<Room> {
-        let Self(room, _) = self;
-        let room = Arc::clone(room);
-        Some(Box::pin(async move { room.notified().await }))
+    fn reserve(&self) -> Option<Capacity> {
+        let Self(capacity, _) = self;
+        let capacity = Arc::clone(capacity);
+        Some(Box::pin(async move { capacity.notified().await }))
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_waits_for_room_and_its_event_does_not() {
-    let (room, recorded) = <(Arc<Notify>, Arc<Mutex<usize>>)>::default();
-    let auditor =
-        Auditor::new(Settings::default(), Crowded(Arc::clone(&room), Arc::clone(&recorded)));
-    let service = AuditLayer::new(auditor).layer(serve(CALL, |_| json_answer(RESULT)));
+async fn response_waits_for_capacity_but_event_does_not() {
+    let (capacity, recorded) = <(Arc<Notify>, Arc<Mutex<usize>>)>::default();
+    let auditor = Auditor::new(
+        AuditSettings::default(),
+        BlockingSink(Arc::clone(&capacity), Arc::clone(&recorded)),
+    );
+    let service = AuditLayer::new(auditor).layer(serve(CALL, |_| json_response(RESULT)));
     let waiting = tokio::time::timeout(Duration::from_secs(1), service.clone().oneshot(post()));
     assert!(waiting.await.is_err());
     assert_eq!(*recorded.lock().unwrap(), 1, "a call that is given up meanwhile is an event");
-    room.notify_one();
-    let answer = service.oneshot(post()).await.unwrap();
-    assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), RESULT);
+    capacity.notify_one();
+    let response = service.oneshot(post()).await.unwrap();
+    assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), RESULT);
     assert_eq!(*recorded.lock().unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_call_leaves_what_is_known() {
-    let fixture = Fixture::new(Settings::default());
+async fn records_cancelled_calls() {
+    let fixture = Fixture::new(AuditSettings::default());
     let never = service_fn(|request: Request<()>| {
         request.extensions().get::<Trail>().unwrap().note_message(&message(CALL));
         std::future::pending::<Result<Response<Body>, Infallible>>()
@@ -325,14 +332,14 @@ async fn a_cancelled_call_leaves_what_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_fails_or_panics_is_an_error() {
-    let fixture = Fixture::new(Settings::default());
+async fn failing_or_panicking_service_is_error() {
+    let fixture = Fixture::new(AuditSettings::default());
     let fails =
         service_fn(|_: Request<()>| async { Err::<Response<Body>, _>(io::Error::other("c4n4ry")) });
     fixture.layer.layer(fails).oneshot(post()).await.unwrap_err();
     let panics = service_fn(|request: Request<()>| async move {
         assert!(request.headers().is_empty(), "it does so on purpose");
-        Ok::<_, Infallible>(json_answer(RESULT))
+        Ok::<_, Infallible>(json_response(RESULT))
     });
     tokio::spawn(fixture.layer.layer(panics).oneshot(post())).await.unwrap_err();
     let events = fixture.events();
@@ -341,17 +348,17 @@ async fn a_service_that_fails_or_panics_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_selected_types_are_written() {
-    let only = Selection::new(&[EventType::HttpRequest], &[]);
-    let fixture = Fixture::new(Settings { events: only, ..Settings::default() });
-    send(&fixture, serve(CALL, |_| json_answer(RESULT)), post()).await;
+async fn records_only_selected_types() {
+    let only = EventFilter::new(&[EventType::HttpRequest], &[]);
+    let fixture = Fixture::new(AuditSettings { events: only, ..AuditSettings::default() });
+    send(&fixture, serve(CALL, |_| json_response(RESULT)), post()).await;
     assert!(fixture.events().is_empty());
-    send(&fixture, serve("", |_| json_answer(RESULT)), post()).await;
+    send(&fixture, serve("", |_| json_response(RESULT)), post()).await;
     assert_eq!(fixture.event().kind, EventType::HttpRequest);
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_message_is_named_by_what_it_is_about() {
+async fn records_target_of_each_message() {
     for (params, method, kind, name) in [
         (r#"{"uri":"file:///a"}"#, "resources/read", "mcp_resource_read", Some("file:///a")),
         (r#"{"name":"p"}"#, "prompts/get", "mcp_prompt_get", Some("p")),
@@ -366,9 +373,10 @@ async fn each_message_is_named_by_what_it_is_about() {
         (r#"{"clientInfo":{"name":"c","version":"1"}}"#, "initialize", "mcp_initialize", Some("c")),
         ("{}", "server/discover", "mcp_request", None),
     ] {
-        let said = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-        let fixture = Fixture::new(Settings::default());
-        let service = serve(said.leak(), |_| json_answer(RESULT));
+        let client_info =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        let fixture = Fixture::new(AuditSettings::default());
+        let service = serve(client_info.leak(), |_| json_response(RESULT));
         send(&fixture, service, post()).await;
         let Event { kind: found, target, .. } = fixture.event();
         assert_eq!((found.name(), text(target.name.as_ref())), (kind, name));
@@ -377,8 +385,8 @@ async fn each_message_is_named_by_what_it_is_about() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_and_size_pass_unchanged() {
-    let fixture = Fixture::new(Settings::default());
+async fn forwards_frames_and_size_hint() {
+    let fixture = Fixture::new(AuditSettings::default());
     let inner = service_fn(|_: Request<()>| async {
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"abc"))))
     });
@@ -392,8 +400,8 @@ async fn frames_and_size_pass_unchanged() {
 }
 
 #[tokio::test]
-async fn readiness_is_that_of_the_service_inside() {
-    let fixture = Fixture::new(Settings::default());
+async fn forwards_inner_readiness() {
+    let fixture = Fixture::new(AuditSettings::default());
     let (mut service, mut handle) =
         tower_test::mock::spawn_layer::<Request<()>, Response<Body>, _>(fixture.layer.clone());
     handle.allow(0);
@@ -403,14 +411,14 @@ async fn readiness_is_that_of_the_service_inside() {
     let call = service.call(post());
     let (request, respond) = handle.next_request().await.unwrap();
     assert!(request.extensions().get::<Trail>().is_some());
-    respond.send_response(json_answer(RESULT));
+    respond.send_response(json_response(RESULT));
     assert!(call.await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_fits_a_stack_of_one_body_type() {
-    let fixture = Fixture::new(Settings::default());
-    let audited = fixture.layer.layer(serve(CALL, |_| json_answer(RESULT)));
+async fn response_body_can_be_boxed() {
+    let fixture = Fixture::new(AuditSettings::default());
+    let audited = fixture.layer.layer(serve(CALL, |_| json_response(RESULT)));
     let stack = tower::util::BoxCloneSyncService::new(
         audited.map_response(|response| response.map(Body::wrap)),
     );
@@ -422,15 +430,18 @@ async fn it_fits_a_stack_of_one_body_type() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_secret_is_in_a_debug_form() {
-    let settings =
-        Settings { include_request_data: true, include_response_data: true, ..Settings::default() };
+async fn debug_output_contains_no_secrets() {
+    let settings = AuditSettings {
+        include_request_data: true,
+        include_response_data: true,
+        ..AuditSettings::default()
+    };
     let fixture = Fixture::new(settings);
     let service = serve(CALL, |trail| {
         let identity = Identity::builder("i", "s").token("c4n4ry".into());
         let claims = json!({"jti": "c4n4ry", "groups": ["c4n4ry"]});
         trail.note_identity(&identity.claims(claims.as_object().unwrap().clone()).build());
-        json_answer(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"Bearer c4n4ry"}}"#)
+        json_response(r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"Bearer c4n4ry"}}"#)
     });
     let mut request = post();
     request.headers_mut().insert("authorization", "Bearer c4n4ry".parse().unwrap());
@@ -438,7 +449,7 @@ async fn no_secret_is_in_a_debug_form() {
     let shown = format!("{response:?}");
     response.into_body().collect().await.unwrap();
     let event = fixture.event();
-    let secret = event.details.error_message.clone().unwrap().start;
+    let secret = event.details.error_message.clone().unwrap().prefix;
     assert_eq!(secret, b"Bearer c4n4ry", "left to whoever writes it down");
     let shown = format!("{shown}{event:?}{:?}", fixture.layer);
     assert!(!shown.contains("c4n4ry"), "{shown}");

@@ -12,7 +12,8 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tower::{Layer, Service, ServiceExt, service_fn};
 use vmcp_audit::{
-    AuditLayer, Auditor, Data, Details, EventType, Fact, Outcome, Settings as Events, Target,
+    AuditLayer, AuditSettings as Events, Auditor, EventDetails, EventTarget, EventType, FieldValue,
+    Outcome, PayloadExcerpt,
 };
 use vmcp_core::{Backend, Body, Clock, Generation, Identity, McpRequest, Trail};
 
@@ -394,23 +395,23 @@ async fn gateway_events_are_written_with_all_members() {
     let now = fixture.auditor.now();
     fixture.auditor.record(Event {
         caller: Some(Identity::new("i", "s")),
-        target: Target {
+        target: EventTarget {
             kind: "workflow",
             name: Some("deploy".into()),
             more: vec![("workflow_id", "7".into())],
-            ..Target::default()
+            ..EventTarget::default()
         },
-        details: Details {
+        details: EventDetails {
             duration: Some(Duration::from_millis(12)),
             more: vec![
-                ("step_count", Fact::Number(3)),
-                ("condition", Fact::Text("x".repeat(999).into())),
-                ("retried", Fact::Flag(false)),
+                ("step_count", FieldValue::Number(3)),
+                ("condition", FieldValue::Text("x".repeat(999).into())),
+                ("retried", FieldValue::Flag(false)),
             ],
-            ..Details::default()
+            ..EventDetails::default()
         },
-        request: Some(Data::new(br#"{"password":"c4n4ry"}"#, 1024)),
-        response: Some(Data::new(b"left out", 1024)),
+        request: Some(PayloadExcerpt::new(br#"{"password":"c4n4ry"}"#, 1024)),
+        response: Some(PayloadExcerpt::new(b"left out", 1024)),
         ..Event::new(EventType::WorkflowFailed, Outcome::Failure, now)
     });
     let event = fixture.event().await;

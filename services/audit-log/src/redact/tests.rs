@@ -88,7 +88,7 @@ fn redacts_tokens_in_text() {
 
 /// Returns the excerpt of the first `limit` bytes of `text`.
 fn first(text: impl AsRef<[u8]>, limit: usize) -> String {
-    excerpt(&Data::new(text.as_ref(), limit))
+    excerpt(&PayloadExcerpt::new(text.as_ref(), limit))
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn marks_truncated_excerpts() {
 
 #[test]
 fn messages_are_bounded() {
-    let first = |text: &str, limit| message(&Data::new(text.as_bytes(), limit));
+    let first = |text: &str, limit| message(&PayloadExcerpt::new(text.as_bytes(), limit));
     assert_eq!(first(&"ü".repeat(999), 256), "ü".repeat(128));
     assert_eq!(first(&"ü".repeat(999), 255), "ü".repeat(127));
     assert_eq!(first("no Bearer abc", 256), "no Bearer [redacted]");

@@ -6,17 +6,17 @@ use std::time::Duration;
 use http::Request;
 use tower::{ServiceExt, service_fn};
 use tower_layer::Layer;
-use vmcp_audit::{Selection, Settings};
+use vmcp_audit::{AuditSettings, EventFilter};
 use vmcp_auth_server::{Reused, Revoker};
 
 use super::*;
 
 type Taken = Arc<Mutex<Vec<Event>>>;
 
-fn recorder(events: Selection) -> (Recorder, Arc<Logins>, Taken) {
+fn recorder(events: EventFilter) -> (Recorder, Arc<Logins>, Taken) {
     let taken = Taken::default();
     let kept = Arc::clone(&taken);
-    let settings = Settings { events, ..Settings::default() };
+    let settings = AuditSettings { events, ..AuditSettings::default() };
     let auditor = Auditor::new(settings, move |event| kept.lock().unwrap().push(event));
     let logins = Arc::new(Logins::default());
     logins.go_to(Some(&auditor));
@@ -32,7 +32,7 @@ fn told(what: Happened<'_>) -> Told<'_> {
 fn fact<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
     let mut facts = event.details.more.iter().filter(|(known, _)| *known == name);
     match facts.next()? {
-        (_, Fact::Text(text)) => Some(text),
+        (_, FieldValue::Text(text)) => Some(text),
         other => panic!("{other:?}"),
     }
 }
@@ -64,10 +64,10 @@ fn every_type_of_the_issuer_comes_of_something_that_happens() {
     ];
     let mut made: Vec<_> = all.iter().map(kind).collect();
     made.sort_by_key(|kind| *kind as u8);
-    let expected = EventType::ALL.iter().copied().filter(|kind| kind.is_of_issuer());
+    let expected = EventType::ALL.iter().copied().filter(|kind| kind.is_auth_server_event());
     assert!(expected.eq(made.iter().copied()), "{made:?}");
     // One that is not wanted is not made.
-    let (recorder, _, taken) = recorder(Selection::new(&[EventType::ConsentGiven], &[]));
+    let (recorder, _, taken) = recorder(EventFilter::new(&[EventType::ConsentGiven], &[]));
     for what in all {
         recorder.observe(&told(what));
     }
@@ -100,7 +100,7 @@ fn the_outcome_follows_the_status_as_it_does_for_messages() {
 
 #[test]
 fn an_event_says_who_which_client_and_which_session() {
-    let (recorder, _, taken) = recorder(Selection::ALL);
+    let (recorder, _, taken) = recorder(EventFilter::ALL);
     recorder.observe(&told(Happened::TokenReused { token: Reused::RefreshToken }));
     let event = taken.lock().unwrap().pop().unwrap();
     assert_eq!((event.target.kind, event.target.name.as_deref()), ("client", Some("editor")));
@@ -112,12 +112,12 @@ fn an_event_says_who_which_client_and_which_session() {
     assert_eq!(session.len(), SESSION);
     assert!(!SessionId::from_bytes([7; 16]).to_text().contains(session), "{session}");
     // Nobody asked for it.
-    assert!(matches!(event.source, Source::Local));
+    assert!(matches!(event.source, EventSource::Local));
 }
 
 #[test]
 fn who_refused_and_why_is_said() {
-    let (recorder, _, taken) = recorder(Selection::ALL);
+    let (recorder, _, taken) = recorder(EventFilter::ALL);
     for (provider, by) in [(Some("corp"), "provider"), (None, "server")] {
         recorder.observe(&told(Happened::LoginFailed { provider, refusal: refusal(400) }));
         let event = taken.lock().unwrap().pop().unwrap();
@@ -131,13 +131,13 @@ fn who_refused_and_why_is_said() {
         (event.target.kind, event.target.name.as_deref()),
         ("upstream_provider", Some("corp"))
     );
-    assert_eq!(event.target.more, [("client_id", Text::from("editor"))]);
+    assert_eq!(event.target.more, [("client_id", BoundedText::from("editor"))]);
     assert_eq!(fact(&event, "reason"), Some("dead"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_while_a_request_is_answered_says_where_it_came_from() {
-    let (recorder, logins, taken) = recorder(Selection::ALL);
+    let (recorder, logins, taken) = recorder(EventFilter::ALL);
     let recorder = Arc::new(recorder);
     let inner = service_fn(move |_: Request<()>| {
         let recorder = Arc::clone(&recorder);
@@ -155,7 +155,7 @@ async fn what_happens_while_a_request_is_answered_says_where_it_came_from() {
     let service = VisitLayer(Arc::clone(&logins)).layer(inner);
     service.clone().oneshot(request()).await.unwrap();
     let event = taken.lock().unwrap().pop().unwrap();
-    let Source::Network { address, .. } = event.source else { panic!("{:?}", event.source) };
+    let EventSource::Network { address, .. } = event.source else { panic!("{:?}", event.source) };
     assert_eq!(address.unwrap().to_string(), "192.0.2.7");
     assert_eq!((&*event.target.endpoint, &*event.target.method), ("/oauth/consent", "POST"));
     assert_eq!(event.details.duration, Some(Duration::from_millis(30)));

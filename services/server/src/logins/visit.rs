@@ -9,7 +9,7 @@ use tokio::task::futures::TaskLocalFuture;
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_audit::{Source, Text};
+use vmcp_audit::{BoundedText, EventSource};
 
 use super::Logins;
 
@@ -21,9 +21,9 @@ tokio::task_local! {
 /// What an event says of the request.
 #[derive(Clone, Debug)]
 pub(crate) struct Visit {
-    pub(super) source: Source,
-    pub(super) endpoint: Text,
-    pub(super) method: Text,
+    pub(super) source: EventSource,
+    pub(super) endpoint: BoundedText,
+    pub(super) method: BoundedText,
     pub(super) began: Instant,
 }
 

@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
-use vmcp_audit::{Auditor, Selection};
+use vmcp_audit::{Auditor, EventFilter};
 use vmcp_audit_log::{FileSink, Log, OpenError, Overflow, StdoutSink};
 use vmcp_config::{Audit, EventType, Mistake};
 
 /// What is recorded, and where.
 #[derive(Clone, Debug)]
 pub struct Records {
-    events: vmcp_audit::Settings,
+    events: vmcp_audit::AuditSettings,
     log: vmcp_audit_log::Settings,
     /// `None` is the standard output.
     file: Option<PathBuf>,
@@ -53,8 +53,8 @@ pub(super) fn records(audit: Audit) -> (Option<Records>, Option<Mistake>) {
         log_file,
         max_data_size,
     } = audit;
-    let events = vmcp_audit::Settings {
-        events: Selection::new(&named(&event_types), &named(&exclude_event_types)),
+    let events = vmcp_audit::AuditSettings {
+        events: EventFilter::new(&named(&event_types), &named(&exclude_event_types)),
         detect_application_errors,
         include_request_data,
         include_response_data,
@@ -109,7 +109,7 @@ impl Records {
     pub(crate) fn start(self, recorded: Recorded) -> Result<Recording, OpenError> {
         let Self { events, log, file, made_of } = self;
         let Recorded { trusted_proxies, overflow } = recorded;
-        let events = vmcp_audit::Settings { trusted_proxies, ..events };
+        let events = vmcp_audit::AuditSettings { trusted_proxies, ..events };
         let log = vmcp_audit_log::Settings { overflow, ..log };
         let log = if let Some(path) = file {
             let (log, writer) = Log::new(log, FileSink::open(path)?);

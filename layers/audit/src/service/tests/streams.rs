@@ -8,7 +8,7 @@ use super::*;
 /// A response whose body is fed by the sender.
 fn channel(media: &'static str) -> (Sender<Bytes, io::Error>, Response<Body>) {
     let (sender, body) = Channel::<Bytes, io::Error>::new(4);
-    (sender, answer(media, Body::wrap(body)))
+    (sender, response(media, Body::wrap(body)))
 }
 
 /// A service that answers once, with `response`.
@@ -22,8 +22,8 @@ fn once(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_makes_its_event_when_it_ends() {
-    let fixture = Fixture::new(Settings::default());
+async fn records_stream_at_its_end() {
+    let fixture = Fixture::new(AuditSettings::default());
     let (mut sender, response) = channel("text/event-stream");
     let call = fixture.layer.layer(once(CALL, response)).oneshot(post()).await.unwrap();
     let mut body = call.into_body();
@@ -41,13 +41,13 @@ async fn a_stream_makes_its_event_when_it_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_breaks_off_is_an_error_unless_the_answer_was_there() {
+async fn truncated_stream_without_response_is_error() {
     for (first, outcome) in [
         ("data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n\n".to_owned(), Outcome::Error),
         (format!("data: {RESULT}\n\n"), Outcome::Success),
         (format!("data: {ERROR}\n\n"), Outcome::ApplicationError),
     ] {
-        let fixture = Fixture::new(Settings::default());
+        let fixture = Fixture::new(AuditSettings::default());
         let (mut sender, response) = channel("text/event-stream");
         let call = fixture.layer.layer(once(CALL, response)).oneshot(post()).await.unwrap();
         sender.send_data(Bytes::from(first)).await.unwrap();
@@ -58,11 +58,11 @@ async fn a_stream_that_breaks_off_is_an_error_unless_the_answer_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_after_the_answer_has_not_cancelled() {
+async fn disconnect_after_response_is_not_cancellation() {
     for (first, cancelled) in
         [("data: 1\n\n".to_owned(), true), (format!("data: {RESULT}\n\n"), false)]
     {
-        let fixture = Fixture::new(Settings::default());
+        let fixture = Fixture::new(AuditSettings::default());
         let (mut sender, response) = channel("text/event-stream");
         let call = fixture.layer.layer(once(CALL, response)).oneshot(post()).await.unwrap();
         sender.send_data(Bytes::from(first)).await.unwrap();
@@ -76,8 +76,8 @@ async fn who_leaves_after_the_answer_has_not_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_the_server_is_recorded_when_it_opens() {
-    let fixture = Fixture::new(Settings::default());
+async fn records_notification_stream_when_it_opens() {
+    let fixture = Fixture::new(AuditSettings::default());
     let (mut sender, response) = channel("text/event-stream");
     let mut get = post();
     *get.method_mut() = Method::GET;
@@ -102,8 +102,8 @@ async fn a_stream_of_the_server_is_recorded_when_it_opens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_refused_is_recorded_as_denied() {
-    let fixture = Fixture::new(Settings::default());
+async fn records_rejected_stream_as_denied() {
+    let fixture = Fixture::new(AuditSettings::default());
     let mut get = post();
     *get.method_mut() = Method::GET;
     get.headers_mut().insert("accept", "text/event-stream".parse().unwrap());

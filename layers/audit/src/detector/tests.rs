@@ -16,72 +16,72 @@ fn detector(media: &'static str) -> Detector {
     Detector::new(&headers).unwrap()
 }
 
-fn found(media: &'static str, text: &str, size: usize) -> Finding {
+fn detect(media: &'static str, text: &str, size: usize) -> DetectionResult {
     let mut detector = detector(media);
-    let pieces: Vec<_> = text.as_bytes().chunks(size).collect();
-    for (index, piece) in pieces.iter().enumerate() {
-        detector.look(&Bytes::copy_from_slice(piece), index + 1 == pieces.len());
+    let chunks: Vec<_> = text.as_bytes().chunks(size).collect();
+    for (index, chunk) in chunks.iter().enumerate() {
+        detector.inspect(&Bytes::copy_from_slice(chunk), index + 1 == chunks.len());
     }
-    detector.end()
+    detector.finish()
 }
 
-fn json(text: &str) -> Finding {
-    found("application/json; charset=utf-8", text, usize::MAX)
+fn json(text: &str) -> DetectionResult {
+    detect("application/json; charset=utf-8", text, usize::MAX)
 }
 
 fn rpc() -> ApplicationError {
-    let message = Some(Data::new(b"no \"such\" thing: Bearer c4n4ry", MAX_MESSAGE));
+    let message = Some(PayloadExcerpt::new(b"no \"such\" thing: Bearer c4n4ry", MAX_ERROR_MESSAGE));
     ApplicationError::Rpc { code: Some(-32000), message }
 }
 
 #[test]
-fn an_error_in_a_json_body_is_found_with_code_and_message() {
+fn detects_error_in_json_body() {
     assert_eq!(json(ERROR).error, Some(rpc()));
     assert_eq!(json(TOOL).error, Some(ApplicationError::Tool));
-    assert_eq!(json(GOOD), Finding { answered: true, error: None });
+    assert_eq!(json(GOOD), DetectionResult { response_passed: true, error: None });
     assert_eq!(json("<html>").error, None);
 }
 
 #[test]
-fn an_error_is_found_although_more_follows_than_is_looked_at() {
+fn detects_error_in_inspected_prefix_only() {
     let long = ERROR.replace("\"data\":{}", &format!("\"data\":\"{}\"", "x".repeat(99_999)));
     assert_eq!(json(&long).error, Some(rpc()));
-    assert_eq!(found("application/json", &long, 7).error, Some(rpc()));
-    let hidden = format!("{{{}{}", " ".repeat(WINDOW), ERROR.get(1..).unwrap());
+    assert_eq!(detect("application/json", &long, 7).error, Some(rpc()));
+    let hidden = format!("{{{}{}", " ".repeat(MAX_INSPECTED), ERROR.get(1..).unwrap());
     assert_eq!(json(&hidden).error, None);
 }
 
 #[test]
-fn a_long_message_is_cut() {
+fn truncates_long_error_message() {
     let long = ERROR.replace("no ", &"\u{e9}".repeat(999));
     let Some(ApplicationError::Rpc { message, .. }) = json(&long).error else { panic!() };
-    assert_eq!(message.unwrap().start.len(), MAX_MESSAGE);
+    assert_eq!(message.unwrap().prefix.len(), MAX_ERROR_MESSAGE);
 }
 
 #[test]
-fn in_a_stream_the_answer_counts_and_not_what_goes_before() {
+fn detects_error_in_response_of_stream() {
     let stream = format!("data: {PROGRESS}\n\nid: 7\ndata: {QUESTION}\n\ndata: {ERROR}\n\n");
     for size in [1, 5, 64, 9999] {
-        assert_eq!(found("text/event-stream", &stream, size).error, Some(rpc()));
+        assert_eq!(detect("text/event-stream", &stream, size).error, Some(rpc()));
     }
     let unanswered = format!("data: {PROGRESS}\n\n");
-    assert_eq!(found("text/event-stream", &unanswered, 9), Finding::default());
+    assert_eq!(detect("text/event-stream", &unanswered, 9), DetectionResult::default());
 }
 
 #[test]
-fn nothing_is_kept_of_an_answer_but_its_beginning() {
+fn buffers_only_prefix_of_response() {
     let mut detector = detector("application/json");
     for _ in 0..1000 {
-        detector.look(&Bytes::from(vec![b' '; 1000]), false);
-        if let Detector::Json(kept) = &detector {
-            assert!(kept.len() <= WINDOW);
+        detector.inspect(&Bytes::from(vec![b' '; 1000]), false);
+        if let Detector::Json(buffer) = &detector {
+            assert!(buffer.len() <= MAX_INSPECTED);
         }
     }
     assert!(matches!(detector, Detector::Done(_)));
 }
 
 #[test]
-fn other_media_are_not_looked_at() {
+fn ignores_other_media_types() {
     let mut headers = HeaderMap::new();
     assert!(Detector::new(&headers).is_none());
     headers.insert(CONTENT_TYPE, "text/html".parse().unwrap());
@@ -90,12 +90,12 @@ fn other_media_are_not_looked_at() {
 
 proptest! {
     #[test]
-    fn what_is_found_does_not_depend_on_the_pieces(
+    fn detection_is_independent_of_chunk_boundaries(
         size in 1_usize..60,
         text in prop_oneof![Just(ERROR), Just(TOOL), Just(GOOD), Just(PROGRESS)],
     ) {
-        prop_assert_eq!(found("application/json", text, size), json(text));
+        prop_assert_eq!(detect("application/json", text, size), json(text));
         let stream = format!("data: {text}\n\n");
-        prop_assert_eq!(found("text/event-stream", &stream, size).error, json(text).error);
+        prop_assert_eq!(detect("text/event-stream", &stream, size).error, json(text).error);
     }
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 /// Declares an enum once: variant, name and meaning stay together.
-macro_rules! named {
+macro_rules! define_named_enum {
     ($enum:ident $about:literal $($variant:ident $name:literal $doc:literal,)*) => {
         #[doc = $about]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ macro_rules! named {
     };
 }
 
-named! {
+define_named_enum! {
     EventType "What an event is about. Each that is ever made can be named in a [`Selection`]."
     Initialize "mcp_initialize" "`initialize`.",
     ToolCall "mcp_tool_call" "`tools/call`.",
@@ -69,7 +69,7 @@ named! {
     UpstreamLost "vmcp_upstream_lost" "An identity provider does not renew them any more.",
 }
 
-named! {
+define_named_enum! {
     Outcome "How an operation ended."
     Success "success" "It was answered with a result.",
     Denied "denied" "The caller was not known, or was not allowed to.",
@@ -81,21 +81,21 @@ named! {
 /// A name that no event has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event type {found:?}; the types are {}", names())]
-pub struct UnknownEventType {
+pub struct UnknownEventTypeError {
     /// What was found, its first 64 characters.
     pub found: Box<str>,
 }
 
 /// Which events are written (`eventTypes`, `excludeEventTypes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selection(u64);
+pub struct EventFilter(u64);
 
 // === impl EventType ===
 
 impl EventType {
     /// The type of a message of this method.
     #[must_use]
-    pub fn of_method(method: &str) -> Self {
+    pub fn from_method(method: &str) -> Self {
         match method {
             "initialize" => Self::Initialize,
             "tools/call" => Self::ToolCall,
@@ -115,7 +115,7 @@ impl EventType {
 
     /// Whether it is about the authorization server: what an MCP request is about is not.
     #[must_use]
-    pub const fn is_of_issuer(self) -> bool {
+    pub const fn is_auth_server_event(self) -> bool {
         self as u8 >= Self::LoginStarted as u8
     }
 
@@ -125,11 +125,11 @@ impl EventType {
 }
 
 impl FromStr for EventType {
-    type Err = UnknownEventType;
+    type Err = UnknownEventTypeError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownEventType> {
+    fn from_str(name: &str) -> Result<Self, UnknownEventTypeError> {
         let known = Self::ALL.iter().copied().find(|kind| kind.name() == name);
-        known.ok_or_else(|| UnknownEventType { found: name.chars().take(64).collect() })
+        known.ok_or_else(|| UnknownEventTypeError { found: name.chars().take(64).collect() })
     }
 }
 
@@ -140,7 +140,7 @@ fn names() -> String {
 
 // === impl Selection ===
 
-impl Selection {
+impl EventFilter {
     /// Every type.
     pub const ALL: Self = Self(u64::MAX);
 
@@ -164,28 +164,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_can_be_named() {
+    fn every_type_parses_from_its_name() {
         for kind in EventType::ALL {
             assert_eq!(kind.name().parse(), Ok(*kind));
-            assert!(Selection::new(&[*kind], &[]).contains(*kind));
-            assert!(!Selection::new(&[], &[*kind]).contains(*kind));
+            assert!(EventFilter::new(&[*kind], &[]).contains(*kind));
+            assert!(!EventFilter::new(&[], &[*kind]).contains(*kind));
         }
     }
 
     #[test]
-    fn what_is_about_logins_is_told_from_messages_and_workflows() {
+    fn tells_auth_server_events_from_others() {
         let others = |kind: &&EventType| {
             ["mcp_", "http_", "sse_", "vmcp_workflow_"]
                 .iter()
                 .any(|start| kind.name().starts_with(start))
         };
         assert_eq!(EventType::ALL.iter().filter(others).count(), 23);
-        assert!(EventType::ALL.iter().all(|kind| kind.is_of_issuer() != others(&kind)));
+        assert!(EventType::ALL.iter().all(|kind| kind.is_auth_server_event() != others(&kind)));
         assert!(EventType::ALL.len() <= 64, "one bit each");
     }
 
     #[test]
-    fn an_unknown_type_is_answered_with_the_known_ones() {
+    fn unknown_type_error_lists_known_types() {
         let error = "mcp_tool".parse::<EventType>().unwrap_err().to_string();
         assert!(error.starts_with("unknown event type \"mcp_tool\""), "{error}");
         for kind in EventType::ALL {
@@ -196,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excluded_wins() {
-        let both = Selection::new(
+    fn exclusion_takes_precedence() {
+        let both = EventFilter::new(
             &[EventType::ToolCall, EventType::Ping],
             &[EventType::Ping, EventType::Request],
         );

@@ -1,0 +1,237 @@
+//! An operation that is under way. However it ends, it becomes an event.
+
+use std::{fmt, mem};
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use tokio::time::Instant;
+use vmcp_core::{McpRequest, Rejection, Trail};
+
+use crate::capture::Capture;
+use crate::detector::{ApplicationError, DetectionResult, Detector, MAX_ERROR_MESSAGE};
+use crate::{
+    Auditor, BoundedText, Capacity, Event, EventDetails, EventSource, EventTarget, EventType,
+    Outcome, PayloadExcerpt, message, source,
+};
+
+/// Writes its event when it is dropped, with what is known by then, if it has not been ended before.
+#[derive(Debug)]
+pub(crate) struct PendingEvent(Option<Box<Operation>>);
+
+struct Operation {
+    auditor: Auditor,
+    trail: Trail,
+    started_at: Instant,
+    source: EventSource,
+    endpoint: BoundedText,
+    method: Method,
+    /// The client asks for a stream on which the server speaks, or has got one.
+    is_notification_stream: bool,
+    status: Option<StatusCode>,
+    details: EventDetails,
+    capture: Capture,
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// The answer went out as a whole, or it is a stream that opened.
+    Complete,
+    /// The service gave no answer, or the answer broke off.
+    Aborted,
+    /// Nobody waited for it.
+    Cancelled,
+}
+
+impl PendingEvent {
+    /// Puts a trail into the request and begins to watch.
+    pub(crate) fn begin<B>(auditor: &Auditor, request: &mut Request<B>) -> Self {
+        let settings = auditor.settings();
+        let trail = Trail::of(request.extensions_mut());
+        let is_notification_stream =
+            request.method() == Method::GET && mentions_event_stream(request.headers(), ACCEPT);
+        Self(Some(Box::new(Operation {
+            auditor: auditor.clone(),
+            trail,
+            started_at: Instant::now(),
+            source: source::from_request(request, settings.trusted_proxies),
+            endpoint: request.uri().path().into(),
+            method: request.method().clone(),
+            is_notification_stream,
+            status: None,
+            details: EventDetails::default(),
+            capture: Capture::default(),
+        })))
+    }
+
+    /// Takes note of the answer's head. `None` if its body need not be watched: the event is out.
+    pub(crate) fn on_response<R: http_body::Body>(
+        mut self,
+        response: &Response<R>,
+    ) -> Option<Self> {
+        let operation = self.0.as_mut()?;
+        let settings = operation.auditor.settings();
+        let status = response.status();
+        let is_opened_stream =
+            status.is_success() && mentions_event_stream(response.headers(), CONTENT_TYPE) && {
+                let message = operation.trail.message();
+                operation.is_notification_stream
+                    || message.is_some_and(|message| message.method() == message::LISTEN)
+            };
+        let is_detecting = settings.detect_application_errors && status.is_success();
+        let detector = is_detecting.then(|| Detector::new(response.headers())).flatten();
+        let max_excerpt = settings.include_response_data.then_some(settings.max_data_size);
+        if let Some(rejection) = response.extensions().get::<Rejection>() {
+            operation.details.error_code = Some(rejection.code().into());
+            operation.details.error_message =
+                Some(PayloadExcerpt::new(rejection.message().as_bytes(), MAX_ERROR_MESSAGE));
+        }
+        operation.status = Some(status);
+        operation.is_notification_stream |= is_opened_stream;
+        // The body of an answer to HEAD is never asked for.
+        if is_opened_stream || operation.method == Method::HEAD || response.body().is_end_stream() {
+            self.complete(Completion::Complete);
+            return None;
+        }
+        operation.capture = Capture::new(detector, max_excerpt);
+        Some(self)
+    }
+
+    /// A piece of the answer passes, the `last` one or not.
+    pub(crate) fn on_chunk(&mut self, chunk: &Bytes, last: bool) {
+        if let Some(operation) = &mut self.0 {
+            operation.capture.push(chunk, last);
+        }
+    }
+
+    /// The operation is over.
+    pub(crate) fn complete(&mut self, completion: Completion) {
+        if let Some(operation) = self.0.take() {
+            operation.complete(completion);
+        }
+    }
+
+    /// What the answer has to wait for before it goes out, if it has to.
+    pub(crate) fn reserve(&self) -> Option<Capacity> {
+        self.0.as_ref().and_then(|operation| operation.auditor.reserve())
+    }
+}
+
+impl Drop for PendingEvent {
+    fn drop(&mut self) {
+        // A panic further in unwinds through here.
+        self.complete(if std::thread::panicking() {
+            Completion::Aborted
+        } else {
+            Completion::Cancelled
+        });
+    }
+}
+
+impl fmt::Debug for Operation {
+    /// What passes is not shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl Operation {
+    fn complete(mut self: Box<Self>, completion: Completion) {
+        let message = self.trail.message();
+        let method = message.map(McpRequest::method).unwrap_or_default();
+        let kind = match message {
+            _ if self.is_notification_stream => EventType::SseConnection,
+            Some(_) => EventType::from_method(&method),
+            None => EventType::HttpRequest,
+        };
+        if !self.auditor.is_enabled(kind) {
+            return;
+        }
+        let (size, detection, response) = mem::take(&mut self.capture).finish();
+        let endpoint = mem::take(&mut self.endpoint);
+        let target = message.map(|message| message::target(message, &method)).unwrap_or_default();
+        let settings = self.auditor.settings();
+        let mut details = mem::take(&mut self.details);
+        if let Some(ApplicationError::Rpc { code, message }) = &detection.error {
+            details.error_code = *code;
+            details.error_message.clone_from(message);
+        }
+        details.duration = Some(self.started_at.elapsed());
+        details.size = self.status.is_some().then_some(size);
+        details.backend = self.trail.backend().cloned();
+        details.tool_error = detection.error == Some(ApplicationError::Tool);
+        details.denied = self.trail.denied();
+        // Whoever has read the answer may leave before the end of the stream.
+        details.cancelled = completion == Completion::Cancelled && !detection.response_passed;
+        let event = Event {
+            kind,
+            outcome: self.outcome(&details, &detection, completion),
+            at: self.auditor.now(),
+            caller: self.trail.identity().cloned(),
+            client: message.and_then(message::client),
+            target: self.target(target, endpoint, kind),
+            details,
+            request: message
+                .filter(|_| settings.include_request_data)
+                .map(|message| PayloadExcerpt::new(&message.bytes, settings.max_data_size)),
+            response,
+            source: mem::take(&mut self.source),
+        };
+        self.auditor.record(event);
+    }
+
+    /// `target`, with what is known of it without the message.
+    fn target(
+        &self,
+        mut target: EventTarget,
+        endpoint: BoundedText,
+        kind: EventType,
+    ) -> EventTarget {
+        target.endpoint = endpoint;
+        if target.method.is_empty() {
+            target.method = self.method.as_str().into();
+        }
+        if kind == EventType::SseConnection {
+            target.kind = "sse_endpoint";
+        } else if target.kind.is_empty() {
+            target.kind = "endpoint";
+        }
+        target
+    }
+
+    fn outcome(
+        &self,
+        details: &EventDetails,
+        detection: &DetectionResult,
+        completion: Completion,
+    ) -> Outcome {
+        // Who cannot be let in because nobody can tell who it is has not been denied.
+        let is_server_error = self.status.is_some_and(|status| status.is_server_error());
+        if details.denied.is_some() && !is_server_error {
+            return Outcome::Denied;
+        }
+        let Some(status) = self.status else {
+            return if completion == Completion::Aborted {
+                Outcome::Error
+            } else {
+                Outcome::Failure
+            };
+        };
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Outcome::Denied,
+            status if status.is_client_error() => Outcome::Failure,
+            status if status.is_server_error() => Outcome::Error,
+            _ if detection.error.is_some() => Outcome::ApplicationError,
+            _ if completion == Completion::Aborted && !detection.response_passed => Outcome::Error,
+            _ if details.cancelled => Outcome::Failure,
+            _ => Outcome::Success,
+        }
+    }
+}
+
+/// Whether a header that names media types names an event stream.
+fn mentions_event_stream(headers: &HeaderMap, header: http::HeaderName) -> bool {
+    let mut values = headers.get_all(header).iter();
+    values.any(|value| memchr::memmem::find(value.as_bytes(), b"text/event-stream").is_some())
+}
