@@ -1,4 +1,4 @@
-//! What is recorded of one operation.
+//! Audit events.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,53 +9,53 @@ use vmcp_core::{Backend, Identity};
 
 use crate::{EventType, Outcome};
 
-/// The longest [`BoundedText`], in bytes.
+/// Maximum length of a [`BoundedText`] in bytes.
 const MAX_TEXT_LEN: usize = 512;
 
-/// One event on its way to the log.
+/// One audit event.
 ///
-/// The layer makes those of requests; whoever runs something else that is to be recorded, such as the
-/// steps of a composite tool, makes its own and gives it to `vmcp_audit::Auditor::record`.
+/// The layer produces the events of requests. Other components, such as composite tools, produce their own and pass
+/// them to `vmcp_audit::Auditor::record`.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// What it is about.
+    /// The type of the event.
     pub kind: EventType,
-    /// How the operation ended.
+    /// The result of the operation.
     pub outcome: Outcome,
-    /// When it was over.
+    /// The time at the end of the operation.
     pub at: SystemTime,
-    /// Where it came from.
+    /// The origin of the operation.
     pub source: EventSource,
-    /// On whose behalf; `None` if nobody found out.
+    /// The authenticated caller, if known.
     pub caller: Option<Identity>,
-    /// The client program, if it said anything of itself.
+    /// The client program, if it identified itself.
     pub client: Option<ClientInfo>,
-    /// What the operation was about.
+    /// The target of the operation.
     pub target: EventTarget,
-    /// How it went.
+    /// Further details.
     pub details: EventDetails,
-    /// What was asked, if that is recorded.
+    /// Excerpt of the request, if configured.
     pub request: Option<PayloadExcerpt>,
-    /// What was answered, if that is recorded.
+    /// Excerpt of the response, if configured.
     pub response: Option<PayloadExcerpt>,
 }
 
-/// A text of at most 512 bytes: a longer one is cut.
+/// Text of at most 512 bytes; a longer one is truncated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BoundedText(Box<str>);
 
-/// Another member of an event's details.
+/// Value of an additional detail of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldValue {
     /// A number.
     Number(u64),
     /// A text.
     Text(BoundedText),
-    /// Whether something is so.
+    /// A boolean.
     Flag(bool),
 }
 
-/// Where an operation came from.
+/// Origin of an operation.
 #[derive(Clone, Debug, Default)]
 pub enum EventSource {
     /// The gateway itself.
@@ -63,7 +63,7 @@ pub enum EventSource {
     Local,
     /// A client.
     Network {
-        /// Its address.
+        /// The client's address.
         address: Option<IpAddr>,
         /// `User-Agent`.
         user_agent: Option<BoundedText>,
@@ -72,69 +72,69 @@ pub enum EventSource {
     },
 }
 
-/// The client program, as it calls itself.
+/// Name and version that the client program reports.
 #[derive(Clone, Debug)]
 pub struct ClientInfo {
-    /// Its name.
+    /// The name.
     pub name: Option<BoundedText>,
-    /// Its version.
+    /// The version.
     pub version: Option<BoundedText>,
 }
 
-/// What an operation was about. What is empty is not known.
+/// Target of an operation. Unknown values are empty.
 #[derive(Clone, Debug, Default)]
 pub struct EventTarget {
     /// The path of the request.
     pub endpoint: BoundedText,
-    /// The method of MCP, else of HTTP.
+    /// The MCP method, otherwise the HTTP method.
     pub method: BoundedText,
-    /// The tool, prompt, URI, level or id.
+    /// The name, URI, level or id of the target.
     pub name: Option<BoundedText>,
-    /// The kind of thing, such as `tool`.
+    /// The kind of target, such as `tool`.
     pub kind: &'static str,
-    /// Members that only some events have, such as `workflow_id`.
+    /// Additional members of some events, such as `workflow_id`.
     pub more: Vec<(&'static str, BoundedText)>,
 }
 
-/// How an operation went.
+/// Details of an operation.
 #[derive(Clone, Debug, Default)]
 pub struct EventDetails {
-    /// How long it took.
+    /// The duration.
     pub duration: Option<Duration>,
-    /// Bytes of the answer.
+    /// The size of the response in bytes.
     pub size: Option<u64>,
-    /// Which backend was asked.
+    /// The backend that handled the request.
     pub backend: Option<Backend>,
     /// The code of a JSON-RPC error.
     pub error_code: Option<i64>,
     /// The message of a JSON-RPC error.
     pub error_message: Option<PayloadExcerpt>,
-    /// A tool's result says that it is an error.
+    /// Set if the result of a tool reports an error.
     pub tool_error: bool,
-    /// Why the caller was not let, if the answer hides that.
+    /// The reason of a denial, which the response may hide.
     pub denied: Option<&'static str>,
-    /// Nobody waited for the end of the answer.
+    /// Set if the client left before the end of the response.
     pub cancelled: bool,
-    /// Members that only some events have, such as `step_count`.
+    /// Additional members of some events, such as `step_count`.
     pub more: Vec<(&'static str, FieldValue)>,
 }
 
-/// The beginning of something that passed, as it came. It has its secrets still: whoever writes it
-/// down takes them out first.
+/// Prefix of a request, response or error message. It still contains its secrets; code that stores events must
+/// redact them first.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PayloadExcerpt {
-    /// The beginning.
+    /// The prefix.
     pub prefix: Vec<u8>,
-    /// It is only the beginning.
+    /// Set if bytes are missing after the prefix.
     pub truncated: bool,
-    /// The most bytes that may be written of it.
+    /// Maximum number of bytes to store.
     pub limit: usize,
 }
 
 // === impl Event ===
 
 impl Event {
-    /// An event of the gateway itself, at this time, about nothing in particular.
+    /// Creates an event of the gateway itself.
     #[must_use]
     pub fn new(kind: EventType, outcome: Outcome, at: SystemTime) -> Self {
         Self {
@@ -155,12 +155,14 @@ impl Event {
 // === impl Text ===
 
 impl BoundedText {
-    /// As much of `text` as one holds.
+    /// Returns the longest prefix of `text` that fits.
     #[must_use]
     pub fn truncate(text: &str) -> &str {
-        let mut places = (0..=MAX_TEXT_LEN.min(text.len())).rev();
-        let end = places.find(|at| text.is_char_boundary(*at)).unwrap_or_default();
-        text.get(..end).unwrap_or_default()
+        let mut end = MAX_TEXT_LEN.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        &text[..end]
     }
 }
 
@@ -181,14 +183,14 @@ impl Deref for BoundedText {
 // === impl Data ===
 
 impl PayloadExcerpt {
-    /// The first `limit` bytes of `whole`.
+    /// Creates an excerpt with the first `limit` bytes of `whole`.
     #[must_use]
     pub fn new(whole: &[u8], limit: usize) -> Self {
         let prefix = whole.get(..limit).unwrap_or(whole);
         Self { prefix: prefix.to_vec(), truncated: prefix.len() < whole.len(), limit }
     }
 
-    /// No more than `limit` bytes of it.
+    /// Reduces the excerpt to `limit` bytes.
     #[must_use]
     pub fn truncate(self, limit: usize) -> Self {
         if self.prefix.len() > limit {
@@ -199,7 +201,7 @@ impl PayloadExcerpt {
 }
 
 impl fmt::Debug for PayloadExcerpt {
-    /// How much it is, not what.
+    /// Shows the length, not the content.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Data({} bytes)", self.prefix.len())
     }

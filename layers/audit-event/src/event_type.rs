@@ -1,8 +1,8 @@
-//! What an event is about, how the operation ended, and which events are wanted.
+//! Types of events, outcomes, and the filter for events.
 
 use std::str::FromStr;
 
-/// Declares an enum once: variant, name and meaning stay together.
+/// Declares an enum with the name and description of each variant.
 macro_rules! define_named_enum {
     ($enum:ident $about:literal $($variant:ident $name:literal $doc:literal,)*) => {
         #[doc = $about]
@@ -13,10 +13,10 @@ macro_rules! define_named_enum {
         }
 
         impl $enum {
-            /// All of them.
+            /// All variants.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// Its name in events and in the configuration.
+            /// Returns the name in events and in the configuration.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -28,7 +28,7 @@ macro_rules! define_named_enum {
 }
 
 define_named_enum! {
-    EventType "What an event is about. Each that is ever made can be named in a [`Selection`]."
+    EventType "Type of an event. An [`EventFilter`] selects events by type."
     Initialize "mcp_initialize" "`initialize`.",
     ToolCall "mcp_tool_call" "`tools/call`.",
     ToolsList "mcp_tools_list" "`tools/list`.",
@@ -36,64 +36,64 @@ define_named_enum! {
     ResourcesList "mcp_resources_list" "`resources/list`.",
     PromptGet "mcp_prompt_get" "`prompts/get`.",
     PromptsList "mcp_prompts_list" "`prompts/list`.",
-    Notification "mcp_notification" "A notification that has no type of its own.",
+    Notification "mcp_notification" "A notification without a type of its own.",
     Ping "mcp_ping" "`ping`.",
     Logging "mcp_logging" "`logging/setLevel`.",
     Completion "mcp_completion" "`completion/complete`.",
     RootsListChanged "mcp_roots_list_changed" "`notifications/roots/list_changed`.",
     Request "mcp_request" "Any other MCP message.",
-    HttpRequest "http_request" "An HTTP request that did not get as far as being read as a message.",
-    SseConnection "sse_connection" "A stream on which the server speaks, logged once, when it opens.",
-    WorkflowStarted "vmcp_workflow_started" "A composite tool began.",
-    WorkflowCompleted "vmcp_workflow_completed" "A composite tool ended well.",
+    HttpRequest "http_request" "An HTTP request that was not decoded as a message.",
+    SseConnection "sse_connection" "A stream for server messages, recorded once, when it opens.",
+    WorkflowStarted "vmcp_workflow_started" "A composite tool started.",
+    WorkflowCompleted "vmcp_workflow_completed" "A composite tool completed.",
     WorkflowFailed "vmcp_workflow_failed" "A composite tool failed.",
-    WorkflowTimedOut "vmcp_workflow_timed_out" "A composite tool took too long.",
-    WorkflowStepStarted "vmcp_workflow_step_started" "A step of a composite tool began.",
-    WorkflowStepCompleted "vmcp_workflow_step_completed" "A step ended well.",
+    WorkflowTimedOut "vmcp_workflow_timed_out" "A composite tool timed out.",
+    WorkflowStepStarted "vmcp_workflow_step_started" "A step of a composite tool started.",
+    WorkflowStepCompleted "vmcp_workflow_step_completed" "A step completed.",
     WorkflowStepFailed "vmcp_workflow_step_failed" "A step failed.",
     WorkflowStepSkipped "vmcp_workflow_step_skipped" "A step was skipped.",
-    LoginStarted "vmcp_login_started" "A client asked for a login at the authorization server.",
-    LoginCompleted "vmcp_login_completed" "A person logged in, and the client got a code.",
-    LoginFailed "vmcp_login_failed" "A login was refused, given up or not begun.",
-    ConsentGiven "vmcp_consent_given" "A person allowed what a client asks for.",
-    ConsentDenied "vmcp_consent_denied" "A person did not allow it.",
+    LoginStarted "vmcp_login_started" "A client started a login at the authorization server.",
+    LoginCompleted "vmcp_login_completed" "A user logged in, and the client received a code.",
+    LoginFailed "vmcp_login_failed" "A login was rejected or abandoned.",
+    ConsentGiven "vmcp_consent_given" "A user consented to the request of a client.",
+    ConsentDenied "vmcp_consent_denied" "A user denied consent.",
     TokenIssued "vmcp_token_issued" "A client redeemed a code.",
-    TokenRefreshed "vmcp_token_refreshed" "A client refreshed.",
-    TokenRefused "vmcp_token_refused" "A client got no token, or was refused a revocation or introspection.",
-    TokenReused "vmcp_token_reused" "A code or a refresh token was presented again; what it gave is revoked.",
-    TokenRevoked "vmcp_token_revoked" "A client or a person ended a session.",
+    TokenRefreshed "vmcp_token_refreshed" "A client refreshed its tokens.",
+    TokenRefused "vmcp_token_refused" "A token, revocation or introspection request was rejected.",
+    TokenReused "vmcp_token_reused" "A code or refresh token was presented again; its tokens are revoked.",
+    TokenRevoked "vmcp_token_revoked" "A client or a user ended a session.",
     ClientRegistered "vmcp_client_registered" "A client registered.",
-    ClientRefused "vmcp_client_refused" "A registration was refused.",
-    UpstreamLinked "vmcp_upstream_linked" "Tokens of an identity provider are kept for a person.",
-    UpstreamUnlinked "vmcp_upstream_unlinked" "A person took them away.",
-    UpstreamLost "vmcp_upstream_lost" "An identity provider does not renew them any more.",
+    ClientRefused "vmcp_client_refused" "A registration was rejected.",
+    UpstreamLinked "vmcp_upstream_linked" "Tokens of an identity provider were stored for a user.",
+    UpstreamUnlinked "vmcp_upstream_unlinked" "A user removed them.",
+    UpstreamLost "vmcp_upstream_lost" "An identity provider no longer refreshes them.",
 }
 
 define_named_enum! {
-    Outcome "How an operation ended."
-    Success "success" "It was answered with a result.",
-    Denied "denied" "The caller was not known, or was not allowed to.",
-    Failure "failure" "The request was at fault (other 4xx), or nobody waited for the answer.",
-    Error "error" "The gateway or a backend was at fault (5xx), or the answer broke off.",
-    ApplicationError "application_error" "The answer is a JSON-RPC error or a tool's error, in a 2xx.",
+    Outcome "Result of an operation."
+    Success "success" "The response is a result.",
+    Denied "denied" "The caller was not authenticated or not authorized.",
+    Failure "failure" "The request was invalid (another 4xx), or the client left before the response.",
+    Error "error" "The gateway or a backend failed (5xx), or the response was truncated.",
+    ApplicationError "application_error" "The response is a JSON-RPC error or a tool error, in a 2xx.",
 }
 
-/// A name that no event has.
+/// The error of an unknown event type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event type {found:?}; the types are {}", names())]
 pub struct UnknownEventTypeError {
-    /// What was found, its first 64 characters.
+    /// The unknown name, truncated to 64 characters.
     pub found: Box<str>,
 }
 
-/// Which events are written (`eventTypes`, `excludeEventTypes`).
+/// Set of event types to record (`eventTypes`, `excludeEventTypes`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventFilter(u64);
 
 // === impl EventType ===
 
 impl EventType {
-    /// The type of a message of this method.
+    /// Returns the type of the events of an MCP method.
     #[must_use]
     pub fn from_method(method: &str) -> Self {
         match method {
@@ -113,7 +113,7 @@ impl EventType {
         }
     }
 
-    /// Whether it is about the authorization server: what an MCP request is about is not.
+    /// Returns `true` for events of the authorization server.
     #[must_use]
     pub const fn is_auth_server_event(self) -> bool {
         self as u8 >= Self::LoginStarted as u8
@@ -133,7 +133,7 @@ impl FromStr for EventType {
     }
 }
 
-/// All names, as one list.
+/// Returns all names, separated by commas.
 fn names() -> String {
     EventType::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
 }
@@ -141,18 +141,18 @@ fn names() -> String {
 // === impl Selection ===
 
 impl EventFilter {
-    /// Every type.
+    /// All types.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// The types in `only`, or all if it is empty, without those in `except`.
+    /// Creates a filter for the types in `only`, or all if empty, without those in `except`.
     #[must_use]
     pub fn new(only: &[EventType], except: &[EventType]) -> Self {
         let bits = |kinds: &[EventType]| kinds.iter().fold(0, |bits, kind| bits | kind.bit());
-        let wanted = if only.is_empty() { u64::MAX } else { bits(only) };
-        Self(wanted & !bits(except))
+        let selected = if only.is_empty() { u64::MAX } else { bits(only) };
+        Self(selected & !bits(except))
     }
 
-    /// Whether events of this type are written.
+    /// Returns `true` if events of this type are recorded.
     #[must_use]
     pub const fn contains(self, kind: EventType) -> bool {
         self.0 & kind.bit() != 0

@@ -1,24 +1,23 @@
-//! What takes the events.
+//! Receivers of events.
 
 use std::pin::Pin;
 
 use crate::Event;
 
-/// Takes events: a log, a queue, a test. A closure `Fn(Event)` is one.
+/// Receiver of events: a log, a queue, a test. Implemented by closures `Fn(Event)`.
 ///
-/// What events hold of requests and answers has its secrets still ([`PayloadExcerpt`](crate::Data)).
+/// Events contain unredacted excerpts of requests and responses ([`PayloadExcerpt`](crate::PayloadExcerpt)).
 pub trait AuditSink: Send + Sync + 'static {
-    /// Takes an event. Called while requests are under way: it must not wait.
+    /// Records an event. Called while requests are in flight: must not block.
     fn record(&self, event: Event);
 
-    /// What an answer has to wait for before it goes out, so that its event is not lost. `None`: for
-    /// nothing.
+    /// Returns a future that a response must await, so that its event is not lost; `None` if there is capacity.
     fn reserve(&self) -> Option<Capacity> {
         None
     }
 }
 
-/// Is over when there is room for another event.
+/// Future that resolves when there is capacity for another event.
 pub type Capacity = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl<F: Fn(Event) + Send + Sync + 'static> AuditSink for F {
