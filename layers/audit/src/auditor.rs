@@ -1,4 +1,4 @@
-//! Which events are made, and how much is in them.
+//! Audit settings, and the filter in front of the sink.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use vmcp_core::Clock;
 
 use crate::{AuditSink, Capacity, Event, EventFilter, EventSource, EventType, source};
 
-/// The most that is taken of one request or answer, whatever the settings say.
+/// Upper bound of [`AuditSettings::max_data_size`].
 pub const MAX_DATA_SIZE: usize = 1 << 20;
 
-/// What is recorded.
+/// Audit settings.
 #[derive(Clone, Debug)]
 pub struct AuditSettings {
-    /// Which events.
+    /// Types of events to record.
     pub events: EventFilter,
-    /// Whether the beginning of a 2xx answer is searched for an error.
+    /// Detects errors in the first bytes of 2xx responses.
     pub detect_application_errors: bool,
-    /// Whether events hold what was asked.
+    /// Includes an excerpt of the request in events.
     pub include_request_data: bool,
-    /// Whether events hold what was answered.
+    /// Includes an excerpt of the response in events.
     pub include_response_data: bool,
-    /// The most bytes of one request or answer that are recorded; more than 1 MiB counts as 1 MiB.
+    /// Maximum size of an excerpt in bytes; at most 1 MiB.
     pub max_data_size: usize,
-    /// How many proxies in front are trusted to have added themselves to `X-Forwarded-For`. With 0 the
-    /// header means nothing; with 1, its last address is the client's.
+    /// Number of trusted reverse proxies; selects the client address from `X-Forwarded-For`. With 0 the header is
+    /// ignored; with 1 its last address is the client's.
     pub trusted_proxies: usize,
 }
 
-/// Hands those events that are wanted to a [`AuditSink`]. A clone is the same auditor.
+/// Passes selected events to an [`AuditSink`]. Clones share the sink.
 #[derive(Clone, Debug)]
 pub struct Auditor(Arc<Inner>);
 
@@ -42,7 +42,7 @@ struct Inner {
 // === impl Settings ===
 
 impl Default for AuditSettings {
-    /// All events, errors detected, no data, 1,024 bytes of it if there were any, no trusted proxy.
+    /// All events, errors detected, no excerpts (1,024 bytes if enabled), no trusted proxy.
     fn default() -> Self {
         Self {
             events: EventFilter::ALL,
@@ -58,31 +58,31 @@ impl Default for AuditSettings {
 // === impl Auditor ===
 
 impl Auditor {
-    /// An auditor that hands events to `record`.
+    /// Creates an auditor that passes events to `sink`.
     pub fn new(settings: AuditSettings, sink: impl AuditSink) -> Self {
         Self::with_clock(settings, sink, Clock::system())
     }
 
-    /// [`new`](Self::new) with another clock for the time of events.
+    /// Like [`new`](Self::new), with a clock for the times of events.
     pub fn with_clock(mut settings: AuditSettings, sink: impl AuditSink, clock: Clock) -> Self {
         settings.max_data_size = settings.max_data_size.min(MAX_DATA_SIZE);
         Self(Arc::new(Inner { sink: Box::new(sink), settings, clock }))
     }
 
-    /// Whether events of this type are recorded: to be asked before one is put together.
+    /// Returns `true` if events of this type are recorded. Check this before building an expensive event.
     #[must_use]
     pub fn is_enabled(&self, kind: EventType) -> bool {
         self.0.settings.events.contains(kind)
     }
 
-    /// Now, for [`Event::new`].
+    /// Returns the current time, for [`Event::new`].
     #[must_use]
     pub fn now(&self) -> SystemTime {
         self.0.clock.now()
     }
 
-    /// Takes an event, without waiting. One that is not wanted is passed over, and data that is not
-    /// wanted is left out.
+    /// Records an event without blocking. Drops the event if its type is not selected, and the excerpts that are
+    /// disabled.
     pub fn record(&self, mut event: Event) {
         if !self.is_enabled(event.kind) {
             return;
@@ -100,7 +100,7 @@ impl Auditor {
         self.0.sink.record(event);
     }
 
-    /// Where a request came from, as the layer sees it.
+    /// Returns the origin of a request, as the layer records it.
     #[must_use]
     pub fn source<B>(&self, request: &http::Request<B>) -> EventSource {
         source::from_request(request, self.settings().trusted_proxies)

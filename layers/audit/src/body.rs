@@ -1,4 +1,4 @@
-//! The body of an answer while it passes.
+//! The response body, which records the event at its end.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +10,7 @@ use pin_project_lite::pin_project;
 use crate::pending_event::{Completion, PendingEvent};
 
 pin_project! {
-    /// A body whose end makes an event. Its frames and its size hint are those of the body inside.
+    /// Response body of [`Audit`](crate::Audit). Forwards frames and size hint unchanged.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -37,7 +37,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         let frame = ready!(this.inner.as_mut().poll_frame(cx));
         let Some(pending) = this.pending else { return Poll::Ready(frame) };
         let completion = match &frame {
-            // A server that knows the length does not ask again after the last piece.
+            // A server that knows the length does not poll again after the last frame.
             Some(Ok(frame)) => {
                 let last = this.inner.is_end_stream();
                 if let Some(chunk) = frame.data_ref() {

@@ -1,11 +1,11 @@
-//! What is kept of an answer while it passes.
+//! Data captured from a response body.
 
 use bytes::Bytes;
 
 use crate::PayloadExcerpt;
 use crate::detector::{DetectionResult, Detector};
 
-/// Counts the bytes of an answer, looks for errors in it and keeps its beginning, as far as asked for.
+/// Counts the bytes of a response, detects errors and copies an excerpt, as configured.
 #[derive(Default)]
 pub(crate) struct Capture {
     size: u64,
@@ -14,12 +14,12 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// `limit` is how much is kept, if anything is to be.
+    /// Creates a capture; `limit` is the size of the excerpt, if there is one.
     pub(crate) fn new(detector: Option<Detector>, limit: Option<usize>) -> Self {
         Self { size: 0, detector, excerpt: limit.map(|limit| PayloadExcerpt::new(&[], limit)) }
     }
 
-    /// The next piece. `last` if there will be no other.
+    /// Processes the next chunk.
     pub(crate) fn push(&mut self, chunk: &Bytes, last: bool) {
         self.size += chunk.len() as u64;
         if let Some(detector) = &mut self.detector {
@@ -32,7 +32,7 @@ impl Capture {
         }
     }
 
-    /// The size, what was found, and what was kept.
+    /// Returns the size, the detected error and the excerpt.
     pub(crate) fn finish(self) -> (u64, DetectionResult, Option<PayloadExcerpt>) {
         (self.size, self.detector.map(Detector::finish).unwrap_or_default(), self.excerpt)
     }

@@ -1,4 +1,4 @@
-//! Whether an answer in a 2xx is an error, seen in its first bytes while it passes by.
+//! Detection of application errors in the first bytes of a 2xx response.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -8,41 +8,41 @@ use vmcp_wire::{HeadOutcome, find, head, may_fail, unquote};
 
 use crate::PayloadExcerpt;
 
-/// How much of an answer is looked at; of an event stream, of each message in it.
+/// Inspected bytes of a response, or of each message in an event stream.
 const MAX_INSPECTED: usize = 16 << 10;
 
-/// The longest error message that is recorded, in bytes.
+/// Maximum length of a recorded error message in bytes.
 pub(crate) const MAX_ERROR_MESSAGE: usize = 256;
 
-/// Looks at an answer as it passes.
+/// Incremental detector for a response body.
 pub(crate) enum Detector {
-    /// A JSON body, whose beginning so far is kept if it came in pieces.
+    /// A JSON body, with a copy of its prefix if it arrived in several chunks.
     Json(BytesMut),
     /// An event stream.
     Events(Box<Reader>),
-    /// What was looked for has been found, or nothing can be.
+    /// Finished.
     Done(DetectionResult),
 }
 
-/// What the answer turned out to be.
+/// Result of the detection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DetectionResult {
-    /// The message that answers the request went by, all of it.
+    /// Set if the response to the request passed completely.
     pub(crate) response_passed: bool,
     pub(crate) error: Option<ApplicationError>,
 }
 
-/// An error within a 2xx.
+/// An error in a 2xx.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ApplicationError {
     /// A JSON-RPC error.
     Rpc { code: Option<i64>, message: Option<PayloadExcerpt> },
-    /// A tool's result with `isError`: the protocol was kept, the operation failed.
+    /// A tool result with `isError`.
     Tool,
 }
 
 impl Detector {
-    /// For an answer with these headers; `None` if there is nothing to be found in it.
+    /// Creates a detector for a response with these headers; `None` if the media type carries no messages.
     pub(crate) fn new(headers: &HeaderMap) -> Option<Self> {
         match Media::of(headers) {
             Media::Json => Some(Self::Json(BytesMut::new())),
@@ -51,7 +51,7 @@ impl Detector {
         }
     }
 
-    /// Looks at the next piece. `last` if there will be no other.
+    /// Inspects the next chunk.
     pub(crate) fn inspect(&mut self, chunk: &Bytes, last: bool) {
         let result = match self {
             Self::Json(buffer) if buffer.is_empty() && (last || chunk.len() >= MAX_INSPECTED) => {
@@ -68,8 +68,7 @@ impl Detector {
             }
             Self::Events(reader) => {
                 reader.push(chunk.clone());
-                // Of a message that is too long, nothing is known but that it is none of the short ones
-                // that go before an answer.
+                // A message that exceeds the limit is taken for the response: messages before the response are short.
                 let answer = |event: Result<vmcp_wire::sse::Event, _>| match event {
                     Ok(event) => Some(message(&event.data)).filter(|result| result.response_passed),
                     Err(_) => Some(DetectionResult { response_passed: true, error: None }),
@@ -83,7 +82,7 @@ impl Detector {
         }
     }
 
-    /// No other piece comes.
+    /// Finishes the detection at the end of the body.
     pub(crate) fn finish(self) -> DetectionResult {
         match self {
             Self::Done(result) => result,
@@ -95,12 +94,12 @@ impl Detector {
     }
 }
 
-/// What the beginning of a JSON body, or all of it, says. Whether that is an answer, its end tells.
+/// Inspects a JSON body or its prefix. Completeness is determined by the caller.
 fn body(bytes: &[u8]) -> DetectionResult {
     if may_fail(bytes) { message(bytes) } else { DetectionResult::default() }
 }
 
-/// What the beginning of a message, or all of it, says.
+/// Inspects a message or its prefix.
 fn message(bytes: &[u8]) -> DetectionResult {
     let outcome = head(bytes).ok().and_then(|head| head.outcome);
     let value = |start: u32| bytes.get(start as usize..).unwrap_or_default();
@@ -113,7 +112,7 @@ fn message(bytes: &[u8]) -> DetectionResult {
             Some(ApplicationError::Rpc { code, message })
         }
         Some(HeadOutcome::Result { start, .. }) => {
-            // Most results do not have the member, and need not be gone through once more.
+            // Most results lack the member; the search avoids parsing them.
             let value = value(start);
             let is_tool_error = memchr::memmem::find(value, b"\"isError\"").is_some()
                 && find(value, "isError") == Some(b"true");

@@ -1,4 +1,4 @@
-//! The wait for the head of the answer.
+//! The response future.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,12 +12,12 @@ use crate::pending_event::{Completion, PendingEvent};
 use crate::{Capacity, ResponseBody};
 
 pin_project! {
-    /// Resolves to the answer, whose body is watched on.
+    /// Response future of [`Audit`](crate::Audit).
     pub struct ResponseFuture<F, R> {
         #[pin]
         inner: F,
         pending: Option<PendingEvent>,
-        // The answer waits until there is room for its event.
+        // A response that waits for capacity of the sink.
         waiting: Option<(Response<R>, Capacity)>,
     }
 }
@@ -39,10 +39,10 @@ where
         let this = self.project();
         let response = if let Some((_, capacity)) = this.waiting {
             ready!(capacity.as_mut().poll(cx));
-            this.waiting.take().map(|(response, _)| response)
+            this.waiting.take().map(|(response, _)| response).expect("checked above")
         } else {
             match ready!(this.inner.poll(cx)) {
-                Ok(response) => Some(response),
+                Ok(response) => response,
                 Err(error) => {
                     if let Some(mut pending) = this.pending.take() {
                         pending.complete(Completion::Aborted);
@@ -51,8 +51,6 @@ where
                 }
             }
         };
-        // Polled after it was ready: there is nothing to give.
-        let Some(response) = response else { return Poll::Pending };
         if let Some(mut capacity) = this.pending.as_ref().and_then(PendingEvent::reserve)
             && capacity.as_mut().poll(cx).is_pending()
         {

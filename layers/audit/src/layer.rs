@@ -1,17 +1,17 @@
-//! How the layer wraps a service.
+//! The layer.
 
 use tower_layer::Layer;
 
 use crate::{Audit, Auditor};
 
-/// Records what a service is asked. See the [crate docs](crate) for an example.
+/// Applies [`Audit`] to requests. See the [crate docs](crate) for an example.
 #[derive(Clone, Debug)]
 pub struct AuditLayer {
     auditor: Auditor,
 }
 
 impl AuditLayer {
-    /// Events go to `auditor`.
+    /// Creates a layer that passes events to `auditor`.
     #[must_use]
     pub fn new(auditor: Auditor) -> Self {
         Self { auditor }

@@ -1,20 +1,20 @@
-//! What an event says of the message that it is about.
+//! Facts about a message for its event.
 
 use vmcp_core::McpRequest;
 use vmcp_wire::{Key, Said, find, members, unquote};
 
 use crate::{BoundedText, ClientInfo, EventTarget};
 
-/// The method with which stateless clients open a stream (MCP 2026-07-28).
+/// Method that opens a stream for server messages for stateless clients (MCP 2026-07-28).
 pub(crate) const LISTEN: &str = "subscriptions/listen";
 
-/// What the message, of this method, is about. The endpoint is left to whoever knows it.
+/// Returns the target of the message, without the endpoint.
 pub(crate) fn target(message: &McpRequest, method: &str) -> EventTarget {
     let kind = match method.split_once('/') {
         Some(("tools", _)) => "tool",
         Some(("resources", _)) => "resource",
         Some(("prompts", _)) => "prompt",
-        // Without a name: the id of an anonymous caller's task is all that it takes to read its result.
+        // Without the id: it grants access to the result of an anonymous caller's task.
         Some(("tasks", _)) => "task",
         _ => "endpoint",
     };
@@ -43,7 +43,7 @@ fn name(message: &McpRequest, method: &str) -> Option<BoundedText> {
     }
 }
 
-/// Who the client program says that it is: in `initialize`, or in each message.
+/// Returns the client program as it identifies itself in `initialize`, or in each message.
 pub(crate) fn client(message: &McpRequest) -> Option<ClientInfo> {
     let params = message.params()?;
     let span = params.get(Key::ClientInfo).or_else(|| params.said(Said::ClientInfo))?;

@@ -1,4 +1,4 @@
-//! An operation that is under way. However it ends, it becomes an event.
+//! The event of an operation in progress.
 
 use std::{fmt, mem};
 
@@ -15,7 +15,7 @@ use crate::{
     Outcome, PayloadExcerpt, message, source,
 };
 
-/// Writes its event when it is dropped, with what is known by then, if it has not been ended before.
+/// Event of an operation in progress. Recorded on drop with the facts known by then, unless completed before.
 #[derive(Debug)]
 pub(crate) struct PendingEvent(Option<Box<Operation>>);
 
@@ -26,26 +26,26 @@ struct Operation {
     source: EventSource,
     endpoint: BoundedText,
     method: Method,
-    /// The client asks for a stream on which the server speaks, or has got one.
+    /// Set if the client requested or received a stream for server messages.
     is_notification_stream: bool,
     status: Option<StatusCode>,
     details: EventDetails,
     capture: Capture,
 }
 
-/// How an operation ended.
+/// End of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion {
-    /// The answer went out as a whole, or it is a stream that opened.
+    /// The response was sent completely, or is a stream that opened.
     Complete,
-    /// The service gave no answer, or the answer broke off.
+    /// The service failed, or the response was truncated.
     Aborted,
-    /// Nobody waited for it.
+    /// The client left before the end.
     Cancelled,
 }
 
 impl PendingEvent {
-    /// Puts a trail into the request and begins to watch.
+    /// Starts an event and inserts a trail into the request.
     pub(crate) fn begin<B>(auditor: &Auditor, request: &mut Request<B>) -> Self {
         let settings = auditor.settings();
         let trail = Trail::of(request.extensions_mut());
@@ -65,7 +65,7 @@ impl PendingEvent {
         })))
     }
 
-    /// Takes note of the answer's head. `None` if its body need not be watched: the event is out.
+    /// Records the head of the response. Returns `None` if the event is complete.
     pub(crate) fn on_response<R: http_body::Body>(
         mut self,
         response: &Response<R>,
@@ -89,7 +89,7 @@ impl PendingEvent {
         }
         operation.status = Some(status);
         operation.is_notification_stream |= is_opened_stream;
-        // The body of an answer to HEAD is never asked for.
+        // The body of a response to HEAD is never polled.
         if is_opened_stream || operation.method == Method::HEAD || response.body().is_end_stream() {
             self.complete(Completion::Complete);
             return None;
@@ -98,21 +98,21 @@ impl PendingEvent {
         Some(self)
     }
 
-    /// A piece of the answer passes, the `last` one or not.
+    /// Captures a chunk of the response body.
     pub(crate) fn on_chunk(&mut self, chunk: &Bytes, last: bool) {
         if let Some(operation) = &mut self.0 {
             operation.capture.push(chunk, last);
         }
     }
 
-    /// The operation is over.
+    /// Completes the operation.
     pub(crate) fn complete(&mut self, completion: Completion) {
         if let Some(operation) = self.0.take() {
             operation.complete(completion);
         }
     }
 
-    /// What the answer has to wait for before it goes out, if it has to.
+    /// Returns the future of the sink's capacity, if the response has to wait for it.
     pub(crate) fn reserve(&self) -> Option<Capacity> {
         self.0.as_ref().and_then(|operation| operation.auditor.reserve())
     }
@@ -120,7 +120,7 @@ impl PendingEvent {
 
 impl Drop for PendingEvent {
     fn drop(&mut self) {
-        // A panic further in unwinds through here.
+        // The inner service panicked and the stack is unwinding.
         self.complete(if std::thread::panicking() {
             Completion::Aborted
         } else {
@@ -130,9 +130,9 @@ impl Drop for PendingEvent {
 }
 
 impl fmt::Debug for Operation {
-    /// What passes is not shown.
+    /// Omits captured data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Open").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("Operation").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
@@ -162,7 +162,7 @@ impl Operation {
         details.backend = self.trail.backend().cloned();
         details.tool_error = detection.error == Some(ApplicationError::Tool);
         details.denied = self.trail.denied();
-        // Whoever has read the answer may leave before the end of the stream.
+        // A client that has read the response may leave before the end of the stream.
         details.cancelled = completion == Completion::Cancelled && !detection.response_passed;
         let event = Event {
             kind,
@@ -181,7 +181,7 @@ impl Operation {
         self.auditor.record(event);
     }
 
-    /// `target`, with what is known of it without the message.
+    /// Completes `target` with facts that do not depend on the message.
     fn target(
         &self,
         mut target: EventTarget,
@@ -206,7 +206,7 @@ impl Operation {
         detection: &DetectionResult,
         completion: Completion,
     ) -> Outcome {
-        // Who cannot be let in because nobody can tell who it is has not been denied.
+        // An outage of the identity provider is not a denial.
         let is_server_error = self.status.is_some_and(|status| status.is_server_error());
         if details.denied.is_some() && !is_server_error {
             return Outcome::Denied;
@@ -230,7 +230,7 @@ impl Operation {
     }
 }
 
-/// Whether a header that names media types names an event stream.
+/// Returns `true` if the header contains the media type of event streams.
 fn mentions_event_stream(headers: &HeaderMap, header: http::HeaderName) -> bool {
     let mut values = headers.get_all(header).iter();
     values.any(|value| memchr::memmem::find(value.as_bytes(), b"text/event-stream").is_some())

@@ -1,4 +1,4 @@
-//! The service: watch, and pass on.
+//! The middleware.
 
 use std::task::{Context, Poll};
 
@@ -9,9 +9,9 @@ use tower_service::Service;
 use crate::pending_event::PendingEvent;
 use crate::{Auditor, ResponseBody, ResponseFuture};
 
-/// Records what `S` is asked. See the [crate docs](crate) for an example.
+/// Audit middleware. See the [crate docs](crate) for an example.
 ///
-/// Requests and answers pass unchanged. What is noted of each request allocates.
+/// Requests and responses pass unchanged. Each request allocates one record.
 #[derive(Clone, Debug)]
 pub struct Audit<S> {
     inner: S,
@@ -23,12 +23,12 @@ impl<S> Audit<S> {
         Self { inner, auditor }
     }
 
-    /// The wrapped service.
+    /// Returns a reference to the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// Unwraps the service.
+    /// Consumes `self`, returning the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }

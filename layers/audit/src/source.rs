@@ -1,4 +1,4 @@
-//! Where a request came from.
+//! Origin of a request.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -10,7 +10,7 @@ use crate::{BoundedText, EventSource};
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The source of a request behind so many trusted proxies.
+/// Returns the origin of a request behind `trusted_proxies` proxies.
 pub(crate) fn from_request<B>(request: &http::Request<B>, trusted_proxies: usize) -> EventSource {
     let headers = request.headers();
     let peer_address = peer_address(request).map(|peer_address| peer_address.ip().to_canonical());
@@ -23,8 +23,8 @@ pub(crate) fn from_request<B>(request: &http::Request<B>, trusted_proxies: usize
     }
 }
 
-/// The address of the client's connection: a `SocketAddr` in the extensions, or, with the feature `axum`, what
-/// `axum::serve` puts there for `into_make_service_with_connect_info`.
+/// Returns the address of the client's connection: a `SocketAddr` in the extensions, or, with the feature `axum`, the
+/// `ConnectInfo` that `into_make_service_with_connect_info` inserts.
 fn peer_address<B>(request: &http::Request<B>) -> Option<SocketAddr> {
     let peer_address = request.extensions().get::<SocketAddr>().copied();
     #[cfg(feature = "axum")]
@@ -35,8 +35,8 @@ fn peer_address<B>(request: &http::Request<B>) -> Option<SocketAddr> {
     peer_address
 }
 
-/// The address that the outermost of so many trusted proxies saw, by `X-Forwarded-For`. Each proxy appends the one that
-/// it saw, so what a client makes up stands to the left of it. `None` without a trusted proxy, or if it is not there.
+/// Returns the client address that the outermost trusted proxy appended to `X-Forwarded-For`. Addresses to the left of
+/// it are set by the client and not trustworthy. `None` without a trusted proxy, or without that entry.
 #[must_use]
 pub fn forwarded_for(headers: &HeaderMap, trusted_proxies: usize) -> Option<IpAddr> {
     let index = trusted_proxies.checked_sub(1)?;
@@ -48,7 +48,7 @@ pub fn forwarded_for(headers: &HeaderMap, trusted_proxies: usize) -> Option<IpAd
         .and_then(|entry| parse_address(entry.trim()))
 }
 
-/// An address as proxies write it: bare, in brackets, or with a port.
+/// Parses an address as proxies write it: bare, in brackets, or with a port.
 fn parse_address(entry: &str) -> Option<IpAddr> {
     let bare = entry.strip_prefix('[').and_then(|entry| entry.strip_suffix(']')).unwrap_or(entry);
     let address = bare.parse().or_else(|_| entry.parse().map(|address: SocketAddr| address.ip()));

@@ -1,4 +1,4 @@
-//! One event for each request, taken by a closure.
+//! One audit event for each request, recorded by a closure.
 
 use std::convert::Infallible;
 use std::sync::mpsc;

@@ -25,7 +25,7 @@ const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n
 const RESULT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[]}}"#;
 const ERROR: &str = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"no such color"}}"#;
 
-/// A layer, and what it recorded.
+/// A layer and the events that it recorded.
 struct Fixture {
     layer: AuditLayer,
     auditor: Auditor,
@@ -46,7 +46,7 @@ impl Fixture {
         self.recorded.lock().unwrap().clone()
     }
 
-    /// The only event.
+    /// Returns the only event.
     fn event(&self) -> Event {
         let mut events = self.events();
         assert_eq!(events.len(), 1, "{events:?}");
@@ -81,7 +81,7 @@ fn json_response(text: &'static str) -> Response<Body> {
     response("application/json", Bytes::from_static(text.as_bytes()))
 }
 
-/// A service that notes `text` as its message and answers with what `respond` gives.
+/// Returns a service that records the message `text` and responds with `respond`.
 fn serve<F>(
     text: &'static str,
     respond: F,
@@ -154,7 +154,7 @@ async fn records_requests_rejected_before_decoding() {
     send(&fixture, refuse, post()).await;
     let event = fixture.event();
     assert_eq!((event.kind, event.outcome), (EventType::HttpRequest, Outcome::Failure));
-    // The query is nobody's business.
+    // The query may contain secrets.
     let target = &event.target;
     assert_eq!((target.kind, &*target.endpoint, &*target.method), ("endpoint", "/mcp", "POST"));
     assert_eq!(event.details.error_code, Some(-32600));
@@ -284,7 +284,7 @@ fn applies_settings_to_external_events() {
     assert_eq!((event.request, event.response), (Some(PayloadExcerpt::new(b"asked", 4)), None));
 }
 
-/// Has no room until it is told so.
+/// Sink without capacity until it is notified.
 struct BlockingSink(Arc<Notify>, Arc<Mutex<usize>>);
 
 impl AuditSink for BlockingSink {
@@ -309,7 +309,7 @@ async fn response_waits_for_capacity_but_event_does_not() {
     let service = AuditLayer::new(auditor).layer(serve(CALL, |_| json_response(RESULT)));
     let waiting = tokio::time::timeout(Duration::from_secs(1), service.clone().oneshot(post()));
     assert!(waiting.await.is_err());
-    assert_eq!(*recorded.lock().unwrap(), 1, "a call that is given up meanwhile is an event");
+    assert_eq!(*recorded.lock().unwrap(), 1, "a cancelled call is recorded");
     capacity.notify_one();
     let response = service.oneshot(post()).await.unwrap();
     assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), RESULT);
@@ -338,7 +338,7 @@ async fn failing_or_panicking_service_is_error() {
         service_fn(|_: Request<()>| async { Err::<Response<Body>, _>(io::Error::other("c4n4ry")) });
     fixture.layer.layer(fails).oneshot(post()).await.unwrap_err();
     let panics = service_fn(|request: Request<()>| async move {
-        assert!(request.headers().is_empty(), "it does so on purpose");
+        assert!(request.headers().is_empty(), "intentional panic");
         Ok::<_, Infallible>(json_response(RESULT))
     });
     tokio::spawn(fixture.layer.layer(panics).oneshot(post())).await.unwrap_err();
@@ -395,7 +395,7 @@ async fn forwards_frames_and_size_hint() {
     let mut body = response.into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
     assert!(body.is_end_stream());
-    // Written although the body was never asked for its end.
+    // Recorded although the end of the body was never polled.
     assert_eq!(fixture.event().details.size, Some(3));
 }
 
@@ -450,7 +450,7 @@ async fn debug_output_contains_no_secrets() {
     response.into_body().collect().await.unwrap();
     let event = fixture.event();
     let secret = event.details.error_message.clone().unwrap().prefix;
-    assert_eq!(secret, b"Bearer c4n4ry", "left to whoever writes it down");
+    assert_eq!(secret, b"Bearer c4n4ry", "redaction is left to the sink");
     let shown = format!("{shown}{event:?}{:?}", fixture.layer);
     assert!(!shown.contains("c4n4ry"), "{shown}");
 }

@@ -1,17 +1,17 @@
-//! Answers that stream.
+//! Tests of streamed responses.
 
 use http::Method;
 use http_body_util::channel::{Channel, Sender};
 
 use super::*;
 
-/// A response whose body is fed by the sender.
+/// Returns a response and the sender of its body.
 fn channel(media: &'static str) -> (Sender<Bytes, io::Error>, Response<Body>) {
     let (sender, body) = Channel::<Bytes, io::Error>::new(4);
     (sender, response(media, Body::wrap(body)))
 }
 
-/// A service that answers once, with `response`.
+/// Returns a service that responds once, with `response`.
 fn once(
     text: &'static str,
     response: Response<Body>,
