@@ -491,7 +491,7 @@ def vanish(gateway, bad_port, deadline):
     held = 0
     while time.monotonic() < deadline:
         status = json.loads(get(gateway.port, "/status")[1])
-        held = max(held, status.get("held", {}).get("detached_bytes", 0))
+        held = max(held, status.get("cache_entries", {}).get("detached_bytes", 0))
         time.sleep(0.2)
     counts, status = stats(bad_port), json.loads(get(gateway.port, "/status")[1])
     calls, cancelled = counts.get("tools/call", 0), counts.get("notifications/cancelled", 0)

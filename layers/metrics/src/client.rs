@@ -7,10 +7,10 @@ use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter};
 use vmcp_core::Backend;
 
-use crate::labels::{counter, histogram, operation};
+use crate::labels::{counter, histogram, operation_attributes};
 use crate::names::{self, OTHER};
-use crate::series::{Budget, Table};
-use crate::{Fault, Outcome, Slot};
+use crate::series::{InstrumentTable, NameBudget};
+use crate::{BoundInstruments, ErrorType, Outcome};
 
 /// How many backends become labels, those that a reload took away included.
 const MAX_BACKENDS: usize = 1000;
@@ -18,26 +18,26 @@ const MAX_BACKENDS: usize = 1000;
 /// What requests to backends are recorded with.
 #[derive(Debug)]
 pub struct ClientMetrics {
-    instruments: Arc<Instruments>,
+    instruments: Arc<ClientInstruments>,
     backends: RwLock<HashMap<Backend, Arc<BackendMetrics>>>,
-    budget: Arc<Budget>,
+    budget: Arc<NameBudget>,
 }
 
 /// What requests to one backend are recorded with.
 #[derive(Debug)]
 pub struct BackendMetrics {
     backend: Backend,
-    instruments: Arc<Instruments>,
-    table: Table<ClientSeries>,
+    instruments: Arc<ClientInstruments>,
+    table: InstrumentTable<ClientSeries>,
 }
 
 #[derive(Debug)]
-struct Instruments {
+struct ClientInstruments {
     duration: Histogram<f64>,
     requests: Counter<u64>,
     errors: Counter<u64>,
     request_duration: Histogram<f64>,
-    legacy: bool,
+    has_legacy_labels: bool,
 }
 
 /// The instruments, for one set of labels.
@@ -51,21 +51,21 @@ pub struct ClientSeries {
 }
 
 impl ClientMetrics {
-    /// The instruments of `meter`. With `legacy`, older names of labels stand beside those of the
+    /// The instruments of `meter`. With `has_legacy_labels`, older names of labels stand beside those of the
     /// conventions.
     #[must_use]
-    pub fn new(meter: &Meter, legacy: bool) -> Self {
-        let instruments = Instruments {
+    pub fn new(meter: &Meter, has_legacy_labels: bool) -> Self {
+        let instruments = ClientInstruments {
             duration: histogram(meter, &names::CLIENT_DURATION),
             requests: counter(meter, &names::BACKEND_REQUESTS),
             errors: counter(meter, &names::BACKEND_ERRORS),
             request_duration: histogram(meter, &names::BACKEND_DURATION),
-            legacy,
+            has_legacy_labels,
         };
         Self {
             instruments: Arc::new(instruments),
             backends: RwLock::default(),
-            budget: Budget::new(),
+            budget: NameBudget::new(),
         }
     }
 
@@ -77,16 +77,16 @@ impl ClientMetrics {
     /// Where requests to `backend` are recorded.
     pub fn backend(&self, backend: &Backend) -> Arc<BackendMetrics> {
         let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = backends.get(backend) {
-            return Arc::clone(known);
+        if let Some(entry) = backends.get(backend) {
+            return Arc::clone(entry);
         }
         drop(backends);
         let mut backends = self.backends.write().unwrap_or_else(PoisonError::into_inner);
-        let fits = backends.len() < MAX_BACKENDS;
-        let backend = if fits { backend.clone() } else { Backend::new(OTHER) };
+        let has_room = backends.len() < MAX_BACKENDS;
+        let backend = if has_room { backend.clone() } else { Backend::new(OTHER) };
         let metrics = |backend| {
             let instruments = Arc::clone(&self.instruments);
-            let table = Table::new(Arc::clone(&self.budget));
+            let table = InstrumentTable::new(Arc::clone(&self.budget));
             Arc::new(BackendMetrics { backend, instruments, table })
         };
         Arc::clone(backends.entry(backend.clone()).or_insert_with(|| metrics(backend)))
@@ -102,15 +102,15 @@ impl BackendMetrics {
 
     /// Where to record what is asked for. Whoever sends a request to a backend knows that the name
     /// exists.
-    pub fn slot(&self, method: &str, name: Option<&str>) -> Arc<Slot<ClientSeries>> {
-        self.table.slot(method, name, true)
+    pub fn bind(&self, method: &str, name: Option<&str>) -> Arc<BoundInstruments<ClientSeries>> {
+        self.table.bind(method, name, true)
     }
 
     /// Records a request that has ended after `seconds`.
-    pub fn record(&self, slot: &Slot<ClientSeries>, outcome: Outcome, seconds: f64) {
-        slot.record(
+    pub fn record(&self, bound: &BoundInstruments<ClientSeries>, outcome: Outcome, seconds: f64) {
+        bound.record(
             outcome,
-            |slot, outcome| self.series(slot, outcome),
+            |bound, outcome| self.series(bound, outcome),
             |series| {
                 series.requests.add(1);
                 series.request_duration.record(seconds);
@@ -124,40 +124,49 @@ impl BackendMetrics {
         );
     }
 
-    fn series(&self, slot: &Slot<ClientSeries>, outcome: &Outcome) -> ClientSeries {
-        let Instruments { duration, requests, errors, request_duration, legacy: _ } =
-            &*self.instruments;
-        let labels = self.labels(slot);
-        let failed = !outcome.is_expected()
-            && !matches!(outcome.fault, Fault::None | Fault::TOOL | Fault::CANCELLED);
-        let is_operation = !slot.method().is_empty();
-        let fault = outcome.fault.label().map(|fault| KeyValue::new("error.type", fault));
+    fn series(&self, bound: &BoundInstruments<ClientSeries>, outcome: &Outcome) -> ClientSeries {
+        let ClientInstruments {
+            duration,
+            requests,
+            errors,
+            request_duration,
+            has_legacy_labels: _,
+        } = &*self.instruments;
+        let labels = self.labels(bound);
+        let is_failure = !outcome.is_expected()
+            && !matches!(
+                outcome.error_type,
+                ErrorType::None | ErrorType::TOOL | ErrorType::CANCELLED
+            );
+        let is_operation = !bound.method().is_empty();
+        let error_type =
+            outcome.error_type.label().map(|error_type| KeyValue::new("error.type", error_type));
         ClientSeries {
             duration: is_operation.then(|| {
-                let mut labels = operation(slot, outcome);
+                let mut labels = operation_attributes(bound, outcome);
                 labels.push(KeyValue::new(names::BACKEND, self.backend.name().to_owned()));
                 duration.bind(&labels)
             }),
             requests: requests.bind(&labels),
             request_duration: request_duration.bind(&labels),
-            errors: failed.then(|| {
-                let labels: Vec<_> = labels.iter().cloned().chain(fault).collect();
+            errors: is_failure.then(|| {
+                let labels: Vec<_> = labels.iter().cloned().chain(error_type).collect();
                 errors.bind(&labels)
             }),
         }
     }
 
-    fn labels(&self, slot: &Slot<ClientSeries>) -> Vec<KeyValue> {
+    fn labels(&self, bound: &BoundInstruments<ClientSeries>) -> Vec<KeyValue> {
         let name = self.backend.name().to_owned();
         let mut labels = vec![
             KeyValue::new(names::BACKEND, name.clone()),
-            KeyValue::new("mcp.method.name", slot.method()),
+            KeyValue::new("mcp.method.name", bound.method()),
         ];
-        let tool = slot.name().filter(|_| slot.method() == "tools/call");
+        let tool = bound.name().filter(|_| bound.method() == "tools/call");
         labels.extend(tool.map(|tool| KeyValue::new("gen_ai.tool.name", tool.to_owned())));
-        if self.instruments.legacy {
+        if self.instruments.has_legacy_labels {
             labels.push(KeyValue::new("target.workload_name", name));
-            labels.push(KeyValue::new("action", action(slot.method())));
+            labels.push(KeyValue::new("action", legacy_action(bound.method())));
             labels.extend(tool.map(|tool| KeyValue::new("tool_name", tool.to_owned())));
         }
         labels
@@ -166,7 +175,7 @@ impl BackendMetrics {
 
 /// The older word for what is asked of a backend.
 #[must_use]
-pub fn action(method: &'static str) -> &'static str {
+pub fn legacy_action(method: &'static str) -> &'static str {
     match method {
         "tools/call" => "call_tool",
         "resources/read" => "read_resource",

@@ -7,10 +7,10 @@ use opentelemetry::metrics::{BoundHistogram, Histogram, Meter};
 
 use crate::labels::histogram;
 use crate::names::{self, OTHER};
-use crate::{Fault, Outcome};
+use crate::{ErrorType, Outcome};
 
 /// How many sets of labels there are, before the rest is summed up.
-const MAX: usize = 500;
+const MAX_ROUTE_SERIES: usize = 500;
 
 /// What requests to endpoints beside MCP are recorded with (OpenTelemetry semantic conventions for HTTP).
 #[derive(Debug)]
@@ -37,17 +37,25 @@ impl HttpMetrics {
     /// Records a request that has ended after `seconds`. `route` is the template that it fits, as the server has it,
     /// never the path; `None` if it fits none.
     pub fn record(&self, route: Option<&str>, outcome: Outcome, seconds: f64) {
-        let find = |all: &[Series], route: Option<&str>, outcome: &Outcome| {
-            let is = |one: &&Series| one.route.as_deref() == route && one.outcome == *outcome;
-            all.iter().find(is).map(|one| one.duration.record(seconds)).is_some()
+        let record_existing = |all: &[Series], route: Option<&str>, outcome: &Outcome| {
+            let matches_key =
+                |entry: &&Series| entry.route.as_deref() == route && entry.outcome == *outcome;
+            all.iter().find(matches_key).map(|entry| entry.duration.record(seconds)).is_some()
         };
-        if find(&self.series.read().unwrap_or_else(PoisonError::into_inner), route, &outcome) {
+        if record_existing(
+            &self.series.read().unwrap_or_else(PoisonError::into_inner),
+            route,
+            &outcome,
+        ) {
             return;
         }
         let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
-        let (route, outcome) =
-            if series.len() < MAX { (route, outcome) } else { (Some(OTHER), Outcome::OTHER) };
-        if !find(&series, route, &outcome) {
+        let (route, outcome) = if series.len() < MAX_ROUTE_SERIES {
+            (route, outcome)
+        } else {
+            (Some(OTHER), Outcome::OTHER)
+        };
+        if !record_existing(&series, route, &outcome) {
             let duration = self.duration.bind(&labels(route, &outcome));
             duration.record(seconds);
             series.push(Series { route: route.map(Into::into), outcome, duration });
@@ -57,19 +65,21 @@ impl HttpMetrics {
 
 fn labels(route: Option<&str>, outcome: &Outcome) -> Vec<KeyValue> {
     let mut labels = vec![
-        KeyValue::new("http.request.method", outcome.verb),
+        KeyValue::new("http.request.method", outcome.http_method),
         KeyValue::new("url.scheme", "http"),
         KeyValue::new("http.response.status_code", i64::from(outcome.status)),
     ];
     labels.extend(route.map(|route| KeyValue::new("http.route", route.to_owned())));
-    let http = Some(outcome.http).filter(|http| !http.is_empty());
-    labels.extend(http.map(|http| KeyValue::new("network.protocol.version", http)));
+    let http_version = Some(outcome.http_version).filter(|http_version| !http_version.is_empty());
+    labels.extend(
+        http_version.map(|http_version| KeyValue::new("network.protocol.version", http_version)),
+    );
     // What a client did wrong is no error of the server.
-    let fault = match outcome.fault {
-        Fault::Status(400..500) => None,
-        fault => fault.label(),
+    let error_type = match outcome.error_type {
+        ErrorType::Status(400..500) => None,
+        error_type => error_type.label(),
     };
-    labels.extend(fault.map(|fault| KeyValue::new("error.type", fault)));
+    labels.extend(error_type.map(|error_type| KeyValue::new("error.type", error_type)));
     labels
 }
 
@@ -85,24 +95,25 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_outcomes_takes_no_more_room() {
+    fn bounds_number_of_outcomes() {
         let metrics = metrics();
         for status in 0..2000 {
-            let outcome = Outcome { verb: "GET", status, ..Outcome::default() };
+            let outcome = Outcome { http_method: "GET", status, ..Outcome::default() };
             metrics.record(Some("/a"), outcome, 0.1);
         }
-        assert_eq!(metrics.series.read().unwrap().len(), MAX + 1);
+        assert_eq!(metrics.series.read().unwrap().len(), MAX_ROUTE_SERIES + 1);
     }
 
     #[test]
-    fn what_a_client_did_wrong_is_no_error() {
-        for (fault, expected) in [
-            (Fault::None, None),
-            (Fault::Status(404), None),
-            (Fault::Status(503), Some("503")),
-            (Fault::CANCELLED, Some("cancelled")),
+    fn client_errors_have_no_error_type() {
+        for (error_type, expected) in [
+            (ErrorType::None, None),
+            (ErrorType::Status(404), None),
+            (ErrorType::Status(503), Some("503")),
+            (ErrorType::CANCELLED, Some("cancelled")),
         ] {
-            let outcome = Outcome { verb: "GET", status: 200, fault, ..Outcome::default() };
+            let outcome =
+                Outcome { http_method: "GET", status: 200, error_type, ..Outcome::default() };
             let labels = labels(Some("/a"), &outcome);
             let error = labels.iter().find(|label| label.key.as_str() == "error.type");
             assert_eq!(error.map(|error| error.value.to_string()).as_deref(), expected);

@@ -3,33 +3,40 @@
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
 
-use crate::names::{BUCKETS, Metric};
-use crate::{Outcome, Slot};
+use crate::names::{DURATION_BUCKETS, Metric};
+use crate::{BoundInstruments, Outcome};
 
 /// The attributes whose values are names of tools and prompts, or [`OTHER`](crate::names::OTHER).
 pub const NAME_ATTRIBUTES: [&str; 5] =
     ["gen_ai.prompt.name", "gen_ai.tool.name", "mcp_resource_id", "tool", "tool_name"];
 
 /// The attributes of an operation's duration (OpenTelemetry semantic conventions for MCP).
-pub(crate) fn operation<S>(slot: &Slot<S>, outcome: &Outcome) -> Vec<KeyValue> {
+pub(crate) fn operation_attributes<S>(
+    bound: &BoundInstruments<S>,
+    outcome: &Outcome,
+) -> Vec<KeyValue> {
     let mut labels = vec![
-        KeyValue::new("mcp.method.name", slot.method()),
+        KeyValue::new("mcp.method.name", bound.method()),
         KeyValue::new("jsonrpc.protocol.version", "2.0"),
         KeyValue::new("network.transport", "tcp"),
         KeyValue::new("network.protocol.name", "http"),
     ];
-    let optional =
-        [("network.protocol.version", outcome.http), ("mcp.protocol.version", outcome.revision)];
+    let optional = [
+        ("network.protocol.version", outcome.http_version),
+        ("mcp.protocol.version", outcome.protocol_version),
+    ];
     let known = optional.into_iter().filter(|(_, value)| !value.is_empty());
     labels.extend(known.map(|(key, value)| KeyValue::new(key, value)));
-    labels.extend(outcome.fault.label().map(|fault| KeyValue::new("error.type", fault)));
-    labels.extend(target(slot.method(), slot.name()));
+    labels.extend(
+        outcome.error_type.label().map(|error_type| KeyValue::new("error.type", error_type)),
+    );
+    labels.extend(target_attributes(bound.method(), bound.name()));
     labels
 }
 
 /// The attributes that say which tool or prompt.
 #[must_use]
-pub fn target(method: &str, name: Option<&str>) -> Vec<KeyValue> {
+pub fn target_attributes(method: &str, name: Option<&str>) -> Vec<KeyValue> {
     let name = name.map(str::to_owned);
     match method {
         "tools/call" => {
@@ -49,7 +56,7 @@ pub(crate) fn histogram(meter: &Meter, metric: &Metric) -> Histogram<f64> {
         .f64_histogram(metric.name)
         .with_unit(metric.unit)
         .with_description(metric.description)
-        .with_boundaries(BUCKETS.to_vec())
+        .with_boundaries(DURATION_BUCKETS.to_vec())
         .build()
 }
 

@@ -12,10 +12,10 @@ mod server;
 mod testing;
 
 pub use self::{
-    client::{BackendMetrics, ClientMetrics, ClientSeries, action},
+    client::{BackendMetrics, ClientMetrics, ClientSeries, legacy_action},
     http::HttpMetrics,
-    labels::{NAME_ATTRIBUTES, target},
-    outcome::{Fault, Outcome},
-    series::{MAX_NAME, MAX_NAMES, MAX_SERIES, Slot},
+    labels::{NAME_ATTRIBUTES, target_attributes},
+    outcome::{ErrorType, Outcome},
+    series::{BoundInstruments, MAX_NAME_LEN, MAX_NAMES, MAX_SERIES},
     server::{ServerMetrics, ServerSeries},
 };

@@ -7,7 +7,7 @@ pub struct Metric {
     /// Its name in OpenTelemetry.
     pub name: &'static str,
     /// How it behaves.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Its unit (UCUM): `s`, or an annotation such as `{call}`.
     pub unit: &'static str,
     /// What it says.
@@ -16,7 +16,7 @@ pub struct Metric {
 
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// It only grows.
     Counter,
     /// It goes up and down.
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 /// The bounds of all durations' buckets, in seconds (OpenTelemetry semantic conventions for MCP).
-pub const BUCKETS: [f64; 14] =
+pub const DURATION_BUCKETS: [f64; 14] =
     [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
 /// The label that names a backend, in every metric that tells them apart.
@@ -39,7 +39,7 @@ pub const AUTH_KIND: &str = "vmcp.auth_server.kind";
 pub const AUTH_STORAGE: &str = "vmcp.auth_server.storage";
 
 /// The label that says what entries are that are kept in memory.
-pub const KEPT: &str = "vmcp.kept";
+pub const CACHE_NAME: &str = "vmcp.cache.name";
 
 /// What stands in the place of a name that is one too many.
 pub const OTHER: &str = "_OTHER";
@@ -50,7 +50,7 @@ macro_rules! metrics {
             $(#[doc = $text])+
             pub const $constant: Metric = Metric {
                 name: $name,
-                kind: Kind::$kind,
+                kind: MetricKind::$kind,
                 unit: $unit,
                 description: describe(concat!($($text),+)),
             };
@@ -101,7 +101,7 @@ metrics! {
     /// Messages to clients that found no room. Fed by the server.
     DROPPED_MESSAGES = Counter "vmcp_dropped_messages" "";
     /// Entries that are kept in memory for a while, or bytes of them, by what they are. Fed by the server.
-    HELD = Gauge "vmcp_held_entries" "";
+    CACHE_ENTRIES = Gauge "vmcp_cache_entries" "";
     /// Connections of clients that are open. Fed by the server.
     CONNECTIONS = Gauge "vmcp_connections" "";
     /// Idle connections of clients that were closed to make room for others. Fed by the server.
@@ -131,7 +131,7 @@ impl Metric {
     #[must_use]
     pub fn prometheus(&self) -> String {
         let unit = if self.unit == "s" { "_seconds" } else { "" };
-        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        let total = if self.kind == MetricKind::Counter { "_total" } else { "" };
         format!("{}{unit}{total}", self.name.replace('.', "_"))
     }
 }

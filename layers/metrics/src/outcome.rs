@@ -7,48 +7,48 @@ use crate::names::OTHER;
 /// How a request went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The HTTP method: one of [`Outcome::verb`].
-    pub verb: &'static str,
+    /// The HTTP method: one of [`Outcome::http_method`].
+    pub http_method: &'static str,
     /// The HTTP status; 0 when there was no response.
     pub status: u16,
     /// What went wrong.
-    pub fault: Fault,
-    /// The version of HTTP: one of [`Outcome::http`].
-    pub http: &'static str,
+    pub error_type: ErrorType,
+    /// The version of HTTP: one of [`Outcome::http_version`].
+    pub http_version: &'static str,
     /// The MCP revision, or nothing if it is not known.
-    pub revision: &'static str,
+    pub protocol_version: &'static str,
     /// Whether a backend was asked in the gateway's own name.
-    pub own: bool,
+    pub is_gateway: bool,
 }
 
 /// What went wrong: the value of `error.type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub enum ErrorType {
     /// Nothing.
     #[default]
     None,
     /// A JSON-RPC error, by its code.
-    Code(i64),
+    RpcCode(i64),
     /// An HTTP status.
     Status(u16),
     /// One of a few fixed words.
-    Word(&'static str),
+    Name(&'static str),
 }
 
 impl Outcome {
     /// What is one way to end too many for its operation.
     pub(crate) const OTHER: Self = Self {
-        verb: OTHER,
+        http_method: OTHER,
         status: 0,
-        fault: Fault::Word(OTHER),
-        http: "",
-        revision: "",
-        own: false,
+        error_type: ErrorType::Name(OTHER),
+        http_version: "",
+        protocol_version: "",
+        is_gateway: false,
     };
 
     /// The methods that are labels; the others are `_OTHER`.
     #[must_use]
-    pub fn verb(method: &Method) -> &'static str {
+    pub fn http_method(method: &Method) -> &'static str {
         match *method {
             Method::POST => "POST",
             Method::GET => "GET",
@@ -63,17 +63,21 @@ impl Outcome {
     /// be had (MCP 2025-11-25, Streamable HTTP). Under an open circuit, the gateway's own attempts are refused by itself.
     #[must_use]
     pub fn is_expected(&self) -> bool {
-        match self.fault {
-            Fault::Status(405) => self.own || matches!(self.verb, "GET" | "DELETE"),
-            Fault::Status(408 | 429) => false,
-            Fault::Status(400..500) | Fault::Code(_) | Fault::CIRCUIT_OPEN => self.own,
+        match self.error_type {
+            ErrorType::Status(405) => {
+                self.is_gateway || matches!(self.http_method, "GET" | "DELETE")
+            }
+            ErrorType::Status(408 | 429) => false,
+            ErrorType::Status(400..500) | ErrorType::RpcCode(_) | ErrorType::CIRCUIT_OPEN => {
+                self.is_gateway
+            }
             _ => false,
         }
     }
 
     /// A version of HTTP, as the conventions write it.
     #[must_use]
-    pub fn http(version: Version) -> &'static str {
+    pub fn http_version(version: Version) -> &'static str {
         match version {
             Version::HTTP_10 => "1.0",
             Version::HTTP_11 => "1.1",
@@ -83,24 +87,24 @@ impl Outcome {
     }
 }
 
-impl Fault {
+impl ErrorType {
     /// The tool says itself that it failed (`isError`). The word is that of the conventions.
-    pub const TOOL: Self = Self::Word("tool_error");
+    pub const TOOL: Self = Self::Name("tool_error");
     /// Whoever asked did not wait for the end.
-    pub const CANCELLED: Self = Self::Word("cancelled");
+    pub const CANCELLED: Self = Self::Name("cancelled");
     /// The circuit to the backend was open: nothing was sent.
-    pub const CIRCUIT_OPEN: Self = Self::Word("circuit_open");
+    pub const CIRCUIT_OPEN: Self = Self::Name("circuit_open");
     /// No answer came, or its body broke off.
-    pub const BROKEN: Self = Self::Word("broken");
+    pub const BROKEN: Self = Self::Name("broken");
 
     /// The value of `error.type`.
     #[must_use]
     pub fn label(self) -> Option<String> {
         match self {
             Self::None => None,
-            Self::Code(code) => Some(code.to_string()),
+            Self::RpcCode(code) => Some(code.to_string()),
             Self::Status(status) => Some(status.to_string()),
-            Self::Word(word) => Some(word.to_owned()),
+            Self::Name(word) => Some(word.to_owned()),
         }
     }
 }
@@ -110,8 +114,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_attempts_under_an_open_circuit_are_expected() {
-        let outcome = |own| Outcome { fault: Fault::CIRCUIT_OPEN, own, ..Outcome::default() };
+    fn gateway_requests_expect_open_circuit() {
+        let outcome = |is_gateway| Outcome {
+            error_type: ErrorType::CIRCUIT_OPEN,
+            is_gateway,
+            ..Outcome::default()
+        };
         assert!(outcome(true).is_expected());
         assert!(!outcome(false).is_expected());
     }

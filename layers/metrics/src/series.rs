@@ -17,7 +17,7 @@ use crate::names::OTHER;
 pub const MAX_NAMES: usize = 200;
 
 /// The longest name that becomes a label, in bytes.
-pub const MAX_NAME: usize = 128;
+pub const MAX_NAME_LEN: usize = 128;
 
 /// In how many ways one operation can end, before they are summed up.
 const MAX_OUTCOMES: usize = 12;
@@ -59,7 +59,7 @@ const METHODS: [&str; 28] = [
 
 /// What was asked for, in words that are bounded in number, and where it is recorded.
 #[derive(Debug)]
-pub struct Slot<S> {
+pub struct BoundInstruments<S> {
     /// One of [`METHODS`].
     method: &'static str,
     name: Option<Box<str>>,
@@ -68,26 +68,26 @@ pub struct Slot<S> {
 
 /// All sets of labels of one side.
 #[derive(Debug)]
-pub(crate) struct Table<S> {
-    methods: Vec<Arc<Slot<S>>>,
-    tools: Names<S>,
-    prompts: Names<S>,
-    budget: Arc<Budget>,
+pub(crate) struct InstrumentTable<S> {
+    methods: Vec<Arc<BoundInstruments<S>>>,
+    tools: NamedInstruments<S>,
+    prompts: NamedInstruments<S>,
+    budget: Arc<NameBudget>,
 }
 
 /// How many more names become labels.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    left: AtomicUsize,
+pub(crate) struct NameBudget {
+    remaining: AtomicUsize,
     /// Whether no name is a label from now on.
     is_closed: AtomicBool,
 }
 
-type Names<S> = RwLock<HashMap<Box<str>, Arc<Slot<S>>>>;
+type NamedInstruments<S> = RwLock<HashMap<Box<str>, Arc<BoundInstruments<S>>>>;
 
 // === impl Slot ===
 
-impl<S> Slot<S> {
+impl<S> BoundInstruments<S> {
     fn new(method: &'static str, name: Option<&str>) -> Self {
         Self { method, name: name.map(Into::into), outcomes: RwLock::default() }
     }
@@ -111,34 +111,40 @@ impl<S> Slot<S> {
         make: impl Fn(&Self, &Outcome) -> S,
         record: impl Fn(&S),
     ) {
-        let find = |outcomes: &[(Outcome, S)], wanted: &Outcome| {
-            let found = outcomes.iter().find(|(one, _)| one == wanted);
-            found.map(|(_, series)| record(series)).is_some()
+        let find = |outcomes: &[(Outcome, S)], key: &Outcome| {
+            let entry = outcomes.iter().find(|(entry_outcome, _)| entry_outcome == key);
+            entry.map(|(_, series)| record(series)).is_some()
         };
         if find(&self.outcomes.read().unwrap_or_else(PoisonError::into_inner), &outcome) {
             return;
         }
         let mut outcomes = self.outcomes.write().unwrap_or_else(PoisonError::into_inner);
-        let wanted = if outcomes.len() < MAX_OUTCOMES { outcome } else { Outcome::OTHER };
-        if !find(&outcomes, &wanted) {
-            let series = make(self, &wanted);
+        let key = if outcomes.len() < MAX_OUTCOMES { outcome } else { Outcome::OTHER };
+        if !find(&outcomes, &key) {
+            let series = make(self, &key);
             record(&series);
-            outcomes.push((wanted, series));
+            outcomes.push((key, series));
         }
     }
 }
 
 // === impl Table ===
 
-impl<S> Table<S> {
-    pub(crate) fn new(budget: Arc<Budget>) -> Self {
-        let methods = METHODS.iter().map(|method| Arc::new(Slot::new(method, None))).collect();
+impl<S> InstrumentTable<S> {
+    pub(crate) fn new(budget: Arc<NameBudget>) -> Self {
+        let methods =
+            METHODS.iter().map(|method| Arc::new(BoundInstruments::new(method, None))).collect();
         Self { methods, tools: RwLock::default(), prompts: RwLock::default(), budget }
     }
 
-    /// Where to record what was asked for. `exists` says that something of this name is known to
+    /// Where to record what was asked for. `is_known` says that something of this name is known to
     /// exist; a name that is seen for the first time without that is left out.
-    pub(crate) fn slot(&self, method: &str, name: Option<&str>, exists: bool) -> Arc<Slot<S>> {
+    pub(crate) fn bind(
+        &self,
+        method: &str,
+        name: Option<&str>,
+        is_known: bool,
+    ) -> Arc<BoundInstruments<S>> {
         let names = match method {
             "tools/call" => &self.tools,
             "prompts/get" => &self.prompts,
@@ -147,25 +153,25 @@ impl<S> Table<S> {
         let Some(name) = name else { return self.method(method) };
         let name = if self.budget.is_closed() { OTHER } else { name };
         let read = names.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = read.get(name) {
-            return Arc::clone(slot);
+        if let Some(bound) = read.get(name) {
+            return Arc::clone(bound);
         }
         drop(read);
-        if !exists {
+        if !is_known {
             return self.method(method);
         }
         let mut names = names.write().unwrap_or_else(PoisonError::into_inner);
-        let fits = name.len() <= MAX_NAME && self.budget.take();
+        let fits = name.len() <= MAX_NAME_LEN && self.budget.take();
         let name = if fits { name } else { OTHER };
-        let slot = || Arc::new(Slot::new(self.method(method).method, Some(name)));
-        Arc::clone(names.entry(name.into()).or_insert_with(slot))
+        let bound = || Arc::new(BoundInstruments::new(self.method(method).method, Some(name)));
+        Arc::clone(names.entry(name.into()).or_insert_with(bound))
     }
 
     pub(crate) fn hide_names(&self) {
         self.budget.close();
     }
 
-    fn method(&self, method: &str) -> Arc<Slot<S>> {
+    fn method(&self, method: &str) -> Arc<BoundInstruments<S>> {
         let last = METHODS.len() - 1;
         let index = match METHODS[..last].binary_search(&method) {
             Ok(index) => index,
@@ -178,9 +184,9 @@ impl<S> Table<S> {
 
 // === impl Budget ===
 
-impl Budget {
+impl NameBudget {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { left: AtomicUsize::new(MAX_NAMES), is_closed: AtomicBool::new(false) })
+        Arc::new(Self { remaining: AtomicUsize::new(MAX_NAMES), is_closed: AtomicBool::new(false) })
     }
 
     /// Has all names summed up from now on. What was recorded under one stays.
@@ -193,66 +199,66 @@ impl Budget {
     }
 
     fn take(&self) -> bool {
-        let take = |left: usize| left.checked_sub(1);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+        let take = |remaining: usize| remaining.checked_sub(1);
+        self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Fault;
+    use crate::ErrorType;
 
-    fn table() -> Table<u64> {
-        Table::new(Budget::new())
+    fn table() -> InstrumentTable<u64> {
+        InstrumentTable::new(NameBudget::new())
     }
 
     #[test]
-    fn closed_budgets_sum_up_all_names() {
+    fn closed_budget_merges_all_names() {
         let table = table();
-        assert_eq!(table.slot("tools/call", Some("a"), true).name(), Some("a"));
+        assert_eq!(table.bind("tools/call", Some("a"), true).name(), Some("a"));
         table.budget.close();
         for name in ["a", "b"] {
-            assert_eq!(table.slot("tools/call", Some(name), true).name(), Some(OTHER), "{name}");
+            assert_eq!(table.bind("tools/call", Some(name), true).name(), Some(OTHER), "{name}");
         }
-        assert_eq!(table.slot("tools/call", Some("c"), false).name(), Some(OTHER));
+        assert_eq!(table.bind("tools/call", Some("c"), false).name(), Some(OTHER));
     }
 
     #[test]
-    fn methods_are_found_and_others_are_summed_up() {
+    fn merges_unknown_methods() {
         assert!(METHODS[..METHODS.len() - 1].is_sorted());
-        assert_eq!(table().slot("tools/list", None, true).method, "tools/list");
-        assert_eq!(table().slot("made/up", None, true).method, OTHER);
-        assert_eq!(table().slot("", None, true).method, "");
+        assert_eq!(table().bind("tools/list", None, true).method, "tools/list");
+        assert_eq!(table().bind("made/up", None, true).method, OTHER);
+        assert_eq!(table().bind("", None, true).method, "");
     }
 
     #[test]
-    fn a_name_that_is_not_known_to_exist_is_no_label() {
+    fn unknown_names_become_no_labels() {
         let table = table();
-        assert_eq!(table.slot("tools/call", Some("made up"), false).name, None);
-        assert_eq!(table.slot("tools/call", Some("real"), true).name.as_deref(), Some("real"));
-        assert_eq!(table.slot("tools/call", Some("real"), false).name.as_deref(), Some("real"));
+        assert_eq!(table.bind("tools/call", Some("made up"), false).name, None);
+        assert_eq!(table.bind("tools/call", Some("real"), true).name.as_deref(), Some("real"));
+        assert_eq!(table.bind("tools/call", Some("real"), false).name.as_deref(), Some("real"));
     }
 
     #[test]
-    fn names_beyond_the_most_are_summed_up() {
+    fn merges_names_beyond_limit() {
         let table = table();
         for name in 0..MAX_NAMES + 500 {
-            let slot = table.slot("tools/call", Some(&name.to_string()), true);
-            assert_eq!(slot.name.as_deref() == Some(OTHER), name >= MAX_NAMES, "{name}");
+            let bound = table.bind("tools/call", Some(&name.to_string()), true);
+            assert_eq!(bound.name.as_deref() == Some(OTHER), name >= MAX_NAMES, "{name}");
         }
         assert!(table.tools.read().unwrap().len() <= MAX_NAMES + 1);
-        let long = "x".repeat(MAX_NAME + 1);
-        assert_eq!(table.slot("prompts/get", Some(&long), true).name.as_deref(), Some(OTHER));
+        let long = "x".repeat(MAX_NAME_LEN + 1);
+        assert_eq!(table.bind("prompts/get", Some(&long), true).name.as_deref(), Some(OTHER));
     }
 
     #[test]
-    fn ways_to_end_beyond_the_most_are_summed_up() {
-        let slot = table().slot("tools/call", None, true);
+    fn merges_outcomes_beyond_limit() {
+        let bound = table().bind("tools/call", None, true);
         for code in 0..1000 {
-            let outcome = Outcome { fault: Fault::Code(code), ..Outcome::OTHER };
-            slot.record(outcome, |_, _| 0, |_| ());
+            let outcome = Outcome { error_type: ErrorType::RpcCode(code), ..Outcome::OTHER };
+            bound.record(outcome, |_, _| 0, |_| ());
         }
-        assert_eq!(slot.outcomes.read().unwrap().len(), MAX_OUTCOMES + 1);
+        assert_eq!(bound.outcomes.read().unwrap().len(), MAX_OUTCOMES + 1);
     }
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{BoundCounter, BoundHistogram, Counter, Histogram, Meter};
 
-use crate::labels::{counter, histogram, operation};
+use crate::labels::{counter, histogram, operation_attributes};
 use crate::names;
-use crate::series::{Budget, Table};
-use crate::{Fault, Outcome, Slot};
+use crate::series::{InstrumentTable, NameBudget};
+use crate::{BoundInstruments, ErrorType, Outcome};
 
 /// What requests to the gateway are recorded with.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct ServerMetrics {
     tool_calls: Counter<u64>,
     server: String,
     active: Arc<AtomicI64>,
-    table: Table<ServerSeries>,
+    table: InstrumentTable<ServerSeries>,
 }
 
 /// The instruments, for one set of labels.
@@ -39,12 +39,14 @@ impl ServerMetrics {
     pub fn new(meter: &Meter, server: String) -> Self {
         let active = Arc::new(AtomicI64::new(0));
         let labels = [KeyValue::new("server", server.clone()), transport()];
-        let read = Arc::clone(&active);
+        let counter_handle = Arc::clone(&active);
         // The meter keeps the callback; the instrument's handle has no use.
         _ = meter
             .i64_observable_up_down_counter(names::ACTIVE.name)
             .with_description(names::ACTIVE.description)
-            .with_callback(move |gauge| gauge.observe(read.load(Ordering::Relaxed), &labels))
+            .with_callback(move |gauge| {
+                gauge.observe(counter_handle.load(Ordering::Relaxed), &labels)
+            })
             .build();
         Self {
             duration: histogram(meter, &names::SERVER_DURATION),
@@ -53,7 +55,7 @@ impl ServerMetrics {
             tool_calls: counter(meter, &names::TOOL_CALLS),
             server,
             active,
-            table: Table::new(Budget::new()),
+            table: InstrumentTable::new(NameBudget::new()),
         }
     }
 
@@ -63,26 +65,31 @@ impl ServerMetrics {
     }
 
     /// One more request is under way.
-    pub fn enter(&self) {
+    pub fn request_started(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One less is.
-    pub fn leave(&self) {
+    pub fn request_ended(&self) {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Where to record what was asked for. `exists` says that something of this name is known to
+    /// Where to record what was asked for. `is_known` says that something of this name is known to
     /// exist; a name that is seen for the first time without that is left out.
-    pub fn slot(&self, method: &str, name: Option<&str>, exists: bool) -> Arc<Slot<ServerSeries>> {
-        self.table.slot(method, name, exists)
+    pub fn bind(
+        &self,
+        method: &str,
+        name: Option<&str>,
+        is_known: bool,
+    ) -> Arc<BoundInstruments<ServerSeries>> {
+        self.table.bind(method, name, is_known)
     }
 
     /// Records a request that has ended after `seconds`.
-    pub fn record(&self, slot: &Slot<ServerSeries>, outcome: Outcome, seconds: f64) {
-        slot.record(
+    pub fn record(&self, bound: &BoundInstruments<ServerSeries>, outcome: Outcome, seconds: f64) {
+        bound.record(
             outcome,
-            |slot, outcome| self.series(slot, outcome),
+            |bound, outcome| self.series(bound, outcome),
             |series| {
                 series.requests.add(1);
                 series.request_duration.record(seconds);
@@ -96,24 +103,25 @@ impl ServerMetrics {
         );
     }
 
-    fn series(&self, slot: &Slot<ServerSeries>, outcome: &Outcome) -> ServerSeries {
-        let failed = outcome.fault != Fault::None;
-        let status = KeyValue::new("status", if failed { "error" } else { "success" });
-        let name = slot.name().unwrap_or_default().to_owned();
+    fn series(&self, bound: &BoundInstruments<ServerSeries>, outcome: &Outcome) -> ServerSeries {
+        let is_failure = outcome.error_type != ErrorType::None;
+        let status = KeyValue::new("status", if is_failure { "error" } else { "success" });
+        let name = bound.name().unwrap_or_default().to_owned();
         let server = KeyValue::new("server", self.server.clone());
         let request = [
-            KeyValue::new("method", outcome.verb),
+            KeyValue::new("method", outcome.http_method),
             KeyValue::new("status_code", i64::from(outcome.status)),
             status.clone(),
-            KeyValue::new("mcp_method", slot.method()),
+            KeyValue::new("mcp_method", bound.method()),
             KeyValue::new("mcp_resource_id", name.clone()),
             server.clone(),
             transport(),
         ];
-        let is_call = slot.method() == "tools/call";
-        let is_operation = !slot.method().is_empty();
+        let is_call = bound.method() == "tools/call";
+        let is_operation = !bound.method().is_empty();
         ServerSeries {
-            duration: is_operation.then(|| self.duration.bind(&operation(slot, outcome))),
+            duration: is_operation
+                .then(|| self.duration.bind(&operation_attributes(bound, outcome))),
             requests: self.requests.bind(&request),
             request_duration: self.request_duration.bind(&request),
             tool_calls: is_call

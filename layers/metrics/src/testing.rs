@@ -6,10 +6,10 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use vmcp_core::Backend;
 
-use crate::{ClientMetrics, Fault, HttpMetrics, Outcome, ServerMetrics, names};
+use crate::{ClientMetrics, ErrorType, HttpMetrics, Outcome, ServerMetrics, names};
 
 /// Everything that is written for one call that fails, and the numbers that a server feeds by backend.
-pub(crate) fn shown(legacy: bool) -> String {
+pub(crate) fn exposition(legacy: bool) -> String {
     let registry = Registry::new();
     let reader = opentelemetry_prometheus::exporter()
         .with_registry(registry.clone())
@@ -18,26 +18,32 @@ pub(crate) fn shown(legacy: bool) -> String {
         .unwrap();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
     let meter = provider.meter("tests");
-    let outcome = Outcome { verb: "POST", status: 200, fault: Fault::TOOL, ..Outcome::default() };
+    let outcome = Outcome {
+        http_method: "POST",
+        status: 200,
+        error_type: ErrorType::TOOL,
+        ..Outcome::default()
+    };
     let server = ServerMetrics::new(&meter, "gateway".into());
-    server.enter();
-    server.record(&server.slot("tools/call", Some("t"), true), outcome, 0.1);
+    server.request_started();
+    server.record(&server.bind("tools/call", Some("t"), true), outcome, 0.1);
     let client = ClientMetrics::new(&meter, legacy).backend(&Backend::new("meteo"));
-    let broken = Outcome { fault: Fault::BROKEN, ..outcome };
-    client.record(&client.slot("tools/call", Some("t")), broken, 0.1);
+    let broken = Outcome { error_type: ErrorType::BROKEN, ..outcome };
+    client.record(&client.bind("tools/call", Some("t")), broken, 0.1);
     _ = meter
         .u64_observable_gauge(names::BACKEND_HEALTHY.name)
         .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::BACKEND, "meteo")]))
         .build();
-    let shown = Outcome { verb: "GET", status: 503, fault: Fault::Status(503), ..outcome };
+    let shown =
+        Outcome { http_method: "GET", status: 503, error_type: ErrorType::Status(503), ..outcome };
     HttpMetrics::new(&meter).record(Some("/oauth/authorize"), shown, 0.1);
     _ = meter
         .u64_observable_gauge(names::AUTH_STORED.name)
         .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::AUTH_KIND, "clients")]))
         .build();
     _ = meter
-        .u64_observable_gauge(names::HELD.name)
-        .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::KEPT, "list_views")]))
+        .u64_observable_gauge(names::CACHE_ENTRIES.name)
+        .with_callback(|gauge| gauge.observe(1, &[KeyValue::new(names::CACHE_NAME, "list_views")]))
         .build();
     let mut text = Vec::new();
     TextEncoder::new().encode(&registry.gather(), &mut text).unwrap();

@@ -11,22 +11,22 @@ use http::header::{HOST, HeaderName, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use opentelemetry::KeyValue;
 use vmcp_core::{McpRequest, Trail};
-use vmcp_metrics::{Outcome, names, target};
+use vmcp_metrics::{Outcome, names, target_attributes};
 use vmcp_wire::{Key, find, unquote};
 
 /// The longest value of an attribute, in bytes.
 const MAX_VALUE: usize = 256;
 
-const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// The template that a request's path fits, such as `/users/{id}`, in a response's extensions. Whoever routes writes it
-/// there for [`Recorder::endpoints`](crate::Recorder::endpoints).
+/// there for [`Recorder::endpoint_layer`](crate::Recorder::endpoints).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route(pub Arc<str>);
 
 /// What is kept of a request's head until its span is written.
 #[derive(Debug)]
-pub(crate) struct Head {
+pub(crate) struct RequestHead {
     method: Method,
     uri: Uri,
     host: Option<HeaderValue>,
@@ -40,15 +40,15 @@ pub(crate) struct Attributes {
     legacy: bool,
 }
 
-impl Head {
-    pub(crate) fn of(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
+impl RequestHead {
+    pub(crate) fn new(method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
         let header = |name| headers.get(name).cloned();
         Self {
             method: method.clone(),
             uri: uri.clone(),
             host: header(HOST),
             agent: header(USER_AGENT),
-            session: header(SESSION),
+            session: header(SESSION_ID),
         }
     }
 }
@@ -58,21 +58,21 @@ impl Attributes {
         Self { list: Vec::with_capacity(40), legacy }
     }
 
-    fn add(&mut self, name: &'static str, older: &'static str, value: &str) {
+    fn add(&mut self, name: &'static str, legacy_name: &'static str, value: &str) {
         if value.is_empty() {
             return;
         }
-        let value = cut(value);
-        if self.legacy && !older.is_empty() {
-            self.list.push(KeyValue::new(older, value.clone()));
+        let value = truncate(value);
+        if self.legacy && !legacy_name.is_empty() {
+            self.list.push(KeyValue::new(legacy_name, value.clone()));
         }
         self.list.push(KeyValue::new(name, value));
     }
 
-    fn number(&mut self, name: &'static str, older: &'static str, value: u64) {
+    fn number(&mut self, name: &'static str, legacy_name: &'static str, value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         if self.legacy {
-            self.list.push(KeyValue::new(older, value));
+            self.list.push(KeyValue::new(legacy_name, value));
         }
         self.list.push(KeyValue::new(name, value));
     }
@@ -82,8 +82,8 @@ impl Attributes {
     }
 
     /// What the request's head says. The path is told of MCP requests only, and of others which template it fits.
-    pub(crate) fn head(&mut self, head: &Head, mcp: bool, route: Option<&str>) {
-        let Head { method, uri, host, agent, session } = head;
+    pub(crate) fn head(&mut self, head: &RequestHead, is_mcp: bool, route: Option<&str>) {
+        let RequestHead { method, uri, host, agent, session } = head;
         let host = host.as_ref().and_then(|host| host.to_str().ok());
         let host = host.or_else(|| uri.host()).unwrap_or_default();
         let scheme = uri.scheme_str().unwrap_or("http");
@@ -98,7 +98,7 @@ impl Attributes {
             self.add("http.host", "", host);
         }
         self.add("http.route", "", route.unwrap_or_default());
-        if mcp {
+        if is_mcp {
             self.add("url.path", "http.target", uri.path());
             self.add("url.full", "http.url", &format!("{scheme}://{host}{}", uri.path()));
         }
@@ -125,23 +125,23 @@ impl Attributes {
             self.add("rpc.system.name", "rpc.system", "jsonrpc");
             self.add("jsonrpc.protocol.version", "", "2.0");
         }
-        self.list.extend(target(method, name));
+        self.list.extend(target_attributes(method, name));
         if self.legacy {
             self.list.push(KeyValue::new("rpc.service", "mcp"));
             self.list.push(KeyValue::new("mcp.transport", "streamable-http"));
-            let older = match method {
+            let legacy_name = match method {
                 "tools/call" => Some("mcp.tool.name"),
                 "prompts/get" => Some("mcp.prompt.name"),
                 _ => None,
             };
-            let pair = older.zip(name);
+            let pair = legacy_name.zip(name);
             self.list.extend(pair.map(|(key, name)| KeyValue::new(key, name.to_owned())));
             self.list.extend(name.map(|name| KeyValue::new("mcp.resource.id", name.to_owned())));
         }
         self.add("network.transport", "", "tcp");
         self.add("network.protocol.name", "", "http");
-        self.add("network.protocol.version", "", outcome.http);
-        self.add("mcp.protocol.version", "", outcome.revision);
+        self.add("network.protocol.version", "", outcome.http_version);
+        self.add("mcp.protocol.version", "", outcome.protocol_version);
     }
 
     /// What the message says beyond that.
@@ -172,37 +172,42 @@ impl Attributes {
             self.add(names::BACKEND, "target.workload_name", backend.name());
         }
         if let Some(identity) = trail.identity() {
-            let known = identity.subject().is_some();
-            self.list.push(KeyValue::new("auth.authenticated", known));
+            let is_authenticated = identity.subject().is_some();
+            self.list.push(KeyValue::new("auth.authenticated", is_authenticated));
         }
     }
 
-    /// Which backend was asked. `action` is the older word for the method.
-    pub(crate) fn backend(&mut self, backend: &str, action: &'static str, verb: &str) {
-        self.add("http.request.method", "http.method", verb);
+    /// Which backend was asked. `legacy_action` is the older word for the method.
+    pub(crate) fn backend(
+        &mut self,
+        backend: &str,
+        legacy_action: &'static str,
+        http_method: &str,
+    ) {
+        self.add("http.request.method", "http.method", http_method);
         self.add(names::BACKEND, "target.workload_name", backend);
         if self.legacy {
-            self.add("action", "", action);
+            self.add("action", "", legacy_action);
         }
     }
 
     /// How it ended. `size` is that of the answer's body, in bytes.
-    pub(crate) fn outcome(&mut self, outcome: &Outcome, size: u64, took: Duration) {
+    pub(crate) fn outcome(&mut self, outcome: &Outcome, size: u64, duration: Duration) {
         if outcome.status != 0 {
             let status = u64::from(outcome.status);
             self.number("http.response.status_code", "http.status_code", status);
         }
         self.number("http.response.body.size", "http.response_content_length", size);
-        if let Some(fault) = outcome.fault.label() {
-            self.add("error.type", "", &fault);
+        if let Some(error) = outcome.error_type.label() {
+            self.add("error.type", "", &error);
         }
         if self.legacy {
-            self.list.push(KeyValue::new("http.duration_ms", took.as_secs_f64() * 1000.0));
+            self.list.push(KeyValue::new("http.duration_ms", duration.as_secs_f64() * 1000.0));
         }
     }
 }
 
-fn cut(value: &str) -> String {
+fn truncate(value: &str) -> String {
     if value.len() <= MAX_VALUE {
         return value.to_owned();
     }
@@ -226,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_port_is_not_part_of_the_address() {
+    fn splits_port_from_address() {
         for (host, expected) in [
             ("gateway", ("gateway", None)),
             ("gateway:4483", ("gateway", Some(4483))),

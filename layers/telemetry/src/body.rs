@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use vmcp_metrics::Fault;
+use vmcp_metrics::ErrorType;
 
-use crate::watch::Watch;
+use crate::request_observer::RequestObserver;
 
 pin_project! {
     /// A body whose end is recorded. It changes nothing.
@@ -16,23 +16,23 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         inner: B,
-        watch: Option<Watch>,
+        observer: Option<RequestObserver>,
     }
 }
 
 impl<B: Body> ResponseBody<B> {
-    pub(crate) fn new(inner: B, mut watch: Option<Watch>) -> Self {
+    pub(crate) fn new(inner: B, mut observer: Option<RequestObserver>) -> Self {
         // Such a body may never be polled.
         if inner.is_end_stream() {
-            end(&mut watch, Fault::None);
+            end(&mut observer, ErrorType::None);
         }
-        Self { inner, watch }
+        Self { inner, observer }
     }
 }
 
-fn end(watch: &mut Option<Watch>, fault: Fault) {
-    if let Some(watch) = watch {
-        watch.end(fault);
+fn end(observer: &mut Option<RequestObserver>, error_type: ErrorType) {
+    if let Some(observer) = observer {
+        observer.end(error_type);
     }
 }
 
@@ -49,16 +49,16 @@ impl<B: Body> Body for ResponseBody<B> {
         match &polled {
             Poll::Pending => {}
             Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(piece), Some(watch)) = (frame.data_ref(), &mut this.watch) {
-                    watch.see(piece.chunk(), piece.remaining());
+                if let (Some(data), Some(observer)) = (frame.data_ref(), &mut this.observer) {
+                    observer.on_data(data.chunk(), data.remaining());
                 }
                 // Whoever sends it does not ask again then.
                 if this.inner.is_end_stream() {
-                    end(this.watch, Fault::None);
+                    end(this.observer, ErrorType::None);
                 }
             }
-            Poll::Ready(Some(Err(_))) => end(this.watch, Fault::BROKEN),
-            Poll::Ready(None) => end(this.watch, Fault::None),
+            Poll::Ready(Some(Err(_))) => end(this.observer, ErrorType::BROKEN),
+            Poll::Ready(None) => end(this.observer, ErrorType::None),
         }
         polled
     }
@@ -74,6 +74,6 @@ impl<B: Body> Body for ResponseBody<B> {
 
 impl<B: From<Bytes>> From<Bytes> for ResponseBody<B> {
     fn from(bytes: Bytes) -> Self {
-        Self { inner: bytes.into(), watch: None }
+        Self { inner: bytes.into(), observer: None }
     }
 }

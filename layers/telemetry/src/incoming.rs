@@ -9,76 +9,76 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
-use vmcp_metrics::Fault;
+use vmcp_metrics::ErrorType;
 
 use crate::ResponseBody;
-use crate::recorder::Shared;
-use crate::watch::Watch;
+use crate::recorder::Inner;
+use crate::request_observer::RequestObserver;
 
-/// Measures and records what clients ask for. [`Recorder::incoming`](crate::Recorder::incoming) makes
+/// Measures and records what clients ask for. [`Recorder::server_layer`](crate::Recorder::incoming) makes
 /// it; see the [crate docs](crate) for an example.
 ///
 /// Reads: `traceparent` and `tracestate`, what inner layers write into the request's
 /// [`Trail`](vmcp_core::Trail), and the [`Rejection`](vmcp_core::Rejection) in the extensions of a
 /// response. Writes: the `Trail`, which it watches, into the request's extensions. Refuses nothing.
 #[derive(Clone, Debug)]
-pub struct IncomingLayer {
-    shared: Arc<Shared>,
-    mcp: bool,
+pub struct ServerTelemetryLayer {
+    recorder: Arc<Inner>,
+    is_mcp: bool,
 }
 
-/// Measures and records what `S` is asked for. See [`IncomingLayer`].
+/// Measures and records what `S` is asked for. See [`ServerTelemetryLayer`].
 #[derive(Clone, Debug)]
-pub struct Incoming<S> {
+pub struct ServerTelemetry<S> {
     inner: S,
-    shared: Arc<Shared>,
-    mcp: bool,
+    recorder: Arc<Inner>,
+    is_mcp: bool,
 }
 
 pin_project! {
     /// Waits for the beginning of the response.
     #[derive(Debug)]
-    pub struct IncomingFuture<F> {
+    pub struct ServerResponseFuture<F> {
         #[pin]
         inner: F,
-        watch: Option<Watch>,
+        observer: Option<RequestObserver>,
     }
 }
 
-impl IncomingLayer {
-    pub(crate) fn new(shared: Arc<Shared>, mcp: bool) -> Self {
-        Self { shared, mcp }
+impl ServerTelemetryLayer {
+    pub(crate) fn new(recorder: Arc<Inner>, is_mcp: bool) -> Self {
+        Self { recorder, is_mcp }
     }
 }
 
-impl<S> Layer<S> for IncomingLayer {
-    type Service = Incoming<S>;
+impl<S> Layer<S> for ServerTelemetryLayer {
+    type Service = ServerTelemetry<S>;
 
-    fn layer(&self, inner: S) -> Incoming<S> {
-        Incoming { inner, shared: Arc::clone(&self.shared), mcp: self.mcp }
+    fn layer(&self, inner: S) -> ServerTelemetry<S> {
+        ServerTelemetry { inner, recorder: Arc::clone(&self.recorder), is_mcp: self.is_mcp }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for Incoming<S>
+impl<S, B, R> Service<Request<B>> for ServerTelemetry<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     R: http_body::Body,
 {
     type Response = Response<ResponseBody<R>>;
     type Error = S::Error;
-    type Future = IncomingFuture<S::Future>;
+    type Future = ServerResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let watch = Watch::asked(&self.shared, &mut request, self.mcp);
-        IncomingFuture { inner: self.inner.call(request), watch }
+        let observer = RequestObserver::server(&self.recorder, &mut request, self.is_mcp);
+        ServerResponseFuture { inner: self.inner.call(request), observer }
     }
 }
 
-impl<F, R, E> Future for IncomingFuture<F>
+impl<F, R, E> Future for ServerResponseFuture<F>
 where
     F: Future<Output = Result<Response<R>, E>>,
     R: http_body::Body,
@@ -87,18 +87,18 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answer = ready!(this.inner.poll(cx));
-        let mut watch = this.watch.take();
-        Poll::Ready(match answer {
+        let result = ready!(this.inner.poll(cx));
+        let mut observer = this.observer.take();
+        Poll::Ready(match result {
             Ok(response) => {
-                if let Some(watch) = &mut watch {
-                    watch.answered(&response);
+                if let Some(observer) = &mut observer {
+                    observer.on_response(&response);
                 }
-                Ok(response.map(|body| ResponseBody::new(body, watch)))
+                Ok(response.map(|body| ResponseBody::new(body, observer)))
             }
             Err(error) => {
-                if let Some(watch) = &mut watch {
-                    watch.end(Fault::BROKEN);
+                if let Some(observer) = &mut observer {
+                    observer.end(ErrorType::BROKEN);
                 }
                 Err(error)
             }

@@ -1,22 +1,22 @@
 #![doc = include_str!("../README.md")]
 
-mod answer;
 mod attributes;
 mod body;
 mod incoming;
-mod link;
 mod outgoing;
 mod recorder;
+mod request_observer;
+mod response_error;
 #[cfg(test)]
 mod testing;
-mod watch;
+mod trace_link;
 
 pub use vmcp_core::BoxError;
 
 pub use self::{
     attributes::Route,
     body::ResponseBody,
-    incoming::{Incoming, IncomingFuture, IncomingLayer},
-    outgoing::{Classify, Outgoing, OutgoingFuture, OutgoingLayer},
-    recorder::{EndedSpan, Options, Recorder, Spans},
+    incoming::{ServerResponseFuture, ServerTelemetry, ServerTelemetryLayer},
+    outgoing::{ClientResponseFuture, ClientTelemetry, ClientTelemetryLayer, ErrorClassifier},
+    recorder::{EndedSpan, Recorder, SpanRecorder, TelemetryOptions},
 };

@@ -11,154 +11,160 @@ use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::{Backend, BoxError, CredentialError, Operation, Trail, cause};
-use vmcp_metrics::{BackendMetrics, Fault};
-use vmcp_trace_context::{HeaderOnly, Propagate};
+use vmcp_metrics::{BackendMetrics, ErrorType};
+use vmcp_trace_context::{HeaderPropagation, Propagator};
 
 use crate::ResponseBody;
-use crate::link::Place;
-use crate::recorder::Shared;
-use crate::watch::Watch;
+use crate::recorder::Inner;
+use crate::request_observer::RequestObserver;
+use crate::trace_link::SpanPosition;
 
 /// Names the cause of a failed request in one of a few fixed words.
-pub type Classify = fn(&(dyn std::error::Error + 'static)) -> Option<&'static str>;
+pub type ErrorClassifier = fn(&(dyn std::error::Error + 'static)) -> Option<&'static str>;
 
 /// Measures and records what backends are asked for, and passes the trace on to them.
-/// [`Recorder::outgoing`](crate::Recorder::outgoing) makes it.
+/// [`Recorder::client_layer`](crate::Recorder::outgoing) makes it.
 ///
 /// Reads, from the request's extensions: [`Backend`], [`Operation`] or else the headers `Mcp-Method` and
 /// `Mcp-Name`, [`Caller`](vmcp_core::Caller), and the [`Trail`] of the request that it is made for, in the
 /// operation or beside it.
-/// Writes: `traceparent` and `tracestate`, and with [`InMessage`](vmcp_trace_context::InMessage) the same
+/// Writes: `traceparent` and `tracestate`, and with [`MetaPropagation`](vmcp_trace_context::InMessage) the same
 /// members of the message's `_meta`. Fails with what the service below fails with.
 #[derive(Clone)]
-pub struct OutgoingLayer<P = HeaderOnly> {
-    shared: Arc<Shared>,
-    propagate: P,
-    classify: Classify,
+pub struct ClientTelemetryLayer<P = HeaderPropagation> {
+    recorder: Arc<Inner>,
+    propagator: P,
+    classify: ErrorClassifier,
 }
 
-/// Measures and records what `S` is asked for. See [`OutgoingLayer`].
+/// Measures and records what `S` is asked for. See [`ClientTelemetryLayer`].
 #[derive(Clone, Debug)]
-pub struct Outgoing<S, P = HeaderOnly> {
+pub struct ClientTelemetry<S, P = HeaderPropagation> {
     inner: S,
-    layer: OutgoingLayer<P>,
+    layer: ClientTelemetryLayer<P>,
     /// Where requests to the backend are recorded that the first one went to: mostly all do.
-    known: Arc<OnceLock<Arc<BackendMetrics>>>,
+    cached: Arc<OnceLock<Arc<BackendMetrics>>>,
 }
 
 pin_project! {
     /// Waits for the beginning of the response.
     #[derive(Debug)]
-    pub struct OutgoingFuture<F> {
+    pub struct ClientResponseFuture<F> {
         #[pin]
         inner: F,
-        watch: Option<Watch>,
-        classify: Words,
+        observer: Option<RequestObserver>,
+        classify: ClassifierFn,
     }
 }
 
-/// A [`Classify`] that can be printed.
-struct Words(Classify);
+/// A [`ErrorClassifier`] that can be printed.
+struct ClassifierFn(ErrorClassifier);
 
-impl OutgoingLayer {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let classify: Classify = |error| cause::<CredentialError>(error).map(|_| "credentials");
-        Self { shared, propagate: HeaderOnly, classify }
+impl ClientTelemetryLayer {
+    pub(crate) fn new(recorder: Arc<Inner>) -> Self {
+        let classify: ErrorClassifier =
+            |error| cause::<CredentialError>(error).map(|_| "credentials");
+        Self { recorder, propagator: HeaderPropagation, classify }
     }
 }
 
-impl<P> OutgoingLayer<P> {
+impl<P> ClientTelemetryLayer<P> {
     /// Another way to pass the trace on.
     #[must_use]
-    pub fn propagate<Q>(self, propagate: Q) -> OutgoingLayer<Q> {
-        let Self { shared, propagate: _, classify } = self;
-        OutgoingLayer { shared, propagate, classify }
+    pub fn propagator<Q>(self, propagator: Q) -> ClientTelemetryLayer<Q> {
+        let Self { recorder, propagator: _, classify } = self;
+        ClientTelemetryLayer { recorder, propagator, classify }
     }
 
     /// Other words for causes of failure, which become values of `error.type`. What has no word is
     /// `broken`.
     #[must_use]
-    pub fn classify(mut self, classify: Classify) -> Self {
+    pub fn classify(mut self, classify: ErrorClassifier) -> Self {
         self.classify = classify;
         self
     }
 }
 
-impl<P> fmt::Debug for OutgoingLayer<P> {
+impl<P> fmt::Debug for ClientTelemetryLayer<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OutgoingLayer").finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Words {
+impl fmt::Debug for ClassifierFn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Words")
     }
 }
 
-impl<S, P: Clone> Layer<S> for OutgoingLayer<P> {
-    type Service = Outgoing<S, P>;
+impl<S, P: Clone> Layer<S> for ClientTelemetryLayer<P> {
+    type Service = ClientTelemetry<S, P>;
 
-    fn layer(&self, inner: S) -> Outgoing<S, P> {
-        Outgoing { inner, layer: self.clone(), known: Arc::default() }
+    fn layer(&self, inner: S) -> ClientTelemetry<S, P> {
+        ClientTelemetry { inner, layer: self.clone(), cached: Arc::default() }
     }
 }
 
-impl<S, P> Outgoing<S, P> {
+impl<S, P> ClientTelemetry<S, P> {
     fn metrics(&self, backend: Option<&Backend>) -> Arc<BackendMetrics> {
         let Some(backend) = backend else {
-            return self.layer.shared.client.backend(&Backend::new(""));
+            return self.layer.recorder.client.backend(&Backend::new(""));
         };
-        if let Some(known) = self.known.get()
-            && known.backend() == backend
+        if let Some(cached) = self.cached.get()
+            && cached.backend() == backend
         {
-            return Arc::clone(known);
+            return Arc::clone(cached);
         }
-        let metrics = self.layer.shared.client.backend(backend);
-        _ = self.known.set(Arc::clone(&metrics));
+        let metrics = self.layer.recorder.client.backend(backend);
+        _ = self.cached.set(Arc::clone(&metrics));
         metrics
     }
 }
 
-impl<S, B, R, P> Service<Request<B>> for Outgoing<S, P>
+impl<S, B, R, P> Service<Request<B>> for ClientTelemetry<S, P>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
     R: http_body::Body,
-    P: Propagate<B>,
+    P: Propagator<B>,
 {
     type Response = Response<ResponseBody<R>>;
     type Error = BoxError;
-    type Future = OutgoingFuture<S::Future>;
+    type Future = ClientResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let OutgoingLayer { shared, propagate, classify } = &self.layer;
+        let ClientTelemetryLayer { recorder, propagator, classify } = &self.layer;
         let extensions = request.extensions();
         let (operation, trail) = (extensions.get::<Operation>(), extensions.get::<Trail>());
-        let place = Place::of_outgoing(shared.spans.as_deref(), operation, trail);
-        if let Some(context) = place.as_ref().and_then(|place| place.context.as_ref()) {
-            context.write(request.headers_mut());
+        let position =
+            SpanPosition::for_client_request(recorder.spans.as_deref(), operation, trail);
+        if let Some(context) = position.as_ref().and_then(|position| position.context.as_ref()) {
+            context.inject(request.headers_mut());
         }
-        let watches = shared.measures || shared.spans.is_some();
-        if shared.spans.is_some()
+        let is_observing = recorder.has_meter || recorder.spans.is_some();
+        if recorder.spans.is_some()
             && request.method() == Method::POST
-            && let Some(context) = place.as_ref().and_then(Place::to_carry)
+            && let Some(context) = position.as_ref().and_then(SpanPosition::propagated_context)
         {
-            request = request.map(|body| propagate.carry(body, context));
+            request = request.map(|body| propagator.inject(body, context));
         }
-        let watch = watches.then(|| {
+        let observer = is_observing.then(|| {
             let metrics = self.metrics(request.extensions().get());
-            Watch::sent(shared, metrics, &request, place)
+            RequestObserver::client(recorder, metrics, &request, position)
         });
-        OutgoingFuture { inner: self.inner.call(request), watch, classify: Words(*classify) }
+        ClientResponseFuture {
+            inner: self.inner.call(request),
+            observer,
+            classify: ClassifierFn(*classify),
+        }
     }
 }
 
-impl<F, R, E> Future for OutgoingFuture<F>
+impl<F, R, E> Future for ClientResponseFuture<F>
 where
     F: Future<Output = Result<Response<R>, E>>,
     E: Into<BoxError>,
@@ -168,20 +174,20 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answer = ready!(this.inner.poll(cx));
-        let mut watch = this.watch.take();
-        Poll::Ready(match answer {
+        let result = ready!(this.inner.poll(cx));
+        let mut observer = this.observer.take();
+        Poll::Ready(match result {
             Ok(response) => {
-                if let Some(watch) = &mut watch {
-                    watch.answered(&response);
+                if let Some(observer) = &mut observer {
+                    observer.on_response(&response);
                 }
-                Ok(response.map(|body| ResponseBody::new(body, watch)))
+                Ok(response.map(|body| ResponseBody::new(body, observer)))
             }
             Err(error) => {
                 let error = error.into();
-                if let Some(watch) = &mut watch {
+                if let Some(observer) = &mut observer {
                     let word = (this.classify.0)(error.as_ref());
-                    watch.end(word.map_or(Fault::BROKEN, Fault::Word));
+                    observer.end(word.map_or(ErrorType::BROKEN, ErrorType::Name));
                 }
                 Err(error)
             }

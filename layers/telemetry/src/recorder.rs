@@ -10,30 +10,30 @@ use opentelemetry::trace::{SpanKind, Status};
 use vmcp_metrics::{ClientMetrics, HttpMetrics, ServerMetrics};
 use vmcp_trace_context::TraceContext;
 
-use crate::{IncomingLayer, OutgoingLayer};
+use crate::{ClientTelemetryLayer, ServerTelemetryLayer};
 
 /// Makes both layers. A clone records to the same place.
 #[derive(Clone, Debug)]
-pub struct Recorder(Arc<Shared>);
+pub struct Recorder(Arc<Inner>);
 
 /// What is recorded. The default records nothing.
 #[derive(Clone, Default)]
-pub struct Options {
+pub struct TelemetryOptions {
     /// The name of the server that is asked, as labels and spans have it.
     pub server: String,
     /// Where metrics go. Without one nothing is measured.
     pub meter: Option<Meter>,
     /// Where spans go. Without one nothing is traced.
-    pub spans: Option<Arc<dyn Spans>>,
+    pub spans: Option<Arc<dyn SpanRecorder>>,
     /// Whether older names of attributes stand beside those of the conventions.
     pub legacy_attributes: bool,
 }
 
 /// Samples and takes spans. The SDK of OpenTelemetry is behind it in `vmcp-telemetry-export`.
-pub trait Spans: Send + Sync {
+pub trait SpanRecorder: Send + Sync {
     /// Where a new span stands: below `parent`, and recorded if that is, or else at the beginning of a
     /// trace of its own.
-    fn place(&self, parent: Option<&TraceContext>) -> TraceContext;
+    fn new_context(&self, parent: Option<&TraceContext>) -> TraceContext;
 
     /// Takes a span that has ended. Only those come whose place is sampled.
     fn record(&self, span: EndedSpan);
@@ -63,13 +63,13 @@ pub struct EndedSpan {
 }
 
 /// What all requests share.
-pub(crate) struct Shared {
+pub(crate) struct Inner {
     pub(crate) server: ServerMetrics,
     pub(crate) client: ClientMetrics,
     pub(crate) http: HttpMetrics,
     /// Whether anybody looks at metrics.
-    pub(crate) measures: bool,
-    pub(crate) spans: Option<Arc<dyn Spans>>,
+    pub(crate) has_meter: bool,
+    pub(crate) spans: Option<Arc<dyn SpanRecorder>>,
     pub(crate) name: String,
     pub(crate) legacy: bool,
 }
@@ -84,15 +84,15 @@ impl Recorder {
 
     /// Records what `options` say.
     #[must_use]
-    pub fn new(options: Options) -> Self {
-        let Options { server: name, meter, spans, legacy_attributes: legacy } = options;
-        let measures = meter.is_some();
+    pub fn new(options: TelemetryOptions) -> Self {
+        let TelemetryOptions { server: name, meter, spans, legacy_attributes: legacy } = options;
+        let has_meter = meter.is_some();
         let meter = meter.unwrap_or_else(|| NoopMeterProvider::new().meter("vmcp"));
-        Self(Arc::new(Shared {
+        Self(Arc::new(Inner {
             server: ServerMetrics::new(&meter, name.clone()),
             client: ClientMetrics::new(&meter, legacy),
             http: HttpMetrics::new(&meter),
-            measures,
+            has_meter,
             spans,
             name,
             legacy,
@@ -101,30 +101,30 @@ impl Recorder {
 
     /// Around the gateway, outermost but for what catches panics.
     #[must_use]
-    pub fn incoming(&self) -> IncomingLayer {
-        IncomingLayer::new(Arc::clone(&self.0), true)
+    pub fn server_layer(&self) -> ServerTelemetryLayer {
+        ServerTelemetryLayer::new(Arc::clone(&self.0), true)
     }
 
     /// Around endpoints that do not speak MCP: by the template in a response's [`Route`](crate::Route).
     #[must_use]
-    pub fn endpoints(&self) -> IncomingLayer {
-        IncomingLayer::new(Arc::clone(&self.0), false)
+    pub fn endpoint_layer(&self) -> ServerTelemetryLayer {
+        ServerTelemetryLayer::new(Arc::clone(&self.0), false)
     }
 
     /// Around the way to a backend, outermost.
     #[must_use]
-    pub fn outgoing(&self) -> OutgoingLayer {
-        OutgoingLayer::new(Arc::clone(&self.0))
+    pub fn client_layer(&self) -> ClientTelemetryLayer {
+        ClientTelemetryLayer::new(Arc::clone(&self.0))
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for TelemetryOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options").field("server", &self.server).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
     }

@@ -11,27 +11,27 @@ use opentelemetry_sdk::metrics::data::{
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
 use vmcp_trace_context::TraceContext;
 
-use crate::{EndedSpan, Options, Recorder, Spans};
+use crate::{EndedSpan, Recorder, SpanRecorder, TelemetryOptions};
 
 pub(crate) const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 pub(crate) struct Fixture {
     pub(crate) recorder: Recorder,
-    spans: Arc<Taken>,
+    spans: Arc<SpanLog>,
     metrics: InMemoryMetricExporter,
     provider: SdkMeterProvider,
 }
 
 /// Keeps spans; their ids are numbers.
 #[derive(Default)]
-struct Taken {
+struct SpanLog {
     samples: bool,
     number: AtomicU64,
     spans: Mutex<Vec<EndedSpan>>,
 }
 
-impl Spans for Taken {
-    fn place(&self, parent: Option<&TraceContext>) -> TraceContext {
+impl SpanRecorder for SpanLog {
+    fn new_context(&self, parent: Option<&TraceContext>) -> TraceContext {
         let span = NonZero::new(self.number.fetch_add(1, Ordering::Relaxed) + 1).unwrap();
         let root = || TraceContext::root(span.into(), span, self.samples);
         parent.map_or_else(root, |parent| parent.child(span))
@@ -54,10 +54,10 @@ impl Fixture {
         let reader = PeriodicReader::builder(metrics.clone()).build();
         let provider = SdkMeterProvider::builder().with_reader(reader).build();
         let samples = samples.into();
-        let taken = Taken { samples: samples.unwrap_or_default(), ..Taken::default() };
-        let spans = Arc::new(taken);
-        let traced: Arc<dyn Spans> = Arc::clone(&spans) as _;
-        let recorder = Recorder::new(Options {
+        let span_log = SpanLog { samples: samples.unwrap_or_default(), ..SpanLog::default() };
+        let spans = Arc::new(span_log);
+        let traced: Arc<dyn SpanRecorder> = Arc::clone(&spans) as _;
+        let recorder = Recorder::new(TelemetryOptions {
             server: "gateway".into(),
             meter: Some(provider.meter("tests")),
             spans: samples.map(|_| traced),

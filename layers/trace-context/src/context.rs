@@ -11,7 +11,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// The longest `tracestate` that is passed on (W3C Trace Context section 3.3.1.5).
-const MAX_STATE: usize = 512;
+const MAX_TRACESTATE_LEN: usize = 512;
 
 /// A place in a trace: what `traceparent` and `tracestate` say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,14 +19,14 @@ pub struct TraceContext {
     trace_id: NonZero<u128>,
     span_id: NonZero<u64>,
     sampled: bool,
-    state: Option<Arc<str>>,
+    tracestate: Option<Arc<str>>,
 }
 
 impl TraceContext {
     /// The first place in a trace.
     #[must_use]
     pub fn root(trace_id: NonZero<u128>, span_id: NonZero<u64>, sampled: bool) -> Self {
-        Self { trace_id, span_id, sampled, state: None }
+        Self { trace_id, span_id, sampled, tracestate: None }
     }
 
     /// The place of a span right below this one: recorded if this is.
@@ -49,14 +49,14 @@ impl TraceContext {
 
     /// Whether the span is recorded.
     #[must_use]
-    pub fn sampled(&self) -> bool {
+    pub fn is_sampled(&self) -> bool {
         self.sampled
     }
 
     /// What `tracestate` says.
     #[must_use]
-    pub fn state(&self) -> Option<&str> {
-        self.state.as_deref()
+    pub fn tracestate(&self) -> Option<&str> {
+        self.tracestate.as_deref()
     }
 
     /// What the headers say; `None` when there is no `traceparent`, several, or one that is none.
@@ -70,9 +70,9 @@ impl TraceContext {
         let context = Self::parse(parent.as_bytes())?;
         let mut states = headers.get_all(TRACESTATE).iter();
         match (states.next(), states.next()) {
-            (Some(state), None) => Some(context.with_state(state.as_bytes())),
+            (Some(tracestate), None) => Some(context.with_tracestate(tracestate.as_bytes())),
             (None, _) => Some(context),
-            _ => Some(context.with_state(&joined(headers))),
+            _ => Some(context.with_tracestate(&join_tracestates(headers))),
         }
     }
 
@@ -80,9 +80,9 @@ impl TraceContext {
     #[must_use]
     pub fn from_meta(meta: &[u8]) -> Option<Self> {
         memchr::memmem::find(meta, b"\"traceparent\"")?;
-        let context = Self::parse(text(find(meta, "traceparent")?)?)?;
-        match find(meta, "tracestate").and_then(text) {
-            Some(state) => Some(context.with_state(state)),
+        let context = Self::parse(plain_string(find(meta, "traceparent")?)?)?;
+        match find(meta, "tracestate").and_then(plain_string) {
+            Some(tracestate) => Some(context.with_tracestate(tracestate)),
             None => Some(context),
         }
     }
@@ -92,23 +92,28 @@ impl TraceContext {
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (head, rest) = text.split_at_checked(55)?;
         let [v0, v1, b'-', ..] = head else { return None };
-        let version = hex(&[*v0, *v1])?;
-        let known = version == 0 && rest.is_empty();
-        let later = version != 0 && version != 0xff && (rest.is_empty() || rest.starts_with(b"-"));
-        if !(known || later) || head.get(35) != Some(&b'-') || head.get(52) != Some(&b'-') {
+        let version = parse_hex(&[*v0, *v1])?;
+        let is_version_00 = version == 0 && rest.is_empty();
+        let is_later_version =
+            version != 0 && version != 0xff && (rest.is_empty() || rest.starts_with(b"-"));
+        if !(is_version_00 || is_later_version)
+            || head.get(35) != Some(&b'-')
+            || head.get(52) != Some(&b'-')
+        {
             return None;
         }
-        let trace_id = NonZero::new(hex(head.get(3..35)?)?)?;
-        let span_id = NonZero::new(u64::try_from(hex(head.get(36..52)?)?).ok()?)?;
-        let flags = hex(head.get(53..55)?)?;
+        let trace_id = NonZero::new(parse_hex(head.get(3..35)?)?)?;
+        let span_id = NonZero::new(u64::try_from(parse_hex(head.get(36..52)?)?).ok()?)?;
+        let flags = parse_hex(head.get(53..55)?)?;
         Some(Self::root(trace_id, span_id, flags & 1 == 1))
     }
 
-    fn with_state(mut self, state: &[u8]) -> Self {
-        let fits = !state.is_empty() && state.len() <= MAX_STATE;
-        let plain = state.iter().all(|byte| matches!(byte, 0x20..=0x7e) && *byte != b'"');
-        let state = std::str::from_utf8(state).ok().filter(|_| fits && plain);
-        self.state = state.map(Into::into);
+    fn with_tracestate(mut self, tracestate: &[u8]) -> Self {
+        let is_valid_length = !tracestate.is_empty() && tracestate.len() <= MAX_TRACESTATE_LEN;
+        let is_plain = tracestate.iter().all(|byte| matches!(byte, 0x20..=0x7e) && *byte != b'"');
+        let tracestate =
+            std::str::from_utf8(tracestate).ok().filter(|_| is_valid_length && is_plain);
+        self.tracestate = tracestate.map(Into::into);
         self
     }
 
@@ -123,11 +128,15 @@ impl TraceContext {
     }
 
     /// Writes it into the headers of a request, in the place of what stood there.
-    pub fn write(&self, headers: &mut HeaderMap) {
+    pub fn inject(&self, headers: &mut HeaderMap) {
         let Ok(parent) = HeaderValue::from_bytes(&self.traceparent()) else { return };
         headers.insert(TRACEPARENT, parent);
-        match self.state.as_deref().and_then(|state| HeaderValue::from_str(state).ok()) {
-            Some(state) => _ = headers.insert(TRACESTATE, state),
+        match self
+            .tracestate
+            .as_deref()
+            .and_then(|tracestate| HeaderValue::from_str(tracestate).ok())
+        {
+            Some(tracestate) => _ = headers.insert(TRACESTATE, tracestate),
             None => _ = headers.remove(TRACESTATE),
         }
     }
@@ -141,15 +150,15 @@ impl fmt::Display for TraceContext {
 
 /// Joins several `tracestate` headers in their order (W3C Trace Context section 3.3.1.1); empty ones count for
 /// nothing. What is longer than one state may be is cut off, and refused as too long.
-fn joined(headers: &HeaderMap) -> Vec<u8> {
+fn join_tracestates(headers: &HeaderMap) -> Vec<u8> {
     let states = headers.get_all(TRACESTATE).iter().map(HeaderValue::as_bytes);
     let mut out = Vec::new();
-    for state in states.map(<[u8]>::trim_ascii).filter(|state| !state.is_empty()) {
+    for tracestate in states.map(<[u8]>::trim_ascii).filter(|tracestate| !tracestate.is_empty()) {
         if !out.is_empty() {
             out.push(b',');
         }
-        out.extend_from_slice(state);
-        if out.len() > MAX_STATE {
+        out.extend_from_slice(tracestate);
+        if out.len() > MAX_TRACESTATE_LEN {
             break;
         }
     }
@@ -157,13 +166,13 @@ fn joined(headers: &HeaderMap) -> Vec<u8> {
 }
 
 /// A JSON string without escapes: nothing that is looked for here needs one.
-fn text(value: &[u8]) -> Option<&[u8]> {
+fn plain_string(value: &[u8]) -> Option<&[u8]> {
     let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     (!inner.contains(&b'\\')).then_some(inner)
 }
 
 /// Lower-case only (W3C Trace Context section 3.2.2).
-fn hex(digits: &[u8]) -> Option<u128> {
+fn parse_hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |value, digit| {
         let digit = match digit {
             b'0'..=b'9' => digit - b'0',
@@ -190,14 +199,14 @@ mod tests {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn what_was_read_is_written_as_it_was() {
+    fn traceparent_round_trips() {
         let context = TraceContext::parse(PARENT.as_bytes()).unwrap();
         assert!(context.sampled);
         assert_eq!(context.to_string(), PARENT);
     }
 
     #[test]
-    fn what_is_no_traceparent_is_none() {
+    fn rejects_invalid_traceparent() {
         for wrong in [
             "",
             "00-4BF92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
@@ -212,13 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_later_version_the_known_part_is_read() {
-        let later = format!("cc{}-more", &PARENT[2..]);
-        assert!(TraceContext::parse(later.as_bytes()).is_some());
+    fn reads_known_part_of_later_version() {
+        let is_later_version = format!("cc{}-more", &PARENT[2..]);
+        assert!(TraceContext::parse(is_later_version.as_bytes()).is_some());
     }
 
     #[test]
-    fn two_parents_are_none() {
+    fn rejects_two_traceparent_headers() {
         let mut headers = HeaderMap::new();
         headers.append(TRACEPARENT, PARENT.parse().unwrap());
         assert!(TraceContext::from_headers(&headers).is_some());
@@ -227,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn several_states_are_one_list_in_their_order() {
+    fn joins_tracestate_headers_in_order() {
         let with = |states: &[&str]| {
             let mut headers = HeaderMap::new();
             headers.append(TRACEPARENT, PARENT.parse().unwrap());
-            for state in states {
-                headers.append(TRACESTATE, state.parse().unwrap());
+            for tracestate in states {
+                headers.append(TRACESTATE, tracestate.parse().unwrap());
             }
-            TraceContext::from_headers(&headers).unwrap().state.as_deref().map(str::to_owned)
+            TraceContext::from_headers(&headers).unwrap().tracestate.as_deref().map(str::to_owned)
         };
         assert_eq!(with(&["a=1", "b=2,c=3", "d=4"]).as_deref(), Some("a=1,b=2,c=3,d=4"));
         assert_eq!(with(&["a=1", "", " b=2 "]).as_deref(), Some("a=1,b=2"));
@@ -243,25 +252,25 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_is_too_long_is_left_out() {
-        let meta = |state: &str| {
-            format!(r#"{{"traceparent":"{PARENT}","tracestate":"{state}"}}"#).into_bytes()
+    fn drops_oversized_tracestate() {
+        let meta = |tracestate: &str| {
+            format!(r#"{{"traceparent":"{PARENT}","tracestate":"{tracestate}"}}"#).into_bytes()
         };
-        let state = |meta: &[u8]| TraceContext::from_meta(meta).unwrap().state;
-        assert_eq!(state(&meta("a=b")).as_deref(), Some("a=b"));
-        assert_eq!(state(&meta(&"x".repeat(513))), None);
+        let tracestate = |meta: &[u8]| TraceContext::from_meta(meta).unwrap().tracestate;
+        assert_eq!(tracestate(&meta("a=b")).as_deref(), Some("a=b"));
+        assert_eq!(tracestate(&meta(&"x".repeat(513))), None);
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_harm(text in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn parses_arbitrary_bytes(text in proptest::collection::vec(any::<u8>(), 0..80)) {
             if let Some(context) = TraceContext::parse(&text) {
                 prop_assert_eq!(&context.traceparent()[2..52], &text[2..52]);
             }
         }
 
         #[test]
-        fn every_context_survives_being_written(trace in 1u128.., span in 1u64.., sampled: bool) {
+        fn every_context_round_trips(trace in 1u128.., span in 1u64.., sampled: bool) {
             let (trace, span) = (NonZero::new(trace).unwrap(), NonZero::new(span).unwrap());
             let context = TraceContext::root(trace, span, sampled);
             prop_assert_eq!(TraceContext::parse(&context.traceparent()), Some(context));

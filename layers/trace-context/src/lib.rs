@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 mod context;
-mod propagate;
+mod propagator;
 
 pub use self::{
     context::TraceContext,
-    propagate::{HeaderOnly, InMessage, Propagate},
+    propagator::{HeaderPropagation, MetaPropagation, Propagator},
 };

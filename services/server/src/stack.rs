@@ -28,10 +28,10 @@ use vmcp_core::{Body, BoxError, CredentialError, NotSent, cause};
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Client, RedirectLayer};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer, StaticHeadersLayer};
-use vmcp_telemetry::{IncomingLayer, OutgoingLayer, Route};
+use vmcp_telemetry::{ClientTelemetryLayer, Route, ServerTelemetryLayer};
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 use vmcp_token_exchange::{Cached as CachedExchange, TokenEndpoint, TokenExchangeLayer, Twice};
-use vmcp_trace_context::InMessage;
+use vmcp_trace_context::MetaPropagation;
 
 pub use self::erased::{Answering, Erased};
 pub use self::optional::{Core, Door};
@@ -51,7 +51,7 @@ pub type OldService =
 #[derive(Clone, Debug)]
 pub struct Incoming {
     /// What is measured and traced; `None` is nothing.
-    pub telemetry: Option<IncomingLayer>,
+    pub telemetry: Option<ServerTelemetryLayer>,
     /// How failed requests are logged.
     pub log: RequestLogLayer,
     /// How many requests may be under way.
@@ -124,7 +124,7 @@ impl Incoming {
 #[derive(Clone, Debug)]
 pub(crate) struct Front {
     /// What is measured and traced; `None` is nothing.
-    pub(crate) telemetry: Option<IncomingLayer>,
+    pub(crate) telemetry: Option<ServerTelemetryLayer>,
     /// How failed requests are logged.
     pub(crate) log: RequestLogLayer,
     /// How many requests may be under way.
@@ -169,7 +169,7 @@ async fn routed(
     response
 }
 
-fn watched<S>(telemetry: Option<IncomingLayer>, inner: S) -> Either<Erased, S>
+fn watched<S>(telemetry: Option<ServerTelemetryLayer>, inner: S) -> Either<Erased, S>
 where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S: Clone + Send + Sync + 'static,
@@ -217,7 +217,7 @@ where
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     /// What is measured and traced; `None` is nothing.
-    pub telemetry: Option<OutgoingLayer>,
+    pub telemetry: Option<ClientTelemetryLayer>,
     /// Leaves the backend alone when it fails.
     pub breaker: Option<CircuitHandle>,
     /// What the backend is shown.
@@ -288,8 +288,8 @@ impl Outgoing {
 }
 
 /// What measures and traces requests to a backend.
-pub(crate) fn measured(service: BackendService, telemetry: OutgoingLayer) -> BackendService {
-    BackendService::new(telemetry.classify(word).propagate(InMessage).layer(service))
+pub(crate) fn measured(service: BackendService, telemetry: ClientTelemetryLayer) -> BackendService {
+    BackendService::new(telemetry.classify(word).propagator(MetaPropagation).layer(service))
 }
 
 /// What a backend's answer says of it. A limit of this side says nothing.

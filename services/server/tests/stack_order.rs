@@ -33,7 +33,7 @@ use vmcp_core::{
 use vmcp_decode::DecodeLayer;
 use vmcp_egress::{Egress, Target};
 use vmcp_header_injection::{Credential, HeaderInjectionLayer};
-use vmcp_telemetry::OutgoingLayer;
+use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_telemetry_export::Telemetry;
 use vmcp_timeout::{Elapsed, TimeoutLayer};
 
@@ -243,7 +243,7 @@ fn outgoing(url: &Url, credentials: Credentials) -> (BackendService, CircuitHand
 fn measured(
     url: &Url,
     credentials: Credentials,
-    telemetry: Option<OutgoingLayer>,
+    telemetry: Option<ClientTelemetryLayer>,
 ) -> (BackendService, CircuitHandle) {
     let client = Egress::default().client(url, Target::allowing_private_addresses()).unwrap();
     let settings = vmcp_breaker::CircuitSettings::new(1, Duration::from_secs(60)).unwrap();

@@ -16,7 +16,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use vmcp_core::{Backend, Body, BoxError, Generation, McpRequest, Operation, Trail};
 use vmcp_telemetry_export::{SamplingRatio, Settings, Telemetry};
-use vmcp_trace_context::InMessage;
+use vmcp_trace_context::MetaPropagation;
 
 const ROUNDS: u32 = 100_000;
 const TOOLS: usize = 50;
@@ -126,7 +126,7 @@ async fn outgoing(telemetry: Option<&Telemetry>) -> Result<Duration, BoxError> {
     };
     Ok(match telemetry {
         Some(telemetry) => {
-            let layer = telemetry.outgoing().propagate(InMessage);
+            let layer = telemetry.outgoing().propagator(MetaPropagation);
             // A request of the gateway refers to the client request that caused it.
             let operation = match cause(telemetry).await {
                 Some(trail) => operation.caused_by(trail),

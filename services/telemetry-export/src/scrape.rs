@@ -122,7 +122,7 @@ mod tests {
     use opentelemetry::metrics::MeterProvider as _;
     use opentelemetry_sdk::metrics::SdkMeterProvider;
     use vmcp_core::Backend;
-    use vmcp_metrics::{ClientMetrics, Fault, Outcome, ServerMetrics};
+    use vmcp_metrics::{ClientMetrics, ErrorType, Outcome, ServerMetrics};
 
     use super::*;
 
@@ -130,10 +130,15 @@ mod tests {
     fn record(server: &ServerMetrics, client: &ClientMetrics, name: &str) {
         let backend = client.backend(&Backend::new("a"));
         for method in ["tools/call", "prompts/get", "resources/read"] {
-            for fault in [Fault::None, Fault::Code(-32603)] {
-                let outcome = Outcome { verb: "POST", status: 200, fault, ..Outcome::default() };
-                server.record(&server.slot(method, Some(name), true), outcome, 0.1);
-                backend.record(&backend.slot(method, Some(name)), outcome, 0.1);
+            for fault in [ErrorType::None, ErrorType::RpcCode(-32603)] {
+                let outcome = Outcome {
+                    http_method: "POST",
+                    status: 200,
+                    error_type: fault,
+                    ..Outcome::default()
+                };
+                server.record(&server.bind(method, Some(name), true), outcome, 0.1);
+                backend.record(&backend.bind(method, Some(name)), outcome, 0.1);
             }
         }
     }

@@ -11,20 +11,20 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{
     IdGenerator as _, RandomIdGenerator, Sampler, SamplingDecision, SdkTracer, ShouldSample as _,
 };
-use vmcp_telemetry::{EndedSpan, Spans};
+use vmcp_telemetry::{EndedSpan, SpanRecorder};
 use vmcp_trace_context::TraceContext;
 
 use crate::{SamplingRatio, id_generator};
 
 /// Samples traces and records spans.
-pub(crate) struct SpanRecorder {
+pub(crate) struct SdkSpanRecorder {
     tracer: SdkTracer,
     sampler: Sampler,
     /// `environment.*` attributes of every span.
     environment: Vec<KeyValue>,
 }
 
-impl SpanRecorder {
+impl SdkSpanRecorder {
     pub(crate) fn new(tracer: SdkTracer, ratio: SamplingRatio, environment: Vec<KeyValue>) -> Self {
         Self { tracer, sampler: Sampler::TraceIdRatioBased(ratio.get()), environment }
     }
@@ -35,8 +35,8 @@ impl SpanRecorder {
     }
 }
 
-impl Spans for SpanRecorder {
-    fn place(&self, parent: Option<&TraceContext>) -> TraceContext {
+impl SpanRecorder for SdkSpanRecorder {
+    fn new_context(&self, parent: Option<&TraceContext>) -> TraceContext {
         let random = RandomIdGenerator::default();
         let span_id = u64::from_be_bytes(random.new_span_id().to_bytes());
         let span_id = NonZero::new(span_id).unwrap_or(NonZero::<u64>::MIN);
@@ -77,15 +77,15 @@ impl Spans for SpanRecorder {
     }
 }
 
-impl fmt::Debug for SpanRecorder {
+impl fmt::Debug for SdkSpanRecorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tracing").field("sampler", &self.sampler).finish_non_exhaustive()
     }
 }
 
 fn span_context(context: &TraceContext, remote: bool) -> SpanContext {
-    let flags = TraceFlags::default().with_sampled(context.sampled());
-    let state = context.state().and_then(|state| state.parse::<TraceState>().ok());
+    let flags = TraceFlags::default().with_sampled(context.is_sampled());
+    let state = context.tracestate().and_then(|state| state.parse::<TraceState>().ok());
     let state = state.unwrap_or_default();
     SpanContext::new(trace_id(context), span_id(context), flags, remote, state)
 }

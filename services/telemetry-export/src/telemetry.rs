@@ -8,7 +8,7 @@ use opentelemetry::metrics::{Meter, MeterProvider as _};
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider};
-use vmcp_telemetry::{IncomingLayer, Options, OutgoingLayer, Recorder};
+use vmcp_telemetry::{ClientTelemetryLayer, Recorder, ServerTelemetryLayer, TelemetryOptions};
 
 use crate::{Scrape, Settings};
 
@@ -56,7 +56,7 @@ impl Telemetry {
     /// Returns a telemetry without exporters. Trace context of clients is still propagated.
     #[must_use]
     pub fn disabled() -> Self {
-        let recorder = Recorder::new(Options::default());
+        let recorder = Recorder::new(TelemetryOptions::default());
         Self(Arc::new(Inner {
             tracer: None,
             meter: SdkMeterProvider::default(),
@@ -79,20 +79,20 @@ impl Telemetry {
 
     /// Returns the layer for the gateway, outermost except for the one that catches panics.
     #[must_use]
-    pub fn incoming(&self) -> IncomingLayer {
-        self.0.recorder.incoming()
+    pub fn incoming(&self) -> ServerTelemetryLayer {
+        self.0.recorder.server_layer()
     }
 
     /// Returns the layer for endpoints that do not speak MCP.
     #[must_use]
-    pub fn endpoints(&self) -> IncomingLayer {
-        self.0.recorder.endpoints()
+    pub fn endpoints(&self) -> ServerTelemetryLayer {
+        self.0.recorder.endpoint_layer()
     }
 
     /// Returns the layer for requests to a backend, outermost.
     #[must_use]
-    pub fn outgoing(&self) -> OutgoingLayer {
-        self.0.recorder.outgoing()
+    pub fn outgoing(&self) -> ClientTelemetryLayer {
+        self.0.recorder.client_layer()
     }
 
     /// Returns a meter for additional metrics. [`Telemetry::observe`] is simpler where it suffices.

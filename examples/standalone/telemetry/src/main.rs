@@ -9,7 +9,7 @@ use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Registry, TextEncoder};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
-use vmcp_telemetry::{Options, Recorder};
+use vmcp_telemetry::{TelemetryOptions, Recorder};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,9 +17,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let reader = opentelemetry_prometheus::exporter().with_registry(registry.clone()).build()?;
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
     let meter = Some(provider.meter("mine"));
-    let recorder = Recorder::new(Options { server: "mine".to_owned(), meter, ..Options::default() });
+    let recorder = Recorder::new(TelemetryOptions { server: "mine".to_owned(), meter, ..TelemetryOptions::default() });
 
-    let service = ServiceBuilder::new().layer(recorder.incoming()).service(service_fn(
+    let service = ServiceBuilder::new().layer(recorder.server_layer()).service(service_fn(
         |_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) },
     ));
     service.oneshot(Request::post("/mcp").body(())?).await?.into_body().collect().await?;

@@ -34,7 +34,7 @@ fn queries() -> Vec<String> {
 
 /// The names in a query outside of strings, told apart into labels (in braces, and behind `by`) and
 /// the rest.
-fn names(query: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+fn split_names(query: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut labels, mut others) = (BTreeSet::new(), BTreeSet::new());
     let (mut in_braces, mut in_by, mut after_by) = (false, false, false);
     for (number, outside) in query.split('"').enumerate() {
@@ -69,15 +69,15 @@ fn names(query: &str) -> (BTreeSet<String>, BTreeSet<String>) {
 }
 
 #[test]
-fn labels_are_told_from_metrics() {
-    let (labels, others) = names(r#"sum by (a, le) (rate(m_total{b="by (c)",d=~"$x"}[5m]))"#);
+fn splits_labels_from_metrics() {
+    let (labels, others) = split_names(r#"sum by (a, le) (rate(m_total{b="by (c)",d=~"$x"}[5m]))"#);
     assert_eq!(labels.into_iter().collect::<Vec<_>>(), ["a", "b", "d", "le"]);
     assert_eq!(others.into_iter().collect::<Vec<_>>(), ["5m", "by", "m_total", "rate", "sum"]);
 }
 
 #[test]
-fn dashboard_and_alerts_ask_for_what_is_written() {
-    let written: BTreeSet<_> = METRICS
+fn dashboard_and_alerts_query_existing_metrics() {
+    let recorded: BTreeSet<_> = METRICS
         .iter()
         .flat_map(|metric| {
             ["", "_bucket", "_sum", "_count"].map(|end| format!("{}{end}", metric.prometheus()))
@@ -85,27 +85,27 @@ fn dashboard_and_alerts_ask_for_what_is_written() {
         .collect();
     let queries = queries();
     assert!(queries.len() > 30, "{}", queries.len());
-    let mut asked = BTreeSet::new();
+    let mut used = BTreeSet::new();
     for query in &queries {
-        for name in names(query).1 {
+        for name in split_names(query).1 {
             if ["vmcp_", "mcp_", "http_"].iter().any(|start| name.starts_with(start)) {
-                assert!(written.contains(&name), "{name} in {query}");
-                asked.insert(name);
+                assert!(recorded.contains(&name), "{name} in {query}");
+                used.insert(name);
             }
         }
     }
     for metric in METRICS {
         let name = metric.prometheus();
-        assert!(asked.iter().any(|asked| asked.starts_with(&name)), "nobody shows {name}");
+        assert!(used.iter().any(|used| used.starts_with(&name)), "nobody shows {name}");
     }
 }
 
 #[test]
-fn dashboard_and_alerts_use_labels_that_are_written() {
-    let text = crate::testing::shown(false);
+fn dashboard_and_alerts_use_existing_labels() {
+    let text = crate::testing::exposition(false);
     for query in queries() {
         // `job` is the scraper's own.
-        for label in names(&query).0.iter().filter(|label| *label != "job") {
+        for label in split_names(&query).0.iter().filter(|label| *label != "job") {
             assert!(text.contains(&format!("{label}=\"")), "{label} in {query}\n{text}");
         }
     }

@@ -12,8 +12,8 @@ use vmcp_core::{Backend, Body, Generation, Identity, McpRequest, Rejection, Trai
 use vmcp_wire::scan;
 
 use crate::Route;
-use crate::link::Link;
 use crate::testing::{Fixture, PARENT};
+use crate::trace_link::TraceLink;
 
 const CALL: &str = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"weather","arguments":{"token":"canary"}}}"#;
 
@@ -29,15 +29,15 @@ fn json(body: &str) -> Response<Body> {
 }
 
 /// What inner layers do with a request: they write down what they find, and answer.
-async fn asked(
+async fn send(
     fixture: &Fixture,
     request: Request<()>,
     text: &str,
     backend: Option<&str>,
-    answer: Response<Body>,
+    response: Response<Body>,
 ) {
     let (text, backend) = (text.to_owned(), backend.map(Backend::new));
-    let mut answer = Some(answer);
+    let mut response = Some(response);
     let inner = tower::service_fn(move |mut request: Request<()>| {
         let trail = Trail::of(request.extensions_mut());
         trail.note_message(&message(&text));
@@ -45,9 +45,9 @@ async fn asked(
         if let Some(backend) = &backend {
             trail.note_backend(backend);
         }
-        std::future::ready(Ok::<_, std::convert::Infallible>(answer.take().unwrap()))
+        std::future::ready(Ok::<_, std::convert::Infallible>(response.take().unwrap()))
     });
-    let response = fixture.recorder.incoming().layer(inner).oneshot(request).await.unwrap();
+    let response = fixture.recorder.server_layer().layer(inner).oneshot(request).await.unwrap();
     _ = response.into_body().collect().await;
 }
 
@@ -64,9 +64,9 @@ fn post() -> Request<()> {
 const RESULT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[]}}"#;
 
 #[tokio::test]
-async fn a_call_is_one_span_and_one_measurement_by_the_conventions() {
+async fn records_span_and_metrics_of_call() {
     let fixture = Fixture::new(true);
-    asked(&fixture, post(), CALL, Some("meteo"), json(RESULT)).await;
+    send(&fixture, post(), CALL, Some("meteo"), json(RESULT)).await;
     let [span] = &fixture.spans()[..] else { panic!("one span") };
     assert_eq!((&*span.name, &span.kind), ("tools/call weather", &SpanKind::Server));
     assert_eq!(span.status, Status::Ok);
@@ -95,18 +95,18 @@ async fn a_call_is_one_span_and_one_measurement_by_the_conventions() {
 }
 
 #[tokio::test]
-async fn neither_arguments_nor_queries_nor_sessions_are_in_a_span() {
+async fn span_omits_arguments_query_and_session_id() {
     let fixture = Fixture::new(true);
-    asked(&fixture, post(), CALL, None, json(RESULT)).await;
+    send(&fixture, post(), CALL, None, json(RESULT)).await;
     let everything = format!("{:?} {:?}", fixture.spans(), fixture.exported());
     assert!(!everything.contains("canary"), "{everything}");
 }
 
 #[tokio::test]
-async fn older_names_are_there_only_when_asked_for() {
+async fn writes_legacy_attributes_only_if_configured() {
     for legacy in [true, false] {
         let fixture = Fixture::with(true, legacy);
-        asked(&fixture, post(), CALL, None, json(RESULT)).await;
+        send(&fixture, post(), CALL, None, json(RESULT)).await;
         let [span] = &fixture.spans()[..] else { panic!("one span") };
         for key in
             ["mcp.method", "mcp.tool.name", "http.status_code", "http.duration_ms", "rpc.system"]
@@ -118,7 +118,7 @@ async fn older_names_are_there_only_when_asked_for() {
 }
 
 #[tokio::test]
-async fn the_parent_is_the_messages_before_the_headers() {
+async fn parent_in_message_precedes_header() {
     let fixture = Fixture::new(false);
     let other = "00-11111111111111111111111111111111-2222222222222222-00";
     let mut request = post();
@@ -126,7 +126,7 @@ async fn the_parent_is_the_messages_before_the_headers() {
     let text = format!(
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{"traceparent":"{PARENT}"}}}}}}"#
     );
-    asked(&fixture, request, &text, None, json(RESULT)).await;
+    send(&fixture, request, &text, None, json(RESULT)).await;
     // Its parent is sampled, which counts more than the ratio.
     let [span] = &fixture.spans()[..] else { panic!("one span") };
     assert_eq!(span.parent.as_ref().map(ToString::to_string).as_deref(), Some(PARENT));
@@ -135,23 +135,23 @@ async fn the_parent_is_the_messages_before_the_headers() {
 }
 
 #[tokio::test]
-async fn what_its_parent_does_not_record_is_not_recorded() {
+async fn follows_sampling_decision_of_parent() {
     let fixture = Fixture::new(true);
     let mut request = post();
     let unsampled = format!("{}00", &PARENT[..53]);
     request.headers_mut().insert("traceparent", unsampled.parse().unwrap());
-    asked(&fixture, request, CALL, None, json(RESULT)).await;
+    send(&fixture, request, CALL, None, json(RESULT)).await;
     assert!(fixture.spans().is_empty());
     assert_eq!(fixture.count("vmcp_mcp_requests"), 1);
 }
 
 #[tokio::test]
-async fn names_that_are_made_up_become_no_labels() {
+async fn unknown_names_become_no_labels() {
     let fixture = Fixture::new(true);
     for number in 0..3000 {
         let text = CALL.replace("weather", &format!("made-up-{number}"));
         let refusal = Rejection::unknown_name("tool", "x").for_session();
-        asked(&fixture, post(), &text, None, refusal.into_response(None)).await;
+        send(&fixture, post(), &text, None, refusal.into_response(None)).await;
     }
     assert_eq!(fixture.labels("mcp.server.operation.duration").len(), 1);
     assert!(fixture.spans().iter().all(|span| span.name == "tools/call"));
@@ -159,12 +159,12 @@ async fn names_that_are_made_up_become_no_labels() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_backend_is_told_apart_by_its_code() {
+async fn error_type_is_json_rpc_code() {
     let fixture = Fixture::new(true);
     let error = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32050,"message":"no"}}"#;
-    asked(&fixture, post(), CALL, Some("b"), json(error)).await;
+    send(&fixture, post(), CALL, Some("b"), json(error)).await;
     let failed = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"isError":true}}"#;
-    asked(&fixture, post(), CALL, Some("b"), json(failed)).await;
+    send(&fixture, post(), CALL, Some("b"), json(failed)).await;
     let spans = fixture.spans();
     let faults: Vec<_> =
         spans.iter().filter_map(|span| fixture.attribute(span, "error.type")).collect();
@@ -175,17 +175,17 @@ async fn an_error_of_the_backend_is_told_apart_by_its_code() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_lasts_until_its_end() {
+async fn measures_stream_until_its_end() {
     let fixture = Fixture::new(true);
     let (inner, mut handle) = mock::pair::<Request<()>, Response<Body>>();
-    let response = fixture.recorder.incoming().layer(inner).oneshot(post());
-    let answer = async {
+    let response = fixture.recorder.server_layer().layer(inner).oneshot(post());
+    let backend = async {
         let (mut request, send) = handle.next_request().await.unwrap();
         Trail::of(request.extensions_mut()).note_message(&message(CALL));
         let slow = async_stream(Duration::from_secs(3));
         send.send_response(Response::new(Body::wrap(slow)));
     };
-    let (response, ()) = tokio::join!(response, answer);
+    let (response, ()) = tokio::join!(response, backend);
     let body = response.unwrap().into_body();
     assert_eq!(fixture.gauge("vmcp_mcp_active_connections"), 1);
     assert!(fixture.spans().is_empty());
@@ -212,13 +212,13 @@ fn async_stream(wait: Duration) -> impl http_body::Body<Data = Bytes, Error = vm
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_recorded_as_cancelled() {
+async fn records_dropped_call_as_cancelled() {
     let fixture = Fixture::new(true);
     let (inner, mut handle) = mock::pair::<Request<()>, Response<Body>>();
     handle.allow(1);
     {
-        let mut call = pin!(fixture.recorder.incoming().layer(inner).oneshot(post()));
-        assert!(futures_now(call.as_mut()).is_none());
+        let mut call = pin!(fixture.recorder.server_layer().layer(inner).oneshot(post()));
+        assert!(poll_once(call.as_mut()).is_none());
         let (mut request, _send) = handle.next_request().await.unwrap();
         Trail::of(request.extensions_mut()).note_message(&message(CALL));
     }
@@ -227,7 +227,7 @@ async fn a_call_that_nobody_waits_for_is_recorded_as_cancelled() {
     assert_eq!(fixture.gauge("vmcp_mcp_active_connections"), 0);
 }
 
-fn futures_now<F: Future>(call: std::pin::Pin<&mut F>) -> Option<F::Output> {
+fn poll_once<F: Future>(call: std::pin::Pin<&mut F>) -> Option<F::Output> {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match call.poll(&mut cx) {
         std::task::Poll::Ready(output) => Some(output),
@@ -236,28 +236,28 @@ fn futures_now<F: Future>(call: std::pin::Pin<&mut F>) -> Option<F::Output> {
 }
 
 #[tokio::test]
-async fn readiness_is_the_inner_services() {
+async fn forwards_inner_readiness() {
     let fixture = Fixture::new(true);
     let (inner, mut handle) = mock::pair::<Request<()>, Response<Body>>();
-    let mut service = fixture.recorder.incoming().layer(inner);
+    let mut service = fixture.recorder.server_layer().layer(inner);
     handle.allow(0);
-    assert!(futures_now(pin!(service.ready())).is_none());
+    assert!(poll_once(pin!(service.ready())).is_none());
     handle.allow(1);
-    assert!(futures_now(pin!(service.ready())).is_some());
+    assert!(poll_once(pin!(service.ready())).is_some());
 }
 
 #[tokio::test]
-async fn while_nothing_is_traced_a_clients_trace_is_known_and_nothing_recorded() {
+async fn keeps_client_trace_without_tracing() {
     let fixture = Fixture::new(None);
     let inner = tower::service_fn(|request: Request<()>| async move {
         let trail = request.extensions().get::<Trail>().unwrap();
-        let place = trail.watcher::<Link>().unwrap().place(trail);
-        let parent = place.context.as_ref().map(ToString::to_string);
+        let position = trail.watcher::<TraceLink>().unwrap().position(trail);
+        let parent = position.context.as_ref().map(ToString::to_string);
         Ok::<_, std::convert::Infallible>(Response::new(Full::<Bytes>::from(
             parent.unwrap_or_default(),
         )))
     });
-    let layer = fixture.recorder.incoming();
+    let layer = fixture.recorder.server_layer();
     let mut request = post();
     request.headers_mut().insert("traceparent", PARENT.parse().unwrap());
     let response = layer.layer(inner).oneshot(request).await.unwrap();
@@ -266,14 +266,14 @@ async fn while_nothing_is_traced_a_clients_trace_is_known_and_nothing_recorded()
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_counted_by_its_method() {
+async fn counts_other_requests_by_http_method() {
     let fixture = Fixture::new(true);
     let inner = tower::service_fn(|_: Request<()>| async {
         let refused = Response::builder().status(StatusCode::METHOD_NOT_ALLOWED);
         Ok::<_, std::convert::Infallible>(refused.body(Body::empty()).unwrap())
     });
     let request = Request::builder().method(Method::PUT).uri("/mcp").body(()).unwrap();
-    fixture.recorder.incoming().layer(inner).oneshot(request).await.unwrap();
+    fixture.recorder.server_layer().layer(inner).oneshot(request).await.unwrap();
     let labels = fixture.labels("vmcp_mcp_requests");
     let expected = "mcp_method= mcp_resource_id= method=_OTHER server=gateway status=error \
          status_code=405 transport=streamable-http";
@@ -293,20 +293,20 @@ async fn endpoint(fixture: &Fixture, request: Request<()>, route: Option<&str>, 
         }
         std::future::ready(Ok::<_, std::convert::Infallible>(response))
     });
-    let response = fixture.recorder.endpoints().layer(inner).oneshot(request).await.unwrap();
+    let response = fixture.recorder.endpoint_layer().layer(inner).oneshot(request).await.unwrap();
     _ = response.into_body().collect().await;
 }
 
 #[tokio::test]
-async fn an_endpoint_beside_mcp_is_known_by_its_route_and_never_by_its_path_or_query() {
+async fn endpoint_span_has_route_but_no_path() {
     let fixture = Fixture::new(true);
-    let asked = |path: &str| {
+    let get = |path: &str| {
         let request = Request::get(path).header("host", "gateway").header("traceparent", PARENT);
         request.body(()).unwrap()
     };
-    endpoint(&fixture, asked("/users/canary?code=canary"), Some("/users/{id}"), 200).await;
-    endpoint(&fixture, asked("/canary?state=canary"), None, 404).await;
-    endpoint(&fixture, asked("/users/canary"), Some("/users/{id}"), 503).await;
+    endpoint(&fixture, get("/users/canary?code=canary"), Some("/users/{id}"), 200).await;
+    endpoint(&fixture, get("/canary?state=canary"), None, 404).await;
+    endpoint(&fixture, get("/users/canary"), Some("/users/{id}"), 503).await;
     let spans = fixture.spans();
     let names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
     assert_eq!(names, ["GET /users/{id}", "GET", "GET /users/{id}"]);

@@ -7,7 +7,7 @@ use tower_layer::Layer;
 use vmcp_core::{
     Backend, Body, BoxError, Caller, CredentialError, CredentialFault, Identity, Operation, Trail,
 };
-use vmcp_trace_context::InMessage;
+use vmcp_trace_context::MetaPropagation;
 
 use crate::testing::{Fixture, PARENT};
 
@@ -25,13 +25,17 @@ fn operation() -> Operation {
 }
 
 /// What the backend got.
-struct Got {
+struct ReceivedRequest {
     headers: HeaderMap,
     body: String,
 }
 
-async fn sent(fixture: &Fixture, request: Request<Full<Bytes>>, answer: &'static str) -> Got {
-    let (send, got) = tokio::sync::oneshot::channel();
+async fn send(
+    fixture: &Fixture,
+    request: Request<Full<Bytes>>,
+    answer: &'static str,
+) -> ReceivedRequest {
+    let (send, received) = tokio::sync::oneshot::channel();
     let mut send = Some(send);
     let inner = tower::service_fn(move |request: Request<Full<Bytes>>| {
         let send = send.take();
@@ -39,15 +43,15 @@ async fn sent(fixture: &Fixture, request: Request<Full<Bytes>>, answer: &'static
             let (parts, body) = request.into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             let body = String::from_utf8(body.to_vec()).unwrap();
-            _ = send.map(|send| send.send(Got { headers: parts.headers, body }));
+            _ = send.map(|send| send.send(ReceivedRequest { headers: parts.headers, body }));
             let response = Response::builder().header("content-type", "application/json");
             Ok::<_, BoxError>(response.body(Body::from(Bytes::from_static(answer.as_bytes())))?)
         }
     });
-    let layer = fixture.recorder.outgoing().propagate(InMessage);
+    let layer = fixture.recorder.client_layer().propagator(MetaPropagation);
     let response = layer.layer(inner).oneshot(request).await.unwrap();
     _ = response.into_body().collect().await;
-    got.await.unwrap_or_else(|_| panic!("the backend was not asked"))
+    received.await.unwrap_or_else(|_| panic!("the backend was not asked"))
 }
 
 /// What a request of a client, which says `parent`, leaves for those that are made for it.
@@ -59,54 +63,58 @@ async fn cause(fixture: &Fixture, parent: &str) -> Trail {
         Ok::<_, std::convert::Infallible>(response)
     });
     let request = Request::post("/mcp").header("traceparent", parent).body(()).unwrap();
-    let response = fixture.recorder.incoming().layer(inner).oneshot(request).await.unwrap();
+    let response = fixture.recorder.server_layer().layer(inner).oneshot(request).await.unwrap();
     response.extensions().get::<Trail>().cloned().unwrap()
 }
 
 #[tokio::test]
-async fn the_backend_gets_the_place_of_the_span_that_is_recorded_below_its_cause() {
+async fn propagates_context_of_recorded_child_span() {
     let fixture = Fixture::new(true);
     let trail = cause(&fixture, PARENT).await;
     let mut request = request();
     request.extensions_mut().insert(operation().caused_by(trail));
-    let got = sent(&fixture, request, "{}").await;
+    let received = send(&fixture, request, "{}").await;
     let [server, span] = &fixture.spans()[..] else { panic!("two spans") };
-    let header = got.headers["traceparent"].to_str().unwrap().to_owned();
+    let header = received.headers["traceparent"].to_str().unwrap().to_owned();
     assert_eq!(header[3..35], PARENT[3..35]);
     assert_eq!(header, span.context.to_string());
-    assert!(got.body.contains(&format!(r#""_meta":{{"traceparent":"{header}"}}"#)), "{}", got.body);
+    assert!(
+        received.body.contains(&format!(r#""_meta":{{"traceparent":"{header}"}}"#)),
+        "{}",
+        received.body
+    );
     assert_eq!(span.parent, Some(server.context.clone()));
     assert!(!span.parent_is_remote);
     assert_eq!((&*span.name, &span.kind), ("tools/call t", &SpanKind::Client));
 }
 
 #[tokio::test]
-async fn what_is_not_recorded_goes_on_by_header_and_its_message_is_not_touched() {
+async fn unsampled_trace_propagates_by_header_only() {
     let fixture = Fixture::new(false);
-    let got = sent(&fixture, request(), "{}").await;
-    assert!(got.headers["traceparent"].to_str().unwrap().ends_with("-00"));
-    assert_eq!(got.body, MESSAGE);
+    let received = send(&fixture, request(), "{}").await;
+    assert!(received.headers["traceparent"].to_str().unwrap().ends_with("-00"));
+    assert_eq!(received.body, MESSAGE);
     assert!(fixture.spans().is_empty());
 }
 
 #[tokio::test]
-async fn while_nothing_is_traced_the_clients_trace_goes_on_as_it_came() {
+async fn propagates_client_trace_without_tracing() {
     let fixture = Fixture::new(None);
     let mut request = request();
     // A proxy that hands on the request itself hands on its trail beside it.
     request.extensions_mut().insert(cause(&fixture, PARENT).await);
-    let got = sent(&fixture, request, "{}").await;
-    assert_eq!(got.headers["traceparent"], PARENT);
-    assert_eq!(got.body, MESSAGE);
-    let got = sent(&fixture, self::request(), "{}").await;
-    assert!(!got.headers.contains_key("traceparent"));
+    let received = send(&fixture, request, "{}").await;
+    assert_eq!(received.headers["traceparent"], PARENT);
+    assert_eq!(received.body, MESSAGE);
+    let received = send(&fixture, self::request(), "{}").await;
+    assert!(!received.headers.contains_key("traceparent"));
 }
 
 #[tokio::test]
-async fn requests_are_measured_by_backend_and_tool() {
+async fn measures_requests_by_backend_and_tool() {
     let fixture = Fixture::with(false, false);
-    sent(&fixture, request(), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
-    sent(&fixture, request(), r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1}}"#).await;
+    send(&fixture, request(), r#"{"jsonrpc":"2.0","id":1,"result":{}}"#).await;
+    send(&fixture, request(), r#"{"jsonrpc":"2.0","id":1,"error":{"code":-1}}"#).await;
     let labels = "gen_ai.tool.name=t mcp.method.name=tools/call vmcp.backend.name=meteo";
     assert_eq!(fixture.labels("vmcp_backend_requests"), [(labels.to_owned(), 2)]);
     assert_eq!(fixture.labels("vmcp_backend_requests_duration"), [(labels.to_owned(), 2)]);
@@ -116,23 +124,23 @@ async fn requests_are_measured_by_backend_and_tool() {
 }
 
 #[tokio::test]
-async fn without_an_operation_the_headers_say_what_is_asked_for() {
+async fn reads_headers_without_operation() {
     let fixture = Fixture::new(true);
     let mut request = request();
     request.extensions_mut().remove::<Operation>();
     request.headers_mut().insert("mcp-method", "tools/list".parse().unwrap());
-    sent(&fixture, request, "{}").await;
+    send(&fixture, request, "{}").await;
     assert_eq!(fixture.spans()[0].name, "tools/list");
 }
 
 #[tokio::test]
-async fn why_it_failed_is_told_in_fixed_words() {
+async fn error_type_is_a_fixed_word() {
     let fixture = Fixture::new(true);
     let fail = |error: fn() -> BoxError| {
         let inner = tower::service_fn(move |_: Request<Full<Bytes>>| async move {
             Err::<Response<Body>, _>(error())
         });
-        fixture.recorder.outgoing().layer(inner).oneshot(request())
+        fixture.recorder.client_layer().layer(inner).oneshot(request())
     };
     let no_credentials = || -> BoxError {
         Box::new(CredentialError {
@@ -152,12 +160,12 @@ async fn why_it_failed_is_told_in_fixed_words() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_no_error_of_the_backend() {
+async fn cancelled_call_is_no_backend_error() {
     let fixture = Fixture::new(true);
     let inner = tower::service_fn(|_: Request<Full<Bytes>>| {
         std::future::pending::<Result<Response<Body>, BoxError>>()
     });
-    let call = fixture.recorder.outgoing().layer(inner).oneshot(request());
+    let call = fixture.recorder.client_layer().layer(inner).oneshot(request());
     assert!(tokio::time::timeout(std::time::Duration::ZERO, call).await.is_err());
     let spans = fixture.spans();
     assert_eq!(fixture.attribute(&spans[0], "error.type").as_deref(), Some("cancelled"));
@@ -166,10 +174,10 @@ async fn a_call_that_nobody_waits_for_is_no_error_of_the_backend() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_shows_that_the_backend_is_there_is_no_error_of_it() {
+async fn expected_rejections_are_no_backend_errors() {
     const UNKNOWN: &str = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"?"}}"#;
     let user = || Caller::User(Identity::new("https://a", "1"));
-    let asked = |method: Method, caller: Caller, status: u16, answer: &'static str| {
+    let errors_after = |method: Method, caller: Caller, status: u16, body: &'static str| {
         let fixture = Fixture::new(true);
         let mut request = request();
         *request.method_mut() = method;
@@ -177,10 +185,11 @@ async fn a_refusal_that_shows_that_the_backend_is_there_is_no_error_of_it() {
         let inner = tower::service_fn(move |_: Request<Full<Bytes>>| async move {
             let response =
                 Response::builder().status(status).header("content-type", "application/json");
-            Ok::<_, BoxError>(response.body(Body::from(Bytes::from_static(answer.as_bytes())))?)
+            Ok::<_, BoxError>(response.body(Body::from(Bytes::from_static(body.as_bytes())))?)
         });
         async move {
-            let response = fixture.recorder.outgoing().layer(inner).oneshot(request).await.unwrap();
+            let response =
+                fixture.recorder.client_layer().layer(inner).oneshot(request).await.unwrap();
             _ = response.into_body().collect().await;
             assert_eq!(fixture.count("vmcp_backend_requests"), 1);
             let errors = fixture.count("vmcp_backend_errors");
@@ -190,20 +199,20 @@ async fn a_refusal_that_shows_that_the_backend_is_there_is_no_error_of_it() {
     };
     let (get, delete, post) = (Method::GET, Method::DELETE, Method::POST);
     for expected in [
-        asked(post.clone(), Caller::Gateway, 200, UNKNOWN),
-        asked(post.clone(), Caller::Gateway, 400, UNKNOWN),
-        asked(post.clone(), Caller::Gateway, 401, ""),
-        asked(get.clone(), user(), 405, ""),
-        asked(delete, user(), 405, ""),
+        errors_after(post.clone(), Caller::Gateway, 200, UNKNOWN),
+        errors_after(post.clone(), Caller::Gateway, 400, UNKNOWN),
+        errors_after(post.clone(), Caller::Gateway, 401, ""),
+        errors_after(get.clone(), user(), 405, ""),
+        errors_after(delete, user(), 405, ""),
     ] {
         assert_eq!(expected.await, 0);
     }
     for error in [
-        asked(post.clone(), user(), 200, UNKNOWN),
-        asked(post.clone(), user(), 401, ""),
-        asked(post.clone(), user(), 405, ""),
-        asked(get, user(), 404, ""),
-        asked(post, Caller::Gateway, 429, ""),
+        errors_after(post.clone(), user(), 200, UNKNOWN),
+        errors_after(post.clone(), user(), 401, ""),
+        errors_after(post.clone(), user(), 405, ""),
+        errors_after(get, user(), 404, ""),
+        errors_after(post, Caller::Gateway, 429, ""),
     ] {
         assert_eq!(error.await, 1);
     }
@@ -214,6 +223,6 @@ async fn a_refusal_that_shows_that_the_backend_is_there_is_no_error_of_it() {
         let response = Response::builder().status(503);
         Ok::<_, BoxError>(response.body(Body::empty())?)
     });
-    fixture.recorder.outgoing().layer(inner).oneshot(request).await.unwrap();
+    fixture.recorder.client_layer().layer(inner).oneshot(request).await.unwrap();
     assert_eq!(fixture.count("vmcp_backend_errors"), 1);
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::Uri;
 use vmcp_aggregate::settings::{Advice, Around, BackendSettings, Settings, Sharing, Transport};
 use vmcp_core::Backend;
-use vmcp_telemetry::OutgoingLayer;
+use vmcp_telemetry::ClientTelemetryLayer;
 use vmcp_telemetry_export::Telemetry;
 
 use crate::stack::{self, Outgoing};
@@ -44,7 +44,7 @@ impl Unstacked {
 }
 
 impl Unreached {
-    fn stacked(self, telemetry: Option<OutgoingLayer>) -> BackendSettings {
+    fn stacked(self, telemetry: Option<ClientTelemetryLayer>) -> BackendSettings {
         let Self {
             backend,
             uri,

@@ -79,7 +79,7 @@ impl Shared {
                 "settled": conflict.settled,
             })).collect::<Vec<_>>(),
             "sessions": report.sessions,
-            "held": self.held(),
+            "cache_entries": self.held(),
             "parked_calls": report.parked_calls,
             "dropped_messages": report.dropped_messages,
             "detached_calls": report.detached_calls,

@@ -41,7 +41,7 @@ pub(super) fn show(shared: &Arc<Shared>, egress: &Egress) {
     let open = egress.clone();
     telemetry.observe(&names::POOL_CONNECTIONS, move || count(open.gauges().open));
     let keeping = Arc::downgrade(shared);
-    telemetry.observe_each(&names::HELD, names::KEPT, move |tell| {
+    telemetry.observe_each(&names::CACHE_ENTRIES, names::CACHE_NAME, move |tell| {
         let Some(shared) = keeping.upgrade() else { return };
         shared.held().into_iter().for_each(|(kind, number)| tell(kind, count(number)));
     });

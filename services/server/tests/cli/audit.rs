@@ -137,7 +137,7 @@ fn where_no_event_may_be_lost_answers_wait_for_room() {
             continue;
         }
         let patience = Instant::now() + Duration::from_secs(30);
-        while get(port, "/status")["held"]["audit_queue_bytes"].as_u64() < Some(16 << 20) {
+        while get(port, "/status")["cache_entries"]["audit_queue_bytes"].as_u64() < Some(16 << 20) {
             assert!(Instant::now() < patience && !asking.is_finished());
             std::thread::yield_now();
         }

@@ -84,7 +84,7 @@ fn nobody_comes_in_without_a_token_and_everybody_is_told_where_to_get_one() {
         assert!(!head.contains("authorization"), "{head}");
     }
     // While the first token was verified the keys changed from none to some; the expired one is not kept.
-    assert_eq!(get(port, "/status")["held"]["verified_tokens"], 1);
+    assert_eq!(get(port, "/status")["cache_entries"]["verified_tokens"], 1);
     let (_, log) = server.stop();
     assert!(!log.contains(&token), "{log}");
 }

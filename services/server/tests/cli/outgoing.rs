@@ -134,7 +134,7 @@ fn each_caller_comes_with_a_token_of_their_own_that_theirs_was_exchanged_for() {
             "{form}"
         );
     }
-    let held = status(port)["held"].clone();
+    let held = status(port)["cache_entries"].clone();
     assert!(held["exchanged_tokens"].as_u64() >= Some(2) && held["caller_offers"] == 2, "{held}");
     let (_, log) = server.stop();
     assert!(!log.contains("for-ann") && !log.contains("s3cret"), "{log}");

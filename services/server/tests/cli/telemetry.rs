@@ -46,7 +46,7 @@ fn metrics_are_shown_only_where_that_is_asked_for() {
         r#"vmcp_backend_healthy{vmcp_backend_name="a"} 1"#,
         // One of whoever looks after the backend, one of the event loop that the call was on.
         "vmcp_backend_connections 2",
-        r#"vmcp_held_entries{vmcp_kept="list_views"} 0"#,
+        r#"vmcp_cache_entries{vmcp_cache_name="list_views"} 0"#,
     ] {
         assert!(found.contains(part), "{part}:\n{found}");
     }

@@ -12,12 +12,12 @@ use opentelemetry_sdk::metrics::{
 };
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanProcessor, TracerProviderBuilder};
 use vmcp_metrics::{MAX_SERIES, names};
-use vmcp_telemetry::{Options, Recorder, Spans};
+use vmcp_telemetry::{TelemetryOptions, Recorder, SpanRecorder};
 
 use super::observe::MAX_VALUES;
 use super::{Inner, SCOPE, Telemetry};
 use crate::id_generator::PresetIdGenerator;
-use crate::spans::SpanRecorder;
+use crate::spans::SdkSpanRecorder;
 use crate::{Scrape, Settings, SettingsError, resource};
 
 type LookupVariable = Box<dyn Fn(&str) -> Option<String> + Send>;
@@ -123,10 +123,10 @@ impl Builder {
                 .build();
             (provider, ratio)
         });
-        let spans = tracer.as_ref().map(|(provider, ratio)| -> Arc<dyn Spans> {
-            Arc::new(SpanRecorder::new(provider.tracer(SCOPE), *ratio, variables))
+        let spans = tracer.as_ref().map(|(provider, ratio)| -> Arc<dyn SpanRecorder> {
+            Arc::new(SdkSpanRecorder::new(provider.tracer(SCOPE), *ratio, variables))
         });
-        let recorder = Recorder::new(Options {
+        let recorder = Recorder::new(TelemetryOptions {
             server: service_name.clone(),
             meter: has_metric_reader.then(|| meter.meter(SCOPE)),
             spans,

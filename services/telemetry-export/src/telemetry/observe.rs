@@ -2,7 +2,7 @@
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::AsyncInstrument;
-use vmcp_metrics::names::{Kind, Metric};
+use vmcp_metrics::names::{Metric, MetricKind};
 
 use super::Telemetry;
 
@@ -47,21 +47,21 @@ impl Telemetry {
         let meter = self.meter();
         // The meter owns the callbacks; the handles of the instruments are not needed.
         match metric.kind {
-            Kind::Counter => {
+            MetricKind::Counter => {
                 _ = meter
                     .u64_observable_counter(metric.name)
                     .with_description(metric.description)
                     .with_callback(read)
                     .build();
             }
-            Kind::Gauge => {
+            MetricKind::Gauge => {
                 _ = meter
                     .u64_observable_gauge(metric.name)
                     .with_description(metric.description)
                     .with_callback(read)
                     .build();
             }
-            Kind::Histogram => {}
+            MetricKind::Histogram => {}
         }
     }
 }

@@ -7,42 +7,42 @@ use vmcp_wire::{Envelope, Key, Span, Splice, find, quote, scan};
 use crate::TraceContext;
 
 /// The largest message that is edited, in bytes. Larger ones go on with the header alone.
-const MAX_EDITED: usize = 1024 * 1024;
+const MAX_MESSAGE_SIZE: usize = 1024 * 1024;
 
 /// Passes a trace on in the body of a request, beside the header that is always written.
 ///
 /// It is called for messages that are recorded, and for those that name another place in the trace
 /// themselves: a receiver takes `_meta` before the header.
-pub trait Propagate<B> {
+pub trait Propagator<B> {
     /// The body that says `context`.
-    fn carry(&self, body: B, context: &TraceContext) -> B;
+    fn inject(&self, body: B, context: &TraceContext) -> B;
 }
 
 /// Leaves the body as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeaderOnly;
+pub struct HeaderPropagation;
 
 /// Writes `traceparent` and `tracestate` into the `_meta` of a message whose bytes are all there
 /// (MCP, `_meta`). Everything else in it survives byte for byte. What is no request or notification,
 /// larger than 1 MiB, or an `initialize`, is left as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InMessage;
+pub struct MetaPropagation;
 
-impl<B> Propagate<B> for HeaderOnly {
-    fn carry(&self, body: B, _: &TraceContext) -> B {
+impl<B> Propagator<B> for HeaderPropagation {
+    fn inject(&self, body: B, _: &TraceContext) -> B {
         body
     }
 }
 
-impl Propagate<Full<Bytes>> for InMessage {
-    fn carry(&self, body: Full<Bytes>, context: &TraceContext) -> Full<Bytes> {
+impl Propagator<Full<Bytes>> for MetaPropagation {
+    fn inject(&self, body: Full<Bytes>, context: &TraceContext) -> Full<Bytes> {
         let Some(message) = body.into_inner() else { return Full::default() };
-        Full::new(splice(&message, context).unwrap_or(message))
+        Full::new(inject_meta(&message, context).unwrap_or(message))
     }
 }
 
-fn splice(message: &Bytes, context: &TraceContext) -> Option<Bytes> {
-    if message.len() > MAX_EDITED {
+fn inject_meta(message: &Bytes, context: &TraceContext) -> Option<Bytes> {
+    if message.len() > MAX_MESSAGE_SIZE {
         return None;
     }
     let (Envelope::Request { method, params, .. } | Envelope::Notification { method, params, .. }) =
@@ -56,7 +56,7 @@ fn splice(message: &Bytes, context: &TraceContext) -> Option<Bytes> {
     }
     let mut parent = Vec::with_capacity(57);
     quote(&context.to_string(), &mut parent);
-    let state = context.state().map(|state| {
+    let state = context.tracestate().map(|state| {
         let mut quoted = Vec::with_capacity(state.len() + 2);
         quote(state, &mut quoted);
         quoted
@@ -75,18 +75,18 @@ fn splice(message: &Bytes, context: &TraceContext) -> Option<Bytes> {
         }
         (Some(_), _) => return None,
         (None, Some(params)) => {
-            edit.append_member(params, "_meta", &meta(&parent, state.as_deref()));
+            edit.append_member(params, "_meta", &build_meta(&parent, state.as_deref()));
         }
         (None, None) => {
             let params =
-                [b"{\"_meta\":".as_slice(), &meta(&parent, state.as_deref()), b"}"].concat();
-            edit.append_member(whole(message)?, "params", &params);
+                [b"{\"_meta\":".as_slice(), &build_meta(&parent, state.as_deref()), b"}"].concat();
+            edit.append_member(object_span(message)?, "params", &params);
         }
     }
     Some(edit.finish())
 }
 
-fn meta(parent: &[u8], state: Option<&[u8]>) -> Vec<u8> {
+fn build_meta(parent: &[u8], state: Option<&[u8]>) -> Vec<u8> {
     let mut meta = [b"{\"traceparent\":".as_slice(), parent].concat();
     if let Some(state) = state {
         meta.extend_from_slice(b",\"tracestate\":");
@@ -97,7 +97,7 @@ fn meta(parent: &[u8], state: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// The message without the whitespace around it.
-fn whole(message: &[u8]) -> Option<Span> {
+fn object_span(message: &[u8]) -> Option<Span> {
     let start = message.iter().position(|byte| *byte == b'{')?;
     let end = message.iter().rposition(|byte| *byte == b'}')? + 1;
     Some(Span { start: u32::try_from(start).ok()?, end: u32::try_from(end).ok()? })
@@ -118,54 +118,57 @@ mod tests {
         TraceContext::from_meta(meta.as_bytes()).unwrap()
     }
 
-    fn carried(message: &str, state: Option<&str>) -> Value {
+    fn with_context(message: &str, state: Option<&str>) -> Value {
         let message = Bytes::copy_from_slice(message.as_bytes());
-        serde_json::from_slice(&splice(&message, &context(state)).unwrap()).unwrap()
+        serde_json::from_slice(&inject_meta(&message, &context(state)).unwrap()).unwrap()
     }
 
     #[test]
-    fn a_place_that_the_message_names_is_replaced() {
+    fn replaces_trace_context_of_message() {
         let message = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"traceparent":"x","tracestate":"y","progressToken":1}}}"#;
-        let meta = carried(message, None)["params"]["_meta"].clone();
+        let meta = with_context(message, None)["params"]["_meta"].clone();
         assert_eq!(meta, json!({"traceparent": PARENT, "progressToken": 1}));
-        let meta = carried(message, Some("a=b"))["params"]["_meta"].clone();
+        let meta = with_context(message, Some("a=b"))["params"]["_meta"].clone();
         assert_eq!(meta, json!({"traceparent": PARENT, "tracestate": "a=b", "progressToken": 1}));
     }
 
     #[test]
-    fn a_message_without_meta_or_parameters_gets_them() {
+    fn adds_missing_meta_and_params() {
         for params in ["", r#","params":{}"#, r#","params":{"name":"a"}"#] {
             let message = format!(r#" {{"jsonrpc":"2.0","id":1,"method":"tools/call"{params}}} "#);
-            let carried = carried(&message, Some("a=b"));
+            let with_context = with_context(&message, Some("a=b"));
             let expected = json!({"traceparent": PARENT, "tracestate": "a=b"});
-            assert_eq!(carried["params"]["_meta"], expected, "{message}");
-            assert_eq!((&carried["id"], &carried["method"]), (&json!(1), &json!("tools/call")));
+            assert_eq!(with_context["params"]["_meta"], expected, "{message}");
+            assert_eq!(
+                (&with_context["id"], &with_context["method"]),
+                (&json!(1), &json!("tools/call"))
+            );
         }
     }
 
     #[test]
-    fn what_cannot_be_edited_stays_as_it_is() {
+    fn keeps_messages_that_cannot_be_edited() {
         for message in [
             "nonsense",
             r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":3}}"#,
         ] {
-            assert_eq!(splice(&Bytes::from(message), &context(None)), None, "{message}");
+            assert_eq!(inject_meta(&Bytes::from(message), &context(None)), None, "{message}");
         }
     }
 
     proptest! {
         #[test]
-        fn all_else_in_a_message_survives(name in "[ -~]{0,20}", number: i64, spaced: bool) {
+        fn preserves_rest_of_message(name in "[ -~]{0,20}", number: i64, spaced: bool) {
             let space = if spaced { " " } else { "" };
             let name = serde_json::to_string(&name).unwrap();
             let message = format!(
                 r#"{{"jsonrpc":"2.0","id":{number},{space}"method":"m","params":{space}{{"name":{name}}}}}"#
             );
-            let mut carried = carried(&message, None);
-            carried["params"].as_object_mut().unwrap().remove("_meta");
-            prop_assert_eq!(carried, serde_json::from_str::<Value>(&message).unwrap());
+            let mut with_context = with_context(&message, None);
+            with_context["params"].as_object_mut().unwrap().remove("_meta");
+            prop_assert_eq!(with_context, serde_json::from_str::<Value>(&message).unwrap());
         }
     }
 }
