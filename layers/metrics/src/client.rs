@@ -1,4 +1,4 @@
-//! The instruments of requests to backends.
+//! Metrics of requests to backends.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -12,10 +12,10 @@ use crate::names::{self, OTHER};
 use crate::series::{InstrumentTable, NameBudget};
 use crate::{BoundInstruments, ErrorType, Outcome};
 
-/// How many backends become labels, those that a reload took away included.
+/// Maximum number of backends that become labels, those that a reload removed included.
 const MAX_BACKENDS: usize = 1000;
 
-/// What requests to backends are recorded with.
+/// Metrics of requests to all backends.
 #[derive(Debug)]
 pub struct ClientMetrics {
     instruments: Arc<ClientInstruments>,
@@ -23,7 +23,7 @@ pub struct ClientMetrics {
     budget: Arc<NameBudget>,
 }
 
-/// What requests to one backend are recorded with.
+/// Metrics of requests to one backend.
 #[derive(Debug)]
 pub struct BackendMetrics {
     backend: Backend,
@@ -40,10 +40,10 @@ struct ClientInstruments {
     has_legacy_labels: bool,
 }
 
-/// The instruments, for one set of labels.
+/// Instruments bound to one set of labels.
 #[derive(Debug)]
 pub struct ClientSeries {
-    /// Absent for what is no MCP operation.
+    /// `None` for requests that are not MCP operations.
     duration: Option<BoundHistogram<f64>>,
     requests: BoundCounter<u64>,
     request_duration: BoundHistogram<f64>,
@@ -51,8 +51,7 @@ pub struct ClientSeries {
 }
 
 impl ClientMetrics {
-    /// The instruments of `meter`. With `has_legacy_labels`, older names of labels stand beside those of the
-    /// conventions.
+    /// Creates the instruments of `meter`. `legacy` adds the labels with older names.
     #[must_use]
     pub fn new(meter: &Meter, has_legacy_labels: bool) -> Self {
         let instruments = ClientInstruments {
@@ -69,12 +68,12 @@ impl ClientMetrics {
         }
     }
 
-    /// Has names of tools and prompts summed up from now on.
+    /// Merges all names of tools and prompts into `_OTHER` from now on.
     pub fn hide_names(&self) {
         self.budget.close();
     }
 
-    /// Where requests to `backend` are recorded.
+    /// Returns the metrics of a backend.
     pub fn backend(&self, backend: &Backend) -> Arc<BackendMetrics> {
         let backends = self.backends.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = backends.get(backend) {
@@ -94,19 +93,18 @@ impl ClientMetrics {
 }
 
 impl BackendMetrics {
-    /// Which backend: the one that was asked for, or `_OTHER` when it is one too many.
+    /// Returns the backend, or `_OTHER` beyond the limit.
     #[must_use]
     pub fn backend(&self) -> &Backend {
         &self.backend
     }
 
-    /// Where to record what is asked for. Whoever sends a request to a backend knows that the name
-    /// exists.
+    /// Returns the instruments of an operation. The name of a request to a backend is taken to exist.
     pub fn bind(&self, method: &str, name: Option<&str>) -> Arc<BoundInstruments<ClientSeries>> {
         self.table.bind(method, name, true)
     }
 
-    /// Records a request that has ended after `seconds`.
+    /// Records a request that took `seconds`.
     pub fn record(&self, bound: &BoundInstruments<ClientSeries>, outcome: Outcome, seconds: f64) {
         bound.record(
             outcome,
@@ -173,7 +171,7 @@ impl BackendMetrics {
     }
 }
 
-/// The older word for what is asked of a backend.
+/// Returns the legacy name of a method.
 #[must_use]
 pub fn legacy_action(method: &'static str) -> &'static str {
     match method {

@@ -1,4 +1,4 @@
-//! The instrument of requests to endpoints that do not speak MCP.
+//! Metrics of requests to endpoints that do not speak MCP.
 
 use std::sync::{PoisonError, RwLock};
 
@@ -9,17 +9,17 @@ use crate::labels::histogram;
 use crate::names::{self, OTHER};
 use crate::{ErrorType, Outcome};
 
-/// How many sets of labels there are, before the rest is summed up.
+/// Maximum number of label sets.
 const MAX_ROUTE_SERIES: usize = 500;
 
-/// What requests to endpoints beside MCP are recorded with (OpenTelemetry semantic conventions for HTTP).
+/// Metrics of requests to other endpoints (OpenTelemetry semantic conventions for HTTP).
 #[derive(Debug)]
 pub struct HttpMetrics {
     duration: Histogram<f64>,
     series: RwLock<Vec<Series>>,
 }
 
-/// The instrument, for one set of labels.
+/// Instrument bound to one set of labels.
 #[derive(Debug)]
 struct Series {
     route: Option<Box<str>>,
@@ -28,14 +28,14 @@ struct Series {
 }
 
 impl HttpMetrics {
-    /// The instrument of `meter`.
+    /// Creates the instrument of `meter`.
     #[must_use]
     pub fn new(meter: &Meter) -> Self {
         Self { duration: histogram(meter, &names::HTTP_DURATION), series: RwLock::default() }
     }
 
-    /// Records a request that has ended after `seconds`. `route` is the template that it fits, as the server has it,
-    /// never the path; `None` if it fits none.
+    /// Records a request that took `seconds`. `route` is the route template of the server, never the path; `None` for
+    /// an unknown route.
     pub fn record(&self, route: Option<&str>, outcome: Outcome, seconds: f64) {
         let record_existing = |all: &[Series], route: Option<&str>, outcome: &Outcome| {
             let matches_key =
@@ -74,7 +74,7 @@ fn labels(route: Option<&str>, outcome: &Outcome) -> Vec<KeyValue> {
     labels.extend(
         http_version.map(|http_version| KeyValue::new("network.protocol.version", http_version)),
     );
-    // What a client did wrong is no error of the server.
+    // A client error is not an error of the server.
     let error_type = match outcome.error_type {
         ErrorType::Status(400..500) => None,
         error_type => error_type.label(),

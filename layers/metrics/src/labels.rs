@@ -1,4 +1,4 @@
-//! Instruments, and the labels that both sides have.
+//! Instruments and labels of servers and clients.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, Histogram, Meter};
@@ -6,11 +6,11 @@ use opentelemetry::metrics::{Counter, Histogram, Meter};
 use crate::names::{DURATION_BUCKETS, Metric};
 use crate::{BoundInstruments, Outcome};
 
-/// The attributes whose values are names of tools and prompts, or [`OTHER`](crate::names::OTHER).
+/// Attributes whose values are names of tools and prompts, or [`OTHER`](crate::names::OTHER).
 pub const NAME_ATTRIBUTES: [&str; 5] =
     ["gen_ai.prompt.name", "gen_ai.tool.name", "mcp_resource_id", "tool", "tool_name"];
 
-/// The attributes of an operation's duration (OpenTelemetry semantic conventions for MCP).
+/// Returns the attributes of an operation's duration (OpenTelemetry semantic conventions for MCP).
 pub(crate) fn operation_attributes<S>(
     bound: &BoundInstruments<S>,
     outcome: &Outcome,
@@ -34,7 +34,7 @@ pub(crate) fn operation_attributes<S>(
     labels
 }
 
-/// The attributes that say which tool or prompt.
+/// Returns the attributes that name the tool or prompt.
 #[must_use]
 pub fn target_attributes(method: &str, name: Option<&str>) -> Vec<KeyValue> {
     let name = name.map(str::to_owned);

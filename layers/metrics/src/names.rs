@@ -1,47 +1,47 @@
-//! Every metric that is written here or that a server feeds, in one list that dashboards and alert
-//! rules are checked against.
+//! All metrics that this crate records or a server feeds, in one list that the dashboard and the alert rules are
+//! tested against.
 
-/// A metric: its name in OpenTelemetry, and what it counts.
+/// Name and description of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name in OpenTelemetry.
+    /// The name in OpenTelemetry.
     pub name: &'static str,
-    /// How it behaves.
+    /// The kind of instrument.
     pub kind: MetricKind,
-    /// Its unit (UCUM): `s`, or an annotation such as `{call}`.
+    /// The unit (UCUM): `s`, or an annotation such as `{call}`.
     pub unit: &'static str,
-    /// What it says.
+    /// The description.
     pub description: &'static str,
 }
 
-/// How a metric behaves.
+/// Kind of instrument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows.
+    /// A monotonic sum.
     Counter,
-    /// It goes up and down.
+    /// A value that increases and decreases.
     Gauge,
-    /// Durations in buckets.
+    /// A histogram of durations.
     Histogram,
 }
 
-/// The bounds of all durations' buckets, in seconds (OpenTelemetry semantic conventions for MCP).
+/// Bucket boundaries of all durations in seconds (OpenTelemetry semantic conventions for MCP).
 pub const DURATION_BUCKETS: [f64; 14] =
     [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
-/// The label that names a backend, in every metric that tells them apart.
+/// Label with the name of a backend.
 pub const BACKEND: &str = "vmcp.backend.name";
 
-/// The label that says what it is that the authorization server stores or holds.
+/// Label with the kind of entries that the authorization server stores or caches.
 pub const AUTH_KIND: &str = "vmcp.auth_server.kind";
 
-/// The label that says where the authorization server stores it: `memory` or `redis`.
+/// Label with the storage of the authorization server: `memory` or `redis`.
 pub const AUTH_STORAGE: &str = "vmcp.auth_server.storage";
 
-/// The label that says what entries are that are kept in memory.
+/// Label with the kind of entries in memory.
 pub const CACHE_NAME: &str = "vmcp.cache.name";
 
-/// What stands in the place of a name that is one too many.
+/// Label value for everything beyond a limit.
 pub const OTHER: &str = "_OTHER";
 
 macro_rules! metrics {
@@ -56,78 +56,78 @@ macro_rules! metrics {
             };
         )+
 
-        /// All of them.
+        /// All metrics.
         pub const METRICS: &[Metric] = &[$($constant),+];
     };
 }
 
 metrics! {
-    /// How long MCP operations take, up to the end of their answer.
+    /// Duration of MCP operations, up to the end of the response.
     SERVER_DURATION = Histogram "mcp.server.operation.duration" "s";
     /// Requests to the MCP endpoint.
     REQUESTS = Counter "vmcp_mcp_requests" "";
-    /// How long requests to the MCP endpoint take.
+    /// Duration of requests to the MCP endpoint.
     REQUEST_DURATION = Histogram "vmcp_mcp_request_duration" "s";
-    /// Requests to the MCP endpoint that are under way, open streams included.
+    /// Requests to the MCP endpoint in flight, open streams included.
     ACTIVE = Gauge "vmcp_mcp_active_connections" "";
     /// Tool calls.
     TOOL_CALLS = Counter "vmcp_mcp_tool_calls" "";
-    /// How long MCP operations at backends take.
+    /// Duration of MCP operations at backends.
     CLIENT_DURATION = Histogram "mcp.client.operation.duration" "s";
     /// Requests to backends.
     BACKEND_REQUESTS = Counter "vmcp_backend_requests" "";
-    /// Requests to backends that failed. What a backend answers to a check, or refuses as MCP lets it, is no failure.
+    /// Failed requests to backends, without rejections that MCP permits and responses to health checks.
     BACKEND_ERRORS = Counter "vmcp_backend_errors" "";
-    /// How long requests to backends take.
+    /// Duration of requests to backends.
     BACKEND_DURATION = Histogram "vmcp_backend_requests_duration" "s";
-    /// How long requests to the authorization server's endpoints take.
+    /// Duration of requests to the authorization server's endpoints.
     HTTP_DURATION = Histogram "http.server.request.duration" "s";
-    /// What the authorization server's store holds: the same on replicas that share it. Fed by the server.
+    /// Entries in the authorization server's store, the same on replicas that share it. Fed by the server.
     AUTH_STORED = Gauge "vmcp_auth_server_stored" "";
-    /// What the authorization server holds in its process. Fed by the server.
+    /// Entries in the memory of the authorization server. Fed by the server.
     AUTH_HELD = Gauge "vmcp_auth_server_held" "";
-    /// Whether the authorization server's store answers: 1, or 0. Fed by the server.
+    /// Availability of the authorization server's store: 1 or 0. Fed by the server.
     AUTH_STORE_UP = Gauge "vmcp_auth_server_store_up" "";
-    /// Exports to the collector that failed.
+    /// Failed exports to the collector.
     EXPORT_FAILURES = Counter "vmcp_telemetry_export_failures" "";
-    /// Sessions that are open. Fed by the server.
+    /// Open sessions. Fed by the server.
     SESSIONS = Gauge "vmcp_sessions" "";
-    /// Calls that wait for an answer of their client. Fed by the server.
+    /// Calls that wait for a response of their client. Fed by the server.
     PARKED_CALLS = Gauge "vmcp_parked_calls" "";
-    /// Calls that go on while their client is not connected. Fed by the server.
+    /// Calls that continue while their client is disconnected. Fed by the server.
     DETACHED_CALLS = Gauge "vmcp_detached_calls" "";
-    /// Calls that were ended because their client was away for too long, or too much waited for it. Fed by the server.
+    /// Calls that ended because their client was away for too long, or too much was buffered for it. Fed by the server.
     DETACHED_CALLS_ENDED = Counter "vmcp_detached_calls_ended" "";
-    /// Messages to clients that found no room. Fed by the server.
+    /// Messages to clients that were dropped because the queue was full. Fed by the server.
     DROPPED_MESSAGES = Counter "vmcp_dropped_messages" "";
-    /// Entries that are kept in memory for a while, or bytes of them, by what they are. Fed by the server.
+    /// Entries, or bytes of them, that are kept in memory for a while, by kind. Fed by the server.
     CACHE_ENTRIES = Gauge "vmcp_cache_entries" "";
-    /// Connections of clients that are open. Fed by the server.
+    /// Open client connections. Fed by the server.
     CONNECTIONS = Gauge "vmcp_connections" "";
-    /// Idle connections of clients that were closed to make room for others. Fed by the server.
+    /// Idle client connections that were closed to make room for others. Fed by the server.
     CONNECTIONS_EVICTED = Counter "vmcp_connections_evicted" "";
-    /// Bytes of messages that are held, apart from small ones. Fed by the server.
+    /// Buffered bytes of messages, small ones excluded. Fed by the server.
     BUFFERED_BYTES = Gauge "vmcp_buffered_bytes" "";
-    /// The most bytes of messages that may be held. Fed by the server.
+    /// Maximum number of buffered bytes of messages. Fed by the server.
     BUFFERED_BYTES_LIMIT = Gauge "vmcp_buffered_bytes_limit" "";
-    /// Messages that wait for others to be dropped. Fed by the server.
+    /// Messages that wait for buffer capacity. Fed by the server.
     BUFFERED_BYTES_WAITING = Gauge "vmcp_buffered_bytes_waiting" "";
-    /// Messages that were refused because too many bytes are held. Fed by the server.
+    /// Messages that were rejected for lack of buffer capacity. Fed by the server.
     BUFFERED_BYTES_REFUSED = Counter "vmcp_buffered_bytes_refused" "";
-    /// Connections to backends that are open, to all together. Fed by the server.
+    /// Open connections to all backends. Fed by the server.
     POOL_CONNECTIONS = Gauge "vmcp_backend_connections" "";
-    /// State of each backend's circuit: 0 closed, 1 half open, 2 open. Fed by the server.
+    /// State of each backend's circuit: 0 closed, 1 half-open, 2 open. Fed by the server.
     CIRCUIT_STATE = Gauge "vmcp_backend_circuit_state" "";
     /// Changes of each backend's health. Fed by the server.
     HEALTH_CHANGES = Counter "vmcp_backend_health_changes" "";
-    /// Whether each backend is healthy: 1, or 0. Fed by the server.
+    /// Health of each backend: 1 if healthy, 0 if not. Fed by the server.
     BACKEND_HEALTHY = Gauge "vmcp_backend_healthy" "";
-    /// Audit events that found no room. Fed by the server.
+    /// Audit events that were dropped because the queue was full. Fed by the server.
     AUDIT_DROPPED = Counter "vmcp_audit_dropped_events" "";
 }
 
 impl Metric {
-    /// Its name in Prometheus, without the `_bucket`, `_sum` and `_count` of a histogram.
+    /// Returns the name in Prometheus, without the `_bucket`, `_sum` and `_count` of a histogram.
     #[must_use]
     pub fn prometheus(&self) -> String {
         let unit = if self.unit == "s" { "_seconds" } else { "" };
@@ -136,7 +136,7 @@ impl Metric {
     }
 }
 
-/// The doc comment without the space that it begins with.
+/// Removes the space at the start of a doc comment.
 const fn describe(text: &'static str) -> &'static str {
     match text.split_at_checked(1) {
         Some((_, text)) => text,

@@ -1,42 +1,42 @@
-//! How a request went, as far as labels say it.
+//! Result of a request, as far as labels contain it.
 
 use http::{Method, Version};
 
 use crate::names::OTHER;
 
-/// How a request went.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The HTTP method: one of [`Outcome::http_method`].
+    /// The HTTP method: a value of [`Outcome::http_method`].
     pub http_method: &'static str,
-    /// The HTTP status; 0 when there was no response.
+    /// The HTTP status; 0 without a response.
     pub status: u16,
-    /// What went wrong.
+    /// The error.
     pub error_type: ErrorType,
-    /// The version of HTTP: one of [`Outcome::http_version`].
+    /// The HTTP version: a value of [`Outcome::http_version`].
     pub http_version: &'static str,
-    /// The MCP revision, or nothing if it is not known.
+    /// The MCP protocol version; empty if unknown.
     pub protocol_version: &'static str,
-    /// Whether a backend was asked in the gateway's own name.
+    /// Set for requests to a backend on behalf of the gateway itself.
     pub is_gateway: bool,
 }
 
-/// What went wrong: the value of `error.type`.
+/// Value of `error.type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ErrorType {
-    /// Nothing.
+    /// No error.
     #[default]
     None,
-    /// A JSON-RPC error, by its code.
+    /// The code of a JSON-RPC error.
     RpcCode(i64),
     /// An HTTP status.
     Status(u16),
-    /// One of a few fixed words.
+    /// A fixed name.
     Name(&'static str),
 }
 
 impl Outcome {
-    /// What is one way to end too many for its operation.
+    /// Outcomes beyond the limit of an operation.
     pub(crate) const OTHER: Self = Self {
         http_method: OTHER,
         status: 0,
@@ -46,7 +46,7 @@ impl Outcome {
         is_gateway: false,
     };
 
-    /// The methods that are labels; the others are `_OTHER`.
+    /// Returns the label of an HTTP method; `_OTHER` for unusual ones.
     #[must_use]
     pub fn http_method(method: &Method) -> &'static str {
         match *method {
@@ -58,9 +58,9 @@ impl Outcome {
         }
     }
 
-    /// Whether a backend that works may answer so: it is told, and no error. What is asked in the gateway's own
-    /// name is whether it is there, which a refusal shows. Neither its stream nor the end of a session needs to
-    /// be had (MCP 2025-11-25, Streamable HTTP). Under an open circuit, the gateway's own attempts are refused by itself.
+    /// Returns `true` for a failure that a working backend may produce, and that is not counted as its error: any
+    /// client error, JSON-RPC error or open circuit for requests of the gateway itself, which only check reachability,
+    /// and 405 for optional streams and session ends (MCP 2025-11-25, Streamable HTTP).
     #[must_use]
     pub fn is_expected(&self) -> bool {
         match self.error_type {
@@ -75,7 +75,7 @@ impl Outcome {
         }
     }
 
-    /// A version of HTTP, as the conventions write it.
+    /// Returns the label of an HTTP version, as the conventions write it.
     #[must_use]
     pub fn http_version(version: Version) -> &'static str {
         match version {
@@ -88,16 +88,16 @@ impl Outcome {
 }
 
 impl ErrorType {
-    /// The tool says itself that it failed (`isError`). The word is that of the conventions.
+    /// A tool result with `isError`. The conventions define the name.
     pub const TOOL: Self = Self::Name("tool_error");
-    /// Whoever asked did not wait for the end.
+    /// The client did not wait for the end of the response.
     pub const CANCELLED: Self = Self::Name("cancelled");
-    /// The circuit to the backend was open: nothing was sent.
+    /// The circuit of the backend was open; no request was sent.
     pub const CIRCUIT_OPEN: Self = Self::Name("circuit_open");
-    /// No answer came, or its body broke off.
+    /// There was no response, or its body was truncated.
     pub const BROKEN: Self = Self::Name("broken");
 
-    /// The value of `error.type`.
+    /// Returns the value of `error.type`.
     #[must_use]
     pub fn label(self) -> Option<String> {
         match self {

@@ -1,9 +1,8 @@
-//! Sets of labels that were resolved once: recording into one costs neither a label nor a lookup of
-//! labels.
+//! Instruments bound to labels, resolved once for each set of labels.
 //!
-//! How many there can be is bounded. Methods are those that MCP has. Names of tools and prompts become
-//! labels only when they are known to exist, so that nobody fills the labels with names made up; at
-//! most [`MAX_NAMES`] of them, and [`OTHER`] for those beyond.
+//! The number of label sets is bounded. Method labels are limited to the methods of MCP. Names of tools and prompts
+//! become labels only if they are known to exist, so that clients cannot create labels with arbitrary names; beyond
+//! [`MAX_NAMES`] names, the label is [`OTHER`].
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,19 +12,19 @@ use hashbrown::HashMap;
 use crate::Outcome;
 use crate::names::OTHER;
 
-/// How many names of tools and prompts become labels.
+/// Maximum number of names of tools and prompts that become labels.
 pub const MAX_NAMES: usize = 200;
 
-/// The longest name that becomes a label, in bytes.
+/// Maximum length of a name that becomes a label, in bytes.
 pub const MAX_NAME_LEN: usize = 128;
 
-/// In how many ways one operation can end, before they are summed up.
+/// Maximum number of outcomes of one operation that become labels.
 const MAX_OUTCOMES: usize = 12;
 
-/// How many sets of labels one instrument is to be given room for.
+/// Recommended cardinality limit of an instrument.
 pub const MAX_SERIES: usize = 6000;
 
-/// The methods that are labels. First none, for what is no message; last the others.
+/// Methods that are labels. The first is empty, for requests without a message; the last is for all other methods.
 const METHODS: [&str; 28] = [
     "",
     "completion/complete",
@@ -57,7 +56,7 @@ const METHODS: [&str; 28] = [
     OTHER,
 ];
 
-/// What was asked for, in words that are bounded in number, and where it is recorded.
+/// Instruments of one operation, bound for each outcome.
 #[derive(Debug)]
 pub struct BoundInstruments<S> {
     /// One of [`METHODS`].
@@ -66,7 +65,7 @@ pub struct BoundInstruments<S> {
     outcomes: RwLock<Vec<(Outcome, S)>>,
 }
 
-/// All sets of labels of one side.
+/// Instruments of all operations of a server or client.
 #[derive(Debug)]
 pub(crate) struct InstrumentTable<S> {
     methods: Vec<Arc<BoundInstruments<S>>>,
@@ -75,11 +74,11 @@ pub(crate) struct InstrumentTable<S> {
     budget: Arc<NameBudget>,
 }
 
-/// How many more names become labels.
+/// Number of names that may still become labels. `Relaxed` suffices: no other data depends on the counters.
 #[derive(Debug)]
 pub(crate) struct NameBudget {
     remaining: AtomicUsize,
-    /// Whether no name is a label from now on.
+    /// Set if no name becomes a label from now on.
     is_closed: AtomicBool,
 }
 
@@ -92,19 +91,19 @@ impl<S> BoundInstruments<S> {
         Self { method, name: name.map(Into::into), outcomes: RwLock::default() }
     }
 
-    /// The method; nothing for what is no message, and `_OTHER` for one that MCP does not have.
+    /// Returns the method; empty for requests without a message, `_OTHER` for unknown methods.
     #[must_use]
     pub fn method(&self) -> &'static str {
         self.method
     }
 
-    /// The tool or prompt.
+    /// Returns the name of the tool or prompt.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Records into the series of `outcome`, which `make` resolves when it is the first of its kind.
+    /// Records into the series of `outcome`, which `make` creates at first use.
     pub(crate) fn record(
         &self,
         outcome: Outcome,
@@ -137,8 +136,8 @@ impl<S> InstrumentTable<S> {
         Self { methods, tools: RwLock::default(), prompts: RwLock::default(), budget }
     }
 
-    /// Where to record what was asked for. `is_known` says that something of this name is known to
-    /// exist; a name that is seen for the first time without that is left out.
+    /// Returns the instruments of an operation. A new name becomes a label only if `is_known`, that is, if an item of
+    /// this name exists.
     pub(crate) fn bind(
         &self,
         method: &str,
@@ -177,7 +176,7 @@ impl<S> InstrumentTable<S> {
             Ok(index) => index,
             Err(_) => last,
         };
-        // In bounds: there is one for each of METHODS.
+        // In bounds: `methods` has one entry for each of METHODS.
         Arc::clone(&self.methods[index])
     }
 }
@@ -189,7 +188,7 @@ impl NameBudget {
         Arc::new(Self { remaining: AtomicUsize::new(MAX_NAMES), is_closed: AtomicBool::new(false) })
     }
 
-    /// Has all names summed up from now on. What was recorded under one stays.
+    /// Merges all names into `_OTHER` from now on. Existing series remain.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The instruments of requests to the gateway.
+//! Metrics of requests to the gateway.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,7 +11,7 @@ use crate::names;
 use crate::series::{InstrumentTable, NameBudget};
 use crate::{BoundInstruments, ErrorType, Outcome};
 
-/// What requests to the gateway are recorded with.
+/// Metrics of requests to the gateway.
 #[derive(Debug)]
 pub struct ServerMetrics {
     duration: Histogram<f64>,
@@ -23,10 +23,10 @@ pub struct ServerMetrics {
     table: InstrumentTable<ServerSeries>,
 }
 
-/// The instruments, for one set of labels.
+/// Instruments bound to one set of labels.
 #[derive(Debug)]
 pub struct ServerSeries {
-    /// Absent for what is no MCP operation.
+    /// `None` for requests that are not MCP operations.
     duration: Option<BoundHistogram<f64>>,
     requests: BoundCounter<u64>,
     request_duration: BoundHistogram<f64>,
@@ -34,18 +34,18 @@ pub struct ServerSeries {
 }
 
 impl ServerMetrics {
-    /// The instruments of `meter`. `server` is the label of that name.
+    /// Creates the instruments of `meter`. `server` is the value of the label of that name.
     #[must_use]
     pub fn new(meter: &Meter, server: String) -> Self {
         let active = Arc::new(AtomicI64::new(0));
         let labels = [KeyValue::new("server", server.clone()), transport()];
         let counter_handle = Arc::clone(&active);
-        // The meter keeps the callback; the instrument's handle has no use.
+        // The meter keeps the callback; the handle of the instrument has no use.
         _ = meter
             .i64_observable_up_down_counter(names::ACTIVE.name)
             .with_description(names::ACTIVE.description)
             .with_callback(move |gauge| {
-                gauge.observe(counter_handle.load(Ordering::Relaxed), &labels)
+                gauge.observe(counter_handle.load(Ordering::Relaxed), &labels);
             })
             .build();
         Self {
@@ -59,23 +59,23 @@ impl ServerMetrics {
         }
     }
 
-    /// Has names of tools and prompts summed up from now on.
+    /// Merges all names of tools and prompts into `_OTHER` from now on.
     pub fn hide_names(&self) {
         self.table.hide_names();
     }
 
-    /// One more request is under way.
+    /// Counts a request in flight.
     pub fn request_started(&self) {
         self.active.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less is.
+    /// Counts the end of a request in flight.
     pub fn request_ended(&self) {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Where to record what was asked for. `is_known` says that something of this name is known to
-    /// exist; a name that is seen for the first time without that is left out.
+    /// Returns the instruments of an operation. A new name becomes a label only if `is_known`, that is, if an item of
+    /// this name exists.
     pub fn bind(
         &self,
         method: &str,
@@ -85,7 +85,7 @@ impl ServerMetrics {
         self.table.bind(method, name, is_known)
     }
 
-    /// Records a request that has ended after `seconds`.
+    /// Records a request that took `seconds`.
     pub fn record(&self, bound: &BoundInstruments<ServerSeries>, outcome: Outcome, seconds: f64) {
         bound.record(
             outcome,
@@ -130,7 +130,7 @@ impl ServerMetrics {
     }
 }
 
-/// The only transport that requests to the gateway come by.
+/// Returns the label of the transport; the gateway serves only one.
 fn transport() -> KeyValue {
     KeyValue::new("transport", "streamable-http")
 }

@@ -1,4 +1,4 @@
-//! What tests look at: one failed call, as Prometheus is shown it.
+//! Test support: the Prometheus exposition of one failed call.
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::MeterProvider as _;
@@ -8,7 +8,7 @@ use vmcp_core::Backend;
 
 use crate::{ClientMetrics, ErrorType, HttpMetrics, Outcome, ServerMetrics, names};
 
-/// Everything that is written for one call that fails, and the numbers that a server feeds by backend.
+/// Returns all metrics of one failed call, and some that a server feeds.
 pub(crate) fn exposition(legacy: bool) -> String {
     let registry = Registry::new();
     let reader = opentelemetry_prometheus::exporter()

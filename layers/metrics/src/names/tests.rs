@@ -7,7 +7,7 @@ use super::METRICS;
 const DASHBOARD: &str = include_str!("../../dashboards/grafana.json");
 const ALERTS: &str = include_str!("../../dashboards/alerts.yaml");
 
-/// Every query of the dashboard and of the alert rules.
+/// Returns all queries of the dashboard and the alert rules.
 fn queries() -> Vec<String> {
     fn walk(value: &Value, found: &mut Vec<String>) {
         match value {
@@ -32,8 +32,7 @@ fn queries() -> Vec<String> {
     found
 }
 
-/// The names in a query outside of strings, told apart into labels (in braces, and behind `by`) and
-/// the rest.
+/// Splits the names in a query outside of strings into labels (in braces and after `by`) and others.
 fn split_names(query: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut labels, mut others) = (BTreeSet::new(), BTreeSet::new());
     let (mut in_braces, mut in_by, mut after_by) = (false, false, false);
@@ -96,7 +95,7 @@ fn dashboard_and_alerts_query_existing_metrics() {
     }
     for metric in METRICS {
         let name = metric.prometheus();
-        assert!(used.iter().any(|used| used.starts_with(&name)), "nobody shows {name}");
+        assert!(used.iter().any(|used| used.starts_with(&name)), "{name} is not on the dashboard");
     }
 }
 
@@ -104,7 +103,7 @@ fn dashboard_and_alerts_query_existing_metrics() {
 fn dashboard_and_alerts_use_existing_labels() {
     let text = crate::testing::exposition(false);
     for query in queries() {
-        // `job` is the scraper's own.
+        // Prometheus adds `job` itself.
         for label in split_names(&query).0.iter().filter(|label| *label != "job") {
             assert!(text.contains(&format!("{label}=\"")), "{label} in {query}\n{text}");
         }
