@@ -1,4 +1,4 @@
-//! Where in a trace a request stands (W3C Trace Context, level 1).
+//! Trace context (W3C Trace Context, level 1).
 
 use std::fmt;
 use std::num::NonZero;
@@ -10,10 +10,10 @@ use vmcp_wire::find;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// The longest `tracestate` that is passed on (W3C Trace Context section 3.3.1.5).
+/// Maximum length of a propagated `tracestate` (W3C Trace Context section 3.3.1.5).
 const MAX_TRACESTATE_LEN: usize = 512;
 
-/// A place in a trace: what `traceparent` and `tracestate` say.
+/// Position of a span in a trace: the values of `traceparent` and `tracestate`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceContext {
     trace_id: NonZero<u128>,
@@ -23,43 +23,43 @@ pub struct TraceContext {
 }
 
 impl TraceContext {
-    /// The first place in a trace.
+    /// Creates the context of a root span.
     #[must_use]
     pub fn root(trace_id: NonZero<u128>, span_id: NonZero<u64>, sampled: bool) -> Self {
         Self { trace_id, span_id, sampled, tracestate: None }
     }
 
-    /// The place of a span right below this one: recorded if this is.
+    /// Creates the context of a child span with the same sampling decision.
     #[must_use]
     pub fn child(&self, span_id: NonZero<u64>) -> Self {
         Self { span_id, ..self.clone() }
     }
 
-    /// The id of the trace.
+    /// Returns the trace id.
     #[must_use]
     pub fn trace_id(&self) -> NonZero<u128> {
         self.trace_id
     }
 
-    /// The id of the span.
+    /// Returns the span id.
     #[must_use]
     pub fn span_id(&self) -> NonZero<u64> {
         self.span_id
     }
 
-    /// Whether the span is recorded.
+    /// Returns `true` if the span is recorded.
     #[must_use]
     pub fn is_sampled(&self) -> bool {
         self.sampled
     }
 
-    /// What `tracestate` says.
+    /// Returns the value of `tracestate`.
     #[must_use]
     pub fn tracestate(&self) -> Option<&str> {
         self.tracestate.as_deref()
     }
 
-    /// What the headers say; `None` when there is no `traceparent`, several, or one that is none.
+    /// Reads the context from headers. Returns `None` without a `traceparent`, with several, or with an invalid one.
     #[must_use]
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let mut parents = headers.get_all(TRACEPARENT).iter();
@@ -76,7 +76,7 @@ impl TraceContext {
         }
     }
 
-    /// What `_meta`, a JSON object, says in its members `traceparent` and `tracestate` (MCP, `_meta`).
+    /// Reads the context from the members `traceparent` and `tracestate` of `_meta`, a JSON object (MCP, `_meta`).
     #[must_use]
     pub fn from_meta(meta: &[u8]) -> Option<Self> {
         memchr::memmem::find(meta, b"\"traceparent\"")?;
@@ -87,7 +87,7 @@ impl TraceContext {
         }
     }
 
-    /// Reads a `traceparent`. Of a version to come, the part that version 00 has.
+    /// Parses a `traceparent`. For later versions, parses the part that version 00 defines.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let (head, rest) = text.split_at_checked(55)?;
@@ -117,7 +117,7 @@ impl TraceContext {
         self
     }
 
-    /// Its `traceparent`.
+    /// Returns the `traceparent`.
     #[must_use]
     pub fn traceparent(&self) -> [u8; 55] {
         let mut out = *b"00-00000000000000000000000000000000-0000000000000000-00";
@@ -127,7 +127,7 @@ impl TraceContext {
         out
     }
 
-    /// Writes it into the headers of a request, in the place of what stood there.
+    /// Writes the context into the headers of a request and replaces an existing one.
     pub fn inject(&self, headers: &mut HeaderMap) {
         let Ok(parent) = HeaderValue::from_bytes(&self.traceparent()) else { return };
         headers.insert(TRACEPARENT, parent);
@@ -148,8 +148,8 @@ impl fmt::Display for TraceContext {
     }
 }
 
-/// Joins several `tracestate` headers in their order (W3C Trace Context section 3.3.1.1); empty ones count for
-/// nothing. What is longer than one state may be is cut off, and refused as too long.
+/// Joins several `tracestate` headers in order (W3C Trace Context section 3.3.1.1) and skips empty ones. Stops beyond
+/// the maximum length, which the caller rejects.
 fn join_tracestates(headers: &HeaderMap) -> Vec<u8> {
     let states = headers.get_all(TRACESTATE).iter().map(HeaderValue::as_bytes);
     let mut out = Vec::new();
@@ -165,13 +165,13 @@ fn join_tracestates(headers: &HeaderMap) -> Vec<u8> {
     out
 }
 
-/// A JSON string without escapes: nothing that is looked for here needs one.
+/// Returns the content of a JSON string without escapes; no valid value contains one.
 fn plain_string(value: &[u8]) -> Option<&[u8]> {
     let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
     (!inner.contains(&b'\\')).then_some(inner)
 }
 
-/// Lower-case only (W3C Trace Context section 3.2.2).
+/// Parses lower-case hexadecimal digits (W3C Trace Context section 3.2.2).
 fn parse_hex(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |value, digit| {
         let digit = match digit {

@@ -1,4 +1,4 @@
-//! How a trace goes on to a backend within the message.
+//! Propagation of trace context in MCP messages.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -6,25 +6,25 @@ use vmcp_wire::{Envelope, Key, Span, Splice, find, quote, scan};
 
 use crate::TraceContext;
 
-/// The largest message that is edited, in bytes. Larger ones go on with the header alone.
+/// Maximum size of an edited message in bytes. Larger ones are propagated by header only.
 const MAX_MESSAGE_SIZE: usize = 1024 * 1024;
 
-/// Passes a trace on in the body of a request, beside the header that is always written.
+/// Propagator for the body of a request. The headers always carry the context.
 ///
-/// It is called for messages that are recorded, and for those that name another place in the trace
-/// themselves: a receiver takes `_meta` before the header.
+/// Called for messages whose span is recorded, and for messages that already contain another context: receivers prefer
+/// `_meta` over the header.
 pub trait Propagator<B> {
-    /// The body that says `context`.
+    /// Returns the body with `context`.
     fn inject(&self, body: B, context: &TraceContext) -> B;
 }
 
-/// Leaves the body as it is.
+/// Propagator that leaves the body unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeaderPropagation;
 
-/// Writes `traceparent` and `tracestate` into the `_meta` of a message whose bytes are all there
-/// (MCP, `_meta`). Everything else in it survives byte for byte. What is no request or notification,
-/// larger than 1 MiB, or an `initialize`, is left as it is.
+/// Propagator that writes `traceparent` and `tracestate` into the `_meta` of a buffered message (MCP, `_meta`). All
+/// other bytes are preserved. Unchanged are messages larger than 1 MiB, `initialize`, and everything but requests and
+/// notifications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaPropagation;
 
@@ -50,7 +50,7 @@ fn inject_meta(message: &Bytes, context: &TraceContext) -> Option<Bytes> {
     else {
         return None;
     };
-    // Servers take one that has a `_meta` for a message of the stateless generation.
+    // Servers classify an `initialize` with a `_meta` as a stateless message.
     if method.is(message, "initialize") {
         return None;
     }
@@ -96,7 +96,7 @@ fn build_meta(parent: &[u8], state: Option<&[u8]>) -> Vec<u8> {
     meta
 }
 
-/// The message without the whitespace around it.
+/// Returns the span of the message without surrounding whitespace.
 fn object_span(message: &[u8]) -> Option<Span> {
     let start = message.iter().position(|byte| *byte == b'{')?;
     let end = message.iter().rposition(|byte| *byte == b'}')? + 1;
