@@ -1,7 +1,7 @@
-//! What a recorded span says. Built for sampled spans only, when they have ended.
+//! Attributes of recorded spans, built at their end and for sampled spans only.
 //!
-//! Never in a span: the query of the URL and a tool's arguments, which can hold secrets, and the id of
-//! a session, which can be all that a caller needs to take it over: its hash stands for it.
+//! Spans never contain the query of a URL or the arguments of a tool, which may contain secrets. A session id is
+//! replaced by its hash, since knowing the id can suffice to take over the session.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use vmcp_core::{McpRequest, Trail};
 use vmcp_metrics::{Outcome, names, target_attributes};
 use vmcp_wire::{Key, find, unquote};
 
-/// The longest value of an attribute, in bytes.
+/// Maximum length of an attribute in bytes.
 const MAX_VALUE: usize = 256;
 
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// The template that a request's path fits, such as `/users/{id}`, in a response's extensions. Whoever routes writes it
-/// there for [`Recorder::endpoint_layer`](crate::Recorder::endpoints).
+/// Response extension with the route template of a request, such as `/users/{id}`. The router inserts it for
+/// [`Recorder::endpoint_layer`](crate::Recorder::endpoint_layer).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route(pub Arc<str>);
 
-/// What is kept of a request's head until its span is written.
+/// Parts of a request's head that its span needs.
 #[derive(Debug)]
 pub(crate) struct RequestHead {
     method: Method,
@@ -34,7 +34,7 @@ pub(crate) struct RequestHead {
     session: Option<HeaderValue>,
 }
 
-/// Attributes under their name in the conventions and, if asked for, their older one.
+/// Attributes with the names of the conventions and, if configured, legacy names.
 pub(crate) struct Attributes {
     list: Vec<KeyValue>,
     legacy: bool,
@@ -81,7 +81,7 @@ impl Attributes {
         self.list
     }
 
-    /// What the request's head says. The path is told of MCP requests only, and of others which template it fits.
+    /// Adds the request's head. The path is recorded for MCP requests only, for others the route template.
     pub(crate) fn head(&mut self, head: &RequestHead, is_mcp: bool, route: Option<&str>) {
         let RequestHead { method, uri, host, agent, session } = head;
         let host = host.as_ref().and_then(|host| host.to_str().ok());
@@ -113,7 +113,7 @@ impl Attributes {
         }
     }
 
-    /// What was asked for.
+    /// Adds the operation.
     pub(crate) fn operation(
         &mut self,
         method: &'static str,
@@ -144,7 +144,7 @@ impl Attributes {
         self.add("mcp.protocol.version", "", outcome.protocol_version);
     }
 
-    /// What the message says beyond that.
+    /// Adds further facts about the message.
     pub(crate) fn message(&mut self, message: &McpRequest) {
         self.number(
             "http.request.body.size",
@@ -165,7 +165,7 @@ impl Attributes {
         }
     }
 
-    /// What was found out on the way.
+    /// Adds the facts that inner layers recorded.
     pub(crate) fn trail(&mut self, server: &str, trail: &Trail) {
         self.add("mcp.server.name", "", server);
         if let Some(backend) = trail.backend() {
@@ -177,7 +177,7 @@ impl Attributes {
         }
     }
 
-    /// Which backend was asked. `legacy_action` is the older word for the method.
+    /// Adds the backend. `action` is the legacy name of the method.
     pub(crate) fn backend(
         &mut self,
         backend: &str,
@@ -191,7 +191,7 @@ impl Attributes {
         }
     }
 
-    /// How it ended. `size` is that of the answer's body, in bytes.
+    /// Adds the result. `size` is that of the response body in bytes.
     pub(crate) fn outcome(&mut self, outcome: &Outcome, size: u64, duration: Duration) {
         if outcome.status != 0 {
             let status = u64::from(outcome.status);
@@ -217,7 +217,7 @@ fn truncate(value: &str) -> String {
     }
 }
 
-/// Splits a host into its name or address, an IPv6 one without brackets, and its port.
+/// Splits a host into name or address, an IPv6 address without brackets, and port.
 fn address_and_port(host: &str) -> (&str, Option<u16>) {
     let (address, rest) = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').unwrap_or((rest, "")),

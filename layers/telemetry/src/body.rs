@@ -1,4 +1,4 @@
-//! The answer's body, watched to its end.
+//! The response body, which completes the record at its end.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use vmcp_metrics::ErrorType;
 use crate::request_observer::RequestObserver;
 
 pin_project! {
-    /// A body whose end is recorded. It changes nothing.
+    /// Response body of the telemetry middleware. Forwards everything unchanged.
     #[derive(Debug, Default)]
     pub struct ResponseBody<B> {
         #[pin]
@@ -22,7 +22,7 @@ pin_project! {
 
 impl<B: Body> ResponseBody<B> {
     pub(crate) fn new(inner: B, mut observer: Option<RequestObserver>) -> Self {
-        // Such a body may never be polled.
+        // An empty body may never be polled.
         if inner.is_end_stream() {
             end(&mut observer, ErrorType::None);
         }
@@ -52,7 +52,7 @@ impl<B: Body> Body for ResponseBody<B> {
                 if let (Some(data), Some(observer)) = (frame.data_ref(), &mut this.observer) {
                     observer.on_data(data.chunk(), data.remaining());
                 }
-                // Whoever sends it does not ask again then.
+                // A server that knows the length does not poll again.
                 if this.inner.is_end_stream() {
                     end(this.observer, ErrorType::None);
                 }

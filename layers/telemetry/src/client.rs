@@ -1,4 +1,4 @@
-//! Requests to backends: one span and one measurement each, and the trace that goes on with them.
+//! Telemetry of requests to backends: one span and one measurement each, and propagation of the trace.
 
 use std::fmt;
 use std::future::Future;
@@ -19,17 +19,16 @@ use crate::recorder::Inner;
 use crate::request_observer::RequestObserver;
 use crate::trace_link::SpanPosition;
 
-/// Names the cause of a failed request in one of a few fixed words.
+/// Classifies the cause of a failed request as one of a few fixed names.
 pub type ErrorClassifier = fn(&(dyn std::error::Error + 'static)) -> Option<&'static str>;
 
-/// Measures and records what backends are asked for, and passes the trace on to them.
-/// [`Recorder::client_layer`](crate::Recorder::outgoing) makes it.
+/// Applies [`ClientTelemetry`] to requests to backends, and propagates the trace. Created by
+/// [`Recorder::client_layer`](crate::Recorder::client_layer).
 ///
-/// Reads, from the request's extensions: [`Backend`], [`Operation`] or else the headers `Mcp-Method` and
-/// `Mcp-Name`, [`Caller`](vmcp_core::Caller), and the [`Trail`] of the request that it is made for, in the
-/// operation or beside it.
-/// Writes: `traceparent` and `tracestate`, and with [`MetaPropagation`](vmcp_trace_context::InMessage) the same
-/// members of the message's `_meta`. Fails with what the service below fails with.
+/// Reads [`Backend`], [`Caller`](vmcp_core::Caller), and [`Operation`] from the request extensions, otherwise the
+/// headers `Mcp-Method` and `Mcp-Name`, and the [`Trail`] of the causing request from the operation or the extensions.
+/// Writes `traceparent` and `tracestate`, and with [`MetaPropagation`](vmcp_trace_context::MetaPropagation) the same
+/// members of the message's `_meta`. Errors of the inner service are passed on unchanged.
 #[derive(Clone)]
 pub struct ClientTelemetryLayer<P = HeaderPropagation> {
     recorder: Arc<Inner>,
@@ -37,17 +36,17 @@ pub struct ClientTelemetryLayer<P = HeaderPropagation> {
     classify: ErrorClassifier,
 }
 
-/// Measures and records what `S` is asked for. See [`ClientTelemetryLayer`].
+/// Telemetry middleware for a client. See [`ClientTelemetryLayer`].
 #[derive(Clone, Debug)]
 pub struct ClientTelemetry<S, P = HeaderPropagation> {
     inner: S,
     layer: ClientTelemetryLayer<P>,
-    /// Where requests to the backend are recorded that the first one went to: mostly all do.
+    /// Metrics of the backend of the first request, which is usually the only one.
     cached: Arc<OnceLock<Arc<BackendMetrics>>>,
 }
 
 pin_project! {
-    /// Waits for the beginning of the response.
+    /// Response future of [`ClientTelemetry`].
     #[derive(Debug)]
     pub struct ClientResponseFuture<F> {
         #[pin]
@@ -57,7 +56,7 @@ pin_project! {
     }
 }
 
-/// A [`ErrorClassifier`] that can be printed.
+/// An [`ErrorClassifier`] that implements `Debug`.
 struct ClassifierFn(ErrorClassifier);
 
 impl ClientTelemetryLayer {
@@ -69,15 +68,14 @@ impl ClientTelemetryLayer {
 }
 
 impl<P> ClientTelemetryLayer<P> {
-    /// Another way to pass the trace on.
+    /// Sets the propagator.
     #[must_use]
     pub fn propagator<Q>(self, propagator: Q) -> ClientTelemetryLayer<Q> {
         let Self { recorder, propagator: _, classify } = self;
         ClientTelemetryLayer { recorder, propagator, classify }
     }
 
-    /// Other words for causes of failure, which become values of `error.type`. What has no word is
-    /// `broken`.
+    /// Sets the classifier whose names become values of `error.type`. Errors without a name are `broken`.
     #[must_use]
     pub fn classify(mut self, classify: ErrorClassifier) -> Self {
         self.classify = classify;

@@ -2,11 +2,11 @@
 
 mod attributes;
 mod body;
-mod incoming;
-mod outgoing;
+mod client;
 mod recorder;
 mod request_observer;
 mod response_error;
+mod server;
 #[cfg(test)]
 mod testing;
 mod trace_link;
@@ -16,7 +16,7 @@ pub use vmcp_core::BoxError;
 pub use self::{
     attributes::Route,
     body::ResponseBody,
-    incoming::{ServerResponseFuture, ServerTelemetry, ServerTelemetryLayer},
-    outgoing::{ClientResponseFuture, ClientTelemetry, ClientTelemetryLayer, ErrorClassifier},
+    client::{ClientResponseFuture, ClientTelemetry, ClientTelemetryLayer, ErrorClassifier},
     recorder::{EndedSpan, Recorder, SpanRecorder, TelemetryOptions},
+    server::{ServerResponseFuture, ServerTelemetry, ServerTelemetryLayer},
 };

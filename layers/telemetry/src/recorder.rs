@@ -1,4 +1,4 @@
-//! Where both layers record.
+//! The recorder of all layers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,62 +12,62 @@ use vmcp_trace_context::TraceContext;
 
 use crate::{ClientTelemetryLayer, ServerTelemetryLayer};
 
-/// Makes both layers. A clone records to the same place.
+/// Creates the layers. Clones record to the same destination.
 #[derive(Clone, Debug)]
 pub struct Recorder(Arc<Inner>);
 
-/// What is recorded. The default records nothing.
+/// Options of a [`Recorder`]. The default records nothing.
 #[derive(Clone, Default)]
 pub struct TelemetryOptions {
-    /// The name of the server that is asked, as labels and spans have it.
+    /// The name of the server in labels and spans.
     pub server: String,
-    /// Where metrics go. Without one nothing is measured.
+    /// The meter. Without one, no metrics are recorded.
     pub meter: Option<Meter>,
-    /// Where spans go. Without one nothing is traced.
+    /// The destination of spans. Without one, no spans are recorded.
     pub spans: Option<Arc<dyn SpanRecorder>>,
-    /// Whether older names of attributes stand beside those of the conventions.
+    /// Adds the attributes with older names.
     pub legacy_attributes: bool,
 }
 
-/// Samples and takes spans. The SDK of OpenTelemetry is behind it in `vmcp-telemetry-export`.
+/// Sampler and destination of spans. `vmcp-telemetry-export` implements it with the OpenTelemetry SDK.
 pub trait SpanRecorder: Send + Sync {
-    /// Where a new span stands: below `parent`, and recorded if that is, or else at the beginning of a
-    /// trace of its own.
+    /// Creates the context of a new span: a child of `parent` with its sampling decision, otherwise the root of a new
+    /// trace.
     fn new_context(&self, parent: Option<&TraceContext>) -> TraceContext;
 
-    /// Takes a span that has ended. Only those come whose place is sampled.
+    /// Records a sampled span that has ended.
     fn record(&self, span: EndedSpan);
 }
 
-/// A span that has ended.
+/// Span that has ended.
 #[derive(Clone, Debug)]
 pub struct EndedSpan {
-    /// Where it stands.
+    /// The context.
     pub context: TraceContext,
-    /// What it stands below.
+    /// The context of the parent.
     pub parent: Option<TraceContext>,
-    /// Whether that belongs to another process.
+    /// Set if the parent belongs to another process.
     pub parent_is_remote: bool,
-    /// The method, and the tool or prompt. Neither resources nor paths are in it.
+    /// The method and the name of the tool or prompt, without URIs and paths.
     pub name: String,
-    /// Whether it is that of a server or a client.
+    /// The kind: server or client.
     pub kind: SpanKind,
-    /// When it began.
+    /// The start time.
     pub start: SystemTime,
-    /// When it ended.
+    /// The end time.
     pub end: SystemTime,
-    /// What it says.
+    /// The attributes.
     pub attributes: Vec<KeyValue>,
-    /// How it went.
+    /// The status.
     pub status: Status,
 }
 
-/// What all requests share.
+/// State shared by all requests.
 pub(crate) struct Inner {
     pub(crate) server: ServerMetrics,
     pub(crate) client: ClientMetrics,
     pub(crate) http: HttpMetrics,
-    /// Whether anybody looks at metrics.
+    /// Set if metrics are recorded.
     pub(crate) has_meter: bool,
     pub(crate) spans: Option<Arc<dyn SpanRecorder>>,
     pub(crate) name: String,
@@ -75,14 +75,14 @@ pub(crate) struct Inner {
 }
 
 impl Recorder {
-    /// Has names of tools and prompts summed up in metrics from now on: for metrics that more people read than may know
-    /// all names.
+    /// Merges all names of tools and prompts in metrics into `_OTHER` from now on, for metrics whose readers may not
+    /// know all names.
     pub fn hide_names(&self) {
         self.0.server.hide_names();
         self.0.client.hide_names();
     }
 
-    /// Records what `options` say.
+    /// Creates a recorder.
     #[must_use]
     pub fn new(options: TelemetryOptions) -> Self {
         let TelemetryOptions { server: name, meter, spans, legacy_attributes: legacy } = options;
@@ -99,19 +99,19 @@ impl Recorder {
         }))
     }
 
-    /// Around the gateway, outermost but for what catches panics.
+    /// Creates the layer for a gateway or server. Place it outermost, inside the layer that catches panics.
     #[must_use]
     pub fn server_layer(&self) -> ServerTelemetryLayer {
         ServerTelemetryLayer::new(Arc::clone(&self.0), true)
     }
 
-    /// Around endpoints that do not speak MCP: by the template in a response's [`Route`](crate::Route).
+    /// Creates the layer for endpoints that do not speak MCP, recorded by the response's [`Route`](crate::Route).
     #[must_use]
     pub fn endpoint_layer(&self) -> ServerTelemetryLayer {
         ServerTelemetryLayer::new(Arc::clone(&self.0), false)
     }
 
-    /// Around the way to a backend, outermost.
+    /// Creates the layer for the client of a backend. Place it outermost.
     #[must_use]
     pub fn client_layer(&self) -> ClientTelemetryLayer {
         ClientTelemetryLayer::new(Arc::clone(&self.0))

@@ -1,4 +1,4 @@
-//! What is known of one request, from either side, until it is recorded.
+//! Observation of one request, as a server or a client, until it is recorded.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,9 +26,8 @@ const REVISION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Recorded when the answer's body has ended, or else when this is dropped: as cancelled then, unless
-/// it is a backend's answer that has begun. Who has read the message that it waited for leaves the
-/// rest.
+/// Observer of one request. Records it at the end of the response body, or on drop: as cancelled, unless it is a
+/// backend's response that has begun. A client that has read its response may leave the rest of a stream.
 pub(crate) struct RequestObserver {
     recorder: Arc<Inner>,
     side: Side,
@@ -44,28 +43,28 @@ enum Side {
     Client(ClientRequest),
 }
 
-/// A request to the gateway.
+/// Request to the gateway.
 struct ServerRequest {
     trail: Trail,
     trace_link: Option<Arc<TraceLink>>,
-    /// Kept while something is traced.
+    /// Kept if spans are recorded.
     head: Option<Box<RequestHead>>,
-    /// The gateway itself refused it.
+    /// Set if the gateway itself rejected the request.
     rejected: bool,
     is_mcp: bool,
     route: Option<Route>,
 }
 
-/// A request to a backend.
+/// Request to a backend.
 struct ClientRequest {
     metrics: Arc<BackendMetrics>,
     bound: Arc<BoundInstruments<ClientSeries>>,
-    /// Kept if it is recorded.
+    /// Kept if the span is recorded.
     position: Option<Box<SpanPosition>>,
 }
 
 impl RequestObserver {
-    /// Watches a request to the gateway; `None` while nobody looks at metrics or traces.
+    /// Observes a request to the gateway; `None` without metrics and spans.
     pub(crate) fn server<B>(
         recorder: &Arc<Inner>,
         request: &mut Request<B>,
@@ -81,7 +80,7 @@ impl RequestObserver {
             (is_tracing || header.is_some()).then(|| Arc::new(TraceLink::new(recorder, header)));
         match &trace_link {
             Some(trace_link) => trail.watch(Arc::clone(trace_link)),
-            // Somebody looks, if not at traces.
+            // Marks the trail as observed, for metrics only.
             None => trail.watch(Arc::clone(recorder)),
         }
         if !has_meter && !is_tracing {
@@ -113,7 +112,7 @@ impl RequestObserver {
         Some(Self::new(recorder, side, outcome))
     }
 
-    /// Watches a request to a backend.
+    /// Observes a request to a backend.
     pub(crate) fn client<B>(
         recorder: &Arc<Inner>,
         metrics: Arc<BackendMetrics>,
@@ -152,12 +151,12 @@ impl RequestObserver {
                 server_request.route = response.extensions().get::<Route>().cloned();
             }
             Side::Client(_) => {
-                self.outcome.http_version = Outcome::http_version(response.version())
+                self.outcome.http_version = Outcome::http_version(response.version());
             }
         }
     }
 
-    /// Looks at a piece of the answer.
+    /// Inspects a chunk of the response body.
     pub(crate) fn on_data(&mut self, data: &[u8], size: usize) {
         self.size += size as u64;
         if self.outcome.error_type == ErrorType::None && self.media != Media::Other {
@@ -165,7 +164,7 @@ impl RequestObserver {
         }
     }
 
-    /// Records it, as having ended in `error_type` unless it is known to have gone wrong before.
+    /// Records the request. `error_type` applies unless an error was found before.
     pub(crate) fn end(&mut self, error_type: ErrorType) {
         if std::mem::replace(&mut self.is_ended, true) {
             return;
@@ -210,7 +209,7 @@ impl ServerRequest {
         }
         let method = message.map(McpRequest::method).unwrap_or_default();
         let name = message.and_then(|message| Some(message.text(Key::Name)?.read(&message.bytes)));
-        // A backend that was asked has the name; an answer that is no error does so too.
+        // A backend handled the name, or the response is not an error: the name exists.
         let is_known = self.trail.backend().is_some()
             || (!self.rejected && matches!(outcome.error_type, ErrorType::None | ErrorType::TOOL));
         let bound = recorder.server.bind(&method, name.as_deref(), is_known);
@@ -280,7 +279,7 @@ impl fmt::Debug for RequestObserver {
     }
 }
 
-/// A span that has ended just now.
+/// Creates a span that ends now.
 fn span(
     position: &SpanPosition,
     name: String,
@@ -303,7 +302,7 @@ fn span(
     })
 }
 
-/// The method and the tool or prompt. Neither resources nor paths are in it.
+/// Returns the span name: the method and the name of the tool or prompt, without URIs and paths.
 fn span_name(method: &str, name: Option<&str>, http_method: &str) -> String {
     match (method, name) {
         ("", _) => http_method.to_owned(),
@@ -312,7 +311,7 @@ fn span_name(method: &str, name: Option<&str>, http_method: &str) -> String {
     }
 }
 
-/// A refusal is the client's fault and leaves the status unset (OpenTelemetry conventions for HTTP).
+/// A rejection is the client's error and leaves the status unset (OpenTelemetry conventions for HTTP).
 fn status(outcome: &Outcome) -> Status {
     match outcome.error_type {
         ErrorType::None => Status::Ok,
@@ -323,7 +322,7 @@ fn status(outcome: &Outcome) -> Status {
     }
 }
 
-/// The `Mcp-Name` header, unless it is wrapped (MCP 2026-07-28, Value Encoding).
+/// Returns the `Mcp-Name` header, unless it is encoded (MCP 2026-07-28, Value Encoding).
 fn plain_name(headers: &HeaderMap) -> Option<&str> {
     headers.get(NAME)?.to_str().ok().filter(|name| !name.starts_with("=?"))
 }

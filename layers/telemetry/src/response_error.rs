@@ -1,13 +1,13 @@
-//! How an operation ended, as the bytes of its answer say.
+//! Errors in responses.
 
 use vmcp_core::{Media, Rejection};
 use vmcp_metrics::ErrorType;
 use vmcp_wire::{HeadOutcome, find, head, may_fail};
 
-/// How much of a frame is looked at, in bytes.
+/// Inspected bytes of a frame.
 const MAX_INSPECTED: usize = 16 * 1024;
 
-/// What a response's head says.
+/// Returns the error that the head of a response reports.
 pub(crate) fn response_error<R>(response: &http::Response<R>) -> ErrorType {
     let status = response.status();
     match response.extensions().get::<Rejection>() {
@@ -19,8 +19,8 @@ pub(crate) fn response_error<R>(response: &http::Response<R>) -> ErrorType {
     }
 }
 
-/// Returns the fault that a frame of an answer tells. A message that is cut in two by frames, or longer than
-/// the window, can go unseen: nothing is kept for it.
+/// Returns the error that a frame of a response reports. A message that spans several frames, or exceeds the inspected
+/// prefix, can go unnoticed: frames are not buffered.
 pub(crate) fn frame_error(media: Media, frame: &[u8]) -> ErrorType {
     let frame = frame.get(..MAX_INSPECTED).unwrap_or(frame);
     if !may_fail(frame) {

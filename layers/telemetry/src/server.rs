@@ -1,4 +1,4 @@
-//! Requests to the gateway: one span and one measurement each, up to the end of the answer's body.
+//! Telemetry of requests to the gateway: one span and one measurement each, up to the end of the response body.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,19 +15,19 @@ use crate::ResponseBody;
 use crate::recorder::Inner;
 use crate::request_observer::RequestObserver;
 
-/// Measures and records what clients ask for. [`Recorder::server_layer`](crate::Recorder::incoming) makes
-/// it; see the [crate docs](crate) for an example.
+/// Applies [`ServerTelemetry`] to requests. Created by [`Recorder::server_layer`](crate::Recorder::server_layer); see
+/// the [crate docs](crate) for an example.
 ///
-/// Reads: `traceparent` and `tracestate`, what inner layers write into the request's
-/// [`Trail`](vmcp_core::Trail), and the [`Rejection`](vmcp_core::Rejection) in the extensions of a
-/// response. Writes: the `Trail`, which it watches, into the request's extensions. Refuses nothing.
+/// Reads `traceparent` and `tracestate`, the facts that inner layers record in the request's
+/// [`Trail`](vmcp_core::Trail), and the [`Rejection`](vmcp_core::Rejection) in the response extensions. Inserts an
+/// observed `Trail` into the request extensions. Rejects no requests.
 #[derive(Clone, Debug)]
 pub struct ServerTelemetryLayer {
     recorder: Arc<Inner>,
     is_mcp: bool,
 }
 
-/// Measures and records what `S` is asked for. See [`ServerTelemetryLayer`].
+/// Telemetry middleware for a server. See [`ServerTelemetryLayer`].
 #[derive(Clone, Debug)]
 pub struct ServerTelemetry<S> {
     inner: S,
@@ -36,7 +36,7 @@ pub struct ServerTelemetry<S> {
 }
 
 pin_project! {
-    /// Waits for the beginning of the response.
+    /// Response future of [`ServerTelemetry`].
     #[derive(Debug)]
     pub struct ServerResponseFuture<F> {
         #[pin]

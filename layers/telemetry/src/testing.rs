@@ -1,4 +1,4 @@
-//! What tests look at: everything that goes out, kept in memory.
+//! Test support: records all spans and metrics in memory.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ pub(crate) struct Fixture {
     provider: SdkMeterProvider,
 }
 
-/// Keeps spans; their ids are numbers.
+/// Span recorder with numeric ids.
 #[derive(Default)]
 struct SpanLog {
     samples: bool,
@@ -43,8 +43,8 @@ impl SpanRecorder for SpanLog {
 }
 
 impl Fixture {
-    /// Records older names too. `samples` says whether traces that begin here are recorded; without
-    /// one nothing is traced.
+    /// Creates a fixture with legacy attributes. `samples` is the sampling decision for new traces; `None` disables
+    /// tracing.
     pub(crate) fn new(samples: impl Into<Option<bool>>) -> Self {
         Self::with(samples, true)
     }
@@ -76,12 +76,12 @@ impl Fixture {
         found.map(|one| one.value.to_string())
     }
 
-    /// Everything that was measured, as it was printed.
+    /// Returns all measurements in debug format.
     pub(crate) fn exported(&self) -> String {
         format!("{:?}", self.points())
     }
 
-    /// Each set of labels of a metric and how often something was recorded for it.
+    /// Returns the label sets of a metric with their counts.
     pub(crate) fn labels(&self, metric: &str) -> Vec<(String, u64)> {
         let points = self.points().into_iter().filter(|point| point.metric == metric);
         let mut all: Vec<_> = points.map(|point| (point.labels, point.count)).collect();

@@ -1,4 +1,4 @@
-//! Which trace a request belongs to, and how requests to backends find it.
+//! Link between a request and the requests to backends that it causes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,22 +9,22 @@ use vmcp_wire::Key;
 use crate::SpanRecorder;
 use crate::recorder::Inner;
 
-/// What a request's [`Trail`] says of its trace, to whoever sends requests to backends for it.
+/// Extension of a request's [`Trail`] with its position in a trace, for the requests to backends that it causes.
 pub(crate) struct TraceLink {
     recorder: Arc<Inner>,
     header: Option<TraceContext>,
     position: OnceLock<SpanPosition>,
 }
 
-/// Where a request stands.
+/// Position of a request in a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanPosition {
-    /// Its span, or, while nothing is traced here, what that would stand below.
+    /// The context of its span or, without tracing, of the parent.
     pub(crate) context: Option<TraceContext>,
     pub(crate) parent: Option<TraceContext>,
-    /// Whether the parent belongs to another process.
+    /// Set if the parent belongs to another process.
     pub(crate) is_remote: bool,
-    /// Whether the message itself said its parent.
+    /// Set if the message itself contains the parent.
     pub(crate) is_from_message: bool,
 }
 
@@ -33,8 +33,8 @@ impl TraceLink {
         Self { recorder: Arc::clone(recorder), header, position: OnceLock::new() }
     }
 
-    /// Settled when first asked for: what the message says in `_meta` counts more than the headers, so
-    /// it is to be asked for once the message is decoded.
+    /// Returns the position. The first call determines it and must come after decoding: the `_meta` of the message
+    /// takes precedence over the headers.
     pub(crate) fn position(&self, trail: &Trail) -> &SpanPosition {
         self.position.get_or_init(|| {
             let meta = trail.message().and_then(|message| message.param(Key::Meta));
@@ -62,8 +62,8 @@ impl SpanPosition {
         Self { context, parent, is_remote, is_from_message }
     }
 
-    /// Where a request to a backend stands: below the one that it is made for. `trail` is that one's,
-    /// unless the operation knows another.
+    /// Returns the position of a request to a backend, as a child of the request that caused it. `trail` is used unless
+    /// the operation has one.
     pub(crate) fn for_client_request(
         spans: Option<&dyn SpanRecorder>,
         operation: Option<&Operation>,
@@ -85,8 +85,8 @@ impl SpanPosition {
         self.context.as_ref().is_some_and(TraceContext::is_sampled)
     }
 
-    /// What the message's `_meta` has to say: that it is recorded here, or else where it stands if it
-    /// says another place itself.
+    /// Returns the context for the `_meta` of the message: if the span is recorded, or if the message contains another
+    /// context.
     pub(crate) fn propagated_context(&self) -> Option<&TraceContext> {
         self.context.as_ref().filter(|_| self.is_from_message || self.sampled())
     }

@@ -24,7 +24,7 @@ fn operation() -> Operation {
     Operation::new("tools/call").named(Bytes::from_static(b"\"t\""))
 }
 
-/// What the backend got.
+/// Request that the backend received.
 struct ReceivedRequest {
     headers: HeaderMap,
     body: String,
@@ -51,10 +51,10 @@ async fn send(
     let layer = fixture.recorder.client_layer().propagator(MetaPropagation);
     let response = layer.layer(inner).oneshot(request).await.unwrap();
     _ = response.into_body().collect().await;
-    received.await.unwrap_or_else(|_| panic!("the backend was not asked"))
+    received.await.unwrap_or_else(|_| panic!("no request reached the backend"))
 }
 
-/// What a request of a client, which says `parent`, leaves for those that are made for it.
+/// Returns the trail of a client request with the given parent, for the requests that it causes.
 async fn cause(fixture: &Fixture, parent: &str) -> Trail {
     let inner = tower::service_fn(|request: Request<()>| async move {
         let trail = request.extensions().get::<Trail>().cloned();
@@ -101,7 +101,7 @@ async fn unsampled_trace_propagates_by_header_only() {
 async fn propagates_client_trace_without_tracing() {
     let fixture = Fixture::new(None);
     let mut request = request();
-    // A proxy that hands on the request itself hands on its trail beside it.
+    // A proxy that forwards the request leaves the trail in its extensions.
     request.extensions_mut().insert(cause(&fixture, PARENT).await);
     let received = send(&fixture, request, "{}").await;
     assert_eq!(received.headers["traceparent"], PARENT);

@@ -28,7 +28,7 @@ fn json(body: &str) -> Response<Body> {
     response.body(Body::from(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
 }
 
-/// What inner layers do with a request: they write down what they find, and answer.
+/// Sends a request to a service that records the given facts and responds.
 async fn send(
     fixture: &Fixture,
     request: Request<()>,
@@ -127,7 +127,7 @@ async fn parent_in_message_precedes_header() {
         r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{{"_meta":{{"traceparent":"{PARENT}"}}}}}}"#
     );
     send(&fixture, request, &text, None, json(RESULT)).await;
-    // Its parent is sampled, which counts more than the ratio.
+    // The parent is sampled, which takes precedence over the ratio.
     let [span] = &fixture.spans()[..] else { panic!("one span") };
     assert_eq!(span.parent.as_ref().map(ToString::to_string).as_deref(), Some(PARENT));
     assert_eq!(span.context.to_string()[3..35], PARENT[3..35]);
@@ -195,7 +195,7 @@ async fn measures_stream_until_its_end() {
     assert!((sum - 3.0).abs() < 0.1, "{sum}");
 }
 
-/// A body that ends after `wait`.
+/// Returns a body that ends after `wait`.
 fn async_stream(wait: Duration) -> impl http_body::Body<Data = Bytes, Error = vmcp_core::BoxError> {
     struct Slow(std::pin::Pin<Box<tokio::time::Sleep>>);
     impl http_body::Body for Slow {
@@ -282,7 +282,7 @@ async fn counts_other_requests_by_http_method() {
     assert_eq!(fixture.spans()[0].status, Status::Unset);
 }
 
-/// An endpoint that does not speak MCP, and knows which of its routes was asked.
+/// Sends a request to an endpoint that does not speak MCP and returns its route.
 async fn endpoint(fixture: &Fixture, request: Request<()>, route: Option<&str>, status: u16) {
     let route = route.map(|route| Route(route.into()));
     let inner = tower::service_fn(move |_: Request<()>| {
@@ -331,7 +331,7 @@ async fn endpoint_span_has_route_but_no_path() {
             of(&format!("{common} http.response.status_code=404")),
         ]
     );
-    // What is counted of MCP is not touched.
+    // MCP metrics are unaffected.
     assert_eq!(fixture.count("vmcp_mcp_requests"), 0);
     assert_eq!(fixture.gauge("vmcp_mcp_active_connections"), 0);
     let everything = format!("{spans:?} {}", fixture.exported());
