@@ -48,7 +48,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tower::ServiceBuilder;
 use vmcp_audit::{AuditLayer, AuditSettings, Auditor, Event};
-use vmcp_authn::{AuthenticateLayer, Bearer, Cached, Jwt};
+use vmcp_authn::{AuthenticationLayer, BearerAuthenticator, CachedVerifier, JwtVerifier};
 use vmcp_authz::AuthorizationLayer;
 use vmcp_cedar::Cedar;
 use vmcp_core::{BoxError, Clock, Identity, McpRequest};
@@ -94,11 +94,11 @@ async fn main() -> Result<(), BoxError> {
     let issuer = Issuer::new("https://tools.example.com")?;
     println!("ann={}\nbob={}", issuer.token("ann", &["ops"])?, issuer.token("bob", &[])?);
 
-    let known = Cached::verified(Jwt::new(issuer.verifier()), Clock::system());
+    let known = CachedVerifier::verified(JwtVerifier::new(issuer.verifier()), Clock::system());
     let layers = ServiceBuilder::new()
         // Outermost, so that it has those on record who are not let in.
         .layer(AuditLayer::new(Auditor::new(AuditSettings::default(), print)))
-        .layer(AuthenticateLayer::new(Bearer::new(known)).realm("tools"))
+        .layer(AuthenticationLayer::new(BearerAuthenticator::new(known)).realm("tools"))
         .layer(DecodeLayer::new())
         .layer(AuthorizationLayer::new(Cedar::new("tools", &POLICIES, "")?));
     let application = Router::new().route("/mcp", post(tools).layer(layers));

@@ -54,8 +54,8 @@ use vmcp_auth_server::{
 };
 use vmcp_auth_store::{Limits, MemoryStore};
 use vmcp_authn::{
-    AuthenticateFuture, AuthenticateLayer, Bearer, Inspect, ProtectedResource, Refusal,
-    ResourceRules,
+    AuthError, AuthenticationFuture, AuthenticationLayer, BearerAuthenticator, ProtectedResource,
+    ResourceOptions, TokenVerifier,
 };
 use vmcp_core::{BoxError, Clock, Identity, UpstreamKind};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
@@ -72,8 +72,8 @@ async fn notes(Extension(caller): Extension<Identity>) -> Result<String, StatusC
 /// Who a token speaks of. This process signed it, so nobody is asked.
 struct Own(AuthServer, OwnTokens);
 
-impl Inspect for Own {
-    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+impl TokenVerifier for Own {
+    fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
         let Self(server, tokens) = self;
         let found = tokens.verify(token).map(|found| {
             Identity::builder(server.settings().issuer.as_str(), &found.subject)
@@ -82,7 +82,7 @@ impl Inspect for Own {
                 .upstream(server.tokens(found.session))
                 .build()
         });
-        Box::pin(ready(found.map_err(|fault| Refusal::InvalidToken(fault.to_string().into()))))
+        Box::pin(ready(found.map_err(|fault| AuthError::InvalidToken(fault.to_string().into()))))
     }
 }
 
@@ -132,9 +132,9 @@ async fn main() -> Result<(), BoxError> {
     let resource = format!("{base}/notes");
     let server = issuer(&base, &resource)?;
     let own = Own(server.clone(), server.verifier(&resource).ok_or("another resource")?);
-    let described = ProtectedResource::new(&resource, &base, &[""; 0], ResourceRules::default())?;
+    let described = ProtectedResource::new(&resource, &base, &[""; 0], ResourceOptions::default())?;
     let document = described.document().clone();
-    let door = AuthenticateLayer::new(Bearer::new(own)).resource(described);
+    let door = AuthenticationLayer::new(BearerAuthenticator::new(own)).resource(described);
     let token = r#"{"access_token":"token-of-ann","token_type":"Bearer"}"#;
     let provider = post(async move || ([(CONTENT_TYPE, "application/json")], token));
     let metadata = get(async move || ([(CONTENT_TYPE, "application/json")], document));

@@ -47,19 +47,19 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
-use vmcp_authn::{AuthenticateLayer, Refusal};
+use vmcp_authn::{AuthError, AuthenticationLayer};
 use vmcp_authz::{Action, AuthorizationLayer};
 use vmcp_core::{Body, BoxError, Caller, Clock, Identity, Item, Rejection, Verdict};
 use vmcp_decode::DecodeLayer;
 use vmcp_token_exchange::{Cached, ExchangeFault, Exchanged, Subject, TokenExchangeLayer};
 
 /// Who calls: whoever has one of the keys. What is kept as the token is what will be exchanged.
-fn who(headers: &HeaderMap) -> Result<Identity, Refusal> {
+fn who(headers: &HeaderMap) -> Result<Identity, AuthError> {
     let key = headers.get("x-key").and_then(|key| key.to_str().ok()).unwrap_or_default();
     let name = match key {
         "key-of-ann" => "ann",
         "key-of-bob" => "bob",
-        _ => return Err(Refusal::NoCredentials),
+        _ => return Err(AuthError::NoCredentials),
     };
     Ok(Identity::builder("https://keys.example.com", name).token(key.into()).build())
 }
@@ -109,7 +109,7 @@ async fn main() -> Result<(), BoxError> {
         }
     });
     let service = ServiceBuilder::new()
-        .layer(AuthenticateLayer::new(|headers: &HeaderMap| ready(who(headers))))
+        .layer(AuthenticationLayer::new(|headers: &HeaderMap| ready(who(headers))))
         .layer(DecodeLayer::new())
         .layer(AuthorizationLayer::new(may))
         .service(proxy);

@@ -61,7 +61,7 @@ use tokio::net::TcpListener;
 use tower::ServiceBuilder;
 use vmcp::guard::{CatchPanicLayer, CrowdLayer, HostsLayer};
 use vmcp_audit::{AuditLayer, AuditSettings, Auditor, Event};
-use vmcp_authn::{AuthenticateLayer, Bearer, Cached, Jwt};
+use vmcp_authn::{AuthenticationLayer, BearerAuthenticator, CachedVerifier, JwtVerifier};
 use vmcp_authz::AuthorizationLayer;
 use vmcp_cedar::Cedar;
 use vmcp_core::{Body, BoxError, Clock, Identity};
@@ -120,7 +120,7 @@ async fn main() -> Result<(), BoxError> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let issuer = Issuer::new("https://greeter.example.com")?;
     println!("ann={}", issuer.token("ann", &[])?);
-    let known = Cached::verified(Jwt::new(issuer.verifier()), Clock::system());
+    let known = CachedVerifier::verified(JwtVerifier::new(issuer.verifier()), Clock::system());
     let greeter = StreamableHttpService::new(
         || Ok(Greeter),
         Arc::new(LocalSessionManager::default()),
@@ -132,7 +132,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(HostsLayer::loopback(Vec::new(), Vec::new()))
         .map_response(wrap)
         .layer(AuditLayer::new(Auditor::new(AuditSettings::default(), print)))
-        .layer(AuthenticateLayer::new(Bearer::new(known)))
+        .layer(AuthenticationLayer::new(BearerAuthenticator::new(known)))
         .layer(DecodeLayer::new())
         .layer(AuthorizationLayer::new(Cedar::new("greeter", &[POLICY], "")?))
         .map_response(wrap)

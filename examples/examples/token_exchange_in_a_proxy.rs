@@ -43,7 +43,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{Layer, Service, ServiceExt, service_fn};
-use vmcp_authn::{AuthenticateLayer, Bearer, Jwt};
+use vmcp_authn::{AuthenticationLayer, BearerAuthenticator, JwtVerifier};
 use vmcp_core::{Body, BoxError, Caller, Clock, CredentialError, CredentialFault, Identity, cause};
 use vmcp_examples::Issuer;
 use vmcp_token_exchange::{
@@ -55,7 +55,8 @@ async fn main() -> Result<(), BoxError> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let issuer = Arc::new(Issuer::new("https://proxy.example.com")?);
     println!("ann={}\neve={}", issuer.token("ann", &[])?, issuer.token("eve", &[])?);
-    let authenticate = AuthenticateLayer::new(Bearer::new(Jwt::new(issuer.verifier())));
+    let authenticate =
+        AuthenticationLayer::new(BearerAuthenticator::new(JwtVerifier::new(issuer.verifier())));
     let behind = stand_ins(issuer).await?;
 
     let settings = Settings::new(TokenUrl::new(&format!("http://{behind}/token"))?)

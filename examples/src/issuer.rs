@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use vmcp_core::BoxError;
-use vmcp_jwt::{Jwk, Key, KeySet, Rules, Verifier};
+use vmcp_jwt::{Jwk, Key, KeySet, ValidationOptions, Verifier};
 
 /// How long a token holds.
 const LIFE: Duration = Duration::from_secs(3600);
@@ -47,7 +47,10 @@ impl Issuer {
     /// What checks its tokens.
     #[must_use]
     pub fn verifier(&self) -> Verifier<Arc<KeySet>> {
-        Verifier::new(Arc::clone(&self.published), Rules::new(Self::NAME, &self.audience))
+        Verifier::new(
+            Arc::clone(&self.published),
+            ValidationOptions::new(Self::NAME, &self.audience),
+        )
     }
 
     /// A token that holds for an hour, and says of `subject` that it is in these groups.

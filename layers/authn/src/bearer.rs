@@ -5,21 +5,21 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use vmcp_core::Identity;
-use vmcp_jwt::{MAX_TOKEN, is_jwt};
+use vmcp_jwt::{MAX_TOKEN_SIZE, is_jwt};
 use vmcp_protected_resource::bearer_token;
 
-use crate::{Authenticate, AuthenticateFuture, Refusal};
+use crate::{AuthError, AuthenticationFuture, Authenticator};
 
 /// Tells whose a bearer token is.
-pub trait Inspect: Send + Sync + 'static {
+pub trait TokenVerifier: Send + Sync + 'static {
     /// The answer, where it takes no waiting.
-    fn at_once(&self, token: &str) -> Option<Result<Identity, Refusal>> {
+    fn try_now(&self, token: &str) -> Option<Result<Identity, AuthError>> {
         _ = token;
         None
     }
 
     /// The answer.
-    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a>;
+    fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a>;
 
     /// Another number when answers that were given may not hold any more, because the keys have
     /// changed.
@@ -33,53 +33,53 @@ pub trait Inspect: Send + Sync + 'static {
 /// The scheme is read in any case. Tokens in the query or in a form are not read, and two
 /// `Authorization` headers are refused.
 #[derive(Clone, Debug)]
-pub struct Bearer<I>(I);
+pub struct BearerAuthenticator<I>(I);
 
 /// Has JSON Web Tokens inspected by `J` and opaque tokens by `O`. A JSON Web Token that `J` refuses
 /// is refused: nobody else is asked.
 #[derive(Clone, Debug)]
-pub struct ByShape<J, O> {
+pub struct JwtOrOpaque<J, O> {
     jwt: J,
     opaque: O,
 }
 
-impl<I: Inspect> Bearer<I> {
+impl<I: TokenVerifier> BearerAuthenticator<I> {
     /// Tokens are inspected by `inspect`.
     pub fn new(inspect: I) -> Self {
         Self(inspect)
     }
 }
 
-impl<I: Inspect> Authenticate for Bearer<I> {
-    fn at_once(&self, headers: &HeaderMap) -> Option<Result<Identity, Refusal>> {
+impl<I: TokenVerifier> Authenticator for BearerAuthenticator<I> {
+    fn try_now(&self, headers: &HeaderMap) -> Option<Result<Identity, AuthError>> {
         match token(headers) {
-            Ok(token) => self.0.at_once(token),
+            Ok(token) => self.0.try_now(token),
             Err(refusal) => Some(Err(refusal)),
         }
     }
 
-    fn authenticate<'a>(&'a self, headers: &'a HeaderMap) -> AuthenticateFuture<'a> {
+    fn authenticate<'a>(&'a self, headers: &'a HeaderMap) -> AuthenticationFuture<'a> {
         match token(headers) {
-            Ok(token) => self.0.inspect(token),
+            Ok(token) => self.0.verify(token),
             Err(refusal) => Box::pin(ready(Err(refusal))),
         }
     }
 }
 
-impl<J: Inspect, O: Inspect> ByShape<J, O> {
+impl<J: TokenVerifier, O: TokenVerifier> JwtOrOpaque<J, O> {
     /// `jwt` inspects JSON Web Tokens, `opaque` all others.
     pub fn new(jwt: J, opaque: O) -> Self {
         Self { jwt, opaque }
     }
 }
 
-impl<J: Inspect, O: Inspect> Inspect for ByShape<J, O> {
-    fn at_once(&self, token: &str) -> Option<Result<Identity, Refusal>> {
-        if is_jwt(token) { self.jwt.at_once(token) } else { self.opaque.at_once(token) }
+impl<J: TokenVerifier, O: TokenVerifier> TokenVerifier for JwtOrOpaque<J, O> {
+    fn try_now(&self, token: &str) -> Option<Result<Identity, AuthError>> {
+        if is_jwt(token) { self.jwt.try_now(token) } else { self.opaque.try_now(token) }
     }
 
-    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
-        if is_jwt(token) { self.jwt.inspect(token) } else { self.opaque.inspect(token) }
+    fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
+        if is_jwt(token) { self.jwt.verify(token) } else { self.opaque.verify(token) }
     }
 
     fn epoch(&self) -> u64 {
@@ -88,13 +88,13 @@ impl<J: Inspect, O: Inspect> Inspect for ByShape<J, O> {
     }
 }
 
-impl<I: Inspect + ?Sized> Inspect for Arc<I> {
-    fn at_once(&self, token: &str) -> Option<Result<Identity, Refusal>> {
-        (**self).at_once(token)
+impl<I: TokenVerifier + ?Sized> TokenVerifier for Arc<I> {
+    fn try_now(&self, token: &str) -> Option<Result<Identity, AuthError>> {
+        (**self).try_now(token)
     }
 
-    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
-        (**self).inspect(token)
+    fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
+        (**self).verify(token)
     }
 
     fn epoch(&self) -> u64 {
@@ -102,6 +102,6 @@ impl<I: Inspect + ?Sized> Inspect for Arc<I> {
     }
 }
 
-fn token(headers: &HeaderMap) -> Result<&str, Refusal> {
-    Ok(bearer_token(headers, MAX_TOKEN)?)
+fn token(headers: &HeaderMap) -> Result<&str, AuthError> {
+    Ok(bearer_token(headers, MAX_TOKEN_SIZE)?)
 }

@@ -4,54 +4,58 @@ use bytes::Bytes;
 use http::header::{HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{Response, StatusCode};
 use vmcp_core::Challenge;
-use vmcp_protected_resource::{BearerChallenge, ProtectedResource, problem};
+use vmcp_protected_resource::{BearerChallenge, ProtectedResource, error_response};
 
-use crate::Refusal;
+use crate::AuthError;
 
 /// What challenges tell of this server (RFC 6750 section 3, RFC 9728 section 5.1).
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Challenges {
+pub(crate) struct ChallengeParams {
     pub(crate) realm: Option<Box<str>>,
     pub(crate) resource: Option<ProtectedResource>,
     /// The scopes that every token must have.
     pub(crate) required: Vec<Box<str>>,
 }
 
-impl Challenges {
+impl ChallengeParams {
     /// The answer to a request that is not let in.
-    pub(crate) fn answer<R: From<Bytes>>(&self, refusal: &Refusal) -> Response<R> {
+    pub(crate) fn response<R: From<Bytes>>(&self, auth_error: &AuthError) -> Response<R> {
         let scopes;
-        let (status, error, description) = match refusal {
-            Refusal::NoCredentials => {
+        let (status, error, description) = match auth_error {
+            AuthError::NoCredentials => {
                 let missing = "the Authorization header is missing";
                 (StatusCode::UNAUTHORIZED, "invalid_request", missing)
             }
-            Refusal::InvalidRequest(why) => (StatusCode::UNAUTHORIZED, "invalid_request", &**why),
-            Refusal::InvalidToken(why) => (StatusCode::UNAUTHORIZED, "invalid_token", &**why),
-            Refusal::InsufficientScope(needed) => {
+            AuthError::InvalidRequest(reason) => {
+                (StatusCode::UNAUTHORIZED, "invalid_request", &**reason)
+            }
+            AuthError::InvalidToken(reason) => {
+                (StatusCode::UNAUTHORIZED, "invalid_token", &**reason)
+            }
+            AuthError::InsufficientScope(needed) => {
                 scopes = format!("the token needs the scopes {}", needed.join(" "));
                 (StatusCode::FORBIDDEN, "insufficient_scope", scopes.as_str())
             }
-            Refusal::TooManyAttempts { .. } => {
+            AuthError::TooManyAttempts { .. } => {
                 let wait = "too many invalid tokens came from this address: wait";
                 (StatusCode::TOO_MANY_REQUESTS, "too_many_requests", wait)
             }
-            Refusal::Unavailable { .. } => {
+            AuthError::Unavailable { .. } => {
                 let wait = "the identity provider cannot be reached: try again";
                 (StatusCode::SERVICE_UNAVAILABLE, "temporarily_unavailable", wait)
             }
         };
-        let mut response = problem(status, error, description);
+        let mut response = error_response(status, error, description);
         let headers = response.headers_mut();
-        let problem = Some((error, description));
-        let challenge = match refusal {
+        let error = Some((error, description));
+        let challenge = match auth_error {
             // Nothing was wrong with what was not there (RFC 6750 section 3.1).
-            Refusal::NoCredentials => self.header(None, self.advertised()),
-            Refusal::InvalidRequest(_) | Refusal::InvalidToken(_) => {
-                self.header(problem, self.advertised())
+            AuthError::NoCredentials => self.header(None, self.advertised()),
+            AuthError::InvalidRequest(_) | AuthError::InvalidToken(_) => {
+                self.header(error, self.advertised())
             }
-            Refusal::InsufficientScope(needed) => self.header(problem, needed),
-            Refusal::TooManyAttempts { retry_after } | Refusal::Unavailable { retry_after } => {
+            AuthError::InsufficientScope(needed) => self.header(error, needed),
+            AuthError::TooManyAttempts { retry_after } | AuthError::Unavailable { retry_after } => {
                 headers.insert(RETRY_AFTER, (*retry_after).into());
                 None
             }
@@ -63,7 +67,7 @@ impl Challenges {
     }
 
     /// The header for what somebody further in asks of the client, in the words of `message`.
-    pub(crate) fn of(&self, challenge: &Challenge, message: &str) -> Option<HeaderValue> {
+    pub(crate) fn header_for(&self, challenge: &Challenge, message: &str) -> Option<HeaderValue> {
         match challenge {
             Challenge::InvalidToken => {
                 self.header(Some(("invalid_token", message)), self.advertised())
@@ -83,13 +87,13 @@ impl Challenges {
     }
 
     /// With the error and its description, if there is one.
-    fn header(&self, problem: Option<(&str, &str)>, scopes: &[Box<str>]) -> Option<HeaderValue> {
+    fn header(&self, error: Option<(&str, &str)>, scopes: &[Box<str>]) -> Option<HeaderValue> {
         let challenge = BearerChallenge {
             realm: self.realm.as_deref(),
             resource: self.resource.as_ref(),
             scopes,
-            error: problem.map(|(error, _)| error),
-            description: problem.map(|(_, description)| description),
+            error: error.map(|(error, _)| error),
+            description: error.map(|(_, description)| description),
         };
         challenge.header()
     }

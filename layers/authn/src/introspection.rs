@@ -1,14 +1,14 @@
 //! Opaque tokens: the identity provider is asked about each.
 
-use vmcp_introspection::{Introspected, Introspection, IntrospectionError};
+use vmcp_introspection::{IntrospectedToken, IntrospectionClient, IntrospectionError};
 
-use crate::{AuthenticateFuture, Inspect, Refusal};
+use crate::{AuthError, AuthenticationFuture, TokenVerifier};
 
-/// Asks about each token anew. Put [`Cached`](crate::Cached) around it.
-impl Inspect for Introspection {
-    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+/// Asks about each token anew. Put [`CachedVerifier`](crate::Cached) around it.
+impl TokenVerifier for IntrospectionClient {
+    fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
         Box::pin(async move {
-            let Introspected { claims, expires_at } = self.introspect(token).await?;
+            let IntrospectedToken { claims, expires_at } = self.introspect(token).await?;
             let identity = crate::jwt::identity(claims, token);
             Ok(match expires_at {
                 Some(at) => identity.expires_at(at).build(),
@@ -18,12 +18,12 @@ impl Inspect for Introspection {
     }
 }
 
-impl From<IntrospectionError> for Refusal {
+impl From<IntrospectionError> for AuthError {
     fn from(error: IntrospectionError) -> Self {
         match error {
             IntrospectionError::Inactive => Self::InvalidToken("the token is not active".into()),
             IntrospectionError::Token(fault) => fault.into(),
-            IntrospectionError::Outage(_) => Self::unavailable(),
+            IntrospectionError::Endpoint(_) => Self::unavailable(),
         }
     }
 }

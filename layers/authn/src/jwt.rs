@@ -4,30 +4,30 @@ use std::fmt;
 use std::sync::Arc;
 
 use vmcp_core::{Claims, Identity, UpstreamTokens};
-use vmcp_jwt::{KeySource, Verified, Verifier};
+use vmcp_jwt::{KeySource, VerifiedToken, Verifier};
 
-use crate::{AuthenticateFuture, Inspect, Refusal};
+use crate::{AuthError, AuthenticationFuture, TokenVerifier};
 
 /// The claim that names a session of the embedded authorization server. It is nobody else's business,
 /// so an identity's claims are without it.
-const SESSION: &str = "tsid";
+const SESSION_CLAIM: &str = "tsid";
 
 /// Inspects JSON Web Tokens of one issuer.
-pub struct Jwt<K> {
+pub struct JwtVerifier<K> {
     verifier: Verifier<K>,
-    upstream: Option<Arc<dyn UpstreamSource>>,
+    upstream: Option<Arc<dyn UpstreamTokenSource>>,
 }
 
 /// Finds the upstream tokens of a caller by what its token says, the claim `tsid` included.
 ///
-/// Only the issuer whose tokens it belongs to may be asked about: it is given to the [`Jwt`] of the
+/// Only the issuer whose tokens it belongs to may be asked about: it is given to the [`JwtVerifier`] of the
 /// embedded authorization server, and to no other.
-pub trait UpstreamSource: Send + Sync + 'static {
+pub trait UpstreamTokenSource: Send + Sync + 'static {
     /// Where the caller's upstream tokens are had from, if it has any.
     fn upstream(&self, claims: &Claims) -> Option<Arc<dyn UpstreamTokens>>;
 }
 
-impl<F> UpstreamSource for F
+impl<F> UpstreamTokenSource for F
 where
     F: Fn(&Claims) -> Option<Arc<dyn UpstreamTokens>> + Send + Sync + 'static,
 {
@@ -36,7 +36,7 @@ where
     }
 }
 
-impl<K: KeySource> Jwt<K> {
+impl<K: KeySource> JwtVerifier<K> {
     /// Tokens that `verifier` accepts.
     #[must_use]
     pub fn new(verifier: Verifier<K>) -> Self {
@@ -45,13 +45,13 @@ impl<K: KeySource> Jwt<K> {
 
     /// Callers have the upstream tokens that `source` finds.
     #[must_use]
-    pub fn upstream(mut self, source: impl UpstreamSource) -> Self {
+    pub fn upstream(mut self, source: impl UpstreamTokenSource) -> Self {
         self.upstream = Some(Arc::new(source));
         self
     }
 
-    fn identity(&self, verified: Verified, token: &str) -> Identity {
-        let Verified { claims, expires_at } = verified;
+    fn identity(&self, verified: VerifiedToken, token: &str) -> Identity {
+        let VerifiedToken { claims, expires_at } = verified;
         let upstream = self.upstream.as_ref().and_then(|source| source.upstream(&claims));
         let identity = identity(claims, token).expires_at(expires_at);
         match upstream {
@@ -65,16 +65,16 @@ impl<K: KeySource> Jwt<K> {
 pub(crate) fn identity(claims: Claims, token: &str) -> vmcp_core::IdentityBuilder {
     let name = |claim| claims.text(claim).unwrap_or_default();
     let identity = Identity::builder(name("iss"), name("sub")).token(token.into());
-    identity.claims(claims.without(SESSION))
+    identity.claims(claims.without(SESSION_CLAIM))
 }
 
-impl<K: KeySource> Inspect for Jwt<K> {
-    fn at_once(&self, token: &str) -> Option<Result<Identity, Refusal>> {
+impl<K: KeySource> TokenVerifier for JwtVerifier<K> {
+    fn try_now(&self, token: &str) -> Option<Result<Identity, AuthError>> {
         let verified = self.verifier.verify_now(token)?;
-        Some(verified.map(|it| self.identity(it, token)).map_err(Refusal::from))
+        Some(verified.map(|it| self.identity(it, token)).map_err(AuthError::from))
     }
 
-    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+    fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
         Box::pin(async move {
             let verified = self.verifier.verify(token).await;
             verified.map(|it| self.identity(it, token)).map_err(|error| {
@@ -89,7 +89,7 @@ impl<K: KeySource> Inspect for Jwt<K> {
     }
 }
 
-impl<K> fmt::Debug for Jwt<K> {
+impl<K> fmt::Debug for JwtVerifier<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jwt").field("verifier", &self.verifier).finish_non_exhaustive()
     }

@@ -6,31 +6,31 @@ use std::sync::Arc;
 use tower_layer::Layer;
 use vmcp_core::{Clock, Rate, RateLimiter};
 
-use crate::challenge::Challenges;
-use crate::scopes::enforced;
-use crate::{Authenticate, Authenticated, ProtectedResource};
+use crate::challenge::ChallengeParams;
+use crate::scopes::enforced_scopes;
+use crate::{Authentication, Authenticator, ProtectedResource};
 
 /// The rate of invalid tokens of one address, unless set.
-const ATTEMPTS: Rate = Rate { burst: 100, per_second: 5 };
+const INVALID_TOKEN_RATE: Rate = Rate { burst: 100, per_second: 5 };
 
 /// Lets in whom `A` knows. See the [crate docs](crate) for an example.
-pub struct AuthenticateLayer<A> {
-    authenticate: Arc<A>,
-    challenges: Challenges,
+pub struct AuthenticationLayer<A> {
+    authenticator: Arc<A>,
+    challenges: ChallengeParams,
     serves_metadata: bool,
-    attempts: Arc<RateLimiter>,
+    invalid_token_limiter: Arc<RateLimiter>,
     clock: Clock,
 }
 
-impl<A: Authenticate> AuthenticateLayer<A> {
+impl<A: Authenticator> AuthenticationLayer<A> {
     /// Whoever is calling, `authenticate` says.
     #[must_use]
-    pub fn new(authenticate: A) -> Self {
+    pub fn new(authenticator: A) -> Self {
         Self {
-            authenticate: Arc::new(authenticate),
-            challenges: Challenges::default(),
+            authenticator: Arc::new(authenticator),
+            challenges: ChallengeParams::default(),
             serves_metadata: false,
-            attempts: Arc::new(RateLimiter::new(ATTEMPTS)),
+            invalid_token_limiter: Arc::new(RateLimiter::new(INVALID_TOKEN_RATE)),
             clock: Clock::system(),
         }
     }
@@ -40,7 +40,7 @@ impl<A: Authenticate> AuthenticateLayer<A> {
     /// endpoint. The address is a `SocketAddr` in the request's extensions; without one, nothing is counted.
     #[must_use]
     pub fn invalid_token_rate(mut self, rate: Rate) -> Self {
-        self.attempts = Arc::new(RateLimiter::new(rate));
+        self.invalid_token_limiter = Arc::new(RateLimiter::new(rate));
         self
     }
 
@@ -71,7 +71,7 @@ impl<A: Authenticate> AuthenticateLayer<A> {
     /// `email` and `offline_access` are not asked for: they concern the login.
     #[must_use]
     pub fn require_scopes(mut self, scopes: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        self.challenges.required = enforced(scopes);
+        self.challenges.required = enforced_scopes(scopes);
         self
     }
 
@@ -83,29 +83,31 @@ impl<A: Authenticate> AuthenticateLayer<A> {
     }
 }
 
-impl<S, A> Layer<S> for AuthenticateLayer<A> {
-    type Service = Authenticated<S, A>;
+impl<S, A> Layer<S> for AuthenticationLayer<A> {
+    type Service = Authentication<S, A>;
 
-    fn layer(&self, inner: S) -> Authenticated<S, A> {
-        let Self { authenticate, challenges, serves_metadata, attempts, clock } = self.clone();
-        let door = Door { authenticate, challenges, serves_metadata, attempts, clock };
-        Authenticated::new(inner, door)
+    fn layer(&self, inner: S) -> Authentication<S, A> {
+        let Self { authenticator, challenges, serves_metadata, invalid_token_limiter, clock } =
+            self.clone();
+        let state =
+            Inner { authenticator, challenges, serves_metadata, invalid_token_limiter, clock };
+        Authentication::new(inner, state)
     }
 }
 
-impl<A> Clone for AuthenticateLayer<A> {
+impl<A> Clone for AuthenticationLayer<A> {
     fn clone(&self) -> Self {
         Self {
-            authenticate: Arc::clone(&self.authenticate),
+            authenticator: Arc::clone(&self.authenticator),
             challenges: self.challenges.clone(),
             serves_metadata: self.serves_metadata,
-            attempts: Arc::clone(&self.attempts),
+            invalid_token_limiter: Arc::clone(&self.invalid_token_limiter),
             clock: self.clock.clone(),
         }
     }
 }
 
-impl<A> fmt::Debug for AuthenticateLayer<A> {
+impl<A> fmt::Debug for AuthenticationLayer<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthenticateLayer")
             .field("challenges", &self.challenges)
@@ -114,11 +116,11 @@ impl<A> fmt::Debug for AuthenticateLayer<A> {
 }
 
 /// What the clones of a service share.
-pub(crate) struct Door<A> {
-    pub(crate) authenticate: Arc<A>,
-    pub(crate) challenges: Challenges,
+pub(crate) struct Inner<A> {
+    pub(crate) authenticator: Arc<A>,
+    pub(crate) challenges: ChallengeParams,
     pub(crate) serves_metadata: bool,
     /// Counts tokens that took an inspection and are not valid.
-    pub(crate) attempts: Arc<RateLimiter>,
+    pub(crate) invalid_token_limiter: Arc<RateLimiter>,
     pub(crate) clock: Clock,
 }

@@ -1,17 +1,17 @@
 #![doc = include_str!("../README.md")]
 
-mod authenticate;
+mod authenticator;
 mod bearer;
 mod body;
-mod cached;
 mod challenge;
-mod fixed;
+mod error;
 mod introspection;
 mod jwt;
 mod layer;
-mod refusal;
 mod scopes;
 mod service;
+mod static_identity;
+mod token_cache;
 
 #[cfg(test)]
 mod testing;
@@ -19,15 +19,15 @@ mod testing;
 pub use vmcp_core::{Claims, Clock, EndingFuture, Identity, Rate, UpstreamTokens};
 
 pub use self::{
-    authenticate::{Authenticate, AuthenticateFuture},
-    bearer::{Bearer, ByShape, Inspect},
+    authenticator::{AuthenticationFuture, Authenticator},
+    bearer::{BearerAuthenticator, JwtOrOpaque, TokenVerifier},
     body::ResponseBody,
-    cached::Cached,
-    fixed::{Anonymous, Local},
-    jwt::{Jwt, UpstreamSource},
-    layer::AuthenticateLayer,
-    refusal::Refusal,
-    service::{Authenticated, ResponseFuture},
+    error::AuthError,
+    jwt::{JwtVerifier, UpstreamTokenSource},
+    layer::AuthenticationLayer,
+    service::{Authentication, ResponseFuture},
+    static_identity::{AnonymousAuthenticator, LocalAuthenticator},
+    token_cache::CachedVerifier,
 };
-pub use vmcp_introspection::{EndpointError, Introspection};
-pub use vmcp_protected_resource::{ProtectedResource, ResourceError, ResourceRules};
+pub use vmcp_introspection::{EndpointUrlError, IntrospectionClient};
+pub use vmcp_protected_resource::{ProtectedResource, ResourceError, ResourceOptions};

@@ -3,20 +3,20 @@
 use vmcp_core::{Claim, Claims};
 
 /// Scopes that say something to the identity provider only. Tokens need not carry them here.
-const NOT_ENFORCED: [&str; 4] = ["openid", "profile", "email", "offline_access"];
+const LOGIN_SCOPES: [&str; 4] = ["openid", "profile", "email", "offline_access"];
 
 /// The ones that a token must have.
-pub(crate) fn enforced(scopes: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Box<str>> {
+pub(crate) fn enforced_scopes(scopes: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<Box<str>> {
     scopes
         .into_iter()
-        .filter(|scope| !NOT_ENFORCED.contains(&scope.as_ref()))
+        .filter(|scope| !LOGIN_SCOPES.contains(&scope.as_ref()))
         .map(|scope| scope.as_ref().into())
         .collect()
 }
 
 /// Whether the claims grant `scope`: `scope` is a list with spaces (RFC 9068 section 2.2.3), `scp` an
 /// array or such a list.
-pub(crate) fn grants(claims: Option<&Claims>, scope: &str) -> bool {
+pub(crate) fn grants_scope(claims: Option<&Claims>, scope: &str) -> bool {
     let listed = |list: &str| list.split(' ').any(|one| one == scope);
     let granted = |claim: Claim<'_>| match claim.text() {
         Some(list) => listed(&list),
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scopes_are_read_in_each_usual_form() {
+    fn reads_scopes_in_each_usual_form() {
         for (claims, granted) in [
             (json!({"scope": "a mcp:call b"}), true),
             (json!({"scp": ["a", "mcp:call"]}), true),
@@ -45,14 +45,14 @@ mod tests {
             (json!({}), false),
         ] {
             let Value::Object(map) = claims.clone() else { continue };
-            assert_eq!(grants(Some(&map.into()), "mcp:call"), granted, "{claims}");
+            assert_eq!(grants_scope(Some(&map.into()), "mcp:call"), granted, "{claims}");
         }
-        assert!(!grants(None, "mcp:call"));
+        assert!(!grants_scope(None, "mcp:call"));
     }
 
     #[test]
     fn scopes_of_the_login_are_not_enforced() {
-        let scopes = enforced(["openid", "mcp:call", "profile", "email", "offline_access"]);
+        let scopes = enforced_scopes(["openid", "mcp:call", "profile", "email", "offline_access"]);
         assert_eq!(scopes, [Box::from("mcp:call")]);
     }
 }

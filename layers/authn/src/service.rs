@@ -16,54 +16,55 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 use vmcp_core::{Identity, Media, Rejection, Standing, Trail};
 
-use crate::layer::Door;
-use crate::scopes::grants;
-use crate::{Authenticate, Refusal, ResponseBody};
+use crate::layer::Inner;
+use crate::scopes::grants_scope;
+use crate::{AuthError, Authenticator, ResponseBody};
 
 /// How much longer than the caller's token the answer to a request may go on that came with it in time. Cut
 /// off, it would be lost: what was done is done, and few clients ask for the rest of it.
-const ANSWER: Duration = Duration::from_secs(600);
+const RESPONSE_GRACE_PERIOD: Duration = Duration::from_secs(600);
 
 /// Lets requests through to `S` with the [`Identity`] of their caller, and answers the others.
 ///
 /// Its future is the inner one's, without an allocation, where the caller is known at once.
-pub struct Authenticated<S, A> {
+pub struct Authentication<S, A> {
     inner: S,
-    door: Arc<Door<A>>,
+    inner_state: Arc<Inner<A>>,
 }
 
 pin_project! {
     /// Waits for the caller's identity, where that takes waiting, and then for the answer.
     pub struct ResponseFuture<F, A, R> {
         #[pin]
-        state: State<F, R>,
-        door: Arc<Door<A>>,
-        until: Option<Until>,
+        state: FutureState<F, R>,
+        inner_state: Arc<Inner<A>>,
+        deadline: Option<StreamDeadline>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    enum State<F, R> {
-        Refused { response: Option<Response<R>> },
-        Asking { answer: Asking<F, R> },
-        Inside { #[pin] inner: F },
+    enum FutureState<F, R> {
+        Rejected { response: Option<Response<R>> },
+        Authenticating { result: Authenticating<F, R> },
+        Calling { #[pin] inner: F },
     }
 }
 
 /// The inner call and how long streams of it may last, or the answer.
-type Asking<F, R> = Pin<Box<dyn Future<Output = Result<(F, Until), Response<R>>> + Send>>;
+type Authenticating<F, R> =
+    Pin<Box<dyn Future<Output = Result<(F, StreamDeadline), Response<R>>> + Send>>;
 
 /// How long streams may last: as the token and the session do that they were opened with.
-struct Until {
+struct StreamDeadline {
     caller: Identity,
     /// With a request that has an answer, as far as its method tells.
-    answers: bool,
+    is_request: bool,
 }
 
-impl<S, A> Authenticated<S, A> {
-    pub(crate) fn new(inner: S, door: Door<A>) -> Self {
-        Self { inner, door: Arc::new(door) }
+impl<S, A> Authentication<S, A> {
+    pub(crate) fn new(inner: S, inner_state: Inner<A>) -> Self {
+        Self { inner, inner_state: Arc::new(inner_state) }
     }
 
     /// The wrapped service.
@@ -77,23 +78,23 @@ impl<S, A> Authenticated<S, A> {
     }
 }
 
-impl<S: Clone, A> Clone for Authenticated<S, A> {
+impl<S: Clone, A> Clone for Authentication<S, A> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), door: Arc::clone(&self.door) }
+        Self { inner: self.inner.clone(), inner_state: Arc::clone(&self.inner_state) }
     }
 }
 
-impl<S: fmt::Debug, A> fmt::Debug for Authenticated<S, A> {
+impl<S: fmt::Debug, A> fmt::Debug for Authentication<S, A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authenticated").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
-impl<S, A, B, R> Service<Request<B>> for Authenticated<S, A>
+impl<S, A, B, R> Service<Request<B>> for Authentication<S, A>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
-    A: Authenticate,
+    A: Authenticator,
     B: Send + 'static,
     R: From<Bytes> + Send + 'static,
 {
@@ -106,135 +107,147 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let door = Arc::clone(&self.door);
-        if let Some(document) = door.metadata(&request) {
-            let state = State::Refused { response: Some(document) };
-            return ResponseFuture { state, door, until: None };
+        let inner_state = Arc::clone(&self.inner_state);
+        if let Some(document) = inner_state.metadata(&request) {
+            let state = FutureState::Rejected { response: Some(document) };
+            return ResponseFuture { state, inner_state, deadline: None };
         }
-        let Some(answer) = door.authenticate.at_once(request.headers()) else {
+        let Some(result) = inner_state.authenticator.try_now(request.headers()) else {
             let clone = self.inner.clone();
             let inner = std::mem::replace(&mut self.inner, clone);
-            let answer = Box::pin(ask(Arc::clone(&door), inner, request));
-            return ResponseFuture { state: State::Asking { answer }, door, until: None };
+            let result = Box::pin(authenticate_and_call(Arc::clone(&inner_state), inner, request));
+            return ResponseFuture {
+                state: FutureState::Authenticating { result },
+                inner_state,
+                deadline: None,
+            };
         };
-        match door.admit(answer, &mut request) {
-            Ok(until) => {
+        match inner_state.admit(result, &mut request) {
+            Ok(deadline) => {
                 let inner = self.inner.call(request);
-                ResponseFuture { state: State::Inside { inner }, door, until: Some(until) }
+                ResponseFuture {
+                    state: FutureState::Calling { inner },
+                    inner_state,
+                    deadline: Some(deadline),
+                }
             }
-            Err(refusal) => {
-                let response = Some(door.challenges.answer(&refusal));
-                ResponseFuture { state: State::Refused { response }, door, until: None }
+            Err(error) => {
+                let response = Some(inner_state.challenges.response(&error));
+                ResponseFuture {
+                    state: FutureState::Rejected { response },
+                    inner_state,
+                    deadline: None,
+                }
             }
         }
     }
 }
 
-async fn ask<S, A, B, R>(
-    door: Arc<Door<A>>,
+async fn authenticate_and_call<S, A, B, R>(
+    inner_state: Arc<Inner<A>>,
     mut inner: S,
     request: Request<B>,
-) -> Result<(S::Future, Until), Response<R>>
+) -> Result<(S::Future, StreamDeadline), Response<R>>
 where
     S: Service<Request<B>>,
-    A: Authenticate,
+    A: Authenticator,
     R: From<Bytes>,
 {
     let (head, body) = request.into_parts();
-    let answer = door.inspect(&head).await;
+    let result = inner_state.authenticate(&head).await;
     let mut request = Request::from_parts(head, body);
-    match door.admit(answer, &mut request) {
-        Ok(until) => Ok((inner.call(request), until)),
-        Err(refusal) => Err(door.challenges.answer(&refusal)),
+    match inner_state.admit(result, &mut request) {
+        Ok(deadline) => Ok((inner.call(request), deadline)),
+        Err(error) => Err(inner_state.challenges.response(&error)),
     }
 }
 
-impl<A> Door<A> {
+impl<A> Inner<A> {
     /// The answer to a request for the description of the resource, if the layer serves it.
     fn metadata<B, R: From<Bytes>>(&self, request: &Request<B>) -> Option<Response<R>> {
         let resource = self.challenges.resource.as_ref().filter(|_| self.serves_metadata)?;
-        resource.answer(request.method(), request.uri().path())
+        resource.response(request.method(), request.uri().path())
     }
 
     /// Authenticates where that takes waiting, unless the address has presented too many invalid tokens.
-    async fn inspect(&self, head: &Parts) -> Result<Identity, Refusal>
+    async fn authenticate(&self, head: &Parts) -> Result<Identity, AuthError>
     where
-        A: Authenticate,
+        A: Authenticator,
     {
         let address = head.extensions.get::<SocketAddr>().map(SocketAddr::ip);
         if let Some(address) = address {
             // Counted before it is asked about: many may come at once.
-            self.attempts.admit(address, self.clock.now()).map_err(|wait| {
+            self.invalid_token_limiter.admit(address, self.clock.now()).map_err(|wait| {
                 let seconds = u32::try_from(wait.as_secs()).unwrap_or(u32::MAX);
-                Refusal::TooManyAttempts { retry_after: seconds.max(1) }
+                AuthError::TooManyAttempts { retry_after: seconds.max(1) }
             })?;
         }
-        let answer = self.authenticate.authenticate(&head.headers).await;
+        let result = self.authenticator.authenticate(&head.headers).await;
         if let Some(address) = address
-            && !matches!(answer, Err(Refusal::InvalidToken(_)))
+            && !matches!(result, Err(AuthError::InvalidToken(_)))
         {
-            self.attempts.give_back(address, self.clock.now());
+            self.invalid_token_limiter.give_back(address, self.clock.now());
         }
-        answer
+        result
     }
 
     /// Makes a request of a known caller ready to go in; answers until when the caller is known.
     fn admit<B>(
         &self,
-        answer: Result<Identity, Refusal>,
+        result: Result<Identity, AuthError>,
         request: &mut Request<B>,
-    ) -> Result<Until, Refusal> {
+    ) -> Result<StreamDeadline, AuthError> {
         let trail = request.extensions().get::<Trail>();
-        let admitted = answer.and_then(|identity| {
+        let admitted = result.and_then(|identity| {
             // Who lacks a scope is known, too.
             if let Some(trail) = trail {
                 trail.note_identity(&identity);
             }
             let required = &self.challenges.required;
-            if required.iter().all(|scope| grants(identity.claims(), scope)) {
+            if required.iter().all(|scope| grants_scope(identity.claims(), scope)) {
                 Ok(identity)
             } else {
-                Err(Refusal::InsufficientScope(required.clone()))
+                Err(AuthError::InsufficientScope(required.clone()))
             }
         });
-        let identity = admitted.inspect_err(|refusal| {
+        let identity = admitted.inspect_err(|error| {
             if let Some(trail) = trail {
-                trail.note_denied(refusal.reason());
+                trail.note_denied(error.reason());
             }
         })?;
         // Nobody further in needs it: strategies that exchange the token take it from the identity.
         request.headers_mut().remove(AUTHORIZATION);
-        let answers = request.method() != Method::GET;
-        let until = Until { caller: identity.clone(), answers };
+        let is_request = request.method() != Method::GET;
+        let deadline = StreamDeadline { caller: identity.clone(), is_request };
         request.extensions_mut().insert(identity);
-        Ok(until)
+        Ok(deadline)
     }
 
-    fn let_out<R>(
+    fn map_response<R>(
         &self,
         mut response: Response<R>,
-        until: Option<Until>,
+        deadline: Option<StreamDeadline>,
     ) -> Response<ResponseBody<R>> {
-        if let Some(header) = challenged(response.extensions(), |challenge, message| {
-            self.challenges.of(challenge, message)
+        if let Some(header) = challenge_header(response.extensions(), |challenge, message| {
+            self.challenges.header_for(challenge, message)
         }) {
             response.headers_mut().insert(WWW_AUTHENTICATE, header);
         }
-        let Some(Until { caller, answers }) =
-            until.filter(|_| Media::of(response.headers()) == Media::Events)
+        let Some(StreamDeadline { caller, is_request }) =
+            deadline.filter(|_| Media::of(response.headers()) == Media::Events)
         else {
             return response.map(|body| ResponseBody::new(body, None, None));
         };
-        let answers = answers && response.extensions().get::<Standing>().is_none();
-        let more = if answers { ANSWER } else { Duration::ZERO };
+        let is_request = is_request && response.extensions().get::<Standing>().is_none();
+        let grace = if is_request { RESPONSE_GRACE_PERIOD } else { Duration::ZERO };
         let now = self.clock.now();
-        let life =
-            caller.expires_at().map(|at| (at + more).duration_since(now).unwrap_or_default());
-        response.map(|body| ResponseBody::new(body, life, caller.ended()))
+        let lifetime =
+            caller.expires_at().map(|at| (at + grace).duration_since(now).unwrap_or_default());
+        response.map(|body| ResponseBody::new(body, lifetime, caller.ended()))
     }
 }
 
-fn challenged<T>(
+fn challenge_header<T>(
     extensions: &Extensions,
     header: impl FnOnce(&vmcp_core::Challenge, &str) -> Option<T>,
 ) -> Option<T> {
@@ -252,18 +265,22 @@ where
         let mut this = self.project();
         loop {
             let next = match this.state.as_mut().project() {
-                StateProjection::Inside { inner } => {
+                StateProjection::Calling { inner } => {
                     let response = ready!(inner.poll(cx))?;
-                    return Poll::Ready(Ok(this.door.let_out(response, this.until.take())));
+                    return Poll::Ready(Ok(this
+                        .inner_state
+                        .map_response(response, this.deadline.take())));
                 }
-                StateProjection::Asking { answer } => match ready!(answer.as_mut().poll(cx)) {
-                    Ok((inner, until)) => {
-                        *this.until = Some(until);
-                        State::Inside { inner }
+                StateProjection::Authenticating { result } => {
+                    match ready!(result.as_mut().poll(cx)) {
+                        Ok((inner, deadline)) => {
+                            *this.deadline = Some(deadline);
+                            FutureState::Calling { inner }
+                        }
+                        Err(response) => FutureState::Rejected { response: Some(response) },
                     }
-                    Err(response) => State::Refused { response: Some(response) },
-                },
-                StateProjection::Refused { response } => match response.take() {
+                }
+                StateProjection::Rejected { response } => match response.take() {
                     Some(response) => {
                         return Poll::Ready(Ok(
                             response.map(|body| ResponseBody::new(body, None, None))

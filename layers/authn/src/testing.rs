@@ -8,9 +8,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use vmcp_core::Clock;
-use vmcp_jwt::{KeySet, Rules, Verifier};
+use vmcp_jwt::{KeySet, ValidationOptions, Verifier};
 
-use crate::Jwt;
+use crate::JwtVerifier;
 
 pub(crate) const ISSUER: &str = "https://id.example";
 pub(crate) const AUDIENCE: &str = "https://mcp.example/mcp";
@@ -29,13 +29,13 @@ pub(crate) fn keys(kid: &str) -> Arc<KeySet> {
     Arc::new(KeySet::parse(set.to_string().as_bytes()).unwrap())
 }
 
-pub(crate) fn rules() -> Rules {
-    Rules::new(ISSUER, AUDIENCE)
+pub(crate) fn rules() -> ValidationOptions {
+    ValidationOptions::new(ISSUER, AUDIENCE)
 }
 
 /// Inspects tokens of the key `1`.
-pub(crate) fn jwt(clock: &Clock) -> Jwt<Arc<KeySet>> {
-    Jwt::new(Verifier::new(keys("1"), rules()).clock(clock.clone()))
+pub(crate) fn jwt(clock: &Clock) -> JwtVerifier<Arc<KeySet>> {
+    JwtVerifier::new(Verifier::new(keys("1"), rules()).clock(clock.clone()))
 }
 
 /// Claims of alice that hold for an hour, and `more`.

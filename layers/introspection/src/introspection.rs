@@ -12,39 +12,39 @@ use http::{Request, StatusCode, Uri};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Map;
 use vmcp_core::{Body, BodyError, Claims, Clock, HttpClient};
-use vmcp_jwt::{Rules, TokenFault};
+use vmcp_jwt::{TokenError, ValidationOptions};
 
-use crate::{EndpointError, IntrospectionError, Outage};
+use crate::{EndpointError, EndpointUrlError, IntrospectionError};
 
 /// The largest answer that is read, in bytes.
-const MAX_ANSWER: usize = 64 * 1024;
+const MAX_RESPONSE_SIZE: usize = 64 * 1024;
 
 /// How long an answer may take.
-const DEADLINE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Finds out what tokens are worth by asking their issuer (RFC 7662), about each one anew.
 ///
-/// A token counts if the answer's `active` is `true` and its claims keep the [`Rules`]: `aud` must
+/// A token counts if the answer's `active` is `true` and its claims keep the [`ValidationOptions`]: `aud` must
 /// name this server, `sub` be there, `exp` may be missing, and a missing `iss` is the configured one.
 /// All other members become claims.
-pub struct Introspection {
+pub struct IntrospectionClient {
     client: HttpClient,
     endpoint: Uri,
     credentials: Option<HeaderValue>,
-    rules: Rules,
+    options: ValidationOptions,
     clock: Clock,
 }
 
 /// What an active token says.
 #[derive(Clone, Debug)]
-pub struct Introspected {
+pub struct IntrospectedToken {
     /// All members of the answer but `active`; `iss` is always there.
     pub claims: Claims,
     /// When it is accepted no longer: the claim `exp`, which may be missing, and the leeway of the rules.
     pub expires_at: Option<SystemTime>,
 }
 
-impl Introspection {
+impl IntrospectionClient {
     /// Asks `endpoint` through `client` about tokens that must keep `rules`.
     ///
     /// # Errors
@@ -52,16 +52,17 @@ impl Introspection {
     pub fn new(
         endpoint: &str,
         client: impl Into<HttpClient>,
-        rules: Rules,
-    ) -> Result<Self, EndpointError> {
-        let uri: Uri = endpoint.parse().map_err(|_| EndpointError::Url)?;
-        let absolute = matches!(uri.scheme_str(), Some("http" | "https"));
-        let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
-        if !absolute || !plain || endpoint.contains('#') {
-            return Err(EndpointError::Url);
+        options: ValidationOptions,
+    ) -> Result<Self, EndpointUrlError> {
+        let uri: Uri = endpoint.parse().map_err(|_| EndpointUrlError::Url)?;
+        let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
+        let has_no_user_info =
+            uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+        if !is_http || !has_no_user_info || endpoint.contains('#') {
+            return Err(EndpointUrlError::Url);
         }
         let (client, clock) = (client.into(), Clock::system());
-        Ok(Self { client, endpoint: uri, credentials: None, rules, clock })
+        Ok(Self { client, endpoint: uri, credentials: None, options, clock })
     }
 
     /// Authenticates at the endpoint with HTTP Basic, both parts form-encoded first (RFC 6749
@@ -103,10 +104,11 @@ impl Introspection {
         request
     }
 
-    fn read(&self, answer: &[u8]) -> Result<Introspected, IntrospectionError> {
-        let answer = String::from_utf8(answer.to_vec()).map_err(|_| Outage::Malformed)?;
-        let claims = Claims::read(answer).map_err(|_| Outage::Malformed)?;
-        let active = claims.get("active").ok_or(Outage::Malformed)?;
+    fn parse_response(&self, response: &[u8]) -> Result<IntrospectedToken, IntrospectionError> {
+        let response =
+            String::from_utf8(response.to_vec()).map_err(|_| EndpointError::Malformed)?;
+        let claims = Claims::read(response).map_err(|_| EndpointError::Malformed)?;
+        let active = claims.get("active").ok_or(EndpointError::Malformed)?;
         if active.json() != "true" {
             return Err(IntrospectionError::Inactive);
         }
@@ -114,23 +116,26 @@ impl Introspection {
         check_type(&claims)?;
         if !claims.has("iss") {
             let mut object = Map::from(claims);
-            object.insert("iss".to_owned(), self.rules.issuer().into());
+            object.insert("iss".to_owned(), self.options.issuer().into());
             claims = object.into();
         }
-        let expires_at = self.rules.check(&claims, self.clock.now())?;
-        Ok(Introspected { claims, expires_at })
+        let expires_at = self.options.validate(&claims, self.clock.now())?;
+        Ok(IntrospectedToken { claims, expires_at })
     }
 
     /// Asks what `token` is worth, once, within 5 s.
     ///
     /// # Errors
     /// It is worth nothing here, or nobody can tell.
-    pub async fn introspect(&self, token: &str) -> Result<Introspected, IntrospectionError> {
-        let asked = tokio::time::timeout(DEADLINE, ask(&self.client, self.request(token))).await;
-        let answer = asked.unwrap_or(Err(Outage::TooSlow)).map_err(IntrospectionError::from);
-        answer.and_then(|answer| self.read(&answer)).inspect_err(|error| {
-            if let IntrospectionError::Outage(outage) = error {
-                let error: &dyn std::error::Error = outage;
+    pub async fn introspect(&self, token: &str) -> Result<IntrospectedToken, IntrospectionError> {
+        let result =
+            tokio::time::timeout(REQUEST_TIMEOUT, send_request(&self.client, self.request(token)))
+                .await;
+        let response =
+            result.unwrap_or(Err(EndpointError::TooSlow)).map_err(IntrospectionError::from);
+        response.and_then(|response| self.parse_response(&response)).inspect_err(|error| {
+            if let IntrospectionError::Endpoint(error) = error {
+                let error: &dyn std::error::Error = error;
                 tracing::warn!(
                     error,
                     host = self.endpoint.host(),
@@ -141,39 +146,39 @@ impl Introspection {
     }
 }
 
-impl fmt::Debug for Introspection {
+impl fmt::Debug for IntrospectionClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Introspection")
             .field("host", &self.endpoint.host())
-            .field("rules", &self.rules)
+            .field("rules", &self.options)
             .finish_non_exhaustive()
     }
 }
 
 /// Checks `token_type` (RFC 7662 section 2.2), where it is there. Some servers say by it that a token is a refresh
 /// token; a token that is bound to a key has another type than `Bearer`. What else tells refresh tokens apart, the
-/// [`Rules`] check.
-fn check_type(claims: &Claims) -> Result<(), TokenFault> {
+/// [`ValidationOptions`] check.
+fn check_type(claims: &Claims) -> Result<(), TokenError> {
     let Some(claim) = claims.get("token_type") else { return Ok(()) };
     let is = |kind: &str, known: &[&str]| known.iter().any(|it| it.eq_ignore_ascii_case(kind));
     match claim.text().as_deref() {
         Some(kind) if is(kind, &["bearer", "access_token"]) => Ok(()),
-        Some(kind) if is(kind, &["dpop", "pop", "mac"]) => Err(TokenFault::Bound),
+        Some(kind) if is(kind, &["dpop", "pop", "mac"]) => Err(TokenError::Bound),
         _ if claim.json() == "null" => Ok(()),
-        _ => Err(TokenFault::Type),
+        _ => Err(TokenError::Type),
     }
 }
 
-async fn ask(client: &HttpClient, request: Request<Body>) -> Result<Bytes, Outage> {
-    let response = client.send(request).await.map_err(Outage::Unreachable)?;
+async fn send_request(client: &HttpClient, request: Request<Body>) -> Result<Bytes, EndpointError> {
+    let response = client.send(request).await.map_err(EndpointError::Unreachable)?;
     match response.status() {
         StatusCode::OK => {}
-        StatusCode::UNAUTHORIZED => return Err(Outage::Unauthorized),
-        other => return Err(Outage::Status(other)),
+        StatusCode::UNAUTHORIZED => return Err(EndpointError::Unauthorized),
+        other => return Err(EndpointError::Status(other)),
     }
-    vmcp_core::read(response.into_body(), MAX_ANSWER).await.map_err(|error| match error {
-        BodyError::TooLarge { .. } => Outage::TooLarge,
-        BodyError::Broken(error) => Outage::Unreachable(error),
+    vmcp_core::read(response.into_body(), MAX_RESPONSE_SIZE).await.map_err(|error| match error {
+        BodyError::TooLarge { .. } => EndpointError::TooLarge,
+        BodyError::Broken(error) => EndpointError::Unreachable(error),
     })
 }
 

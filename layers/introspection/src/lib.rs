@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
-mod fault;
+mod error;
 mod introspection;
 
 pub use self::{
-    fault::{EndpointError, IntrospectionError, Outage},
-    introspection::{Introspected, Introspection},
+    error::{EndpointError, EndpointUrlError, IntrospectionError},
+    introspection::{IntrospectedToken, IntrospectionClient},
 };

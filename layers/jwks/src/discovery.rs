@@ -3,10 +3,10 @@
 use http::Uri;
 use http::uri::{Authority, Scheme};
 use serde::Deserialize;
-use vmcp_jwt::KeysError;
+use vmcp_jwt::KeySourceError;
 
 /// How much of an issuer's name is logged, in characters.
-const LONGEST_NAME: usize = 200;
+const MAX_LOGGED_ISSUER: usize = 200;
 
 /// Why an issuer or a key set's address cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +37,7 @@ struct Metadata {
 
 impl Issuer {
     pub(crate) fn parse(name: &str) -> Result<Self, SourceError> {
-        let uri = address(name)?;
+        let uri = parse_url(name)?;
         if uri.query().is_some() {
             return Err(SourceError::Extra);
         }
@@ -51,7 +51,7 @@ impl Issuer {
 
     /// Where the metadata is looked for: as OpenID Connect Discovery 1.0 section 4 appends, as
     /// RFC 8414 section 3 inserts, and as its section 5 does for OpenID Connect.
-    pub(crate) fn places(&self) -> Vec<Uri> {
+    pub(crate) fn metadata_urls(&self) -> Vec<Uri> {
         const OPENID: &str = "/.well-known/openid-configuration";
         const OAUTH: &str = "/.well-known/oauth-authorization-server";
         let path = &self.path;
@@ -79,23 +79,24 @@ impl Issuer {
     }
 
     /// Where the keys are, by the metadata in `json`.
-    pub(crate) fn keys(&self, json: &[u8]) -> Result<Uri, KeysError> {
-        let metadata: Metadata = serde_json::from_slice(json).map_err(|_| KeysError::Malformed)?;
+    pub(crate) fn jwks_uri(&self, json: &[u8]) -> Result<Uri, KeySourceError> {
+        let metadata: Metadata =
+            serde_json::from_slice(json).map_err(|_| KeySourceError::Malformed)?;
         if *metadata.issuer != *self.name {
             // Often it is a slash at the end: whoever configured the name has to see both.
-            let found: String = metadata.issuer.chars().take(LONGEST_NAME).collect();
+            let found: String = metadata.issuer.chars().take(MAX_LOGGED_ISSUER).collect();
             tracing::warn!(
                 configured = &*self.name,
                 found,
                 "an issuer's metadata names another one"
             );
-            return Err(KeysError::WrongIssuer);
+            return Err(KeySourceError::WrongIssuer);
         }
-        address(&metadata.jwks_uri).map_err(|_| KeysError::Malformed)
+        parse_url(&metadata.jwks_uri).map_err(|_| KeySourceError::Malformed)
     }
 
     /// Whether `uri` is at the issuer's own origin, which is trusted as the issuer itself is.
-    pub(crate) fn is_home_of(&self, uri: &Uri) -> bool {
+    pub(crate) fn is_same_origin(&self, uri: &Uri) -> bool {
         let port = |scheme: &Scheme, port: Option<u16>| {
             port.unwrap_or(if *scheme == Scheme::HTTPS { 443 } else { 80 })
         };
@@ -106,7 +107,7 @@ impl Issuer {
 }
 
 /// An absolute URL without user info and fragment.
-pub(crate) fn address(text: &str) -> Result<Uri, SourceError> {
+pub(crate) fn parse_url(text: &str) -> Result<Uri, SourceError> {
     // A Uri has no fragment: it is cut off where one is parsed.
     if text.contains('#') {
         return Err(SourceError::Extra);
@@ -129,53 +130,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_for_metadata_in_each_standard_place() {
-        let places = |issuer: &str| -> Vec<String> {
-            Issuer::parse(issuer).unwrap().places().iter().map(Uri::to_string).collect()
+    fn builds_standard_metadata_urls() {
+        let metadata_urls = |issuer: &str| -> Vec<String> {
+            Issuer::parse(issuer).unwrap().metadata_urls().iter().map(Uri::to_string).collect()
         };
         let root = [
             "https://id.example/.well-known/openid-configuration",
             "https://id.example/.well-known/oauth-authorization-server",
         ];
-        assert_eq!(places("https://id.example"), root);
-        assert_eq!(places("https://id.example/"), root);
+        assert_eq!(metadata_urls("https://id.example"), root);
+        assert_eq!(metadata_urls("https://id.example/"), root);
         let tenant = [
             "https://id.example/t1/.well-known/openid-configuration",
             "https://id.example/.well-known/oauth-authorization-server/t1",
             "https://id.example/.well-known/openid-configuration/t1",
         ];
-        assert_eq!(places("https://id.example/t1"), tenant);
-        assert_eq!(places("https://id.example/t1/"), tenant);
+        assert_eq!(metadata_urls("https://id.example/t1"), tenant);
+        assert_eq!(metadata_urls("https://id.example/t1/"), tenant);
     }
 
     #[test]
-    fn the_metadata_must_be_of_exactly_this_issuer() {
+    fn requires_exact_issuer_in_metadata() {
         let issuer = Issuer::parse("https://id.example/t1").unwrap();
         let keys = |named: &str| {
             let json = format!(r#"{{"issuer":"{named}","jwks_uri":"https://id.example/keys"}}"#);
-            issuer.keys(json.as_bytes()).map(|uri| uri.to_string())
+            issuer.jwks_uri(json.as_bytes()).map(|uri| uri.to_string())
         };
         assert_eq!(keys("https://id.example/t1").as_deref(), Ok("https://id.example/keys"));
         for other in ["https://id.example/t1/", "https://ID.example/t1", "https://id.example/t2"] {
-            assert_eq!(keys(other), Err(KeysError::WrongIssuer), "{other}");
+            assert_eq!(keys(other), Err(KeySourceError::WrongIssuer), "{other}");
         }
     }
 
     #[test]
-    fn knows_its_own_origin() {
+    fn compares_origins() {
         let issuer = Issuer::parse("https://id.example/t1").unwrap();
-        for (uri, home) in [
+        for (uri, is_same_origin) in [
             ("https://ID.example:443/x", true),
             ("http://id.example/x", false),
             ("https://id.example:8443/x", false),
             ("https://id.example.evil/x", false),
         ] {
-            assert_eq!(issuer.is_home_of(&uri.parse().unwrap()), home, "{uri}");
+            assert_eq!(issuer.is_same_origin(&uri.parse().unwrap()), is_same_origin, "{uri}");
         }
     }
 
     #[test]
-    fn refuses_urls_that_cannot_be_an_issuer() {
+    fn rejects_invalid_issuer_urls() {
         for (name, fault) in [
             ("id.example", SourceError::NotAbsolute),
             ("/path", SourceError::NotAbsolute),

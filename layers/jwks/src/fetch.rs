@@ -6,32 +6,38 @@ use bytes::Bytes;
 use http::header::{ACCEPT, HeaderMap, HeaderValue};
 use http::{Request, StatusCode, Uri};
 use vmcp_core::{Body, BodyError, HttpClient};
-use vmcp_jwt::{KeysError, MAX_SET};
+use vmcp_jwt::{KeySourceError, MAX_KEY_SET_SIZE};
 
 /// How long one request may take, its whole answer included.
-const DEADLINE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The answer's headers and its body, if its status is 200.
-pub(crate) async fn get(client: &HttpClient, uri: &Uri) -> Result<(HeaderMap, Bytes), KeysError> {
-    let answer = tokio::time::timeout(DEADLINE, exchange(client, uri)).await;
-    answer.unwrap_or(Err(KeysError::TooSlow))
+pub(crate) async fn get(
+    client: &HttpClient,
+    uri: &Uri,
+) -> Result<(HeaderMap, Bytes), KeySourceError> {
+    let result = tokio::time::timeout(REQUEST_TIMEOUT, send_request(client, uri)).await;
+    result.unwrap_or(Err(KeySourceError::TooSlow))
 }
 
-async fn exchange(client: &HttpClient, uri: &Uri) -> Result<(HeaderMap, Bytes), KeysError> {
+async fn send_request(
+    client: &HttpClient,
+    uri: &Uri,
+) -> Result<(HeaderMap, Bytes), KeySourceError> {
     let mut request = Request::new(Body::empty());
     request.uri_mut().clone_from(uri);
     request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
     let response = client.send(request).await.map_err(|error| {
         tracing::debug!(host = uri.host(), %error, "an issuer cannot be reached");
-        KeysError::Unreachable
+        KeySourceError::Unreachable
     })?;
     let (head, body) = response.into_parts();
     if head.status != StatusCode::OK {
-        return Err(KeysError::Status(head.status.as_u16()));
+        return Err(KeySourceError::Status(head.status.as_u16()));
     }
-    let body = vmcp_core::read(body, MAX_SET).await.map_err(|error| match error {
-        BodyError::TooLarge { .. } => KeysError::TooLarge,
-        BodyError::Broken(_) => KeysError::Unreachable,
+    let body = vmcp_core::read(body, MAX_KEY_SET_SIZE).await.map_err(|error| match error {
+        BodyError::TooLarge { .. } => KeySourceError::TooLarge,
+        BodyError::Broken(_) => KeySourceError::Unreachable,
     })?;
     Ok((head.headers, body))
 }

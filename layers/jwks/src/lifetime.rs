@@ -6,17 +6,17 @@ use http::HeaderMap;
 use vmcp_core::freshness;
 
 /// A set is not fetched again sooner than this, whatever its headers say.
-const SHORTEST: Duration = Duration::from_secs(60);
+const MIN_FRESHNESS: Duration = Duration::from_secs(60);
 
 /// A set is fetched again after this, whatever its headers say: it bounds how long a key that the
 /// issuer took back is still trusted.
-const LONGEST: Duration = Duration::from_secs(3600);
+const MAX_FRESHNESS: Duration = Duration::from_secs(3600);
 
 /// For answers that don't say.
-const USUAL: Duration = Duration::from_secs(600);
+const DEFAULT_FRESHNESS: Duration = Duration::from_secs(600);
 
 /// How long keys are used while the issuer cannot be asked.
-const STALE: Duration = Duration::from_secs(24 * 3600);
+const MAX_STALENESS: Duration = Duration::from_secs(24 * 3600);
 
 /// Until when a set is what.
 #[derive(Clone, Copy, Debug)]
@@ -35,29 +35,34 @@ pub(crate) enum Phase {
     /// Use it.
     Fresh,
     /// Use it, and fetch the next one meanwhile.
-    Ageing,
+    RefreshDue,
     /// Use it if the next one cannot be had.
     Stale,
     /// Don't.
-    Dead,
+    Expired,
 }
 
 impl Lifetime {
     /// Of an answer with these headers that came at `now` (RFC 9111 section 4.2).
     pub(crate) fn new(headers: &HeaderMap, now: SystemTime) -> Self {
-        let fresh = freshness(headers).unwrap_or(USUAL).clamp(SHORTEST, LONGEST);
-        Self { refresh_at: now + fresh * 4 / 5, fresh_until: now + fresh, stale_until: now + STALE }
+        let fresh =
+            freshness(headers).unwrap_or(DEFAULT_FRESHNESS).clamp(MIN_FRESHNESS, MAX_FRESHNESS);
+        Self {
+            refresh_at: now + fresh * 4 / 5,
+            fresh_until: now + fresh,
+            stale_until: now + MAX_STALENESS,
+        }
     }
 
     pub(crate) fn phase(&self, now: SystemTime) -> Phase {
         if now < self.refresh_at {
             Phase::Fresh
         } else if now < self.fresh_until {
-            Phase::Ageing
+            Phase::RefreshDue
         } else if now < self.stale_until {
             Phase::Stale
         } else {
-            Phase::Dead
+            Phase::Expired
         }
     }
 }
@@ -74,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_issuer_says_how_long_within_bounds() {
+    fn clamps_freshness_lifetime() {
         assert_eq!(fresh("public"), 600);
         assert_eq!(fresh("public, max-age=900"), 900);
         assert_eq!(fresh("max-age=1"), 60);
@@ -83,15 +88,15 @@ mod tests {
     }
 
     #[test]
-    fn a_set_ages() {
+    fn phases_follow_lifetime() {
         let start = SystemTime::UNIX_EPOCH;
         let lifetime = Lifetime::new(&HeaderMap::new(), start);
         for (second, phase) in [
             (479, Phase::Fresh),
-            (480, Phase::Ageing),
+            (480, Phase::RefreshDue),
             (600, Phase::Stale),
             (86_399, Phase::Stale),
-            (86_400, Phase::Dead),
+            (86_400, Phase::Expired),
         ] {
             assert_eq!(lifetime.phase(start + Duration::from_secs(second)), phase, "{second}");
         }

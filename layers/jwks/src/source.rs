@@ -8,20 +8,20 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwapOption;
 use http::Uri;
 use vmcp_core::{Clock, Flights, HttpClient};
-use vmcp_jwt::{KeySet, KeySource, KeysError, KeysFuture};
+use vmcp_jwt::{KeySet, KeySource, KeySourceError, KeysFuture};
 
-use crate::discovery::{Issuer, SourceError, address};
+use crate::discovery::{Issuer, SourceError, parse_url};
 use crate::fetch::get;
 use crate::lifetime::{Lifetime, Phase};
 
 /// How long a failed fetch is not repeated.
-const RETRY: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a fetch may take, with all requests that finding the keys needs.
-const DEADLINE: Duration = Duration::from_secs(10);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How often keys are fetched because a token names an unknown one.
-const UNKNOWN: Duration = Duration::from_secs(30);
+const UNKNOWN_KEY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The keys of an issuer on the network.
 ///
@@ -34,37 +34,37 @@ const UNKNOWN: Duration = Duration::from_secs(30);
 ///
 /// Fetches ahead run as tasks of the current tokio runtime.
 #[derive(Clone)]
-pub struct JwksSource(Arc<Source>);
+pub struct JwksSource(Arc<CachedSource>);
 
-struct Source {
-    place: Place,
+struct CachedSource {
+    location: KeySetLocation,
     configured: HttpClient,
     supplied: HttpClient,
     clock: Clock,
-    loaded: ArcSwapOption<Loaded>,
-    pace: Mutex<Pace>,
-    fetching_ahead: AtomicBool,
-    flights: Flights<(), Result<Arc<KeySet>, KeysError>>,
+    cached: ArcSwapOption<CachedKeySet>,
+    limiter: Mutex<RefreshLimiter>,
+    is_refreshing: AtomicBool,
+    flights: Flights<(), Result<Arc<KeySet>, KeySourceError>>,
 }
 
-enum Place {
+enum KeySetLocation {
     Fixed(Uri),
     Discovered { issuer: Issuer, keys: Mutex<Option<Uri>> },
 }
 
 /// One fetch ahead; the next may begin when it is dropped.
-struct Ahead(JwksSource);
+struct RefreshGuard(JwksSource);
 
-struct Loaded {
+struct CachedKeySet {
     set: Arc<KeySet>,
     lifetime: Lifetime,
 }
 
 /// What must not happen too often.
 #[derive(Default)]
-struct Pace {
-    failed: Option<(SystemTime, KeysError)>,
-    looked_for_unknown: Option<SystemTime>,
+struct RefreshLimiter {
+    failed: Option<(SystemTime, KeySourceError)>,
+    last_unknown_key_fetch: Option<SystemTime>,
 }
 
 // === impl JwksSource ===
@@ -79,35 +79,44 @@ impl JwksSource {
     ///
     /// # Errors
     /// `issuer` is no such URL.
-    pub fn discovered(
+    pub fn discover(
         issuer: &str,
         configured: impl Into<HttpClient>,
         supplied: impl Into<HttpClient>,
         clock: Clock,
     ) -> Result<Self, SourceError> {
         let issuer = Issuer::parse(issuer)?;
-        let place = Place::Discovered { issuer, keys: Mutex::default() };
-        Ok(Self::new(place, configured.into(), supplied.into(), clock))
+        let location = KeySetLocation::Discovered { issuer, keys: Mutex::default() };
+        Ok(Self::new(location, configured.into(), supplied.into(), clock))
     }
 
     /// The keys at `url`.
     ///
     /// # Errors
     /// `url` is no such URL.
-    pub fn at(url: &str, client: impl Into<HttpClient>, clock: Clock) -> Result<Self, SourceError> {
+    pub fn from_url(
+        url: &str,
+        client: impl Into<HttpClient>,
+        clock: Clock,
+    ) -> Result<Self, SourceError> {
         let client = client.into();
-        Ok(Self::new(Place::Fixed(address(url)?), client.clone(), client, clock))
+        Ok(Self::new(KeySetLocation::Fixed(parse_url(url)?), client.clone(), client, clock))
     }
 
-    fn new(place: Place, configured: HttpClient, supplied: HttpClient, clock: Clock) -> Self {
-        Self(Arc::new(Source {
-            place,
+    fn new(
+        location: KeySetLocation,
+        configured: HttpClient,
+        supplied: HttpClient,
+        clock: Clock,
+    ) -> Self {
+        Self(Arc::new(CachedSource {
+            location,
             configured,
             supplied,
             clock,
-            loaded: ArcSwapOption::empty(),
-            pace: Mutex::default(),
-            fetching_ahead: AtomicBool::new(false),
+            cached: ArcSwapOption::empty(),
+            limiter: Mutex::default(),
+            is_refreshing: AtomicBool::new(false),
             flights: Flights::new(),
         }))
     }
@@ -116,15 +125,15 @@ impl JwksSource {
 impl KeySource for JwksSource {
     fn current(&self) -> Option<Arc<KeySet>> {
         let source = &self.0;
-        let loaded = source.loaded.load();
-        let Loaded { set, lifetime } = &**loaded.as_ref()?;
+        let cached = source.cached.load();
+        let CachedKeySet { set, lifetime } = &**cached.as_ref()?;
         let now = source.clock.now();
         match lifetime.phase(now) {
             Phase::Fresh => {}
-            Phase::Ageing => self.fetch_ahead(now),
+            Phase::RefreshDue => self.refresh_in_background(now),
             // Whoever comes after a quiet time waits for new keys, unless it is known to be in vain.
-            Phase::Stale if source.pace().failed.is_some() => self.fetch_ahead(now),
-            Phase::Stale | Phase::Dead => return None,
+            Phase::Stale if source.limiter().failed.is_some() => self.refresh_in_background(now),
+            Phase::Stale | Phase::Expired => return None,
         }
         Some(Arc::clone(set))
     }
@@ -132,22 +141,23 @@ impl KeySource for JwksSource {
     fn load(&self, lacking: Option<Arc<KeySet>>) -> KeysFuture {
         let source = Arc::clone(&self.0);
         Box::pin(async move {
-            let pilot = Arc::clone(&source);
-            source.flights.join((), || async move { pilot.load(lacking).await }).await
+            let leader = Arc::clone(&source);
+            source.flights.join((), || async move { leader.load(lacking).await }).await
         })
     }
 }
 
 impl JwksSource {
-    fn fetch_ahead(&self, now: SystemTime) {
+    fn refresh_in_background(&self, now: SystemTime) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if self.0.pace().must_wait(now) || self.0.fetching_ahead.swap(true, Ordering::AcqRel) {
+        if self.0.limiter().is_backing_off(now) || self.0.is_refreshing.swap(true, Ordering::AcqRel)
+        {
             return;
         }
-        let ahead = Ahead(self.clone());
+        let guard = RefreshGuard(self.clone());
         runtime.spawn(async move {
-            // The outcome is in `loaded` or in `pace`.
-            _ = ahead.0.load(None).await;
+            // The outcome is in `cached` or in `limiter`.
+            _ = guard.0.load(None).await;
         });
     }
 }
@@ -160,15 +170,15 @@ impl fmt::Debug for JwksSource {
 
 // === impl Ahead ===
 
-impl Drop for Ahead {
+impl Drop for RefreshGuard {
     fn drop(&mut self) {
-        self.0.0.fetching_ahead.store(false, Ordering::Release);
+        self.0.0.is_refreshing.store(false, Ordering::Release);
     }
 }
 
 // === impl Place ===
 
-impl Place {
+impl KeySetLocation {
     /// Who is asked first.
     fn host(&self) -> Option<&str> {
         match self {
@@ -180,91 +190,91 @@ impl Place {
 
 // === impl Source ===
 
-impl Source {
-    fn pace(&self) -> MutexGuard<'_, Pace> {
-        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+impl CachedSource {
+    fn limiter(&self) -> MutexGuard<'_, RefreshLimiter> {
+        self.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The set that may be used if no other can be had.
-    fn last(&self, now: SystemTime) -> Option<Arc<KeySet>> {
-        let loaded = self.loaded.load();
-        let Loaded { set, lifetime } = &**loaded.as_ref()?;
-        (lifetime.phase(now) != Phase::Dead).then(|| Arc::clone(set))
+    fn usable_key_set(&self, now: SystemTime) -> Option<Arc<KeySet>> {
+        let cached = self.cached.load();
+        let CachedKeySet { set, lifetime } = &**cached.as_ref()?;
+        (lifetime.phase(now) != Phase::Expired).then(|| Arc::clone(set))
     }
 
     /// What needs no fetch after all: somebody else fetched meanwhile, or it is too early.
-    fn settled(
+    fn check_cached(
         &self,
         lacking: Option<&Arc<KeySet>>,
         now: SystemTime,
-    ) -> Option<Result<Arc<KeySet>, KeysError>> {
-        let last = self.last(now);
-        let mut pace = self.pace();
+    ) -> Option<Result<Arc<KeySet>, KeySourceError>> {
+        let last = self.usable_key_set(now);
+        let mut limiter = self.limiter();
         let Some(lacking) = lacking else {
-            let loaded = self.loaded.load();
-            let fresh = loaded.as_ref().filter(|it| it.lifetime.phase(now) == Phase::Fresh);
-            if let Some(loaded) = fresh {
-                return Some(Ok(Arc::clone(&loaded.set)));
+            let cached = self.cached.load();
+            let fresh = cached.as_ref().filter(|it| it.lifetime.phase(now) == Phase::Fresh);
+            if let Some(cached) = fresh {
+                return Some(Ok(Arc::clone(&cached.set)));
             }
-            let (_, error) = pace.failed.filter(|_| pace.must_wait(now))?;
+            let (_, error) = limiter.failed.filter(|_| limiter.is_backing_off(now))?;
             return Some(last.ok_or(error));
         };
         match last {
             Some(last) if !Arc::ptr_eq(&last, lacking) => return Some(Ok(last)),
             _ => {}
         }
-        if let Some((_, error)) = pace.failed.filter(|_| pace.must_wait(now)) {
+        if let Some((_, error)) = limiter.failed.filter(|_| limiter.is_backing_off(now)) {
             return Some(Err(error));
         }
-        if pace.looked_for_unknown.is_some_and(|at| now < at + UNKNOWN) {
+        if limiter.last_unknown_key_fetch.is_some_and(|at| now < at + UNKNOWN_KEY_INTERVAL) {
             // What nobody could check is not the token's fault.
-            let failed = pace.failed.map(|(_, error)| error);
+            let failed = limiter.failed.map(|(_, error)| error);
             return Some(failed.map_or_else(|| Ok(Arc::clone(lacking)), Err));
         }
-        pace.looked_for_unknown = Some(now);
+        limiter.last_unknown_key_fetch = Some(now);
         None
     }
 }
 
-impl Source {
-    async fn load(&self, lacking: Option<Arc<KeySet>>) -> Result<Arc<KeySet>, KeysError> {
-        if let Some(settled) = self.settled(lacking.as_ref(), self.clock.now()) {
-            return settled;
+impl CachedSource {
+    async fn load(&self, lacking: Option<Arc<KeySet>>) -> Result<Arc<KeySet>, KeySourceError> {
+        if let Some(check_cached) = self.check_cached(lacking.as_ref(), self.clock.now()) {
+            return check_cached;
         }
-        let fetched = tokio::time::timeout(DEADLINE, self.fetch()).await;
+        let fetched = tokio::time::timeout(FETCH_TIMEOUT, self.fetch()).await;
         let now = self.clock.now();
-        let error = match fetched.unwrap_or(Err(KeysError::TooSlow)) {
+        let error = match fetched.unwrap_or(Err(KeySourceError::TooSlow)) {
             Ok((set, lifetime)) => {
-                self.pace().failed = None;
-                self.loaded.store(Some(Arc::new(Loaded { set: Arc::clone(&set), lifetime })));
+                self.limiter().failed = None;
+                self.cached.store(Some(Arc::new(CachedKeySet { set: Arc::clone(&set), lifetime })));
                 return Ok(set);
             }
             Err(error) => error,
         };
-        self.pace().failed = Some((now, error));
-        let last = self.last(now);
-        let older_keys_are_used = last.is_some();
-        let host = self.place.host();
-        tracing::warn!(host, %error, older_keys_are_used, "an issuer's keys cannot be fetched");
+        self.limiter().failed = Some((now, error));
+        let last = self.usable_key_set(now);
+        let is_using_stale_keys = last.is_some();
+        let host = self.location.host();
+        tracing::warn!(host, %error, is_using_stale_keys, "an issuer's keys cannot be fetched");
         // Older keys don't help a token that names none of them.
         last.filter(|_| lacking.is_none()).ok_or(error)
     }
 
-    async fn fetch(&self) -> Result<(Arc<KeySet>, Lifetime), KeysError> {
-        let (client, uri) = match &self.place {
-            Place::Fixed(uri) => (&self.configured, uri.clone()),
-            Place::Discovered { issuer, keys } => {
+    async fn fetch(&self) -> Result<(Arc<KeySet>, Lifetime), KeySourceError> {
+        let (client, uri) = match &self.location {
+            KeySetLocation::Fixed(uri) => (&self.configured, uri.clone()),
+            KeySetLocation::Discovered { issuer, keys } => {
                 let known = lock(keys).clone();
                 let uri = match known {
                     Some(uri) => uri,
                     None => self.discover(issuer).await?,
                 };
-                let home = issuer.is_home_of(&uri);
-                (if home { &self.configured } else { &self.supplied }, uri)
+                let is_same_origin = issuer.is_same_origin(&uri);
+                (if is_same_origin { &self.configured } else { &self.supplied }, uri)
             }
         };
         let fetched = self.fetch_set(client, &uri).await;
-        if let Place::Discovered { keys, .. } = &self.place {
+        if let KeySetLocation::Discovered { keys, .. } = &self.location {
             // Keys that are not there any more may be elsewhere.
             *lock(keys) = fetched.is_ok().then_some(uri);
         }
@@ -275,29 +285,31 @@ impl Source {
         &self,
         client: &HttpClient,
         uri: &Uri,
-    ) -> Result<(Arc<KeySet>, Lifetime), KeysError> {
+    ) -> Result<(Arc<KeySet>, Lifetime), KeySourceError> {
         let (headers, json) = get(client, uri).await?;
         let set = KeySet::parse(&json).map_err(|error| {
             tracing::debug!(%error, "an issuer's keys are malformed");
-            KeysError::Malformed
+            KeySourceError::Malformed
         })?;
         if set.is_empty() {
-            return Err(KeysError::NoUsableKey);
+            return Err(KeySourceError::NoUsableKey);
         }
-        let before = self.loaded.load();
+        let before = self.cached.load();
         // The same keys stay the same object, so nobody takes them for other ones.
         let unchanged = before.as_ref().filter(|it| it.set.fingerprint() == set.fingerprint());
         let set = unchanged.map_or_else(|| Arc::new(set), |it| Arc::clone(&it.set));
         Ok((set, Lifetime::new(&headers, self.clock.now())))
     }
 
-    async fn discover(&self, issuer: &Issuer) -> Result<Uri, KeysError> {
+    async fn discover(&self, issuer: &Issuer) -> Result<Uri, KeySourceError> {
         let mut first = None;
-        for place in issuer.places() {
-            let found = match get(&self.configured, &place).await {
-                Ok((_, json)) => issuer.keys(&json),
+        for location in issuer.metadata_urls() {
+            let found = match get(&self.configured, &location).await {
+                Ok((_, json)) => issuer.jwks_uri(&json),
                 // The other places are at the same host.
-                Err(error @ (KeysError::Unreachable | KeysError::TooSlow)) => return Err(error),
+                Err(error @ (KeySourceError::Unreachable | KeySourceError::TooSlow)) => {
+                    return Err(error);
+                }
                 Err(error) => Err(error),
             };
             match found {
@@ -305,13 +317,13 @@ impl Source {
                 Err(error) => _ = first.get_or_insert(error),
             }
         }
-        Err(first.unwrap_or(KeysError::Malformed))
+        Err(first.unwrap_or(KeySourceError::Malformed))
     }
 }
 
-impl Pace {
-    fn must_wait(&self, now: SystemTime) -> bool {
-        self.failed.is_some_and(|(at, _)| now < at + RETRY)
+impl RefreshLimiter {
+    fn is_backing_off(&self, now: SystemTime) -> bool {
+        self.failed.is_some_and(|(at, _)| now < at + RETRY_INTERVAL)
     }
 }
 

@@ -45,7 +45,7 @@ impl Algorithm {
 
     /// The algorithm that `alg` names; `None` for one that is not verified here.
     #[must_use]
-    pub fn named(alg: &str) -> Option<Self> {
+    pub fn from_name(alg: &str) -> Option<Self> {
         if alg == "Ed25519" {
             return Some(Self::EdDsa);
         }

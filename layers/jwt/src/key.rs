@@ -22,12 +22,12 @@ pub struct Key {
     thumbprint: Box<str>,
     /// One for each algorithm that the key may be used with: a form of its own is what the verifier
     /// works on without preparing anything.
-    prepared: Vec<(Algorithm, ParsedPublicKey)>,
+    verifying_keys: Vec<(Algorithm, ParsedPublicKey)>,
 }
 
 /// Why a key verifies nothing. In a set it is skipped; the others are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyFault {
+pub enum KeyError {
     /// `use` is not `sig`, or `key_ops` lacks `verify`.
     #[error("it is not for verifying signatures")]
     Usage,
@@ -46,30 +46,30 @@ impl Key {
     /// The key that `jwk` describes.
     ///
     /// # Errors
-    /// See [`KeyFault`].
-    pub fn new(jwk: &Jwk) -> Result<Self, KeyFault> {
-        let for_signatures = jwk.usage.as_deref().is_none_or(|usage| usage == "sig")
+    /// See [`KeyError`].
+    pub fn new(jwk: &Jwk) -> Result<Self, KeyError> {
+        let is_signature_key = jwk.usage.as_deref().is_none_or(|usage| usage == "sig")
             && jwk.key_ops.as_ref().is_none_or(|ops| ops.iter().any(|op| op == "verify"));
-        if !for_signatures {
-            return Err(KeyFault::Usage);
+        if !is_signature_key {
+            return Err(KeyError::Usage);
         }
-        let mut prepared = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
+        let mut verifying_keys = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
             ("RSA", _) => rsa(jwk)?,
             ("EC", Some("P-256")) => ec(jwk, Algorithm::Es256, &ECDSA_P256_SHA256_FIXED, 32)?,
             ("EC", Some("P-384")) => ec(jwk, Algorithm::Es384, &ECDSA_P384_SHA384_FIXED, 48)?,
             ("EC", Some("P-521")) => ec(jwk, Algorithm::Es512, &ECDSA_P521_SHA512_FIXED, 66)?,
             ("OKP", Some("Ed25519")) => ed25519(jwk)?,
-            _ => return Err(KeyFault::Kind),
+            _ => return Err(KeyError::Kind),
         };
         if let Some(alg) = jwk.alg.as_deref() {
-            let only = Algorithm::named(alg).ok_or(KeyFault::Algorithm)?;
-            prepared.retain(|(algorithm, _)| *algorithm == only);
+            let alg = Algorithm::from_name(alg).ok_or(KeyError::Algorithm)?;
+            verifying_keys.retain(|(algorithm, _)| *algorithm == alg);
         }
-        if prepared.is_empty() {
-            return Err(KeyFault::Algorithm);
+        if verifying_keys.is_empty() {
+            return Err(KeyError::Algorithm);
         }
         let kid = jwk.kid.as_deref().map(Box::from);
-        Ok(Self { kid, thumbprint: jwk.thumbprint().into(), prepared })
+        Ok(Self { kid, thumbprint: jwk.thumbprint().into(), verifying_keys })
     }
 
     /// Its name in the set.
@@ -86,12 +86,12 @@ impl Key {
 
     /// The algorithms that it may be used with.
     pub fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
-        self.prepared.iter().map(|(algorithm, _)| *algorithm)
+        self.verifying_keys.iter().map(|(algorithm, _)| *algorithm)
     }
 
     /// The form that verifies `algorithm`, if the key may be used with it.
-    pub(crate) fn prepared(&self, algorithm: Algorithm) -> Option<&ParsedPublicKey> {
-        self.prepared.iter().find(|(known, _)| *known == algorithm).map(|(_, key)| key)
+    pub(crate) fn for_algorithm(&self, algorithm: Algorithm) -> Option<&ParsedPublicKey> {
+        self.verifying_keys.iter().find(|(known, _)| *known == algorithm).map(|(_, key)| key)
     }
 }
 
@@ -104,8 +104,8 @@ impl fmt::Debug for Key {
     }
 }
 
-fn rsa(jwk: &Jwk) -> Result<Vec<(Algorithm, ParsedPublicKey)>, KeyFault> {
-    const FORMS: [(Algorithm, &RsaParameters); 6] = [
+fn rsa(jwk: &Jwk) -> Result<Vec<(Algorithm, ParsedPublicKey)>, KeyError> {
+    const ALGORITHMS: [(Algorithm, &RsaParameters); 6] = [
         (Algorithm::Rs256, &RSA_PKCS1_2048_8192_SHA256),
         (Algorithm::Rs384, &RSA_PKCS1_2048_8192_SHA384),
         (Algorithm::Rs512, &RSA_PKCS1_2048_8192_SHA512),
@@ -113,18 +113,18 @@ fn rsa(jwk: &Jwk) -> Result<Vec<(Algorithm, ParsedPublicKey)>, KeyFault> {
         (Algorithm::Ps384, &RSA_PSS_2048_8192_SHA384),
         (Algorithm::Ps512, &RSA_PSS_2048_8192_SHA512),
     ];
-    let (n, e) = (number(jwk.n.as_deref())?, number(jwk.e.as_deref())?);
-    let n = trim(&n);
+    let (n, e) = (decode_member(jwk.n.as_deref())?, decode_member(jwk.e.as_deref())?);
+    let n = strip_leading_zeros(&n);
     let bits = n.first().map_or(0, |first| n.len() * 8 - first.leading_zeros() as usize);
     if !RSA_BITS.contains(&bits) {
-        return Err(KeyFault::Numbers);
+        return Err(KeyError::Numbers);
     }
-    let components = RsaPublicKeyComponents { n, e: trim(&e) };
-    let form = |(algorithm, parameters)| {
-        let key = components.to_parsed_public_key(parameters).map_err(|_| KeyFault::Numbers)?;
+    let components = RsaPublicKeyComponents { n, e: strip_leading_zeros(&e) };
+    let for_parameters = |(algorithm, parameters)| {
+        let key = components.to_parsed_public_key(parameters).map_err(|_| KeyError::Numbers)?;
         Ok((algorithm, key))
     };
-    FORMS.into_iter().map(form).collect()
+    ALGORITHMS.into_iter().map(for_parameters).collect()
 }
 
 fn ec(
@@ -132,34 +132,34 @@ fn ec(
     algorithm: Algorithm,
     verification: &'static dyn VerificationAlgorithm,
     coordinate: usize,
-) -> Result<Vec<(Algorithm, ParsedPublicKey)>, KeyFault> {
-    let (x, y) = (number(jwk.x.as_deref())?, number(jwk.y.as_deref())?);
+) -> Result<Vec<(Algorithm, ParsedPublicKey)>, KeyError> {
+    let (x, y) = (decode_member(jwk.x.as_deref())?, decode_member(jwk.y.as_deref())?);
     if x.len() != coordinate || y.len() != coordinate {
-        return Err(KeyFault::Numbers);
+        return Err(KeyError::Numbers);
     }
     // An uncompressed point (SEC 1 section 2.3.3).
     let point = [&[4], x.as_slice(), &y].concat();
-    let key = ParsedPublicKey::new(verification, point).map_err(|_| KeyFault::Numbers)?;
+    let key = ParsedPublicKey::new(verification, point).map_err(|_| KeyError::Numbers)?;
     Ok(vec![(algorithm, key)])
 }
 
-fn ed25519(jwk: &Jwk) -> Result<Vec<(Algorithm, ParsedPublicKey)>, KeyFault> {
-    let x = number(jwk.x.as_deref())?;
+fn ed25519(jwk: &Jwk) -> Result<Vec<(Algorithm, ParsedPublicKey)>, KeyError> {
+    let x = decode_member(jwk.x.as_deref())?;
     if x.len() != 32 {
-        return Err(KeyFault::Numbers);
+        return Err(KeyError::Numbers);
     }
-    let key = ParsedPublicKey::new(&ED25519, x).map_err(|_| KeyFault::Numbers)?;
+    let key = ParsedPublicKey::new(&ED25519, x).map_err(|_| KeyError::Numbers)?;
     Ok(vec![(Algorithm::EdDsa, key)])
 }
 
-fn number(member: Option<&str>) -> Result<Vec<u8>, KeyFault> {
-    let text = member.ok_or(KeyFault::Numbers)?;
-    URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyFault::Numbers)
+fn decode_member(member: Option<&str>) -> Result<Vec<u8>, KeyError> {
+    let text = member.ok_or(KeyError::Numbers)?;
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyError::Numbers)
 }
 
-fn trim(number: &[u8]) -> &[u8] {
-    let zeros = number.iter().take_while(|byte| **byte == 0).count();
-    &number[zeros..]
+fn strip_leading_zeros(decode_member: &[u8]) -> &[u8] {
+    let zeros = decode_member.iter().take_while(|byte| **byte == 0).count();
+    &decode_member[zeros..]
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
 #![doc = include_str!("../README.md")]
 
 mod algorithm;
-mod fault;
+mod claims;
+mod error;
 mod jwk;
 mod key;
-mod rules;
-mod set;
-mod source;
-mod strict;
+mod key_set;
+mod key_source;
+mod validation;
 mod verifier;
 
 #[cfg(test)]
@@ -17,12 +17,12 @@ pub use vmcp_core::MAX_CLAIMS;
 
 pub use self::{
     algorithm::Algorithm,
-    fault::{TokenFault, VerifyError},
+    claims::parse_claims,
+    error::{TokenError, VerifyError},
     jwk::Jwk,
-    key::{Key, KeyFault},
-    rules::{LEEWAY, Rules},
-    set::{KeySet, KeySetError, MAX_KEYS, MAX_SET},
-    source::{KeySource, KeysError, KeysFuture},
-    strict::parse_claims,
-    verifier::{MAX_TOKEN, Verified, Verifier, is_jwt},
+    key::{Key, KeyError},
+    key_set::{KeySet, KeySetError, MAX_KEY_SET_SIZE, MAX_KEYS},
+    key_source::{KeySource, KeySourceError, KeysFuture},
+    validation::{LEEWAY, ValidationOptions},
+    verifier::{MAX_TOKEN_SIZE, VerifiedToken, Verifier, is_jwt},
 };

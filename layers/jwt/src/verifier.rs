@@ -11,14 +11,14 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use vmcp_core::{Claims, Clock};
 use vmcp_wire::{members, unquote, validate};
 
-use crate::strict::read_claims;
-use crate::{Algorithm, KeySet, KeySource, Rules, TokenFault, VerifyError};
+use crate::claims::parse_claim_set;
+use crate::{Algorithm, KeySet, KeySource, TokenError, ValidationOptions, VerifyError};
 
 /// The longest token that is looked at, in bytes.
-pub const MAX_TOKEN: usize = 16 * 1024;
+pub const MAX_TOKEN_SIZE: usize = 16 * 1024;
 
 /// The longest signature, in bytes: that of an RSA key of 8192 bits.
-const MAX_SIGNATURE: usize = 1024;
+const MAX_SIGNATURE_SIZE: usize = 1024;
 
 /// The most members that the header of a token may have.
 const MAX_HEADER_MEMBERS: usize = 32;
@@ -28,15 +28,15 @@ const MAX_HEADER_MEMBERS: usize = 32;
 /// The header's `jku`, `jwk`, `x5u` and `x5c` are ignored: keys are the issuer's published ones only.
 pub struct Verifier<K> {
     keys: K,
-    rules: Rules,
+    options: ValidationOptions,
     algorithms: Box<[Algorithm]>,
     clock: Clock,
-    last_header: ArcSwapOption<Header>,
+    cached_header: ArcSwapOption<Header>,
 }
 
 /// What a verified token says.
 #[derive(Clone, Debug)]
-pub struct Verified {
+pub struct VerifiedToken {
     /// All of its claims.
     pub claims: Claims,
     /// When it is accepted no longer: the claim `exp`, and the leeway of the rules.
@@ -44,7 +44,7 @@ pub struct Verified {
 }
 
 /// A token taken apart.
-struct Parts<'a> {
+struct TokenParts<'a> {
     /// What the signature covers.
     signed: &'a str,
     header: Arc<Header>,
@@ -60,18 +60,18 @@ struct Header {
 }
 
 impl<K: KeySource> Verifier<K> {
-    /// Verifies with the keys of `keys` by `rules`, with every [`Algorithm`].
+    /// Verifies with the keys of `keys` by `options`, with every [`Algorithm`].
     #[must_use]
-    pub fn new(keys: K, rules: Rules) -> Self {
+    pub fn new(keys: K, options: ValidationOptions) -> Self {
         let (algorithms, clock) = (Algorithm::ALL.into(), Clock::system());
-        Self { keys, rules, algorithms, clock, last_header: ArcSwapOption::empty() }
+        Self { keys, options, algorithms, clock, cached_header: ArcSwapOption::empty() }
     }
 
     /// Only these algorithms.
     #[must_use]
     pub fn algorithms(mut self, algorithms: &[Algorithm]) -> Self {
         self.algorithms = algorithms.into();
-        self.last_header.store(None);
+        self.cached_header.store(None);
         self
     }
 
@@ -84,8 +84,8 @@ impl<K: KeySource> Verifier<K> {
 
     /// The rules.
     #[must_use]
-    pub fn rules(&self) -> &Rules {
-        &self.rules
+    pub fn options(&self) -> &ValidationOptions {
+        &self.options
     }
 
     /// Where the keys come from.
@@ -96,14 +96,14 @@ impl<K: KeySource> Verifier<K> {
 
     /// Verifies `token` with the keys at hand. `None` where that takes waiting: no keys are there, or
     /// the token names one that is not.
-    pub fn verify_now(&self, token: &str) -> Option<Result<Verified, TokenFault>> {
-        let parts = match self.take_apart(token) {
+    pub fn verify_now(&self, token: &str) -> Option<Result<VerifiedToken, TokenError>> {
+        let parts = match self.split(token) {
             Ok(parts) => parts,
-            Err(fault) => return Some(Err(fault)),
+            Err(error) => return Some(Err(error)),
         };
         match self.verify_with(&*self.keys.current()?, &parts) {
-            Err(TokenFault::UnknownKey) => None,
-            decided => Some(decided),
+            Err(TokenError::UnknownKey) => None,
+            result => Some(result),
         }
     }
 
@@ -111,8 +111,8 @@ impl<K: KeySource> Verifier<K> {
     ///
     /// # Errors
     /// The token is at fault, or the keys cannot be had.
-    pub async fn verify(&self, token: &str) -> Result<Verified, VerifyError> {
-        let parts = self.take_apart(token)?;
+    pub async fn verify(&self, token: &str) -> Result<VerifiedToken, VerifyError> {
+        let parts = self.split(token)?;
         // Nobody is asked for keys because of what is no signature.
         decode(parts.signature)?;
         let keys = match self.keys.current() {
@@ -120,101 +120,108 @@ impl<K: KeySource> Verifier<K> {
             None => self.keys.load(None).await?,
         };
         match self.verify_with(&keys, &parts) {
-            Err(TokenFault::UnknownKey) => {}
-            decided => return Ok(decided?),
+            Err(TokenError::UnknownKey) => {}
+            result => return Ok(result?),
         }
         // Whoever makes up a token must not make the gateway ask the issuer: what it claims has to be
         // right before somebody looks for its key.
-        self.read_claims(&parts)?;
-        let fresh = self.keys.load(Some(Arc::clone(&keys))).await?;
-        if fresh.fingerprint() == keys.fingerprint() {
-            return Err(TokenFault::UnknownKey.into());
+        self.parse_and_validate_claims(&parts)?;
+        let refreshed = self.keys.load(Some(Arc::clone(&keys))).await?;
+        if refreshed.fingerprint() == keys.fingerprint() {
+            return Err(TokenError::UnknownKey.into());
         }
-        Ok(self.verify_with(&fresh, &parts)?)
+        Ok(self.verify_with(&refreshed, &parts)?)
     }
 
-    fn take_apart<'a>(&self, token: &'a str) -> Result<Parts<'a>, TokenFault> {
-        if token.len() > MAX_TOKEN {
-            return Err(TokenFault::TooLong);
+    fn split<'a>(&self, token: &'a str) -> Result<TokenParts<'a>, TokenError> {
+        if token.len() > MAX_TOKEN_SIZE {
+            return Err(TokenError::TooLong);
         }
-        let (signed, signature) = token.rsplit_once('.').ok_or(TokenFault::Malformed)?;
-        let (header, payload) = signed.split_once('.').ok_or(TokenFault::Malformed)?;
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
+        let (header, payload) = signed.split_once('.').ok_or(TokenError::Malformed)?;
         let header = self.header(header)?;
-        Ok(Parts { signed, header, payload, signature })
+        Ok(TokenParts { signed, header, payload, signature })
     }
 
-    fn header(&self, encoded: &str) -> Result<Arc<Header>, TokenFault> {
-        let last = self.last_header.load();
-        if let Some(last) = last.as_ref().filter(|last| *last.encoded == *encoded) {
-            return Ok(Arc::clone(last));
+    fn header(&self, encoded: &str) -> Result<Arc<Header>, TokenError> {
+        let cached = self.cached_header.load();
+        if let Some(cached) = cached.as_ref().filter(|cached| *cached.encoded == *encoded) {
+            return Ok(Arc::clone(cached));
         }
-        Ok(Arc::new(self.read_header(encoded)?))
+        Ok(Arc::new(self.parse_header(encoded)?))
     }
 
     /// Only a header that was signed is remembered: made-up ones do not push it out.
-    fn remember(&self, header: &Arc<Header>) {
-        let last = self.last_header.load();
-        if last.as_ref().is_none_or(|last| !Arc::ptr_eq(last, header)) {
-            self.last_header.store(Some(Arc::clone(header)));
+    fn cache_header(&self, header: &Arc<Header>) {
+        let cached = self.cached_header.load();
+        if cached.as_ref().is_none_or(|cached| !Arc::ptr_eq(cached, header)) {
+            self.cached_header.store(Some(Arc::clone(header)));
         }
     }
 
-    fn read_header(&self, encoded: &str) -> Result<Header, TokenFault> {
+    fn parse_header(&self, encoded: &str) -> Result<Header, TokenError> {
         let json = &*decode(encoded)?;
-        validate(json).map_err(|_| TokenFault::Malformed)?;
-        let mut seen: Vec<Cow<'_, str>> = Vec::with_capacity(4);
+        validate(json).map_err(|_| TokenError::Malformed)?;
+        let mut names: Vec<Cow<'_, str>> = Vec::with_capacity(4);
         let (mut algorithm, mut kid) = (None, None);
         for member in members(json) {
             let name = member.key.read();
-            let text = || unquote(member.value).ok_or(TokenFault::Malformed);
+            let text = || unquote(member.value).ok_or(TokenError::Malformed);
             match &*name {
-                "alg" => algorithm = Some(self.allowed(&text()?)?),
+                "alg" => algorithm = Some(self.allowed_algorithm(&text()?)?),
                 "kid" => kid = Some(text()?.into()),
-                "typ" if !is_access_token(&text()?) => return Err(TokenFault::Type),
-                "crit" => return Err(TokenFault::Critical),
+                "typ" if !is_access_token(&text()?) => return Err(TokenError::Type),
+                "crit" => return Err(TokenError::Critical),
                 _ => {}
             }
-            if seen.len() == MAX_HEADER_MEMBERS || seen.contains(&name) {
-                return Err(TokenFault::Malformed);
+            if names.len() == MAX_HEADER_MEMBERS || names.contains(&name) {
+                return Err(TokenError::Malformed);
             }
-            seen.push(name);
+            names.push(name);
         }
-        let algorithm = algorithm.ok_or(TokenFault::Malformed)?;
+        let algorithm = algorithm.ok_or(TokenError::Malformed)?;
         Ok(Header { encoded: encoded.into(), algorithm, kid })
     }
 
-    fn allowed(&self, alg: &str) -> Result<Algorithm, TokenFault> {
-        Algorithm::named(alg)
+    fn allowed_algorithm(&self, alg: &str) -> Result<Algorithm, TokenError> {
+        Algorithm::from_name(alg)
             .filter(|algorithm| self.algorithms.contains(algorithm))
-            .ok_or(TokenFault::Algorithm)
+            .ok_or(TokenError::Algorithm)
     }
 
-    fn verify_with(&self, keys: &KeySet, parts: &Parts<'_>) -> Result<Verified, TokenFault> {
+    fn verify_with(
+        &self,
+        keys: &KeySet,
+        parts: &TokenParts<'_>,
+    ) -> Result<VerifiedToken, TokenError> {
         let Header { encoded: _, algorithm, kid } = &*parts.header;
-        let mut room = [0; MAX_SIGNATURE];
-        let signature = decode_into(&mut room, parts.signature)?;
-        let mut fault = TokenFault::UnknownKey;
+        let mut buffer = [0; MAX_SIGNATURE_SIZE];
+        let signature = decode_into(&mut buffer, parts.signature)?;
+        let mut error = TokenError::UnknownKey;
         for key in keys.candidates(kid.as_deref(), *algorithm) {
             if key.verify_sig(parts.signed.as_bytes(), signature).is_ok() {
-                self.remember(&parts.header);
-                return self.read_claims(parts);
+                self.cache_header(&parts.header);
+                return self.parse_and_validate_claims(parts);
             }
-            fault = TokenFault::Signature;
+            error = TokenError::Signature;
         }
-        Err(fault)
+        Err(error)
     }
 
-    fn read_claims(&self, parts: &Parts<'_>) -> Result<Verified, TokenFault> {
-        let claims = read_claims(decode(parts.payload)?)?;
-        let expires_at = self.rules.check(&claims, self.clock.now())?;
-        Ok(Verified { claims, expires_at: expires_at.ok_or(TokenFault::Expiry)? })
+    fn parse_and_validate_claims(
+        &self,
+        parts: &TokenParts<'_>,
+    ) -> Result<VerifiedToken, TokenError> {
+        let claims = parse_claim_set(decode(parts.payload)?)?;
+        let expires_at = self.options.validate(&claims, self.clock.now())?;
+        Ok(VerifiedToken { claims, expires_at: expires_at.ok_or(TokenError::Expiry)? })
     }
 }
 
 impl<K> fmt::Debug for Verifier<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verifier")
-            .field("rules", &self.rules)
+            .field("rules", &self.options)
             .field("algorithms", &self.algorithms)
             .finish_non_exhaustive()
     }
@@ -224,7 +231,7 @@ impl<K> fmt::Debug for Verifier<K> {
 /// that names an algorithm. Such a token is verified and never asked about elsewhere.
 #[must_use]
 pub fn is_jwt(token: &str) -> bool {
-    if token.len() > MAX_TOKEN || token.bytes().filter(|byte| *byte == b'.').count() != 2 {
+    if token.len() > MAX_TOKEN_SIZE || token.bytes().filter(|byte| *byte == b'.').count() != 2 {
         return false;
     }
     let first = token.split('.').next().unwrap_or_default();
@@ -243,14 +250,14 @@ fn is_access_token(typ: &str) -> bool {
     name.eq_ignore_ascii_case("jwt") || name.eq_ignore_ascii_case("at+jwt")
 }
 
-fn decode(part: &str) -> Result<Vec<u8>, TokenFault> {
-    URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenFault::Malformed)
+fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed)
 }
 
 /// As [`decode`], without room of its own.
-fn decode_into<'a>(room: &'a mut [u8], part: &str) -> Result<&'a [u8], TokenFault> {
-    let length = URL_SAFE_NO_PAD.decode_slice(part, room).map_err(|_| TokenFault::Malformed)?;
-    Ok(&room[..length])
+fn decode_into<'a>(buffer: &'a mut [u8], part: &str) -> Result<&'a [u8], TokenError> {
+    let length = URL_SAFE_NO_PAD.decode_slice(part, buffer).map_err(|_| TokenError::Malformed)?;
+    Ok(&buffer[..length])
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl BearerChallenge<'_> {
             header.push_str(if header.len() > "Bearer".len() { ", " } else { " " });
             header.push_str(name);
             header.push_str("=\"");
-            header.extend(value.chars().flat_map(escaped));
+            header.extend(value.chars().flat_map(escape));
             header.push('"');
         }
         HeaderValue::try_from(header).ok()
@@ -51,7 +51,7 @@ impl BearerChallenge<'_> {
 }
 
 /// As it stands in a quoted string (RFC 9110 section 5.6.4). What cannot stand there becomes a space.
-fn escaped(character: char) -> impl Iterator<Item = char> {
+fn escape(character: char) -> impl Iterator<Item = char> {
     let escape = matches!(character, '"' | '\\').then_some('\\');
     let legal = character == ' ' || character.is_ascii_graphic();
     escape.into_iter().chain([if legal { character } else { ' ' }])
@@ -62,11 +62,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ResourceRules;
+    use crate::ResourceOptions;
 
     #[test]
-    fn all_that_a_client_needs_stands_in_it() {
-        let rules = ResourceRules::default();
+    fn writes_all_parameters() {
+        let rules = ResourceOptions::default();
         let scopes = ["mcp:list", "mcp:call"];
         let resource = ProtectedResource::new("https://a.example/mcp", "https://i", &scopes, rules);
         let resource = resource.unwrap();
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_challenge_is_one_legal_header(text in ".{0,60}", scope in ".{0,20}") {
+        fn every_challenge_is_a_valid_header(text in ".{0,60}", scope in ".{0,20}") {
             let challenge = BearerChallenge {
                 realm: Some(&text),
                 scopes: &[scope.clone().into()],

@@ -2,14 +2,14 @@
 
 mod bearer;
 mod challenge;
-mod problem;
+mod error_response;
 mod resource;
 mod scope;
 
 pub use self::{
-    bearer::{BearerFault, bearer_token},
+    bearer::{BearerError, bearer_token},
     challenge::BearerChallenge,
-    problem::problem,
-    resource::{ProtectedResource, ResourceError, ResourceRules},
+    error_response::error_response,
+    resource::{ProtectedResource, ResourceError, ResourceOptions},
     scope::is_scope,
 };

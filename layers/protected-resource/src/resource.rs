@@ -29,11 +29,11 @@ pub struct ProtectedResource {
 
 /// What a resource's URL may be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ResourceRules {
+pub struct ResourceOptions {
     /// `http` is allowed everywhere, not on loopback only.
-    pub http: bool,
+    pub allow_http: bool,
     /// The host may be a private address. Loopback always may.
-    pub private_address: bool,
+    pub allow_private_address: bool,
 }
 
 /// Why a resource cannot be described.
@@ -73,9 +73,9 @@ impl ProtectedResource {
         resource: &str,
         issuer: &str,
         scopes: &[impl AsRef<str>],
-        rules: ResourceRules,
+        options: ResourceOptions,
     ) -> Result<Self, ResourceError> {
-        let uri = parse(resource, rules)?;
+        let uri = parse(resource, options)?;
         if let Some(bad) = scopes.iter().map(AsRef::as_ref).find(|scope| !is_scope(scope)) {
             return Err(ResourceError::Scope { scope: bad.into() });
         }
@@ -91,7 +91,7 @@ impl ProtectedResource {
         };
         let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
         let url = format!("{scheme}://{authority}{WELL_KNOWN}{suffix}{query}").into();
-        let document = document(resource, issuer, &scopes);
+        let document = metadata_document(resource, issuer, &scopes);
         Ok(Self { url, suffix: suffix.into(), scopes, document })
     }
 
@@ -115,16 +115,16 @@ impl ProtectedResource {
 
     /// Whether the description is served at `path`.
     #[must_use]
-    pub fn is_at(&self, path: &str) -> bool {
+    pub fn serves(&self, path: &str) -> bool {
         path.strip_prefix(WELL_KNOWN)
             .is_some_and(|rest| rest.is_empty() || rest == "/" || *rest == *self.suffix)
     }
 
     /// The answer to a request; `None` if the description is not served at `path`.
     #[must_use]
-    pub fn answer<R: From<Bytes>>(&self, method: &Method, path: &str) -> Option<Response<R>> {
+    pub fn response<R: From<Bytes>>(&self, method: &Method, path: &str) -> Option<Response<R>> {
         const METHODS: HeaderValue = HeaderValue::from_static("GET, OPTIONS");
-        if !self.is_at(path) {
+        if !self.serves(path) {
             return None;
         }
         let (status, body) = match *method {
@@ -150,7 +150,7 @@ impl ProtectedResource {
     }
 }
 
-fn parse(resource: &str, rules: ResourceRules) -> Result<Uri, ResourceError> {
+fn parse(resource: &str, options: ResourceOptions) -> Result<Uri, ResourceError> {
     if resource.contains('#') {
         return Err(ResourceError::Url);
     }
@@ -165,20 +165,20 @@ fn parse(resource: &str, rules: ResourceRules) -> Result<Uri, ResourceError> {
         host.eq_ignore_ascii_case("localhost") || address.is_some_and(|ip| ip.is_loopback());
     match uri.scheme_str() {
         Some("https") => {}
-        Some("http") if loopback || rules.http => {}
+        Some("http") if loopback || options.allow_http => {}
         _ => return Err(ResourceError::Url),
     }
     let private = address.is_some_and(|ip| match ip {
         IpAddr::V4(ip) => ip.is_private() || ip.is_link_local() || ip.is_unspecified(),
         IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_unspecified(),
     });
-    if private && !rules.private_address {
+    if private && !options.allow_private_address {
         return Err(ResourceError::PrivateAddress { host: host.into() });
     }
     Ok(uri)
 }
 
-fn document(resource: &str, issuer: &str, scopes: &[Box<str>]) -> Bytes {
+fn metadata_document(resource: &str, issuer: &str, scopes: &[Box<str>]) -> Bytes {
     let mut json = b"{\"resource\":".to_vec();
     quote(resource, &mut json);
     json.extend_from_slice(b",\"authorization_servers\":[");

@@ -12,7 +12,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_cannot_break_out_of_the_header() {
+    fn rejects_invalid_scope_characters() {
         for bad in ["", "a b", "a\"", "a\\", "a\r\nb", "\u{e9}"] {
             assert!(!is_scope(bad), "{bad:?}");
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures_util::{FutureExt, StreamExt};
 use vmcp_auth_store::SessionId;
 use vmcp_core::{Claims, Clock};
-use vmcp_jwt::{KeySet, Rules, TokenFault, Verifier};
+use vmcp_jwt::{KeySet, TokenError, ValidationOptions, Verifier};
 
 use crate::server::Inner;
 use crate::tokens::SESSION_CLAIM;
@@ -42,7 +42,7 @@ pub struct OwnToken {
 pub enum OwnFault {
     /// It is at fault itself.
     #[error(transparent)]
-    Token(#[from] TokenFault),
+    Token(#[from] TokenError),
     /// It belongs to no session of this server.
     #[error("the token belongs to no session")]
     NoSession,
@@ -60,7 +60,7 @@ pub enum OwnFault {
 /// One verifier for each of the server's audiences, in order.
 pub(crate) fn verifiers(settings: &Settings, clock: &Clock) -> Vec<Verifier<Arc<KeySet>>> {
     let verifier = |audience: &Audience| {
-        let rules = Rules::new(settings.issuer.as_str(), audience.as_str());
+        let rules = ValidationOptions::new(settings.issuer.as_str(), audience.as_str());
         Verifier::new(Arc::clone(settings.keys.set()), rules).clock(clock.clone())
     };
     settings.audiences.iter().map(verifier).collect()
@@ -81,7 +81,7 @@ impl OwnTokens {
     /// # Errors
     /// The token is not this server's for this resource, or its session ended.
     pub fn verify(&self, token: &str) -> Result<OwnToken, OwnFault> {
-        let verifier = self.server.verifiers.get(self.at).ok_or(TokenFault::Audience)?;
+        let verifier = self.server.verifiers.get(self.at).ok_or(TokenError::Audience)?;
         self.server.verify(verifier, token)
     }
 }
@@ -102,7 +102,7 @@ impl Inner {
         let mut fault = OwnFault::NoSession;
         for verifier in &self.verifiers {
             match self.verify(verifier, token) {
-                Err(other @ OwnFault::Token(TokenFault::Audience)) => fault = other,
+                Err(other @ OwnFault::Token(TokenError::Audience)) => fault = other,
                 decided => return decided,
             }
         }
@@ -111,7 +111,7 @@ impl Inner {
 
     fn verify(&self, verifier: &Verifier<Arc<KeySet>>, token: &str) -> Result<OwnToken, OwnFault> {
         // All keys are at hand: one that is not there is none of this server's.
-        let found = verifier.verify_now(token).unwrap_or(Err(TokenFault::UnknownKey))?;
+        let found = verifier.verify_now(token).unwrap_or(Err(TokenError::UnknownKey))?;
         let session = found.claims.text(SESSION_CLAIM).and_then(|session| session.parse().ok());
         let session = session.ok_or(OwnFault::NoSession)?;
         if self.revoked.contains(session) {

@@ -287,7 +287,7 @@ impl Routes {
 
     /// Who gives out tokens for this server (RFC 9728), if tokens are asked for.
     fn resource(&self, method: &http::Method, path: &str) -> Option<Response<Body>> {
-        self.shared.stacks.load().guards.resource.as_ref()?.answer(method, path)
+        self.shared.stacks.load().guards.resource.as_ref()?.response(method, path)
     }
 }
 

@@ -16,7 +16,7 @@ use tower_service::Service;
 use vmcp_aggregate::Gateway;
 use vmcp_aggregate::settings::BackendService;
 use vmcp_audit::AuditLayer;
-use vmcp_authn::{Authenticate, AuthenticateLayer};
+use vmcp_authn::{AuthenticationLayer, Authenticator};
 use vmcp_authz::AuthorizationLayer;
 use vmcp_aws_sts::{AwsStsLayer, Cached as CachedRole, Sts};
 use vmcp_breaker::{
@@ -61,7 +61,7 @@ pub struct Incoming {
     /// What is recorded; `None` records nothing.
     pub audit: Option<AuditLayer>,
     /// Who is let in; `None` lets in everybody as the anonymous caller.
-    pub authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>,
+    pub authenticate: Option<AuthenticationLayer<Arc<dyn Authenticator>>>,
     /// How messages are read.
     pub decode: DecodeLayer,
     /// What callers may see and do; `None` permits everything.
@@ -194,7 +194,7 @@ fn word(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
 
 fn door<S>(
     audit: Option<AuditLayer>,
-    authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>,
+    authenticate: Option<AuthenticationLayer<Arc<dyn Authenticator>>>,
     inner: S,
 ) -> Door<S>
 where

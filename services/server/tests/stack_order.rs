@@ -22,7 +22,7 @@ use vmcp::stack::{Credentials, Incoming, McpService, Outgoing};
 use vmcp_aggregate::settings::{BackendService, Limits, PartialFailure, Rules, Settings};
 use vmcp_aggregate::{Gateway, Seal};
 use vmcp_audit::{AuditLayer, Auditor, Event, Outcome};
-use vmcp_authn::{Authenticate, AuthenticateLayer, Refusal};
+use vmcp_authn::{AuthError, AuthenticationLayer, Authenticator};
 use vmcp_authz::AuthorizationLayer;
 use vmcp_breaker::{CircuitHandle, CircuitOpen, CircuitState};
 use vmcp_cedar::Cedar;
@@ -58,7 +58,7 @@ fn stack(requests: usize) -> McpService {
 
 fn guarded(
     requests: usize,
-    authenticate: Option<Arc<dyn Authenticate>>,
+    authenticate: Option<Arc<dyn Authenticator>>,
     authorize: Option<AuthorizationLayer<Cedar>>,
 ) -> McpService {
     audited(requests, None, authenticate, authorize)
@@ -67,7 +67,7 @@ fn guarded(
 fn audited(
     requests: usize,
     audit: Option<AuditLayer>,
-    authenticate: Option<Arc<dyn Authenticate>>,
+    authenticate: Option<Arc<dyn Authenticator>>,
     authorize: Option<AuthorizationLayer<Cedar>>,
 ) -> McpService {
     let settings = Settings {
@@ -85,7 +85,7 @@ fn audited(
         crowd: CrowdLayer::new(requests),
         hosts: HostsLayer::loopback(Vec::new(), Vec::new()),
         audit,
-        authenticate: authenticate.map(AuthenticateLayer::new),
+        authenticate: authenticate.map(AuthenticationLayer::new),
         authorize,
         decode: DecodeLayer::new(),
     };
@@ -139,8 +139,8 @@ async fn a_preflight_is_answered_without_a_message() {
 }
 
 /// Nobody.
-fn nobody() -> Arc<dyn Authenticate> {
-    Arc::new(|_: &HeaderMap| async { Err::<Identity, _>(Refusal::NoCredentials) })
+fn nobody() -> Arc<dyn Authenticator> {
+    Arc::new(|_: &HeaderMap| async { Err::<Identity, _>(AuthError::NoCredentials) })
 }
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn policies_judge_what_the_message_says() {
     let cedar = Cedar::new("test", &[policy], "[]").unwrap();
     // One that judges by itself, since there is nothing to list.
     let authorize = AuthorizationLayer::new(cedar);
-    let ada = |_: &HeaderMap| async { Ok::<_, Refusal>(Identity::new("i", "ada")) };
+    let ada = |_: &HeaderMap| async { Ok::<_, AuthError>(Identity::new("i", "ada")) };
     let stack = guarded(1, Some(Arc::new(ada)), Some(authorize));
     let ask = |method: &str| {
         let message = format!(

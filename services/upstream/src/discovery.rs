@@ -256,7 +256,7 @@ impl Inner {
             return Ok(keys);
         }
         let client = self.http_client(&at).client();
-        let source = JwksSource::at(&at.uri().to_string(), client, self.clock.clone())
+        let source = JwksSource::from_url(&at.uri().to_string(), client, self.clock.clone())
             .map_err(|_| ProviderError::at(EndpointKind::Discovery, EndpointError::Malformed))?;
         Ok((at, source))
     }

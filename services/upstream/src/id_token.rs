@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 use vmcp_core::{Claims, Clock};
-use vmcp_jwt::{Algorithm, KeySource, Rules, Verifier};
+use vmcp_jwt::{Algorithm, KeySource, ValidationOptions, Verifier};
 
 use crate::IdentityError;
 
@@ -27,7 +27,7 @@ pub(crate) async fn verify<K: KeySource>(
     expected: &IdTokenExpectations<'_>,
 ) -> Result<Claims, IdentityError> {
     let IdTokenExpectations { issuer, client_id, access } = expected;
-    let rules = Rules::new(issuer, client_id).accept_id_tokens();
+    let rules = ValidationOptions::new(issuer, client_id).accept_id_tokens();
     let verifier = Verifier::new(keys, rules).clock(clock.clone());
     let token = token.expose_secret();
     let claims = verifier.verify(token).await.map_err(IdentityError::InvalidIdToken)?.claims;
@@ -78,7 +78,7 @@ fn hash_of(token: &str) -> Result<&'static digest::Algorithm, IdentityError> {
     let algorithm = header
         .as_ref()
         .and_then(|header| header.get("alg")?.as_str())
-        .and_then(Algorithm::named)
+        .and_then(Algorithm::from_name)
         .ok_or(IdentityError::WrongAccessTokenHash)?;
     Ok(match algorithm {
         Algorithm::Rs256 | Algorithm::Ps256 | Algorithm::Es256 => &SHA256,

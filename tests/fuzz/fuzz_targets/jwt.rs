@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use vmcp_jwt::{KeySet, Rules, Verifier};
+use vmcp_jwt::{KeySet, ValidationOptions, Verifier};
 
 libfuzzer_sys::fuzz_target!(|input: (&[u8], &str)| {
     let (keys, token) = input;
     let Ok(keys) = KeySet::parse(keys) else { return };
     let verifier =
-        Verifier::new(Arc::new(keys), Rules::new("https://issuer.example", "https://mcp.example"));
+        Verifier::new(Arc::new(keys), ValidationOptions::new("https://issuer.example", "https://mcp.example"));
     assert!(!matches!(verifier.verify_now(token), Some(Ok(_))));
 });

@@ -12,11 +12,14 @@ use secrecy::SecretString;
 use serde_json::Value;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, ServiceExt, service_fn};
-use vmcp_authn::{AuthenticateLayer, Bearer, ByShape, Cached, Introspection, Jwt, ResponseBody};
+use vmcp_authn::{
+    AuthenticationLayer, BearerAuthenticator, CachedVerifier, IntrospectionClient, JwtOrOpaque,
+    JwtVerifier, ResponseBody,
+};
 use vmcp_core::{Body, Clock, Identity};
 use vmcp_egress::{Egress, FetchPolicy, Fetcher};
 use vmcp_jwks::JwksSource;
-use vmcp_jwt::{Rules, Verifier};
+use vmcp_jwt::{ValidationOptions, Verifier};
 use vmcp_tests::counterparts::{IdentityProvider, skipped};
 
 type Guarded = BoxCloneSyncService<Request<()>, Response<ResponseBody<Full<Bytes>>>, Infallible>;
@@ -47,19 +50,20 @@ async fn token(provider: &IdentityProvider, kind: &str) -> String {
 fn guarded(provider: &IdentityProvider, clock: &Clock) -> Guarded {
     let (ours, theirs) = (fetcher(FetchPolicy::configured()), fetcher(FetchPolicy::supplied()));
     let issuer = provider.issuer();
-    let rules = Rules::new(&issuer, "https://mcp.example/mcp");
-    let keys = JwksSource::discovered(&issuer, ours.clone(), theirs, clock.clone()).unwrap();
+    let rules = ValidationOptions::new(&issuer, "https://mcp.example/mcp");
+    let keys = JwksSource::discover(&issuer, ours.clone(), theirs, clock.clone()).unwrap();
     let verifier = Verifier::new(keys, rules.clone()).clock(clock.clone());
     let url = format!("{issuer}/token/introspection");
-    let introspection = Introspection::new(&url, ours, rules)
+    let introspection = IntrospectionClient::new(&url, ours, rules)
         .unwrap()
         .credentials("gateway", &SecretString::from(secret("gateway")))
         .clock(clock.clone());
-    let inspect = ByShape::new(
-        Cached::verified(Jwt::new(verifier), clock.clone()),
-        Cached::introspected(introspection, clock.clone()),
+    let inspect = JwtOrOpaque::new(
+        CachedVerifier::verified(JwtVerifier::new(verifier), clock.clone()),
+        CachedVerifier::introspected(introspection, clock.clone()),
     );
-    let layer = AuthenticateLayer::new(Bearer::new(inspect)).require_scopes(["mcp:call"]);
+    let layer =
+        AuthenticationLayer::new(BearerAuthenticator::new(inspect)).require_scopes(["mcp:call"]);
     let echo = service_fn(|request: Request<()>| async move {
         let identity = request.extensions().get::<Identity>().unwrap();
         let groups = &identity.claims().unwrap().object()["groups"];

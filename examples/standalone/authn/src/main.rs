@@ -11,9 +11,9 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tower::{ServiceBuilder, ServiceExt, service_fn};
-use vmcp_authn::{AuthenticateLayer, Bearer, Cached, Jwt};
+use vmcp_authn::{AuthenticationLayer, BearerAuthenticator, CachedVerifier, JwtVerifier};
 use vmcp_core::{Clock, Identity};
-use vmcp_jwt::{Jwk, Key, KeySet, Rules, Verifier};
+use vmcp_jwt::{Jwk, Key, KeySet, ValidationOptions, Verifier};
 
 const ISSUER: &str = "https://id.example";
 const AUDIENCE: &str = "https://files.example";
@@ -30,10 +30,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let keys = Arc::new(KeySet::from_iter([Key::new(&key)?]));
 
-    let verifier = Verifier::new(keys, Rules::new(ISSUER, AUDIENCE));
-    let door = Bearer::new(Cached::verified(Jwt::new(verifier), Clock::system()));
+    let verifier = Verifier::new(keys, ValidationOptions::new(ISSUER, AUDIENCE));
+    let door = BearerAuthenticator::new(CachedVerifier::verified(JwtVerifier::new(verifier), Clock::system()));
     let service =
-        ServiceBuilder::new().layer(AuthenticateLayer::new(door)).service(service_fn(hello));
+        ServiceBuilder::new().layer(AuthenticationLayer::new(door)).service(service_fn(hello));
 
     let until = (SystemTime::now() + Duration::from_secs(60)).duration_since(UNIX_EPOCH)?.as_secs();
     let claims = format!(r#"{{"iss":"{ISSUER}","aud":"{AUDIENCE}","sub":"alice","exp":{until}}}"#);

@@ -2,21 +2,25 @@ use http::header::CONTENT_TYPE;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ResourceRules;
+use crate::ResourceOptions;
 
-fn challenges() -> Challenges {
-    let rules = ResourceRules::default();
+fn challenges() -> ChallengeParams {
+    let rules = ResourceOptions::default();
     let scopes = ["mcp:list", "mcp:call"];
     let resource = ProtectedResource::new("https://mcp.example/mcp", "https://i", &scopes, rules);
-    Challenges { realm: None, resource: Some(resource.unwrap()), required: vec!["mcp:list".into()] }
+    ChallengeParams {
+        realm: None,
+        resource: Some(resource.unwrap()),
+        required: vec!["mcp:list".into()],
+    }
 }
 
 const METADATA: &str =
     "resource_metadata=\"https://mcp.example/.well-known/oauth-protected-resource/mcp\"";
 
 /// Status, challenge and body.
-fn answered(refusal: &Refusal) -> (u16, Option<String>, String) {
-    let response: Response<Bytes> = challenges().answer(refusal);
+fn response_parts(auth_error: &AuthError) -> (u16, Option<String>, String) {
+    let response: Response<Bytes> = challenges().response(auth_error);
     let challenge = response.headers().get(WWW_AUTHENTICATE);
     let challenge = challenge.map(|header| header.to_str().unwrap().to_owned());
     let status = response.status().as_u16();
@@ -25,8 +29,8 @@ fn answered(refusal: &Refusal) -> (u16, Option<String>, String) {
 }
 
 #[test]
-fn who_brings_nothing_is_told_where_to_get_a_token_and_of_no_error() {
-    let (status, challenge, body) = answered(&Refusal::NoCredentials);
+fn missing_credentials_get_challenge_without_error() {
+    let (status, challenge, body) = response_parts(&AuthError::NoCredentials);
     assert_eq!(status, 401);
     assert_eq!(challenge.unwrap(), format!("Bearer {METADATA}, scope=\"mcp:list mcp:call\""));
     assert_eq!(
@@ -36,8 +40,8 @@ fn who_brings_nothing_is_told_where_to_get_a_token_and_of_no_error() {
 }
 
 #[test]
-fn a_bad_token_is_named_as_such() {
-    let (status, challenge, body) = answered(&Refusal::InvalidToken("expired".into()));
+fn invalid_token_gets_invalid_token_challenge() {
+    let (status, challenge, body) = response_parts(&AuthError::InvalidToken("expired".into()));
     assert_eq!(status, 401);
     assert_eq!(
         challenge.unwrap(),
@@ -50,9 +54,9 @@ fn a_bad_token_is_named_as_such() {
 }
 
 #[test]
-fn all_scopes_that_are_needed_are_named() {
+fn challenge_names_all_required_scopes() {
     let needed = vec!["mcp:list".into(), "mcp:call".into()];
-    let (status, challenge, _) = answered(&Refusal::InsufficientScope(needed));
+    let (status, challenge, _) = response_parts(&AuthError::InsufficientScope(needed));
     assert_eq!(status, 403);
     assert_eq!(
         challenge.unwrap(),
@@ -62,23 +66,23 @@ fn all_scopes_that_are_needed_are_named() {
         )
     );
     let step_up = Challenge::InsufficientScope(vec!["admin".into(), "mcp:list".into()]);
-    let header = challenges().of(&step_up, "more").unwrap();
+    let header = challenges().header_for(&step_up, "more").unwrap();
     assert!(header.to_str().unwrap().contains("scope=\"mcp:list admin\""), "{header:?}");
 }
 
 #[test]
-fn an_outage_is_no_challenge() {
-    let response: Response<Bytes> = challenges().answer(&Refusal::unavailable());
+fn outage_has_no_challenge() {
+    let response: Response<Bytes> = challenges().response(&AuthError::unavailable());
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()[RETRY_AFTER], "5");
     assert!(!response.headers().contains_key(WWW_AUTHENTICATE));
 }
 
 #[test]
-fn without_a_resource_a_challenge_is_as_short_as_can_be() {
+fn challenge_without_resource_is_minimal() {
     let header = |realm: Option<&str>| {
-        let bare = Challenges { realm: realm.map(Box::from), ..Challenges::default() };
-        let response: Response<Bytes> = bare.answer(&Refusal::NoCredentials);
+        let bare = ChallengeParams { realm: realm.map(Box::from), ..ChallengeParams::default() };
+        let response: Response<Bytes> = bare.response(&AuthError::NoCredentials);
         response.headers()[WWW_AUTHENTICATE].clone()
     };
     assert_eq!(header(None), "Bearer");
@@ -86,20 +90,20 @@ fn without_a_resource_a_challenge_is_as_short_as_can_be() {
 }
 
 #[test]
-fn a_description_cannot_break_out_of_the_header() {
-    let sneaky = Refusal::InvalidToken("x\", scope=\"admin\r\nSet-Cookie: a=b\u{2028}".into());
-    let (_, challenge, _) = answered(&sneaky);
+fn description_is_escaped_in_header() {
+    let sneaky = AuthError::InvalidToken("x\", scope=\"admin\r\nSet-Cookie: a=b\u{2028}".into());
+    let (_, challenge, _) = response_parts(&sneaky);
     let challenge = challenge.unwrap();
     assert!(challenge.contains(r#"x\", scope=\"admin  Set-Cookie: a=b ""#), "{challenge}");
 }
 
 proptest! {
     #[test]
-    fn every_refusal_has_a_legal_challenge(why in ".{0,60}", scope in ".{0,20}") {
-        let (_, challenge, body) = answered(&Refusal::InvalidRequest(why.into()));
+    fn every_error_has_valid_challenge(reason in ".{0,60}", scope in ".{0,20}") {
+        let (_, challenge, body) = response_parts(&AuthError::InvalidRequest(reason.into()));
         prop_assert!(challenge.is_some());
         prop_assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok());
-        let (_, challenge, _) = answered(&Refusal::InsufficientScope(vec![scope.into()]));
+        let (_, challenge, _) = response_parts(&AuthError::InsufficientScope(vec![scope.into()]));
         prop_assert!(challenge.is_some());
     }
 }

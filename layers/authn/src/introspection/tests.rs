@@ -9,32 +9,33 @@ use vmcp_core::{Body, BoxError};
 
 use super::*;
 use crate::testing::{AUDIENCE, ISSUER, clock, jwt, rules, token};
-use crate::{Bearer, ByShape, testing};
+use crate::{BearerAuthenticator, JwtOrOpaque, testing};
 
 /// An endpoint that always answers the same, and counts how often it is asked.
-fn introspection(status: u16, answer: &Value) -> (Introspection, Arc<AtomicUsize>) {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let (answer, counted) = (answer.to_string(), Arc::clone(&asked));
+fn introspection(status: u16, response: &Value) -> (IntrospectionClient, Arc<AtomicUsize>) {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let (response, counted) = (response.to_string(), Arc::clone(&requests));
     let client = tower::service_fn(move |_: Request<Body>| {
         counted.fetch_add(1, Ordering::Relaxed);
-        let answer =
-            Response::builder().status(status).body(Body::from(Bytes::from(answer.clone())));
-        async move { Ok::<_, BoxError>(answer?) }
+        let response =
+            Response::builder().status(status).body(Body::from(Bytes::from(response.clone())));
+        async move { Ok::<_, BoxError>(response?) }
     });
-    let endpoint = Introspection::new("https://id.example/introspect", client, rules()).unwrap();
-    (endpoint.clock(clock()), asked)
+    let endpoint =
+        IntrospectionClient::new("https://id.example/introspect", client, rules()).unwrap();
+    (endpoint.clock(clock()), requests)
 }
 
 fn active(more: &Value) -> Value {
-    let mut answer = json!({"active": true, "sub": "alice", "aud": AUDIENCE});
-    answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    answer
+    let mut response = json!({"active": true, "sub": "alice", "aud": AUDIENCE});
+    response.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    response
 }
 
 #[tokio::test]
-async fn the_bearer_is_who_the_issuer_says_and_opens_no_session() {
+async fn maps_introspected_claims_without_session() {
     let (endpoint, _) = introspection(200, &active(&json!({"groups": ["a"], "tsid": "stolen"})));
-    let identity = endpoint.inspect("opaque").await.unwrap();
+    let identity = endpoint.verify("opaque").await.unwrap();
     assert_eq!((identity.issuer(), identity.subject()), (Some(ISSUER), Some("alice")));
     assert_eq!(identity.claims().unwrap().object()["groups"], json!(["a"]));
     assert!(!identity.claims().unwrap().has("tsid"));
@@ -43,23 +44,23 @@ async fn the_bearer_is_who_the_issuer_says_and_opens_no_session() {
 }
 
 #[tokio::test]
-async fn a_token_that_counts_for_nothing_and_an_endpoint_that_does_not_say_are_told_apart() {
-    for (status, answer, refusal) in [
-        (200, json!({"active": false}), Refusal::InvalidToken("the token is not active".into())),
-        (200, active(&json!({"aud": "x"})), vmcp_jwt::TokenFault::Audience.into()),
-        (500, active(&json!({})), Refusal::unavailable()),
-        (200, json!({"sub": "alice"}), Refusal::unavailable()),
+async fn tells_inactive_tokens_from_endpoint_errors() {
+    for (status, response, refusal) in [
+        (200, json!({"active": false}), AuthError::InvalidToken("the token is not active".into())),
+        (200, active(&json!({"aud": "x"})), vmcp_jwt::TokenError::Audience.into()),
+        (500, active(&json!({})), AuthError::unavailable()),
+        (200, json!({"sub": "alice"}), AuthError::unavailable()),
     ] {
-        let (endpoint, _) = introspection(status, &answer);
-        assert_eq!(endpoint.inspect("opaque").await, Err(refusal), "{answer}");
+        let (endpoint, _) = introspection(status, &response);
+        assert_eq!(endpoint.verify("opaque").await, Err(refusal), "{response}");
     }
 }
 
 #[tokio::test]
-async fn a_json_web_token_is_never_asked_about() {
-    let (endpoint, asked) = introspection(200, &active(&json!({})));
+async fn never_introspects_json_web_tokens() {
+    let (endpoint, requests) = introspection(200, &active(&json!({})));
     let clock = clock();
-    let inspect = Bearer::new(ByShape::new(jwt(&clock), endpoint));
+    let verifier = BearerAuthenticator::new(JwtOrOpaque::new(jwt(&clock), endpoint));
     let good = token(&testing::claims(&json!({})));
     let forged = format!("{}AAAA", &good[..good.len() - 4]);
     for (bearer, accepted, times) in [
@@ -72,7 +73,11 @@ async fn a_json_web_token_is_never_asked_about() {
     ] {
         let mut headers = http::HeaderMap::new();
         headers.insert(AUTHORIZATION, format!("Bearer {bearer}").parse().unwrap());
-        let answer = crate::Authenticate::authenticate(&inspect, &headers).await;
-        assert_eq!((answer.is_ok(), asked.load(Ordering::Relaxed)), (accepted, times), "{bearer}");
+        let response = crate::Authenticator::authenticate(&verifier, &headers).await;
+        assert_eq!(
+            (response.is_ok(), requests.load(Ordering::Relaxed)),
+            (accepted, times),
+            "{bearer}"
+        );
     }
 }

@@ -16,23 +16,24 @@ use vmcp_log_capture::Log;
 use super::*;
 use crate::testing::{AUDIENCE, ISSUER, NOW, claims, clock, jwt, token};
 use crate::{
-    Anonymous, AuthenticateFuture, AuthenticateLayer, Bearer, Cached, Jwt, Local,
-    ProtectedResource, ResourceRules,
+    AnonymousAuthenticator, AuthenticationFuture, AuthenticationLayer, BearerAuthenticator,
+    CachedVerifier, JwtVerifier, LocalAuthenticator, ProtectedResource, ResourceOptions,
 };
 
 type Body = Full<Bytes>;
 
-fn layer() -> AuthenticateLayer<Bearer<Cached<Jwt<Arc<vmcp_jwt::KeySet>>>>> {
+fn layer()
+-> AuthenticationLayer<BearerAuthenticator<CachedVerifier<JwtVerifier<Arc<vmcp_jwt::KeySet>>>>> {
     let clock = clock();
-    let inspect = Cached::verified(jwt(&clock), clock.clone());
-    let rules = ResourceRules::default();
+    let inspect = CachedVerifier::verified(jwt(&clock), clock.clone());
+    let rules = ResourceOptions::default();
     let resource = ProtectedResource::new(AUDIENCE, ISSUER, &["mcp:call"], rules).unwrap();
-    AuthenticateLayer::new(Bearer::new(inspect)).resource(resource).clock(clock)
+    AuthenticationLayer::new(BearerAuthenticator::new(inspect)).resource(resource).clock(clock)
 }
 
 /// What the service inside got, answered by a layer around it.
-async fn through<A: Authenticate>(
-    layer: AuthenticateLayer<A>,
+async fn send_through<A: Authenticator>(
+    layer: AuthenticationLayer<A>,
     request: Request<()>,
 ) -> (Response<ResponseBody<Body>>, Option<Request<()>>) {
     let got = Arc::new(Mutex::new(None));
@@ -55,25 +56,25 @@ fn error_of(response: &Response<ResponseBody<Body>>) -> String {
 }
 
 #[tokio::test]
-async fn serves_metadata_without_a_token_when_asked_to() {
+async fn serves_metadata_without_token_if_configured() {
     let request = |path: &str| Request::get(path).body(()).unwrap();
     let path = "/.well-known/oauth-protected-resource";
-    let (response, inside) = through(layer().serve_metadata(), request(path)).await;
+    let (response, inside) = send_through(layer().serve_metadata(), request(path)).await;
     assert_eq!((response.status(), inside.is_none()), (StatusCode::OK, true));
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let document: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(document["resource"], AUDIENCE);
     for (layer, path) in [(layer(), path), (layer().serve_metadata(), "/mcp")] {
-        let (response, _) = through(layer, request(path)).await;
+        let (response, _) = send_through(layer, request(path)).await;
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     }
 }
 
 #[tokio::test]
-async fn a_known_caller_goes_in_with_its_identity_and_without_its_token() {
+async fn inserts_identity_and_removes_authorization() {
     let mut request = bearer(&token(&claims(&json!({"groups": ["a"]}))));
     let trail = Trail::of(request.extensions_mut());
-    let (response, inside) = through(layer(), request).await;
+    let (response, inside) = send_through(layer(), request).await;
     assert_eq!(response.status(), 200);
     let inside = inside.unwrap();
     assert!(!inside.headers().contains_key(AUTHORIZATION));
@@ -85,7 +86,7 @@ async fn a_known_caller_goes_in_with_its_identity_and_without_its_token() {
 }
 
 #[tokio::test]
-async fn who_is_not_known_does_not_get_in() {
+async fn rejects_unauthenticated_requests() {
     let good = token(&claims(&json!({})));
     let mut twice = bearer(&good);
     twice.headers_mut().append(AUTHORIZATION, "Bearer x".parse().unwrap());
@@ -101,7 +102,7 @@ async fn who_is_not_known_does_not_get_in() {
     ] {
         let mut request = request;
         let trail = Trail::of(request.extensions_mut());
-        let (response, inside) = through(layer(), request).await;
+        let (response, inside) = send_through(layer(), request).await;
         assert_eq!(response.status(), 401);
         assert!(inside.is_none());
         assert!(trail.denied().is_some() && trail.identity().is_none());
@@ -117,44 +118,47 @@ async fn who_is_not_known_does_not_get_in() {
 }
 
 #[tokio::test]
-async fn a_token_without_a_configured_scope_is_told_all_of_them() {
+async fn missing_scope_names_all_required_scopes() {
     let layer = layer().require_scopes(["openid", "mcp:list", "mcp:call"]);
     let with = |scope: &str| bearer(&token(&claims(&json!({"scope": scope}))));
     let mut request = with("mcp:list");
     let trail = Trail::of(request.extensions_mut());
-    let (response, inside) = through(layer.clone(), request).await;
+    let (response, inside) = send_through(layer.clone(), request).await;
     assert_eq!(trail.denied(), Some("insufficient scope"));
     assert_eq!(trail.identity().unwrap().subject(), Some("alice"));
     assert_eq!(response.status(), StatusCode::FORBIDDEN);
     assert!(inside.is_none());
     let challenge = error_of(&response);
     assert!(challenge.contains("scope=\"mcp:list mcp:call\", error=\"insufficient_scope\""));
-    let (response, _) = through(layer, with("mcp:call mcp:list")).await;
+    let (response, _) = send_through(layer, with("mcp:call mcp:list")).await;
     assert_eq!(response.status(), 200);
 }
 
 #[tokio::test]
-async fn nobody_needs_a_token_where_nobody_looks_at_one() {
-    let (_, inside) = through(AuthenticateLayer::new(Anonymous), bearer("ignored")).await;
+async fn static_identities_need_no_token() {
+    let (_, inside) =
+        send_through(AuthenticationLayer::new(AnonymousAuthenticator), bearer("ignored")).await;
     let inside = inside.unwrap();
     assert_eq!(inside.extensions().get::<Identity>(), Some(&Identity::anonymous()));
     assert!(!inside.headers().contains_key(AUTHORIZATION));
-    let (_, inside) = through(AuthenticateLayer::new(Local::new("me")), Request::new(())).await;
+    let (_, inside) =
+        send_through(AuthenticationLayer::new(LocalAuthenticator::new("me")), Request::new(()))
+            .await;
     let identity = inside.unwrap().extensions().get::<Identity>().cloned().unwrap();
     assert_eq!(identity.subject(), Some("me"));
 }
 
 #[tokio::test]
-async fn an_identity_provider_that_is_down_is_not_the_callers_fault() {
-    let down = |_: &HeaderMap| ready(Err(Refusal::unavailable()));
-    let (response, inside) = through(AuthenticateLayer::new(down), bearer("x")).await;
+async fn identity_provider_outage_is_503() {
+    let down = |_: &HeaderMap| ready(Err(AuthError::unavailable()));
+    let (response, inside) = send_through(AuthenticationLayer::new(down), bearer("x")).await;
     assert_eq!(response.status(), 503);
     assert_eq!(response.headers()["retry-after"], "5");
     assert!(inside.is_none());
 }
 
 #[tokio::test]
-async fn the_session_claim_opens_upstream_tokens_and_is_seen_by_nobody() {
+async fn session_claim_yields_upstream_tokens_and_is_removed() {
     struct None_;
     impl UpstreamTokens for None_ {
         fn token<'a>(
@@ -172,19 +176,20 @@ async fn the_session_claim_opens_upstream_tokens_and_is_seen_by_nobody() {
     let own = jwt(&clock()).upstream(|claims: &vmcp_core::Claims| {
         (claims.text("tsid") == Some("s1")).then(|| Arc::new(None_) as Arc<dyn UpstreamTokens>)
     });
-    let (_, inside) = through(AuthenticateLayer::new(Bearer::new(own)), request()).await;
+    let (_, inside) =
+        send_through(AuthenticationLayer::new(BearerAuthenticator::new(own)), request()).await;
     let own = identity(inside);
     assert!(own.upstream().is_some());
     assert!(!own.claims().unwrap().has("tsid"));
     // The same claim of an issuer that is not ours.
-    let (_, inside) = through(layer(), request()).await;
+    let (_, inside) = send_through(layer(), request()).await;
     let foreign = identity(inside);
     assert!(foreign.upstream().is_none());
     assert!(!foreign.claims().unwrap().has("tsid"));
 }
 
 #[tokio::test]
-async fn a_challenge_from_inside_gets_its_header_and_nothing_else_does() {
+async fn inner_challenge_gets_header() {
     for (rejection, error) in [
         (Rejection::needs_scopes(vec!["admin".into()]), Some("insufficient_scope")),
         (Rejection::log_in_again("b"), Some("invalid_token")),
@@ -206,7 +211,7 @@ async fn a_challenge_from_inside_gets_its_header_and_nothing_else_does() {
 }
 
 /// A response whose body never ends.
-fn endless(content_type: &str) -> Response<vmcp_core::Body> {
+fn unbounded_stream(content_type: &str) -> Response<vmcp_core::Body> {
     struct Endless;
     impl http_body::Body for Endless {
         type Data = Bytes;
@@ -223,17 +228,17 @@ fn endless(content_type: &str) -> Response<vmcp_core::Body> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_with_its_token_answers_after_a_while_and_other_bodies_do_not() {
+async fn streams_end_with_token_other_bodies_do_not() {
     const STREAM: &str = "text/event-stream; charset=utf-8";
-    let life = Duration::from_secs(60) + vmcp_jwt::LEEWAY;
+    let lifetime = Duration::from_secs(60) + vmcp_jwt::LEEWAY;
     for (method, media, standing, ends) in [
-        ("GET", STREAM, false, Some(life)),
-        ("POST", STREAM, true, Some(life)),
-        ("POST", STREAM, false, Some(life + ANSWER)),
+        ("GET", STREAM, false, Some(lifetime)),
+        ("POST", STREAM, true, Some(lifetime)),
+        ("POST", STREAM, false, Some(lifetime + RESPONSE_GRACE_PERIOD)),
         ("POST", "application/json", false, None),
     ] {
         let inner = tower::service_fn(move |_: Request<()>| {
-            let mut response = endless(media);
+            let mut response = unbounded_stream(media);
             if standing {
                 response.extensions_mut().insert(Standing);
             }
@@ -264,8 +269,8 @@ async fn a_stream_ends_with_its_token_answers_after_a_while_and_other_bodies_do_
 /// Knows everybody, after a while.
 struct Slow;
 
-impl Authenticate for Slow {
-    fn authenticate<'a>(&'a self, _: &'a HeaderMap) -> AuthenticateFuture<'a> {
+impl Authenticator for Slow {
+    fn authenticate<'a>(&'a self, _: &'a HeaderMap) -> AuthenticationFuture<'a> {
         Box::pin(async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(Identity::new("i", "s"))
@@ -274,17 +279,17 @@ impl Authenticate for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_is_over_ends_its_streams_and_answers_before_the_token_does() {
+async fn ended_session_ends_streams_and_responses() {
     for method in ["GET", "POST"] {
         let over = || tokio::time::sleep(Duration::from_secs(9));
         let caller = Identity::builder("i", "s").ending(Arc::new(over)).build();
         let authenticate = move |_: &HeaderMap| ready(Ok(caller.clone()));
         let inner = tower::service_fn(|_: Request<()>| {
-            ready(Ok::<_, Infallible>(endless("text/event-stream")))
+            ready(Ok::<_, Infallible>(unbounded_stream("text/event-stream")))
         });
         let mut request = bearer("t");
         *request.method_mut() = method.parse().unwrap();
-        let service = AuthenticateLayer::new(authenticate).layer(inner);
+        let service = AuthenticationLayer::new(authenticate).layer(inner);
         let mut body = service.oneshot(request).await.unwrap().into_body();
         let began = tokio::time::Instant::now();
         assert!(body.frame().await.is_none());
@@ -293,36 +298,39 @@ async fn a_session_that_is_over_ends_its_streams_and_answers_before_the_token_do
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_instance_that_is_ready_takes_the_call() {
+async fn calls_instance_that_was_ready() {
     for slow in [true, false] {
         let (service, mut handle) = mock::pair::<Request<()>, Response<Body>>();
         handle.allow(0);
-        let authenticate: Arc<dyn Authenticate> =
-            if slow { Arc::new(Slow) } else { Arc::new(Anonymous) };
+        let authenticator: Arc<dyn Authenticator> =
+            if slow { Arc::new(Slow) } else { Arc::new(AnonymousAuthenticator) };
         let mut service =
-            tokio_test::task::spawn(AuthenticateLayer::new(authenticate).layer(service));
+            tokio_test::task::spawn(AuthenticationLayer::new(authenticator).layer(service));
         assert!(service.enter(|cx, mut service| service.poll_ready(cx)).is_pending());
         handle.allow(1);
         let ready = service.enter(|cx, mut service| service.poll_ready(cx));
         assert!(matches!(ready, Poll::Ready(Ok(()))));
-        let answer = tokio::spawn(service.enter(|_, mut service| service.call(bearer("x"))));
+        let result = tokio::spawn(service.enter(|_, mut service| service.call(bearer("x"))));
         let (_, respond) = handle.next_request().await.unwrap();
         respond.send_response(Response::new(Body::default()));
-        assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+        assert_eq!(result.await.unwrap().unwrap().status(), 200);
     }
 }
 
 #[tokio::test]
-async fn the_error_of_the_service_inside_is_kept() {
+async fn forwards_inner_error() {
     let inner = tower::service_fn(|_: Request<()>| {
         ready(Err::<Response<Body>, _>(std::io::Error::other("inside")))
     });
-    let failed = AuthenticateLayer::new(Anonymous).layer(inner).oneshot(Request::new(())).await;
+    let failed = AuthenticationLayer::new(AnonymousAuthenticator)
+        .layer(inner)
+        .oneshot(Request::new(()))
+        .await;
     assert_eq!(failed.unwrap_err().to_string(), "inside");
 }
 
 #[tokio::test]
-async fn no_token_is_in_a_log_an_answer_or_a_debug_form() {
+async fn tokens_never_appear_in_output() {
     let log = Log::of_this_thread();
 
     let claim: Value = json!({"email": "canary@example.com"});
@@ -330,7 +338,7 @@ async fn no_token_is_in_a_log_an_answer_or_a_debug_form() {
     let forged = format!("{}AAAA", &good[..good.len() - 4]);
     let mut said = Vec::new();
     for token in [good.as_str(), &forged, "opaque-canary"] {
-        let (response, inside) = through(layer(), bearer(token)).await;
+        let (response, inside) = send_through(layer(), bearer(token)).await;
         let (head, body) = response.into_parts();
         let identity = inside.and_then(|it| it.extensions().get::<Identity>().cloned());
         let body = body.collect().await.unwrap().to_bytes();
@@ -349,14 +357,14 @@ async fn no_token_is_in_a_log_an_answer_or_a_debug_form() {
 #[derive(Clone, Default)]
 struct Endpoint(Arc<std::sync::atomic::AtomicUsize>);
 
-impl crate::Inspect for Endpoint {
-    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+impl crate::TokenVerifier for Endpoint {
+    fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let known = token.starts_with("good");
         Box::pin(ready(if known {
             Ok(Identity::new(ISSUER, token))
         } else {
-            Err(Refusal::InvalidToken("the token is not active".into()))
+            Err(AuthError::InvalidToken("the token is not active".into()))
         }))
     }
 }
@@ -365,12 +373,12 @@ impl crate::Inspect for Endpoint {
 async fn limits_invalid_opaque_tokens_by_address() {
     let clock = clock();
     let endpoint = Endpoint::default();
-    let cached = Cached::introspected(endpoint.clone(), clock.clone());
-    let layer = AuthenticateLayer::new(Bearer::new(cached)).clock(clock.clone());
+    let cached = CachedVerifier::introspected(endpoint.clone(), clock.clone());
+    let layer = AuthenticationLayer::new(BearerAuthenticator::new(cached)).clock(clock.clone());
     let send = async |address: [u8; 4], token: &str| {
         let mut request = bearer(token);
         request.extensions_mut().insert(SocketAddr::from((address, 4711)));
-        through(layer.clone(), request).await.0
+        send_through(layer.clone(), request).await.0
     };
     let (own, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
     assert_eq!(send(own, "good").await.status(), 200);

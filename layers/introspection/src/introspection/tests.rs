@@ -12,8 +12,8 @@ const ISSUER: &str = "https://id.example";
 const AUDIENCE: &str = "https://mcp.example/mcp";
 const NOW: u64 = 1_785_240_000;
 
-fn rules() -> Rules {
-    Rules::new(ISSUER, AUDIENCE)
+fn rules() -> ValidationOptions {
+    ValidationOptions::new(ISSUER, AUDIENCE)
 }
 
 fn clock() -> Clock {
@@ -23,67 +23,67 @@ fn clock() -> Clock {
 type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
 /// What was asked: the `Authorization` header and the form.
-type Asked = Arc<Mutex<Vec<(Option<String>, String)>>>;
+type Received = Arc<Mutex<Vec<(Option<String>, String)>>>;
 
 /// An endpoint that always answers the same.
-fn endpoint(status: u16, answer: impl Into<Bytes>) -> (Client, Asked) {
-    let (asked, answer) = (Asked::default(), answer.into());
-    let kept = Arc::clone(&asked);
+fn endpoint(status: u16, response: impl Into<Bytes>) -> (Client, Received) {
+    let (result, response) = (Received::default(), response.into());
+    let kept = Arc::clone(&result);
     let client = tower::service_fn(move |request: Request<Body>| {
-        let (asked, answer) = (Arc::clone(&kept), answer.clone());
+        let (result, response) = (Arc::clone(&kept), response.clone());
         async move {
             let (head, body) = request.into_parts();
             let sent = head.headers.get(AUTHORIZATION).map(|it| it.to_str().unwrap().to_owned());
             let form = vmcp_core::read(body, 1 << 20).await.unwrap();
-            asked.lock().unwrap().push((sent, String::from_utf8(form.to_vec()).unwrap()));
-            let mut response = Response::new(Body::from(answer));
+            result.lock().unwrap().push((sent, String::from_utf8(form.to_vec()).unwrap()));
+            let mut response = Response::new(Body::from(response));
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             Ok::<_, BoxError>(response)
         }
     });
-    (BoxCloneSyncService::new(client), asked)
+    (BoxCloneSyncService::new(client), result)
 }
 
-fn introspection(client: Client) -> Introspection {
+fn introspection(client: Client) -> IntrospectionClient {
     let secret = SecretString::from("s:e c%r\u{e9}t");
-    Introspection::new("https://id.example/introspect", client, rules())
+    IntrospectionClient::new("https://id.example/introspect", client, rules())
         .unwrap()
         .clock(clock())
         .credentials("my client", &secret)
 }
 
-async fn answered(answer: &Value) -> Result<Introspected, IntrospectionError> {
-    let (client, _) = endpoint(200, answer.to_string());
+async fn answered(response: &Value) -> Result<IntrospectedToken, IntrospectionError> {
+    let (client, _) = endpoint(200, response.to_string());
     introspection(client).introspect("opaque").await
 }
 
 fn active(more: &Value) -> Value {
-    let mut answer = json!({"active": true, "sub": "alice", "aud": AUDIENCE});
-    answer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    answer
+    let mut response = json!({"active": true, "sub": "alice", "aud": AUDIENCE});
+    response.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    response
 }
 
-fn is_outage(answer: &Result<Introspected, IntrospectionError>) -> bool {
-    matches!(answer, Err(IntrospectionError::Outage(_)))
+fn is_outage(response: &Result<IntrospectedToken, IntrospectionError>) -> bool {
+    matches!(response, Err(IntrospectionError::Endpoint(_)))
 }
 
-fn is_invalid(answer: &Result<Introspected, IntrospectionError>) -> bool {
-    matches!(answer, Err(IntrospectionError::Inactive | IntrospectionError::Token(_)))
+fn is_invalid(response: &Result<IntrospectedToken, IntrospectionError>) -> bool {
+    matches!(response, Err(IntrospectionError::Inactive | IntrospectionError::Token(_)))
 }
 
 #[tokio::test]
-async fn asks_with_encoded_credentials_and_an_encoded_token() {
-    let (client, asked) = endpoint(200, active(&json!({})).to_string());
+async fn encodes_credentials_and_token() {
+    let (client, result) = endpoint(200, active(&json!({})).to_string());
     assert!(introspection(client).introspect("a&b=c d").await.is_ok());
     let basic = format!("Basic {}", STANDARD.encode("my+client:s%3Ae+c%25r%C3%A9t"));
     let form = "token=a%26b%3Dc+d&token_type_hint=access_token".to_owned();
-    assert_eq!(*asked.lock().unwrap(), [(Some(basic), form)]);
+    assert_eq!(*result.lock().unwrap(), [(Some(basic), form)]);
 }
 
 #[tokio::test]
-async fn every_member_becomes_a_claim() {
+async fn maps_every_member_to_claim() {
     let more = json!({"exp": NOW + 60, "groups": ["a"], "act": {"sub": "b"}, "tsid": "stolen"});
-    let Introspected { claims, expires_at } = answered(&active(&more)).await.unwrap();
+    let IntrospectedToken { claims, expires_at } = answered(&active(&more)).await.unwrap();
     assert_eq!((claims.text("iss"), claims.text("sub")), (Some(ISSUER), Some("alice")));
     assert_eq!(claims.object()["groups"], json!(["a"]));
     assert!(!claims.has("active") && claims.has("tsid"));
@@ -94,14 +94,14 @@ async fn every_member_becomes_a_claim() {
 async fn only_true_is_active() {
     assert!(is_invalid(&answered(&json!({"active": false})).await));
     for lie in [json!("true"), json!(1), Value::Null, json!([true])] {
-        let answer = answered(&active(&json!({"active": lie}))).await;
-        assert!(is_invalid(&answer), "{answer:?}");
+        let response = answered(&active(&json!({"active": lie}))).await;
+        assert!(is_invalid(&response), "{response:?}");
     }
     assert!(is_outage(&answered(&json!({"sub": "a"})).await));
 }
 
 #[tokio::test]
-async fn claims_that_are_not_for_us_are_refused() {
+async fn rejects_claims_that_break_options() {
     for wrong in [
         json!({"aud": "https://other"}),
         json!({"aud": null}),
@@ -122,8 +122,8 @@ async fn claims_that_are_not_for_us_are_refused() {
         json!({"typ": "Offline"}),
         json!({"typ": "ID"}),
     ] {
-        let answer = answered(&active(&wrong)).await;
-        assert!(is_invalid(&answer), "{wrong}: {answer:?}");
+        let response = answered(&active(&wrong)).await;
+        assert!(is_invalid(&response), "{wrong}: {response:?}");
     }
     for access in [
         json!({"iss": ISSUER, "token_type": "bearer"}),
@@ -133,17 +133,17 @@ async fn claims_that_are_not_for_us_are_refused() {
         json!({"token_type": "access_token"}),
         json!({"token_type": null}),
     ] {
-        let answer = answered(&active(&access)).await;
-        assert!(answer.is_ok(), "{access}: {answer:?}");
+        let response = answered(&active(&access)).await;
+        assert!(response.is_ok(), "{access}: {response:?}");
     }
 }
 
 #[tokio::test]
-async fn an_endpoint_that_answers_nonsense_leaves_it_open_who_calls() {
+async fn invalid_responses_are_endpoint_errors() {
     let good = active(&json!({})).to_string();
     let large = active(&json!({"x": "x".repeat(70 * 1024)})).to_string();
     let twice = good.replacen('{', "{\"active\":true,", 1);
-    for (status, answer) in [
+    for (status, response) in [
         (200, "<html>Welcome</html>".to_owned()),
         (200, large),
         (200, twice),
@@ -152,39 +152,42 @@ async fn an_endpoint_that_answers_nonsense_leaves_it_open_who_calls() {
         (302, good.clone()),
         (500, good),
     ] {
-        let (client, _) = endpoint(status, answer);
-        let answer = introspection(client).introspect("opaque").await;
-        assert!(is_outage(&answer), "{status}: {answer:?}");
+        let (client, _) = endpoint(status, response);
+        let response = introspection(client).introspect("opaque").await;
+        assert!(is_outage(&response), "{status}: {response:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_endpoint_has_five_seconds_for_the_whole_answer() {
+async fn response_times_out_after_five_seconds() {
     let (sender, body) = http_body_util::channel::Channel::<Bytes, BoxError>::new(1);
     let body = Arc::new(Mutex::new(Some(body)));
     let client = tower::service_fn(move |_: Request<Body>| {
         let body = body.lock().unwrap().take().unwrap();
         async move { Ok::<_, BoxError>(Response::new(Body::wrap(body))) }
     });
-    let slow = Introspection::new("https://id.example/", client, rules());
+    let slow = IntrospectionClient::new("https://id.example/", client, rules());
     let began = tokio::time::Instant::now();
-    let answer = slow.unwrap().introspect("opaque").await;
-    assert!(matches!(answer, Err(IntrospectionError::Outage(Outage::TooSlow))), "{answer:?}");
+    let response = slow.unwrap().introspect("opaque").await;
+    assert!(
+        matches!(response, Err(IntrospectionError::Endpoint(EndpointError::TooSlow))),
+        "{response:?}"
+    );
     assert_eq!(began.elapsed().as_secs(), 5);
     drop(sender);
 }
 
 #[test]
-fn refuses_an_endpoint_that_cannot_be_asked() {
+fn rejects_invalid_endpoint_urls() {
     let (client, _) = endpoint(200, "");
     for url in ["/introspect", "ftp://id.example/", "https://u:p@id.example/", "https://x/#y"] {
-        let refused = Introspection::new(url, client.clone(), rules());
-        assert_eq!(refused.unwrap_err(), EndpointError::Url, "{url}");
+        let refused = IntrospectionClient::new(url, client.clone(), rules());
+        assert_eq!(refused.unwrap_err(), EndpointUrlError::Url, "{url}");
     }
 }
 
 #[test]
-fn no_secret_is_in_its_debug_form() {
+fn debug_output_contains_no_secrets() {
     let (client, _) = endpoint(200, "");
     let introspection = introspection(client).credentials("id", &SecretString::from("canary"));
     let printed = format!("{introspection:?} {:?}", introspection.request("canary"));
@@ -194,8 +197,8 @@ fn no_secret_is_in_its_debug_form() {
 
 proptest! {
     #[test]
-    fn no_answer_breaks_the_reader(answer in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn parses_arbitrary_responses(response in proptest::collection::vec(any::<u8>(), 0..200)) {
         let (client, _) = endpoint(200, "");
-        prop_assert!(introspection(client).read(&answer).is_err());
+        prop_assert!(introspection(client).parse_response(&response).is_err());
     }
 }

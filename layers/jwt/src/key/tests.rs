@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::testing::Pair;
 
-fn key(jwk: Value) -> Result<Key, KeyFault> {
+fn key(jwk: Value) -> Result<Key, KeyError> {
     Key::new(&serde_json::from_value(jwk).unwrap())
 }
 
@@ -13,7 +13,7 @@ fn with(mut jwk: Value, name: &str, value: Value) -> Value {
 }
 
 #[test]
-fn a_key_may_do_what_its_kind_and_its_alg_say() {
+fn key_supports_algorithms_of_kty_and_alg() {
     let algorithms = |jwk| -> Vec<Algorithm> { key(jwk).unwrap().algorithms().collect() };
     let rsa = Pair::rsa().jwk("1");
     assert_eq!(algorithms(rsa.clone()), Algorithm::ALL[..6]);
@@ -26,21 +26,21 @@ fn a_key_may_do_what_its_kind_and_its_alg_say() {
     ] {
         assert_eq!(algorithms(pair.jwk("1")), [algorithm]);
     }
-    assert_eq!(key(with(rsa.clone(), "alg", json!("ES256"))).unwrap_err(), KeyFault::Algorithm);
-    assert_eq!(key(with(rsa, "alg", json!("RSA-OAEP"))).unwrap_err(), KeyFault::Algorithm);
+    assert_eq!(key(with(rsa.clone(), "alg", json!("ES256"))).unwrap_err(), KeyError::Algorithm);
+    assert_eq!(key(with(rsa, "alg", json!("RSA-OAEP"))).unwrap_err(), KeyError::Algorithm);
 }
 
 #[test]
-fn a_key_for_something_else_verifies_nothing() {
+fn rejects_keys_for_other_uses() {
     let rsa = Pair::rsa().jwk("1");
     for (name, value) in [("use", json!("enc")), ("key_ops", json!(["encrypt"]))] {
-        assert_eq!(key(with(rsa.clone(), name, value)).unwrap_err(), KeyFault::Usage);
+        assert_eq!(key(with(rsa.clone(), name, value)).unwrap_err(), KeyError::Usage);
     }
     assert!(key(with(rsa, "key_ops", json!(["verify"]))).is_ok());
 }
 
 #[test]
-fn refuses_kinds_that_are_not_known() {
+fn rejects_unknown_key_types() {
     let ec = Pair::ec(Algorithm::Es256).jwk("1");
     for jwk in [
         json!({"kty": "oct", "k": "c2VjcmV0"}),
@@ -48,12 +48,12 @@ fn refuses_kinds_that_are_not_known() {
         with(ec.clone(), "crv", json!("secp256k1")),
         with(ec, "crv", Value::Null),
     ] {
-        assert_eq!(key(jwk.clone()).unwrap_err(), KeyFault::Kind, "{jwk}");
+        assert_eq!(key(jwk.clone()).unwrap_err(), KeyError::Kind, "{jwk}");
     }
 }
 
 #[test]
-fn refuses_numbers_that_make_no_key() {
+fn rejects_invalid_key_parameters() {
     let (rsa, ec, ed) = (Pair::rsa().jwk("1"), Pair::ec(Algorithm::Es256).jwk("1"), Pair::ed());
     let short = URL_SAFE_NO_PAD.encode([0xff; 128]);
     let ones = URL_SAFE_NO_PAD.encode([1; 32]);
@@ -67,12 +67,12 @@ fn refuses_numbers_that_make_no_key() {
         with(ec, "x", json!(ones)),
         with(ed.jwk("1"), "x", json!(short)),
     ] {
-        assert_eq!(key(jwk.clone()).unwrap_err(), KeyFault::Numbers, "{jwk}");
+        assert_eq!(key(jwk.clone()).unwrap_err(), KeyError::Numbers, "{jwk}");
     }
 }
 
 #[test]
-fn the_thumbprint_is_that_of_rfc_7638() {
+fn computes_thumbprint_of_rfc_7638() {
     // The example of RFC 7638 section 3.1.
     let jwk: Jwk = serde_json::from_value(json!({
         "kty": "RSA", "e": "AQAB", "alg": "RS256", "kid": "2011-04-29",

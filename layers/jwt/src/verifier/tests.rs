@@ -8,18 +8,19 @@ use crate::testing::{AUDIENCE, ISSUER, NOW, Pair, claims, claims_with, now, set}
 
 fn verifier(keys: &[Value]) -> Verifier<Arc<KeySet>> {
     let keys = KeySet::parse(set(keys).as_bytes()).unwrap();
-    Verifier::new(Arc::new(keys), Rules::new(ISSUER, AUDIENCE)).clock(Clock::manual(now()))
+    Verifier::new(Arc::new(keys), ValidationOptions::new(ISSUER, AUDIENCE))
+        .clock(Clock::manual(now()))
 }
 
 /// What becomes of a token with this header, signed by a known RSA key with RS256.
-async fn with_header(header: &str) -> Result<Verified, VerifyError> {
+async fn with_header(header: &str) -> Result<VerifiedToken, VerifyError> {
     let token = Pair::rsa().sign_text(Algorithm::Rs256, header, &claims().to_string());
     verifier(&[Pair::rsa().jwk("1")]).verify(&token).await
 }
 
-fn fault(outcome: Result<Verified, VerifyError>) -> TokenFault {
+fn token_error(outcome: Result<VerifiedToken, VerifyError>) -> TokenError {
     match outcome {
-        Err(VerifyError::Token(fault)) => fault,
+        Err(VerifyError::Token(error)) => error,
         other => panic!("{other:?}"),
     }
 }
@@ -44,12 +45,16 @@ async fn accepts_each_algorithm_with_its_key() {
             now() + std::time::Duration::from_secs(3600) + crate::LEEWAY
         );
         let forged = token.replace(&token[token.len() - 6..], "AAAAAA");
-        assert_eq!(fault(verifier.verify(&forged).await), TokenFault::Signature, "{algorithm}");
+        assert_eq!(
+            token_error(verifier.verify(&forged).await),
+            TokenError::Signature,
+            "{algorithm}"
+        );
     }
 }
 
 #[tokio::test]
-async fn refuses_tokens_without_a_signature_and_symmetric_ones() {
+async fn rejects_unsigned_and_symmetric_tokens() {
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     let payload = encode(&claims().to_string());
     let verifier = verifier(&[Pair::rsa().jwk("1")]);
@@ -61,13 +66,13 @@ async fn refuses_tokens_without_a_signature_and_symmetric_ones() {
         let signature = aws_lc_rs::hmac::sign(&key, format!("{header}.{payload}").as_bytes());
         for signature in [String::new(), URL_SAFE_NO_PAD.encode(signature)] {
             let token = format!("{header}.{payload}.{signature}");
-            assert_eq!(fault(verifier.verify(&token).await), TokenFault::Algorithm, "{alg}");
+            assert_eq!(token_error(verifier.verify(&token).await), TokenError::Algorithm, "{alg}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_key_is_used_with_its_own_algorithms_only() {
+async fn binds_keys_to_their_algorithms() {
     let (ec, rsa) = (Pair::ec(Algorithm::Es256), Pair::rsa());
     let verifier = verifier(&[ec.jwk("ec"), rsa.jwk("rsa")]);
     // An RSA header with the EC key's name, the other way round, and the wrong curve.
@@ -78,33 +83,37 @@ async fn a_key_is_used_with_its_own_algorithms_only() {
     ] {
         let header = json!({"alg": said, "kid": kid}).to_string();
         let token = pair.sign_text(real, &header, &claims().to_string());
-        assert_eq!(fault(verifier.verify(&token).await), TokenFault::UnknownKey, "{said} {kid}");
+        assert_eq!(
+            token_error(verifier.verify(&token).await),
+            TokenError::UnknownKey,
+            "{said} {kid}"
+        );
     }
     // The right key, the wrong padding.
     let header = json!({"alg": "PS256", "kid": "rsa"}).to_string();
     let token = rsa.sign_text(Algorithm::Rs256, &header, &claims().to_string());
-    assert_eq!(fault(verifier.verify(&token).await), TokenFault::Signature);
+    assert_eq!(token_error(verifier.verify(&token).await), TokenError::Signature);
 }
 
 #[tokio::test]
-async fn refuses_an_algorithm_that_is_not_allowed() {
+async fn rejects_disallowed_algorithm() {
     let verifier = verifier(&[Pair::rsa().jwk("1")]).algorithms(&[Algorithm::Rs256]);
     let token = |algorithm| Pair::rsa().sign(algorithm, "1", &claims());
     assert!(verifier.verify(&token(Algorithm::Rs256)).await.is_ok());
     let refused = verifier.verify(&token(Algorithm::Ps256)).await;
-    assert_eq!(fault(refused), TokenFault::Algorithm);
+    assert_eq!(token_error(refused), TokenError::Algorithm);
 }
 
 #[tokio::test]
-async fn no_extension_is_understood() {
+async fn rejects_critical_extensions() {
     for crit in [r#"["b64"]"#, r#"["unknown"]"#, "[]", "5"] {
         let header = format!(r#"{{"alg":"RS256","kid":"1","crit":{crit}}}"#);
-        assert_eq!(fault(with_header(&header).await), TokenFault::Critical, "{crit}");
+        assert_eq!(token_error(with_header(&header).await), TokenError::Critical, "{crit}");
     }
 }
 
 #[tokio::test]
-async fn keys_that_a_token_brings_along_are_ignored() {
+async fn ignores_keys_embedded_in_token() {
     let thief = Pair::ed();
     let brought = json!({
         "alg": "EdDSA", "kid": "1", "jwk": thief.jwk("1"), "jku": "https://evil.example/keys",
@@ -112,40 +121,40 @@ async fn keys_that_a_token_brings_along_are_ignored() {
     });
     let token = thief.sign_text(Algorithm::EdDsa, &brought.to_string(), &claims().to_string());
     let verifier = verifier(&[Pair::ed().jwk("1")]);
-    assert_eq!(fault(verifier.verify(&token).await), TokenFault::Signature);
+    assert_eq!(token_error(verifier.verify(&token).await), TokenError::Signature);
     let harmless = json!({"alg": "RS256", "kid": "1", "jku": "https://evil.example/keys"});
     assert!(with_header(&harmless.to_string()).await.is_ok());
 }
 
 #[tokio::test]
-async fn tokens_of_another_kind_are_refused() {
+async fn rejects_tokens_of_other_types() {
     let typed = |typ: &str| json!({"alg": "RS256", "kid": "1", "typ": typ}).to_string();
     for typ in ["JWT", "jwt", "at+jwt", "application/at+JWT"] {
         assert!(with_header(&typed(typ)).await.is_ok(), "{typ}");
     }
     for typ in ["oauth-id-jag+jwt", "dpop+jwt", "logout+jwt", "secevent+jwt", "", "application/"] {
-        assert_eq!(fault(with_header(&typed(typ)).await), TokenFault::Type, "{typ}");
+        assert_eq!(token_error(with_header(&typed(typ)).await), TokenError::Type, "{typ}");
     }
 }
 
 #[tokio::test]
-async fn a_header_that_was_seen_before_says_the_same_again() {
+async fn cached_header_gives_same_result() {
     let (rsa, ec) = (Pair::rsa(), Pair::ec(Algorithm::Es256));
     let verifier = verifier(&[rsa.jwk("1"), ec.jwk("2")]);
     for _ in 0..2 {
         let forged = ec.sign(Algorithm::Rs256, "1", &claims());
-        assert_eq!(fault(verifier.verify(&forged).await), TokenFault::Signature);
+        assert_eq!(token_error(verifier.verify(&forged).await), TokenError::Signature);
         assert!(verifier.verify(&rsa.sign(Algorithm::Rs256, "1", &claims())).await.is_ok());
         assert!(verifier.verify(&ec.sign(Algorithm::Es256, "2", &claims())).await.is_ok());
     }
     let token = rsa.sign(Algorithm::Rs256, "1", &claims());
     assert!(verifier.verify(&token).await.is_ok());
     let stricter = verifier.algorithms(&[Algorithm::Es256]);
-    assert_eq!(fault(stricter.verify(&token).await), TokenFault::Algorithm);
+    assert_eq!(token_error(stricter.verify(&token).await), TokenError::Algorithm);
 }
 
 #[tokio::test]
-async fn refuses_headers_that_can_be_read_in_two_ways() {
+async fn rejects_ambiguous_headers() {
     for header in [
         r#"{"alg":"RS256","kid":"1","alg":"RS256"}"#,
         r#"{"alg":"RS256","kid":"1","x":1,"\u0078":1}"#,
@@ -156,61 +165,61 @@ async fn refuses_headers_that_can_be_read_in_two_ways() {
         r#"{"alg":"RS256","kid":"1"}x"#,
         "",
     ] {
-        assert_eq!(fault(with_header(header).await), TokenFault::Malformed, "{header}");
+        assert_eq!(token_error(with_header(header).await), TokenError::Malformed, "{header}");
     }
     let many: Vec<_> = (0..40).map(|name| format!("\"m{name}\":0")).collect();
     let header = format!(r#"{{"alg":"RS256","kid":"1",{}}}"#, many.join(","));
-    assert_eq!(fault(with_header(&header).await), TokenFault::Malformed);
+    assert_eq!(token_error(with_header(&header).await), TokenError::Malformed);
 }
 
 #[tokio::test]
-async fn refuses_claims_that_can_be_read_in_two_ways() {
+async fn rejects_ambiguous_claims() {
     let text = claims().to_string().replacen('{', "{\"sub\":\"mallory\",", 1);
     let token = Pair::rsa().sign_text(Algorithm::Rs256, r#"{"alg":"RS256","kid":"1"}"#, &text);
     let refused = verifier(&[Pair::rsa().jwk("1")]).verify(&token).await;
-    assert_eq!(fault(refused), TokenFault::Malformed);
+    assert_eq!(token_error(refused), TokenError::Malformed);
 }
 
 #[tokio::test]
-async fn refuses_what_is_too_much() {
+async fn rejects_oversized_tokens() {
     let verifier = verifier(&[Pair::rsa().jwk("1")]);
     let token = |value| Pair::rsa().sign(Algorithm::Rs256, "1", &claims_with("more", value));
-    let long = token(json!("x".repeat(MAX_TOKEN)));
-    assert_eq!(fault(verifier.verify(&long).await), TokenFault::TooLong);
+    let long = token(json!("x".repeat(MAX_TOKEN_SIZE)));
+    assert_eq!(token_error(verifier.verify(&long).await), TokenError::TooLong);
     let many: serde_json::Map<_, _> = (0..600).map(|at| (at.to_string(), json!(0))).collect();
     let refused = verifier.verify(&token(many.into())).await;
-    assert_eq!(fault(refused), TokenFault::TooManyClaims);
+    assert_eq!(token_error(refused), TokenError::TooManyClaims);
 }
 
 #[tokio::test]
-async fn a_token_without_a_key_name_is_the_only_keys() {
+async fn token_without_kid_uses_only_key() {
     let ed = Pair::ed();
     let header = r#"{"alg":"EdDSA"}"#;
     let token = ed.sign_text(Algorithm::EdDsa, header, &claims().to_string());
     assert!(verifier(&[ed.jwk("1"), Pair::rsa().jwk("2")]).verify(&token).await.is_ok());
     let ambiguous = verifier(&[ed.jwk("1"), Pair::ed().jwk("2")]).verify(&token).await;
-    assert_eq!(fault(ambiguous), TokenFault::UnknownKey);
+    assert_eq!(token_error(ambiguous), TokenError::UnknownKey);
 }
 
 /// Keys that are not at hand, or lack one, and how often somebody waited for others.
-struct Asked {
+struct CountingSource {
     at_hand: Option<Arc<KeySet>>,
     times: Arc<AtomicUsize>,
 }
 
-impl KeySource for Asked {
+impl KeySource for CountingSource {
     fn current(&self) -> Option<Arc<KeySet>> {
         self.at_hand.clone()
     }
 
     fn load(&self, _: Option<Arc<KeySet>>) -> crate::KeysFuture {
         self.times.fetch_add(1, Ordering::Relaxed);
-        Box::pin(std::future::ready(Err(crate::KeysError::Unreachable)))
+        Box::pin(std::future::ready(Err(crate::KeySourceError::Unreachable)))
     }
 }
 
 #[tokio::test]
-async fn nobody_has_keys_fetched_with_a_token_that_would_be_refused_whatever_they_are() {
+async fn invalid_tokens_cause_no_key_fetch() {
     let others = KeySet::parse(set(&[Pair::ed().jwk("other")]).as_bytes()).unwrap();
     let sign = |claims: &Value| Pair::rsa().sign(Algorithm::Rs256, "1", claims);
     let good = sign(&claims());
@@ -218,9 +227,9 @@ async fn nobody_has_keys_fetched_with_a_token_that_would_be_refused_whatever_the
     for (at_hand, token, asks) in [(None, &good, 1), (None, &garbled, 0), (Some(others), &good, 1)]
     {
         let times = Arc::new(AtomicUsize::new(0));
-        let keys = Asked { at_hand: at_hand.map(Arc::new), times: Arc::clone(&times) };
-        let verifier =
-            Verifier::new(keys, Rules::new(ISSUER, AUDIENCE)).clock(Clock::manual(now()));
+        let keys = CountingSource { at_hand: at_hand.map(Arc::new), times: Arc::clone(&times) };
+        let verifier = Verifier::new(keys, ValidationOptions::new(ISSUER, AUDIENCE))
+            .clock(Clock::manual(now()));
         assert!(verifier.verify(token).await.is_err());
         assert_eq!(times.load(Ordering::Relaxed), asks, "{token}");
     }
@@ -231,9 +240,9 @@ async fn nobody_has_keys_fetched_with_a_token_that_would_be_refused_whatever_the
     ] {
         let times = Arc::new(AtomicUsize::new(0));
         let others = KeySet::parse(set(&[Pair::ed().jwk("other")]).as_bytes()).unwrap();
-        let keys = Asked { at_hand: Some(Arc::new(others)), times: Arc::clone(&times) };
-        let verifier =
-            Verifier::new(keys, Rules::new(ISSUER, AUDIENCE)).clock(Clock::manual(now()));
+        let keys = CountingSource { at_hand: Some(Arc::new(others)), times: Arc::clone(&times) };
+        let verifier = Verifier::new(keys, ValidationOptions::new(ISSUER, AUDIENCE))
+            .clock(Clock::manual(now()));
         let refused = verifier.verify(&sign(&claims_with(claim, value))).await;
         assert!(matches!(refused, Err(VerifyError::Token(_))), "{claim}: {refused:?}");
         assert_eq!(times.load(Ordering::Relaxed), 0, "{claim}");
@@ -241,20 +250,20 @@ async fn nobody_has_keys_fetched_with_a_token_that_would_be_refused_whatever_the
 }
 
 #[tokio::test]
-async fn an_expiry_is_required() {
+async fn requires_expiry() {
     let verifier = verifier(&[Pair::rsa().jwk("1")]);
     for (exp, expected) in [
-        (Value::Null, TokenFault::Expiry),
-        (json!((NOW + 60).to_string()), TokenFault::Expiry),
-        (json!(NOW - 31), TokenFault::Expired),
+        (Value::Null, TokenError::Expiry),
+        (json!((NOW + 60).to_string()), TokenError::Expiry),
+        (json!(NOW - 31), TokenError::Expired),
     ] {
         let token = Pair::rsa().sign(Algorithm::Rs256, "1", &claims_with("exp", exp));
-        assert_eq!(fault(verifier.verify(&token).await), expected);
+        assert_eq!(token_error(verifier.verify(&token).await), expected);
     }
 }
 
 #[test]
-fn only_what_has_the_form_of_a_token_is_taken_for_one() {
+fn recognizes_json_web_tokens() {
     let jwt = Pair::rsa().sign(Algorithm::Rs256, "1", &claims());
     assert!(is_jwt(&jwt));
     assert!(is_jwt(&format!("{}.x.y", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#))));
@@ -264,7 +273,7 @@ fn only_what_has_the_form_of_a_token_is_taken_for_one() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_token_is_in_what_is_said_of_it() {
+async fn errors_contain_no_token_content() {
     let token = Pair::ed().sign(Algorithm::EdDsa, "canary", &claims_with("sub", json!("canary")));
     let verifier = verifier(&[Pair::rsa().jwk("1")]);
     let error = verifier.verify(&token).await.unwrap_err();
@@ -274,7 +283,7 @@ async fn nothing_of_a_token_is_in_what_is_said_of_it() {
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_verifier(token in ".{0,200}", header in ".{0,60}", claims in ".{0,60}") {
+    fn verifies_arbitrary_text(token in ".{0,200}", header in ".{0,60}", claims in ".{0,60}") {
         let verifier = verifier(&[Pair::rsa().jwk("1")]);
         prop_assert!(!matches!(verifier.verify_now(&token), Some(Ok(_))));
         let signed = Pair::rsa().sign_text(Algorithm::Rs256, &header, &claims);

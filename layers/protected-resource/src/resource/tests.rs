@@ -5,13 +5,13 @@ use super::*;
 const ISSUER: &str = "https://id.example";
 
 fn resource(url: &str) -> Result<ProtectedResource, ResourceError> {
-    ProtectedResource::new(url, ISSUER, &["mcp:call", "offline_access"], ResourceRules::default())
+    ProtectedResource::new(url, ISSUER, &["mcp:call", "offline_access"], ResourceOptions::default())
 }
 
 #[test]
-fn the_document_is_that_of_rfc_9728() {
-    let document = resource("https://mcp.example/mcp").unwrap();
-    let read: Value = serde_json::from_slice(document.document()).unwrap();
+fn document_follows_rfc_9728() {
+    let metadata_document = resource("https://mcp.example/mcp").unwrap();
+    let read: Value = serde_json::from_slice(metadata_document.document()).unwrap();
     let expected = json!({
         "resource": "https://mcp.example/mcp",
         "authorization_servers": [ISSUER],
@@ -22,16 +22,16 @@ fn the_document_is_that_of_rfc_9728() {
 }
 
 #[test]
-fn clients_are_told_to_ask_for_openid_where_nothing_else_is_wanted() {
+fn advertises_openid_without_other_scopes() {
     for scopes in [&[][..], &["offline_access"]] {
-        let rules = ResourceRules::default();
-        let resource = ProtectedResource::new("https://a/", ISSUER, scopes, rules).unwrap();
+        let options = ResourceOptions::default();
+        let resource = ProtectedResource::new("https://a/", ISSUER, scopes, options).unwrap();
         assert_eq!(*resource.scopes(), [Box::from("openid")]);
     }
 }
 
 #[test]
-fn it_is_served_at_the_root_and_below_its_own_path_only() {
+fn serves_document_at_well_known_paths_only() {
     let with_path = resource("https://mcp.example/team/mcp").unwrap();
     for (path, served) in [
         ("/.well-known/oauth-protected-resource", true),
@@ -42,12 +42,12 @@ fn it_is_served_at_the_root_and_below_its_own_path_only() {
         ("/.well-known/oauth-protected-resourceful", false),
         ("/team/mcp", false),
     ] {
-        assert_eq!(with_path.answer::<Bytes>(&Method::GET, path).is_some(), served, "{path}");
+        assert_eq!(with_path.response::<Bytes>(&Method::GET, path).is_some(), served, "{path}");
     }
 }
 
 #[test]
-fn the_address_of_the_document_follows_from_the_resource() {
+fn derives_metadata_url_from_resource() {
     for (url, metadata) in [
         ("https://mcp.example/mcp", "https://mcp.example/.well-known/oauth-protected-resource/mcp"),
         ("https://mcp.example/", "https://mcp.example/.well-known/oauth-protected-resource"),
@@ -63,12 +63,12 @@ fn the_address_of_the_document_follows_from_the_resource() {
 }
 
 #[test]
-fn pages_of_any_origin_may_read_it() {
+fn allows_any_origin() {
     let resource = resource("https://mcp.example/mcp").unwrap();
     for (method, status) in
         [(Method::GET, 200), (Method::HEAD, 200), (Method::OPTIONS, 204), (Method::POST, 405)]
     {
-        let answer = resource.answer::<Bytes>(&method, WELL_KNOWN).unwrap();
+        let answer = resource.response::<Bytes>(&method, WELL_KNOWN).unwrap();
         assert_eq!(answer.status(), status, "{method}");
         assert_eq!(answer.headers()["access-control-allow-origin"], "*");
         assert_eq!(answer.headers()["access-control-max-age"], "86400");
@@ -76,7 +76,7 @@ fn pages_of_any_origin_may_read_it() {
 }
 
 #[test]
-fn a_resource_is_an_https_url_or_on_loopback() {
+fn requires_https_except_on_loopback() {
     for url in ["https://mcp.example", "http://localhost:1/m", "http://[::1]/", "http://127.0.0.9/"]
     {
         assert!(resource(url).is_ok(), "{url}");
@@ -94,24 +94,25 @@ fn a_resource_is_an_https_url_or_on_loopback() {
     ] {
         assert_eq!(resource(url), Err(ResourceError::Url), "{url}");
     }
-    let rules = ResourceRules { http: true, private_address: false };
+    let options = ResourceOptions { allow_http: true, allow_private_address: false };
     let scopes: [&str; 0] = [];
-    assert!(ProtectedResource::new("http://svc.ns:4483/mcp", ISSUER, &scopes, rules).is_ok());
+    assert!(ProtectedResource::new("http://svc.ns:4483/mcp", ISSUER, &scopes, options).is_ok());
 }
 
 #[test]
-fn a_private_address_is_no_resource_unless_allowed() {
-    let rules = ResourceRules { http: false, private_address: true };
+fn rejects_private_address_unless_allowed() {
+    let options = ResourceOptions { allow_http: false, allow_private_address: true };
     for url in ["https://10.0.0.1/", "https://[fd00::1]/", "https://169.254.169.254/"] {
         assert!(matches!(resource(url), Err(ResourceError::PrivateAddress { .. })), "{url}");
-        assert!(ProtectedResource::new(url, ISSUER, &["a"], rules).is_ok(), "{url}");
+        assert!(ProtectedResource::new(url, ISSUER, &["a"], options).is_ok(), "{url}");
     }
 }
 
 #[test]
-fn what_is_no_scope_is_refused_by_name() {
+fn rejects_invalid_scopes() {
     for bad in ["a b", "a\"b", "", "a\nb"] {
-        let refused = ProtectedResource::new("https://a", ISSUER, &[bad], ResourceRules::default());
+        let refused =
+            ProtectedResource::new("https://a", ISSUER, &[bad], ResourceOptions::default());
         assert_eq!(refused, Err(ResourceError::Scope { scope: bad.into() }));
     }
 }

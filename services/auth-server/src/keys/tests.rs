@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::json;
 use vmcp_core::Clock;
-use vmcp_jwt::{Rules, Verifier};
+use vmcp_jwt::{ValidationOptions, Verifier};
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn made(arguments: &[&str]) -> Vec<u8> {
 }
 
 fn verifies(keys: &Keys, token: &str) -> bool {
-    let rules = Rules::new("https://as.example", "https://mcp.example");
+    let rules = ValidationOptions::new("https://as.example", "https://mcp.example");
     let verifier = Verifier::new(Arc::clone(keys.set()), rules).clock(Clock::system());
     verifier.verify_now(token).is_some_and(|verified| verified.is_ok())
 }

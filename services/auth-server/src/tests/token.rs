@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use vmcp_auth_store::{Digest, Limits};
-use vmcp_jwt::TokenFault;
+use vmcp_jwt::TokenError;
 
 use crate::testing::{
     APP, Browser, ISSUER, NOW, RESOURCE, VERIFIER, Watched, World, form_request, param, settings,
@@ -58,9 +58,9 @@ async fn the_session_counts_in_own_tokens_alone_and_is_shown_to_nobody() {
     // Another server's token, whatever it says.
     let other = World::new();
     let foreign = other.tokens(&other.client().await).await.access;
-    assert_eq!(verifier.verify(&foreign).unwrap_err(), OwnFault::Token(TokenFault::UnknownKey));
+    assert_eq!(verifier.verify(&foreign).unwrap_err(), OwnFault::Token(TokenError::UnknownKey));
     world.clock.advance(std::time::Duration::from_secs(3700));
-    assert_eq!(verifier.verify(&got.access).unwrap_err(), OwnFault::Token(TokenFault::Expired));
+    assert_eq!(verifier.verify(&got.access).unwrap_err(), OwnFault::Token(TokenError::Expired));
 }
 
 #[tokio::test]

@@ -9,8 +9,9 @@ use http::HeaderMap;
 use secrecy::SecretString;
 use vmcp_aggregate::Admissions;
 use vmcp_authn::{
-    Authenticate, AuthenticateLayer, Bearer, ByShape, Cached, Inspect, Introspection, Jwt, Local,
-    ProtectedResource, Refusal, ResourceError, ResourceRules,
+    AuthError, AuthenticationLayer, Authenticator, BearerAuthenticator, CachedVerifier,
+    IntrospectionClient, JwtOrOpaque, JwtVerifier, LocalAuthenticator, ProtectedResource,
+    ResourceError, ResourceOptions, TokenVerifier,
 };
 use vmcp_authz::{AuthorizationLayer, PermissionsFuture};
 use vmcp_cedar::Cedar;
@@ -18,7 +19,7 @@ use vmcp_config::{Authz, IncomingAuth, IncomingMethod, Mistake, Oidc, Warning};
 use vmcp_core::{Clock, Identity};
 use vmcp_egress::{Egress, FetchAddresses, FetchPolicy, Fetcher};
 use vmcp_jwks::JwksSource;
-use vmcp_jwt::{Rules, Verifier};
+use vmcp_jwt::{ValidationOptions, Verifier};
 
 use super::environment;
 use super::own::{Own, Sessions};
@@ -31,7 +32,7 @@ const VERIFIED: &str = "verified_tokens";
 #[derive(Clone, Debug)]
 pub struct Guards {
     /// `None` lets in everybody as the anonymous caller.
-    pub authenticate: Option<AuthenticateLayer<Arc<dyn Authenticate>>>,
+    pub authenticate: Option<AuthenticationLayer<Arc<dyn Authenticator>>>,
     /// What clients find out about who gives out tokens (RFC 9728).
     pub resource: Option<ProtectedResource>,
     /// `None` permits everything.
@@ -55,7 +56,7 @@ struct OwnDoor {
 }
 
 /// The layer, and what it tells clients of itself.
-type Authenticated = (AuthenticateLayer<Arc<dyn Authenticate>>, ProtectedResource);
+type Authentication = (AuthenticationLayer<Arc<dyn Authenticator>>, ProtectedResource);
 
 struct Converter<'a> {
     egress: &'a Egress,
@@ -79,8 +80,8 @@ pub(super) fn guards(
     let authenticated = match method {
         IncomingMethod::Anonymous => Some((None, None)),
         IncomingMethod::Local => {
-            let local: Arc<dyn Authenticate> = Arc::new(Local::new(&user()));
-            Some((Some(AuthenticateLayer::new(local)), None))
+            let local: Arc<dyn Authenticator> = Arc::new(LocalAuthenticator::new(&user()));
+            Some((Some(AuthenticationLayer::new(local)), None))
         }
         IncomingMethod::Oidc(oidc) if is_issuer => converter.own(*oidc).map(|door| {
             let resource = door.resource.clone();
@@ -120,7 +121,7 @@ impl Guards {
         if let (Some(door), Some(sessions)) = (&self.own, sessions)
             && let Some(own) = Own::new(sessions, &door.audience)
         {
-            let cached = Cached::verified(own, Clock::system());
+            let cached = CachedVerifier::verified(own, Clock::system());
             self.held.add(VERIFIED, cached.gauge());
             self.authenticate = Some(door.layer(bearer(cached)));
         }
@@ -208,9 +209,9 @@ impl Converter<'_> {
         Some(OwnDoor { issuer, audience, scopes, resource: resource? })
     }
 
-    fn oidc(&mut self, oidc: Oidc) -> Option<Authenticated> {
+    fn oidc(&mut self, oidc: Oidc) -> Option<Authentication> {
         const AT: &str = "incomingAuth.oidc";
-        let rules = Rules::new(&oidc.issuer, &oidc.audience);
+        let rules = ValidationOptions::new(&oidc.issuer, &oidc.audience);
         let secret = self.secret(AT, &oidc);
         let resource = self.resource(AT, &oidc);
         let (configured, supplied) = self.fetchers(AT, &oidc)?;
@@ -229,8 +230,8 @@ impl Converter<'_> {
         } = oidc;
         let clock = Clock::system;
         let source = match &jwks_url {
-            Some(url) => JwksSource::at(url.as_str(), configured.clone(), clock()),
-            None => JwksSource::discovered(&issuer, configured.clone(), supplied, clock()),
+            Some(url) => JwksSource::from_url(url.as_str(), configured.clone(), clock()),
+            None => JwksSource::discover(&issuer, configured.clone(), supplied, clock()),
         };
         let source = source.map_err(|error| {
             let (key, found) =
@@ -238,7 +239,7 @@ impl Converter<'_> {
             self.refuse(format!("{AT}.{key}"), format!("\"{found}\""), error.to_string());
         });
         let introspection = introspection_url.map(|url| {
-            let asked = Introspection::new(url.as_str(), configured, rules.clone());
+            let asked = IntrospectionClient::new(url.as_str(), configured, rules.clone());
             let asked = asked.map_err(|error| {
                 let found = format!("\"{url}\"");
                 self.refuse(format!("{AT}.introspectionUrl"), found, error.to_string());
@@ -248,18 +249,19 @@ impl Converter<'_> {
                 Ok(None) | Err(()) => asked,
             })
         });
-        let jwt = Cached::verified(Jwt::new(Verifier::new(source.ok()?, rules)), clock());
+        let jwt =
+            CachedVerifier::verified(JwtVerifier::new(Verifier::new(source.ok()?, rules)), clock());
         self.held.add(VERIFIED, jwt.gauge());
         let authenticate = match introspection {
             None => bearer(jwt),
             Some(asked) => {
-                let opaque = Cached::introspected(asked.ok()?, clock());
+                let opaque = CachedVerifier::introspected(asked.ok()?, clock());
                 self.held.add("introspected_tokens", opaque.gauge());
-                bearer(ByShape::new(jwt, opaque))
+                bearer(JwtOrOpaque::new(jwt, opaque))
             }
         };
         let resource = resource?;
-        let layer = AuthenticateLayer::new(authenticate)
+        let layer = AuthenticationLayer::new(authenticate)
             .realm(&issuer)
             .resource(resource.clone())
             .require_scopes(&scopes);
@@ -297,9 +299,9 @@ impl Converter<'_> {
     }
 
     fn resource(&mut self, at: &str, oidc: &Oidc) -> Option<ProtectedResource> {
-        let rules = ResourceRules {
-            http: oidc.insecure_allow_http,
-            private_address: oidc.protected_resource_allow_private_ip,
+        let rules = ResourceOptions {
+            allow_http: oidc.insecure_allow_http,
+            allow_private_address: oidc.protected_resource_allow_private_ip,
         };
         let resource = ProtectedResource::new(oidc.resource(), &oidc.issuer, &oidc.scopes, rules);
         match resource {
@@ -328,9 +330,9 @@ impl Converter<'_> {
 impl OwnDoor {
     fn layer(
         &self,
-        authenticate: Arc<dyn Authenticate>,
-    ) -> AuthenticateLayer<Arc<dyn Authenticate>> {
-        AuthenticateLayer::new(authenticate)
+        authenticate: Arc<dyn Authenticator>,
+    ) -> AuthenticationLayer<Arc<dyn Authenticator>> {
+        AuthenticationLayer::new(authenticate)
             .realm(&self.issuer)
             .resource(self.resource.clone())
             .require_scopes(&self.scopes)
@@ -338,8 +340,8 @@ impl OwnDoor {
 }
 
 /// Before there is a server that could know somebody.
-fn nobody(_: &HeaderMap) -> Ready<Result<Identity, Refusal>> {
-    ready(Err(Refusal::unavailable()))
+fn nobody(_: &HeaderMap) -> Ready<Result<Identity, AuthError>> {
+    ready(Err(AuthError::unavailable()))
 }
 
 /// What the section allows beyond the usual.
@@ -352,8 +354,8 @@ fn opened(policy: FetchPolicy, oidc: &Oidc) -> FetchPolicy {
     }
 }
 
-fn bearer(inspect: impl Inspect) -> Arc<dyn Authenticate> {
-    Arc::new(Bearer::new(inspect))
+fn bearer(inspect: impl TokenVerifier) -> Arc<dyn Authenticator> {
+    Arc::new(BearerAuthenticator::new(inspect))
 }
 
 #[cfg(test)]

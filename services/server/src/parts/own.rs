@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 use vmcp_auth_server::{AuthServer, OwnFault, OwnToken, OwnTokens};
 use vmcp_auth_store::SessionId;
-use vmcp_authn::{AuthenticateFuture, Inspect, Refusal};
+use vmcp_authn::{AuthError, AuthenticationFuture, TokenVerifier};
 use vmcp_core::{Ending, EndingFuture, Identity};
 
 /// Which sessions are over, as the server knows that is there now: a reload may bring another one, and what
@@ -108,14 +108,14 @@ impl Own {
         Some(Self { tokens, sessions: sessions.clone() })
     }
 
-    fn look(&self, token: &str) -> Result<Identity, Refusal> {
+    fn look(&self, token: &str) -> Result<Identity, AuthError> {
         let found = self.tokens.verify(token).map_err(|fault| {
             tracing::debug!(%fault, "a token is refused");
             match fault {
                 OwnFault::Token(fault) => fault.into(),
-                OwnFault::Unread => Refusal::unavailable(),
+                OwnFault::Unread => AuthError::unavailable(),
                 other @ (OwnFault::NoSession | OwnFault::Revoked) => {
-                    Refusal::InvalidToken(other.to_string().into())
+                    AuthError::InvalidToken(other.to_string().into())
                 }
             }
         })?;
@@ -131,12 +131,12 @@ impl Own {
     }
 }
 
-impl Inspect for Own {
-    fn at_once(&self, token: &str) -> Option<Result<Identity, Refusal>> {
+impl TokenVerifier for Own {
+    fn try_now(&self, token: &str) -> Option<Result<Identity, AuthError>> {
         Some(self.look(token))
     }
 
-    fn inspect<'a>(&'a self, token: &'a str) -> AuthenticateFuture<'a> {
+    fn verify<'a>(&'a self, token: &'a str) -> AuthenticationFuture<'a> {
         Box::pin(ready(self.look(token)))
     }
 }

@@ -155,7 +155,7 @@ async fn failed_fetch_is_retried_after_a_pause() {
     assert!(discovery.get().await.is_ok());
 }
 
-async fn keys_of(discovery: &Discovery) -> Result<Arc<vmcp_jwt::KeySet>, vmcp_jwt::KeysError> {
+async fn keys_of(discovery: &Discovery) -> Result<Arc<vmcp_jwt::KeySet>, vmcp_jwt::KeySourceError> {
     let metadata = discovery.get().await.ok().unwrap();
     let (_, keys) = metadata.keys.clone().unwrap();
     vmcp_jwt::KeySource::load(&keys, None).await

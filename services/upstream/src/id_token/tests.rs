@@ -3,7 +3,7 @@ use std::sync::Arc;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use serde_json::json;
-use vmcp_jwt::{KeySet, TokenFault, VerifyError};
+use vmcp_jwt::{KeySet, TokenError, VerifyError};
 
 use super::*;
 use crate::testing::{CLIENT, ISSUER, NOW, clock, over};
@@ -57,14 +57,14 @@ async fn accepts_token_for_this_client() {
 #[tokio::test]
 async fn rejects_token_of_other_issuer_or_audience() {
     for (odd, error) in [
-        (json!({"iss": "https://id.example/"}), TokenFault::Issuer),
-        (json!({"aud": "other"}), TokenFault::Audience),
-        (json!({"aud": ["other"]}), TokenFault::Audience),
-        (json!({"aud": null}), TokenFault::Audience),
-        (json!({"exp": NOW - 31}), TokenFault::Expired),
-        (json!({"exp": null}), TokenFault::Expiry),
-        (json!({"sub": ""}), TokenFault::Subject),
-        (json!({"events": {}}), TokenFault::Type),
+        (json!({"iss": "https://id.example/"}), TokenError::Issuer),
+        (json!({"aud": "other"}), TokenError::Audience),
+        (json!({"aud": ["other"]}), TokenError::Audience),
+        (json!({"aud": null}), TokenError::Audience),
+        (json!({"exp": NOW - 31}), TokenError::Expired),
+        (json!({"exp": null}), TokenError::Expiry),
+        (json!({"sub": ""}), TokenError::Subject),
+        (json!({"events": {}}), TokenError::Type),
     ] {
         let wanted = IdentityError::InvalidIdToken(VerifyError::Token(error));
         assert_eq!(outcome(&odd).await.unwrap_err(), wanted, "{odd}");
@@ -96,7 +96,7 @@ async fn rejects_token_of_other_key() {
     let access = "at-1".into();
     let expected = IdTokenExpectations { issuer: ISSUER, client_id: CLIENT, access: &access };
     let error = verify(Signer::new().keys(), &clock(), &token, &expected).await.unwrap_err();
-    assert_eq!(error, IdentityError::InvalidIdToken(VerifyError::Token(TokenFault::Signature)));
+    assert_eq!(error, IdentityError::InvalidIdToken(VerifyError::Token(TokenError::Signature)));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
-use vmcp_jwt::{KeysError, TokenFault, VerifyError};
+use vmcp_jwt::{KeySourceError, TokenError, VerifyError};
 
 use super::{dynamic, fixed_oauth2};
 use crate::testing::*;
@@ -146,9 +146,9 @@ async fn rejects_id_token_of_other_login() {
 #[tokio::test(start_paused = true)]
 async fn rejects_id_token_for_other_client() {
     for (claims, wanted) in [
-        (json!({"aud": "other"}), TokenFault::Audience),
-        (json!({"iss": "https://other.example"}), TokenFault::Issuer),
-        (json!({"exp": NOW - 60}), TokenFault::Expired),
+        (json!({"aud": "other"}), TokenError::Audience),
+        (json!({"iss": "https://other.example"}), TokenError::Issuer),
+        (json!({"exp": NOW - 60}), TokenError::Expired),
     ] {
         let error = error(oidc(), |fake| fake.state().claims = claims).await;
         assert_eq!(error, IdentityError::InvalidIdToken(VerifyError::Token(wanted)).into());
@@ -162,7 +162,7 @@ async fn oidc_requires_id_token_and_keys() {
     let without = |fake: &FakeProvider| fake.state().granted = json!({"id_token": null});
     assert_eq!(error(oidc(), without).await, IdentityError::MissingIdToken.into());
     let down = error(oidc(), |fake| fake.odd("/keys", 503, "text/html", "")).await;
-    let keys = VerifyError::Keys(KeysError::Status(503));
+    let keys = VerifyError::Keys(KeySourceError::Status(503));
     assert_eq!(down, IdentityError::InvalidIdToken(keys).into());
     assert_eq!(
         (down.fault_party(), down.error()),

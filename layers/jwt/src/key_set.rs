@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use crate::{Algorithm, Jwk, Key};
 
 /// The largest set that is read, in bytes.
-pub const MAX_SET: usize = 1024 * 1024;
+pub const MAX_KEY_SET_SIZE: usize = 1024 * 1024;
 
 /// The most keys that a set may have, usable or not.
 pub const MAX_KEYS: usize = 100;
 
 /// How many keys of the same `kid` are tried on one token.
-const MAX_NAMESAKES: usize = 4;
+const MAX_KEYS_PER_KID: usize = 4;
 
 /// The usable keys of an issuer (RFC 7517 section 5).
 pub struct KeySet {
@@ -27,12 +27,12 @@ pub struct KeySet {
 /// Why a document is no key set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeySetError {
-    /// It is larger than [`MAX_SET`].
-    #[error("the key set is larger than {MAX_SET} bytes")]
+    /// It is larger than [`MAX_KEY_SET_SIZE`].
+    #[error("the key set is larger than {MAX_KEY_SET_SIZE} bytes")]
     TooLarge,
     /// It has more than [`MAX_KEYS`].
     #[error("the key set has more than {MAX_KEYS} keys")]
-    TooMany,
+    TooManyKeys,
     /// It is no JSON object with an array of objects in `keys`.
     #[error("the document is no JSON Web Key Set")]
     Malformed,
@@ -51,13 +51,13 @@ impl KeySet {
     /// # Errors
     /// It is too large, has too many keys, or is no set.
     pub fn parse(json: &[u8]) -> Result<Self, KeySetError> {
-        if json.len() > MAX_SET {
+        if json.len() > MAX_KEY_SET_SIZE {
             return Err(KeySetError::TooLarge);
         }
         let document: Document<'_> =
             serde_json::from_slice(json).map_err(|_| KeySetError::Malformed)?;
         if document.keys.len() > MAX_KEYS {
-            return Err(KeySetError::TooMany);
+            return Err(KeySetError::TooManyKeys);
         }
         let usable = |(index, raw): (usize, &&RawValue)| {
             let Ok(jwk) = serde_json::from_str::<Jwk>(raw.get()) else {
@@ -65,8 +65,8 @@ impl KeySet {
                 return None;
             };
             Key::new(&jwk)
-                .inspect_err(|fault| {
-                    tracing::debug!(index, kid = jwk.kid, %fault, "a key of the set is skipped");
+                .inspect_err(|error| {
+                    tracing::debug!(index, kid = jwk.kid, %error, "a key of the set is skipped");
                 })
                 .ok()
         };
@@ -99,12 +99,12 @@ impl KeySet {
         kid: Option<&str>,
         algorithm: Algorithm,
     ) -> impl Iterator<Item = &ParsedPublicKey> {
-        let fitting = move || {
-            let named = move |key: &&Key| kid.is_none() || key.kid() == kid;
-            self.keys.iter().filter(named).filter_map(move |key| key.prepared(algorithm))
+        let matching = move || {
+            let has_kid = move |key: &&Key| kid.is_none() || key.kid() == kid;
+            self.keys.iter().filter(has_kid).filter_map(move |key| key.for_algorithm(algorithm))
         };
-        let ambiguous = kid.is_none() && fitting().nth(1).is_some();
-        fitting().take(if ambiguous { 0 } else { MAX_NAMESAKES })
+        let ambiguous = kid.is_none() && matching().nth(1).is_some();
+        matching().take(if ambiguous { 0 } else { MAX_KEYS_PER_KID })
     }
 }
 

@@ -24,12 +24,12 @@ pub trait KeySource: Send + Sync + 'static {
 }
 
 /// The answer of [`KeySource::load`].
-pub type KeysFuture = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, KeysError>> + Send>>;
+pub type KeysFuture = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, KeySourceError>> + Send>>;
 
 /// Why keys cannot be had. Trying again later can help; what is wrong is the issuer's, or the
 /// configuration's, never the token's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeysError {
+pub enum KeySourceError {
     /// No connection, or it broke off, or an address or redirect that is not followed.
     #[error("the issuer cannot be reached")]
     Unreachable,
@@ -39,7 +39,7 @@ pub enum KeysError {
     /// A status other than 200.
     #[error("the issuer answers with status {0}")]
     Status(u16),
-    /// The answer is larger than [`MAX_SET`](crate::MAX_SET).
+    /// The answer is larger than [`MAX_KEY_SET_SIZE`](crate::MAX_SET).
     #[error("the issuer's answer is too large")]
     TooLarge,
     /// The answer is no metadata document, or no key set.

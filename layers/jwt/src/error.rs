@@ -1,12 +1,12 @@
 //! Why a token is not accepted.
 
-use crate::KeysError;
+use crate::KeySourceError;
 
 /// What is wrong with a token. The words are fixed: nothing of the token is in them, so they can be
 /// shown to its bearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum TokenFault {
-    /// Longer than [`MAX_TOKEN`](crate::MAX_TOKEN).
+pub enum TokenError {
+    /// Longer than [`MAX_TOKEN_SIZE`](crate::MAX_TOKEN).
     #[error("the token is too long")]
     TooLong,
     /// Not three parts of base64url, JSON with duplicate members, or no JSON.
@@ -61,8 +61,8 @@ pub enum TokenFault {
 pub enum VerifyError {
     /// The token is at fault.
     #[error(transparent)]
-    Token(#[from] TokenFault),
+    Token(#[from] TokenError),
     /// The keys to check it with cannot be had: trying again later helps.
     #[error(transparent)]
-    Keys(#[from] KeysError),
+    Keys(#[from] KeySourceError),
 }

@@ -9,7 +9,11 @@ use vmcp_wire::quote;
 /// members `error` and `error_description` (RFC 6749 section 5.2), which is not to be stored. The
 /// challenge's header is put to it.
 #[must_use]
-pub fn problem<R: From<Bytes>>(status: StatusCode, error: &str, description: &str) -> Response<R> {
+pub fn error_response<R: From<Bytes>>(
+    status: StatusCode,
+    error: &str,
+    description: &str,
+) -> Response<R> {
     let mut json = b"{\"error\":".to_vec();
     quote(error, &mut json);
     json.extend_from_slice(b",\"error_description\":");
@@ -28,8 +32,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_description_breaks_out_of_the_document() {
-        let response: Response<Bytes> = problem(StatusCode::UNAUTHORIZED, "e", "a \"b\"\n");
+    fn description_is_escaped_in_json() {
+        let response: Response<Bytes> = error_response(StatusCode::UNAUTHORIZED, "e", "a \"b\"\n");
         assert_eq!(response.body(), r#"{"error":"e","error_description":"a \"b\"\n"}"#);
         assert_eq!(response.status(), 401);
         assert_eq!(response.headers()[CACHE_CONTROL], "no-store");

@@ -3,24 +3,24 @@
 use serde_json::{Map, Value};
 use vmcp_core::{Claims, ClaimsFault};
 
-use crate::TokenFault;
+use crate::TokenError;
 
 /// Reads a claims set: a JSON object in which no object has a member twice, since the one who signed
 /// and the one who reads could take different ones (RFC 7519 section 4).
 ///
 /// # Errors
-/// [`TokenFault::Malformed`], or [`TokenFault::TooManyClaims`] with more than
+/// [`TokenError::Malformed`], or [`TokenError::TooManyClaims`] with more than
 /// [`MAX_CLAIMS`](vmcp_core::MAX_CLAIMS) members.
-pub fn parse_claims(json: &[u8]) -> Result<Map<String, Value>, TokenFault> {
-    read_claims(json.to_vec()).map(Map::from)
+pub fn parse_claims(json: &[u8]) -> Result<Map<String, Value>, TokenError> {
+    parse_claim_set(json.to_vec()).map(Map::from)
 }
 
 /// As [`parse_claims`], without making the tree.
-pub(crate) fn read_claims(json: Vec<u8>) -> Result<Claims, TokenFault> {
-    let text = String::from_utf8(json).map_err(|_| TokenFault::Malformed)?;
-    Claims::read(text).map_err(|fault| match fault {
-        ClaimsFault::Malformed => TokenFault::Malformed,
-        ClaimsFault::TooMany => TokenFault::TooManyClaims,
+pub(crate) fn parse_claim_set(json: Vec<u8>) -> Result<Claims, TokenError> {
+    let text = String::from_utf8(json).map_err(|_| TokenError::Malformed)?;
+    Claims::read(text).map_err(|error| match error {
+        ClaimsFault::Malformed => TokenError::Malformed,
+        ClaimsFault::TooMany => TokenError::TooManyClaims,
     })
 }
 
@@ -32,17 +32,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_is_wrong() {
+    fn reports_malformed_and_oversized_claims() {
         for bytes in [&b"{\"a\":\"\xff\"}"[..], b"{}\xff", b"[]", br#"{"a":1,"\u0061":1}"#] {
-            assert_eq!(parse_claims(bytes), Err(TokenFault::Malformed), "{bytes:?}");
+            assert_eq!(parse_claims(bytes), Err(TokenError::Malformed), "{bytes:?}");
         }
         let members: Vec<_> = (0..=MAX_CLAIMS).map(|name| format!("\"{name}\":0")).collect();
         let many = format!("{{{}}}", members.join(","));
-        assert_eq!(parse_claims(many.as_bytes()), Err(TokenFault::TooManyClaims));
+        assert_eq!(parse_claims(many.as_bytes()), Err(TokenError::TooManyClaims));
     }
 
     #[test]
-    fn reads_what_the_plain_reader_reads() {
+    fn agrees_with_serde_json() {
         let text = br#" {"s":"\u00e9","n":null,"b":[true,-1,18446744073709551615,1.5],"o":{}} "#;
         let plain = json!({"s": "é", "n": null, "b": [true, -1, u64::MAX, 1.5], "o": {}});
         assert_eq!(parse_claims(text).map(Value::Object), Ok(plain));

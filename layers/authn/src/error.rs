@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use vmcp_jwt::{TokenFault, VerifyError};
-use vmcp_protected_resource::BearerFault;
+use vmcp_jwt::{TokenError, VerifyError};
+use vmcp_protected_resource::BearerError;
 
 /// Why a request is not let in (RFC 6750 section 3.1). What stands in it is shown to the client, so
 /// nothing of a token and nothing that a parser said belongs there.
@@ -17,7 +17,7 @@ use vmcp_protected_resource::BearerFault;
 /// | [`TooManyAttempts`](Refusal::TooManyAttempts) | 429 and `Retry-After` | no challenge | `too_many_requests` |
 /// | [`Unavailable`](Refusal::Unavailable) | 503 and `Retry-After` | no challenge | `temporarily_unavailable` |
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum AuthError {
     /// There is no `Authorization` header.
     NoCredentials,
     /// There is one that is no single bearer token.
@@ -39,13 +39,13 @@ pub enum Refusal {
 }
 
 /// When trying again may help after an identity provider could not be asked: it is asked again then.
-const RETRY_AFTER: u32 = 5;
+const RETRY_AFTER_SECONDS: u32 = 5;
 
-impl Refusal {
+impl AuthError {
     /// The identity provider cannot be asked.
     #[must_use]
     pub fn unavailable() -> Self {
-        Self::Unavailable { retry_after: RETRY_AFTER }
+        Self::Unavailable { retry_after: RETRY_AFTER_SECONDS }
     }
 
     /// In fixed words, for who counts and records.
@@ -62,25 +62,25 @@ impl Refusal {
     }
 }
 
-impl From<BearerFault> for Refusal {
-    fn from(fault: BearerFault) -> Self {
-        match fault {
-            BearerFault::Missing => Self::NoCredentials,
-            fault => Self::InvalidRequest(fault.to_string().into()),
+impl From<BearerError> for AuthError {
+    fn from(error: BearerError) -> Self {
+        match error {
+            BearerError::Missing => Self::NoCredentials,
+            error => Self::InvalidRequest(error.to_string().into()),
         }
     }
 }
 
-impl From<TokenFault> for Refusal {
-    fn from(fault: TokenFault) -> Self {
-        Self::InvalidToken(fault.to_string().into())
+impl From<TokenError> for AuthError {
+    fn from(error: TokenError) -> Self {
+        Self::InvalidToken(error.to_string().into())
     }
 }
 
-impl From<VerifyError> for Refusal {
+impl From<VerifyError> for AuthError {
     fn from(error: VerifyError) -> Self {
         match error {
-            VerifyError::Token(fault) => fault.into(),
+            VerifyError::Token(error) => error.into(),
             VerifyError::Keys(_) => Self::unavailable(),
         }
     }

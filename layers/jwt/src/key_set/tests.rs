@@ -9,7 +9,7 @@ fn parse(text: &str) -> Result<KeySet, KeySetError> {
 }
 
 #[test]
-fn an_unusable_key_does_not_spoil_the_others() {
+fn skips_unusable_keys() {
     let mut for_encryption = Pair::rsa().jwk("enc");
     for_encryption["use"] = json!("enc");
     let keys = [
@@ -24,19 +24,19 @@ fn an_unusable_key_does_not_spoil_the_others() {
 }
 
 #[test]
-fn refuses_what_is_no_set_or_too_much_of_one() {
+fn rejects_invalid_and_oversized_key_sets() {
     for other in ["", "{}", "[]", r#"{"keys":{}}"#, "<html></html>"] {
         assert_eq!(parse(other).unwrap_err(), KeySetError::Malformed, "{other}");
     }
     let many = vec![json!({}); MAX_KEYS + 1];
-    assert_eq!(parse(&set(&many)).unwrap_err(), KeySetError::TooMany);
+    assert_eq!(parse(&set(&many)).unwrap_err(), KeySetError::TooManyKeys);
     let huge = format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(5 * 1024 * 1024));
     assert_eq!(parse(&huge).unwrap_err(), KeySetError::TooLarge);
     assert!(parse(&set(&[])).unwrap().is_empty());
 }
 
 #[test]
-fn keys_of_one_name_are_told_apart_by_their_kind() {
+fn selects_among_equal_kids_by_key_type() {
     let keys = [Pair::rsa().jwk("1"), Pair::ec(Algorithm::Es256).jwk("1"), Pair::ed().jwk("1")];
     let set = parse(&set(&keys)).unwrap();
     for algorithm in [Algorithm::Ps256, Algorithm::Es256, Algorithm::EdDsa] {
@@ -47,7 +47,7 @@ fn keys_of_one_name_are_told_apart_by_their_kind() {
 }
 
 #[test]
-fn without_a_name_only_an_unambiguous_key_is_taken() {
+fn missing_kid_selects_only_unambiguous_key() {
     let keys = [Pair::ed().jwk("1"), Pair::ed().jwk("2"), Pair::rsa().jwk("3")];
     let set = parse(&set(&keys)).unwrap();
     assert_eq!(set.candidates(None, Algorithm::EdDsa).count(), 0);
@@ -55,14 +55,14 @@ fn without_a_name_only_an_unambiguous_key_is_taken() {
 }
 
 #[test]
-fn only_a_few_namesakes_are_tried() {
+fn tries_few_keys_with_equal_kid() {
     let keys: Vec<_> = (0..50).map(|_| Pair::ed().jwk("1")).collect();
     let set = parse(&set(&keys)).unwrap();
-    assert_eq!(set.candidates(Some("1"), Algorithm::EdDsa).count(), MAX_NAMESAKES);
+    assert_eq!(set.candidates(Some("1"), Algorithm::EdDsa).count(), MAX_KEYS_PER_KID);
 }
 
 #[test]
-fn the_fingerprint_is_of_the_keys_and_their_names() {
+fn fingerprint_covers_keys_and_kids() {
     let (a, b) = (Pair::ed(), Pair::ed());
     let print = |keys: &[serde_json::Value]| parse(&set(keys)).unwrap().fingerprint();
     let both = print(&[a.jwk("a"), b.jwk("b")]);
@@ -73,12 +73,12 @@ fn the_fingerprint_is_of_the_keys_and_their_names() {
 
 proptest! {
     #[test]
-    fn no_bytes_break_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn parses_arbitrary_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         _ = KeySet::parse(&bytes);
     }
 
     #[test]
-    fn no_key_breaks_the_reader(kty in "RSA|EC|OKP", crv in "P-256|P-521|Ed25519", x in "[A-Za-z0-9_-]{0,90}", n in "[A-Za-z0-9_-]{0,700}") {
+    fn parses_arbitrary_keys(kty in "RSA|EC|OKP", crv in "P-256|P-521|Ed25519", x in "[A-Za-z0-9_-]{0,90}", n in "[A-Za-z0-9_-]{0,700}") {
         let key = json!({"kty": kty, "crv": crv, "x": x, "y": x, "n": n, "e": x});
         prop_assert!(parse(&set(&[key])).is_ok());
     }

@@ -2,11 +2,11 @@
 
 use http::StatusCode;
 use vmcp_core::BoxError;
-use vmcp_jwt::TokenFault;
+use vmcp_jwt::TokenError;
 
 /// Why an endpoint cannot be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EndpointError {
+pub enum EndpointUrlError {
     /// It is no absolute `http` or `https` URL without user info and fragment.
     #[error(
         "the introspection URL must be an absolute http or https URL without user info and fragment"
@@ -14,7 +14,7 @@ pub enum EndpointError {
     Url,
 }
 
-/// Why [`Introspection::introspect`](crate::Introspection::introspect) did not accept a token. Nothing
+/// Why [`IntrospectionClient::introspect`](crate::Introspection::introspect) did not accept a token. Nothing
 /// of the token is in it.
 #[derive(Debug, thiserror::Error)]
 pub enum IntrospectionError {
@@ -23,15 +23,15 @@ pub enum IntrospectionError {
     Inactive,
     /// It is active, but not for here.
     #[error(transparent)]
-    Token(#[from] TokenFault),
+    Token(#[from] TokenError),
     /// Nobody can tell: trying again later helps.
     #[error("the token cannot be introspected: {0}")]
-    Outage(#[from] Outage),
+    Endpoint(#[from] EndpointError),
 }
 
 /// Why there is no usable answer. The endpoint is at fault, or the way to it, never the token.
 #[derive(Debug, thiserror::Error)]
-pub enum Outage {
+pub enum EndpointError {
     /// No connection, or it broke off, or an address that is not connected to.
     #[error("the endpoint cannot be reached")]
     Unreachable(#[source] BoxError),
