@@ -1,33 +1,33 @@
-//! The token in the `Authorization` header, and nowhere else.
+//! The bearer token in the `Authorization` header.
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-/// Why a request presents no token.
+/// The error of a request without a usable bearer token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BearerError {
-    /// Nothing is presented: the challenge for it names no error (RFC 6750 section 3.1).
+    /// The header is missing. Its challenge contains no error (RFC 6750 section 3.1).
     #[error("the Authorization header is missing")]
     Missing,
-    /// It is not said which of several counts.
+    /// The header occurs more than once.
     #[error("there is more than one Authorization header")]
     Duplicate,
-    /// It is longer than the caller takes.
+    /// The header exceeds the maximum length.
     #[error("the Authorization header is too long")]
     TooLong,
-    /// Another scheme, more than one word behind it, or no text.
+    /// The scheme is not Bearer, or the token is malformed.
     #[error("the Authorization header must be: Bearer <token>")]
     InvalidFormat,
-    /// Nothing comes after the scheme.
+    /// The token is empty.
     #[error("the bearer token is empty")]
     Empty,
 }
 
-/// The bearer token of a request with these headers (RFC 6750 section 2.1), of at most `max_len`
-/// bytes. The scheme is read in any case. Tokens in the query or in a form are not read.
+/// Returns the bearer token of a request with these headers (RFC 6750 section 2.1), of at most `max_len` bytes. The
+/// scheme is case-insensitive. Tokens in the query or in a form are ignored.
 ///
 /// # Errors
-/// There is none, or more than one, or one of another form.
+/// The token is missing, duplicate or malformed.
 pub fn bearer_token(headers: &HeaderMap, max_len: usize) -> Result<&str, BearerError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or(BearerError::Missing)?;

@@ -1,30 +1,30 @@
-//! What a client that is not let in is told.
+//! Bearer challenges.
 
 use http::HeaderValue;
 
 use crate::{ProtectedResource, is_scope};
 
-/// The parameters of a `WWW-Authenticate` header of the scheme Bearer (RFC 6750 section 3), with the
-/// address of the resource's description (RFC 9728 section 5.1).
+/// Parameters of a `WWW-Authenticate` header with the scheme Bearer (RFC 6750 section 3), including the URL of the
+/// resource metadata (RFC 9728 section 5.1).
 ///
-/// A parameter without a value is left out.
+/// Parameters without a value are omitted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BearerChallenge<'a> {
-    /// What is protected, in a word.
+    /// The realm.
     pub realm: Option<&'a str>,
-    /// Whose description tells where tokens are had.
+    /// The resource whose metadata names the authorization server.
     pub resource: Option<&'a ProtectedResource>,
-    /// The scopes to ask for. What is no scope is left out.
+    /// The scopes to request. Invalid scopes are omitted.
     pub scopes: &'a [Box<str>],
-    /// The error code; none where no credentials were offered (RFC 6750 section 3.1).
+    /// The error code; `None` without credentials (RFC 6750 section 3.1).
     pub error: Option<&'a str>,
-    /// What is wrong, for the client's developer.
+    /// Description of the error for developers of the client.
     pub description: Option<&'a str>,
 }
 
 impl BearerChallenge<'_> {
-    /// The header. Quotes and backslashes are escaped, and what cannot stand in a header becomes a
-    /// space, so it is `None` for nobody.
+    /// Returns the header. Quotes and backslashes are escaped, and characters that are invalid in a header become
+    /// spaces, so the result is always `Some`.
     #[must_use]
     pub fn header(&self) -> Option<HeaderValue> {
         let Self { realm, resource, scopes, error, description } = *self;
@@ -50,7 +50,7 @@ impl BearerChallenge<'_> {
     }
 }
 
-/// As it stands in a quoted string (RFC 9110 section 5.6.4). What cannot stand there becomes a space.
+/// Escapes a character for a quoted string (RFC 9110 section 5.6.4). Invalid characters become spaces.
 fn escape(character: char) -> impl Iterator<Item = char> {
     let escape = matches!(character, '"' | '\\').then_some('\\');
     let legal = character == ' ' || character.is_ascii_graphic();
@@ -98,7 +98,7 @@ mod tests {
             };
             let header = challenge.header().unwrap();
             let header = header.to_str().unwrap().to_owned();
-            // What is quoted is cut away; then only the names are left.
+            // Removes the quoted values; only the names remain.
             let mut bare = header.replace("\\\\", "").replace("\\\"", "");
             while let Some(begin) = bare.find('"') {
                 let end = begin + 1 + bare[begin + 1..].find('"').unwrap();

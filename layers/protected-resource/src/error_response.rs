@@ -1,13 +1,12 @@
-//! The body that goes with a challenge.
+//! The body of error responses.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use vmcp_wire::quote;
 
-/// The answer to a request that is not let in: the error's code and what is wrong, as JSON with the
-/// members `error` and `error_description` (RFC 6749 section 5.2), which is not to be stored. The
-/// challenge's header is put to it.
+/// Returns an error response whose JSON body contains `error` and `error_description` (RFC 6749 section 5.2), with
+/// `Cache-Control: no-store`. The caller adds the challenge header.
 #[must_use]
 pub fn error_response<R: From<Bytes>>(
     status: StatusCode,

@@ -1,4 +1,4 @@
-//! What clients need to know to get a token: RFC 9728.
+//! Protected resource metadata (RFC 9728).
 
 use std::net::IpAddr;
 
@@ -14,11 +14,10 @@ use crate::is_scope;
 
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
-/// The description of this server as a protected resource, ready to be served.
+/// Metadata of a protected resource, with its serialized document.
 ///
-/// It is served at the well-known path, and at that path followed by the resource's own
-/// (RFC 9728 section 3.1), which is also the URL that challenges name. Pages of any origin may read
-/// it: there is nothing in it that is not public.
+/// The document is served at the well-known path, and at that path followed by the resource's own path (RFC 9728
+/// section 3.1), which is the URL in challenges. Pages of any origin may read it, since all of it is public.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProtectedResource {
     url: Box<str>,
@@ -27,24 +26,24 @@ pub struct ProtectedResource {
     document: Bytes,
 }
 
-/// What a resource's URL may be.
+/// Relaxed rules for the resource's URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceOptions {
-    /// `http` is allowed everywhere, not on loopback only.
+    /// Allows `http` everywhere, not on loopback only.
     pub allow_http: bool,
-    /// The host may be a private address. Loopback always may.
+    /// Allows private addresses. Loopback is always allowed.
     pub allow_private_address: bool,
 }
 
-/// Why a resource cannot be described.
+/// The error of invalid metadata.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
-    /// RFC 9728 section 1.2 wants `https`; on loopback `http` is accepted too.
+    /// The URL is invalid: RFC 9728 section 1.2 requires `https`; on loopback `http` is accepted too.
     #[error(
         "the resource must be an absolute https URL without user info and fragment (http on loopback): set `resource`"
     )]
     Url,
-    /// Clients elsewhere could not reach it.
+    /// The host is a private address, which other clients may not reach.
     #[error(
         "the resource {host} is a private address: set `protectedResourceAllowPrivateIp` if clients can reach it"
     )]
@@ -52,23 +51,22 @@ pub enum ResourceError {
         /// The host.
         host: Box<str>,
     },
-    /// A scope that is none by RFC 6749 section 3.3.
-    #[error("{scope:?} is no scope: visible ASCII without quotes and backslashes is allowed")]
+    /// A scope is invalid (RFC 6749 section 3.3).
+    #[error("invalid scope {scope:?}: use visible ASCII without quotes and backslashes")]
     Scope {
-        /// What was given.
+        /// The invalid scope.
         scope: Box<str>,
     },
 }
 
 impl ProtectedResource {
-    /// Describes the resource `resource`, for which `issuer` gives out tokens.
+    /// Creates the metadata of `resource`, for which `issuer` issues tokens.
     ///
-    /// `scopes` are the ones that clients are told to ask for; without any it is `openid`.
-    /// `offline_access` is left out: whether a client gets a refresh token is not the resource's
-    /// concern (MCP authorization, 2026-07-28).
+    /// Clients request the advertised `scopes`; without any, `openid`. `offline_access` is not advertised: refresh
+    /// tokens do not concern the resource (MCP authorization, 2026-07-28).
     ///
     /// # Errors
-    /// The URL or a scope is not what it must be.
+    /// The URL or a scope is invalid.
     pub fn new(
         resource: &str,
         issuer: &str,
@@ -95,32 +93,32 @@ impl ProtectedResource {
         Ok(Self { url, suffix: suffix.into(), scopes, document })
     }
 
-    /// The absolute URL of the description.
+    /// Returns the absolute URL of the document.
     #[must_use]
     pub fn metadata_url(&self) -> &str {
         &self.url
     }
 
-    /// The scopes that clients are told to ask for.
+    /// Returns the advertised scopes.
     #[must_use]
     pub fn scopes(&self) -> &[Box<str>] {
         &self.scopes
     }
 
-    /// The JSON document.
+    /// Returns the JSON document.
     #[must_use]
     pub fn document(&self) -> &Bytes {
         &self.document
     }
 
-    /// Whether the description is served at `path`.
+    /// Returns `true` if the document is served at `path`.
     #[must_use]
     pub fn serves(&self, path: &str) -> bool {
         path.strip_prefix(WELL_KNOWN)
             .is_some_and(|rest| rest.is_empty() || rest == "/" || *rest == *self.suffix)
     }
 
-    /// The answer to a request; `None` if the description is not served at `path`.
+    /// Returns the response to a request; `None` if the document is not served at `path`.
     #[must_use]
     pub fn response<R: From<Bytes>>(&self, method: &Method, path: &str) -> Option<Response<R>> {
         const METHODS: HeaderValue = HeaderValue::from_static("GET, OPTIONS");

@@ -1,6 +1,6 @@
-//! What a scope may look like.
+//! Syntax of scopes.
 
-/// Whether it is a scope by RFC 6749 section 3.3: visible ASCII without quotes and backslashes.
+/// Returns `true` for a valid scope (RFC 6749 section 3.3): visible ASCII without quotes and backslashes.
 #[must_use]
 pub fn is_scope(scope: &str) -> bool {
     let legal = |byte| matches!(byte, 0x21 | 0x23..=0x5b | 0x5d..=0x7e);
