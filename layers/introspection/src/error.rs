@@ -1,53 +1,53 @@
-//! Why it is not known what a token is worth, or known that it is worth nothing.
+//! Errors of token introspection.
 
 use http::StatusCode;
 use vmcp_core::BoxError;
 use vmcp_jwt::TokenError;
 
-/// Why an endpoint cannot be asked.
+/// The error of an invalid endpoint URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointUrlError {
-    /// It is no absolute `http` or `https` URL without user info and fragment.
+    /// The URL is not an absolute `http` or `https` URL, or has user info or a fragment.
     #[error(
         "the introspection URL must be an absolute http or https URL without user info and fragment"
     )]
     Url,
 }
 
-/// Why [`IntrospectionClient::introspect`](crate::Introspection::introspect) did not accept a token. Nothing
-/// of the token is in it.
+/// The error of [`IntrospectionClient::introspect`](crate::IntrospectionClient::introspect). Contains no part of the
+/// token.
 #[derive(Debug, thiserror::Error)]
 pub enum IntrospectionError {
-    /// It expired, was revoked or never was: which of them is not told apart.
+    /// The token is expired, revoked or unknown; the endpoint does not tell which.
     #[error("the token is not active")]
     Inactive,
-    /// It is active, but not for here.
+    /// The token is active but invalid for this server.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// Nobody can tell: trying again later helps.
-    #[error("the token cannot be introspected: {0}")]
+    /// The endpoint returned no usable response. A retry may succeed.
+    #[error("failed to introspect the token: {0}")]
     Endpoint(#[from] EndpointError),
 }
 
-/// Why there is no usable answer. The endpoint is at fault, or the way to it, never the token.
+/// The error of an endpoint without a usable response. The token is not at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// No connection, or it broke off, or an address that is not connected to.
-    #[error("the endpoint cannot be reached")]
+    /// The connection failed, or its address is not allowed.
+    #[error("failed to reach the introspection endpoint")]
     Unreachable(#[source] BoxError),
-    /// No whole answer within 5 s.
-    #[error("the endpoint does not answer in time")]
+    /// The response did not arrive within 5 s.
+    #[error("the introspection endpoint timed out")]
     TooSlow,
     /// Status 401: the client id or the secret is wrong.
-    #[error("the endpoint refuses the credentials that it is asked with")]
+    #[error("the introspection endpoint rejected the client's credentials")]
     Unauthorized,
-    /// Another status than 200, redirects among them.
-    #[error("the endpoint answers with status {0}")]
+    /// A status other than 200, redirects included.
+    #[error("the introspection endpoint returned status {0}")]
     Status(StatusCode),
-    /// The answer is larger than 64 KiB.
-    #[error("the endpoint's answer is too large")]
+    /// The response is larger than 64 KiB.
+    #[error("the introspection response is too large")]
     TooLarge,
-    /// The answer is no introspection response: no JSON object, a member twice, no `active`.
-    #[error("the endpoint's answer is no introspection response")]
+    /// The response is not a JSON object, has duplicate members, or lacks `active`.
+    #[error("the introspection response is malformed")]
     Malformed,
 }

@@ -1,4 +1,4 @@
-//! One question about one token.
+//! The client of an introspection endpoint.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -16,17 +16,17 @@ use vmcp_jwt::{TokenError, ValidationOptions};
 
 use crate::{EndpointError, EndpointUrlError, IntrospectionError};
 
-/// The largest answer that is read, in bytes.
+/// Maximum size of a response in bytes.
 const MAX_RESPONSE_SIZE: usize = 64 * 1024;
 
-/// How long an answer may take.
+/// Timeout of a request, including the response.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Finds out what tokens are worth by asking their issuer (RFC 7662), about each one anew.
+/// Client of a token introspection endpoint (RFC 7662). It does not cache.
 ///
-/// A token counts if the answer's `active` is `true` and its claims keep the [`ValidationOptions`]: `aud` must
-/// name this server, `sub` be there, `exp` may be missing, and a missing `iss` is the configured one.
-/// All other members become claims.
+/// A token is accepted if the response's `active` is `true` and its claims are valid by [`ValidationOptions`]: `aud`
+/// must name this server, `sub` is required, `exp` is optional, and a missing `iss` is the configured issuer. All other
+/// members become claims.
 pub struct IntrospectionClient {
     client: HttpClient,
     endpoint: Uri,
@@ -35,20 +35,20 @@ pub struct IntrospectionClient {
     clock: Clock,
 }
 
-/// What an active token says.
+/// Claims of an active token.
 #[derive(Clone, Debug)]
 pub struct IntrospectedToken {
-    /// All members of the answer but `active`; `iss` is always there.
+    /// All members of the response but `active`; always contains `iss`.
     pub claims: Claims,
-    /// When it is accepted no longer: the claim `exp`, which may be missing, and the leeway of the rules.
+    /// End of the token's validity: the claim `exp`, if present, plus the configured leeway.
     pub expires_at: Option<SystemTime>,
 }
 
 impl IntrospectionClient {
-    /// Asks `endpoint` through `client` about tokens that must keep `rules`.
+    /// Creates a client that sends requests to `endpoint` and validates claims with `options`.
     ///
     /// # Errors
-    /// `endpoint` is no such URL.
+    /// `endpoint` is not a valid URL.
     pub fn new(
         endpoint: &str,
         client: impl Into<HttpClient>,
@@ -65,14 +65,13 @@ impl IntrospectionClient {
         Ok(Self { client, endpoint: uri, credentials: None, options, clock })
     }
 
-    /// Authenticates at the endpoint with HTTP Basic, both parts form-encoded first (RFC 6749
-    /// section 2.3.1).
+    /// Authenticates at the endpoint with HTTP Basic, with form-encoded client id and secret (RFC 6749 section 2.3.1).
     #[must_use]
     pub fn credentials(mut self, client_id: &str, client_secret: &SecretString) -> Self {
         let mut pair: String = byte_serialize(client_id.as_bytes()).collect();
         pair.push(':');
         pair.extend(byte_serialize(client_secret.expose_secret().as_bytes()));
-        // Base64 is always a legal header value.
+        // Base64 is always a valid header value.
         self.credentials = HeaderValue::try_from(format!("Basic {}", STANDARD.encode(pair))).ok();
         if let Some(value) = &mut self.credentials {
             value.set_sensitive(true);
@@ -80,7 +79,7 @@ impl IntrospectionClient {
         self
     }
 
-    /// What time it is; the system's unless set.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -93,7 +92,7 @@ impl IntrospectionClient {
         form.push_str("&token_type_hint=access_token");
         let mut request = Request::post(self.endpoint.clone())
             .body(Body::from(Bytes::from(form)))
-            .unwrap_or_default();
+            .expect("a parsed URI is valid in a request");
         let headers = request.headers_mut();
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
         headers.insert(CONTENT_TYPE, form);
@@ -123,10 +122,10 @@ impl IntrospectionClient {
         Ok(IntrospectedToken { claims, expires_at })
     }
 
-    /// Asks what `token` is worth, once, within 5 s.
+    /// Introspects a token with one request, within 5 s.
     ///
     /// # Errors
-    /// It is worth nothing here, or nobody can tell.
+    /// The token is not valid here, or the endpoint returned no usable response.
     pub async fn introspect(&self, token: &str) -> Result<IntrospectedToken, IntrospectionError> {
         let result =
             tokio::time::timeout(REQUEST_TIMEOUT, send_request(&self.client, self.request(token)))
@@ -136,11 +135,7 @@ impl IntrospectionClient {
         response.and_then(|response| self.parse_response(&response)).inspect_err(|error| {
             if let IntrospectionError::Endpoint(error) = error {
                 let error: &dyn std::error::Error = error;
-                tracing::warn!(
-                    error,
-                    host = self.endpoint.host(),
-                    "a token cannot be introspected"
-                );
+                tracing::warn!(error, host = self.endpoint.host(), "introspection_failed");
             }
         })
     }
@@ -155,9 +150,8 @@ impl fmt::Debug for IntrospectionClient {
     }
 }
 
-/// Checks `token_type` (RFC 7662 section 2.2), where it is there. Some servers say by it that a token is a refresh
-/// token; a token that is bound to a key has another type than `Bearer`. What else tells refresh tokens apart, the
-/// [`ValidationOptions`] check.
+/// Checks `token_type` (RFC 7662 section 2.2), if present. Some servers mark refresh tokens with it; a token that is
+/// bound to a key has another type than `Bearer`. [`ValidationOptions`] checks the other marks of refresh tokens.
 fn check_type(claims: &Claims) -> Result<(), TokenError> {
     let Some(claim) = claims.get("token_type") else { return Ok(()) };
     let is = |kind: &str, known: &[&str]| known.iter().any(|it| it.eq_ignore_ascii_case(kind));

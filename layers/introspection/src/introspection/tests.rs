@@ -22,10 +22,10 @@ fn clock() -> Clock {
 
 type Client = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
 
-/// What was asked: the `Authorization` header and the form.
+/// Received `Authorization` header and form.
 type Received = Arc<Mutex<Vec<(Option<String>, String)>>>;
 
-/// An endpoint that always answers the same.
+/// Returns a client with a fixed response, and the requests that it receives.
 fn endpoint(status: u16, response: impl Into<Bytes>) -> (Client, Received) {
     let (result, response) = (Received::default(), response.into());
     let kept = Arc::clone(&result);
